@@ -14,7 +14,6 @@
 - ``enclave/``: From partitions of records to normalised rows in scratch: layout, validation, encoding, split, folds.
 - ``inference/``: Confidence intervals: what they cover, and what they allow for.
 - ``ipw/``: Inverse probability weighting with a private propensity model.
-- ``label_protocols/``: Protocols at label level: everything but the outcomes is public.
 - ``machine/``: The machine beneath: files, the state folder, work on partitions distributed over threads or a cluster.
 - ``matching/``: Capped nearest neighbours on a private score.
 - ``models/``: Models and exact sums that several estimators share.

@@ -11,7 +11,7 @@ import polars as pl
 from causalveil.flows.sequence.rehearse import rehearse
 from causalveil.schemas.estimators.direction import DirectionStudy
 from causalveil.tasks.direction.answers import DirectionFindings
-from causalveil.tasks.direction.pairs import TestRows
+from causalveil.tasks.direction.stages import TestRows
 from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Budget

@@ -42,7 +42,7 @@ from causalveil.schemas.study import (
     MissingTreatment,
     Study,
 )
-from causalveil.tasks.direction import pairs
+from causalveil.tasks.direction import stages
 from causalveil.tasks.enclave.cells import normalise_cells
 from causalveil.tasks.enclave.enclave import Enclave, MemoryEnclave, ranks
 from causalveil.tasks.enclave.normalise import normalise_segment
@@ -375,7 +375,7 @@ def encoded(study: Study, table: Table) -> Arrays:
     segment = LoadedSegment(0, ((Partition(path="x", rows=n, block="all"), frame),))
     write: Any = normalise_segment
     if isinstance(study, DirectionStudy):
-        write = pairs.normalise_segment
+        write = stages.normalise_segment
     elif isinstance(study, ProtocolStudy):
         write = normalise_cells
     elif isinstance(study, SurvivalStudy):

@@ -19,10 +19,10 @@ from causalveil.flows.estimators.shared import VALIDATE, normalised_by
 from causalveil.flows.estimators.stage import Stage
 from causalveil.flows.planning.direction import expected
 from causalveil.schemas.estimators.direction import DirectionStudy
-from causalveil.tasks.direction import draws, pairs, stages
+from causalveil.tasks.direction import draws, stages
 from causalveil.tasks.direction.answers import DirectionFindings
 
-NORMALISE = normalised_by(lambda: pairs.normalise_stage)
+NORMALISE = normalised_by(lambda: stages.normalise_stage)
 HALVES = replace(shared.HALVES, reads=(NORMALISE,))
 REGRESS = Stage[DirectionStudy, None](
     "regress",

@@ -36,15 +36,14 @@ from causalveil.schemas.privacy import Level
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
 from causalveil.tasks.enclave import cells
 from causalveil.tasks.inference.served import ASSUMED_ELIGIBLE
-from causalveil.tasks.label_protocols import answers, comparisons, draw, weights
-from causalveil.tasks.label_protocols.comparisons import Comparison
-from causalveil.tasks.label_protocols.weights import Weighing
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.protocols import difference, questions
 from causalveil.tasks.protocols.calibration import ENOUGH
 from causalveil.tasks.protocols.drawn import Asked, JointDraws, JointScales
 from causalveil.tasks.protocols.expected import expected_answers
 from causalveil.tasks.protocols.findings import ProtocolFindings, findings
+from causalveil.tasks.protocols.label import answers, draw, weights
+from causalveil.tasks.protocols.label.weights import Comparison, Weighing
 from causalveil.tasks.protocols.recipe import joint_recipe
 
 NORMALISE = normalised_by(lambda: cells.normalise_protocol_stage)
@@ -87,7 +86,7 @@ DIFFERENCE = Stage[DifferenceProtocol, ProtocolFindings](
 
 # At label level all stages but one read public columns alone.
 COMPARE = Stage[ProtocolStudy, tuple[Comparison, ...]](
-    "compare", lambda step: comparisons.compare_stage(step.study, step.enclave), reads=(NORMALISE,)
+    "compare", lambda step: weights.compare_stage(step.study, step.enclave), reads=(NORMALISE,)
 )
 WEIGH = Stage[ProtocolStudy, tuple[Weighing | None, ...]](
     "weigh",

@@ -20,11 +20,10 @@ from causalveil.schemas.sites.round import Sites, load_sites
 from causalveil.schemas.study import SLUG
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from causalveil.tasks.sites.accept import Accepted, Asked, accept
+from causalveil.tasks.sites.accept import Accepted, Asked, accept, settle
 from causalveil.tasks.sites.bundle import answers, make_bundle, public_key, read_bundle
 from causalveil.tasks.sites.pooled_protocol import pooled_protocol
 from causalveil.tasks.sites.pooled_release import pooled_release
-from causalveil.tasks.sites.rounds import settle
 
 
 @dataclass(frozen=True)

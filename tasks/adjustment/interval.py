@@ -24,7 +24,7 @@ from causalveil.tasks.adjustment.released import Public, RandomDraws, ReleasedSc
 from causalveil.tasks.adjustment.scales import FoundScales
 from causalveil.tasks.adjustment.screen import Kept
 from causalveil.tasks.covariates.narrow_ranges import FIT, DeclaredRanges, NarrowRanges, Ranged
-from causalveil.tasks.inference.arms import may_be_empty
+from causalveil.tasks.inference.assemble import may_be_empty
 from causalveil.tasks.inference.confounding import NOT_COVERED_TRIAL, UNMEASURED
 from causalveil.tasks.machine.arrays import FloatArray
 

@@ -19,9 +19,9 @@ from causalveil.tasks.aipw.scores import FoldScores, OutcomeModel, common_range,
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.split import Folds, Pieces
 from causalveil.tasks.inference import bernstein
+from causalveil.tasks.inference.allowance import allowance
 from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, around, assemble
 from causalveil.tasks.inference.confounding import NOT_COVERED_TRIAL
-from causalveil.tasks.inference.variance_allowance import allowance
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.models.lattice_sums import BITS, exact_sums

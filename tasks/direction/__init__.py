@@ -5,13 +5,10 @@
 - ``draws``: Every draw that a direction study makes, from public facts alone: which scores, on whose units, at what
   cost.
 - ``expected``: A stand-in pair for planning: a curve that everybody knows, not the data.
-- ``gaussian_kernel``: The Gaussian kernel on an interval as an inner product of a few cosines and sines.
 - ``kernel_ridge``: What is left of each variable when the other has predicted it: kernel ridge regressions in both
   directions.
-- ``pairs``: The two variables of a direction study, scaled to [-1, 1] by declared bounds, in the order of keyed hashes.
-- ``sensitivity``: Sensitivities of direction finding, and the probability that noise keeps the order of two scores.
-- ``stability``: How many units must change before a quartile range or an order of residuals does: distances for
-  propose-test-release.
+- ``sensitivity``: Sensitivities of direction finding, distances for propose-test-release, and how surely noise keeps an
+  order.
 - ``stages``: Which of two variables causes the other: regress, score, answer (Kusner et al. 2016, Algorithm 1, made
   private).
 """

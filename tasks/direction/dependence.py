@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from causalveil.tasks.direction.gaussian_kernel import Kernel
+from causalveil.tasks.direction.kernel_ridge import Kernel
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.machine.distribute import one_thread
 

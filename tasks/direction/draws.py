@@ -22,7 +22,7 @@ from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Half, Norm, PrivacyCost, Scope, add, subtract
 from causalveil.schemas.study import Variant
 from causalveil.tasks.direction import sensitivity as direction_sensitivity
-from causalveil.tasks.direction.stability import useful_distance
+from causalveil.tasks.direction.sensitivity import useful_distance
 from causalveil.tasks.privacy.gaussian import divide
 from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
 from causalveil.tasks.privacy.special_mechanisms import ProposeTestRelease, StableRelease

@@ -18,10 +18,14 @@ from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Half
 from causalveil.tasks.direction import dependence
 from causalveil.tasks.direction.draws import Draw, draws
-from causalveil.tasks.direction.gaussian_kernel import Kernel
-from causalveil.tasks.direction.kernel_ridge import residuals
-from causalveil.tasks.direction.sensitivity import order_kept_one_draw, order_kept_two_draws, residual_movement
-from causalveil.tasks.direction.stability import QuartileRange, bin_distances
+from causalveil.tasks.direction.kernel_ridge import Kernel, residuals
+from causalveil.tasks.direction.sensitivity import (
+    QuartileRange,
+    bin_distances,
+    order_kept_one_draw,
+    order_kept_two_draws,
+    residual_movement,
+)
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Laplace
 from causalveil.tasks.privacy.special_mechanisms import StableRelease

@@ -2,28 +2,117 @@
 
 Regressions of each variable on the other are fitted on the training half. On the test half the residuals of a
 regression are compared with the variable that predicted; the direction whose residuals depend less on it wins. The
-exact scores stay in the enclave; what leaves it goes through the draws of ``direction_draws``.
+exact scores stay in the enclave; what leaves it goes through the draws of ``draws.py``.
+
+Both variables are scaled to [-1, 1] by declared bounds, in the order of keyed hashes. Beside ``h.npy`` a segment's
+folder in scratch holds ``xy.npy``, float64 (rows, 2), rows ascending by hash; the leading rows that ``split`` counted
+are training rows. Test rows are brought together in the order of their hashes over all segments: 32 bytes a row, for
+ranks need them all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 import numpy as np
+import polars as pl
 
-from causalveil.schemas.estimators.direction import RANKS, DirectionStudy, Releases, Score
-from causalveil.schemas.plan import Sizes
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.estimators.direction import RANKS, DirectionStudy, Releases, Score, Variable
+from causalveil.schemas.plan import Layout, Sizes
 from causalveil.schemas.privacy import Half
 from causalveil.tasks.direction import dependence, sensitivity
 from causalveil.tasks.direction.answers import DirectionFindings, ReleasedDraw, findings
 from causalveil.tasks.direction.draws import BESIDE, VECTORS, Draw, draws, fits
-from causalveil.tasks.direction.gaussian_kernel import Kernel
-from causalveil.tasks.direction.kernel_ridge import Pairs, Regression, fit
-from causalveil.tasks.direction.pairs import TestRows, test_rows, training_rows
-from causalveil.tasks.direction.stability import QuartileRange, bin_distances, order_distance, released_log
+from causalveil.tasks.direction.kernel_ridge import Kernel, Pairs, Regression, fit
+from causalveil.tasks.direction.sensitivity import QuartileRange, bin_distances, order_distance, released_log
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.enclave.normalise import hashed_order, rescale, write_segments
+from causalveil.tasks.enclave.segments import LoadedSegment
+from causalveil.tasks.enclave.split import Halves
+from causalveil.tasks.enclave.unit_hash import ascending
+from causalveil.tasks.machine.arrays import FloatArray, IntArray, save_array
+from causalveil.tasks.machine.frames import values_of
 from causalveil.tasks.privacy.mechanisms import Budget, Laplace
+
+
+@dataclass(frozen=True)
+class TestRows:
+    """Test rows in the order of their keyed hashes.
+
+    ``pairs``: (x', y'), shape (m, 2), in [-1, 1]. ``ties``: another keyed order, shape (m,), a permutation. A unit's
+    place in either is random and has nothing to do with its values, and replacing a unit moves nobody else.
+    """
+
+    __test__ = False
+
+    pairs: FloatArray
+    ties: IntArray
+
+
+def scaled(variable: Variable, values: pl.Series) -> FloatArray:
+    """The values clipped to the variable's bounds and mapped to [-1, 1], shape (n,).
+
+    Raises:
+        DataError: nulls, NaN, or not numbers.
+    """
+    numbers = values.cast(pl.Float64, strict=False)
+    if numbers.null_count():
+        raise DataError(f"column '{variable.name}' holds nulls")
+    result = numbers.to_numpy().copy()
+    rescale(result, variable, 1.0, out=result)
+    return result
+
+
+def normalise_segment(study: DirectionStudy, segment: LoadedSegment, place: Path, key: bytes) -> None:
+    """Write xy.npy and h.npy of one segment, rows ascending by keyed hash.
+
+    Raises:
+        DataError: a value that admission refuses.
+    """
+    order = hashed_order(values_of(segment.frame, study.data.unit), place, key)
+    pair = study.pair
+    columns = [scaled(variable, values_of(segment.frame, variable.name))[order] for variable in (pair.x, pair.y)]
+    save_array(place / "xy.npy", np.column_stack(columns))
+
+
+def normalise_stage(
+    study: DirectionStudy,
+    folder: DataFolder,
+    layout: Layout,
+    scratch: Path,
+    run_id: str,
+    seed: int | None = None,
+) -> None:
+    """Normalise every partition into ``scratch/enclave``; all as for ``tasks.enclave.normalise.normalise_stage``."""
+    write_segments(partial(normalise_segment, study), study, folder, layout, scratch, run_id, seed)
+
+
+def training_sizes(enclave: Enclave) -> IntArray:
+    """Leading rows of each segment that are training rows, shape (segments,)."""
+    return np.asarray(Halves.open(enclave).edges[0])
+
+
+def training_rows(enclave: Enclave) -> Callable[[int], FloatArray]:
+    """The training rows of a segment, shape (rows, 2), by its number."""
+    sizes = training_sizes(enclave)
+    return lambda index: np.asarray(enclave.load("xy", index)[: sizes[index]])
+
+
+def test_rows(enclave: Enclave) -> TestRows:
+    """The test rows of all segments."""
+    sizes = training_sizes(enclave)
+    hashes, pairs = (enclave.gather(name, sizes) for name in ("h", "xy"))
+    order = ascending(hashes)
+    # The low word is as random as the high one, and independent of the order by the whole hash.
+    ties = np.empty(len(order), dtype=np.int64)
+    ties[np.lexsort((hashes[order, 0], hashes[order, 1]))] = np.arange(len(order))
+    return TestRows(pairs[order], ties)
+
 
 Vectors = Mapping[str, FloatArray]
 """``x``, ``y``, ``residual_y`` and ``residual_x`` on the test rows, shape (m,) each, in the order of their hashes."""

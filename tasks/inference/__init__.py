@@ -1,15 +1,13 @@
 """Confidence intervals: what they cover, and what they allow for.
 
-- ``arms``: Arms that noise hides: which of them may be empty.
+- ``allowance``: What an interval must allow for the noise in its own variance, when that noise is independent of the
+  estimate's.
 - ``assemble``: From released sums to an estimate and an interval that covers sampling error and every draw of noise.
 - ``bernstein``: An interval for a mean of bounded scores that holds at any sample size: no normal approximation
   anywhere.
-- ``biased_allowance``: What an interval that allows for a bias must allow for the noise in its own variance.
 - ``confounding``: Words about confounding, and what declared or hidden confounding asks of an interval. All of it
   post-processing.
 - ``people``: The people of whom `plan` speaks: a population that nobody is, as the planner's reader assumes it.
 - ``public_people``: The people of whom `plan` speaks where covariates and treatments are public: those of the run.
 - ``served``: How many cells a budget can serve: public facts alone.
-- ``variance_allowance``: What an interval must allow for the noise in its own variance, when that noise is independent
-  of the estimate's.
 """

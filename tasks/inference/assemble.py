@@ -161,7 +161,7 @@ class Estimate:
     how much one unit of :class:`Noise` moves the estimate and the variance. ``drowned``: a denominator was
     clamped, so the numbers say nothing. ``excess`` is added to the noise variance then. No population has a
     sampling variance above ``largest_variance``, so its upper bound need not go beyond it. ``allowance``, where it
-    was computed (``tasks/inference/variance_allowance.py``), takes the place of the union bound: deviations of the
+    was computed (``tasks/inference/allowance.py``), takes the place of the union bound: deviations of the
     variance's noise. ``bias``: what the estimate may be off by on average, in standard errors of sampling
     (``tasks/inference/confounding.py``); ``offset``: what it may be off by besides, in outcome units.
     """
@@ -235,3 +235,16 @@ def assemble(
     interval = interval.model_copy(update={"bias": bias, "covers": covers})
     noise_variance = (noise.deviation * estimate.noise) ** 2 + estimate.excess
     return value, interval, Variance(sampling=sampling, noise=noise_variance), upper
+
+
+def may_be_empty(share: float, error: float, confidence: float) -> bool:
+    """Return whether noise may hide that the arm with a released treated share is empty.
+
+    An empty arm, whose outcomes nobody knows, is overlooked with probability 1 - ``confidence`` at most.
+
+    Args:
+        share: as released, anywhere.
+        error: standard deviation of its noise.
+        confidence: in [0.5, 1).
+    """
+    return min(share, 1 - share) <= float(ndtri(confidence)) * error

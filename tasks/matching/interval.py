@@ -20,8 +20,8 @@ from causalveil.schemas.privacy import Level
 from causalveil.schemas.release import Interval, Variance
 from causalveil.schemas.study import Variant
 from causalveil.tasks.covariates.encoding import dimension, feature_names
+from causalveil.tasks.inference.allowance import allowance_beside
 from causalveil.tasks.inference.assemble import VARIANCE_SHARE, EffectFindings, Estimate, Noise, assemble
-from causalveil.tasks.inference.biased_allowance import allowance_beside
 from causalveil.tasks.inference.confounding import (
     COVERS_DECLARED,
     COVERS_IMBALANCE,

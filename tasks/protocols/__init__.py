@@ -20,4 +20,5 @@
 - ``recipe``: What a protocol by regression spends on its five joint releases: decided before a row is read, from public
   facts.
 - ``releases``: The exact sums of a protocol's five joint releases: what a subgroup's block of each holds.
+- ``label/``: Protocols at label level: everything but the outcomes is public.
 """

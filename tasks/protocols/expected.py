@@ -17,11 +17,11 @@ from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.split import Pieces
 from causalveil.tasks.inference.people import enough, people
 from causalveil.tasks.inference.served import counted_units
-from causalveil.tasks.label_protocols.expected import label_rows
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.protocols import difference
 from causalveil.tasks.protocols.drawn import Asked, JointDraws, JointScales
 from causalveil.tasks.protocols.effects import parts_of
+from causalveil.tasks.protocols.label.answers import label_rows
 from causalveil.tasks.protocols.parts import table
 from causalveil.tasks.protocols.questions import begun, with_lines, with_refit, with_scores, with_screen
 from causalveil.tasks.protocols.recipe import joint_recipe

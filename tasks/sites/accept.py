@@ -2,6 +2,10 @@
 
 The order of the checks matters only for the message: whoever is refused is told the first reason. All refusals of
 a round are told at once.
+
+The first bundle of each site stands. A site that could send a second answer to one call could choose among its noises,
+and whoever stands between could put an older answer in the place of a newer one. So a round that was pooled once takes
+the same bundles again, and no others.
 """
 
 from __future__ import annotations
@@ -13,12 +17,15 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from causalveil.schemas.errors import BundleError, StudyError
+from causalveil.schemas.documents import parse_json, read_regular
+from causalveil.schemas.errors import BundleError, CausalveilError, StudyError
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.schemas.release import EffectRelease, ProtocolRelease
 from causalveil.schemas.sites.round import Bundle, Reason, Site, Sites, instant_text
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy, specification_digest, travelling
+from causalveil.tasks.machine.site import home
+from causalveil.tasks.privacy.ledger.ledger import Ledger
 from causalveil.tasks.sites.bundle import read_bundle, refuse_unfit, release_of
 
 # What sites can be asked together.
@@ -233,3 +240,41 @@ def _shared_data(accepted: Sequence[Accepted]) -> Iterator[str]:
         for sites in names.values():
             if len(sites) > 1:
                 yield f"sites {' and '.join(repr(site) for site in sites)}: {Reason.replayed}: they report one {key}"
+
+
+# Where the record lay before it was part of the ledger; it is still read, and never written.
+FOLDER = "rounds"
+
+
+def settle(ledger: Ledger, round_: str, digests: Mapping[str, str]) -> None:
+    """Compare with what this round was pooled from before, and keep it in the ledger if it is new.
+
+    Args:
+        ledger: the coordinator's.
+        round_: the round's name.
+        digests: SHA-256 of each site's bundle.
+
+    Raises:
+        BundleError: names every site whose bundle is another one than before.
+        LedgerError: the ledger cannot be used.
+        CausalveilError: an older record cannot be read.
+    """
+    others = ledger.settle_round(round_, digests, _before(home() / FOLDER / f"{round_}.json"))
+    if others:
+        raise BundleError(
+            "nothing was pooled: "
+            + "; ".join(f"site '{name}': {Reason.replayed}: its bundle is not the one" for name in others)
+            + f" that round '{round_}' was pooled with before; a new answer needs a new round"
+        )
+
+
+def _before(path: Path) -> dict[str, str]:
+    try:
+        document = parse_json(read_regular(path))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as problem:
+        raise CausalveilError(f"{path}: the record of rounds cannot be read ({type(problem).__name__})") from None
+    if not isinstance(document, dict) or not all(isinstance(value, str) for value in document.values()):
+        raise CausalveilError(f"{path}: the record of rounds is damaged; restore it from a backup")
+    return document

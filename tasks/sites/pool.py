@@ -1,4 +1,4 @@
-"""Combining what several sites released: fixed and random effects, heterogeneity, leave-one-site-out.
+"""Combining what several sites or blocks released: fixed and random effects, heterogeneity, leave-one-site-out.
 
 Post-processing of released values; costs nothing. Notation: site i of k has estimate theta_i, released sampling
 variance v_i, known noise variance s_i^2, V_i = v_i + s_i^2, and an interval of half-width h_i, which allows for a bias
@@ -19,6 +19,7 @@ from scipy.special import chdtrc, ndtri, stdtrit
 
 from causalveil.schemas.errors import BundleError
 from causalveil.schemas.privacy import Coverage
+from causalveil.schemas.protocols.answers import Limits, ProtocolAnswer, State
 from causalveil.schemas.release import Interval, Variance
 from causalveil.schemas.sites.pooled import Heterogeneity, PooledEstimate, WithoutSite
 from causalveil.tasks.inference.assemble import NOISY, Noise
@@ -243,3 +244,30 @@ class _Table:
 
 def _shares(weights: FloatArray) -> FloatArray:
     return np.asarray(weights / weights.sum())
+
+
+def estimate_of(name: str, answer: ProtocolAnswer, limits: Limits | None, confidence: float) -> SiteEstimate | None:
+    """An answer to be pooled with others; None where noise hides it or a gate withholds it.
+
+    Args:
+        name: of the site or block.
+        answer: a row of a protocol's table.
+        limits: its interval.
+        confidence: with which that holds.
+    """
+    if answer.state in (State.unresolved, State.withheld) or answer.estimate is None or limits is None:
+        return None
+    return SiteEstimate(
+        site=name,
+        estimate=answer.estimate,
+        variance=Variance(sampling=(answer.sampling_error or 0.0) ** 2, noise=(answer.noise_error or 0.0) ** 2),
+        interval=Interval(
+            lower=limits.lower,
+            upper=limits.upper,
+            confidence=confidence,
+            covers=NOISY,
+            coverage=Coverage.normal_approximation,
+            whole_range=False,
+            bias=answer.bias or 0.0,
+        ),
+    )

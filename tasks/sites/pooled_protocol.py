@@ -39,8 +39,7 @@ from causalveil.schemas.sites.round import Model, Reason, Sites
 from causalveil.tasks.protocols.calibration import Measured, learn, scale_of
 from causalveil.tasks.protocols.gates import balance_gate, critical_of
 from causalveil.tasks.sites.accept import Accepted
-from causalveil.tasks.sites.cells import estimate_of
-from causalveil.tasks.sites.pool import Pooled, pool
+from causalveil.tasks.sites.pool import Pooled, estimate_of, pool
 from causalveil.tasks.sites.pooled_release import of_sites, over_sites, record_of
 
 FEWEST = 2

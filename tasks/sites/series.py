@@ -18,8 +18,7 @@ from causalveil.schemas.protocols.study import EVERYBODY, ProtocolStudy
 from causalveil.schemas.release import EffectRelease, Interval, ProtocolRelease, Release, Variance
 from causalveil.schemas.sites.pooled import Drift, Newest, Series, SeriesBlock, SeriesRow
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.sites.cells import estimate_of
-from causalveil.tasks.sites.pool import SiteEstimate, pool
+from causalveil.tasks.sites.pool import SiteEstimate, estimate_of, pool
 
 FEWEST = 2
 

@@ -21,8 +21,8 @@ import numpy as np
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.privacy import Norm, PrivacyCost
 from causalveil.schemas.study import EffectStudy
+from causalveil.tasks.inference.allowance import allowance_beside
 from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble
-from causalveil.tasks.inference.biased_allowance import allowance_beside
 from causalveil.tasks.inference.confounding import effect_in_twins
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
 from causalveil.tasks.models.nearest import (

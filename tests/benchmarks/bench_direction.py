@@ -29,8 +29,7 @@ LIMITS = {"spearman": (1.0, 2.0), "kendall": (1.0, 2.0), "hsic": (60.0, 2.0)}
 def part(name: str, points: int) -> Callable[[], object]:
     """The work of one part, on x uniform and y = x^3 and noise; both in [-1, 1]."""
     from causalveil.tasks.direction import dependence
-    from causalveil.tasks.direction.gaussian_kernel import Kernel
-    from causalveil.tasks.direction.kernel_ridge import residuals
+    from causalveil.tasks.direction.kernel_ridge import Kernel, residuals
 
     random = np.random.default_rng(0)
     x = random.uniform(-1, 1, points)

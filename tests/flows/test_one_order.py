@@ -18,7 +18,7 @@ from causalveil.flows.sequence.rehearse import rehearse, rehearse_effect
 from causalveil.schemas.release import DirectionRelease, EffectRelease, SurvivalRelease
 from causalveil.schemas.studies import estimator_names
 from causalveil.tasks.aipw_asymptotic.stages import SEED_LABEL
-from causalveil.tasks.direction.pairs import scaled
+from causalveil.tasks.direction.stages import scaled
 from causalveil.tasks.enclave.enclave import HashArray, MemoryEnclave, ranks
 from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
 from causalveil.tasks.enclave.unit_hash import HASH_LABEL, ascending, keyed_hash

@@ -16,8 +16,7 @@ import pytest
 from causalveil.schemas.estimators.direction import DirectionStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.tasks.direction.draws import Draw, draws
-from causalveil.tasks.direction.pairs import TestRows
-from causalveil.tasks.direction.stages import measure, regress, release, release_regressions, vectors
+from causalveil.tasks.direction.stages import TestRows, measure, regress, release, release_regressions, vectors
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.noise import SeededNoise
 from tests.audit import OpenBudget, epsilon_lower_bound

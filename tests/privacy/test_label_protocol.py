@@ -17,10 +17,9 @@ import pytest
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.enclave import MemoryEnclave
-from causalveil.tasks.label_protocols.comparisons import Comparison, compare_stage
-from causalveil.tasks.label_protocols.draw import SLOT, JointDraw, exact_numbers
-from causalveil.tasks.label_protocols.weights import Weighing, weigh_stage
 from causalveil.tasks.privacy.noise import SeededNoise
+from causalveil.tasks.protocols.label.draw import SLOT, JointDraw, exact_numbers
+from causalveil.tasks.protocols.label.weights import Comparison, Weighing, compare_stage, weigh_stage
 from tests.audit import OpenBudget, epsilon_lower_bound
 from tests.protocol_help import confounded, enclave_of, make_protocol
 

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from causalveil.schemas.estimators.direction import Score
 from causalveil.schemas.study import Variant
 from causalveil.tasks.direction import dependence, sensitivity
-from causalveil.tasks.direction.gaussian_kernel import Kernel
-from causalveil.tasks.direction.kernel_ridge import fit, residuals
-from causalveil.tasks.direction.stability import Bins, QuartileRange, bin_distances, order_distance
+from causalveil.tasks.direction.kernel_ridge import Kernel, fit, residuals
+from causalveil.tasks.direction.sensitivity import Bins, QuartileRange, bin_distances, order_distance
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 
 VARIANTS = tuple(Variant)

@@ -27,7 +27,7 @@ from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.privacy import Charge
 from causalveil.schemas.studies import STUDIES, parse_study
-from causalveil.tasks.direction.pairs import scaled
+from causalveil.tasks.direction.stages import scaled
 from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
 from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
 from causalveil.tasks.enclave.split import sizes_of

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from causalveil.tasks.inference.arms import may_be_empty
+from causalveil.tasks.inference.assemble import may_be_empty
 
 
 @pytest.mark.parametrize("share", [-0.01, 0.0, 0.0164, 0.9836, 1.02])

@@ -17,7 +17,7 @@ from causalveil.tasks.balancing.expected import expected
 from causalveil.tasks.balancing.stages import balance
 from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows, ranks
 from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.variance_allowance import laplace_allowance
+from causalveil.tasks.inference.allowance import laplace_allowance
 from tests.balancing_help import confounded, make_balancing
 from tests.regression_help import in_rows
 

@@ -17,8 +17,7 @@ from causalveil.tasks.direction.dependence import (
     spearman,
     sum_of_squares,
 )
-from causalveil.tasks.direction.gaussian_kernel import PRECISION, Kernel
-from causalveil.tasks.direction.kernel_ridge import fit, residuals
+from causalveil.tasks.direction.kernel_ridge import PRECISION, Kernel, fit, residuals
 from tests.direction_help import cause_and_effect
 
 BANDWIDTHS = (0.02, 0.05, 0.2, 1.0, 10.0)

@@ -23,8 +23,7 @@ from causalveil.tasks.direction import sensitivity
 from causalveil.tasks.direction.answers import favoured, verdict
 from causalveil.tasks.direction.draws import draws, fits, shares
 from causalveil.tasks.direction.expected import hsic_margin, stand_in_pairs, sweep
-from causalveil.tasks.direction.pairs import normalise_stage
-from causalveil.tasks.direction.stages import regress, score_values, vectors
+from causalveil.tasks.direction.stages import normalise_stage, regress, score_values, vectors
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.privacy.accountant import total

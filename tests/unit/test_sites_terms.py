@@ -16,7 +16,7 @@ from causalveil.schemas.sites.round import instant_text, load_sites, parse_insta
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.machine.site import home
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from causalveil.tasks.sites.rounds import settle
+from causalveil.tasks.sites.accept import settle
 from tests.studies import merge
 
 KEYS = [f"ed25519:{digit * 64}" for digit in "23456789abcde"]

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from causalveil.tasks.direction.stability import (
+from causalveil.tasks.direction.sensitivity import (
     SLACK,
     SMALLEST,
     Bins,

@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from causalveil.schemas.errors import DataError
-from causalveil.tasks.direction.pairs import TestRows
+from causalveil.tasks.direction.stages import TestRows
 from causalveil.tasks.enclave.split import training_size
 from causalveil.tasks.enclave.unit_hash import HashArray, ascending, keyed_hash
 from causalveil.tasks.machine.arrays import FloatArray, IntArray

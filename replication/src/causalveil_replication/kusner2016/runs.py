@@ -21,8 +21,7 @@ from causalveil.schemas.study import Variant
 from causalveil.tasks.direction import sensitivity
 from causalveil.tasks.direction.answers import ReleasedDraw, score_release
 from causalveil.tasks.direction.draws import Draw, draws
-from causalveil.tasks.direction.pairs import TestRows
-from causalveil.tasks.direction.stages import Vectors, measure, regress, release, score_values, vectors
+from causalveil.tasks.direction.stages import TestRows, Vectors, measure, regress, release, score_values, vectors
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Laplace
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget

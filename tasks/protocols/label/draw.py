@@ -23,11 +23,10 @@ from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.inference.served import check_cells
-from causalveil.tasks.label_protocols.comparisons import Comparison
-from causalveil.tasks.label_protocols.weights import Weighing, numbers_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.nearest import ROUNDING
 from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
+from causalveil.tasks.protocols.label.weights import Comparison, Weighing, numbers_of
 from causalveil.tasks.weighting import weighted_means
 
 SLOT = Slot(name="effect", scope=Scope.all)
