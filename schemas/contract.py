@@ -80,10 +80,10 @@ class Contract(Frozen):
     rows: Annotated[
         RowsPerUnit | None, Field(description="how several rows of a unit become one when data are admitted")
     ] = None
-    public: Annotated[tuple[Name, ...], Field(description="columns that anybody may know of anybody")]
+    public: Annotated[tuple[Name, ...], Field(description="columns that are public: no noise need protect them")]
     recorded_is_public: Annotated[
         tuple[Name, ...],
-        Field(description="columns of which anybody may know whether they hold a value; rows without may be left out"),
+        Field(description="columns of which it is public whether they hold a value; rows without one may be left out"),
     ] = ()
     bounds_from_data: Annotated[
         tuple[Name, ...],

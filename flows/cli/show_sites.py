@@ -73,7 +73,7 @@ def pooled(outcome: PooledResult) -> None:
     console.print(
         f"Guarantee: ({amount_text(release.privacy.epsilon)}, {amount_text(release.privacy.delta)})-differential "
         f"privacy for every {release.privacy.unit} of any site, {release.privacy.neighbours.replace('_', ' ')}, level "
-        f"{release.privacy.level}: nobody is in two sites (declared).",
+        f"{release.privacy.level}: no unit is in two sites (declared).",
         highlight=False,
     )
     for sentence in release.privacy.unprotected:

@@ -171,7 +171,7 @@ class Finding(Frozen):
 
     @property
     def words(self) -> str:
-        """Place and rule in one line, without the count: what anybody may be told."""
+        """Place and rule in one line, without the count: what is public."""
         column = None if self.column is None else f"column '{self.column}' {self.rule}"
         return ": ".join(part for part in (self.path, column or self.rule) if part)
 

@@ -12,9 +12,9 @@ COVERS_IMBALANCE = "imbalance that is left, up to the declared allowance"
 # What no covariate holds is seen by no released number.
 UNMEASURED = "confounding by variables that are not among the covariates"
 NOT_COVERED_DECLARED = "confounding larger than the size that `confounding_prior` assumes"
-NOT_COVERED_TRIAL = "treatment that was not randomised"
+NOT_COVERED_TRIAL = "confounding, if treatment was not randomised as the study declares"
 # Of arms that are compared as they are.
-NOT_COVERED_ARMS = "confounding: the arms are taken as randomised"
+NOT_COVERED_ARMS = "confounding: the arms are compared as if treatment had been randomised"
 
 # What was done about confounding, as ``details["adjustment"]`` says it.
 UNADJUSTED = "unadjusted"

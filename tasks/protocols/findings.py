@@ -67,17 +67,17 @@ def findings(study: RegressionProtocol, asked: Asked, scales: JointScales, sizes
         balance=balance,
         gates=gates,
         calibration=calibration,
-        not_covered=not_covered(study, asked),
+        not_covered=not_covered(study, asked, calibration.mean is not None),
         details=details,
     )
 
 
-def not_covered(study: RegressionProtocol, asked: Asked) -> str:
+def not_covered(study: RegressionProtocol, asked: Asked, calibrated: bool) -> str:
     """Return what no interval of the table holds."""
     if study.estimator.trial:
         return NOT_COVERED_TRIAL
     controls = any(outcome.role is OutcomeRole.negative_control for outcome in study.outcomes)
-    revealed = "bias that negative controls reveal (the calibrated intervals include it)"
+    revealed = "bias that negative controls reveal" + (" (the calibrated intervals include it)" if calibrated else "")
     columns = {
         group[0][0].public.columns[place].name: None
         for group in asked

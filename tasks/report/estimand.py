@@ -59,7 +59,9 @@ def _outcomes(release: Mapping[str, Any]) -> str:
     spec, curves = release["specification"], release.get("curves")
     if curves is not None:
         unit = f" {curves['unit']}" if curves["unit"] else ""
-        return f"Time from {curves['origin']} to {curves['events'][0]}, followed until {curves['horizon']:g}{unit}."
+        return (
+            f"Time to {curves['events'][0]} (origin: {curves['origin']}), followed until {curves['horizon']:g}{unit}."
+        )
     several = spec["outcomes"] if "outcomes" in spec else [spec["outcome"]]
     return "; ".join(f"{one['name']} ({bounds_text(one)})" for one in several) + "."
 

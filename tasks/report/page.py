@@ -44,6 +44,12 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).with_name("templates")
 # Fields that the general parts of the page speak of; a template for an unknown kind shows all others as they are.
 COMMON = frozenset((*Release.model_fields, "estimand", "estimate", "interval", "variance", "details"))
+# Sources of error that an interval covers, in words for a page; others say it themselves.
+COVERED = {
+    "sampling": "sampling error",
+    "effect noise": "privacy noise on the estimate",
+    "variance noise": "privacy noise on its variance",
+}
 # Details that a page says elsewhere, or that would be taken for the two sides of the estimate.
 UNSHOWN = ("not_covered", "adjustment", "mean_treated", "mean_control")
 POPULATIONS = {
@@ -187,6 +193,7 @@ def environment() -> Environment:
         "shortened": shortened,
         "coded": coded,
         "among": where_words,
+        "covered": lambda source: COVERED.get(source, source),
     }
     return made
 

@@ -226,7 +226,7 @@ def _contract(
         lines.append(f"bounds_from_data: {flow(drafted)}")
     if open_levels:
         lines += comment(
-            "Categories of sensitive data: write down the levels that anybody may know, as in "
+            "Categories of sensitive data: write down the levels that are public knowledge, as in "
             f"{scalar(open_levels[0])}: {{levels: [a, b, c], others: other}}: {', '.join(map(scalar, open_levels))}"
         )
     if open_ranges:
@@ -242,10 +242,10 @@ def _contract(
         what = "The same row may stand there twice" if repeats.copies_only else "A unit may have several rows"
         lines += comment(f"{what}: the last counts, by the order of a column. Aggregates: mean, sum, min, max, any.")
         lines.append(f"{PER_UNIT}: {{keep: last, order: {scalar(repeats.order)}}}")
-    lines += ["public: []  # columns that anybody may know of anybody"]
+    lines += ["public: []  # columns that are public: no noise need protect them"]
     if wishes.data_class is DataClass.sensitive:
         lines += comment(
-            "Columns of which anybody may know whether a person has a value. Only then may rows without one be left "
+            "Columns of which it is public whether a person has a value. Only then may rows without one be left "
             "out, by `required` in source.yaml: the number of units is told before anything is asked."
         )
         lines.append(f"recorded_is_public: {flow(wishes.recorded)}")

@@ -37,7 +37,7 @@ class Wishes:
         levels: of categories, by column.
         event: the column that says what ended the times of ``outcome``; None: the outcome is no time.
         horizon: until when times are compared; ``censored``: which value of ``event`` means that no event was seen.
-        recorded: columns of which anybody may know whether they hold a value: rows without may be left out.
+        recorded: columns of which it is public whether they hold a value: rows without may be left out.
         where: conditions that units must meet, such as "age >= 25".
         subgroups: the column whose levels are asked about by themselves.
         measures: how the effect is measured beside the difference.

@@ -163,7 +163,7 @@ def test_commands(call: Call, sites: dict[str, Party], capfd: pytest.CaptureFixt
         "tau2",
         "I2",
         "Without coast",
-        "nobody is in two sites (declared)",
+        "no unit is in two sites (declared)",
     ):
         assert words in " ".join(out.split())
     estimate_changed(call, sites)

@@ -92,7 +92,7 @@ SAYS = {
     "open": ["No effect was shown.", "includes zero"],
     "drowned": ["Nothing can be said:", "the whole declared range"],
     "label": [
-        "The score of any one person, against somebody who knows everything else",
+        "The score of any one person, even against an attacker who knows everything else",
         "Every covariate is public.",
         "one person’s outcome",
     ],
@@ -124,7 +124,7 @@ SAYS = {
     "as they are": ["Unadjusted: the arms are compared as they are.", "No other confounder."],
     "direction": [
         *("Does altitude cause heat, or heat cause altitude?", "favour altitude → heat", "0.83", "Additive noise"),
-        *("0 to 3,000", "Theorem 2", "It speaks of the noise alone", "Nothing else causes both", "0.031"),
+        *("0 to 3,000", "Theorem 2", "takes no account of sampling", "Nothing else causes both", "0.031"),
     ],
     "direction long": ["favour " + LONG.upper() + " → " + LONG, "0.1"],
     "undecided": ["no score answered, or they cancel", "no answer"],

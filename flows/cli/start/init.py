@@ -94,7 +94,7 @@ def init(
         typer.Option(
             "--recorded-is-public",
             metavar="A,B",
-            help="of sensitive data: anybody may know who has a value here, so rows without one may be left out",
+            help="of sensitive data: it is public who has a value here, so rows without one may be left out",
         ),
     ] = None,
     epsilon: Annotated[float, typer.Option(min=0.001, max=20, help="what the study may spend")] = 1.0,
