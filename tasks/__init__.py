@@ -1,5 +1,8 @@
 """The stages: pure functions on arrays, lazy frames and paths; no Prefect.
 
+- ``covariates``: Say which columns encode covariates, and which declared ranges are too narrow.
+- ``ranges``: Find ranges of numbers privately, from one noisy histogram of magnitudes on a fixed grid.
+- ``reduction``: Make one row of several of a unit when data are admitted.
 - ``simulate``: A synthetic study of any size with a known effect: Parquet partitions, study.yaml, dataset.yaml,
   provenance.
 - ``adjustment/``: Covariate adjustment from five noisy releases, which ``regression``, ``aipw``, ``survival`` and
@@ -8,8 +11,6 @@
 - ``aipw/``: AIPW of a trial whose chance of treatment is known: cross-fitted scores with slopes from private moments.
 - ``aipw_asymptotic/``: AIPW with the asymptotic guarantee of Schröder, Hartenstein & Feuerriegel 2025.
 - ``balancing/``: Minimal-noise balancing weights on public covariates and treatments.
-- ``covariates/``: Covariates as columns: which encode them, which of those an estimator uses, whose declared ranges are
-  too narrow.
 - ``direction/``: Causal direction between two variables by additive noise models.
 - ``enclave/``: From partitions of records to normalised rows in scratch: layout, validation, encoding, split, folds.
 - ``inference/``: Confidence intervals: what they cover, and what they allow for.
@@ -20,8 +21,6 @@
 - ``object_storage/``: Data folders in object storage.
 - ``privacy/``: Mechanisms, budget, accountant and keys: the only room where noise is drawn and budget is spent.
 - ``protocols/``: Protocols: many questions answered together; ``docs/proofs/questions.md``.
-- ``ranges/``: Ranges of numbers, found privately: one noisy histogram of magnitudes on a grid that no data move.
-- ``reduction/``: Several rows of a unit become one when data are admitted, before anything else looks at them.
 - ``regression/``: Covariate adjustment of one question: what it adds to ``tasks/adjustment/``.
 - ``report/``: A release as a page for people.
 - ``sites/``: Bundles of sites: signing, checking, pooling.

@@ -46,7 +46,7 @@ from causalveil.tasks.direction import stages
 from causalveil.tasks.enclave.cells import normalise_cells
 from causalveil.tasks.enclave.enclave import Enclave, MemoryEnclave, ranks
 from causalveil.tasks.enclave.normalise import normalise_segment
-from causalveil.tasks.enclave.segments import LoadedSegment
+from causalveil.tasks.enclave.partitions import LoadedSegment
 from causalveil.tasks.enclave.split import fold_sizes, sizes_of, training_size
 from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
 from causalveil.tasks.machine.arrays import FloatArray

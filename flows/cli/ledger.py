@@ -38,8 +38,8 @@ def grant(
     json_: Json = False,
 ) -> None:
     """Grant the caps of CONTRACT, signed by its owner's key if it names one; write this ledger's identity into it."""
-    from causalveil.tasks.object_storage.copies import folder_at, stored
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
+    from causalveil.tasks.warehouse.object_storage import folder_at, stored
 
     ledger = open_ledger()
     folder, _, name = contract.rpartition("/") if stored(contract) else (Path(contract).parent, "", Path(contract).name)
@@ -56,7 +56,7 @@ def grant(
 def _grant(path: Path, shown: str, reason: str, key: Path | None, ledger: Ledger) -> tuple[Contract, bool]:
     """Grant a contract's caps, and write the ledger's identity into it, unless it stands there."""
     from causalveil.schemas.contract import load_contract
-    from causalveil.tasks.admission.anchor import move_anchor
+    from causalveil.tasks.admission.manifests import move_anchor
     from causalveil.tasks.enclave.data_folder import DataFolder
     from causalveil.tasks.privacy.keys import owner_key
 

@@ -273,7 +273,7 @@ def clean(
     json_: Json = False,
 ) -> None:
     """Delete what runs and admissions that died left behind: scratch, and rows that were being reduced."""
-    from causalveil.tasks.admission.kept import clean_reduced
+    from causalveil.tasks.admission.manifests import clean_reduced
     from causalveil.tasks.machine.site import clean as sweep
 
     removed = sweep()
@@ -351,7 +351,7 @@ def _exit_code(command: Callable[[], Any], *, wants_json: bool) -> int:
 
 
 def _report(kind: str, message: str, code: int, wants_json: bool) -> int:
-    from causalveil.tasks.object_storage.copies import shown
+    from causalveil.tasks.warehouse.object_storage import shown
 
     message = shown(message)
     if wants_json:

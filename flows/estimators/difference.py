@@ -12,12 +12,12 @@ from causalveil.schemas.estimators.difference import DifferenceStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.trial import difference, public_arms
+from causalveil.tasks.trial import difference
 from causalveil.tasks.weighting import weighted_means as weighted
 
 PUBLIC_ARMS = Stage[DifferenceStudy, EffectFindings](
     "public_arms",
-    lambda step: public_arms.public_arms_stage(step.study, step.enclave, step.budget),
+    lambda step: difference.public_arms_stage(step.study, step.enclave, step.budget),
     charges=lambda study, _: [(difference.SLOT, weighted.mechanism(study.privacy.cost))],
     reads=(NORMALISE,),
 )
@@ -43,7 +43,7 @@ def expected(study: DifferenceStudy, sizes: Sizes, stand_in: StandIn, effect: fl
         effect: an effect in outcome units that the reader hopes to see.
     """
     if study.privacy.level is Level.label:
-        found, half = public_arms.expected(study, sizes, stand_in)
+        found, half = difference.expected_public_findings(study, sizes, stand_in)
     else:
         found = difference.expected_findings(study, sizes, stand_in)
         half = (found.interval.upper - found.interval.lower) / 2

@@ -24,7 +24,7 @@ from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.covariates.encoding import dimension
+from causalveil.tasks.covariates import dimension
 from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings

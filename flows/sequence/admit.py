@@ -11,14 +11,15 @@ from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.contract import Contract, DataClass
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout
-from causalveil.tasks.admission.anchor import leave_anchor, refuse_other_ledger
-from causalveil.tasks.admission.kept import (
+from causalveil.tasks.admission.manifests import (
     difference,
     find_admission,
     forget_reduced,
     keep_at_home,
     keep_beside,
+    leave_anchor,
     reduced_root,
+    refuse_other_ledger,
     rows_folder,
     scratch_name,
 )

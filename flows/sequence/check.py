@@ -21,7 +21,7 @@ from causalveil.schemas.documents import Problem, every_problem, line_of, parse_
 from causalveil.schemas.errors import CausalveilError, ContractError, StudyError
 from causalveil.schemas.studies import STUDIES, model_for
 from causalveil.schemas.study import Study
-from causalveil.tasks.admission.kept import kept_admission
+from causalveil.tasks.admission.manifests import kept_admission
 from causalveil.tasks.admission.rows import Rules, type_findings
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import column_types, list_partitions, read_layout

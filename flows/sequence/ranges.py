@@ -18,6 +18,7 @@ from causalveil.schemas.plan import Plan, Sizes
 from causalveil.schemas.privacy import Level, amount_text
 from causalveil.schemas.ranges import RangesFound, RangesStudy
 from causalveil.schemas.study import DataSource, EstimatorSettings, Missing, PrivacyRequest
+from causalveil.tasks import ranges
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.enclave.partitions import read_layout
@@ -28,8 +29,7 @@ from causalveil.tasks.privacy.budget import FlowBudget, records_folder
 from causalveil.tasks.privacy.keys import key_of
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.privacy.noise import SecureNoise
-from causalveil.tasks.ranges import histogram
-from causalveil.tasks.ranges.stages import check_kinds, count_stage
+from causalveil.tasks.ranges import check_kinds, count_stage
 from causalveil.tasks.start.words import scalar
 
 COUNT = Stage[RangesStudy, IntArray](
@@ -37,8 +37,8 @@ COUNT = Stage[RangesStudy, IntArray](
 )
 RANGES = Stage[RangesStudy, FloatArray](
     "ranges",
-    lambda step: histogram.release(step.study, step[COUNT], step.budget),
-    charges=lambda study, _: [(histogram.SLOT, histogram.mechanism(len(study.numbers), study.privacy.cost))],
+    lambda step: ranges.release(step.study, step[COUNT], step.budget),
+    charges=lambda study, _: [(ranges.SLOT, ranges.mechanism(len(study.numbers), study.privacy.cost))],
     reads=(COUNT,),
 )
 
@@ -105,8 +105,8 @@ def find_ranges(
         dataset=contract.dataset,
         units=layout.units,
         epsilon=amount_text(plan.total.epsilon),
-        threshold=histogram.threshold(len(study.numbers), charges[0].noise_scale or 0.0),
-        ranges=histogram.found(study, noisy),
+        threshold=ranges.threshold(len(study.numbers), charges[0].noise_scale or 0.0),
+        ranges=ranges.found(study, noisy),
     )
     budget.finish(result.model_dump_json(indent=2) + "\n")
     return result

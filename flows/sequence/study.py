@@ -47,23 +47,21 @@ from causalveil.schemas.plan import Layout, Plan, Sizes
 from causalveil.schemas.release import DataStatement, release_text
 from causalveil.schemas.sources import TableSnapshot
 from causalveil.schemas.study import SLUG, Study
-from causalveil.tasks.admission.kept import kept_admission, rows_folder
-from causalveil.tasks.admission.unchanged import admitted_as_they_lie
+from causalveil.tasks.admission.manifests import admitted_as_they_lie, kept_admission, rows_folder
 from causalveil.tasks.enclave.data_folder import CONTENTS_LABEL, DataFolder, contents_digest
 from causalveil.tasks.enclave.enclave import FileEnclave
-from causalveil.tasks.enclave.partitions import read_layout
-from causalveil.tasks.enclave.segments import segment_count
+from causalveil.tasks.enclave.partitions import read_layout, segment_count
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.enclave.validate import check_manifest, refuse_telling_losses, snapshots_of
 from causalveil.tasks.machine.site import open_scratch, site_settings
-from causalveil.tasks.object_storage.copies import local_copy
-from causalveil.tasks.object_storage.copies import stored as in_a_store
 from causalveil.tasks.privacy.accountant import epsilon_pld, total
 from causalveil.tasks.privacy.budget import FlowBudget, records_folder
 from causalveil.tasks.privacy.keys import RunKey, key_of
 from causalveil.tasks.privacy.ledger.ledger import Ledger, ledger_at_hand, open_ledger, throwaway_ledger
 from causalveil.tasks.privacy.ledger.usage import WHOLE
 from causalveil.tasks.privacy.noise import SecureNoise, SeededNoise
+from causalveil.tasks.warehouse.object_storage import local_copy
+from causalveil.tasks.warehouse.object_storage import stored as in_a_store
 
 # In place of a key's check, where a reservation is only asked about and not made.
 NO_KEY = "none"

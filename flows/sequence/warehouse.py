@@ -19,10 +19,10 @@ from causalveil.schemas.warehouse import ExtractedBlock, Manifest, Source, Wareh
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.validate import refuse_telling
 from causalveil.tasks.machine.distribute import in_steps
-from causalveil.tasks.object_storage.copies import local_copy, publish, stored
 from causalveil.tasks.object_storage.lock import alone_at
 from causalveil.tasks.warehouse import blocks as warehouse_blocks
-from causalveil.tasks.warehouse.intervals import KeyInterval, intervals
+from causalveil.tasks.warehouse.extract import KeyInterval, intervals
+from causalveil.tasks.warehouse.object_storage import local_copy, publish, stored
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pytest
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.covariates.encoding import dimension
+from causalveil.tasks.covariates import dimension
 from causalveil_replication.schroeder2025 import data
 from tests import needs
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from causalveil.schemas.study import CategoricalCovariate, EffectStudy, NumericCovariate
 from causalveil.tasks.adjustment.released import ColumnKind, EncodedColumn
-from causalveil.tasks.covariates.encoding import blocks, scale
+from causalveil.tasks.covariates import blocks, scale
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import BITS, bounded
 

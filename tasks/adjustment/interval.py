@@ -2,7 +2,7 @@
 
 Confounding by what declared ranges cut away is part of it, as the histograms of release 1 show it. Of a normal number
 that is cut to its range a line sees a part r^2, and leaves (1 - r^2)/r^2 of what it takes off
-(``tasks/covariates/narrow_ranges.py``). Nothing tells whether confounding follows the number or what is left of it, so
+(``tasks/covariates.py``). Nothing tells whether confounding follows the number or what is left of it, so
 the law of the error has it on either side of the estimate.
 """
 
@@ -23,7 +23,7 @@ from causalveil.tasks.adjustment.recipe import AdjustsBy
 from causalveil.tasks.adjustment.released import Public, RandomDraws, ReleasedScores
 from causalveil.tasks.adjustment.scales import FoundScales
 from causalveil.tasks.adjustment.screen import Kept
-from causalveil.tasks.covariates.narrow_ranges import FIT, DeclaredRanges, NarrowRanges, Ranged
+from causalveil.tasks.covariates import FIT, DeclaredRanges, NarrowRanges, Ranged
 from causalveil.tasks.inference.assemble import may_be_empty
 from causalveil.tasks.inference.confounding import NOT_COVERED_TRIAL, UNMEASURED
 from causalveil.tasks.machine.arrays import FloatArray

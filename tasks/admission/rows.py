@@ -1,19 +1,135 @@
-"""Does a partition keep what the contract declares of its columns? Every problem at once, with counts for the owner."""
+"""Hold the rows of partitions to the contract, small files many at a time.
+
+Small Parquet files, whose bytes are in memory already: what was digested is what is decoded.
+
+Rows of small files, gathered until there are enough of them to be worth a look.
+
+Does a partition keep what the contract declares of its columns? Every problem at once, with counts for the owner.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from causalveil.schemas.admission.casts import Roles, Types, families_differ
 from causalveil.schemas.admission.cohort import Rule
 from causalveil.schemas.admission.manifest import Finding
 from causalveil.schemas.columns import Holds
+from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Partition
+from causalveil.tasks.enclave.partitions import other_count, parquet_errors, unreadable
+from causalveil.tasks.machine.frames import frame_of, plain, polars_types
 
-if TYPE_CHECKING:
-    import polars as pl
+
+class WholeFile:
+    """One of them."""
+
+    def __init__(self, partition: Partition, content: bytes) -> None:
+        """Read the footer.
+
+        Raises:
+            DataError: it does not parse.
+        """
+        self._partition, file = partition, None
+        try:
+            file = pq.ParquetFile(pa.BufferReader(content))
+            self.schema = file.schema_arrow
+        except parquet_errors():
+            file = None
+        if file is None:
+            raise DataError(unreadable(partition.path))
+        self._file = file
+
+    def types(self) -> dict[str, pl.DataType]:
+        """As of :func:`column_types`; two files of one ``schema`` have the same."""
+        return polars_types(self.schema)
+
+    def rows(self, columns: Sequence[str]) -> pa.Table:
+        """All rows of some columns as the file stores them, for :func:`joined`.
+
+        Raises:
+            DataError: as of :func:`read_rows`.
+        """
+        table, problem = None, unreadable(self._partition.path)
+        try:
+            table = plain(self._file.read(columns=list(columns), use_threads=False).select(columns))
+        except DataError as error:
+            problem = f"{self._partition.path}: {error}"
+        except parquet_errors():
+            table = None
+        if table is None:
+            raise DataError(problem)
+        if table.num_rows != self._partition.rows:
+            raise DataError(other_count(self._partition.path))
+        return table
+
+
+def joined(tables: Sequence[pa.Table], columns: Sequence[str]) -> pl.DataFrame:
+    """The rows of some tables of one schema."""
+    return frame_of(pa.concat_tables(tables), columns)
+
+
+# Each file that waits has buffers of its own, which may be larger than its rows.
+MOST_FILES = 1_024
+
+
+class Together:
+    """Gathers the rows of files that follow each other and store the same columns alike."""
+
+    def __init__(self, rows: int, look: Callable[[list[Partition], pl.DataFrame, Types], None]) -> None:
+        """``rows``: at once, at most, but for one file; ``look``: is shown files, their rows as stored, and types."""
+        self.rows = rows
+        self._look = look
+        self._columns: Types = {}
+        self._tables: list[pa.Table] = []
+        self._partitions: list[Partition] = []
+        self._height = 0
+        self._known: tuple[pa.Schema, Types] | None = None
+
+    def types_of(self, file: WholeFile) -> Types:
+        """The types of a file's columns; those of the one before if their schemas are equal.
+
+        Raises:
+            DataError: the footer does not parse.
+        """
+        if self._known is None or not self._known[0].equals(file.schema, check_metadata=True):
+            self._known = file.schema, file.types()
+        return self._known[1]
+
+    def add(self, partition: Partition, file: WholeFile, columns: Types) -> None:
+        """Take in the rows of the file that comes next.
+
+        Args:
+            partition: the file.
+            file: its content.
+            columns: which to read, and the types in which it stores them.
+
+        Raises:
+            DataError: they cannot be read.
+        """
+        table = file.rows(list(columns))
+        if self._tables and (
+            not self._tables[0].schema.equals(table.schema, check_metadata=True)
+            or self._height + partition.rows > self.rows
+            or len(self._tables) == MOST_FILES
+        ):
+            self.close()
+        self._columns = columns
+        self._tables.append(table)
+        self._height += partition.rows
+        self._partitions.append(partition)
+
+    def close(self) -> None:
+        """Have what was gathered looked at."""
+        tables, partitions = self._tables, self._partitions
+        self._tables, self._partitions, self._height = [], [], 0
+        if tables:
+            self._look(partitions, joined(tables, list(self._columns)), self._columns)
 
 
 class Rules:

@@ -27,21 +27,27 @@ from causalveil.schemas.admission.manifest import (
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition
-from causalveil.tasks.admission.folders import as_compared, contradictions, said_by_folders
-from causalveil.tasks.admission.kept import DRAFT, forget_draft
-from causalveil.tasks.admission.rows import Rules, row_findings
-from causalveil.tasks.admission.together import Together
+from causalveil.tasks.admission.manifests import DRAFT, forget_draft
+from causalveil.tasks.admission.rows import Rules, Together, WholeFile, joined, row_findings
 from causalveil.tasks.admission.units import SeenUnits
-from causalveil.tasks.admission.whole_files import WholeFile, joined
 from causalveil.tasks.enclave.data_folder import DataFolder, file_digest
-from causalveil.tasks.enclave.partitions import column_types, list_partitions, opened, rows_of, types_of
-from causalveil.tasks.enclave.segments import segment_rows
+from causalveil.tasks.enclave.partitions import (
+    as_compared,
+    column_types,
+    contradictions,
+    list_partitions,
+    opened,
+    rows_of,
+    said_by_folders,
+    segment_rows,
+    types_of,
+)
 from causalveil.tasks.machine.distribute import in_steps
 from causalveil.tasks.machine.files import make_folder_durably
 from causalveil.tasks.machine.folders import OpenFile
 from causalveil.tasks.machine.frames import values_of
 from causalveil.tasks.privacy.keys import admission_key, passing_key
-from causalveil.tasks.reduction.stages import reduce_stage
+from causalveil.tasks.reduction import reduce_stage
 
 
 def admit_stage(contract: Contract, folder: DataFolder, layout: Layout, scratch: Path, reduced: Path) -> Admission:

@@ -17,7 +17,7 @@ from causalveil.schemas.study import CategoricalCovariate
 from causalveil.tasks.aipw_asymptotic import influence as asymptotic
 from causalveil.tasks.aipw_asymptotic.influence import EFFECT, VARIANCE, Domain, InfluenceMoments, Table
 from causalveil.tasks.aipw_asymptotic.learners import Learner, Role, constant, learner
-from causalveil.tasks.covariates.encoding import blocks, dimension, scale
+from causalveil.tasks.covariates import blocks, dimension, scale
 from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.enclave.split import Folds, Pieces
 from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble

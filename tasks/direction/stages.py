@@ -32,7 +32,7 @@ from causalveil.tasks.direction.sensitivity import QuartileRange, bin_distances,
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.normalise import hashed_order, rescale, write_segments
-from causalveil.tasks.enclave.segments import LoadedSegment
+from causalveil.tasks.enclave.partitions import LoadedSegment
 from causalveil.tasks.enclave.split import Halves
 from causalveil.tasks.enclave.unit_hash import ascending
 from causalveil.tasks.machine.arrays import FloatArray, IntArray, save_array

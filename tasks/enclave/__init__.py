@@ -5,11 +5,9 @@
 - ``enclave``: Keep the rows of a run, and what one stage leaves for the next.
 - ``normalise``: From columns to rows of the unit ball: clip to declared bounds, declared scale, map to [-1, 1],
   one-hot, divide.
-- ``partitions``: Which Parquet files a run reads, learnt from their paths and footers; and the one way to read their
-  rows.
+- ``partitions``: List the partitions of a data folder, and read their rows in segments.
 - ``public_columns``: Covariates and treatments of people where these are public: what a plan may read of them, and a
   run's outcomes not.
-- ``segments``: How an enclave cuts the rows of its partitions into segments that one process can hold.
 - ``split``: Split units by ranks of keyed hashes: training, folds, and their public sizes.
 - ``unit_hash``: A keyed 128-bit hash of unit ids, vectorised: who is in which half, and whether a unit occurs twice.
 - ``validate``: Hold files to their manifests and to the contract before anything is reserved.

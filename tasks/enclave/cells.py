@@ -18,7 +18,7 @@ from causalveil.schemas.plan import Layout
 from causalveil.schemas.protocols.study import JointStudy, ProtocolStudy
 from causalveil.schemas.study import OTHER, ZERO_ONE, CategoricalCovariate, Missing
 from causalveil.schemas.where import Condition, Operator, Value
-from causalveil.tasks.covariates.encoding import Block
+from causalveil.tasks.covariates import Block
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.enclave.normalise import (
@@ -31,7 +31,7 @@ from causalveil.tasks.enclave.normalise import (
     write_covariates,
     write_segments,
 )
-from causalveil.tasks.enclave.segments import LoadedSegment
+from causalveil.tasks.enclave.partitions import LoadedSegment
 from causalveil.tasks.enclave.split import Pieces
 from causalveil.tasks.machine.arrays import BoolArray, ByteArray, save_array
 from causalveil.tasks.machine.frames import values_of

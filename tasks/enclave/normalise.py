@@ -33,10 +33,10 @@ from causalveil.schemas.study import (
     Others,
     Study,
 )
-from causalveil.tasks.covariates.encoding import Block, blocks, dimension, scale
+from causalveil.tasks.covariates import Block, blocks, dimension, scale
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import segment_folder
-from causalveil.tasks.enclave.segments import VALUES, LoadedSegment, read_segments, readings
+from causalveil.tasks.enclave.partitions import VALUES, LoadedSegment, read_segments, readings
 from causalveil.tasks.enclave.unit_hash import HASH_LABEL, ascending, keyed_hash
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray, new_array, save_array
 from causalveil.tasks.machine.distribute import distribute, tell, while_more_come

@@ -1,24 +1,91 @@
-"""Which Parquet files a run reads, learnt from their paths and footers; and the one way to read their rows."""
+"""List the partitions of a data folder, and read their rows in segments.
+
+Does a file say of a column what the folder says that it lies in? Blocks are folders, and folders are accounts.
+
+Which Parquet files a run reads, learnt from their paths and footers; and the one way to read their rows.
+
+How an enclave cuts the rows of its partitions into segments that one process can hold.
+
+A segment has about 16 MB of the study's columns, whatever partitions they came from: a large partition has several,
+and of very many small ones several share one. So memory does not grow with the largest partition, and no pass over
+the rows opens more files than there are segments. Segments follow from the layout alone, which is public: units are
+found by their hashes and released sums are exact, so that results depend on segments in their last digits at most, and
+at label level in which rows a public sample holds.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from pathlib import PurePosixPath
+from urllib.parse import unquote
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from causalveil.schemas.admission.casts import Roles, empty_frame, read_frame
+from causalveil.schemas.admission.casts import Roles, Types, empty_frame, read_as, read_frame
+from causalveil.schemas.columns import Column, Holds, Nulls
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.schemas.study import Study
 from causalveil.tasks.enclave.data_folder import DataFolder, held_file
 from causalveil.tasks.machine.folders import OpenFile
 from causalveil.tasks.machine.frames import frame_of, polars_types
-from causalveil.tasks.warehouse.unfinished import refuse_unfinished
+from causalveil.tasks.warehouse.extract import refuse_unfinished
+
+# What stands in the name of a folder of rows without a value, as Hive and Spark write it.
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_ANY = Column(holds=Holds.order, nulls=Nulls.welcome)
+
+
+def said_by_folders(partition: Partition, types: Types) -> dict[str, str]:
+    """The values that folders ``name=value`` give to columns that the file has too, and that can be compared."""
+    said = values_in(PurePosixPath(partition.path).parent)
+    return {name: value for name, value in said.items() if name in types and read_as(_ANY, types[name]) is not None}
+
+
+def values_in(folder: PurePosixPath) -> dict[str, str]:
+    """Return what the folders ``name=value`` of a path say, by name."""
+    pairs = (part.partition("=") for part in folder.parts if "=" in part)
+    return {unquote(name): unquote(value) for name, _, value in pairs}
+
+
+def as_compared(said: dict[str, str]) -> Roles:
+    """Return how columns are read to be compared."""
+    return dict.fromkeys(said, _ANY)
+
+
+def contradictions(frame: pl.DataFrame, said: dict[str, str]) -> dict[str, int]:
+    """Count by column the rows that contradict their folder; a row without a value does not.
+
+    Args:
+        frame: the columns of :func:`said_by_folders`, read as :func:`as_compared` says.
+        said: what the folders say.
+    """
+    return {name: _otherwise(frame.get_column(name).alias("values"), value) for name, value in said.items()}
+
+
+def _otherwise(values: pl.Series, said: str) -> int:
+    there = values.drop_nulls()
+    if said == NO_VALUE:
+        return len(there)
+    if there.dtype.is_numeric():
+        try:
+            number = int(said) if there.dtype.is_integer() else float(said)
+        except ValueError:
+            return len(there)
+        return int((there != number).sum())
+    if there.dtype == pl.Boolean:
+        return int((there.cast(pl.String) != said.lower()).sum())
+    if there.dtype.is_temporal():
+        # A folder of a month holds its days.
+        return int(there.dt.to_string().str.replace("T", " ").str.starts_with(said).not_().sum())
+    return int((there != said).sum())
+
 
 WHOLE = "all"
 # Of each column, while it is decoded.
@@ -219,3 +286,117 @@ def _footer_rows(folder: DataFolder, path: str) -> int:
     if rows is None or rows < 0:
         raise DataError(unreadable(path))
     return rows
+
+
+# 16 MB at 8 bytes a value: memory of that size is used again, and more would be taken afresh from the system.
+VALUES = 1 << 21
+FEWEST_ROWS = 4_096
+# From here on small partitions share a segment.
+MANY = 256
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedSegment:
+    """The rows of one segment as they were read: from which partition, and the frame; ``number`` counts from 0."""
+
+    number: int
+    parts: tuple[tuple[Partition, pl.DataFrame], ...]
+
+    @property
+    def partition(self) -> Partition:
+        """The first one, for errors to name."""
+        return self.parts[0][0]
+
+    @cached_property
+    def frame(self) -> pl.DataFrame:
+        """All rows, partition after partition.
+
+        Raises:
+            DataError: a column cannot be read as one in all of them.
+        """
+        # What a file without rows says of its columns counts for nothing.
+        full = [(partition, part) for partition, part in self.parts if part.height] or list(self.parts[:1])
+        first = full[0][1].schema
+        for partition, part in full:
+            for name, kind in part.schema.items():
+                if kind != first[name] and not (kind.is_integer() and first[name].is_integer()):
+                    raise DataError(f"{partition.path}: a column has another type than in the partitions before")
+        # Whole numbers of units may be of several widths.
+        return pl.concat([part for _, part in full], how="vertical_relaxed").rechunk()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one worker reads from its beginning to its end: one large partition, or some small ones.
+
+    Attributes:
+        partitions: in the layout's order.
+        first: number of the first segment that they fill.
+        rows: of each segment but the last, at most.
+        segments: how many they fill.
+    """
+
+    partitions: tuple[Partition, ...]
+    first: int
+    rows: int
+    segments: int
+
+    @property
+    def numbers(self) -> range:
+        """The segments' numbers."""
+        return range(self.first, self.first + self.segments)
+
+
+def segment_rows(columns: int) -> int:
+    """The rows of a segment of so many columns, at most."""
+    return max(FEWEST_ROWS, VALUES // max(1, columns))
+
+
+def readings(layout: Layout, columns: int) -> tuple[Reading, ...]:
+    """The work of reading a layout, in its order. Partitions without rows have a segment too.
+
+    Args:
+        layout: the partitions.
+        columns: how many of each are read, at least 1.
+    """
+    rows = segment_rows(columns)
+    together = -(-len(layout.partitions) // MANY)
+    found: list[Reading] = []
+    group: list[Partition] = []
+
+    def close() -> None:
+        if group:
+            first = found[-1].numbers.stop if found else 0
+            segments = max(1, -(-sum(partition.rows for partition in group) // rows))
+            found.append(Reading(tuple(group), first, rows, segments))
+            group.clear()
+
+    held = 0
+    for partition in layout.partitions:
+        if len(group) == together or held + partition.rows > rows:
+            close()
+            held = 0
+        group.append(partition)
+        held += partition.rows
+    close()
+    return tuple(found)
+
+
+def segment_count(layout: Layout, columns: int) -> int:
+    """Return the number of segments that a layout fills."""
+    return sum(reading.segments for reading in readings(layout, columns))
+
+
+def read_segments(folder: DataFolder, reading: Reading, columns: Roles) -> Iterator[LoadedSegment]:
+    """Read segment after segment; one is in memory at a time.
+
+    Raises:
+        DataError: as of :func:`tasks.enclave.partitions.read_rows`.
+    """
+    if reading.segments > 1:
+        (partition,) = reading.partitions
+        for number, frame in zip(reading.numbers, read_rows(folder, partition, columns, reading.rows), strict=True):
+            yield LoadedSegment(number, ((partition, frame),))
+        return
+    parts = [(one, frame) for one in reading.partitions for frame in read_rows(folder, one, columns, one.rows + 1)]
+    yield LoadedSegment(reading.first, tuple(parts))

@@ -16,7 +16,7 @@ from scipy.special import gammaincinv, ndtr, ndtri
 
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.study import CategoricalCovariate, EffectStudy, Study
-from causalveil.tasks.covariates.encoding import blocks, dimension, scale
+from causalveil.tasks.covariates import blocks, dimension, scale
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 

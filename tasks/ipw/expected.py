@@ -17,7 +17,7 @@ from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand
-from causalveil.tasks.covariates.encoding import dimension
+from causalveil.tasks.covariates import dimension
 from causalveil.tasks.enclave.split import least_units, sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings, Noise
 from causalveil.tasks.ipw import public_scores, weights

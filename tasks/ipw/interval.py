@@ -17,7 +17,7 @@ from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand, Variant
-from causalveil.tasks.covariates.encoding import dimension, feature_names
+from causalveil.tasks.covariates import dimension, feature_names
 from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble
 from causalveil.tasks.inference.confounding import COVERS_DECLARED, NOT_COVERED_DECLARED
 from causalveil.tasks.ipw import weights

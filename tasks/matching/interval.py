@@ -19,7 +19,7 @@ from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.release import Interval, Variance
 from causalveil.schemas.study import Variant
-from causalveil.tasks.covariates.encoding import dimension, feature_names
+from causalveil.tasks.covariates import dimension, feature_names
 from causalveil.tasks.inference.allowance import allowance_beside
 from causalveil.tasks.inference.assemble import VARIANCE_SHARE, EffectFindings, Estimate, Noise, assemble
 from causalveil.tasks.inference.confounding import (

@@ -15,7 +15,7 @@ import numpy as np
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Level, Norm, PrivacyCost, Scope
-from causalveil.tasks.covariates.encoding import dimension
+from causalveil.tasks.covariates import dimension
 from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.machine.distribute import map_partitions

@@ -23,7 +23,7 @@ from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand, Variant
-from causalveil.tasks.covariates.narrow_ranges import FIT, NarrowRanges
+from causalveil.tasks.covariates import FIT, NarrowRanges
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, Int32Array, IntArray
 from causalveil.tasks.matching.scores import IN_TREATED, SCORES

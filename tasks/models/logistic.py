@@ -26,7 +26,7 @@ from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Level, Norm, PrivacyCost, Scope
 from causalveil.schemas.study import Variant
-from causalveil.tasks.covariates.encoding import dimension
+from causalveil.tasks.covariates import dimension
 from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.enclave.split import Halves
 from causalveil.tasks.machine.arrays import FloatArray

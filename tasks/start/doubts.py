@@ -120,7 +120,7 @@ def doubts(
 
 def as_read(frame: pl.DataFrame, one: Found) -> pl.Series:
     """Return a column as its reading makes it."""
-    from causalveil.tasks.warehouse.readings import said, value_of
+    from causalveil.tasks.warehouse.values import said, value_of
 
     values = values_of(frame, one.source_name)
     if isinstance(one.reading, TextReading) and values.dtype == pl.String:

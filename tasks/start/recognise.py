@@ -268,7 +268,7 @@ def _read(
     name: str, source_name: str, values: pl.Series, reading: TextReading, looks: Looks, notes: tuple[str, ...]
 ) -> Found:
     """The column as its reading makes it, which is what an extract will see."""
-    from causalveil.tasks.warehouse.readings import said, value_of
+    from causalveil.tasks.warehouse.values import said, value_of
 
     read = values.alias("text").to_frame().select(value=value_of(said(reading), reading))["value"]
     found = _typed(name, source_name, read, reading.kind, looks)

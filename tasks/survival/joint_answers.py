@@ -20,7 +20,7 @@ from causalveil.tasks.enclave.cells import arms_of, eligible, groups_of
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.normalise import hashed_order, write_segments
-from causalveil.tasks.enclave.segments import LoadedSegment
+from causalveil.tasks.enclave.partitions import LoadedSegment
 from causalveil.tasks.inference.confounding import NOT_COVERED_ARMS, NOT_COVERED_DECLARED
 from causalveil.tasks.machine.arrays import FloatArray, save_array
 from causalveil.tasks.machine.frames import values_of

@@ -13,7 +13,7 @@ from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.survival import SurvivalStudy, TimeToEvent
 from causalveil.schemas.plan import Layout, Sizes
 from causalveil.schemas.study import ZERO_ONE, CategoricalCovariate, Missing
-from causalveil.tasks.covariates.encoding import Block
+from causalveil.tasks.covariates import Block
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.normalise import (
@@ -25,7 +25,7 @@ from causalveil.tasks.enclave.normalise import (
     write_covariates,
     write_segments,
 )
-from causalveil.tasks.enclave.segments import LoadedSegment
+from causalveil.tasks.enclave.partitions import LoadedSegment
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray, save_array
 from causalveil.tasks.machine.distribute import distribute
 from causalveil.tasks.machine.frames import values_of

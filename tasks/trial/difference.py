@@ -1,17 +1,27 @@
-"""The difference of arm means, privately, with its own interval: of a randomised trial, or unadjusted.
+"""Estimate the difference of arm means, with private or public treatments.
+
+The difference of arm means, privately, with its own interval: of a randomised trial, or unadjusted.
 
 One release of five sums over all units: (sum_1 u, sum_0 u, sum t, sum_1 u^2/sqrt(2), sum_0 u^2/sqrt(2)), u in [-1, 1]
 the scaled outcome: sensitivity 2, what the two sums of outcomes have alone. Where treatment is public
 ``public_arms.py`` takes its place. Proof: ``docs/proofs/aipw.md``, section 7.
+
+The difference of arm means where who was treated is public: one pair of numbers, noise of 1/(smaller arm).
+
+Every unit weighs 1 in its arm's mean; pairs for the sampling variance are of units at random within an arm. Proof:
+``docs/proofs/balancing.md``, sections 1 to 4.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, ConfoundingStatement
+from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.difference import DifferenceEstimator, DifferenceStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Scope
@@ -19,14 +29,15 @@ from causalveil.schemas.release import Interval
 from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.enclave.split import Folds, Pieces
 from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble
-from causalveil.tasks.inference.confounding import (
-    COVERS_DECLARED,
-    NOT_COVERED_ARMS,
-    NOT_COVERED_DECLARED,
-)
+from causalveil.tasks.inference.confounding import COVERS_DECLARED, NOT_COVERED_ARMS, NOT_COVERED_DECLARED
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice, sums_sensitivity
+from causalveil.tasks.models.nearest import traversal
 from causalveil.tasks.privacy.mechanisms import Budget, Mechanism, Slot, vector_mechanism
+from causalveil.tasks.weighting.expected import weighted_expected
+from causalveil.tasks.weighting.weighted_means import PublicWeights, weigh_units, weighted_findings
+from causalveil.tasks.weighting.weighted_means import mechanism as weighted_mechanism
+from causalveil.tasks.weighting.weighted_means import sums as weighted_sums
 
 SLOT = Slot(name="effect", scope=Scope.all)
 SECOND_MOMENT = math.sqrt(0.5)
@@ -142,3 +153,50 @@ def difference_stage(study: DifferenceStudy, sizes: Sizes, enclave: Enclave, bud
     """Release the sums over all units, which ``folds`` left as one fold, and make the interval."""
     everybody = Folds.open(enclave).fold(0)
     return findings(study, sizes, release(study, sizes, everybody, budget))
+
+
+def public_findings(study: DifferenceStudy, weights: PublicWeights, statistics: FloatArray) -> EffectFindings:
+    """Estimate and interval from public and released values."""
+    estimator = study.estimator
+    bias = estimator.allowed / math.sqrt(float(sum(weights.weight_squares)))
+    found = weighted_findings(study, weights, statistics, bias)
+    return replace(
+        found,
+        interval=covers(estimator, found.interval),
+        details={**found.details, **words(estimator)},
+        confounding=confounding(estimator),
+    )
+
+
+def public_arms_stage(study: DifferenceStudy, enclave: Enclave, budget: Budget) -> EffectFindings:
+    """Weigh, release and make the interval.
+
+    Raises:
+        DataError: an arm has no unit; nothing was drawn.
+    """
+    order = traversal(enclave)
+    t, u = enclave.gather("t")[order], enclave.gather("u")[order]
+    units = weigh_units(np.ones(len(t)), t, len(t))
+    exact = weighted_sums(units, t, u, study.privacy.cost)
+    return public_findings(study, units.summary, weighted_mechanism(study.privacy.cost).release(exact, SLOT, budget))
+
+
+def expected_public_findings(
+    study: DifferenceStudy, sizes: Sizes, stand_in: StandIn = StandIn()
+) -> tuple[EffectFindings, float]:
+    """Return findings as if no noise happened to be drawn, and the expected half-width.
+
+    Both are those of the stand-in population.
+
+    Raises:
+        DataError: it has no two arms.
+    """
+    n = sizes.units
+    if n < 2:
+        raise DataError("one unit has no other to be compared with")
+    treated = min(max(round(n * stand_in.treated), 1), n - 1)
+    arms = treated, n - treated
+    weights = PublicWeights(arms, n, arms, (1, 1), arms, (arms[0] // 2, arms[1] // 2, 0))
+    deviation = stand_in.deviation if stand_in.deviation is not None else study.outcome.width / 4
+    square = (deviation / (study.outcome.width / 2)) ** 2
+    return weighted_expected(weights, square, study.privacy.cost, partial(public_findings, study, weights))

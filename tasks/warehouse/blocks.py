@@ -31,9 +31,8 @@ from causalveil.schemas.errors import CausalveilError, DataError, StudyError
 from causalveil.schemas.sources import TableSnapshot
 from causalveil.schemas.warehouse import MANIFEST_FILE, ExtractedBlock, ExtractedFile, Manifest, Source
 from causalveil.tasks.machine.files import sync_folder, whole_file
-from causalveil.tasks.warehouse.intervals import EVERYTHING, KeyInterval
+from causalveil.tasks.warehouse.extract import BLOCK_FILE, EVERYTHING, KeyInterval, begin_change, end_change
 from causalveil.tasks.warehouse.read_sql import batches, refuse_keyless, snapshot_of, target_schema
-from causalveil.tasks.warehouse.unfinished import BLOCK_FILE, begin_change, end_change
 
 if TYPE_CHECKING:
     import pyarrow as pa

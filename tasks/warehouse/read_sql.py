@@ -28,12 +28,10 @@ from causalveil.schemas.warehouse import (
 )
 from causalveil.tasks.machine.frames import plain
 from causalveil.tasks.warehouse.adbc import adbc_batches, led, written
-from causalveil.tasks.warehouse.delta import delta_batches, delta_snapshot
-from causalveil.tasks.warehouse.iceberg import iceberg_batches, iceberg_snapshot
-from causalveil.tasks.warehouse.intervals import KEYLESS, KeyInterval
-from causalveil.tasks.warehouse.kinds import converted, holds
+from causalveil.tasks.warehouse.extract import KEYLESS, KeyInterval
+from causalveil.tasks.warehouse.open_tables import delta_batches, delta_snapshot, iceberg_batches, iceberg_snapshot
 from causalveil.tasks.warehouse.read_files import file_batches
-from causalveil.tasks.warehouse.readings import complete, read_off
+from causalveil.tasks.warehouse.values import complete, converted, holds, read_off
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -20,18 +20,23 @@ from causalveil.schemas.warehouse import (
     ParquetFiles,
     Warehouse,
 )
-from causalveil.tasks.admission.folders import NO_VALUE
+from causalveil.tasks.enclave.partitions import NO_VALUE
 from causalveil.tasks.machine.folders import is_delta, refuse_open_table
 from causalveil.tasks.machine.frames import frame_of, named, polars_types
 from causalveil.tasks.warehouse.adbc import adbc_batches
-from causalveil.tasks.warehouse.delta import delta_batches, delta_schema, delta_snapshot
-from causalveil.tasks.warehouse.dialect import dialect_of
-from causalveil.tasks.warehouse.footer import csv_input, sums_of, without_footer
-from causalveil.tasks.warehouse.iceberg import iceberg_batches, iceberg_schema, iceberg_snapshot
-from causalveil.tasks.warehouse.intervals import EVERYTHING
+from causalveil.tasks.warehouse.csv_files import csv_input, dialect_of, sums_of, without_footer
+from causalveil.tasks.warehouse.extract import EVERYTHING
+from causalveil.tasks.warehouse.object_storage import StoredFile, arrow_place
+from causalveil.tasks.warehouse.open_tables import (
+    delta_batches,
+    delta_schema,
+    delta_snapshot,
+    iceberg_batches,
+    iceberg_schema,
+    iceberg_snapshot,
+)
 from causalveil.tasks.warehouse.read_files import csv_options, files_of, paths_of, refuse_otherwise, said_of
 from causalveil.tasks.warehouse.read_sql import cause, duckdb_batches
-from causalveil.tasks.warehouse.stores import StoredFile, arrow_place
 
 if TYPE_CHECKING:
     import polars as pl

@@ -19,9 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.covariates.columns import Columns
-from causalveil.tasks.covariates.encoding import blocks
-from causalveil.tasks.covariates.narrow_ranges import NarrowRanges, Ranged
+from causalveil.tasks.covariates import Columns, NarrowRanges, Ranged, blocks
 from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
 

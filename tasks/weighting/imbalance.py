@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from causalveil.schemas.confounding import ConfoundingPrior
-from causalveil.tasks.covariates.narrow_ranges import FIT, NarrowRanges
+from causalveil.tasks.covariates import FIT, NarrowRanges
 from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.inference.confounding import part_hidden
 from causalveil.tasks.machine.arrays import FloatArray, IntArray

@@ -27,7 +27,7 @@ from pathlib import Path
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.sequence.warehouse import fill
 from causalveil.schemas.warehouse import load_source
-from causalveil.tasks.warehouse.intervals import EVERYTHING
+from causalveil.tasks.warehouse.extract import EVERYTHING
 from causalveil.tasks.warehouse.read_sql import batches, snapshot_of
 path = Path(sys.argv[1])
 if sys.argv[2] == "extract":

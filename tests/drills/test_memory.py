@@ -53,10 +53,10 @@ def run(path: str, home: str, told: Connection | None, values: int | None) -> No
     """Run a study; tell by how much it raised the process's peak, in bytes."""
     os.environ["CAUSALVEIL_HOME"] = home
     from causalveil.flows.api import run_study
-    from causalveil.tasks.enclave import segments
+    from causalveil.tasks.enclave import partitions
 
     if values is not None:
-        segments.VALUES = values
+        partitions.VALUES = values
     run_study(path, out=f"{home}-out", run_id="run", engine="direct")
     if told is not None:
         told.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)

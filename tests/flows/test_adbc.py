@@ -14,7 +14,7 @@ from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.sequence.warehouse import fill
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
 from causalveil.schemas.warehouse import AdbcDriver, Key, Manifest, Step
-from causalveil.tasks.warehouse.intervals import intervals
+from causalveil.tasks.warehouse.extract import intervals
 from causalveil.tasks.warehouse.read_sql import statement
 from tests.warehouse import COLUMNS, duckdb_file, read, visits, write_source
 

@@ -32,9 +32,8 @@ from causalveil.schemas.warehouse import Key, Manifest, load_manifest
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.warehouse.blocks import extracting
-from causalveil.tasks.warehouse.intervals import intervals
+from causalveil.tasks.warehouse.extract import begin_change, intervals
 from causalveil.tasks.warehouse.read_sql import statement
-from causalveil.tasks.warehouse.unfinished import begin_change
 from tests.postgres import WHY_NOT, database
 from tests.studies import CONTRACT, merge, write_study
 from tests.unanswered import losing_an_answer

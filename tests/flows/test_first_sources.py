@@ -14,7 +14,7 @@ from causalveil.flows.sequence.start import Begun, begin, survey
 from causalveil.flows.sequence.warehouse import fill
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import DataError
-from causalveil.tasks.admission.folders import NO_VALUE
+from causalveil.tasks.enclave.partitions import NO_VALUE
 from causalveil.tasks.start.roles import Wishes
 from causalveil.tasks.warehouse.sample import URL_VARIABLE
 from tests.postgres import WHY_NOT, database

@@ -18,7 +18,7 @@ from causalveil.flows.sequence.ranges import find_ranges
 from causalveil.schemas.admission.manifest import ADMISSION_FILE
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import BudgetRefused, CausalveilError, DataError, StudyError
-from causalveil.tasks.admission.kept import FOLDER
+from causalveil.tasks.admission.manifests import FOLDER
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.machine import folders
 from causalveil.tasks.privacy.keys import owner_key

@@ -11,7 +11,7 @@ import pytest
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.schemas.errors import LedgerError
-from causalveil.tasks.admission.anchor import ANCHOR_FILE
+from causalveil.tasks.admission.manifests import ANCHOR_FILE
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.faults import WHY_NO_DISK, small_disk
 from tests.studies import people, write_study

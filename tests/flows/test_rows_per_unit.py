@@ -18,7 +18,7 @@ from causalveil.flows.sequence.check import check
 from causalveil.schemas.admission.manifest import NotAdmitted
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.release import EffectRelease
-from causalveil.tasks.admission.kept import DRAFT, clean_reduced, reduced_root, rows_folder, scratch_name
+from causalveil.tasks.admission.manifests import DRAFT, clean_reduced, reduced_root, rows_folder, scratch_name
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.machine.site import home, open_scratch
 from causalveil.tasks.privacy.keys import owner_key

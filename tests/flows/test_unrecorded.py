@@ -18,7 +18,7 @@ from causalveil.schemas.contract import load_contract
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.release import EffectRelease
 from causalveil.schemas.warehouse import load_manifest
-from causalveil.tasks.admission.kept import rows_folder
+from causalveil.tasks.admission.manifests import rows_folder
 from causalveil.tasks.enclave.cells import arms_of
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.normalise import arm_of, scaled_outcome

@@ -25,7 +25,7 @@ import pytest
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Level, Norm
-from causalveil.tasks.covariates.encoding import dimension
+from causalveil.tasks.covariates import dimension
 from causalveil.tasks.enclave import normalise
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.split import leading_rows, sizes_of, training_size

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causalveil.schemas.columns import LARGEST, sane_range
-from causalveil.tasks.covariates.encoding import dimension, scale
+from causalveil.tasks.covariates import dimension, scale
 from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
 from tests.bad_data import study
 

@@ -21,7 +21,7 @@ import pytest
 
 from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.estimators.ipw import IpwStudy
-from causalveil.tasks.covariates.encoding import feature_names
+from causalveil.tasks.covariates import feature_names
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.split import training_size
 from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash

@@ -25,8 +25,8 @@ from causalveil.schemas.admission.manifest import (
 from causalveil.schemas.columns import Column, Holds, Nulls
 from causalveil.schemas.contract import BlockKey
 from causalveil.schemas.errors import CausalveilError, DataError
-from causalveil.tasks.admission import together
-from causalveil.tasks.admission.kept import keep_beside
+from causalveil.tasks.admission import rows as together
+from causalveil.tasks.admission.manifests import keep_beside
 from causalveil.tasks.admission.rows import Rules
 from causalveil.tasks.admission.units import SeenHashes, SeenUnits
 from causalveil.tasks.enclave.data_folder import DataFolder, file_digest, held_file

@@ -10,8 +10,7 @@ import pytest
 from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.covariates.columns import Columns
-from causalveil.tasks.covariates.narrow_ranges import NarrowRanges
+from causalveil.tasks.covariates import Columns, NarrowRanges
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.confounding import COVERS_IMBALANCE
 from causalveil.tasks.machine.arrays import FloatArray

@@ -15,7 +15,7 @@ from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.trial import difference, public_arms
+from causalveil.tasks.trial import difference
 from tests.aipw_help import confounded, in_memory, make_difference
 
 
@@ -62,7 +62,7 @@ def test_where_arms_are_public_noise_is_that_of_the_smaller_arm() -> None:
     assert found.estimate == pytest.approx(arms[0].mean() - arms[1].mean(), abs=12 * least)
     deviation = math.sqrt(np.mean([arm.var() for arm in arms]))
     stand_in = StandIn(treated=rows.t.mean(), deviation=deviation)
-    planned = public_arms.expected(study, sizes_of(study, 20_000), stand_in)
+    planned = difference.expected_public_findings(study, sizes_of(study, 20_000), stand_in)
     assert planned[1] == pytest.approx((found.interval.upper - found.interval.lower) / 2, rel=0.15)
 
 

@@ -8,7 +8,7 @@ from causalveil.schemas.asked.resolve import asks_for, resolve
 from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import DataError, StudyError
-from causalveil.tasks.covariates.encoding import dimension, feature_names, scale
+from causalveil.tasks.covariates import dimension, feature_names, scale
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import segment_folder
 from causalveil.tasks.enclave.normalise import columns, encode, normalise_stage, scaled_outcome

@@ -18,7 +18,7 @@ from causalveil.schemas.privacy import PrivacyCost
 from causalveil.schemas.ranges import RangesStudy
 from causalveil.schemas.study import DataSource, EstimatorSettings, PrivacyRequest
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from causalveil.tasks.ranges.histogram import BINS, EDGES, FALSE_BIN, counts, found, mechanism, threshold
+from causalveil.tasks.ranges import BINS, EDGES, FALSE_BIN, counts, found, mechanism, threshold
 
 VALUES = (None, float("nan"), -math.inf, math.inf, -3.0, 0.0, -0.0, 1e-12, 1.0, 1.999, 2.0, 7e15, -7e15, 5e-324)
 CONTRACT = """\

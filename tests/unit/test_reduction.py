@@ -14,8 +14,8 @@ import pytest
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.declared import NumberColumn
 from causalveil.schemas.errors import DataError
-from causalveil.tasks.reduction import reduce
-from causalveil.tasks.reduction.reduce import reduce_rows
+from causalveil.tasks import reduction
+from causalveil.tasks.reduction import reduce_rows
 
 BASE: dict[str, Any] = {
     "dataset": "visits",
@@ -178,7 +178,7 @@ def test_a_reduction_that_goes_by_the_files_is_caught(monkeypatch: pytest.Monkey
     plain = contract(ROWS[0])
     with monkeypatch.context() as patch:
         patch.setattr(
-            reduce, "_in_order", lambda frame, unit, rows, _: frame.sort([unit, rows.order], maintain_order=True)
+            reduction, "_in_order", lambda frame, unit, rows, _: frame.sort([unit, rows.order], maintain_order=True)
         )
         assert shuffled_differ(plain) > 0
     sums = contract(ROWS[6])
@@ -191,7 +191,7 @@ def test_a_reduction_that_goes_by_the_files_is_caught(monkeypatch: pytest.Monkey
             ends = np.searchsorted(members, np.arange(minlength), side="right")
             return np.diff(total[np.concatenate([[0], ends])])
 
-        patch.setattr(reduce.np, "bincount", running)
+        patch.setattr(reduction.np, "bincount", running)
         assert moved(sums) > 0, "a difference of running sums depends on who stands before"
 
 

@@ -11,10 +11,9 @@ import pytest
 
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.plan import Layout, Partition
+from causalveil.tasks import reduction as reduction_stages
 from causalveil.tasks.enclave.data_folder import DataFolder
-from causalveil.tasks.reduction import stages as reduction_stages
-from causalveil.tasks.reduction.reduce import counting_rows, reduce_rows
-from causalveil.tasks.reduction.stages import reduce_stage
+from causalveil.tasks.reduction import counting_rows, reduce_rows, reduce_stage
 
 BLOCKS = {"key": "month", "units_span": False}
 

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition
-from causalveil.tasks.enclave import segments
+from causalveil.tasks.enclave import partitions as segments
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import FileEnclave
 from causalveil.tasks.enclave.normalise import normalise_stage
-from causalveil.tasks.enclave.partitions import read_layout
-from causalveil.tasks.enclave.segments import MANY, read_segments, readings, segment_count
+from causalveil.tasks.enclave.partitions import MANY, read_layout, read_segments, readings, segment_count
 from causalveil.tasks.enclave.unit_hash import keyed_hash
 from causalveil.tasks.enclave.validate import validate_stage
 from tests.bad_data import GROUP, TREATMENT, UNIT, admitted, contract, good, study, write

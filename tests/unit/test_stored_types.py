@@ -26,8 +26,7 @@ from causalveil.schemas.errors import DataError
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import FileEnclave
 from causalveil.tasks.enclave.normalise import normalise_stage
-from causalveil.tasks.enclave.partitions import column_types, list_partitions, read_layout, read_rows
-from causalveil.tasks.enclave.segments import segment_count
+from causalveil.tasks.enclave.partitions import column_types, list_partitions, read_layout, read_rows, segment_count
 from causalveil.tasks.enclave.validate import validate_stage
 from tests.bad_data import AGE, CANARY, GROUP, OUTCOME, TREATMENT, UNIT, admitted, contract, document, good, study
 from tests.stored import KINDS, TEXT_UNITS, WHOLE, Store, put

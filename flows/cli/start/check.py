@@ -30,7 +30,7 @@ def check(
         else:
             show.schema(contract.dataset, columns)
         return
-    from causalveil.tasks.object_storage.copies import shown
+    from causalveil.tasks.warehouse.object_storage import shown
 
     problems = problems_of(study)
     if json_:

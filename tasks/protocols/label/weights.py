@@ -23,7 +23,7 @@ from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.balancing.stages import balance
-from causalveil.tasks.covariates.columns import Columns
+from causalveil.tasks.covariates import Columns
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.machine.arrays import BoolArray, ByteArray, FloatArray, IntArray
 from causalveil.tasks.matching import perturb as matched

@@ -11,7 +11,7 @@ from causalveil.schemas.study import CategoricalCovariate
 from causalveil.tasks.aipw_asymptotic import influence
 from causalveil.tasks.aipw_asymptotic.influence import EFFECT, Domain, Table
 from causalveil.tasks.aipw_asymptotic.learners import Role, learner
-from causalveil.tasks.covariates.encoding import blocks
+from causalveil.tasks.covariates import blocks
 from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.privacy.mechanisms import Budget
 from causalveil.tasks.privacy.special_mechanisms import gross_error_gaussian

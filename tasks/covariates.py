@@ -1,10 +1,19 @@
-"""Numbers with many people at the ends of their declared ranges, as if these were too narrow.
+"""Say which columns encode covariates, and which declared ranges are too narrow.
+
+Which columns of a row x encode which covariate, from what the study declares.
+
+With p covariates x = (z, 1) / sqrt(p + 1): the blocks of z in the order of the covariates' names, the intercept last.
+``tasks/enclave/normalise.py`` says what stands in them.
+
+Numbers with many people at the ends of their declared ranges, as if these were too narrow.
 
 A number in [-c, c] of mean m has at most the variance c^2 - m^2, which two values at the ends have. Of a normal number
 with deviation s that is cut to the range a line through what is left of it sees r^2 = s^2 P(within)^2/v, v the variance
 of what is left (Stein), so beside confounding of size B such a line leaves (1 - r^2)/r^2 B. Mean and variance tell
 which normal number it was, and the share of people at its ends how far it is one. Post-processing of released or public
 values: ``docs/proofs/regression.md``, section 5.
+
+Which columns of the encoded covariates enter a weighting, from what the study declares.
 """
 
 from __future__ import annotations
@@ -13,11 +22,61 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations
 
 import numpy as np
 from scipy.special import ndtr
 
+from causalveil.schemas.study import CategoricalCovariate, Covariate, EffectStudy
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
+
+# ||x||^2 <= (p+1) (s (1+2^-53))^2 < 1 with s = HAIR / sqrt(p+1), and sums of up to 2^12 rounded squares
+# stay below 1.
+HAIR = 1.0 - 2.0**-40
+
+
+@dataclass(frozen=True)
+class Block:
+    """The columns of x that encode one covariate."""
+
+    name: str
+    covariate: Covariate
+    start: int
+    features: tuple[str, ...]
+
+
+def blocks(study: EffectStudy) -> tuple[Block, ...]:
+    """The covariates in order of their names, each with its columns of x."""
+    result: list[Block] = []
+    start = 0
+    for name, covariate in sorted(study.covariates.items()):
+        features = _features(name, covariate, indicated=study.indicated(name))
+        result.append(Block(name, covariate, start, features))
+        start += len(features)
+    return tuple(result)
+
+
+def feature_names(study: EffectStudy) -> tuple[str, ...]:
+    """Names of the d columns of x, the intercept last."""
+    return (*(feature for block in blocks(study) for feature in block.features), "(intercept)")
+
+
+def dimension(study: EffectStudy) -> int:
+    """d, the number of columns of x."""
+    return len(feature_names(study))
+
+
+def scale(study: EffectStudy) -> float:
+    """s <= 1 / sqrt(p + 1): every entry of x is an encoded value times s, and the intercept is s."""
+    return HAIR / math.sqrt(len(study.covariates) + 1)
+
+
+def _features(name: str, covariate: Covariate, *, indicated: bool) -> tuple[str, ...]:
+    extra = (f"{name} (missing)",) if indicated else ()
+    if isinstance(covariate, CategoricalCovariate):
+        return (*(f"{name}={level}" for level in covariate.slots), *extra)
+    return (name, *extra)
+
 
 TOO_NARROW = (
     "confounding by {} beyond the declared range, at whose limits most values lie (declare a wider range, or levels)"
@@ -265,3 +324,60 @@ def _cut_normal(lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, Float
     mean = lower * below + upper * above + densities[0] - densities[1]
     square = lower**2 * below + upper**2 * above + within + lower * densities[0] - upper * densities[1]
     return mean, within, np.maximum(square - mean**2, np.finfo(np.float64).tiny)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of x enter, from the declared covariates alone.
+
+    Attributes:
+        kept: positions of the columns that enter. The first level of a category is the one that others are compared
+            with: all levels add up to a constant.
+        names: of the kept columns.
+        span: c, the largest entry of a column.
+        curved: places within ``kept`` of numbers that have more than two values.
+        ranges: of those of ``curved`` whose declared range is not from one whole number to the next; two values such as
+            0 and 1 lie at the ends of theirs as they should.
+        owners: of which covariate each kept column is; products are of columns of different covariates.
+    """
+
+    kept: tuple[int, ...]
+    names: tuple[str, ...]
+    span: float
+    curved: tuple[int, ...]
+    ranges: DeclaredRanges
+    owners: tuple[int, ...]
+
+    @classmethod
+    def of(cls, study: EffectStudy) -> Columns:
+        """The columns of a study."""
+        kept: list[int] = []
+        owners: list[int] = []
+        curved: list[int] = []
+        ranged: list[int] = []
+        from_zero: list[bool] = []
+        for owner, block in enumerate(blocks(study)):
+            one, category = block.covariate, isinstance(block.covariate, CategoricalCovariate)
+            if not isinstance(one, CategoricalCovariate) and one.codes is None:
+                curved.append(len(kept))
+                if one.width != 1 or not one.lower.is_integer():
+                    ranged.append(len(kept))
+                    from_zero.append(one.lower == 0)
+            # Of a category all levels but the first, of a number the indicator of what is missing.
+            columns = range(1 if category else 0, len(block.features))
+            kept += [block.start + offset for offset in columns]
+            owners += [owner] * len(columns)
+        names = feature_names(study)
+        return cls(
+            kept=tuple(kept),
+            names=tuple(names[place] for place in kept),
+            span=scale(study),
+            curved=tuple(curved),
+            ranges=DeclaredRanges(tuple(ranged), tuple(names[kept[place]] for place in ranged), tuple(from_zero)),
+            owners=tuple(owners),
+        )
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Pairs of places within ``kept`` that have a product."""
+        return [(i, j) for i, j in combinations(range(len(self.kept)), 2) if self.owners[i] != self.owners[j]]

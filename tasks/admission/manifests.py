@@ -1,19 +1,38 @@
-"""Where manifests lie, and whether what lies in a folder today is what was admitted."""
+"""Keep manifests of what was admitted, and tell whether a folder still holds just that.
+
+Where manifests lie, and whether what lies in a folder today is what was admitted.
+
+Whether the rows that lie in a folder are those that the ledger knows as admitted, without admitting them anew.
+
+Which ledger knows what was charged to the rows of a folder: a file beside them says it, wherever they are read.
+
+A ledger forgets nothing, but another one knows nothing: with another state folder, or another ledger's URL, the same
+rows would have a second budget. The file is written when rows are admitted into their folder. Public data that admit
+themselves are left as they lie, and a folder that cannot be written has no such file.
+"""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Annotated
 
-from causalveil.schemas.admission.manifest import ADMISSION_FILE, Admission, declarations, load_admission
-from causalveil.schemas.contract import Contract
-from causalveil.schemas.errors import CausalveilError
+from pydantic import Field
+
+from causalveil.schemas.admission.manifest import ADMISSION_FILE, Admission, AdmittedFile, declarations, load_admission
+from causalveil.schemas.contract import CONTRACT_FILE, Contract
+from causalveil.schemas.documents import MAX_DOCUMENT_BYTES, parse_json, validate
+from causalveil.schemas.errors import CausalveilError, LedgerError, StudyError
 from causalveil.schemas.plan import Layout
-from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.schemas.privacy import Frozen
+from causalveil.schemas.study import Slug
+from causalveil.tasks.enclave.data_folder import DataFolder, file_digest
 from causalveil.tasks.enclave.partitions import opened
 from causalveil.tasks.machine.files import make_folder_durably, whole_file
 from causalveil.tasks.machine.site import home, in_use, site_folder
+from causalveil.tasks.privacy.ledger.ledger import Ledger
 
 FOLDER = "admissions"
 REDUCED = "reduced"
@@ -197,3 +216,95 @@ def _at_home(dataset: str, place: Path | None = None) -> Path:
 def _write(path: Path, admission: Admission, mode: int, within: int | None = None) -> None:
     with whole_file(path, mode=mode, durable=True, within=within) as file:
         file.write(admission.model_dump_json().encode())
+
+
+def admitted_as_they_lie(
+    folder: DataFolder, contract: Contract, layout: Layout, recorded: str | None
+) -> Admission | None:
+    """Return the manifest of the admitted rows if a folder holds these very bytes; else None.
+
+    A file whose time of change is another one is read, and its digest compared: it may be a copy of the same bytes.
+
+    Args:
+        folder: the data folder.
+        contract: as it stands.
+        layout: the partitions in the folder that a run reads.
+        recorded: digest of the manifest that the ledger recorded last.
+
+    Raises:
+        DataError: a manifest cannot be read.
+    """
+    admission = find_admission(folder, contract.dataset, recorded)
+    if admission is None or difference(admission, contract, folder, layout, times=False) is not None:
+        return None
+    if difference(admission, contract, folder, layout, times=True) is None:
+        return admission
+    files = {file.path: file for file in admission.owners}
+    return admission if all(_is_same(folder, files[one.path], admission) for one in layout.partitions) else None
+
+
+def _is_same(folder: DataFolder, file: AdmittedFile, admission: Admission) -> bool:
+    with opened(folder, file.path) as there:
+        return file_digest(there, admission.key, admission.version) == file.digest and not there.changed
+
+
+ANCHOR_FILE = "_ledger.json"
+_MODE = 0o644
+
+
+class Anchor(Frozen):
+    """A ledger by its identity, and its last entry when the rows were admitted or granted there."""
+
+    dataset: Slug
+    ledger: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+    seq: Annotated[int, Field(ge=1)]
+    hash: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+def leave_anchor(folder: DataFolder, dataset: str, ledger: Ledger) -> None:
+    """Name the ledger beside the rows, with its last entry; nothing where the folder cannot be written."""
+    seq, digest = ledger.head()
+    anchor = Anchor(dataset=dataset, ledger=ledger.identity, seq=seq, hash=digest)
+    with (
+        suppress(OSError),
+        whole_file(Path(ANCHOR_FILE), mode=_MODE, durable=True, within=folder.handle) as file,
+    ):
+        file.write((anchor.model_dump_json() + "\n").encode())
+
+
+def move_anchor(folder: DataFolder, dataset: str, ledger: Ledger) -> None:
+    """Name another ledger beside the rows, if one is named: their owner granted them there."""
+    if folder.holds(ANCHOR_FILE):
+        leave_anchor(folder, dataset, ledger)
+
+
+def refuse_other_ledger(folder: DataFolder, dataset: str, ledger: Ledger) -> None:
+    """Refuse rows that another ledger knows, or a newer copy of this one.
+
+    Raises:
+        LedgerError: says which, and how to go on.
+    """
+    # A simulation's ledger is thrown away, and charges nothing.
+    content = None if ledger.memory is None else folder.read(ANCHOR_FILE, MAX_DOCUMENT_BYTES)
+    if content is None:
+        return
+    place = folder.path / ANCHOR_FILE
+    try:
+        anchor = validate(Anchor, parse_json(content), str(place))
+    except (ValueError, StudyError):
+        anchor = None
+    begin = f"causalveil ledger grant {folder.path / CONTRACT_FILE} --reason TEXT"
+    if anchor is None:
+        raise LedgerError(f"{place}: does not name a ledger; the owner of the rows writes it anew by: {begin}")
+    if anchor.dataset != dataset:
+        return
+    if anchor.ledger != ledger.identity:
+        problem = f"ledger {anchor.ledger}, and this is ledger {ledger.identity}"
+    elif not ledger.has_entry(anchor.seq, anchor.hash):
+        problem = f"a newer copy of ledger {ledger.identity}"
+    else:
+        return
+    raise LedgerError(
+        f"what was charged to '{dataset}' is in {problem}: set CAUSALVEIL_HOME or CAUSALVEIL_LEDGER_URL as before; or "
+        f"the owner of the rows decides that they begin anew here: {begin}"
+    )
