@@ -77,7 +77,7 @@ def refuse_telling_losses(contract: Contract, folder: DataFolder) -> None:
 
 
 def refuse_telling(contract: Contract, required: Iterable[str]) -> None:
-    """Refuse a source that leaves out sensitive rows without a value in a column of which nobody may know that.
+    """Refuse a source that leaves out sensitive rows by whether a column holds a value, where that is not public.
 
     Raises:
         ContractError: as :func:`refuse_telling_losses`.
@@ -87,7 +87,7 @@ def refuse_telling(contract: Contract, required: Iterable[str]) -> None:
         raise ContractError(
             f"rows without '{name}' are left out of sensitive data, so the number of units would tell who has none; "
             f"take '{name}' out of 'required' in source.yaml and extract anew, or write 'recorded_is_public: [{name}]' "
-            f"into {CONTRACT_FILE} if anybody may know it"
+            f"into {CONTRACT_FILE} if that is public"
         )
 
 

@@ -57,7 +57,7 @@ def _treatment(spec: Mapping[str, Any]) -> str:
 
 def _outcomes(release: Mapping[str, Any]) -> str:
     spec, curves = release["specification"], release.get("curves")
-    if curves is not None:
+    if isinstance(curves, Mapping):
         unit = f" {curves['unit']}" if curves["unit"] else ""
         return (
             f"Time to {curves['events'][0]} (origin: {curves['origin']}), followed until {curves['horizon']:g}{unit}."
@@ -81,7 +81,7 @@ def _events(spec: Mapping[str, Any]) -> str:
 
 def _summary(release: Mapping[str, Any]) -> str:
     spec, measures = release["specification"], release.get("measures")
-    if measures and release.get("curves"):
+    if measures and isinstance(release.get("curves"), Mapping):
         names = {"risk": "difference of risks", "rmst": "difference of restricted mean survival times"}
         return f"{' and '.join(names[one['measure']] for one in measures).capitalize()}, treated minus controls."
     outcomes = spec["outcomes"] if "outcomes" in spec else [spec["outcome"]]
