@@ -50,6 +50,10 @@ class Sizes(Frozen):
     estimation: int
 
 
+# The share of eligible units where no reader states one; a plan names it as it does the treated share.
+ASSUMED_ELIGIBLE = 0.5
+
+
 class StandIn(Frozen):
     """A guess at the population, stated by the reader of a plan and never taken from the data.
 
@@ -68,6 +72,11 @@ class StandIn(Frozen):
     correlation: float = 0.3
     spread: float | None = None
     eligible: float | None = None
+
+    @property
+    def eligible_share(self) -> float:
+        """Return the share of units that meet a study's ``where``: as told, or assumed."""
+        return ASSUMED_ELIGIBLE if self.eligible is None else self.eligible
 
     @classmethod
     def told(cls, **values: float | None) -> Self:

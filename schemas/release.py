@@ -211,6 +211,10 @@ class SurvivalRelease(AnsweredEffect):
     kind: Literal["survival"] = "survival"
     measures: tuple[MeasuredEffect, ...]
     curves: Curves
+    restricted_to: Annotated[
+        Finite | None,
+        Field(description="when measures end, where too few are followed to the horizon; null: at the horizon"),
+    ] = None
 
 
 class ProtocolRelease(Release):

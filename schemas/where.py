@@ -166,6 +166,27 @@ def where_words(specification: Any) -> str:
     return " and ".join(said(one["column"], one["op"], one["values"]) for one in conditions)
 
 
+def refuse_roles(conditions: Iterable[Condition], roles: Mapping[str | None, str]) -> None:
+    """Refuse comparisons of columns that a study reads as something else, and those that nobody can meet.
+
+    Args:
+        conditions: of a study.
+        roles: columns that tell what happened, or whom a row is of, each with what it is.
+
+    Raises:
+        ValueError: names the column.
+    """
+    conditions = tuple(conditions)
+    for one in conditions:
+        if one.column in roles:
+            raise ValueError(
+                f"'where' names '{one.column}', which is {roles[one.column]}; who is eligible is told by what is known "
+                "before treatment"
+            )
+    if column := never_met(conditions):
+        raise ValueError(f"'where': no value of '{column}' meets all comparisons, so nobody would be eligible")
+
+
 def never_met(conditions: Iterable[Condition]) -> str | None:
     """Return the column of which no declared value meets all comparisons; None: there is none."""
     by_column: dict[str, list[Condition]] = {}

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from causalveil.flows.api import run_study
 from causalveil.schemas.confounding import (
     AS_THEY_ARE,
@@ -24,7 +26,7 @@ from causalveil.schemas.sites.pooled import POOLED, Published
 from tests.pooled_help import call_of, hospitals
 from tests.sites_help import NAMES, Call, Party, at_home
 from tests.studies import merge, write_study
-from tests.survival_help import patients, write_survival
+from tests.survival_help import cared_for, patients, write_adjusted, write_survival
 
 LONG = "a_column_with_a_name_that_goes_on_and_on_as_names_in_warehouses_do_" + "x" * 40
 ARM_ERRORS = {"mean_treated_error": 0.3, "mean_control_error": 0.2}
@@ -67,6 +69,21 @@ def releases(folder: Path) -> Documents:
         asked = json.loads(run_study(many, out=folder / "table", run_id="table", engine="direct").path.read_text())
         times = write_survival(folder / "times", frame=patients(3_000), contract={"dataset": "times"})
         survived = json.loads(run_study(times, out=folder / "curves", run_id="times", engine="direct").path.read_text())
+        # Nobody is followed beyond day 300.
+        lost = {
+            "status": pl.when(pl.col("days") > 300).then(0).otherwise("status"),
+            "days": pl.col("days").clip(0, 300),
+        }
+        older = write_adjusted(
+            folder / "older",
+            frame=cared_for(6_000).with_columns(**lost),
+            study={
+                "where": [{"column": "age", "op": ">=", "value": 30}], "privacy": {"epsilon": "3"},
+                "censoring": {"by": ["treated", "age in two"], "beyond": "restrict", "floor": 0.3},
+            },
+            contract={"dataset": "older", "caps": {"sample": {"epsilon": 1000}}},
+        )  # fmt: skip
+        ended = json.loads(run_study(older, out=folder / "ended", run_id="ended", engine="direct").path.read_text())
     parties = {name: Party(name, folder / name, seed) for seed, name in enumerate(NAMES)}
     call = Call(folder / "coordinator", parties)
     call.write()
@@ -95,6 +112,7 @@ def releases(folder: Path) -> Documents:
                 **estimator(trial=False),
             },
         ),
+        "survival, adjusted": merge(ended, {"estimate": 0.1, "interval": {"lower": 0.02, "upper": 0.2}}),
         "pooled protocol": cells,
         "withheld": merge(
             asked,

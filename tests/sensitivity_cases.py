@@ -211,6 +211,11 @@ def _times() -> Iterator[Case]:
         where = [{"column": "age", "holds": {"lower": 0, "upper": 1}, "op": ">=", "values": [0.3]}]
         many = make_times(delta=delta, subgroups=groups, arms=arms, where=where, intervals=5)
         yield Case(f"survival, many questions, delta {delta}", many, 12)
+        by = {"by": {"x": {"lower": 0, "upper": 1}}, "classes": {"x": [0.2, 0.6]}, "beyond": "restrict"}
+        where = [{"column": "g", "holds": {"levels": ["a", "b"]}, "op": "==", "values": ["a"]}]
+        one = make_survival(censoring=by, where=where, **beside)
+        yield Case(f"survival, adjusted by classes, eligible, delta {delta}", one, 12)
+        yield Case(f"survival, eligible, delta {delta}", make_survival(where=where, delta=delta), 12)
     nulls = {"time_nulls": "indicator", "event_nulls": "indicator"}
     yield Case("survival, nulls", make_survival(outcome=nulls, missing_treatment="control"), 12)
 
@@ -256,6 +261,7 @@ SHORT = (
     "survival, adjusted, delta 1e-6",
     "survival, adjusted by groups, delta 0",
     "survival, many questions, delta 1e-6",
+    "survival, adjusted by classes, eligible, delta 1e-6",
     "direction, test-scores-ours, penalty 1.0",
     "direction, train-scores-ours, penalty 0.01",
     "direction, train+test-difference-ours, penalty 1.0",

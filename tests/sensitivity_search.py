@@ -345,7 +345,8 @@ def _follow_up(out: TimeToEvent) -> dict[str, Kind]:
 def _times(study: SurvivalStudy) -> dict[str, Kind]:
     unknown = [None] if study.missing_treatment is MissingTreatment.control else []
     people = study.people
-    return {
+    eligible = {one.column: _covariate(one.holds, one.holds.nulls is Missing.indicator) for one in study.where}
+    return eligible | {
         study.treatment: Kind((*study.treatment_codes.pair, *unknown)),
         **_follow_up(study.outcome),
         **{name: _covariate(column, people.indicated(name)) for name, column in sorted(people.covariates.items())},

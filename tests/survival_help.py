@@ -195,14 +195,15 @@ class People:
         return len(self.arm)
 
     def enclave(self, study: SurvivalStudy | None = None) -> MemoryEnclave:
-        """Their rows; with a study those that it adjusts for, and groups of censoring."""
+        """Their rows; with a study those that it adjusts for, groups of censoring, and who is eligible."""
         rows: dict[str, Any] = {"t": self.arm, "u": self.time, "k": self.kind, "h": ranks(len(self))}
         if self.group is not None:
             rows["g"] = self.group
         if study is not None and self.covariates is not None:
             bounded, everybody = study.bounded, slice(0, len(self))
-            rows["x"] = encode(bounded, columns(bounded, self.covariates), everybody)
-            if study.censoring.groups > 1:
+            if study.covariates:
+                rows["x"] = encode(bounded, columns(bounded, self.covariates), everybody)
+            if study.censoring.groups > 1 or study.where:
                 rows["g"] = groups_of(study, self.covariates)
         return MemoryEnclave([rows])
 

@@ -139,11 +139,15 @@ def _survival(release: SurvivalRelease, room: int) -> list[str]:
     curves = release.curves
     unit = escape(f" {curves.unit}") if curves.unit else ""
     event, origin = escape(curves.events[0]), escape(curves.origin)
+    until = curves.horizon if release.restricted_to is None else release.restricted_to
     lines = [
         _head(release),
-        f"{MEASURES[release.measures[0].measure]} {event} until {curves.horizon:g}{unit} (origin: {origin})",
+        f"{MEASURES[release.measures[0].measure]} {event} until {until:g}{unit} (origin: {origin})",
         _estimate(release, curves.unit if release.measures[0].measure == "rmst" else None),
     ]
+    if until < curves.horizon:
+        said = f"Too few are followed to {curves.horizon:g}{unit}, so measures end with {until:g}."
+        lines.append(f"[yellow]{said}[/yellow]")
     for one in release.measures[1:]:
         number = f"{one.estimate:,.4g}{unit if one.measure == 'rmst' else ''}"
         span = escape(f"[{one.interval.lower:,.4g}, {one.interval.upper:,.4g}]")

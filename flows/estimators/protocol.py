@@ -24,7 +24,7 @@ from causalveil.flows.estimators.estimator import Estimator
 from causalveil.flows.estimators.five_releases import FiveStages, Steps
 from causalveil.flows.estimators.shared import VALIDATE, normalised_by
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
-from causalveil.flows.planning.sentences import UNADJUSTED
+from causalveil.flows.planning.sentences import ELIGIBLE_NOT_TOLD, UNADJUSTED
 from causalveil.schemas.estimators.protocols import (
     BalancingProtocol,
     DifferenceProtocol,
@@ -35,7 +35,6 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
 from causalveil.tasks.enclave import cells
-from causalveil.tasks.inference.served import ASSUMED_ELIGIBLE
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.protocols import difference, questions
 from causalveil.tasks.protocols.calibration import ENOUGH
@@ -137,10 +136,7 @@ def expected(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, effect: floa
     }
     sentences = [f"One budget for all: {study.question}."]
     if study.where and stand_in.eligible is None:
-        sentences.append(
-            f"Not told: the share of units that are eligible, assumed to be {ASSUMED_ELIGIBLE:g}: state it with "
-            "`--eligible`."
-        )
+        sentences.append(ELIGIBLE_NOT_TOLD)
     grouped = study.subgroups is not None
     for row in rows:
         inside = f", {row.group:.4g} ({row.group_together:.4g}) in a subgroup of average size" if grouped else ""

@@ -16,17 +16,23 @@ from causalveil.flows.estimators.estimator import Estimator, Stages
 from causalveil.flows.estimators.five_releases import FiveStages, Steps
 from causalveil.flows.estimators.shared import VALIDATE, normalised_by
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
-from causalveil.flows.planning.sentences import UNADJUSTED, say_effect
-from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
+from causalveil.flows.planning.sentences import ELIGIBLE_NOT_TOLD, UNADJUSTED, say_effect
+from causalveil.schemas.estimators.survival import Beyond, Measure, SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import Missing
 from causalveil.tasks.adjustment import draws, five_releases
 from causalveil.tasks.adjustment.five_releases import FiveReleases
 from causalveil.tasks.adjustment.recipe import AdjustmentRecipe
-from causalveil.tasks.adjustment.released import ReleasedScales
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.survival import stages
-from causalveil.tasks.survival.adjusted import adjusted_recipe, adjusted_stage, outcomes_stage, people
+from causalveil.tasks.survival.adjusted import (
+    ScalesOfPeople,
+    adjusted_recipe,
+    adjusted_stage,
+    outcomes_stage,
+    people,
+    read_of,
+)
 from causalveil.tasks.survival.effects import Compared
 from causalveil.tasks.survival.expected import expected_adjusted, expected_contrasts
 from causalveil.tasks.survival.findings import SurvivalFindings
@@ -55,7 +61,7 @@ class MeasureStages:
     """The stages by which one measure is adjusted: a public table of outcomes, and five releases on these."""
 
     outcomes: Stage[SurvivalStudy, PseudoOutcomes]
-    five: FiveStages[SurvivalStudy, ReleasedScales, FiveReleases]
+    five: FiveStages[SurvivalStudy, ScalesOfPeople, FiveReleases]
 
     @property
     def all(self) -> tuple[Stage[SurvivalStudy, Any], ...]:
@@ -71,19 +77,24 @@ def _stages_of(measure: Measure) -> MeasureStages:
 
     def drawn(step: Step) -> draws.Drawn:
         pieces = people(step.study, step.sizes, step.enclave, step[outcomes])
-        return draws.Drawn(own(step.study, step.sizes), pieces, step.budget, step.study.execution.workers)
+        recipe = read_of(own(step.study, step.sizes), step[outcomes].units)
+        return draws.Drawn(recipe, pieces, step.budget, step.study.execution.workers)
+
+    def scales(step: Step) -> ScalesOfPeople:
+        own_draws = drawn(step)
+        return ScalesOfPeople(step[outcomes].known(own_draws.scales()), own_draws.recipe.public)
 
     outcomes = Stage[SurvivalStudy, PseudoOutcomes](
         f"outcomes of {measure}",
         lambda step: outcomes_stage(step.study, step.sizes, step[CELLS], measure),
         reads=(CELLS,),
     )
-    five = FiveStages[SurvivalStudy, ReleasedScales, FiveReleases].of(
+    five = FiveStages[SurvivalStudy, ScalesOfPeople, FiveReleases].of(
         Steps(
             own,
             drawn,
-            lambda step: step[outcomes].known(drawn(step).scales(), step.sizes.units),
-            lambda step, scales: five_releases.begun(own(step.study, step.sizes), scales),
+            scales,
+            lambda _, found: found.begun,
             lambda _, asked, lines: five_releases.with_lines(asked, lines),
             five_releases.with_screen,
             five_releases.with_refit,
@@ -168,12 +179,14 @@ def expected(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, effect: floa
         f"{grid.intervals} intervals of {grid.horizon / grid.intervals:.4g}{unit}{_ruled(study, sizes)}.",
         f"Numbers at risk have noise of {numbers['at_risk_noise']:.3g} people in the last interval.",
     ]
+    if study.where and stand_in.eligible is None:
+        sentences.append(ELIGIBLE_NOT_TOLD)
     if study.covariates:
         sentences.append(
             f"Median of {DRAWS} draws of noise. Assumed is a correlation of {stand_in.correlation:g}, and that "
             f"covariates explain {stand_in.explained:.0%} of the outcome."
         )
-    warnings = _warnings(study, whole, 1 - study.expect.lost)
+    warnings = _warnings(study, whole or both.seen < grid.intervals, 1 - study.expect.lost)
     if effect is not None:
         say_effect(effect, numbers, sentences, warnings)
     return {**numbers, "sentences": sentences, "warnings": warnings}
@@ -185,7 +198,7 @@ def warned(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:
     return _warnings(study, both.seen < both.grid.intervals, 1 - study.expect.lost)
 
 
-def _warnings(study: SurvivalStudy, whole: bool, followed: float) -> list[str]:
+def _warnings(study: SurvivalStudy, unseen: bool, followed: float) -> list[str]:
     """Return warnings of no adjustment, people without a time, or a horizon that too few reach."""
     outcome = study.outcome
     warnings = [] if study.estimator.trial or study.covariates else [UNADJUSTED]
@@ -196,15 +209,17 @@ def _warnings(study: SurvivalStudy, whole: bool, followed: float) -> list[str]:
     ]
     if missing:
         warnings.append(f"who has no value of {' or '.join(map(repr, missing))} counts as censored at once.")
+    earlier = study.censoring.beyond is Beyond.restrict
+    then = "measures would end earlier" if earlier else "the interval would be the whole range"
     if study.covariates and followed < study.censoring.floor:
         warnings.append(
-            f"{followed:.0%} are expected to be followed to {outcome.horizon:g}, below 'censoring.floor': the interval "
-            "would be the whole range. Ask for an earlier horizon."
+            f"{followed:.0%} are expected to be followed to {outcome.horizon:g}, below 'censoring.floor': {then}. Ask "
+            "for an earlier horizon."
         )
-    elif whole:
+    elif unseen:
         warnings.append(
-            f"too few would be seen at risk at {outcome.horizon:g} through the noise: the interval would be the whole "
-            "range. Ask for an earlier horizon, or for more epsilon."
+            f"too few would be seen at risk at {outcome.horizon:g} through the noise: {then}. Ask for an earlier "
+            "horizon, or for more epsilon."
         )
     return warnings
 

@@ -11,11 +11,10 @@ from typing import Any
 from causalveil.flows.estimators.estimator import Estimator
 from causalveil.flows.estimators.shared import VALIDATE, normalised_by
 from causalveil.flows.estimators.stage import Stage
-from causalveil.flows.planning.sentences import UNADJUSTED, say_effect
+from causalveil.flows.planning.sentences import ELIGIBLE_NOT_TOLD, UNADJUSTED, say_effect
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import Missing
-from causalveil.tasks.inference.served import ASSUMED_ELIGIBLE
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.survival import joint_answers as answers
 from causalveil.tasks.survival.joint_expected import expected_rows, served
@@ -56,10 +55,7 @@ def expected(study: SurvivalProtocol, sizes: Sizes, stand_in: StandIn, effect: f
     }
     sentences = [f"One release for all: {study.question}."]
     if study.where and stand_in.eligible is None:
-        sentences.append(
-            f"Not told: the share of units that are eligible, assumed to be {ASSUMED_ELIGIBLE:g}: state it with "
-            "`--eligible`."
-        )
+        sentences.append(ELIGIBLE_NOT_TOLD)
     for row in rows:
         said = f"{row.outcome}: ± {row.everybody:.4g}, all answers together ± {row.everybody_together:.4g}"
         if study.subgroups is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from causalveil.schemas.plan import StandIn
+from causalveil.schemas.plan import ASSUMED_ELIGIBLE, StandIn
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.inference.people import Foreseen, Rehearsed
 
@@ -13,6 +13,10 @@ from causalveil.tasks.inference.people import Foreseen, Rehearsed
 UNADJUSTED = (
     "no covariate is adjusted for: the interval allows for the declared confounding alone. Declare trial: true if "
     "treatment was randomised; else estimator 'auto' adjusts as far as size and budget allow."
+)
+# Said where a study has ``where`` and the plan's reader states no share.
+ELIGIBLE_NOT_TOLD = (
+    f"Not told: the share of units that are eligible, assumed to be {ASSUMED_ELIGIBLE:g}: state it with `--eligible`."
 )
 
 

@@ -28,13 +28,22 @@ from causalveil.schemas.declared import CodesColumn, Declared, EventColumn, Leve
 from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.estimators.direction import DirectionStudy
-from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.estimators.survival import SurvivalStudy, equal_classes
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.privacy import Frozen, Level
 from causalveil.schemas.protocols.study import JointStudy, ProtocolStudy, Subgroups
 from causalveil.schemas.studies import STUDIES
-from causalveil.schemas.study import UNRECORDED, EffectStudy, Missing, MissingTreatment, Others, Study
+from causalveil.schemas.study import (
+    UNRECORDED,
+    Covariate,
+    EffectStudy,
+    Missing,
+    MissingTreatment,
+    NumericCovariate,
+    Others,
+    Study,
+)
 from causalveil.schemas.where import AskedWhere, Condition
 
 # Stands for the unit where no contract is at hand, as when a study is planned or pooled.
@@ -152,8 +161,10 @@ def _asks_for_times(asked: SurvivalStudyFile, study: SurvivalStudy) -> bool:
         and (asked.missing or Missing.refuse) == study.missing
         and asked.covariates.keys() == study.covariates.keys()
         and all(_within(one, study.covariates[name]) for name, one in asked.covariates.items())
-        and asked.censoring.floor == study.censoring.floor
-        and {*asked.censoring.by} - {asked.treatment} == study.censoring.by.keys()
+        and (asked.censoring.floor, asked.censoring.beyond) == (study.censoring.floor, study.censoring.beyond)
+        and _asks_for_losses(asked, study)
+        and len(asked.where) == len(study.where)
+        and all(one.is_asked_by(found) for one, found in zip(asked.where, study.where, strict=True))
         and all(getattr(study.outcome, key) == value for key, value in asked.outcome if value is not None)
     )
 
@@ -167,6 +178,23 @@ def _asks_for_many_times(asked: SurvivalProtocolFile, study: SurvivalProtocol) -
         and all(_within(one, other) for one, other in zip(asked.outcomes, study.outcomes, strict=True))
         and _asks_for_groups(asked, study)
     )
+
+
+def _asks_for_losses(asked: SurvivalStudyFile, study: SurvivalStudy) -> bool:
+    """Return whether losses depend on the columns that a file names, in as many classes."""
+    found = asked.censoring.columns({*study.censoring.by, study.treatment})
+    found.pop(study.treatment, None)
+    return found.keys() == study.censoring.by.keys() and all(
+        _classes_in_full(study.censoring.by[name], divided) == study.censoring.classes.get(name)
+        for name, divided in found.items()
+    )
+
+
+def _classes_in_full(column: Covariate, divided: int | tuple[float, ...] | None) -> tuple[float, ...] | None:
+    """Return where classes begin that a file asks for; None: it asks for none."""
+    if isinstance(divided, int) and isinstance(column, NumericCovariate):
+        return equal_classes(column.lower, column.upper, divided)
+    return divided if isinstance(divided, tuple) else None
 
 
 def _asks_for_protocol(asked: ProtocolStudyFile, study: ProtocolStudy) -> bool:
@@ -278,11 +306,8 @@ def _survival(asked: SurvivalStudyFile, contract: Contract | None, problems: Pro
     document["missing"] = asked.missing or Missing.refuse
     document["covariates"] = {name: _covariate(name, one, contract, problems) for name, one in asked.covariates.items()}
     _nulls_refused(asked, contract, problems)
-    by = [name for name in asked.censoring.by if name != asked.treatment]
-    document["censoring"] = {
-        "by": {name: _covariate(name, AskedCovariate(), contract, problems, "censoring.by") for name in by},
-        "floor": asked.censoring.floor,
-    }
+    document["censoring"] = _censoring(asked, contract, problems)
+    document["where"] = _where(asked.where, contract, problems)
     document |= {"missing_treatment": _unrecorded(asked)["missing_treatment"], **_two_arms(asked, contract, problems)}
     if contract is None:
         problems.append(f"'outcome': {ONLY_A_CONTRACT}")
@@ -339,6 +364,27 @@ def _survival_protocol(asked: SurvivalProtocolFile, contract: Contract | None, p
         {**one, "role": asked_one.role} for one, asked_one in zip(found, asked.outcomes, strict=True) if one is not None
     ]
     return document
+
+
+def _censoring(asked: SurvivalStudyFile, contract: Contract | None, problems: Problems) -> dict[str, Any]:
+    """Columns on which losses may depend beside the arm, as covariates have them, and classes of numbers."""
+    by: dict[str, Any] = {}
+    classes: dict[str, tuple[float, ...]] = {}
+    for name, divided in _losses_by(asked, contract).items():
+        before = len(problems)
+        by[name] = _covariate(name, asked.covariates.get(name, AskedCovariate()), contract, problems, "censoring.by")
+        if isinstance(divided, int) and len(problems) == before and {"lower", "upper"} <= by[name].keys():
+            classes[name] = equal_classes(by[name]["lower"], by[name]["upper"], divided)
+        elif divided is not None:
+            classes[name] = divided if isinstance(divided, tuple) else (0.0,)
+    return {"by": by, "classes": classes, "floor": asked.censoring.floor, "beyond": asked.censoring.beyond}
+
+
+def _losses_by(asked: SurvivalStudyFile, contract: Contract | None) -> dict[str, int | tuple[float, ...] | None]:
+    """Return the columns of ``censoring.by`` beside the treatment, with their classes."""
+    declared = asked.covariates if contract is None else contract.offered
+    found = asked.censoring.columns({*declared, asked.treatment})
+    return {name: divided for name, divided in found.items() if name != asked.treatment}
 
 
 def _groups_and_arms(

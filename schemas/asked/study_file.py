@@ -7,7 +7,8 @@ or the machine can be named here but the folder (``data.path``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,7 +19,7 @@ from causalveil.schemas.columns import NumberScale, sane_range
 from causalveil.schemas.confounding import refuse_renamed
 from causalveil.schemas.documents import AnyPath, read_yaml, validate
 from causalveil.schemas.estimators.ipw import with_free_penalty
-from causalveil.schemas.estimators.survival import FLOOR, MOST_INTERVALS, ExpectedTimes, Measure
+from causalveil.schemas.estimators.survival import FLOOR, MOST_INTERVALS, Beyond, ExpectedTimes, Measure
 from causalveil.schemas.estimators.survival_protocol import NOT_ADJUSTED
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.protocols.study import AskedOf, EffectMeasure, Gates, OutcomeRole
@@ -241,11 +242,49 @@ class AskedTimes(Frozen):
         return value
 
 
-class AskedCensoring(Frozen):
-    """Columns within whose levels, and within the arms, censoring tells nothing; the least share still followed."""
+Classes = dict[Name, Annotated[tuple[Finite, ...], Field(min_length=1)]]
+_IN_CLASSES = re.compile(r"(.+) in (\w+)")
+_NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
-    by: Annotated[tuple[Name, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)] = ()
+
+class AskedCensoring(Frozen):
+    """Columns within whose levels, and within the arms, censoring tells nothing; the least share still followed.
+
+    A number is named with classes: ``age in four``, equal parts of its declared range, or ``{age: [40, 60]}``, where
+    classes begin. ``beyond``: what is answered where fewer are followed to the horizon.
+    """
+
+    by: Annotated[
+        tuple[Name | Classes, ...],
+        BeforeValidator(
+            lambda value: (value,) if isinstance(value, str | Mapping) else value,
+            json_schema_input_type=Name | list[Name | Classes],
+        ),
+    ] = ()
     floor: Annotated[Finite, Field(ge=0.02, le=0.9)] = FLOOR
+    beyond: Beyond = Beyond.refuse
+
+    def columns(self, declared: Collection[str]) -> dict[str, int | tuple[float, ...] | None]:
+        """Return each column with its number of classes, or where they begin; None: as it is declared.
+
+        Args:
+            declared: names of columns, which may hold the word "in" themselves.
+        """
+        found: dict[str, int | tuple[float, ...] | None] = {}
+        for one in self.by:
+            if isinstance(one, dict):
+                found |= one
+                continue
+            parts = None if one in declared else _IN_CLASSES.fullmatch(one)
+            many = 0 if parts is None else _number_of(parts[2])
+            found |= {one: None} if parts is None or not many else {parts[1]: many}
+        return found
+
+
+def _number_of(word: str) -> int:
+    """Return how many classes a word says, from two to twelve; 0: it is no such word."""
+    many = _NUMBERS.index(word) + 2 if word in _NUMBERS else int(word) if word.isdecimal() and len(word) < 3 else 0
+    return many if 2 <= many <= len(_NUMBERS) + 1 else 0
 
 
 class SurvivalStudyFile(StudyFile):
@@ -265,6 +304,7 @@ class SurvivalStudyFile(StudyFile):
         BeforeValidator(_listed, json_schema_input_type=list[Name] | dict[Name, AskedCovariate | None]),
         Field(default_factory=dict),
     ]
+    where: AskedWhere = ()
     missing: Missing | None = None
     censoring: Annotated[
         AskedCensoring, Field(description="on what losses may depend, and how many must be followed to the horizon")

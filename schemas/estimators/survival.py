@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 from enum import StrEnum
+from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -30,6 +31,7 @@ from causalveil.schemas.study import (
     Study,
     event_codes,
 )
+from causalveil.schemas.where import MOST_CONDITIONS, Condition, refuse_roles
 
 # Most intervals of a grid: the proof's search goes so far (tests/unit/test_survival_strategy.py).
 MOST_INTERVALS = 100
@@ -136,22 +138,51 @@ class SurvivalEstimator(EstimatorSettings):
         return 0.0 if self.trial else self.confounding_prior.bias()
 
 
+def equal_classes(lower: float, upper: float, many: int) -> tuple[float, ...]:
+    """Return where classes of equal length begin, but for the first."""
+    return tuple(lower + (upper - lower) * place / many for place in range(1, many))
+
+
+class Beyond(StrEnum):
+    """What is answered where too few are followed to the horizon: nothing, or the last time at which enough are."""
+
+    refuse = "refuse"
+    restrict = "restrict"
+
+
 class Censoring(Frozen):
     """Within whom censoring is taken to tell nothing, and how many must be followed to the horizon.
 
     Attributes:
-        by: columns with declared levels: censoring may depend on them beside the arm.
+        by: columns with declared levels, codes or classes: censoring may depend on them beside the arm.
+        classes: where the classes of a number among them begin, but for the first; ascending, within its range.
         floor: adjusted effects are answered where in each arm the noisy curve of censoring is above this at the end.
+        beyond: what is answered where it is not.
     """
 
     by: dict[Name, Covariate] = Field(default_factory=dict)
+    classes: dict[Name, Annotated[tuple[Finite, ...], Field(min_length=1)]] = Field(default_factory=dict)
     floor: Annotated[Finite, Field(ge=0.02, le=0.9)] = FLOOR
+    beyond: Beyond = Beyond.refuse
 
     @model_validator(mode="after")
     def _few_groups(self) -> Self:
         for name, column in self.by.items():
-            if isinstance(column, NumericCovariate) and column.codes is None:
-                raise ValueError(f"'censoring.by' names '{name}', a number; name columns with declared levels or codes")
+            number = isinstance(column, NumericCovariate) and column.codes is None
+            if number and name not in self.classes:
+                raise ValueError(
+                    f"'censoring.by' names '{name}', a number; name columns with declared levels or codes, or its "
+                    f"classes: '{name} in four', or {{{name}: [where classes begin, ..]}}"
+                )
+            if not number and name in self.classes:
+                raise ValueError(f"'censoring.by' divides '{name}', which is no number; name it by itself")
+            if isinstance(column, NumericCovariate) and number:
+                edges = (column.lower, *self.classes[name], column.upper)
+                if any(a >= b for a, b in pairwise(edges)):
+                    raise ValueError(
+                        f"'censoring.by' divides '{name}' at {', '.join(f'{one:g}' for one in self.classes[name])}; "
+                        f"these must ascend between {column.lower:g} and {column.upper:g}, the ends of its range"
+                    )
         if self.groups > MOST_GROUPS:
             raise ValueError(
                 f"'censoring.by' makes {self.groups} groups of an arm; at most {MOST_GROUPS} are served: name fewer "
@@ -162,7 +193,7 @@ class Censoring(Frozen):
     def levels(self, name: str) -> int:
         """Return into how many groups a column divides: its levels, and one of nulls where it may hold any."""
         column = self.by[name]
-        own = len(column.slots) if isinstance(column, CategoricalCovariate) else 2
+        own = len(column.slots) if isinstance(column, CategoricalCovariate) else len(self.classes.get(name, (0,))) + 1
         return own + (column.nulls is Missing.indicator)
 
     @property
@@ -195,6 +226,7 @@ class SurvivalStudy(Study):
     covariates: dict[Name, Covariate] = Field(default_factory=dict)
     missing: Missing = Missing.refuse
     censoring: Censoring = Censoring()
+    where: Annotated[tuple[Condition, ...], Field(max_length=MOST_CONDITIONS)] = ()
     estimand: Estimand = Estimand.ATE
     confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
     expect: ExpectedTimes = ExpectedTimes()
@@ -234,9 +266,29 @@ class SurvivalStudy(Study):
             )
         return self
 
+    @model_validator(mode="after")
+    def _eligible_by_other_columns(self) -> Self:
+        refuse_roles(
+            self.where,
+            {
+                self.data.unit: "the unit",
+                self.treatment: "the treatment",
+                self.data.blocks: "the block key",
+                self.outcome.time: "the time",
+                self.outcome.event: "the event",
+            },
+        )
+        return self
+
     def specification(self) -> dict[str, Any]:
         """As of every study, without what a plan expects."""
-        return {key: value for key, value in super().specification().items() if key != "expect"}
+        document = {key: value for key, value in super().specification().items() if key != "expect"}
+        # Keys that came later: a study that does not use them has the digest that it had before.
+        unused = {"classes": {}, "beyond": Beyond.refuse}
+        document["censoring"] = {
+            key: value for key, value in document["censoring"].items() if key not in unused or value != unused[key]
+        }
+        return document
 
     @property
     def roles(self) -> dict[str, Column]:
@@ -254,7 +306,10 @@ class SurvivalStudy(Study):
             self.outcome.event: Column(holds=Holds.level, levels=codes, nulls=event, admitted=codes),
         }
         beside = self.people.roles
-        return roles | {name: beside[name] for name in self._beside}
+        roles |= {name: beside[name] for name in self._beside}
+        for one in self.where:
+            roles.setdefault(one.column, one.role)
+        return roles
 
     @property
     def _beside(self) -> tuple[str, ...]:
@@ -263,8 +318,9 @@ class SurvivalStudy(Study):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Unit, treatment, time, event, covariates and columns of censoring by name."""
-        return (self.data.unit, self.treatment, self.outcome.time, self.outcome.event, *self._beside)
+        """Unit, treatment, time, event, covariates and columns of censoring by name, what eligibility alone reads."""
+        named = (self.data.unit, self.treatment, self.outcome.time, self.outcome.event, *self._beside)
+        return (*named, *sorted({one.column for one in self.where} - set(named)))
 
     @property
     def people(self) -> RowsStudy:
@@ -301,7 +357,8 @@ class SurvivalStudy(Study):
     @property
     def question(self) -> str:
         """Which measures of which event until when."""
-        return f"{' and '.join(self.measure)} of {self.outcome.labels[0]} until {self.outcome.horizon:g}"
+        among = f", where {' and '.join(one.words for one in self.where)}" if self.where else ""
+        return f"{' and '.join(self.measure)} of {self.outcome.labels[0]} until {self.outcome.horizon:g}{among}"
 
 
 class ArmCurve(Frozen):

@@ -26,6 +26,7 @@ from causalveil.schemas.estimators.survival import (
 from causalveil.schemas.privacy import Frozen, Level
 from causalveil.schemas.protocols.study import MOST_OUTCOMES, JointStudy, OutcomeRole
 from causalveil.schemas.study import ZERO_ONE, Covariate, Estimand, Missing, MissingTreatment, Name
+from causalveil.schemas.where import refuse_roles
 
 # Intervals that hold together come from draws of as many normal numbers as there are questions.
 MOST_QUESTIONS = 500
@@ -113,7 +114,7 @@ class SurvivalProtocol(JointStudy):
             raise ValueError(f"column {twice[0]!r} has two roles; each column has one")
         first = self.outcomes[0]
         roles = {self.data.unit: "the unit", self.treatment: "the treatment", self.data.blocks: "the block key"}
-        self._eligible_by_other_columns_than(roles | {first.time: "the time", first.event: "the event"})
+        refuse_roles(self.where, roles | {first.time: "the time", first.event: "the event"})
         return self
 
     @model_validator(mode="after")

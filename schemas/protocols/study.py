@@ -8,7 +8,6 @@ the noise of one (``docs/proofs/questions.md``). Every estimator that can answer
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -38,7 +37,7 @@ from causalveil.schemas.study import (
     Study,
     distinct_levels,
 )
-from causalveil.schemas.where import MOST_CONDITIONS, Condition, never_met
+from causalveil.schemas.where import MOST_CONDITIONS, Condition, refuse_roles
 
 # What the answers over all subgroups are called; no level can be.
 EVERYBODY = "everybody"
@@ -178,21 +177,6 @@ class JointStudy(Study):
             raise ValueError("several arms are compared over everybody: use 'estimand: ATE'")
         return self
 
-    def _eligible_by_other_columns_than(self, roles: Mapping[str | None, str]) -> None:
-        """Refuse conditions on a column that has another role, or that nobody can meet.
-
-        Raises:
-            ValueError: says which.
-        """
-        for one in self.where:
-            if one.column in roles:
-                raise ValueError(
-                    f"'where' names '{one.column}', which is {roles[one.column]}; who is eligible is told by what is "
-                    "known before treatment"
-                )
-        if column := never_met(self.where):
-            raise ValueError(f"'where': no value of '{column}' meets all comparisons, so nobody would be eligible")
-
     @property
     def groups(self) -> tuple[str, ...]:
         """The subgroups, or one of everybody."""
@@ -307,7 +291,7 @@ class ProtocolStudy(JointStudy):
     @model_validator(mode="after")
     def _eligible_by_other_columns(self) -> Self:
         roles = {self.data.unit: "the unit", self.treatment: "the treatment", self.data.blocks: "the block key"}
-        self._eligible_by_other_columns_than(roles | {outcome.name: "an outcome" for outcome in self.outcomes})
+        refuse_roles(self.where, roles | {outcome.name: "an outcome" for outcome in self.outcomes})
         return self
 
     @model_validator(mode="after")

@@ -50,6 +50,7 @@ class AdjustmentRecipe:
         costs: by release; screen and refit are missing where no curve is looked for.
         ending: of the name of each release, where a study makes several of a kind.
         scope: whom they are charged to.
+        most: how many units a sum may be of; None: as many as are read, which ``public`` has.
     """
 
     public: Public
@@ -58,6 +59,7 @@ class AdjustmentRecipe:
     costs: dict[str, PrivacyCost]
     ending: str = ""
     scope: Scope = Scope.all
+    most: int | None = None
 
     def slot(self, slot: Slot) -> Slot:
         """Return what a release is called here, and whom it is charged to."""
@@ -94,7 +96,7 @@ class AdjustmentRecipe:
             REFIT: (sums.moment_numbers(self.most_features, self.by_arm), self._moments, None),
             SCORES: (2, parts.SCORES, sums.SCORES_L1),
         }[slot]
-        units = self.public.units if self.known else None
+        units = (self.most or self.public.units) if self.known else None
         if not self.public.pure or in_l1 is None:
             return vector_mechanism(sums_sensitivity(numbers, units, size), cost)
         # The L1 norm of a rounding error is up to the root of the numbers larger than its length.

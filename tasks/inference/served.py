@@ -6,9 +6,6 @@ from causalveil.schemas.errors import StudyError
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.protocols.study import JointStudy
 
-# The share of eligible units where no reader states one; a plan names it as it does the treated share.
-ASSUMED_ELIGIBLE = 0.5
-
 
 def check_cells(units: int, groups: int, arms: int, least: float) -> None:
     """Refuse more subgroups than would have ``least`` units in each arm if all cells had the same size.
@@ -28,4 +25,4 @@ def counted_units(study: JointStudy, sizes: Sizes, stand_in: StandIn) -> float:
     """Return how many units a plan takes to be eligible: all where the study is about everybody."""
     if not study.where:
         return float(sizes.units)
-    return sizes.units * (ASSUMED_ELIGIBLE if stand_in.eligible is None else stand_in.eligible)
+    return sizes.units * stand_in.eligible_share

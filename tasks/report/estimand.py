@@ -59,9 +59,8 @@ def _outcomes(release: Mapping[str, Any]) -> str:
     spec, curves = release["specification"], release.get("curves")
     if isinstance(curves, Mapping):
         unit = f" {curves['unit']}" if curves["unit"] else ""
-        return (
-            f"Time to {curves['events'][0]} (origin: {curves['origin']}), followed until {curves['horizon']:g}{unit}."
-        )
+        until = release.get("restricted_to") or curves["horizon"]
+        return f"Time to {curves['events'][0]} (origin: {curves['origin']}), followed until {until:g}{unit}."
     several = spec["outcomes"] if "outcomes" in spec else [spec["outcome"]]
     return "; ".join(f"{one['name']} ({bounds_text(one)})" for one in several) + "."
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import numpy as np
@@ -26,14 +26,14 @@ from causalveil.tasks.adjustment.five_releases import FiveReleases
 from causalveil.tasks.adjustment.interval import confounding, covers_unseen, not_covered
 from causalveil.tasks.adjustment.parts import parts_of
 from causalveil.tasks.adjustment.recipe import AdjustmentRecipe, public_of
-from causalveil.tasks.adjustment.released import ReleasedScores
+from causalveil.tasks.adjustment.released import Public, ReleasedScales, ReleasedScores
 from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.enclave.split import Pieces
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.privacy.gaussian import divide
 from causalveil.tasks.survival.effects import Compared, TwoArms
-from causalveil.tasks.survival.findings import Adjusted, SurvivalFindings, findings
+from causalveil.tasks.survival.findings import Adjusted, SurvivalFindings, answered_until, findings
 from causalveil.tasks.survival.grid import grid_of
 from causalveil.tasks.survival.pseudo import PseudoOutcomes, pseudo_outcomes
 from causalveil.tasks.survival.stages import columns_of
@@ -78,15 +78,48 @@ def people(study: SurvivalStudy, sizes: Sizes, enclave: Enclave, outcomes: Pseud
     def rows(piece: int) -> Rows:
         index = full[piece]
         cell = grid.cell(*(enclave.load(name, index) for name in names))
-        return Rows(enclave.load("x", index), enclave.load("t", index), outcomes.of(cell))
+        x, t = enclave.load("x", index), enclave.load("t", index)
+        if grid.everybody:
+            return Rows(x, t, outcomes.of(cell))
+        # Who is not eligible adds nothing to any sum.
+        own = cell < grid.numbers
+        return Rows(x[own], t[own], outcomes.of(cell[own]))
 
     return Pieces(rows, len(full), sum(lengths))
 
 
+def read_of(recipe: AdjustmentRecipe, units: int) -> AdjustmentRecipe:
+    """Return a recipe whose sums are read as those of so many units, which noise showed; what it draws is the same."""
+    public = recipe.public
+    if units == public.units:
+        return recipe
+    parts = tuple(vars(parts_of(public)).values())
+    return replace(recipe, public=replace(public, units=units, asked=parts), most=public.units)
+
+
+@dataclass(frozen=True)
+class ScalesOfPeople:
+    """Release 1 of an adjustment, and what is public of the people whose sums it has."""
+
+    scales: ReleasedScales
+    public: Public
+
+    @property
+    def begun(self) -> FiveReleases:
+        """Return what it decides."""
+        return FiveReleases(self.public, self.scales)
+
+
 def outcomes_stage(study: SurvivalStudy, sizes: Sizes, released: FloatArray, measure: Measure) -> PseudoOutcomes:
     """Make the table of one measure's outcomes of released cells; reads no row."""
-    groups = read_groups(released, grid_of(study, sizes.units), sizes.units, mechanism(study))
-    return pseudo_outcomes([TwoArms(one) for one in groups], measure)
+    whole, groups = _read(study, sizes, released)
+    return pseudo_outcomes(groups, measure, whole.cells, answered_until(study, groups))
+
+
+def _read(study: SurvivalStudy, sizes: Sizes, released: FloatArray) -> tuple[TwoArms, list[TwoArms]]:
+    """Everybody's cells, and those of each group."""
+    given = released, grid_of(study, sizes.units), sizes.units, mechanism(study)
+    return TwoArms(read_cells(*given)), [TwoArms(one) for one in read_groups(*given)]
 
 
 def adjusted_stage(
@@ -96,9 +129,11 @@ def adjusted_stage(
     found: Mapping[Measure, tuple[PseudoOutcomes, FiveReleases, ReleasedScores]],
 ) -> SurvivalFindings:
     """Read adjusted effects off all releases, and curves of the arms as they are off the cells; reads no row."""
-    cells = read_cells(released, grid_of(study, sizes.units), sizes.units, mechanism(study))
-    both = TwoArms(cells)
-    return findings(study, cells, {measure: adjusted(study, measure, both, *one) for measure, one in found.items()})
+    whole, groups = _read(study, sizes, released)
+    until = answered_until(study, groups)
+    both, enough = whole.until(until), min(one.followed_to(study.censoring.floor) for one in groups)
+    answers = {measure: adjusted(study, measure, both, *one) for measure, one in found.items()}
+    return findings(study, whole, until, enough, answers)
 
 
 def adjusted(
@@ -114,7 +149,7 @@ def adjusted(
     Args:
         study: the study.
         measure: which.
-        both: everybody's cells, whatever the groups.
+        both: everybody's cells, whatever the groups, until the measure ends.
         outcomes: the table of the outcomes that were adjusted.
         asked: releases 1 to 4 of the adjustment.
         scores: release 5.
@@ -133,6 +168,8 @@ def adjusted(
         for arm, (error, own) in enumerate(zip(outcomes.lost_error, both.variances(measure), strict=True))
     )
     estimate = found.value * half
+    # A mean over people of whom noise alone tells how many there are is off by the same part.
+    lost += outcomes.units_error * estimate**2
     low, high = (end * half for end in found.intervals[0])
     reach = float(ndtri((1 + study.confidence) / 2)) ** 2 * lost
     lower = estimate - math.sqrt((estimate - low) ** 2 + reach)

@@ -119,6 +119,19 @@ class TwoArms:
         short = np.flatnonzero((self.at_risk < least).any(axis=0))
         return int(short[0]) if len(short) else self.grid.intervals
 
+    def until(self, intervals: int) -> TwoArms:
+        """Return both arms where the grid ends with an earlier interval."""
+        return self if intervals == self.grid.intervals else TwoArms(self.cells.until(intervals))
+
+    def followed_to(self, floor: float) -> int:
+        """Return with which interval ends what can be told.
+
+        People of both arms are seen so far, and censoring leaves a share of at least ``floor``; 0: with none.
+        """
+        left = np.stack([curves.still_followed(tidy, self.grid) for tidy in self.tidy])
+        short = np.flatnonzero((left < floor).any(axis=0))
+        return min(self.seen, int(short[0]) if len(short) else self.grid.intervals)
+
     def contrast(self, measure: Measure, confidence: float, allowed: float) -> Compared:
         """Compare the arms by one measure.
 

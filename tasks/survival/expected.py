@@ -15,8 +15,9 @@ from causalveil.tasks.enclave.split import Pieces
 from causalveil.tasks.inference.people import enough, people
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.survival.adjusted import adjusted, adjusted_recipe
+from causalveil.tasks.survival.adjusted import adjusted, adjusted_recipe, read_of
 from causalveil.tasks.survival.effects import Compared, TwoArms
+from causalveil.tasks.survival.findings import answered_until
 from causalveil.tasks.survival.grid import Grid, grid_of
 from causalveil.tasks.survival.pseudo import pseudo_outcomes
 from causalveil.tasks.survival.strategy import NoisyCells, mechanism, read_cells, read_groups
@@ -34,10 +35,11 @@ def expected_cells(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn) -> Noi
 
 
 def _everybody(study: SurvivalStudy, grid: Grid, sizes: Sizes, stand_in: StandIn) -> NoisyCells:
-    arms = [sizes.units * (1 - stand_in.treated), sizes.units * stand_in.treated]
+    units = round(sizes.units * stand_in.eligible_share) if study.where else sizes.units
+    arms = [units * (1 - stand_in.treated), units * stand_in.treated]
     counts = np.array([share * expected_shares(study.expect, grid) for share in arms])
-    noise = read_cells(np.zeros(grid.numbers), grid, sizes.units, mechanism(study)).noise
-    return NoisyCells(grid, sizes.units, counts, noise)
+    noise = read_cells(np.zeros(grid.numbers), grid, units, mechanism(study)).noise
+    return NoisyCells(grid, units, counts, noise)
 
 
 def _groups(study: SurvivalStudy, cells: NoisyCells) -> list[TwoArms]:
@@ -65,7 +67,8 @@ def expected_shares(expect: ExpectedTimes, grid: Grid) -> FloatArray:
 def expected_contrasts(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn) -> tuple[TwoArms, list[Compared]]:
     """Return both arms as they are expected, and each measure's comparison."""
     both = TwoArms(expected_cells(study, sizes, stand_in))
-    return both, [both.contrast(one, study.confidence, study.estimator.allowed) for one in study.measure]
+    until = both.until(answered_until(study, [both]))
+    return both, [until.contrast(one, study.confidence, study.estimator.allowed) for one in study.measure]
 
 
 def expected_adjusted(
@@ -93,11 +96,14 @@ def _rehearsed(
     seed: int,
 ) -> Compared:
     """One measure with one draw of noise."""
-    outcomes = pseudo_outcomes(groups, measure)
+    until = answered_until(study, groups)
+    outcomes = pseudo_outcomes(groups, measure, both.cells, until)
     normal = stand_in.model_copy(update={"deviation": None, "mean": None})
-    rows = people(study.bounded, normal, min(enough(stand_in, PEOPLE), sizes.units), study.estimator.trial)
+    rows = people(study.bounded, normal, min(enough(stand_in, PEOPLE), outcomes.units), study.estimator.trial)
     rows = replace(rows, u=outcomes.in_order_of(rows.u))
-    plan, pieces = adjusted_recipe(study, sizes)[measure], Pieces(lambda _: rows, 1, len(rows))
-    drawn = draws.Drawn(plan, pieces, RehearsalBudget(seed), times=sizes.units / len(rows))
-    asked, scores = draws.in_order(drawn, outcomes.known(drawn.scales(), sizes.units))
-    return adjusted(study, measure, both, outcomes, asked, scores).compared
+    plan = read_of(adjusted_recipe(study, sizes)[measure], outcomes.units)
+    drawn = draws.Drawn(
+        plan, Pieces(lambda _: rows, 1, len(rows)), RehearsalBudget(seed), times=outcomes.units / len(rows)
+    )
+    asked, scores = draws.in_order(drawn, outcomes.known(drawn.scales()))
+    return adjusted(study, measure, both.until(until), outcomes, asked, scores).compared

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 
 from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, ConfoundingStatement
-from causalveil.schemas.estimators.survival import ArmCurve, Curves, HazardRatio, LogRankTest, Measure, SurvivalStudy
+from causalveil.schemas.estimators.survival import (
+    ArmCurve,
+    Beyond,
+    Curves,
+    HazardRatio,
+    LogRankTest,
+    Measure,
+    SurvivalStudy,
+)
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, MeasuredEffect, Variance
 from causalveil.tasks.inference.assemble import NOISY
@@ -27,17 +35,22 @@ from causalveil.tasks.survival.effects import Bands, Compared, LogRank, TwoArms
 from causalveil.tasks.survival.strategy import NoisyCells
 
 COVERS_CENSORING = "error of the released curves of censoring"
+GRID = "the grid of {} intervals"
 CENSORING = "censoring that depends on when the event would come, within an arm"
 
 
 @dataclass(frozen=True)
 class SurvivalFindings:
-    """What a study of times found; the first measure is its answer."""
+    """What a study of times found; the first measure is its answer.
+
+    ``restricted_to``: when measures end, where that is before the study's horizon.
+    """
 
     measures: tuple[MeasuredEffect, ...]
     curves: Curves
     details: dict[str, float | int | str | bool]
     confounding: ConfoundingStatement
+    restricted_to: float | None
 
     @property
     def estimate(self) -> float:
@@ -58,6 +71,7 @@ class SurvivalFindings:
             "variance": self.measures[0].variance,
             "measures": self.measures,
             "curves": self.curves,
+            "restricted_to": self.restricted_to,
             "details": self.details,
             "confounding": self.confounding,
         }
@@ -90,17 +104,36 @@ class Adjusted:
 NOT_ADJUSTED: Mapping[Measure, Adjusted] = MappingProxyType({})
 
 
+def answered_until(study: SurvivalStudy, groups: Sequence[TwoArms]) -> int:
+    """Return with which interval measures end: the last, or where a study restricts them with the last that holds.
+
+    Args:
+        study: says whether they are restricted, and what share must be followed for an adjusted effect.
+        groups: both arms of every group of censoring, as they were released.
+    """
+    last, floor = groups[0].grid.intervals, study.censoring.floor if study.covariates else 0.0
+    if study.censoring.beyond is Beyond.refuse:
+        return last
+    return min(one.followed_to(floor) for one in groups) or last
+
+
 def findings(
-    study: SurvivalStudy, cells: NoisyCells, adjusted: Mapping[Measure, Adjusted] = NOT_ADJUSTED
+    study: SurvivalStudy,
+    whole: TwoArms,
+    until: int,
+    enough: int,
+    adjusted: Mapping[Measure, Adjusted] = NOT_ADJUSTED,
 ) -> SurvivalFindings:
     """Read everything off the cells.
 
     Args:
         study: the study.
-        cells: as they were released.
+        whole: everybody's cells, as they were released.
+        until: the interval with which measures end.
+        enough: the last interval until which as many are followed as the study wants.
         adjusted: measures that were adjusted for covariates, which take the place of those of the arms as they are.
     """
-    both = TwoArms(cells)
+    grid, both = whole.grid, whole.until(until)
     allowed = 0.0 if study.covariates else study.estimator.allowed
     crude = [both.contrast(one, study.confidence, allowed) for one in study.measure]
     contrasts = [adjusted[one].compared for one in study.measure] if adjusted else crude
@@ -123,17 +156,30 @@ def findings(
         open_to = NOT_COVERED_ARMS if study.estimator.trial else NOT_COVERED_DECLARED
         done, about = RANDOMISED if study.estimator.trial else AS_THEY_ARE, {"not_covered": f"{open_to}; {CENSORING}"}
     details: dict[str, float | int | str | bool] = {
-        "intervals": cells.grid.intervals,
+        "intervals": grid.intervals,
+        "followed_until": float(grid.ends[enough - 1]) if enough else 0.0,
         "noise_standard_error": math.sqrt(contrasts[0].noise),
         "sampling_standard_error": math.sqrt(contrasts[0].sampling),
         "adjustment": done.words,
         **about,
-        "not_covered": f"{about['not_covered']}; the grid of {cells.grid.intervals} intervals",
+        "not_covered": "; ".join((str(about["not_covered"]), *_of_the_end(study), GRID.format(grid.intervals))),
     }
     outcome, codes = study.outcome, study.treatment_codes.pair
     shown = TimesShown(outcome.horizon, outcome.unit_of_measure, outcome.origin, outcome.labels)
-    drawn = curves_of(shown, both, study.confidence, (str(codes[0]), str(codes[1])))
-    return SurvivalFindings(measures, drawn, details, done)
+    drawn = curves_of(shown, whole, study.confidence, (str(codes[0]), str(codes[1])))
+    end = float(both.grid.horizon) if until < grid.intervals else None
+    return SurvivalFindings(measures, drawn, details, done, end)
+
+
+def findings_as_they_are(study: SurvivalStudy, cells: NoisyCells) -> SurvivalFindings:
+    """Read everything off the cells of arms that are compared as they are."""
+    whole = TwoArms(cells)
+    return findings(study, whole, answered_until(study, [whole]), whole.seen)
+
+
+def _of_the_end(study: SurvivalStudy) -> tuple[str, ...]:
+    """Return what an interval does not cover where noise chose the horizon."""
+    return () if study.censoring.beyond is Beyond.refuse else ("the choice of an earlier horizon by noisy numbers",)
 
 
 def _of_adjustment(study: SurvivalStudy, first: Adjusted, crude: Compared) -> dict[str, float | int | str | bool]:

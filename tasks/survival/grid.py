@@ -8,14 +8,14 @@ Cells of one arm, K kinds of event, J intervals of (0, horizon]:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.privacy import PrivacyCost
-from causalveil.tasks.machine.arrays import ByteArray, FloatArray
+from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
 from causalveil.tasks.privacy.gaussian import mu_of, portion
 
 # J = n mu / PEOPLE within FEWEST and MOST: chosen on the trials of docs/figures/survival.md, 1,000 to 5,000 people.
@@ -30,6 +30,7 @@ class Grid:
     """Intervals until the horizon, kinds of events, and groups and arms that have cells of their own.
 
     ``between``: the ends of the intervals where these are not of equal length, the horizon last.
+    ``everybody``: whether each unit has a cell, so that cells add up to n, which is public; the eligible alone do not.
     """
 
     intervals: int
@@ -38,6 +39,7 @@ class Grid:
     groups: int = 1
     arms: int = ARMS
     between: tuple[float, ...] = ()
+    everybody: bool = True
 
     @property
     def numbers(self) -> int:
@@ -63,7 +65,7 @@ class Grid:
             arm: shape (n,), counted from 0.
             time: shape (n,), finite.
             kind: shape (n,), 0 where a person was censored, else which kind of event she had.
-            group: shape (n,); None: there is one.
+            group: shape (n,); None: there is one. Who is not eligible is in one behind all, beyond the cells.
         """
         if self.between:
             own = np.searchsorted(self.ends, time).astype(np.int32)
@@ -83,6 +85,20 @@ class Grid:
         if group is not None:
             own += group.astype(np.int32) * np.int32(self.arms * self.cells)
         return own
+
+    def until(self, intervals: int) -> Grid:
+        """Return the grid that ends with an earlier interval."""
+        end, between = float(self.ends[intervals - 1]), self.between[:intervals]
+        return replace(self, intervals=intervals, horizon=end, between=between)
+
+    def places(self, intervals: int) -> IntArray:
+        """Return each cell of an arm as ``until(intervals)`` counts them: at risk at its end if the time is later."""
+        early = np.arange(self.intervals) < intervals
+        blocks = [
+            np.where(early, block * intervals + np.arange(self.intervals), (self.kinds + 1) * intervals)
+            for block in range(self.kinds + 1)
+        ]
+        return np.append(np.concatenate(blocks), (self.kinds + 1) * intervals)
 
 
 def cells_cost(study: SurvivalStudy) -> PrivacyCost:
@@ -111,4 +127,4 @@ def grid_of(study: SurvivalStudy, units: int) -> Grid:
         ruled = round(units / study.censoring.groups * budget_of(study) / PEOPLE)
         steps = int(outcome.horizon / outcome.step)
         intervals = max(min(max(ruled, FEWEST), MOST, steps), 1)
-    return Grid(intervals, len(outcome.kinds), outcome.horizon, study.censoring.groups)
+    return Grid(intervals, len(outcome.kinds), outcome.horizon, study.censoring.groups, not study.where)

@@ -19,10 +19,11 @@ import numpy as np
 
 from causalveil.schemas.estimators.survival import Measure
 from causalveil.tasks.adjustment.released import CELLS, EDGES, ReleasedScales
-from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.grid import ARMS, CellArray, Grid
+from causalveil.tasks.survival.strategy import NoisyCells
 
 # A table of one number alone has no range to divide by.
 LEAST_RANGE = 1e-9
@@ -39,6 +40,9 @@ class PseudoOutcomes:
             at risk so long.
         weights: of people by cell, as tidied cells tell them; they add up to 1.
         lost_error: by arm, the variance of the logarithm of the released curve of censoring, where it is largest.
+        units: people whose outcomes these are: all, or as many as noise shows to be eligible.
+        units_error: the variance of the noise on that, as a share of its square.
+        places: which of the outcomes a cell of the whole grid has.
     """
 
     table: FloatArray
@@ -47,6 +51,9 @@ class PseudoOutcomes:
     followed: float
     weights: FloatArray
     lost_error: tuple[float, float]
+    units: int
+    units_error: float
+    places: IntArray
 
     def in_order_of(self, values: FloatArray) -> FloatArray:
         """Return outcomes of the cells' own distribution that rise as these values do, shape of ``values``."""
@@ -55,7 +62,7 @@ class PseudoOutcomes:
         at = np.searchsorted(below, (place + 0.5) / len(values) * below[-1])
         return np.asarray(self.table[order][np.minimum(at, len(order) - 1)])
 
-    def known(self, scales: ReleasedScales, units: int) -> ReleasedScales:
+    def known(self, scales: ReleasedScales) -> ReleasedScales:
         """Return what an adjustment's first release says, with the outcome's histogram as the cells tell it.
 
         They tell it with little noise; its own would hide a rare event whose outcomes lie in several cells.
@@ -63,21 +70,28 @@ class PseudoOutcomes:
         places = np.clip(np.searchsorted(EDGES, self.table) - 1, 0, CELLS - 1)
         shares = np.bincount(places, self.weights, minlength=CELLS)
         return replace(
-            scales, outcome=np.asarray(shares, np.float64), cells_sd=np.append(scales.cells_sd[:-1], 1 / units)
+            scales, outcome=np.asarray(shares, np.float64), cells_sd=np.append(scales.cells_sd[:-1], 1 / self.units)
         )
 
     def of(self, cell: CellArray) -> FloatArray:
         """Return the outcome u of people by their cells."""
-        return np.asarray(self.table[cell])
+        return np.asarray(self.table[self.places[cell]])
 
 
-def pseudo_outcomes(groups: Sequence[TwoArms], measure: Measure) -> PseudoOutcomes:
+def pseudo_outcomes(
+    groups: Sequence[TwoArms], measure: Measure, whole: NoisyCells, until: int | None = None
+) -> PseudoOutcomes:
     """Return the table of one measure, at tidied cells.
 
     Args:
         groups: both arms of every group as they were released.
         measure: what each outcome is to be the share of.
+        whole: all of them together.
+        until: the interval with which the measure ends; the last of the grid if it is not said.
     """
+    grid = whole.grid
+    until = grid.intervals if until is None else until
+    groups = [both.until(until) for both in groups]
     rows, followed = [], []
     people = np.array([[float(tidy.sum()) for tidy in both.tidy] for both in groups])
     weights = people / people.sum(axis=0)
@@ -95,8 +109,17 @@ def pseudo_outcomes(groups: Sequence[TwoArms], measure: Measure) -> PseudoOutcom
     middle = low + (high - low) / 2
     table = np.clip((raw - middle) / half, -1.0, 1.0)
     counts = np.concatenate([tidy for both in groups for tidy in both.tidy])
+    own, short = grid.places(until), grid.until(until).cells
     return PseudoOutcomes(
-        table, middle, half, min(followed), counts / counts.sum(), (float(errors[0]), float(errors[1]))
+        table,
+        middle,
+        half,
+        min(followed),
+        counts / counts.sum(),
+        (float(errors[0]), float(errors[1])),
+        whole.units,
+        max(float(whole.noise.sum()), 0.0) / whole.units**2,
+        np.concatenate([block * short + own for block in range(grid.groups * ARMS)]),
     )
 
 

@@ -14,6 +14,7 @@ from causalveil.schemas.estimators.survival import SurvivalStudy, TimeToEvent
 from causalveil.schemas.plan import Layout, Sizes
 from causalveil.schemas.study import ZERO_ONE, CategoricalCovariate, Missing
 from causalveil.tasks.covariates import Block
+from causalveil.tasks.enclave.cells import eligible
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.normalise import (
@@ -30,7 +31,7 @@ from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray, sav
 from causalveil.tasks.machine.distribute import distribute
 from causalveil.tasks.machine.frames import values_of
 from causalveil.tasks.privacy.mechanisms import Budget
-from causalveil.tasks.survival.findings import SurvivalFindings, findings
+from causalveil.tasks.survival.findings import SurvivalFindings, findings_as_they_are
 from causalveil.tasks.survival.grid import Grid, grid_of
 from causalveil.tasks.survival.strategy import SLOT, measured, mechanism, read_cells
 
@@ -57,7 +58,7 @@ def normalise_survival_stage(
 def normalise_times(study: SurvivalStudy, segment: LoadedSegment, place: Path, key: bytes) -> None:
     """Write t.npy, u.npy, k.npy and h.npy of one segment: arm, time, kind of event; rows ascending by keyed hash.
 
-    With covariates also x.npy; where censoring may depend on groups, g.npy.
+    With covariates also x.npy; where censoring may depend on groups, or not everybody is eligible, g.npy.
 
     Raises:
         DataError: a value that admission refuses.
@@ -68,7 +69,7 @@ def normalise_times(study: SurvivalStudy, segment: LoadedSegment, place: Path, k
     time, kind = follow_up(study, values_of(frame, study.outcome.time), values_of(frame, study.outcome.event))
     save_array(place / "u.npy", time[order])
     save_array(place / "k.npy", kind[order])
-    if study.censoring.groups > 1:
+    if study.censoring.groups > 1 or study.where:
         save_array(place / "g.npy", groups_of(study, frame)[order])
     if study.covariates:
         bounded = study.bounded
@@ -77,6 +78,8 @@ def normalise_times(study: SurvivalStudy, segment: LoadedSegment, place: Path, k
 
 def groups_of(study: SurvivalStudy, frame: pl.DataFrame) -> ByteArray:
     """Return within which levels of the columns of ``censoring.by`` each person is, counted from 0; shape (n,).
+
+    Who is not eligible is in a group behind all.
 
     Raises:
         DataError: a value that admission refuses.
@@ -87,7 +90,10 @@ def groups_of(study: SurvivalStudy, frame: pl.DataFrame) -> ByteArray:
         if series.null_count() and column.nulls is not Missing.indicator:
             raise DataError(f"column '{name}' holds nulls")
         levels = study.censoring.levels(name)
-        if isinstance(column, CategoricalCovariate):
+        classes = study.censoring.classes.get(name)
+        if classes is not None:
+            own = _classes_of(series, classes, levels)
+        elif isinstance(column, CategoricalCovariate):
             own = level_codes(series, Block(name, column, 0, tuple(map(str, range(levels)))))
         else:
             codes = binary(series, column.codes or ZERO_ONE)
@@ -95,7 +101,14 @@ def groups_of(study: SurvivalStudy, frame: pl.DataFrame) -> ByteArray:
                 raise DataError(f"column '{name}' holds something that is not one of its two codes")
             own = codes.cast(pl.Int64).fill_null(levels - 1).to_numpy()
         found = found * levels + own
-    return np.asarray(found.astype(np.uint8))
+    return np.where(eligible(study.where, frame), found, study.censoring.groups).astype(np.uint8)
+
+
+def _classes_of(series: pl.Series, classes: Sequence[float], levels: int) -> IntArray:
+    """The class of each number, counted from 0; a number that is missing has one behind all."""
+    numbers = series.cast(pl.Float64, strict=False).fill_nan(None)
+    own = np.searchsorted(np.asarray(classes), numbers.fill_null(0.0).to_numpy(), side="right")
+    return np.where(numbers.is_null().to_numpy(), levels - 1, own)
 
 
 def follow_up(study: SurvivalStudy, times: pl.Series, events: pl.Series) -> tuple[FloatArray, ByteArray]:
@@ -145,7 +158,7 @@ def followed(
 
 def columns_of(grid: Grid) -> tuple[str, ...]:
     """Return the arrays that say a person's cell, as ``Grid.cell`` takes them."""
-    return ("t", "u", "k") if grid.groups == 1 else ("t", "u", "k", "g")
+    return ("t", "u", "k") if grid.groups == 1 and grid.everybody else ("t", "u", "k", "g")
 
 
 def count_cells(enclave: Enclave, grid: Grid, workers: int, names: Sequence[str] = ()) -> IntArray:
@@ -181,4 +194,4 @@ def release_stage(study: SurvivalStudy, sizes: Sizes, enclave: Enclave, budget: 
 def answer_stage(study: SurvivalStudy, sizes: Sizes, released: FloatArray) -> SurvivalFindings:
     """Read curves, effects and the test off the released cells and public facts; reads no row."""
     grid = grid_of(study, sizes.units)
-    return findings(study, read_cells(released, grid, sizes.units, mechanism(study)))
+    return findings_as_they_are(study, read_cells(released, grid, sizes.units, mechanism(study)))

@@ -25,6 +25,8 @@ from causalveil.tasks.survival.grid import ARMS, Grid, cells_cost
 SLOT = Slot(name="cells", scope=Scope.all)
 # Entries are multiples of 2^-BITS, so that sums over up to 2^35 people are exact in float64.
 BITS = 18
+# People whom a noisy number is taken to stand for at least: an arm has one.
+FEWEST = 2
 
 
 def mechanism(study: SurvivalStudy) -> Mechanism:
@@ -80,8 +82,8 @@ class NoisyCells:
 
     Attributes:
         grid: the grid.
-        units: n.
-        counts: estimates without bias, shape (2, cells), which add up to n; they may be negative.
+        units: n; where it is known through noise alone, as that has it.
+        counts: estimates without bias, shape (2, cells), which add up to n if it is public; they may be negative.
         noise: the covariance of their noise, shape (2 cells, 2 cells).
     """
 
@@ -89,6 +91,15 @@ class NoisyCells:
     units: int
     counts: FloatArray
     noise: FloatArray
+
+    def until(self, intervals: int) -> NoisyCells:
+        """Return what is known where the grid ends with an earlier interval: cells of later ones are one."""
+        if intervals == self.grid.intervals:
+            return self
+        grid = self.grid.until(intervals)
+        take = np.eye(grid.cells)[self.grid.places(intervals)]
+        both = np.kron(np.eye(ARMS), take)
+        return NoisyCells(grid, self.units, self.counts @ take, both.T @ self.noise @ both)
 
     def part(self, arm: int, other: int | None = None) -> FloatArray:
         """Return the covariance of the noise of one arm's cells, or of theirs with another's."""
@@ -100,6 +111,8 @@ class NoisyCells:
 def read_cells(released: FloatArray, grid: Grid, units: int, draw: Mechanism) -> NoisyCells:
     """Return unbiased counts of everybody and the covariance of their noise; n is public, so they add up to it.
 
+    Of the eligible alone nothing is known but what noise shows.
+
     Args:
         released: shape (numbers,).
         grid: the grid.
@@ -108,6 +121,8 @@ def read_cells(released: FloatArray, grid: Grid, units: int, draw: Mechanism) ->
     """
     counts, noise = _counted(released, grid, draw)
     whole, noise = counts.sum(axis=0).reshape(-1), noise * grid.groups
+    if not grid.everybody:
+        return NoisyCells(grid, max(round(float(whole.sum())), FEWEST), whole.reshape(ARMS, grid.cells), noise)
     together = noise.sum(axis=1)
     shares = together / together.sum()
     whole -= shares * (whole.sum() - units)
@@ -123,7 +138,7 @@ def read_groups(released: FloatArray, grid: Grid, units: int, draw: Mechanism) -
     if grid.groups == 1:
         return (read_cells(released, grid, units, draw),)
     counts, noise = _counted(released, grid, draw)
-    return tuple(NoisyCells(grid, max(round(float(one.sum())), 1), one, noise) for one in counts)
+    return tuple(NoisyCells(grid, max(round(float(one.sum())), FEWEST), one, noise) for one in counts)
 
 
 def _counted(released: FloatArray, grid: Grid, draw: Mechanism) -> tuple[FloatArray, FloatArray]:

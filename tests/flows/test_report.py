@@ -88,6 +88,16 @@ SAYS = {
             "Not adjusted: treatment was",
         ),
     ],
+    "survival, adjusted": [
+        *(
+            "Until 299.3 days alone.",
+            "The study asked for 365 days.",
+            "Adjusted for",
+            "As the arms are, the difference",
+        ),
+        *("every person of older where age >= 30", "followed until 299.3 days", "The arms as they are, not adjusted."),
+        *("the choice of an earlier horizon", "Who is lost may depend on the arm and on these levels"),
+    ],
     "raises": ["treated raises score by 2.00"],
     "open": ["No effect was shown.", "includes zero"],
     "drowned": ["Nothing can be said:", "the whole declared range"],

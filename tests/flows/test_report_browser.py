@@ -34,6 +34,7 @@ NAMES = (
         "protocol",
         "survival",
         "survival, hidden",
+        "survival, adjusted",
         "withheld",
         "pooled protocol",
     ),

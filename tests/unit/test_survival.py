@@ -22,7 +22,7 @@ from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.findings import findings
+from causalveil.tasks.survival.findings import findings_as_they_are
 from causalveil.tasks.survival.grid import Grid, grid_of
 from causalveil.tasks.survival.stages import follow_up
 from causalveil.tasks.survival.strategy import exact_cells, measured, mechanism, read_cells
@@ -78,7 +78,7 @@ def test_without_noise_curves_are_those_of_lifelines() -> None:
 
 def test_the_findings_say_the_same() -> None:
     study = make_survival(outcome={"horizon": 105}, intervals=21)
-    found = findings(study, exact_cells(staggered().counts(GRID), GRID))
+    found = findings_as_they_are(study, exact_cells(staggered().counts(GRID), GRID))
     risk, mean = found.measures
     assert (risk.control, risk.treated) == pytest.approx(LIFELINES["first kind"], abs=1e-12)
     assert mean.estimate == pytest.approx(LIFELINES["rmst"][1] - LIFELINES["rmst"][0], abs=1e-9)
@@ -137,7 +137,7 @@ def test_whatever_was_released_there_is_an_honest_answer(counts: np.ndarray) -> 
     """Nobody, an empty arm, all lost, negative counts: finite numbers, and the whole range where nobody is seen."""
     grid, study = Grid(20, 1, 365.0), make_survival(competing=False, intervals=20)
     cells = np.concatenate([counts[:, :20], counts[:, 20:40], counts[:, 41:]], axis=1)
-    found = findings(study, exact_cells(cells, grid))
+    found = findings_as_they_are(study, exact_cells(cells, grid))
     for one in found.measures:
         span = 1.0 if one.measure is Measure.risk else 365.0
         assert np.isfinite([one.estimate, one.variance.sampling, one.variance.noise]).all()
@@ -158,7 +158,7 @@ def test_no_noise_makes_a_release_fail() -> None:
         grid, draw = grid_of(study, n), mechanism(study)
         counts = random.multinomial(n, random.dirichlet(np.full(2 * grid.cells, 0.05)))
         noisy = measured(counts, grid, plain=False) + random.normal(0, draw.known_scale, 2 * grid.cells)
-        found = findings(study, read_cells(noisy, grid, n, draw))
+        found = findings_as_they_are(study, read_cells(noisy, grid, n, draw))
         assert all(one.interval.lower <= one.estimate <= one.interval.upper for one in found.measures)
 
 

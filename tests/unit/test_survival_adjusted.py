@@ -60,7 +60,8 @@ def shares(grid: Grid, rate: float, lost: FloatArray) -> FloatArray:
 
 def of_cells(grid: Grid, cells: FloatArray, measure: Measure = Measure.risk) -> tuple[PseudoOutcomes, FloatArray]:
     """The table of two such arms, and what it is scaled from, of one arm."""
-    found = pseudo_outcomes([TwoArms(exact_cells(np.stack([cells, cells]) * 1e6, grid))], measure)
+    both = TwoArms(exact_cells(np.stack([cells, cells]) * 1e6, grid))
+    found = pseudo_outcomes([both], measure, both.cells)
     return found, found.middle + found.half * found.table[: grid.cells]
 
 
@@ -100,7 +101,7 @@ def test_the_error_of_the_curve_of_censoring_is_that_of_its_noise() -> None:
         noisy = read_cells(exact + random.normal(0, draw.known_scale, len(exact)), grid, n, draw)
         logs.append(np.log(curves.still_followed(noisy.counts[1], grid)[-1]))
     expected = NoisyCells(grid, n, n * cells.reshape(ARMS, -1), noisy.noise)
-    found = pseudo_outcomes([TwoArms(expected)], Measure.risk).lost_error[1]
+    found = pseudo_outcomes([TwoArms(expected)], Measure.risk, expected).lost_error[1]
     assert found == pytest.approx(np.var(logs), rel=0.15)
 
 
@@ -111,7 +112,7 @@ def test_outcomes_are_bounded_and_numbers_whatever_noise_says() -> None:
         counts = random.normal(0, size, (ARMS, grid.cells))
         both = TwoArms(NoisyCells(grid, 100, counts, np.eye(ARMS * grid.cells) * size**2))
         for measure in Measure:
-            found = pseudo_outcomes([both], measure)
+            found = pseudo_outcomes([both], measure, both.cells)
             assert np.isfinite(found.table).all()
             assert np.abs(found.table).max() <= 1
             assert found.half > 0
@@ -124,7 +125,7 @@ def test_an_adjustment_knows_rare_outcomes_from_the_cells() -> None:
     found, _ = of_cells(grid, shares(grid, 0.03, np.full(50, 0.1)))
     middles = (EDGES[1:] + EDGES[:-1]) / 2
     zero = np.zeros(len(middles))
-    told = found.known(ReleasedScales(np.zeros(4), np.ones(4), zero, (), np.array([1.0])), 1_000)
+    told = found.known(ReleasedScales(np.zeros(4), np.ones(4), zero, (), np.array([1.0])))
     spread = np.sqrt(told.outcome @ middles**2 - (told.outcome @ middles) ** 2)
     assert told.outcome.sum() == pytest.approx(1)
     assert spread * found.half == pytest.approx(np.sqrt(0.03 * 0.97), rel=0.1)
