@@ -209,6 +209,14 @@ def test_direct_engine_never_imports_prefect() -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 
+def test_groups_of_tests_stay_in_one_process(request: pytest.FixtureRequest) -> None:
+    """pytest 9.2 let pytest-xdist 3.8 forget groups in silence: each process started every server and every page."""
+    if not getattr(request.config.option, "loadgroup", False):
+        pytest.skip("one process")
+    grouped = [item for item in request.session.items if item.get_closest_marker("xdist_group") is not None]
+    assert [item.nodeid for item in grouped if "@" not in item.nodeid.rpartition("]")[2]] == []
+
+
 def test_lock_and_constraints_agree() -> None:
     """What `uv run` resolves to is what requirements.lock pins."""
     lock = (ROOT / "requirements.lock").read_text()
