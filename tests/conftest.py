@@ -1,4 +1,4 @@
-"""What every test stands on: a state folder of its own, one Prefect server, and how tests share two processes."""
+"""What every test stands on: a state folder of its own, one Prefect server, and how tests share processes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,23 @@ from hypothesis import settings
 
 from causalveil.tasks.machine.site import VARIABLES
 from tests import needs
+
+# Where files cost no wait for a disk: a ledger syncs each commit to it four times, and tests commit many thousands.
+# What the product syncs, and when, is counted by tests of its own and does not show in how long it took.
+MEMORY, ROOM = Path("/dev/shm"), 8 * 2**30
+
+
+def in_memory() -> bool:
+    """Return whether temporary files may be put into memory: it is large, and programs may start from there."""
+    if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK):
+        return False
+    found = os.statvfs(MEMORY)
+    return found.f_bavail * found.f_frsize >= ROOM and not found.f_flag & os.ST_NOEXEC
+
+
+if in_memory():
+    os.environ["TMPDIR"] = str(MEMORY)
+    tempfile.tempdir = None
 
 # A shared machine pauses now and then: an example that took long says nothing.
 settings.register_profile("house", deadline=None)
@@ -43,8 +60,8 @@ def _whole(config: pytest.Config) -> bool:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two processes for folders; none for files, whose tests are sooner done than a second process has started."""
-    return min(2, os.cpu_count() or 1) if _whole(config) else 0
+    """One process more than cores for folders, since many tests wait; none for files, whose tests are sooner done."""
+    return min(2, os.cpu_count() or 1) + 1 if _whole(config) else 0
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -103,8 +104,9 @@ class _Columns:
         return found | {f"category{place}": {"levels": list(range(count))} for place, count in levels}
 
 
+@cache
 def table(number: int) -> Table:
-    """One of them; no two share random bits."""
+    """One of them; no two share random bits. It takes a second, most of it for the effect that is known."""
     random = np.random.default_rng([SEED, number])
     columns = _Columns.drawn(random)
     follows = _one_of(random, FOLLOWS) if len(columns.numbers) > 1 else "lines"

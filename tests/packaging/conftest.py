@@ -7,6 +7,7 @@ import subprocess
 import sys
 import sysconfig
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ class Installed:
         """``python ARGUMENTS``, started from that folder."""
         return sh(self.python, *arguments, cwd=self.beside, env={"CAUSALVEIL_HOME": str(self.home), **more})
 
-    @property
+    @cached_property
     def package(self) -> Path:
         """Where the package lies."""
         found = self.run("-c", "import causalveil; print(causalveil.__path__[0])")
