@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from multiprocessing import Pool
 
 from causalveil.tasks.machine.distribute import one_thread
-from causalveil_replication.accuracy.cells import ESTIMATORS, AccuracyCell, run_cell
+from causalveil_replication.accuracy.cells import ESTIMATORS, PLANS, AccuracyCell, run_cell
 from tests.benchmarks.random_tables import FOLLOWS, table
 
 # Where outcomes alone are private more people than this take no part: balancing, matching and ipw cost most there.
@@ -38,13 +38,15 @@ class Measured:
         return round(self.cell.coverage * self.cell.runs) < hits * self.cell.runs / 10
 
 
-def measured(number: int, estimator: str = "regression", level: str = "sample", runs: int = 10) -> Measured:
+def measured(
+    number: int, estimator: str = "regression", level: str = "sample", runs: int = 10, plans: int = PLANS
+) -> Measured:
     """One table by one estimator."""
     one = table(number)
     setting = ESTIMATORS[estimator](one.population) if estimator in ESTIMATORS else {"name": estimator}
     units, delta = (one.units, one.delta) if level == "sample" else (min(one.units, MOST_PUBLIC), "0")
     with one_thread():
-        cell = run_cell(one.population, setting, units, one.epsilon, delta, runs=runs, level=level)
+        cell = run_cell(one.population, setting, units, one.epsilon, delta, runs=runs, level=level, plans=plans)
     words = f"table {number}: {units:,} people, epsilon {one.epsilon}, delta {delta}, {one.follows}, {one.outcome}"
     return Measured(one.follows, words, cell)
 

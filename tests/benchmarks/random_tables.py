@@ -111,7 +111,8 @@ def table(number: int) -> Table:
     columns = _Columns.drawn(random)
     follows = _one_of(random, FOLLOWS) if len(columns.numbers) > 1 else "lines"
     outcome, trial = _one_of(random, OUTCOMES), bool(random.random() < TRIALS)
-    odds, level, varies = (_index(random, columns) for _ in range(3))
+    _, standard = columns.people(np.random.default_rng(SEED), PEOPLE)
+    odds, level, varies = (_index(random, standard) for _ in range(3))
     one, other = random.choice(max(len(columns.numbers), 2), 2, replace=False)
     strength, share = float(random.choice(STRENGTHS)), float(random.choice(SHARES))
     effect, varying = float(random.choice([0.0, 0.2, 0.5, 1.0])), float(random.choice([0.0, 0.0, 0.3, 0.6]))
@@ -167,11 +168,11 @@ def _shaped(random: np.random.Generator, z: FloatArray, kind: str) -> tuple[Floa
     return z, z
 
 
-def _index(random: np.random.Generator, columns: _Columns) -> Callable[[FloatArray], FloatArray]:
-    """Of some of the terms, with mean 0 and variance 1."""
-    weights = random.normal(size=columns.count) * (random.random(columns.count) < 0.7)
-    _, terms = columns.people(np.random.default_rng(SEED), PEOPLE)
-    found = terms @ weights
+def _index(random: np.random.Generator, standard: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    """Of some of the terms, with mean 0 and variance 1 over those of the standard people."""
+    count = standard.shape[1]
+    weights = random.normal(size=count) * (random.random(count) < 0.7)
+    found = standard @ weights
     mean, deviation = float(found.mean()), max(float(found.std()), 1e-9)
     return lambda terms: (terms @ weights - mean) / deviation
 

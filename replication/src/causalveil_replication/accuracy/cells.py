@@ -6,6 +6,7 @@ computes an estimate of its own but ordinary least squares, which is private to 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -64,6 +65,7 @@ def run_cell(
     runs: int = 100,
     confidence: float = 0.95,
     level: str = "sample",
+    plans: int = PLANS,
 ) -> AccuracyCell:
     """Runs 0 to ``runs`` - 1 of an estimator.
 
@@ -75,6 +77,7 @@ def run_cell(
         runs: how many; other calls of as many runs see the same people.
         confidence: of intervals.
         level: of privacy.
+        plans: of how many runs what `plan` expects is computed; `planned` is no number if of none.
 
     Raises:
         StudyError: an estimator that has no rehearsal here.
@@ -92,15 +95,18 @@ def run_cell(
         widths.append((found.interval.upper - found.interval.lower) / 2)
         words = str(found.details.get("adjustment", ""))
         said[words] = said.get(words, 0) + 1
-    sizes, seen = sizes_of(study, units), seen_people(study, population, units, range(min(runs, PLANS)))
-    plans = [estimator_of(study).foresee(study, sizes, population.stand_in(), None, people) for people in seen]
+    sizes, seen = sizes_of(study, units), seen_people(study, population, units, range(min(runs, plans)))
+    found_plans = [
+        estimator_of(study).foresee(study, sizes, population.stand_in(), None, people)["half_width"]
+        for people in (seen if plans else ())
+    ]
     return AccuracyCell(
         runs=runs,
         error=float(np.sqrt(np.mean(np.square(errors)))),
         bias=float(np.mean(errors)),
         coverage=hits / runs,
         half_width=float(np.mean(widths)),
-        planned=float(np.mean([plan["half_width"] for plan in plans])),
+        planned=float(np.mean(found_plans)) if found_plans else math.nan,
         said=said,
     )
 
