@@ -26,7 +26,7 @@ from causalveil.schemas.sites.pooled import POOLED, Published
 from tests.pooled_help import call_of, hospitals
 from tests.sites_help import NAMES, Call, Party, at_home
 from tests.studies import merge, write_study
-from tests.survival_help import cared_for, patients, write_adjusted, write_survival
+from tests.survival_help import cared_for, of_sites, patients, write_adjusted, write_survival, write_times
 
 LONG = "a_column_with_a_name_that_goes_on_and_on_as_names_in_warehouses_do_" + "x" * 40
 ARM_ERRORS = {"mean_treated_error": 0.3, "mean_control_error": 0.2}
@@ -84,6 +84,8 @@ def releases(folder: Path) -> Documents:
             contract={"dataset": "older", "caps": {"sample": {"epsilon": 1000}}},
         )  # fmt: skip
         ended = json.loads(run_study(older, out=folder / "ended", run_id="ended", engine="direct").path.read_text())
+        several = write_times(folder / "several", frame=of_sites(6_000), contract={"dataset": "several"})
+        of_times = run_study(several, out=folder / "groups", run_id="several", engine="direct").path.read_text()
     parties = {name: Party(name, folder / name, seed) for seed, name in enumerate(NAMES)}
     call = Call(folder / "coordinator", parties)
     call.write()
@@ -103,6 +105,7 @@ def releases(folder: Path) -> Documents:
     return {
         "effect": effect,
         "protocol": asked,
+        "protocol of times": json.loads(of_times),
         "survival": merge(survived, {"estimate": -0.2, "interval": {"lower": -0.3, "upper": -0.1}}),
         "survival, hidden": merge(
             survived,

@@ -209,8 +209,8 @@ def _times() -> Iterator[Case]:
         groups = {"name": "g", "column": {"levels": ["a", "b"], "nulls": "indicator"}}
         arms = {"levels": ["x", "y", "z"], "reference": "y"}
         where = [{"column": "age", "holds": {"lower": 0, "upper": 1}, "op": ">=", "values": [0.3]}]
-        many = make_times(delta=delta, subgroups=groups, arms=arms, where=where, intervals=5)
-        yield Case(f"survival, many questions, delta {delta}", many, 12)
+        many = make_times(delta=delta, epsilon="100", subgroups=groups, arms=arms, where=where, intervals=5)
+        yield Case(f"survival, many questions, delta {delta}", many, 12, copies=5)
         by = {"by": {"x": {"lower": 0, "upper": 1}}, "classes": {"x": [0.2, 0.6]}, "beyond": "restrict"}
         where = [{"column": "g", "holds": {"levels": ["a", "b"]}, "op": "==", "values": ["a"]}]
         one = make_survival(censoring=by, where=where, **beside)

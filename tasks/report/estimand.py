@@ -57,6 +57,11 @@ def _treatment(spec: Mapping[str, Any]) -> str:
 
 def _outcomes(release: Mapping[str, Any]) -> str:
     spec, curves = release["specification"], release.get("curves")
+    if isinstance(curves, list) and curves:
+        first = curves[0]["curves"]
+        unit = f" {first['unit']}" if first["unit"] else ""
+        until = "; ".join(f"{' or '.join(one['of'])}, until {one['horizon']:g}{unit}" for one in spec["outcomes"])
+        return f"Time to {until} (origin: {first['origin']})."
     if isinstance(curves, Mapping):
         unit = f" {curves['unit']}" if curves["unit"] else ""
         until = release.get("restricted_to") or curves["horizon"]
@@ -67,9 +72,13 @@ def _outcomes(release: Mapping[str, Any]) -> str:
 
 def _events(spec: Mapping[str, Any]) -> str:
     """Return what later events, competing events and missing values count as."""
-    outcome = spec.get("outcome") or {}
+    several: list[Mapping[str, Any]] = spec.get("outcomes") or [spec.get("outcome") or {}]
+    outcome = several[0]
     said = [RECORDED.format(unit=_unit(spec))]
-    if "horizon" in outcome:
+    if "horizon" in outcome and len(several) > 1:
+        said.append("An event that an outcome does not count competes with it, and ends the time at risk.")
+        said.append(f"Censored: {outcome['censoring']}.")
+    elif "horizon" in outcome:
         others = [one for one in outcome["codes"] if one not in (*outcome["of"], outcome["censoring"])]
         said += [f"Competing events, which end the time at risk: {', '.join(others)}."] if others else []
         said.append(f"Censored: {outcome['censoring']}.")
@@ -80,7 +89,8 @@ def _events(spec: Mapping[str, Any]) -> str:
 
 def _summary(release: Mapping[str, Any]) -> str:
     spec, measures = release["specification"], release.get("measures")
-    if measures and isinstance(release.get("curves"), Mapping):
+    if release.get("curves"):
+        measures = measures or [{"measure": one} for one in spec["measure"]]
         names = {"risk": "difference of risks", "rmst": "difference of restricted mean survival times"}
         return f"{' and '.join(names[one['measure']] for one in measures).capitalize()}, treated minus controls."
     outcomes = spec["outcomes"] if "outcomes" in spec else [spec["outcome"]]

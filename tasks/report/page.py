@@ -36,7 +36,7 @@ from causalveil.tasks.report.numbers import (
 )
 from causalveil.tasks.report.pooled_protocol import pooled_context_of
 from causalveil.tasks.report.protocol import context_of, first_of
-from causalveil.tasks.report.times import times_context
+from causalveil.tasks.report.times import groups_context, times_context
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -220,7 +220,7 @@ def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
     if isinstance(release, DirectionRelease):
         context |= _direction(release)
     if isinstance(release, ProtocolRelease):
-        context |= context_of(release)
+        context |= context_of(release) | groups_context(release)
     if isinstance(release, SurvivalRelease):
         context |= times_context(release)
     return context
@@ -292,16 +292,16 @@ def _likelihood(epsilon: Decimal) -> str:
 def _bounds(specification: Mapping[str, Any], arms: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Everything that the study declared instead of reading it off the data: (role, column, bounds)."""
     rows = []
-    outcome = specification.get("outcome")
-    if outcome and "horizon" in outcome:
-        rows.append(
-            ("time", outcome["time"], f"0 to {figure(outcome['upper'])}, compared until {outcome['horizon']:g}")
-        )
-        rows.append(("event", outcome["event"], f"{', '.join(outcome['of'])}; censored: {outcome['censoring']}"))
-    elif outcome:
-        rows.append(("outcome", outcome["name"], _range(outcome)))
-    for one in specification.get("outcomes") or ():
-        rows.append((one["role"].replace("_", " "), one["name"], _range(one)))
+    one_outcome = specification.get("outcome")
+    several = specification.get("outcomes") or ([{"role": "outcome", **one_outcome}] if one_outcome else [])
+    if several and "horizon" in several[0]:
+        first = several[0]
+        horizons = ", ".join(f"{at:g}" for at in sorted({one["horizon"] for one in several}))
+        rows.append(("time", first["time"], f"0 to {figure(first['upper'])}, compared until {horizons}"))
+        events = dict.fromkeys(", ".join(one["of"]) for one in several)
+        rows.append(("event", first["event"], f"{'; '.join(events)}; censored: {first['censoring']}"))
+    else:
+        rows += [(one["role"].replace("_", " "), one["name"], _range(one)) for one in several]
     groups = specification.get("subgroups")
     if groups and "levels" in groups["column"]:
         rows.append(("subgroups", groups["name"], ", ".join(map(str, groups["column"]["levels"]))))

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from causalveil.schemas.estimators.survival import ArmCurve, Curves, Measure
-from causalveil.schemas.release import SurvivalRelease
+from causalveil.schemas.release import ProtocolRelease, SurvivalRelease
 from causalveil.tasks.report.figures import Axis, Line, axis_of
 from causalveil.tasks.report.numbers import beside, shortened, span
 
 # So many times fit below a figure on a narrow screen.
 TIMES_SHOWN = 5
+# Pairs of curves of a protocol that a page draws; all are in the release.
+PAIRS_SHOWN = 12
 NAMES = ("control", "treated")
 WORDS = {Measure.risk: "Risk difference", Measure.rmst: "Difference of restricted mean survival times"}
 UNITS = {Measure.risk: "risk of the treated minus that of controls"}
@@ -44,6 +46,25 @@ class DrawnArm:
 
 
 @dataclass(frozen=True)
+class DrawnPair:
+    """The reference and an arm in one group of a protocol, with their curves as they were released."""
+
+    title: str
+    names: tuple[str, str]
+    curves: Curves
+    arms: tuple[DrawnArm, ...]
+
+
+@dataclass(frozen=True)
+class DrawnGroups:
+    """The pairs that a page shows, everybody's first; ``more``: how many it does not; ``times``: of people at risk."""
+
+    shown: tuple[DrawnPair, ...]
+    more: int
+    times: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class MeasureLine:
     """One measure's line on an axis of its own."""
 
@@ -65,6 +86,28 @@ def times_context(release: SurvivalRelease) -> dict[str, Any]:
         "forests": tuple(_forest(release, place) for place in range(len(release.measures))),
         "unit": curves.unit or "",
         "competing": len(curves.events) > 1,
+    }
+
+
+def groups_context(release: ProtocolRelease) -> dict[str, Any]:
+    """Return the curves of a protocol of times; of any other protocol that it has none."""
+    if not release.curves:
+        return {"curves_drawn": None}
+    curves = release.curves[0].curves
+    places, asks_for_arms = _places(len(curves.times)), bool(release.specification.get("arms"))
+    several, grouped = ({getattr(one, key) for one in release.curves} for key in ("arm", "group"))
+    pairs = []
+    for one in release.curves[:PAIRS_SHOWN]:
+        parts = [one.group] if len(grouped) > 1 or len(several) == 1 else []
+        parts += [f"{one.arm} against {one.reference}"] if len(several) > 1 else []
+        names = (shortened(one.reference), shortened(one.arm)) if asks_for_arms else ("controls", "treated")
+        arms = tuple(_arm(one.curves, arm, name, places) for arm, name in zip(one.curves.arms, NAMES, strict=True))
+        pairs.append(DrawnPair(", ".join(parts), names, one.curves, arms))
+    starts = [0.0, *curves.times[:-1]]
+    return {
+        "curves_drawn": DrawnGroups(tuple(pairs), len(release.curves) - len(pairs), tuple(starts[at] for at in places)),
+        "time_axis": Axis(0.0, curves.horizon),
+        "time_unit": curves.unit or "",
     }
 
 

@@ -80,6 +80,12 @@ SAYS = {
         *("People at risk, with noise", "Cumulative incidence among the treated, stacked: death", "relapse"),
         *("Log-rank test: p =", "Hazard ratio", "Censoring tells nothing", "alive", "Kaplan-Meier’s"),
     ],
+    "protocol of times": [
+        *("lowers risk of death until 365 days by", "questions were asked together", "by their joint normal law"),
+        *("death, until 365 days; relapse or death, until 365 days; relapse, until 730 days", "competes with it"),
+        *("compared until 365, 730", "Log-rank tests", "Curves until 730 days", "treated solid, controls dashed"),
+        *("Cumulative incidence among treated, stacked: death", "north", "Censoring tells nothing"),
+    ],
     "survival, hidden": [
         *(
             "Nothing can be said of 365 days:",

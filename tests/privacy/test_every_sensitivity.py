@@ -62,6 +62,7 @@ DOCUMENTED = [
     ("ipw, hajek, sample, delta 1e-6", "effect", "sqrt(4 + 6 c^2)", {"c": 0.35}),
     ("ipw, horvitz_thompson, label, delta 1e-6", "effect", "sqrt(4 + c^2)", {"c": 1}),
     ("survival, delta 1e-6", "cells", "L2: sqrt(2)", {}),
+    ("survival, many questions, delta 1e-6", "cells", "L2: sqrt(2)", {}),
     ("survival, delta 0", "cells", "L1 without a delta: 2", {}),
     ("direction, test-scores-ours, penalty 1.0", "kendall", "4/m", {"m": 12}),
     ("direction, test-scores-ours, penalty 1.0", "spearman", "6/(m + 1)", {"m": 12}),

@@ -44,7 +44,8 @@ def guidelines_context(
     release: Published, document: Mapping[str, Any], arms: Mapping[str, Any], contract: Contract | None
 ) -> dict[str, Any]:
     """Return ``flow`` (None but for effects of one run), ``contract`` and ``checklists`` for the templates."""
-    if not isinstance(release, EffectRelease | ProtocolRelease):
+    of_times = isinstance(release, ProtocolRelease) and bool(release.curves)
+    if of_times or not isinstance(release, EffectRelease | ProtocolRelease):
         return {"flow": None}
     flow = unit_flow(document, rows_text(contract) if contract and contract.rows else "")
     return {"flow": flow, "contract": contract, "checklists": checklists(document, arms, flow, contract)}

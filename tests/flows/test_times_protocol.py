@@ -1,0 +1,148 @@
+"""Protocols of times end to end: one charge for all questions, subgroups, arms, who is eligible, refusals, a rerun."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from jsonschema import Draft202012Validator
+
+from causalveil.flows.api import run_study
+from causalveil.flows.sequence.rehearse import rehearse
+from causalveil.flows.sequence.study import plan_study
+from causalveil.schemas.asked.resolve import asks_for
+from causalveil.schemas.asked.study_file import load_study_file
+from causalveil.schemas.errors import CausalveilError
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.release import ProtocolRelease, release_schema
+from causalveil.schemas.studies import parse_study
+from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.survival.joint_answers import TimesTable
+from causalveil.tasks.survival.stages import followed
+from tests.studies import resolved
+from tests.survival_help import MANY, of_sites, write_survival, write_times
+
+DOSES = {"drug": {"levels": ["none", "low", "high"]}, "age": {"lower": 20, "upper": 90}}
+
+
+def with_doses(n: int) -> pl.DataFrame:
+    random = np.random.default_rng(5)
+    drug = pl.Series("drug", random.choice(["none", "low", "high"], n))
+    return of_sites(n).with_columns(drug, age=pl.Series(random.uniform(20, 90, n)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "answers", "pairs"),
+    [
+        ({}, 20, 4),
+        ({"treatment": "drug", "arms": {"reference": "none"}}, 40, 8),
+        ({"subgroups": ..., "where": [{"column": "age", "op": ">=", "value": 40}]}, 5, 1),
+        ({"measure": "risk", "privacy": {"delta": "0"}}, 12, 4),
+    ],
+)
+def test_plan_ledger_release_agree(changes: dict[str, Any], answers: int, pairs: int, tmp_path: Path) -> None:
+    """One draw of sensitivity sqrt(2) (without a delta 2) for all; a second run returns the first one's bytes."""
+    frame = with_doses(3_000)
+    path = write_times(tmp_path / "study", frame=frame, contract={"columns": DOSES}, study=changes)
+    _, plan = plan_study(path)
+    found = run_study(path, out=tmp_path / "out", run_id="many", engine="direct")
+    release = found.release
+    assert isinstance(release, ProtocolRelease)
+    assert release.privacy.charges == plan.charges
+    assert [(one.name, round(float(one.sensitivity), 4)) for one in plan.charges] == [
+        ("cells", 2.0 if "privacy" in changes else 1.4142)
+    ]
+    ledger = open_ledger()
+    ledger.verify()
+    ledger.verify_release(release)
+    text = found.path.read_text()
+    Draft202012Validator(release_schema()).validate(json.loads(text))
+    assert "NaN" not in text
+    assert (len(release.answers), len(release.curves)) == (answers, pairs)
+    assert all(one.curves.times == release.curves[0].curves.times for one in release.curves)
+    # A run that lost its file has it again from the ledger, and nothing is charged.
+    before = ledger.verify()
+    found.path.unlink()
+    again = run_study(path, out=tmp_path / "out", run_id="many", engine="direct")
+    assert again.path.read_text() == text
+    assert open_ledger().verify() == before
+    # The study in full is the one that the file asks for.
+    study = parse_study(resolved(path).model_dump(mode="json"))
+    assert isinstance(study, SurvivalProtocol)
+    assert asks_for(load_study_file(path), study)
+
+
+def test_files_and_memory_have_the_same_cells(tmp_path: Path) -> None:
+    """A run over three partitions answers as its stages do on the same people in memory, with the same seed."""
+    frame = of_sites(900)
+    path = write_times(tmp_path, frame=frame, partitions=3)
+    release = run_study(path, out=tmp_path / "out", run_id="many", simulate=11, engine="direct").release
+    study = parse_study(resolved(path).model_dump(mode="json"))
+    assert isinstance(study, SurvivalProtocol)
+    site = {"north": 0, "south": 1, "east": 2}
+    parts = []
+    for file in sorted(tmp_path.glob("*.parquet")):
+        rows = pl.read_parquet(file)
+        time, kind = followed(study.outcomes[0], study.kinds, rows["days"], rows["status"])
+        group = np.array([site[one] for one in rows["site"]], np.uint8)
+        arm = rows["treated"].cast(pl.UInt8).to_numpy()
+        parts.append({"t": arm, "u": time, "k": kind, "g": group, "h": ranks(rows.height)})
+    table = rehearse(study, MemoryEnclave(parts), RehearsalBudget(11))
+    assert isinstance(table, TimesTable)
+    assert isinstance(release, ProtocolRelease)
+    assert {name: getattr(release, name) for name in table.fields(study)} == table.fields(study)
+    people = [value for key, value in table.details.items() if key.startswith("units[")]
+    assert sum(map(float, people)) == pytest.approx(900)
+
+
+def test_a_plain_study_with_subgroups_is_a_protocol_of_its_question(tmp_path: Path) -> None:
+    site = {"site": {"levels": ["north", "south", "east"]}}
+    asked = {"subgroups": "site"}
+    path = write_survival(tmp_path, frame=of_sites(900), study=asked, contract={"columns": site})
+    study = resolved(path)
+    assert isinstance(study, SurvivalProtocol)
+    labels = [one.label for one in study.questions]
+    assert labels == ["risk of death until 365 days", "mean time without event until 365 days"]
+    assert study.groups == ("north", "south", "east")
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "a column that nobody declared": ({"subgroups": "ward"}, "declares no column 'ward'"),
+    "a number for subgroups": ({"subgroups": "age"}, "levels of a column"),
+    "a level that is none": ({"subgroups": {"name": "site", "levels": ["north", "moon"]}}, "'moon' is no level"),
+    "beyond the contract": (
+        {"outcomes": [{"time": "days", "event": "status", "horizon": 9999, "role": "primary"}]},
+        "times end at 3650",
+    ),
+    "twice the same horizon": (
+        {"outcomes": [MANY["outcomes"][0], {**MANY["outcomes"][0], "of": ["death"]}]},
+        "write each once",
+    ),
+    "no time": ({"outcomes": ["days"]}, "asks for a time to an event"),
+    "adjusted": ({"covariates": ["age"]}, "ask each adjusted question by itself"),
+    "a drug without arms": ({"treatment": "drug"}, "is no pair of codes"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_asked_is_refused_before_anything_is_charged(case: str, tmp_path: Path) -> None:
+    changes, said = REFUSED[case]
+    path = write_times(tmp_path, frame=with_doses(300), contract={"columns": DOSES}, study=changes)
+    with pytest.raises(CausalveilError, match=said):
+        run_study(path, out=tmp_path / "out", engine="direct")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_same_rows_are_read_whatever_is_asked(tmp_path: Path) -> None:
+    """Columns of a protocol: who, treatment, time, event, subgroup, and what eligibility reads; nothing else."""
+    path = write_times(
+        tmp_path, frame=with_doses(300), contract={"columns": DOSES},
+        study={"where": [{"column": "age", "op": "<", "value": 80}]},
+    )  # fmt: skip
+    assert resolved(path).columns == ("person", "treated", "days", "status", "site", "age")
