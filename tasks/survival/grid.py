@@ -127,4 +127,4 @@ def grid_of(study: SurvivalStudy, units: int) -> Grid:
         ruled = round(units / study.censoring.groups * budget_of(study) / PEOPLE)
         steps = int(outcome.horizon / outcome.step)
         intervals = max(min(max(ruled, FEWEST), MOST, steps), 1)
-    return Grid(intervals, len(outcome.kinds), outcome.horizon, study.censoring.groups, not study.where)
+    return Grid(intervals, len(outcome.kinds), outcome.horizon, study.censoring.groups, everybody=not study.where)
