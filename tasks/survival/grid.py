@@ -8,7 +8,7 @@ Cells of one arm, K kinds of event, J intervals of (0, horizon]:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,8 @@ class Grid:
     horizon: float
     groups: int = 1
     arms: int = ARMS
+    # Named where a grid is made: two of these are of a kind that stands for the other without a word.
+    _: KW_ONLY
     between: tuple[float, ...] = ()
     everybody: bool = True
 

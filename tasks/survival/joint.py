@@ -49,7 +49,7 @@ def joint_grid(study: SurvivalProtocol, units: int) -> Grid:
         steps = int((last - first) / study.outcomes[0].step)
         parts = max(min(math.ceil(wanted * (last - first) / horizons[-1]), steps), 1)
         ends += [*(first + (last - first) * part / parts for part in range(1, parts)), last]
-    return Grid(len(ends), len(study.kinds), horizons[-1], groups, arms, tuple(ends))
+    return Grid(len(ends), len(study.kinds), horizons[-1], groups, arms, between=tuple(ends), everybody=not study.where)
 
 
 def joint_mechanism(study: SurvivalProtocol) -> Mechanism:
