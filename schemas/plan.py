@@ -58,11 +58,12 @@ class StandIn(Frozen):
     """A guess at the population, stated by the reader of a plan and never taken from the data.
 
     ``treated``: share of treated units, also everybody's propensity score. ``deviation``: standard deviation
-    of the outcome within an arm, in outcome units; None: a quarter of the declared width, in a plan half of it if the
-    outcome is 0 or 1. ``mean``: of the outcome; None: the middle of its declared range. ``explained``: share of its
-    variance that covariates explain; ``correlation``: between any two of them; ``spread``: a numeric covariate's
-    standard deviation over half its declared range, None: each estimator's own guess. ``eligible``: share of units that
-    meet a study's ``where``; None: half, and a plan says so.
+    of the outcome within an arm, in outcome units; None: a quarter of the declared width, of 0 and 1 what the mean
+    leaves. ``mean``: of the outcome; None: the middle of its declared range. ``explained``: share of
+    its variance that covariates explain; ``correlation``: between any two; ``spread``: a numeric covariate's
+    standard deviation over half its declared range, None: each estimator's own guess. ``distance``: by how many
+    standard deviations the arms' means of what drives treatment differ, unless it is randomised. ``eligible``: share of
+    units that meet a study's ``where``; None: half, and a plan says so.
     """
 
     treated: float = 0.5
@@ -71,6 +72,7 @@ class StandIn(Frozen):
     explained: float = 0.3
     correlation: float = 0.3
     spread: float | None = None
+    distance: float = 1.0
     eligible: float | None = None
 
     @property

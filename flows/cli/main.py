@@ -179,13 +179,18 @@ def plan(
         float | None, typer.Option(help="assumed mean of the outcome [default: the middle of its range]")
     ] = None,
     explained: Annotated[
-        float, typer.Option(min=0, max=0.99, help="assumed share of the outcome that covariates explain (regression)")
-    ] = 0.3,
+        float | None,
+        typer.Option(min=0, max=0.99, help="assumed share of the outcome that covariates explain [default: 0.3]"),
+    ] = None,
     correlation: Annotated[
-        float, typer.Option(min=0, max=0.95, help="assumed correlation between covariates (regression)")
-    ] = 0.3,
+        float | None, typer.Option(min=0, max=0.95, help="assumed correlation between covariates [default: 0.3]")
+    ] = None,
     spread: Annotated[
         float | None, typer.Option(min=0.001, max=1, help="a covariate's deviation over half its range (regression)")
+    ] = None,
+    distance: Annotated[
+        float | None,
+        typer.Option(min=0, max=5, help="by how many standard deviations the arms differ (regression) [default: 1]"),
     ] = None,
     eligible: Annotated[
         float | None, typer.Option(min=0.01, max=1, help="share of units that meet 'where' [default: 0.5, and said so]")
@@ -213,6 +218,7 @@ def plan(
         explained=explained,
         correlation=correlation,
         spread=spread,
+        distance=distance,
         eligible=eligible,
     )
     specification, declared = plan_study(study, units)
@@ -232,8 +238,7 @@ def plan(
         foreseen["sentences"].append(foreseen["target"]["sentence"])
     if curve is not None:
         foreseen["curve"] = str(curves.draw(specification, known_sizes(declared), stand_in, curve, people))
-        points = curves.say_rehearsed(specification, known_sizes(declared).units)
-        foreseen["sentences"].append(f"Half-width against epsilon and units: {foreseen['curve']}{points}")
+        foreseen["sentences"].append(f"Half-width against epsilon and units: {foreseen['curve']}")
     if json_:
         left = None if budget.outlook is None else budget.outlook.model_dump(mode="json")
         show.document({**declared.model_dump(mode="json"), "expected": foreseen, "budget": left})

@@ -72,4 +72,11 @@ def _stages(study: AipwStudy) -> Stages:
     return (*ENTRY, FOLDS, *(OUTCOME_MODEL.of(fold, len(each)) for fold in each), SCORES, INTERVAL)
 
 
-AIPW = Estimator(AipwStudy, _stages, planning.expected, planning.formula, planning.warned, slow=True)
+AIPW = Estimator(
+    AipwStudy,
+    _stages,
+    planning.expected,
+    warned=planning.warned,
+    drawn=planning.drawn,
+    facts=("mean", "deviation", "explained", "correlation"),
+)

@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.estimators.stage import Stage, carry_out
+from causalveil.flows.planning.medians import DRAWS, FEW
 from causalveil.flows.sequence.run import Run
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge
@@ -37,13 +38,13 @@ class Estimator(Generic[S]):
         expected: what can be expected of sizes, a stand-in population and the effect that the reader hopes to see:
             ``sentences`` and ``warnings`` for people, numbers by name for scripts. ``half_width`` is among them if the
             estimator has an interval. Of a study whose covariates and treatments are public, the run's own people too.
-        formula: the expected half-width by formulas alone, where ``expected`` rehearses: quick and smooth, for a choice
-            among estimators.
+        formula: the expected half-width by formulas alone, where ``expected`` rehearses: for a choice among estimators.
+        drawn: the median half-width of so many draws, where ``expected`` says that of ``DRAWS``.
         most_read: how many people of such a study ``expected`` wants at most; None: it knows nothing of them.
         warned: the warnings of ``expected`` alone, without an effect, where it has numbers that no warning speaks of: a
             run says nothing else of them.
-        wide: the half-width of ``expected`` alone, where that has others beside it that are rehearsed as well.
-        slow: whether a rehearsal takes a second, so that not each point of a curve can have one.
+        facts: of the population that the width depends on, by their names in ``StandIn``; a plan names those that its
+            reader did not state.
     """
 
     study: type[S]
@@ -52,8 +53,8 @@ class Estimator(Generic[S]):
     formula: Callable[[S, Sizes, StandIn], float | None] | None = None
     warned: Callable[[S, Sizes, StandIn], Sequence[str]] | None = None
     most_read: Callable[[S], int] | None = None
-    wide: Callable[[S, Sizes, StandIn], float | None] | None = None
-    slow: bool = False
+    drawn: Callable[[S, Sizes, StandIn, int], float] | None = None
+    facts: tuple[str, ...] = ("treated", "mean", "deviation")
 
     def stages_of(self, study: S) -> Stages:
         """The stages of a study, in order."""
@@ -71,8 +72,8 @@ class Estimator(Generic[S]):
 
     def width(self, study: S, sizes: Sizes, stand_in: StandIn, people: PublicPeople | None = None) -> float | None:
         """Return the half-width that ``foresee`` says; None: the estimator has no interval."""
-        if self.wide is not None:
-            return self.wide(study, sizes, stand_in)
+        if self.drawn is not None:
+            return self.drawn(study, sizes, stand_in, DRAWS)
         found: float | None = self.foresee(study, sizes, stand_in, None, people).get("half_width")
         return found
 
@@ -95,8 +96,13 @@ class Estimator(Generic[S]):
         return tuple(self.expected(study, sizes, stand_in, None)["warnings"])
 
     def half_width(self, study: S, sizes: Sizes, stand_in: StandIn) -> float | None:
-        """Return the expected half-width, by the formula if there is one; None without an interval."""
+        """Return the expected half-width, by the formula or by few draws if there are such; None: no interval."""
         if self.formula is not None:
             return self.formula(study, sizes, stand_in)
-        found: float | None = self.expected(study, sizes, stand_in, None).get("half_width")
-        return found
+        return self.point(study, sizes, stand_in)
+
+    def point(self, study: S, sizes: Sizes, stand_in: StandIn, people: PublicPeople | None = None) -> float | None:
+        """Return ``width``, of few draws where it is of draws: a point of a curve, which has many."""
+        if self.drawn is not None:
+            return self.drawn(study, sizes, stand_in, FEW)
+        return self.width(study, sizes, stand_in, people)

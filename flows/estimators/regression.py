@@ -15,15 +15,13 @@ Where public facts say that no curve could be seen there are no releases 3 and 4
 
 from __future__ import annotations
 
-import math
 from typing import Any
-
-import numpy as np
 
 from causalveil.flows.estimators.estimator import Estimator
 from causalveil.flows.estimators.five_releases import FiveStages, Steps
 from causalveil.flows.estimators.shared import ENTRY, EVERYBODY
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
+from causalveil.flows.planning.medians import DRAWS, affordable, median_of, median_width
 from causalveil.flows.planning.sentences import say_effect, say_interval
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
@@ -33,15 +31,8 @@ from causalveil.tasks.adjustment.released import ReleasedScales
 from causalveil.tasks.enclave.split import Folds
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.regression import stages
-from causalveil.tasks.regression.expected import formula, rehearsed
+from causalveil.tasks.regression.expected import rehearsed
 
-# Draws of noise of which a plan says the median, and what a fact that its reader does not state may be instead.
-DRAWS = 5
-INSTEAD: dict[str, tuple[str, tuple[float, ...]]] = {
-    "treated": ("{:.0%} treated", (0.1, 0.3)),
-    "explained": ("{:.0%} of the outcome explained", (0.1, 0.6)),
-    "correlation": ("correlations of {:g}", (0.0, 0.6)),
-}
 NO_CURVES = (
     "at this size and budget no curve of a covariate could be seen: the estimate is adjusted for lines alone, and its "
     "interval allows for few curves."
@@ -83,48 +74,17 @@ def expected(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, effect: fl
         stand_in: the population that the reader assumes.
         effect: an effect in outcome units that the reader hopes to see.
     """
-    found = [rehearsed(study, sizes, stand_in, seed) for seed in range(DRAWS)]
-    widths = [_half_width(one) for one in found]
-    numbers: dict[str, Any] = {
-        "treated": stand_in.treated,
-        "half_width": float(np.median(widths)),
-        "noise_standard_error": math.sqrt(float(np.median([one.variance.noise for one in found]))),
-        "sampling_standard_error": math.sqrt(float(np.median([one.variance.sampling for one in found]))),
-        "whole_range": sum(one.interval.whole_range for one in found) * 2 > DRAWS,
-    }
-    sentences = [
-        say_interval(study, numbers),
-        f"Median of {DRAWS} draws of noise, from ± {min(widths):.3g} to ± {max(widths):.3g}. Assumed is a correlation "
-        f"of {stand_in.correlation:g}, and that covariates explain {stand_in.explained:.0%} of the outcome.",
-        *instead(study, sizes, stand_in, widths),
-    ]
+    numbers, said = median_of(rehearsals(study, sizes, stand_in, DRAWS), stand_in)
+    sentences = [say_interval(study, {**numbers, "treated": stand_in.treated}), *said]
     warnings = warned(study, sizes, stand_in)
     if effect is not None:
         say_effect(effect, numbers, sentences, warnings)
-    return {**numbers, "sentences": sentences, "warnings": warnings}
+    return {"treated": stand_in.treated, **numbers, "sentences": sentences, "warnings": warnings}
 
 
-def instead(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, widths: list[float]) -> list[str]:
-    """Return what the half-width would be if facts that were not told were others, by the first draw of noise."""
-    said = []
-    for fact, (words, values) in INSTEAD.items():
-        if fact in stand_in.model_fields_set:
-            continue
-        others = [rehearsed(study, sizes, stand_in.model_copy(update={fact: value}), 0) for value in values]
-        moved = [float(np.median(widths)) * _half_width(one) / widths[0] for one in others]
-        each = " and ".join(
-            f"± {width:.3g} with {words.format(value)}" for value, width in zip(values, moved, strict=True)
-        )
-        said.append(f"It would be {each}.")
-    return said
-
-
-def _half_width(one: EffectFindings) -> float:
-    return (one.interval.upper - one.interval.lower) / 2
-
-
-def _wide(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> float:
-    return float(np.median([_half_width(rehearsed(study, sizes, stand_in, seed)) for seed in range(DRAWS)]))
+def rehearsals(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, many: int) -> list[EffectFindings]:
+    """Return what the study would say by so many draws of noise, fewer where it has many covariates."""
+    return [rehearsed(study, sizes, stand_in, seed) for seed in range(affordable(study, many))]
 
 
 def warned(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:
@@ -137,8 +97,7 @@ REGRESSION = Estimator(
     RegressionStudy,
     (*ENTRY, EVERYBODY, *FIVE.all, INTERVAL),
     expected,
-    formula,
-    warned,
-    wide=_wide,
-    slow=True,
+    warned=warned,
+    drawn=lambda study, sizes, stand_in, many: median_width(rehearsals(study, sizes, stand_in, many)),
+    facts=("treated", "mean", "deviation", "explained", "correlation", "distance"),
 )

@@ -16,6 +16,7 @@ from causalveil.flows.estimators.estimator import Estimator, Stages
 from causalveil.flows.estimators.five_releases import FiveStages, Steps
 from causalveil.flows.estimators.shared import VALIDATE, normalised_by
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
+from causalveil.flows.planning.medians import DRAWS
 from causalveil.flows.planning.sentences import ELIGIBLE_NOT_TOLD, UNADJUSTED, say_effect
 from causalveil.schemas.estimators.survival import Beyond, Measure, SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
@@ -33,7 +34,7 @@ from causalveil.tasks.survival.adjusted import (
     people,
     read_of,
 )
-from causalveil.tasks.survival.effects import Compared
+from causalveil.tasks.survival.effects import Compared, TwoArms
 from causalveil.tasks.survival.expected import expected_adjusted, expected_contrasts
 from causalveil.tasks.survival.findings import SurvivalFindings
 from causalveil.tasks.survival.grid import budget_of
@@ -133,8 +134,6 @@ def stages_of(study: SurvivalStudy) -> Stages:
     return (VALIDATE, NORMALISE, CELLS, *own, ADJUSTED)
 
 
-# Draws of noise of which a plan says the median, where it has to rehearse an adjustment.
-DRAWS = 5
 WORDS = {Measure.risk: "risk difference", Measure.rmst: "difference of restricted mean survival times"}
 
 
@@ -147,16 +146,11 @@ def expected(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, effect: floa
         stand_in: the share of the treated that the reader assumes.
         effect: an effect in units of the first measure that the reader hopes to see.
     """
-    draws: list[list[Compared]]
-    if study.covariates:
-        both, draws = expected_adjusted(study, sizes, stand_in, DRAWS)
-    else:
-        both, contrasts = expected_contrasts(study, sizes, stand_in)
-        draws = [[one] for one in contrasts]
-    halves = [median((one.upper - one.lower) / 2 for one in drawn) for drawn in draws]
-    parts = [(median(one.sampling**0.5 for one in drawn), median(one.noise**0.5 for one in drawn)) for drawn in draws]
+    both, found = _rehearsals(study, sizes, stand_in, DRAWS)
+    halves = [median((one.upper - one.lower) / 2 for one in drawn) for drawn in found]
+    parts = [(median(one.sampling**0.5 for one in drawn), median(one.noise**0.5 for one in drawn)) for drawn in found]
     grid, outcome = both.grid, study.outcome
-    whole = sum(one.whole_range for one in draws[0]) * 2 > len(draws[0])
+    whole = sum(one.whole_range for one in found[0]) * 2 > len(found[0])
     numbers: dict[str, Any] = {
         "treated": stand_in.treated,
         "half_width": halves[0],
@@ -183,13 +177,29 @@ def expected(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, effect: floa
         sentences.append(ELIGIBLE_NOT_TOLD)
     if study.covariates:
         sentences.append(
-            f"Median of {DRAWS} draws of noise. Assumed is a correlation of {stand_in.correlation:g}, and that "
+            f"Median of {len(found[0])} draws of noise. Assumed is a correlation of {stand_in.correlation:g}, and that "
             f"covariates explain {stand_in.explained:.0%} of the outcome."
         )
     warnings = _warnings(study, whole or both.seen < grid.intervals, 1 - study.expect.lost)
     if effect is not None:
         say_effect(effect, numbers, sentences, warnings)
     return {**numbers, "sentences": sentences, "warnings": warnings}
+
+
+def _rehearsals(
+    study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, many: int
+) -> tuple[TwoArms, list[list[Compared]]]:
+    """Return both arms, and each measure by so many draws of noise; by one of none where nothing is adjusted."""
+    if study.covariates:
+        return expected_adjusted(study, sizes, stand_in, many)
+    both, contrasts = expected_contrasts(study, sizes, stand_in)
+    return both, [[one] for one in contrasts]
+
+
+def drawn(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, many: int) -> float:
+    """Return the half-width of the first measure, the median of so many draws."""
+    _, found = _rehearsals(study, sizes, stand_in, many)
+    return median((one.upper - one.lower) / 2 for one in found[0])
 
 
 def warned(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:
@@ -231,5 +241,5 @@ def _ruled(study: SurvivalStudy, sizes: Sizes) -> str:
     return f" (n mu = {sizes.units / study.censoring.groups * budget_of(study):.4g})"
 
 
-SURVIVAL = Estimator(SurvivalStudy, stages_of, expected, warned=warned)
+SURVIVAL = Estimator(SurvivalStudy, stages_of, expected, warned=warned, drawn=drawn, facts=("treated",))
 """Time to event: curves, risks and restricted mean survival times of the arms, as they are or adjusted."""

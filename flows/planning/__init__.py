@@ -14,6 +14,7 @@
   row.
 - ``ipw``: What `plan` says of inverse probability weighting before a row is read.
 - ``matching``: What `plan` says of matching before a row is read.
+- ``medians``: What several draws of noise say of a study: the median half-width, and how far draws are from each other.
 - ``outlook``: What a planned study would take of its dataset's budget, and how many more like it fit. Reads no row.
 - ``sentences``: Sentences of `plan` that estimators of an effect share.
 - ``study_plan``: A study's plan with all that can be said before a row is read: what ``causalveil.plan`` returns.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
+from statistics import median
 from typing import Any
 
-import numpy as np
-
+from causalveil.flows.planning.medians import DRAWS, FEW, affordable, median_of, median_width
 from causalveil.flows.planning.sentences import say_effect, say_interval
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import Sizes, StandIn
@@ -14,9 +13,8 @@ from causalveil.schemas.privacy import Guarantee
 from causalveil.tasks.aipw import rehearsed
 from causalveil.tasks.aipw.recipe import known_recipe
 from causalveil.tasks.aipw_asymptotic import stages
+from causalveil.tasks.inference.assemble import EffectFindings
 
-# Draws of noise of which a plan says the median.
-DRAWS = 5
 WHOLE_RANGE = "the noise exceeds the declared range: expect all of it as interval."
 
 
@@ -31,20 +29,17 @@ def expected(study: AipwStudy, sizes: Sizes, stand_in: StandIn, effect: float | 
     """
     if study.guarantee is Guarantee.asymptotic:
         return _asymptotic(study, sizes, stand_in, effect)
-    found = [rehearsed.rehearsed(study, sizes, stand_in, seed) for seed in range(DRAWS)]
-    widths = [(one.interval.upper - one.interval.lower) / 2 for one in found]
+    found = rehearsals(study, sizes, stand_in, DRAWS)
     recipe, folds = known_recipe(study, sizes), study.estimator.folds
-    numbers: dict[str, Any] = {
+    numbers, said = median_of(found, stand_in)
+    numbers |= {
         "treated": recipe.chance,
-        "half_width": float(np.median(widths)),
-        "noise_standard_error": math.sqrt(float(np.median([one.variance.noise for one in found]))),
-        "sampling_standard_error": math.sqrt(float(np.median([one.variance.sampling for one in found]))),
-        "score_range": float(np.median([float(one.details["score_range"]) for one in found])),
+        "score_range": median(float(one.details["score_range"]) for one in found),
         "slopes": recipe.slopes,
-        "whole_range": sum(one.interval.whole_range for one in found) * 2 > DRAWS,
     }
     sentences = [
         say_interval(study, numbers),
+        *said,
         f"Cross-fitting: each unit trains the models of {folds - 1} of {folds} folds and is scored in its own, so it "
         f"pays for the models of {folds - 1} fold{'s' if folds > 2 else ''} and one effect.",
         f"Decided from public sizes: the outcome model has {'slopes' if recipe.slopes else 'arm means alone'}.",
@@ -55,19 +50,24 @@ def expected(study: AipwStudy, sizes: Sizes, stand_in: StandIn, effect: float | 
     return {**numbers, "sentences": sentences, "warnings": warnings}
 
 
-def formula(study: AipwStudy, sizes: Sizes, stand_in: StandIn) -> float:
-    """Return the expected half-width by formulas alone."""
+def rehearsals(study: AipwStudy, sizes: Sizes, stand_in: StandIn, many: int) -> list[EffectFindings]:
+    """Return what the study would say by so many draws of noise, fewer where it has many covariates."""
+    return [rehearsed.rehearsed(study, sizes, stand_in, seed) for seed in range(affordable(study, many))]
+
+
+def drawn(study: AipwStudy, sizes: Sizes, stand_in: StandIn, many: int) -> float:
+    """Return the median half-width of so many draws; of the asymptotic guarantee that of a formula."""
     if study.guarantee is Guarantee.asymptotic:
         return stages.expected_half_width(study, sizes, stand_in)
-    return rehearsed.formula(study, sizes, stand_in)
+    return median_width(rehearsals(study, sizes, stand_in, many))
 
 
 def warned(study: AipwStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:
-    """Return the warnings of :func:`expected` without an effect, by formulas."""
+    """Return the warnings of :func:`expected` without an effect, by few draws."""
     if study.guarantee is Guarantee.asymptotic:
         return _not_protected(study)
-    whole = rehearsed.formula(study, sizes, stand_in) >= study.outcome.width
-    return [WHOLE_RANGE] if whole else []
+    found = rehearsals(study, sizes, stand_in, FEW)
+    return [WHOLE_RANGE] if sum(one.interval.whole_range for one in found) * 2 > len(found) else []
 
 
 def _not_protected(study: AipwStudy) -> list[str]:

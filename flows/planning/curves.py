@@ -1,22 +1,18 @@
 """How wide an interval will be, turned round: the least epsilon for a width, and curves. Reads no private column.
 
 Widths are those that `plan` says at other values of epsilon and of the number of units, rehearsals and public columns
-with them: formulas alone know neither noise in models nor what weights leave of confounding. An estimator whose
-rehearsal takes a second is rehearsed where it counts, at the answer or at the corners of the curves; elsewhere its
-formula is scaled to these, and the sentence says so.
+with them. The points of a curve have fewer draws of noise each.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
-
-import numpy as np
 
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.schemas.documents import validate
@@ -32,14 +28,14 @@ T = TypeVar("T", int, float, Decimal)
 # Amounts of three digits from 0.001 to 100: all that the search can answer.
 DECADES = (-3, 2)
 STEPS = 900
-COARSE = 300
+LAST = STEPS * (DECADES[1] - DECADES[0])
 CURVE_EPSILONS = tuple(Decimal(text) for text in ("0.1", "0.2", "0.5", "1", "2", "4", "8"))
 CURVE_GROWTH = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 CURVE_FILE = "half-width.svg"
-# An estimator that is slow to rehearse is rehearsed so many times at most, beginning at an amount that a formula finds
-# to so many steps. Between its own amounts a half-width is taken to fall as this power of epsilon: less than where
-# noise alone counts (1), more than where sampling does (0).
-ROUNDS, NEAR, SLOPE = 6, 8, 0.5
+# Beyond what was tried a half-width is taken to fall as this power of epsilon: less than where noise alone counts (1),
+# more than where sampling does (0). A step is at least and at most so large; the
+# least one is squared each time.
+SLOPE, STEP, FARTHEST = 0.5, 1.05, 1e5
 
 
 def half_width(study: Study, sizes: Sizes, stand_in: StandIn, people: PublicPeople | None = None) -> float:
@@ -79,10 +75,17 @@ def least_epsilon(
 ) -> tuple[Decimal, float]:
     """The least epsilon of three digits at which the expected half-width is at most ``width``, and that half-width.
 
-    Three amounts of every decade are tried in order, then interpolation finds the amount whose next smaller one is not
-    enough: a width may rise where an estimator's automatic settings begin to spend on a model. All but epsilon stays.
-    Of an estimator that is slow to rehearse a formula is searched, and amounts around what it finds are rehearsed. If
-    no amount is enough, the largest that the study allows, 100 at most, with its half-width above ``width``.
+    Searched from the study's own epsilon, by steps as long as one side of the answer is unknown, then between both. All
+    but epsilon stays. If no amount is enough, the largest that the study allows, 100 at most, with its half-width above
+    ``width``.
+
+    Args:
+        study: the study.
+        sizes: its sizes.
+        stand_in: the population that the reader assumes.
+        width: wanted, in outcome units.
+        people: the run's own, where their covariates and treatments are public.
+        here: the half-width at the study's own epsilon, if it is known.
 
     Raises:
         StudyError: ``width`` is not above 0, or see ``half_width``.
@@ -92,61 +95,42 @@ def least_epsilon(
 
     @cache
     def told(index: int) -> float:
-        return _or_none(half_width, with_epsilon_at(index), sizes, stand_in, people)
-
-    @cache
-    def with_epsilon_at(index: int) -> Study | None:
         try:
-            return with_epsilon(study, _amount(index))
+            return half_width(with_epsilon(study, _amount(index)), sizes, stand_in, people)
         except CausalveilError:
-            return None
+            return math.inf
 
     here = half_width(study, sizes, stand_in, people) if here is None else here
-    if not estimator_of(study).slow:
-        return _searched(study, told, width)
-
-    scale = here / _formula(study, sizes, stand_in)
-
-    @cache
-    def scaled(index: int) -> float:
-        return scale * _or_none(_formula, with_epsilon_at(index), sizes, stand_in)
-
-    return _rehearsed_around(_index(_searched(study, scaled, width, NEAR)[0]), _largest(study, scaled), told, width)
-
-
-def _rehearsed_around(index: int, largest: int, told: Callable[[int], float], width: float) -> tuple[Decimal, float]:
-    """Return the least amount that is enough, from one that a formula found; after ``ROUNDS`` one that is near it."""
-    low, high, slope = -1, largest + 1, SLOPE
-    for _ in range(ROUNDS):
+    largest = _largest_allowed(study)
+    index, step = _beyond(study.privacy.epsilon, here / width, STEP), STEP
+    low, high, beside = -1, largest + 1, 0
+    while high - low > 1:
+        index = min(max(index, low + 1), high - 1)
         found = told(index)
-        low, high = (low, index) if found <= width else (index, high)
-        if high - low == 1:
-            break
-        if low >= 0 and high <= largest:
-            index = _between(low, high, told, width)
+        enough = found <= width
+        low, high = (low, index) if enough else (index, high)
+        if low < 0 or high > largest:
+            index, step = _beyond(_amount(index), found / width, step), step**2
         else:
-            # Beyond what is wanted by a twentieth of the way, so that the next rehearsal is on the other side of it.
-            way = math.log(found / width) if math.isfinite(found) else 1.0
-            further = float(_amount(index)) * math.exp(1.05 * way / slope)
-            index = min(max(_index(Decimal(further)), low + 1, 0), min(high - 1, largest))
-    if high > largest:
-        high = largest
+            # The amount beside one that was interpolated mostly closes the search.
+            beside = 0 if beside else -1 if enough else 1
+            index = _between(low, high, told, width) if beside == 0 else high - 1 if beside < 0 else low + 1
+    high = max(min(high, largest), 0)
     return _amount(high), told(high)
 
 
-def _searched(study: Study, expected: Callable[[int], float], width: float, near: int = 1) -> tuple[Decimal, float]:
-    """Search amounts by their index; what is found is at most ``near`` of them above the least."""
-    low, high = -1, _largest(study, expected)
-    high = next((index for index in range(0, high, COARSE) if expected(index) <= width), high)
-    if expected(high) <= width:
-        low, beside = max(low, high - COARSE), 0
-        while high - low > near:
-            middle = _between(low, high, expected, width) if beside == 0 else high - 1 if beside < 0 else low + 1
-            enough = expected(middle) <= width
-            low, high = (low, middle) if enough else (middle, high)
-            # The amount beside one that was interpolated mostly closes the search.
-            beside = 0 if beside else -1 if enough else 1
-    return _amount(high), expected(high)
+def _beyond(epsilon: Decimal, excess: float, step: float) -> int:
+    """Return the index of an amount on the other side of what is wanted, if widths fall as they are taken to.
+
+    Args:
+        epsilon: an amount.
+        excess: its half-width over the one that is wanted.
+        step: by which the amount is multiplied or divided at least.
+    """
+    way = abs(math.log(excess)) if 0 < excess < math.inf else 1.0
+    factor = min(max(math.exp(way / SLOPE), step), FARTHEST)
+    further = float(epsilon) * factor if excess > 1 else float(epsilon) / factor
+    return _index(Decimal(min(max(further, float(_amount(0))), float(_amount(LAST)))))
 
 
 def _between(low: int, high: int, expected: Callable[[int], float], width: float) -> int:
@@ -160,32 +144,6 @@ def _between(low: int, high: int, expected: Callable[[int], float], width: float
     first, last = float(_amount(low)), float(_amount(high))
     found = _index(Decimal(first * (last / first) ** (above / (above - below))))
     return min(max(found, low + 1), high - 1)
-
-
-def _largest(study: Study, expected: Callable[[int], float]) -> int:
-    """Return the index of the largest amount that is searched."""
-    high = STEPS * (DECADES[1] - DECADES[0])
-    return _largest_allowed(study, high) if math.isinf(expected(high)) else high
-
-
-def _formula(study: Study, sizes: Sizes, stand_in: StandIn) -> float:
-    """Return the half-width by the estimator's formula.
-
-    Raises:
-        StudyError: it has none for such a study.
-    """
-    found = estimator_of(study).half_width(study, sizes, stand_in)
-    if found is None:
-        raise StudyError(f"estimator '{study.estimator.name}' has no interval whose width could be foreseen")
-    return found
-
-
-def _or_none(width: Callable[..., float], study: Study | None, *public: Any) -> float:
-    """Return a half-width; infinity where the study or its budget is impossible."""
-    try:
-        return math.inf if study is None else width(study, *public)
-    except CausalveilError:
-        return math.inf
 
 
 def target(
@@ -226,69 +184,22 @@ def curves(study: Study, units: int, stand_in: StandIn, people: PublicPeople | N
     Returns:
         Rows of ``epsilon``, ``units``, ``half_width``.
     """
-    widths = _Curves(study, units, stand_in, people)
-    return [
-        {"epsilon": float(epsilon), "units": n, "half_width": width}
-        for epsilon, n in widths.points
-        if math.isfinite(width := widths.at(epsilon, n))
-    ]
+    own, wide = study.privacy.epsilon, estimator_of(study).point
+    epsilons, sizes = {*CURVE_EPSILONS, own}, {max(2, round(units * factor)) for factor in CURVE_GROWTH}
+    points = sorted({*product(epsilons, _three(sizes, units)), *product(_three(epsilons, own), sizes)})
 
-
-class _Curves:
-    """Half-widths at other budgets and sizes, by rehearsals or by a formula that is scaled to some of them."""
-
-    def __init__(self, study: Study, units: int, stand_in: StandIn, people: PublicPeople | None) -> None:
-        """Set the grid of epsilons and sizes for a study of ``units``; nothing is computed yet."""
-        self._study, self._stand_in, self._people = study, stand_in, people
-        own = study.privacy.epsilon
-        epsilons, sizes = {*CURVE_EPSILONS, own}, {max(2, round(units * factor)) for factor in CURVE_GROWTH}
-        self._corners = _three(epsilons, own), _three(sizes, units)
-        self.points = sorted({*product(epsilons, self._corners[1]), *product(self._corners[0], sizes)})
-        self.rehearsed = len([*product(*self._corners)]) if estimator_of(study).slow else len(self.points)
-
-    def at(self, epsilon: Decimal, n: int) -> float:
-        """Return the half-width; infinity where it is impossible."""
-        if not estimator_of(self._study).slow or (epsilon in self._corners[0] and n in self._corners[1]):
-            return self._told(epsilon, n)
-        width = self._formula(epsilon, n)
-        return width * math.exp(self._scale(epsilon, n)) if math.isfinite(width) else width
-
-    def _scale(self, epsilon: Decimal, n: int) -> float:
-        """Return the logarithm of what the formula is multiplied by: between corners a line in those of both."""
-        epsilons, sizes = self._corners
-        known: dict[float, float] = {}
-        for size in sizes:
-            scales = {math.log(one): math.log(self._told(one, size) / self._formula(one, size)) for one in epsilons}
-            if finite := {place: scale for place, scale in scales.items() if math.isfinite(scale)}:
-                known[math.log(size)] = _line(math.log(epsilon), finite)
-        return _line(math.log(n), known) if known else 0.0
-
-    @cache  # noqa: B019  (it lives as long as one command)
-    def _told(self, epsilon: Decimal, n: int) -> float:
-        return self._of(half_width, epsilon, n, self._people)
-
-    @cache  # noqa: B019
-    def _formula(self, epsilon: Decimal, n: int) -> float:
-        return self._of(_formula, epsilon, n)
-
-    def _of(self, width: Callable[..., float], epsilon: Decimal, n: int, *more: Any) -> float:
+    def at(epsilon: Decimal, n: int) -> float:
         try:
-            return width(with_epsilon(self._study, epsilon), sizes_of(self._study, n), self._stand_in, *more)
+            found = wide(with_epsilon(study, epsilon), sizes_of(study, n), stand_in, people)
         except CausalveilError:
             return math.inf
+        return math.inf if found is None else found
 
-
-def _line(at: float, known: Mapping[float, float]) -> float:
-    """Return the value of a line through known places, and beyond their ends that of the nearest."""
-    return float(np.interp(at, np.array(list(known)), np.array(list(known.values()))))
-
-
-def say_rehearsed(study: Study, units: int) -> str:
-    """Return in words at how many points of the curves the estimator was rehearsed; nothing where at all of them."""
-    found = _Curves(study, units, StandIn(), None)
-    if found.rehearsed == len(found.points):
-        return ""
-    return f" (rehearsed at {found.rehearsed} of {len(found.points)} points; between these a formula, scaled to them)"
+    return [
+        {"epsilon": float(epsilon), "units": n, "half_width": width}
+        for epsilon, n in points
+        if math.isfinite(width := at(epsilon, n))
+    ]
 
 
 def draw(study: Study, sizes: Sizes, stand_in: StandIn, place: Path, people: PublicPeople | None = None) -> Path:
@@ -344,9 +255,9 @@ def _index(amount: Decimal) -> int:
     return (int(digits[1]) - DECADES[0]) * STEPS + int(digits[0].replace(".", "")) - 100
 
 
-def _largest_allowed(study: Study, high: int) -> int:
+def _largest_allowed(study: Study) -> int:
     """The largest amount that the study takes (variants of papers end at epsilon 1); -1 if it takes none."""
-    low = -1
+    low, high = -1, LAST + 1
     while high - low > 1:
         middle = (low + high) // 2
         try:

@@ -29,9 +29,10 @@ from causalveil.tasks.inference.public_people import PublicPeople
 # What a study without a delta is compared with: small enough for a million units.
 SUGGESTED_DELTA = Decimal("1e-6")
 NOT_WORTH = 1.05
-# The other value of a fact that nobody stated: one treated in ten, and an outcome that varies half as much as assumed.
-# Round numbers that a reader can place her own table between; they decide nothing.
-FEW_TREATED, LESS_SPREAD = 0.1, 0.5
+# The other value of a fact that nobody stated: one in ten is treated, or has the rarer value of an outcome; an outcome
+# that varies half as much as assumed; covariates that explain twice as much of it, or are twice as much alike; arms
+# that differ by twice as much. Round numbers that a reader can place her own table between; they decide nothing.
+ONE_IN_TEN, LESS_SPREAD, MORE = 0.1, 0.5, 2.0
 # A fact that changes the width by less than this part of it gets no sentence.
 MATTERS = 0.05
 
@@ -95,13 +96,10 @@ def expected(
     told, stand_in = stand_in.model_fields_set, assumed(study, stand_in)
     found = dict(estimator_of(study).foresee(study, plan.sizes, stand_in, effect, people))
     found["warnings"] = [*unrecorded, *found["warnings"]]
-    half_width = found.get("half_width")
-    if half_width is not None and isinstance(study, EffectStudy):
+    if found.get("half_width") is not None:
         # Whose columns are public is seen: nothing is assumed of their treatments.
         known = told if people is None else {*told, "treated"}
-        facts, found["half_width_if"] = what_matters(
-            estimator_of(study), study, plan.sizes, stand_in, known, float(half_width)
-        )
+        facts = what_matters(estimator_of(study), study, plan.sizes, stand_in, known, found)
         # After the interval itself, which is the first sentence.
         found["sentences"] = [found["sentences"][0], *facts, *found["sentences"][1:]]
     found["sentences"] = [*why, *found["sentences"]]
@@ -146,45 +144,58 @@ class Fact:
     assumed: float
     other: float
 
-    def sentence(self, here: float, there: float) -> str:
+    def in_place(self, study: Study, stand_in: StandIn) -> StandIn:
+        """Return the population with the other value of this fact, and what follows from that."""
+        follows = {"deviation": None} if self.name == "mean" else {}
+        return assumed(study, stand_in.model_copy(update={self.name: self.other, **follows}))
+
+    def sentence(self, there: float) -> str:
         """Return what the fact is assumed to be, and what the half-width would be at its other value."""
         return (
-            f"Not told: {self.words}, assumed to be {_plain(self.assumed)}. At {_plain(self.other)} a formula expects "
-            f"about ± {_plain(there)} in place of ± {_plain(here)}: state it with `--{self.name}`."
+            f"Not told: {self.words}, assumed to be {_plain(self.assumed)}. At {_plain(self.other)} the half-width "
+            f"would be about ± {_plain(there)}: state it with `--{self.name}`."
         )
 
 
-def untold(study: EffectStudy, stand_in: StandIn, told: Collection[str]) -> list[Fact]:
+def untold(study: Study, asked: Collection[str], stand_in: StandIn, told: Collection[str]) -> list[Fact]:
     """Return the facts that decide the width most and were not stated.
 
     Args:
         study: the study.
+        asked: names of those that its estimator's width depends on.
         stand_in: the population of the plan, all its values in place.
         told: names of the values that the reader stated.
     """
-    facts = []
-    if "treated" not in told:
-        facts.append(Fact("treated", "the treated share", stand_in.treated, FEW_TREATED))
-    # The variance of an outcome of two values follows from its mean, at most half of its range.
-    if "deviation" not in told and not study.outcome.two_valued:
+    facts = [Fact("treated", "the treated share", stand_in.treated, ONE_IN_TEN)]
+    if isinstance(study, EffectStudy) and study.outcome.two_valued:
+        # The variance of an outcome of two values follows from its mean.
+        low, width = study.outcome.lower, study.outcome.width
+        if "deviation" not in told and stand_in.mean is not None:
+            facts.append(Fact("mean", "the outcome's mean", stand_in.mean, low + ONE_IN_TEN * width))
+    elif isinstance(study, EffectStudy):
         deviation = study.outcome.width / 4 if stand_in.deviation is None else stand_in.deviation
         facts.append(Fact("deviation", "the outcome's standard deviation", deviation, LESS_SPREAD * deviation))
-    return facts
+    explained, alike = stand_in.explained, stand_in.correlation
+    facts.append(Fact("explained", "the share of the outcome that covariates explain", explained, MORE * explained))
+    facts.append(Fact("correlation", "the correlation between covariates", alike, MORE * alike))
+    if not getattr(study.estimator, "trial", False):
+        apart = stand_in.distance
+        facts.append(Fact("distance", "by how many standard deviations the arms differ", apart, MORE * apart))
+    return [fact for fact in facts if fact.name in asked and fact.name not in told]
 
 
 def what_matters(
     estimator: Estimator[Any],
-    study: EffectStudy,
+    study: Study,
     sizes: Sizes,
     stand_in: StandIn,
     told: Collection[str],
-    half_width: float,
-) -> tuple[list[str], dict[str, float]]:
-    """Return a sentence for each fact that was not stated, and the half-width at its other value by the fact's name.
+    found: dict[str, Any],
+) -> list[str]:
+    """Return a sentence for each fact that was not stated and matters.
 
-    The change is that of the estimator's formula, applied to the half-width that the plan expects: a second rehearsal
-    for each fact would take the plan's time again. Against plans that are told it is within 30 % for regression and a
-    factor of 2 for `aipw` (tests/unit/test_plan_facts.py).
+    The half-width at its other value, by the fact's name, is put into what was found, and its range is widened to hold
+    all of them. The change is that between few draws of the same noise, applied to the half-width that is expected.
 
     Args:
         estimator: the study's.
@@ -192,22 +203,29 @@ def what_matters(
         sizes: its sizes.
         stand_in: the population of the plan.
         told: names of the values of ``StandIn`` that the reader stated.
-        half_width: what the plan expects, in outcome units.
+        found: what the plan expects, in outcome units.
     """
-    sentences, widths = list[str](), dict[str, float]()
-    facts = untold(study, stand_in, told)
+    sentences, widths, half_width = list[str](), dict[str, float](), float(found["half_width"])
+    found["half_width_if"] = widths
+    facts = untold(study, estimator.facts, stand_in, told)
     try:
         here = estimator.half_width(study, sizes, stand_in) if facts else None
         for fact in facts if here else []:
-            there = estimator.half_width(study, sizes, stand_in.model_copy(update={fact.name: fact.other}))
-            if there and here:
-                widths[fact.name] = half_width * there / here
-                if abs(there / here - 1) > MATTERS:
-                    sentences.append(fact.sentence(half_width, widths[fact.name]))
+            if not (there := estimator.half_width(study, sizes, fact.in_place(study, stand_in))) or not here:
+                continue
+            widths[fact.name] = half_width * there / here
+            if abs(there / here - 1) > MATTERS:
+                sentences.append(fact.sentence(widths[fact.name]))
     except CausalveilError:
         # A population that the estimator cannot be planned for: the plan itself says so.
-        return sentences, widths
-    return sentences, widths
+        return sentences
+    every = [half_width, *found.get("half_width_range", ()), *widths.values()]
+    if len(every) > 1:
+        found["half_width_range"] = [min(every), max(every)]
+    if sentences:
+        # Each of these facts alone: together they may move it further.
+        sentences.append(f"Noise and any one of these leave it between ± {min(every):.3g} and ± {max(every):.3g}.")
+    return sentences
 
 
 def _plain(number: float) -> str:

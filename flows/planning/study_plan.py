@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,17 @@ from causalveil.schemas.errors import StudyError
 from causalveil.schemas.ledger import BudgetOutlook
 from causalveil.schemas.plan import Plan, StandIn
 from causalveil.schemas.privacy import amount_text
+
+# What may be assumed of a population, as the command's options have it.
+ALLOWED = {
+    "treated": (0.01, 0.99),
+    "deviation": (0.0, math.inf),
+    "explained": (0.0, 0.99),
+    "correlation": (0.0, 0.95),
+    "spread": (0.001, 1.0),
+    "distance": (0.0, 5.0),
+    "eligible": (0.01, 1.0),
+}
 
 
 class StudyPlan(Plan, Shown):
@@ -52,6 +64,11 @@ def plan(
     effect: float | None = None,
     treated: float | None = None,
     deviation: float | None = None,
+    mean: float | None = None,
+    explained: float | None = None,
+    correlation: float | None = None,
+    spread: float | None = None,
+    distance: float | None = None,
     eligible: float | None = None,
 ) -> StudyPlan:
     """Plan a study: every charge, and how wide its interval would be. Reads no private column.
@@ -62,7 +79,13 @@ def plan(
         effect: an effect in outcome units that the reader hopes to see: will the noise drown it?
         treated: share of treated units, from 0.01 to 0.99; default: 0.5, and the plan says how much that matters.
         deviation: assumed standard deviation of the outcome in its units; default: a quarter of the declared width,
-            half of it if it is 0 or 1.
+            of an outcome of 0 or 1 what its mean leaves, at most half.
+        mean: assumed mean of the outcome; default: the middle of its range.
+        explained: assumed share of the outcome that covariates explain, from 0 to 0.99; default: 0.3.
+        correlation: assumed correlation between covariates, from 0 to 0.95; default: 0.3.
+        spread: assumed standard deviation of a covariate over half its range, from 0.001 to 1.
+        distance: by how many standard deviations the arms' means of what drives treatment differ, from 0 to 5; default:
+            1.
         eligible: share of units that meet ``where``, from 0.01 to 1; default: 0.5, and the plan says so.
 
     Raises:
@@ -79,17 +102,23 @@ def plan(
     """
     if units is not None and units < 2:
         raise StudyError(f"units must be at least 2, not {units}")
-    if treated is not None and not 0.01 <= treated <= 0.99:
-        raise StudyError(f"treated, an assumed share, must lie in [0.01, 0.99], not {treated:g}")
-    if eligible is not None and not 0.01 <= eligible <= 1:
-        raise StudyError(f"eligible, an assumed share, must lie in [0.01, 1], not {eligible:g}")
-    if deviation is not None and not deviation >= 0:
-        raise StudyError(f"deviation must be at least 0, not {deviation:g}")
+    told = StandIn.told(
+        treated=treated,
+        deviation=deviation,
+        mean=mean,
+        explained=explained,
+        correlation=correlation,
+        spread=spread,
+        distance=distance,
+        eligible=eligible,
+    )
+    for name in told.model_fields_set:
+        low, high = ALLOWED.get(name, (-math.inf, math.inf))
+        if not low <= (value := getattr(told, name)) <= high:
+            raise StudyError(f"{name}, which is assumed, must lie in [{low:g}, {high:g}], not {value:g}")
     study, declared = plan_study(path, units)
     people = people_of(Path(path), study, declared)
-    found = expected_of(
-        study, declared, StandIn.told(treated=treated, deviation=deviation, eligible=eligible), effect, people
-    )
+    found = expected_of(study, declared, told, effect, people)
     budget = budget_of(Path(path), study, declared)
     budget.add_to(found)
     return StudyPlan(

@@ -100,7 +100,8 @@ def chosen(studies: list[Study], asked: StudyFile, units: int | None) -> Study:
             "'auto' chooses by the number of units: give --units N, put the partitions in place, or admit them "
             "(causalveil admit)"
         )
-    widths = [expected_width(study, units) for study in studies]
+    # Of one nothing is chosen.
+    widths = [expected_width(study, units) if len(studies) > 1 else None for study in studies]
     known = [(width, place) for place, width in enumerate(widths) if width is not None]
     best = min(known)[1] if known else 0
     study = studies[best]
@@ -127,7 +128,7 @@ def reason(study: Study, studies: list[Study], widths: list[float | None], units
 def expected_width(study: Study, units: int | None) -> float | None:
     """Expected half-width for the stand-in population; None where the estimator cannot run at this size.
 
-    By formulas alone: what `plan` rehearses has Monte-Carlo error, and a choice must not.
+    By a formula, or by few draws of noise from seeds that are always the same: asked again it chooses the same.
     """
     if units is None or not isinstance(study, EffectStudy | ProtocolStudy):
         return None

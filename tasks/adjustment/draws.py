@@ -22,8 +22,6 @@ from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Mechanism, Slot
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
-# People who stand for all units in a rehearsal.
-PEOPLE = 4_096
 
 
 class Names(Protocol):

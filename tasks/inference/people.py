@@ -20,8 +20,8 @@ from causalveil.tasks.covariates import blocks, dimension, scale
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 
-# A covariate's standard deviation over half its declared range, and what the index adds to log odds per deviation.
-SPREAD, LOG_ODDS = 0.35, 1.0
+# A covariate's standard deviation over half its declared range.
+SPREAD = 0.35
 # Ranges cut few normal numbers of this deviation over their half, and hold none of more than the second number, which
 # is about that of an even spread; between the last two they end, in deviations of a normal number.
 FITS, MOST_SPREAD, ENDS = 0.385, 0.57, (0.1, 3.0)
@@ -33,8 +33,8 @@ ROOM = 2.0
 RARE = 0.1
 # Standard deviation of exp(z), z standard normal.
 LOG_NORMAL = math.sqrt(math.e * (math.e - 1))
-# People of whom this many are in the smaller arm, as far as MOST allow.
-SMALLER, MOST = 256, 32_768
+# People who stand for all units; of whom this many are in the smaller arm, as far as MOST allow.
+PEOPLE, SMALLER, MOST = 4_096, 256, 32_768
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,21 @@ class Foreseen(Rehearsed):
 
 
 def assumed(study: Study, stand_in: StandIn) -> StandIn:
-    """The same, with the deviation of an outcome of two values where the reader states none: half of its range."""
-    if stand_in.deviation is not None or not isinstance(study, EffectStudy) or not study.outcome.two_valued:
+    """Return the same, completed where the outcome has two values: their shares and their deviation say each other.
+
+    Where neither is stated both values are as frequent. Of a deviation the upper value is taken to be the rarer one.
+    """
+    if not isinstance(study, EffectStudy) or not study.outcome.two_valued:
         return stand_in
-    return stand_in.model_copy(update={"deviation": study.outcome.width / 2})
+    low, width = study.outcome.lower, study.outcome.width
+    if stand_in.mean is not None:
+        share = min(max((stand_in.mean - low) / width, 0.0), 1.0)
+    elif stand_in.deviation is not None:
+        share = (1 - math.sqrt(max(1 - (2 * stand_in.deviation / width) ** 2, 0.0))) / 2
+    else:
+        share = 0.5
+    deviation = math.sqrt(share * (1 - share)) * width if stand_in.deviation is None else stand_in.deviation
+    return stand_in.model_copy(update={"mean": low + share * width, "deviation": deviation})
 
 
 def people(
@@ -122,7 +133,8 @@ def people(
             x[:, block.start] = number * factor
     index = z.mean(axis=1)
     index /= index.std()
-    odds = 0.0 if randomised else LOG_ODDS
+    # Of normal numbers whose means differ by so many deviations the log odds of an arm rise by as much per deviation.
+    odds = 0.0 if randomised else stand_in.distance
     chance = 1 / (1 + np.exp(-odds * index - _intercept(odds * index, stand_in.treated)))
     treated = (_uniform(normal[:, 1]) < chance).astype(np.uint8)
     outcome = _outcomes(study, stand_in, index, treated, normal[:, 2], effect)
@@ -166,7 +178,7 @@ def _outcomes(
     effect: float = 0.0,
 ) -> FloatArray:
     """Make outcomes in [-1, 1] from an index, chance and an effect."""
-    half = study.outcome.width / 2
+    half, stand_in = study.outcome.width / 2, assumed(study, stand_in)
     deviation = half / 2 if stand_in.deviation is None else stand_in.deviation
     explained = stand_in.explained
     # Treatment takes part of the index's variance out of the arms.
@@ -174,7 +186,7 @@ def _outcomes(
     outcome = math.sqrt(explained / within) * index + math.sqrt(1 - explained) * alone
     outcome += effect * (treated - np.mean(treated))
     middle = 0.0 if stand_in.mean is None else (stand_in.mean - study.outcome.middle) / half
-    return _in_range(outcome, min(max(middle, -1.0), 1.0), deviation / half)
+    return _in_range(outcome, min(max(middle, -1.0), 1.0), deviation / half, study.outcome.two_valued)
 
 
 def _within(normal: FloatArray, spread: float) -> tuple[FloatArray, FloatArray]:
@@ -194,9 +206,9 @@ def _within(normal: FloatArray, spread: float) -> tuple[FloatArray, FloatArray]:
     return within / end, within / deviation(end)
 
 
-def _in_range(outcome: FloatArray, mean: float, deviation: float) -> FloatArray:
+def _in_range(outcome: FloatArray, mean: float, deviation: float, two_valued: bool) -> FloatArray:
     """Outcomes in [-1, 1] of this mean and deviation, which rise with standard normal ones."""
-    if deviation > TWO_VALUES:
+    if two_valued or deviation > TWO_VALUES:
         # A normal outcome of this deviation would not fit into the range; one of two values does.
         two = np.where(outcome > np.quantile(outcome, (1 - mean) / 2), 1.0, -1.0)
         spread = float(two.std())
@@ -221,6 +233,16 @@ def _edges(slots: int, uneven: bool) -> FloatArray:
     shares = 0.5 ** np.arange(1, slots + 1)
     found: FloatArray = np.cumsum(shares)[:-1] / shares.sum()
     return found
+
+
+def standing_for(study: EffectStudy, stand_in: StandIn, units: int, randomised: bool, seed: int) -> Rows:
+    """Return people who stand for so many units, each for as many.
+
+    Where there are as many people as units they are a sample, other ones with each seed, whose arms differ by chance as
+    real ones do. Fewer people are quasi-random, since their chance is not that of many.
+    """
+    count = min(enough(stand_in, PEOPLE), units)
+    return people(study, stand_in, count, randomised, sample=seed if count == units else None)
 
 
 def enough(stand_in: StandIn, count: int) -> int:

@@ -10,9 +10,8 @@ import numpy as np
 from causalveil.schemas.estimators.survival import ExpectedTimes, Measure, SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.adjustment import draws
-from causalveil.tasks.adjustment.draws import PEOPLE
 from causalveil.tasks.enclave.split import Pieces
-from causalveil.tasks.inference.people import enough, people
+from causalveil.tasks.inference.people import standing_for
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.survival.adjusted import adjusted, adjusted_recipe, read_of
@@ -99,7 +98,7 @@ def _rehearsed(
     until = answered_until(study, groups)
     outcomes = pseudo_outcomes(groups, measure, both.cells, until)
     normal = stand_in.model_copy(update={"deviation": None, "mean": None})
-    rows = people(study.bounded, normal, min(enough(stand_in, PEOPLE), outcomes.units), study.estimator.trial)
+    rows = standing_for(study.bounded, normal, outcomes.units, study.estimator.trial, seed)
     rows = replace(rows, u=outcomes.in_order_of(rows.u))
     plan = read_of(adjusted_recipe(study, sizes)[measure], outcomes.units)
     drawn = draws.Drawn(

@@ -38,7 +38,7 @@ def test_each_fact_that_was_not_told_is_named_with_what_it_changes(name: str, tm
 def silent_deviation(said: list[str]) -> float:
     """The other deviation that the plan speaks of."""
     (one,) = (sentence for sentence in said if "--deviation" in sentence)
-    return float(one.split(". At ")[1].split(" a formula")[0].replace(",", ""))
+    return float(one.split(". At ")[1].split(" the half-width")[0].replace(",", ""))
 
 
 def test_a_value_is_told_if_it_is_given_even_if_it_is_the_default() -> None:
