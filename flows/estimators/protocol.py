@@ -24,6 +24,7 @@ from causalveil.flows.estimators.estimator import Estimator
 from causalveil.flows.estimators.five_releases import FiveStages, Steps
 from causalveil.flows.estimators.shared import VALIDATE, normalised_by
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
+from causalveil.flows.planning.medians import DRAWS
 from causalveil.flows.planning.sentences import ELIGIBLE_NOT_TOLD, UNADJUSTED
 from causalveil.schemas.estimators.protocols import (
     BalancingProtocol,
@@ -125,7 +126,7 @@ def expected(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, effect: floa
         stand_in: the population that the reader assumes; its deviation is taken for every outcome.
         effect: an effect of the first primary outcome that the reader hopes to see.
     """
-    rows = expected_answers(study, sizes, stand_in)
+    rows = expected_answers(study, sizes, stand_in, DRAWS)
     first = rows[study.first]
     numbers: dict[str, Any] = {
         "treated": stand_in.treated,
@@ -137,6 +138,8 @@ def expected(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, effect: floa
     sentences = [f"One budget for all: {study.question}."]
     if study.where and stand_in.eligible is None:
         sentences.append(ELIGIBLE_NOT_TOLD)
+    if stand_in.deviation is None:
+        sentences.append("Assumed: each outcome's standard deviation is a quarter of its range, of 0 and 1 half.")
     grouped = study.subgroups is not None
     for row in rows:
         inside = f", {row.group:.4g} ({row.group_together:.4g}) in a subgroup of average size" if grouped else ""
@@ -170,10 +173,15 @@ def expected(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, effect: floa
     return {**numbers, "sentences": sentences, "warnings": warnings}
 
 
+def drawn(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, many: int) -> float:
+    """Return the half-width of the first outcome over everybody, the median of so many draws."""
+    return expected_answers(study, sizes, stand_in, many)[study.first].everybody
+
+
 ENTRY = (VALIDATE, NORMALISE)
 AT_LABEL_LEVEL = (*ENTRY, COMPARE, WEIGH, PERTURB, LABEL_ANSWERS)
 
-REGRESSION = Estimator(RegressionProtocol, (*ENTRY, *FIVE.all, ANSWERS), expected)
+REGRESSION = Estimator(RegressionProtocol, (*ENTRY, *FIVE.all, ANSWERS), expected, drawn=drawn)
 DIFFERENCE_IN_MEANS = Estimator(DifferenceProtocol, (*ENTRY, DIFFERENCE), expected_difference)
 BALANCING = Estimator(BalancingProtocol, AT_LABEL_LEVEL, expected)
 MATCHING = Estimator(MatchingProtocol, AT_LABEL_LEVEL, expected)

@@ -13,16 +13,17 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from causalveil.flows.estimators.estimator import Estimator
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.flows.sequence.study import find_data
 from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.plan import Plan, Sizes, StandIn
 from causalveil.schemas.privacy import amount_text
+from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.schemas.study import EffectStudy, Study, unrecorded_words
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.public_columns import public_rows
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.people import assumed
 from causalveil.tasks.inference.public_people import PublicPeople
 
@@ -99,7 +100,7 @@ def expected(
     if found.get("half_width") is not None:
         # Whose columns are public is seen: nothing is assumed of their treatments.
         known = told if people is None else {*told, "treated"}
-        facts = what_matters(estimator_of(study), study, plan.sizes, stand_in, known, found)
+        facts = what_matters(study, plan.sizes, stand_in, known, found)
         # After the interval itself, which is the first sentence.
         found["sentences"] = [found["sentences"][0], *facts, *found["sentences"][1:]]
     found["sentences"] = [*why, *found["sentences"]]
@@ -123,7 +124,7 @@ def _half_width_with_delta(study: Study, sizes: Sizes, stand_in: StandIn) -> flo
         asked = validate(type(study), {**study.model_dump(), "privacy": privacy.model_dump()}, "study")
         estimator = estimator_of(asked)
         estimator.declare(asked, sizes)
-        return estimator.expected(asked, sizes, stand_in, None).get("half_width")
+        return estimator.width(asked, sizes, stand_in)
     except StudyError:
         return None
 
@@ -184,8 +185,21 @@ def untold(study: Study, asked: Collection[str], stand_in: StandIn, told: Collec
     return [fact for fact in facts if fact.name in asked and fact.name not in told]
 
 
+def _alone(study: Study, sizes: Sizes) -> tuple[Study, Sizes, Collection[str]]:
+    """Return the study by which facts are weighed, its sizes, and facts that it need not be told.
+
+    Of a protocol it is its first question in a subgroup of average size, as if nothing else were asked. Several
+    outcomes have not one mean and deviation that could be told, and more than two arms are taken to be equal.
+    """
+    if not isinstance(study, ProtocolStudy):
+        return study, sizes, ()
+    question = study.questions[study.first]
+    needless = [*(("treated",) if study.arms is not None else ())]
+    needless += ["mean", "deviation"] if len(study.outcomes) > 1 else []
+    return question, sizes_of(question, max(sizes.units // len(study.groups), 2)), needless
+
+
 def what_matters(
-    estimator: Estimator[Any],
     study: Study,
     sizes: Sizes,
     stand_in: StandIn,
@@ -198,7 +212,6 @@ def what_matters(
     all of them. The change is that between few draws of the same noise, applied to the half-width that is expected.
 
     Args:
-        estimator: the study's.
         study: the study.
         sizes: its sizes.
         stand_in: the population of the plan.
@@ -207,8 +220,10 @@ def what_matters(
     """
     sentences, widths, half_width = list[str](), dict[str, float](), float(found["half_width"])
     found["half_width_if"] = widths
-    facts = untold(study, estimator.facts, stand_in, told)
     try:
+        study, sizes, needless = _alone(study, sizes)
+        estimator = estimator_of(study)
+        facts = untold(study, estimator.facts, stand_in, {*told, *needless})
         here = estimator.half_width(study, sizes, stand_in) if facts else None
         for fact in facts if here else []:
             if not (there := estimator.half_width(study, sizes, fact.in_place(study, stand_in))) or not here:

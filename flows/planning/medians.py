@@ -9,7 +9,7 @@ from typing import Any
 
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.covariates.encoding import dimension
+from causalveil.tasks.covariates import dimension
 from causalveil.tasks.inference.assemble import EffectFindings
 
 # Draws of noise of which a plan says the median, and of what is set beside it: other facts, points of a curve.

@@ -13,6 +13,7 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.protocols.answers import ProtocolAnswer
 from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.schemas.study import Outcome
 from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.split import Pieces
 from causalveil.tasks.inference.people import enough, people
@@ -26,8 +27,9 @@ from causalveil.tasks.protocols.parts import table
 from causalveil.tasks.protocols.questions import begun, with_lines, with_refit, with_scores, with_screen
 from causalveil.tasks.protocols.recipe import joint_recipe
 
-# People who stand for all units of a subgroup, and draws of noise of a plan: as many questions as of a plain study.
-PEOPLE, DRAWS = 4_096, 5
+# People who stand for all units of a subgroup, and how many questions are rehearsed where one would be twelve times: a
+# search for an epsilon then takes ten seconds.
+PEOPLE, QUESTIONS = 4_096, 9 / 12
 
 
 @dataclass(frozen=True)
@@ -50,10 +52,16 @@ class ExpectedAnswer:
     adjustment: str
 
 
-def expected_answers(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn) -> tuple[ExpectedAnswer, ...]:
+def expected_answers(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, many: int) -> tuple[ExpectedAnswer, ...]:
     """Return the expected answer of every outcome if subgroups are equal.
 
     So are arms if there are more than two.
+
+    Args:
+        study: the protocol.
+        sizes: its sizes.
+        stand_in: the population that the reader assumes.
+        many: draws of noise of one question; of several there are fewer, and one at least.
 
     Raises:
         StudyError: more cells than the budget can serve.
@@ -63,7 +71,7 @@ def expected_answers(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn) -> t
     elif study.LEVEL is Level.label:
         rows = label_rows(study, sizes, stand_in)
     else:
-        rows = _regression_rows(cast(RegressionProtocol, study), sizes, stand_in)
+        rows = _regression_rows(cast(RegressionProtocol, study), sizes, stand_in, many)
     found = []
     for index, weight in enumerate(study.weights):
         own = [row for row in rows if row.outcome == study.outcomes[index].name]
@@ -94,22 +102,27 @@ def _difference_rows(study: DifferenceProtocol, sizes: Sizes, stand_in: StandIn)
     shares = np.full(arms, 1 / arms) if arms > 2 else np.array([1 - stand_in.treated, stand_in.treated])
     block = np.zeros((2 * q + 1, arms))
     for index, outcome in enumerate(study.outcomes):
-        block[q + index] = (_deviation(stand_in, outcome.width) * 2 / outcome.width) ** 2 * shares
+        block[q + index] = (_deviation(stand_in, outcome) * 2 / outcome.width) ** 2 * shares
     block[-1] = shares
     block *= counted_units(study, sizes, stand_in) / groups * difference.weights(study)
     return difference.findings(study, sizes, np.tile(block.ravel(), groups)).answers
 
 
-def _deviation(stand_in: StandIn, width: float) -> float:
-    return min(width / 4 if stand_in.deviation is None else stand_in.deviation, width / 2)
+def _deviation(stand_in: StandIn, outcome: Outcome) -> float:
+    half = outcome.width / 2
+    # 0 and 1 that are as frequent are half their range from their mean.
+    usual = half if outcome.two_valued else half / 2
+    return usual if stand_in.deviation is None else min(stand_in.deviation, half)
 
 
-def _regression_rows(study: RegressionProtocol, sizes: Sizes, stand_in: StandIn) -> tuple[ProtocolAnswer, ...]:
+def _regression_rows(
+    study: RegressionProtocol, sizes: Sizes, stand_in: StandIn, many: int
+) -> tuple[ProtocolAnswer, ...]:
     """Return the table of a draw of noise, of several the one whose first interval has the median width."""
     joint, (rows, units) = joint_recipe(study, sizes), _people(study, sizes, stand_in)
     pieces, times = Pieces(lambda _: rows, 1, len(rows)), units / len(rows)
     tables = []
-    for seed in range(max(1, DRAWS // (len(study.outcomes) * joint.sides))):
+    for seed in range(max(1, int(many * QUESTIONS / (len(study.outcomes) * joint.sides)))):
         scales, asked = _rehearsed(study, JointDraws(joint, pieces, RehearsalBudget(seed), times=times))
         tables.append(table(study, parts_of(study, asked, scales, sizes.units)))
     return sorted(tables, key=lambda one: _width(one[0]))[len(tables) // 2]

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from causalveil.flows.api import plan as plan_of
-from causalveil.schemas.plan import StandIn
+from causalveil.flows.cli.main import main
+from causalveil.flows.planning.expected import expected
+from causalveil.schemas.plan import Plan, StandIn
+from causalveil.schemas.studies import parse_study
+from causalveil.tasks.enclave.split import sizes_of
+from causalveil.tasks.inference.people import assumed, standing_for
+from causalveil.tasks.inference.people import people as stand_in_people
+from tests.protocol_help import make_protocol
 from tests.studies import people, write_study
+from tests.survival_help import make_survival
 
 STUDIES = {
     "regression": {"estimator": {"name": "regression", "penalty": ...}},
     "difference": {"estimator": {"name": "difference_in_means", "penalty": ...}},
 }
-# The change is a formula's, the width a rehearsal's: they agree up to this factor.
-AGREES = {"regression": 2.0, "difference": 1.3}
+# The change is that between three draws, the width the median of twelve: they agree up to this factor.
+AGREES = {"regression": 1.3, "difference": 1.001}
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -44,3 +55,55 @@ def silent_deviation(said: list[str]) -> float:
 def test_a_value_is_told_if_it_is_given_even_if_it_is_the_default() -> None:
     assert StandIn.told(treated=0.5, deviation=None).model_fields_set == {"treated"}
     assert StandIn.told(treated=0.5) == StandIn()
+
+
+def test_a_protocol_and_a_study_of_times_name_the_treated_share_too() -> None:
+    """Assumed in silence before, half treated made intervals of one treated in ten a third as wide as they come."""
+    for study in (make_protocol(), make_survival()):
+        plan = Plan(
+            study="s", study_digest="0" * 64, sizes=sizes_of(study, 20_000), charges=(),
+            total=study.privacy.cost, epsilon_pld=None,
+        )  # fmt: skip
+        silent, told = expected(study, plan, StandIn()), expected(study, plan, StandIn.told(treated=0.1))
+        assert any("the treated share, assumed to be 0.5" in one for one in silent["sentences"])
+        assert not any("--treated" in one for one in told["sentences"])
+        assert told["half_width"] > 1.3 * silent["half_width"]
+        low, high = silent["half_width_range"]
+        assert low <= silent["half_width"] < silent["half_width_if"]["treated"] <= high
+
+
+def test_options_that_are_not_given_are_not_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    allowed = {"estimators": ["regression"]}
+    study = write_study(tmp_path, frame=people(200), study=STUDIES["regression"], contract=allowed)
+    for options, named in (([], {"explained", "correlation", "distance"}), (["--explained", "0.3"], {"correlation"})):
+        with pytest.raises(SystemExit):
+            main(["plan", str(study), "--units", "5000", "--json", *options])
+        found = json.loads(capfd.readouterr().out)["expected"]["half_width_if"]
+        assert named <= set(found)
+        assert ("explained" in found) is not bool(options)
+
+
+def test_an_outcome_of_0_and_1_has_the_mean_that_its_deviation_says() -> None:
+    """One in fifty dies: such outcomes are not normal ones around a half."""
+    study = parse_study({**STUDY, "outcome": {"name": "y", "lower": 0, "upper": 1}})
+    deviation = math.sqrt(0.02 * 0.98)
+    rows = stand_in_people(study, StandIn.told(deviation=deviation), 20_000, False)
+    assert set(np.unique(rows.u)) == {-1.0, 1.0}
+    assert np.mean(rows.u > 0) == pytest.approx(0.02, abs=0.002)
+    # Told the mean it has the deviation.
+    assert assumed(study, StandIn.told(mean=0.02)).deviation == pytest.approx(deviation)
+
+
+def test_few_people_differ_by_chance_from_draw_to_draw_and_many_stand_for_all() -> None:
+    study = parse_study(STUDY)
+    few, other = (standing_for(study, StandIn(), 1_000, False, seed).t.mean() for seed in (0, 1))
+    assert few != other
+    assert len(standing_for(study, StandIn(), 10**7, False, 0)) < 10**4
+
+
+STUDY = {
+    "kind": "effect", "name": "s", "data": {"path": ".", "unit": "unit"}, "treatment": "t",
+    "outcome": {"name": "y", "lower": -4, "upper": 4},
+    "covariates": {f"x{place}": {"lower": -4, "upper": 4} for place in range(3)},
+    "estimator": {"name": "regression"}, "privacy": {"epsilon": "1", "delta": "1e-6"},
+}  # fmt: skip

@@ -232,7 +232,9 @@ def label_rows(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn) -> tuple[P
     found = _weights(study, draw, units, stand_in.model_copy(update={"treated": share}))
     for outcome, declared in enumerate(study.outcomes):
         half = declared.width / 2
-        deviation = half / 2 if stand_in.deviation is None else min(stand_in.deviation, half)
+        # 0 and 1 that are as frequent are half their range from their mean.
+        usual = half if declared.two_valued else half / 2
+        deviation = usual if stand_in.deviation is None else min(stand_in.deviation, half)
         left = 1 - EXPLAINED if isinstance(found, Balance) and found.bias > 0 else 1.0
         one = scaled(study, draw, outcome, found)
         variance = one.squares * left * (deviation / half) ** 2
