@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 
 from causalveil.flows.cli.protocols.show import protocol
+from causalveil.tasks.report.numbers import number
 
 if TYPE_CHECKING:
     from causalveil.flows.sequence.finished import RunResult
@@ -101,10 +102,10 @@ def _effect(release: EffectRelease, room: int) -> list[str]:
 
 def _estimate(release: AnsweredEffect, unit: str | None) -> str:
     interval = release.interval
-    number = f"[bold]{release.estimate:,.4g}{escape(f' {unit}') if unit else ''}[/bold]"
+    estimate = f"[bold]{number(release.estimate)}{escape(f' {unit}') if unit else ''}[/bold]"
     return (
-        f"{number}   {interval.confidence:.0%} interval [bold]{escape(f'[{interval.lower:,.4g}, ')}"
-        f"{interval.upper:,.4g}][/bold]"
+        f"{estimate}   {interval.confidence:.0%} interval [bold]{escape(f'[{number(interval.lower)}, ')}"
+        f"{number(interval.upper)}][/bold]"
     )
 
 
@@ -149,9 +150,9 @@ def _survival(release: SurvivalRelease, room: int) -> list[str]:
         said = f"Too few are followed to {curves.horizon:g}{unit}, so measures end with {until:g}."
         lines.append(f"[yellow]{said}[/yellow]")
     for one in release.measures[1:]:
-        number = f"{one.estimate:,.4g}{unit if one.measure == 'rmst' else ''}"
-        span = escape(f"[{one.interval.lower:,.4g}, {one.interval.upper:,.4g}]")
-        said = f"{MEASURES[one.measure]} {event}: {number}"
+        value = f"{number(one.estimate)}{unit if one.measure == 'rmst' else ''}"
+        span = escape(f"[{number(one.interval.lower)}, {number(one.interval.upper)}]")
+        said = f"{MEASURES[one.measure]} {event}: {value}"
         lines.append(f"{said}   {one.interval.confidence:.0%} interval {span}")
     if curves.log_rank is not None:
         said, ratio = f"Log-rank p = {curves.log_rank.p_value:.3g}", curves.log_rank.hazard_ratio

@@ -16,6 +16,7 @@ from causalveil.schemas.privacy import amount_text
 from causalveil.schemas.release import EffectRelease, Release
 from causalveil.schemas.sites.pooled import PooledEstimate, PooledProtocolRelease, PooledRelease
 from causalveil.schemas.sites.round import Bundle, instant_text
+from causalveil.tasks.report.numbers import number
 from causalveil.tasks.sites.bundle import fingerprint
 
 
@@ -26,8 +27,8 @@ def bundle(content: Bundle, release: Release, path: Path) -> None:
     if isinstance(release, EffectRelease):
         interval = release.interval
         found = (
-            f"\n[bold]{release.estimate:,.4g}[/bold]   {interval.confidence:.0%} interval "
-            f"[bold][{interval.lower:,.4g}, {interval.upper:,.4g}][/bold]"
+            f"\n[bold]{number(release.estimate)}[/bold]   {interval.confidence:.0%} interval "
+            f"[bold][{number(interval.lower)}, {number(interval.upper)}][/bold]"
         )
     console.print(
         Panel(
@@ -113,8 +114,8 @@ def _numbers(estimate: PooledEstimate) -> str:
     interval = estimate.interval
     whole = " (the whole declared range)" if interval.whole_range else ""
     return (
-        f"[bold]{estimate.estimate:,.4g}[/bold]   {interval.confidence:.0%} interval "
-        rf"[bold]\[{interval.lower:,.4g}, {interval.upper:,.4g}][/bold]{whole}"
+        f"[bold]{number(estimate.estimate)}[/bold]   {interval.confidence:.0%} interval "
+        rf"[bold]\[{number(interval.lower)}, {number(interval.upper)}][/bold]{whole}"
     )
 
 
@@ -127,8 +128,8 @@ def _sites(release: PooledRelease) -> Table:
         table.add_row(
             site.site,
             f"{site.units:,}",
-            f"{site.estimate:,.4g}",
-            rf"\[{site.interval.lower:,.4g}, {site.interval.upper:,.4g}]",
+            f"{number(site.estimate)}",
+            rf"\[{number(site.interval.lower)}, {number(site.interval.upper)}]",
             amount_text(site.epsilon),
             amount_text(site.delta),
             f"{site.weight_fixed:.0%}",

@@ -8,6 +8,7 @@ from pathlib import Path
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.privacy import Charge, PrivacyCost, amount_text
 from causalveil.schemas.release import AnsweredEffect, DirectionRelease, Release
+from causalveil.tasks.report.numbers import number
 
 
 def tags_of(run: Reservation) -> list[str]:
@@ -69,12 +70,13 @@ def answer_markdown(release: Release, path: Path) -> str:
 
 def _answer(release: Release) -> list[str]:
     if isinstance(release, AnsweredEffect):
-        interval = release.interval
+        interval, estimate = release.interval, f"{number(release.estimate)}{_unit(release)}"
         lines = [
             f"| estimate | {interval.confidence:.0%} interval |",
             "|---|---|",
-            f"| **{release.estimate:,.4g}** | **{interval.lower:,.4g} to {interval.upper:,.4g}** |",
+            f"| **{estimate}** | **{number(interval.lower)} to {number(interval.upper)}** |",
             "",
+            *([] if release.confounding is None else [" ".join(release.confounding.sentences), ""]),
             f"The interval covers {', '.join(interval.covers)}.",
         ]
         if interval.whole_range:
@@ -84,9 +86,16 @@ def _answer(release: Release) -> list[str]:
         return lines
     if isinstance(release, DirectionRelease):
         x, y = release.pair.x.name, release.pair.y.name
-        found = {"x_to_y": f"{x} drives {y}", "y_to_x": f"{y} drives {x}"}.get(str(release.verdict.favours))
+        found = {"x_to_y": f"{x} → {y}", "y_to_x": f"{y} → {x}"}.get(str(release.verdict.favours))
         return ["No verdict." if found is None else f"**{found}**, as far as private scores tell."]
     return []
+
+
+def _unit(release: AnsweredEffect) -> str:
+    """Return the unit of measure of an effect, after a space; empty where none is known or a measure has none."""
+    outcome = release.specification.get("outcome") or {}
+    unit = release.units_of_measure.get(str(outcome.get("name")))
+    return f" {unit}" if unit else ""
 
 
 def budget_markdown(release: Release) -> str:

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from causalveil.schemas.privacy import amount_text, parse_amount
-
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 # Longer labels would run into the numbers on a narrow screen; the table below a figure has them whole.
 LONGEST_LABEL = 20
@@ -51,8 +49,16 @@ def figure(value: float | None) -> str:
     return text.replace("-", "−")
 
 
+def number(value: float) -> str:
+    """Return a number for a terminal: four digits, with a plain minus, and no exponent below ten million."""
+    return f"{value:,.0f}" if 9999.5 <= abs(value) < 1e7 else f"{value:,.4g}"
+
+
 def amount(value: float | Decimal) -> str:
     """An amount of budget, exactly as it was declared: digits, or a power of ten."""
+    # Here alone: a terminal writes numbers by this module, and `--help` must not pay for pydantic.
+    from causalveil.schemas.privacy import amount_text, parse_amount
+
     text = amount_text(parse_amount(value))
     digits, _, power = text.partition("e")
     return _power(digits, power) if power else text

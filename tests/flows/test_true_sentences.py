@@ -21,6 +21,7 @@ from causalveil.flows.sequence.finished import RunResult
 from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, AdjustmentState, ConfoundingStatement, Shortfall
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.release import ApprovalStatement, EffectRelease, ProtocolRelease, Release
+from causalveil.tasks.report.numbers import number
 from causalveil.tasks.report.page import TEMPLATES, environment, report_html
 from tests.report_help import ALL_OF_IT, PART_OF_IT, STATEMENTS, Documents, load, said_of
 from tests.studies import merge
@@ -346,6 +347,13 @@ def test_a_page_of_several_sites_says_how_to_cite_it_and_who_approved(documents:
     older = [{**site, "approval": None} for site in document["sites"]]
     assert "Its release does not say" in plain(report_html(load({**document, "sites": older})))
     assert plain(report_html(load(document))).count("Its release does not say") == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(-19726.4, "-19,726"), (0.00012, "0.00012"), (9999.5, "10,000"), (-6.2598, "-6.26"), (0.0, "0")]
+)
+def test_numbers_of_a_terminal_are_read_at_once(value: float, text: str) -> None:
+    assert number(value) == text
 
 
 @pytest.mark.parametrize("words", ["nobody is dropped", "the declared size", "after all", "None was read off"])

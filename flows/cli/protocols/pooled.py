@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from causalveil.flows.cli.protocols.show import gate_lines
 from causalveil.schemas.sites.pooled import PooledAnswer, PooledProtocolRelease
+from causalveil.tasks.report.numbers import number
 
 
 def pooled_protocol(release: PooledProtocolRelease) -> str:
@@ -37,10 +38,12 @@ def _numbers(release: PooledProtocolRelease, answer: PooledAnswer) -> str:
         return "[yellow]withheld: a gate failed on the pooled balance[/yellow]"
     if found is None or answer.simultaneous is None or answer.heterogeneity is None:
         return "[yellow]fewer than two sites answered[/yellow]"
-    text = f"[bold]{found.estimate:>9,.4g}[/bold]  {found.interval.lower:,.4g} to {found.interval.upper:,.4g}  "
-    text += f"({answer.simultaneous.lower:,.4g} to {answer.simultaneous.upper:,.4g})"
+    text = (
+        f"[bold]{number(found.estimate):>9}[/bold]  {number(found.interval.lower)} to {number(found.interval.upper)}  "
+    )
+    text += f"({number(answer.simultaneous.lower)} to {number(answer.simultaneous.upper)})"
     if answer.calibrated is not None:
-        text += f"  calibrated {answer.calibrated.lower:,.4g} to {answer.calibrated.upper:,.4g}"
+        text += f"  calibrated {number(answer.calibrated.lower)} to {number(answer.calibrated.upper)}"
     text += f"  I2 {answer.heterogeneity.i2:.0%}"
     if len(told) < len(answer.sites):
         text += f", by {' and '.join(told)} alone"

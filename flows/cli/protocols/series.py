@@ -10,6 +10,7 @@ import typer
 from causalveil.flows.cli import show
 from causalveil.flows.cli.options import Json
 from causalveil.flows.engine import settings
+from causalveil.tasks.report.numbers import number
 
 
 def series(
@@ -34,9 +35,9 @@ def series(
         show.line(f"{row.outcome}, {row.group}, {row.arm}: {len(row.blocks)} blocks")
         for block in row.blocks:
             ends = block.interval
-            show.line(f"  {block.blocks[-1]}: {block.estimate:,.4g} ({ends.lower:,.4g} to {ends.upper:,.4g})")
+            show.line(f"  {block.blocks[-1]}: {number(block.estimate)} ({number(ends.lower)} to {number(ends.upper)})")
         show.line(
-            f"  together {row.fixed.estimate:,.4g} ({interval.lower:,.4g} to {interval.upper:,.4g}); Q = "
+            f"  together {number(row.fixed.estimate)} ({number(interval.lower)} to {number(interval.upper)}); Q = "
             f"{row.heterogeneity.q:.3g} on {row.heterogeneity.degrees} degrees of freedom, p = "
             f"{row.heterogeneity.p_value:.2g}"
         )

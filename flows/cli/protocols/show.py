@@ -10,6 +10,7 @@ from rich.markup import escape
 from causalveil.schemas.errors import GateFailed
 from causalveil.schemas.protocols.study import EVERYBODY
 from causalveil.schemas.where import where_words
+from causalveil.tasks.report.numbers import number
 
 if TYPE_CHECKING:
     from causalveil.schemas.protocols.answers import GateResult, ProtocolAnswer
@@ -118,8 +119,8 @@ def _numbers(answer: ProtocolAnswer, unit: str) -> str:
         return "[yellow]the noise is too large: the interval is the declared range[/yellow]"
     single, all_ = answer.interval, answer.simultaneous
     of = escape(f" {unit}") if unit else ""
-    text = f"[bold]{answer.estimate:,.4g}{of}[/bold]  {single.lower:,.4g} to {single.upper:,.4g}  "
-    text += f"({all_.lower:,.4g} to {all_.upper:,.4g})"
+    text = f"[bold]{number(answer.estimate)}{of}[/bold]  {number(single.lower)} to {number(single.upper)}  "
+    text += f"({number(all_.lower)} to {number(all_.upper)})"
     if answer.calibrated is not None:
-        text += f"  calibrated {answer.calibrated.lower:,.4g} to {answer.calibrated.upper:,.4g}"
+        text += f"  calibrated {number(answer.calibrated.lower)} to {number(answer.calibrated.upper)}"
     return text + ("  [yellow]marked: a gate failed[/yellow]" if answer.state == "marked" else "")
