@@ -16,9 +16,9 @@ from typing import Any
 from causalveil.flows.engine.engine import DirectEngine, Watcher
 from causalveil.flows.notebook import ArrowTable, run_with
 from causalveil.flows.planning.study_plan import StudyPlan, plan
+from causalveil.flows.sequence.declare import load_study
 from causalveil.flows.sequence.finished import RunResult
-from causalveil.flows.sequence.sites import PooledResult, pool_sites
-from causalveil.flows.sequence.study import load_study
+from causalveil.flows.sequence.pooling import PooledResult, pool_sites
 from causalveil.flows.start_run import EngineName, run_study
 from causalveil.schemas.contract import Contract, load_contract
 from causalveil.schemas.documents import painted_by

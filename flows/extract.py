@@ -15,11 +15,9 @@ settings.prepare()
 
 from prefect import State, flow  # noqa: E402  (settings must be in place first)
 
-from causalveil.flows.engine.authentication import refuse_open_server  # noqa: E402
+from causalveil.flows.engine.deployment import one_at_a_time, refuse_open_server, store_nothing, tell_late  # noqa: E402
 from causalveil.flows.engine.engine import Watcher  # noqa: E402
-from causalveil.flows.engine.events import tell_late  # noqa: E402
 from causalveil.flows.engine.guard import guarded  # noqa: E402
-from causalveil.flows.engine.limits import one_at_a_time  # noqa: E402
 from causalveil.flows.engine.prefect_engine import (  # noqa: E402
     WATCHER,
     PrefectEngine,
@@ -28,9 +26,8 @@ from causalveil.flows.engine.prefect_engine import (  # noqa: E402
     outcome_of,
     tagged,
 )
-from causalveil.flows.engine.serving import on_a_server  # noqa: E402
-from causalveil.flows.engine.unstored import store_nothing  # noqa: E402
-from causalveil.flows.sequence.warehouse import Extracted, extract_source, late_line  # noqa: E402
+from causalveil.flows.engine.server import on_a_server  # noqa: E402
+from causalveil.flows.sequence.admit import Extracted, extract_source, late_line  # noqa: E402
 from causalveil.schemas.errors import CausalveilError  # noqa: E402
 from causalveil.schemas.warehouse import load_source  # noqa: E402
 

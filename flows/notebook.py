@@ -12,8 +12,9 @@ import polars as pl
 import yaml
 
 from causalveil.flows.engine.engine import Watcher
+from causalveil.flows.sequence.declare import load
 from causalveil.flows.sequence.finished import RunResult
-from causalveil.flows.sequence.study import load, new_run_id
+from causalveil.flows.sequence.study import new_run_id
 from causalveil.schemas.contract import CONTRACT_FILE, Contract, DataClass
 from causalveil.schemas.documents import read_text, validate
 from causalveil.schemas.errors import ContractError, StudyError

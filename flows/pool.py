@@ -13,10 +13,9 @@ settings.prepare()
 
 from prefect import State, flow  # noqa: E402  (settings must be in place first)
 
-from causalveil.flows.engine.authentication import refuse_open_server  # noqa: E402
+from causalveil.flows.engine.deployment import refuse_open_server, store_nothing  # noqa: E402
 from causalveil.flows.engine.prefect_engine import PrefectEngine, ended_as, tagged  # noqa: E402
-from causalveil.flows.engine.unstored import store_nothing  # noqa: E402
-from causalveil.flows.sequence.sites import PooledResult, pool_sites  # noqa: E402
+from causalveil.flows.sequence.pooling import PooledResult, pool_sites  # noqa: E402
 from causalveil.schemas.asked.study_file import load_study_file  # noqa: E402
 from causalveil.schemas.sites.pooled import SiteResult  # noqa: E402
 from causalveil.schemas.sites.round import load_sites  # noqa: E402

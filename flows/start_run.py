@@ -11,16 +11,9 @@ from typing import Literal
 
 from causalveil.flows.engine.engine import DirectEngine, Watcher
 from causalveil.flows.engine.guard import guarded
+from causalveil.flows.sequence.declare import already, load
 from causalveil.flows.sequence.finished import RunResult, find_stored, give_back
-from causalveil.flows.sequence.study import (
-    already,
-    check_run_id,
-    execute,
-    load,
-    new_run_id,
-    refuse_ahead,
-    run_of_question,
-)
+from causalveil.flows.sequence.study import check_run_id, execute, new_run_id, refuse_ahead, run_of_question
 from causalveil.tasks.machine.site import site_settings
 
 EngineName = Literal["prefect", "direct"]

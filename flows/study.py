@@ -14,11 +14,15 @@ settings.prepare()
 
 from prefect import State, flow, runtime  # noqa: E402  (settings must be in place first)
 
-from causalveil.flows.engine.authentication import refuse_open_server  # noqa: E402
+from causalveil.flows.engine.deployment import (  # noqa: E402
+    one_at_a_time,
+    refuse_open_server,
+    store_nothing,
+    tell_if_low,
+    tell_refused,
+)
 from causalveil.flows.engine.engine import Watcher  # noqa: E402
-from causalveil.flows.engine.events import tell_if_low, tell_refused  # noqa: E402
 from causalveil.flows.engine.guard import guarded  # noqa: E402
-from causalveil.flows.engine.limits import one_at_a_time  # noqa: E402
 from causalveil.flows.engine.prefect_engine import (  # noqa: E402
     WATCHER,
     PrefectEngine,
@@ -29,18 +33,11 @@ from causalveil.flows.engine.prefect_engine import (  # noqa: E402
     rename_flow_run,
     tagged,
 )
-from causalveil.flows.engine.serving import on_a_server  # noqa: E402
+from causalveil.flows.engine.server import on_a_server  # noqa: E402
 from causalveil.flows.engine.shown import tags_by  # noqa: E402
-from causalveil.flows.engine.unstored import store_nothing  # noqa: E402
+from causalveil.flows.sequence.declare import Loaded, find_data, load  # noqa: E402
 from causalveil.flows.sequence.finished import RunResult, find_stored, give_back  # noqa: E402
-from causalveil.flows.sequence.study import (  # noqa: E402
-    Loaded,
-    check_run_id,
-    execute,
-    find_data,
-    load,
-    run_of_question,
-)
+from causalveil.flows.sequence.study import check_run_id, execute, run_of_question  # noqa: E402
 from causalveil.schemas.asked.study_file import load_study_file  # noqa: E402
 from causalveil.schemas.errors import BudgetRefused, CausalveilError, ReleaseHeld  # noqa: E402
 from causalveil.schemas.release import load_release_text  # noqa: E402

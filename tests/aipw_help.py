@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from causalveil.flows.sequence.rehearse import rehearse_effect
+from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.schemas.estimators.aipw import AipwEstimator, AipwStudy
 from causalveil.schemas.estimators.difference import DifferenceStudy
 from causalveil.schemas.studies import parse_study

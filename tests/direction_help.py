@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from causalveil.flows.sequence.rehearse import rehearse
+from causalveil.flows.sequence.estimators import rehearse
 from causalveil.schemas.estimators.direction import DirectionStudy
 from causalveil.tasks.direction.answers import DirectionFindings
 from causalveil.tasks.direction.stages import TestRows

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from causalveil.flows.sequence.rehearse import rehearse
+from causalveil.flows.sequence.estimators import rehearse
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.enclave.cells import CellRows

@@ -122,7 +122,7 @@ def write_study(
 
 def resolved(path: Path) -> Any:
     """The study at `path` in full, as a run has it."""
-    from causalveil.flows.sequence.study import load
+    from causalveil.flows.sequence.declare import load
 
     return load(path).study
 

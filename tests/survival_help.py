@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from causalveil.flows.sequence.rehearse import rehearse
+from causalveil.flows.sequence.estimators import rehearse
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.studies import parse_study

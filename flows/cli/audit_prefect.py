@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from causalveil.flows.engine import settings
-from causalveil.flows.engine.serving import own_server
+from causalveil.flows.engine.server import own_server
 from causalveil.schemas.oversight import FlowRecord, PrefectTrail, StageRecord, StateRecord
 
 if TYPE_CHECKING:

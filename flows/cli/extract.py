@@ -25,7 +25,7 @@ def extract(
 ) -> None:
     """Take what SOURCE declares out of a warehouse into Parquet partitions; blocks that are there stay."""
     from causalveil.flows.engine.engine import DirectEngine
-    from causalveil.flows.sequence.warehouse import extract_source, late_line, target_folder
+    from causalveil.flows.sequence.admit import extract_source, late_line, target_folder
     from causalveil.schemas.warehouse import load_source
     from causalveil.tasks.warehouse.object_storage import shown
 

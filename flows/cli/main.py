@@ -41,7 +41,7 @@ from causalveil.flows.cli.start.init import init
 from causalveil.flows.cli.start.ranges import ranges
 from causalveil.flows.cli.start.server import server_app
 from causalveil.flows.cli.stop import code_of, saying_what_is_held, unwind_on_sigterm
-from causalveil.flows.engine import serving, settings
+from causalveil.flows.engine import server, settings
 from causalveil.flows.engine.guard import place
 from causalveil.schemas.errors import CausalveilError
 
@@ -114,7 +114,7 @@ def run(
     from causalveil.flows.start_run import run_study
 
     if site is not None or round_ is not None:
-        from causalveil.flows.sequence.sites import check_signer
+        from causalveil.flows.sequence.pooling import check_signer
 
         check_signer(site, round_, simulated=simulate is not None)
     settings.prepare(quiet=True)
@@ -137,7 +137,7 @@ def run(
         )
     bundle = None
     if site is not None and round_ is not None:
-        from causalveil.flows.sequence.sites import leave_bundle
+        from causalveil.flows.sequence.pooling import leave_bundle
         from causalveil.schemas.sites.round import BUNDLE_FILE
 
         bundle = leave_bundle(outcome.run_id, site, round_, outcome.path.with_name(BUNDLE_FILE))
@@ -207,7 +207,7 @@ def plan(
     """Show what STUDY would cost and how wide its interval would be. Reads no private column."""
     from causalveil.flows.planning import curves, expected
     from causalveil.flows.planning.outlook import budget_of
-    from causalveil.flows.sequence.study import known_sizes, plan_study
+    from causalveil.flows.sequence.declare import known_sizes, plan_study
     from causalveil.schemas.plan import StandIn
     from causalveil.tasks.inference.people import assumed
 
@@ -302,7 +302,7 @@ def main(arguments: list[str] | None = None, program: typer.Typer = app) -> None
     code = _exit_code(
         lambda: _in_plain_words(get_command(program))(words, standalone_mode=False), wants_json="--json" in words
     )
-    for note in serving.notes():
+    for note in server.notes():
         sys.stderr.write(f"{note}\n")
     sys.exit(code)
 

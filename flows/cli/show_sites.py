@@ -11,7 +11,7 @@ from rich.table import Table
 
 from causalveil.flows.cli.protocols.pooled import pooled_protocol
 from causalveil.flows.cli.show import charge_table
-from causalveil.flows.sequence.sites import PooledResult
+from causalveil.flows.sequence.pooling import PooledResult
 from causalveil.schemas.privacy import amount_text
 from causalveil.schemas.release import EffectRelease, Release
 from causalveil.schemas.sites.pooled import PooledEstimate, PooledProtocolRelease, PooledRelease

@@ -39,7 +39,7 @@ def make(
     json_: Json = False,
 ) -> None:
     """Sign what RUN released, for one round. The ledger must hold the release."""
-    from causalveil.flows.sequence.sites import leave_bundle
+    from causalveil.flows.sequence.pooling import leave_bundle
 
     path = leave_bundle(run, site, round_, out or Path(f"{site}.json"))
     if json_:
@@ -80,7 +80,7 @@ def pool(
 ) -> None:
     """Verify the bundle of every expected site of SITES, pool them, write release.json. Reads no row."""
     from causalveil.flows.engine.engine import DirectEngine
-    from causalveil.flows.sequence.sites import pool_sites
+    from causalveil.flows.sequence.pooling import pool_sites
 
     outcome = pool_sites(sites, out, DirectEngine())
     if json_:

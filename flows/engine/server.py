@@ -1,8 +1,12 @@
-"""A Prefect server of the user's own, which `causalveil server start` leaves running for later runs.
+"""A Prefect server of the user's own, and which server a command's flow runs on.
 
-Prefect's temporary server costs each run most of its time. This one listens on loopback, has a database of its own in
-the state folder, and asks for a password that only the user's own processes can read. Its socket is bound before the
-server starts and handed to it: while the server lives, nobody else can answer at its address.
+The server that Prefect's settings name comes first, wherever they name it: environment, profile or file. Then comes the
+user's own, which `causalveil server start` leaves running for later runs, and else Prefect's temporary one, which
+starts and stops with the run and costs it most of its time.
+
+The user's own listens on loopback, has a database of its own in the state folder, and asks for a password that only the
+user's own processes can read. Its socket is bound before the server starts and handed to it: while the server lives,
+nobody else can answer at its address.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from causalveil.flows.engine.settings import RELIED_ON
 from causalveil.schemas.documents import parse_json, read_regular
@@ -279,3 +284,71 @@ def _end(server: KeptServer) -> bool:
         return True
     finally:
         os.close(handle)
+
+
+# What this process has to tell once its command is done.
+_NOTES: list[str] = []
+OFFER = (
+    "Prefect started and stopped a temporary server for this run, which takes 10 to 20 seconds each time. "
+    "To keep one of your own for later runs: causalveil server start"
+)
+
+
+@contextmanager
+def on_a_server() -> Iterator[None]:
+    """Have Prefect run a flow on the user's own server while the block runs, unless its settings name one."""
+    from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+
+    own = own_server()
+    if not own and not PREFECT_API_URL.value():
+        _offer()
+    # The heartbeat thread costs a second at the end of a flow that lasts a few.
+    with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None, **own}):
+        yield
+
+
+def own_server() -> dict[Any, Any]:
+    """Return the settings that make Prefect use the user's own server; none if it is told of one, or none is usable."""
+    from importlib.metadata import version
+
+    from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL
+
+    pass
+
+    found = None if PREFECT_API_URL.value() else find()
+    if found is None:
+        return {}
+    problem = None
+    if found.prefect != version("prefect"):
+        problem = f"runs Prefect {found.prefect}, and this is {version('prefect')}"
+    elif not found.answers():
+        problem = "does not answer"
+    if problem:
+        _note(
+            f"Your Prefect server (process {found.pid}) {problem}, and was not used. "
+            "Start it anew: causalveil server stop && causalveil server start"
+        )
+        return {}
+    return {PREFECT_API_URL: found.url, PREFECT_API_AUTH_STRING: found.credentials}
+
+
+def notes() -> tuple[str, ...]:
+    """Return what is to be told once the command is done, each sentence once."""
+    told = tuple(_NOTES)
+    _NOTES.clear()
+    return told
+
+
+def _offer() -> None:
+    """Offer a server of the user's own, once for a state folder: where its folder is, it has been offered."""
+    pass
+    from causalveil.tasks.machine.site import home
+
+    if not (home() / FOLDER).exists():
+        server_folder()
+        _note(OFFER)
+
+
+def _note(text: str) -> None:
+    if text not in _NOTES:
+        _NOTES.append(text)

@@ -1,6 +1,7 @@
-"""The settings that causalveil relies on, set before Prefect is imported. A user's own settings win.
+"""The settings that causalveil relies on, set before Prefect is imported, and credentials that Prefect keeps.
 
-Two of them are part of the guarantee: results are not persisted and prints are not captured.
+A user's own settings win. Two of ours are part of the guarantee: results are not persisted and prints are not captured.
+A worker's credentials may lie in Prefect's Secret blocks.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import logging
 import os
 
 from causalveil.schemas.errors import CausalveilError
+from causalveil.schemas.warehouse import Credential
 
 RELIED_ON = {
     # No telemetry leaves the enclave.
@@ -82,3 +84,25 @@ def _call_loopback_directly() -> None:
         named = os.environ.get(variable) or os.environ.get(variable.upper(), "")
         if "127.0.0.1" not in named.split(","):
             os.environ[variable] = ",".join(filter(None, (named, "127.0.0.1")))
+
+
+def secret_of(place: Credential) -> str | None:
+    """The text of the Secret block that ``place`` names; None if there is no such block.
+
+    Raises:
+        CausalveilError: Prefect cannot be reached.
+    """
+    from prefect.blocks.system import Secret
+
+    failure = None
+    try:
+        found = Secret.load(str(place.block)).get()  # type: ignore[union-attr]  # the call is synchronous here
+    except ValueError:
+        return None
+    except Exception as problem:
+        failure = type(problem).__name__
+    if failure:
+        raise CausalveilError(
+            f"Prefect Secret block '{place.block}' cannot be loaded ({failure}); check PREFECT_API_URL"
+        )
+    return found if isinstance(found, str) else None

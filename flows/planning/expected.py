@@ -13,8 +13,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from causalveil.flows.sequence.declare import find_data
 from causalveil.flows.sequence.estimators import estimator_of
-from causalveil.flows.sequence.study import find_data
 from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.plan import Plan, Sizes, StandIn

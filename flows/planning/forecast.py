@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from causalveil.flows.planning.curves import with_epsilon
 from causalveil.flows.planning.outlook import account_text, blocks_of, book_of
-from causalveil.flows.sequence.study import data_folder, declare, plan_study
+from causalveil.flows.sequence.declare import data_folder, declare, plan_study
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import BudgetRefused, CausalveilError, StudyError
 from causalveil.schemas.ledger import Reservation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from causalveil.flows.sequence.study import blocks_charged, find_data
+from causalveil.flows.sequence.declare import blocks_charged, find_data
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import LedgerError
 from causalveil.schemas.ledger import BudgetOutlook

@@ -9,7 +9,7 @@ from typing import Any
 from causalveil.flows.planning.expected import expected as expected_of
 from causalveil.flows.planning.expected import people_of
 from causalveil.flows.planning.outlook import budget_of
-from causalveil.flows.sequence.study import plan_study
+from causalveil.flows.sequence.declare import plan_study
 from causalveil.schemas.documents import Shown
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.ledger import BudgetOutlook

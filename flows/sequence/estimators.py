@@ -1,5 +1,14 @@
-"""The registry of estimators: a new one is one entry here, one module in ``schemas/estimators/``, one in
-``flows/estimators/`` and one folder in ``tasks/``."""
+"""The registry of estimators, the choice of one by ``estimator: auto``, and rehearsals of their stages.
+
+A new estimator is one entry here, one module in ``schemas/estimators/``, one in ``flows/estimators/`` and one folder in
+``tasks/``.
+
+Level and design leave one estimator or a few for ``auto``; of these the one of the least expected half-width is taken,
+for a stand-in population at the study's own size and budget. No row is read.
+
+A rehearsal is a study's own estimate on rows in memory: what coverage studies and replications run, thousands of times.
+No file, no ledger, no release: the stages and their order are those of a run of record.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +16,15 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any, TypeVar, cast
 
+from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.estimators.estimator import Estimator
-from causalveil.schemas.errors import CausalveilError, StudyError
+from causalveil.flows.sequence.run import Run
+from causalveil.schemas.asked.resolve import resolve
+from causalveil.schemas.asked.shorthands import AutoEstimator, options
+from causalveil.schemas.asked.study_file import STUDY_FILES, EffectStudyFile, ProtocolStudyFile, StudyFile
+from causalveil.schemas.contract import Contract
+from causalveil.schemas.documents import validate
+from causalveil.schemas.errors import CausalveilError, ContractError, StudyError
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.estimators.balancing import BalancingStudy
 from causalveil.schemas.estimators.difference import DifferenceStudy
@@ -24,8 +40,16 @@ from causalveil.schemas.estimators.protocols import (
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.execution import Execution
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.study import Study, unrecorded_words
+from causalveil.schemas.privacy import Level, amount_text
+from causalveil.schemas.protocols.study import EffectMeasure, ProtocolStudy
+from causalveil.schemas.studies import STUDIES
+from causalveil.schemas.study import NOTHING_TO_ADJUST_FOR, EffectStudy, Study, unrecorded_words
+from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
+from causalveil.tasks.enclave.split import sizes_of
+from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.privacy.mechanisms import Budget
 
 S = TypeVar("S", bound=Study)
 
@@ -165,3 +189,146 @@ def warnings_of(study: Study, sizes: Sizes) -> tuple[str, ...]:
         return (*told, *estimator_of(study).warnings(study, sizes, assumed(study, StandIn())))
     except CausalveilError:
         return told
+
+
+WHY = {
+    "ipw": "the one estimator of an effect whose training units alone are protected",
+    "balancing": "covariates and treatments are public, so weights of them cost nothing",
+    "regression": "covariates are private; it adjusts as far as size and budget allow and says how far",
+    "difference_in_means": "treatment was randomised, and covariates would cost more than they bring at this size",
+    "aipw": "the chance of treatment is known, so nothing is spent on it",
+}
+
+
+def candidates(
+    asked: StudyFile, contract: Contract | None, where: str = "study", execution: Execution | None = None
+) -> list[Study]:
+    """The studies that a file may become: one, unless it leaves the estimator open.
+
+    Raises:
+        ContractError: the contract allows none of them, or not these columns in these roles.
+        StudyError: the study contradicts the contract.
+    """
+    if not isinstance(asked.estimator, AutoEstimator):
+        return [resolve(asked, contract, where, execution)]
+    found = [one for one in options(asked.estimator, asked.privacy) if _answers(asked, one[0]["name"])]
+    if not found:
+        if isinstance(asked, EffectStudyFile | ProtocolStudyFile) and not asked.covariates:
+            raise StudyError(f"{where}: {NOTHING_TO_ADJUST_FOR}")
+        raise StudyError(
+            f"{where}: 'auto' takes no estimator that answers this; subgroups and 'where' take level 'sample' or "
+            "'label', a 'measure' beside the difference {name: auto, trial: true} at level 'sample'"
+        )
+    allowed = [one for one in found if contract is None or one[0]["name"] in contract.estimators]
+    if not allowed:
+        names = ", ".join(f"'{one[0]['name']}'" for one in found)
+        raise ContractError(f"{where}: 'auto' would take {names} here, and the contract allows none of them")
+    files = [
+        validate(
+            STUDY_FILES[asked.kind][settings["name"]],
+            {**asked.model_dump(), "estimator": settings, "privacy": privacy.model_dump()},
+            where,
+        )
+        for settings, privacy in allowed
+    ]
+    return [resolve(file, contract, where, execution) for file in files]
+
+
+def _answers(asked: StudyFile, name: str) -> bool:
+    """Return whether an estimator answers what the file asks.
+
+    It must serve the file's kind of study, have covariates if it adjusts, and release arm means for ratios.
+    """
+    if name not in STUDIES[asked.kind]:
+        return False
+    study: Any = STUDIES[asked.kind][name]
+    # A protocol adjusts as the study of one of its questions does.
+    adjusts = getattr(getattr(study, "SINGLE", study), "ADJUSTS", False)
+    if adjusts and isinstance(asked, EffectStudyFile | ProtocolStudyFile) and not asked.covariates:
+        return False
+    ratios = isinstance(asked, ProtocolStudyFile) and any(one is not EffectMeasure.difference for one in asked.measure)
+    return not ratios or getattr(study, "ARM_MEANS", False)
+
+
+def chosen(studies: list[Study], asked: StudyFile, units: int | None) -> Study:
+    """The study of the least expected half-width, with the reason where there was a choice to be made.
+
+    Args:
+        studies: as of :func:`candidates`.
+        asked: the study file.
+        units: n; None where it is unknown.
+
+    Raises:
+        StudyError: n is unknown, or too small for every candidate.
+    """
+    if not isinstance(asked.estimator, AutoEstimator):
+        return studies[0]
+    if units is None and len(studies) > 1:
+        raise StudyError(
+            "'auto' chooses by the number of units: give --units N, put the partitions in place, or admit them "
+            "(causalveil admit)"
+        )
+    # Of one nothing is chosen.
+    widths = [expected_width(study, units) if len(studies) > 1 else None for study in studies]
+    known = [(width, place) for place, width in enumerate(widths) if width is not None]
+    best = min(known)[1] if known else 0
+    study = studies[best]
+    # A study without a number of units has formulas, and this reason.
+    return study.model_copy(update={"choice": reason(study, studies, widths, units)})
+
+
+def reason(study: Study, studies: list[Study], widths: list[float | None], units: int | None) -> str:
+    """Return a sentence on why ``auto`` chose this estimator."""
+    name, privacy = study.estimator.name, study.privacy
+    facts = f"level {privacy.level}, epsilon {amount_text(privacy.epsilon)}"
+    facts += f", delta {amount_text(privacy.delta)}" if privacy.level is not Level.label else ""
+    facts += f", {units:,} units" if units is not None else ""
+    others = [
+        f"{other.estimator.name} {width:.3g}"
+        for other, width in zip(studies, widths, strict=True)
+        if other is not study and width is not None
+    ]
+    own = widths[studies.index(study)]
+    beside = f"; expected half-width {own:.3g}, {', '.join(others)}" if own is not None and others else ""
+    return f"auto took {name} ({facts}): {WHY[name]}{beside}"
+
+
+def expected_width(study: Study, units: int | None) -> float | None:
+    """Expected half-width for the stand-in population; None where the estimator cannot run at this size.
+
+    By a formula, or by few draws of noise from seeds that are always the same: asked again it chooses the same.
+    """
+    if units is None or not isinstance(study, EffectStudy | ProtocolStudy):
+        return None
+    try:
+        found = estimator_of(study).half_width(study, sizes_of(study, units), StandIn())
+    except CausalveilError:
+        return None
+    return None if found is None else float(found)
+
+
+def rehearse(study: Study, enclave: MemoryEnclave, budget: Budget, seed: int = 0) -> Any:
+    """Run the study's estimator on rows in memory and return its findings.
+
+    Args:
+        study: the study.
+        enclave: its rows. The same enclave may serve again: what is fitted exactly is fitted once.
+        budget: where noise is drawn; ``RehearsalBudget`` for all but tests of budgets.
+        seed: of learners that are stochastic.
+    """
+    run = Run(study, sizes_of(study, enclave.units), enclave, budget, source=None, rehearsal_seed=seed)
+    return estimator_of(study).estimate(run, DirectEngine())
+
+
+def rehearse_effect(study: EffectStudy, rows: Rows | MemoryEnclave, budget: Budget, seed: int = 0) -> EffectFindings:
+    """Run the estimator of an effect on rows in memory and return its findings.
+
+    Rows stand in the order of their hashes, from which halves and folds are cut.
+
+    Raises:
+        TypeError: the study's estimator finds no effect.
+    """
+    found = rehearse(study, MemoryEnclave.of(rows) if isinstance(rows, Rows) else rows, budget, seed)
+    if not isinstance(found, EffectFindings):
+        raise TypeError(f"'{study.estimator.name}' finds no effect")
+    return found

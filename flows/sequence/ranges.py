@@ -8,8 +8,9 @@ from pathlib import Path
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.estimators.stage import Stage, carry_out
 from causalveil.flows.sequence.admit import hold
+from causalveil.flows.sequence.declare import Request, reserve
 from causalveil.flows.sequence.run import RowSource, Run
-from causalveil.flows.sequence.study import Request, check_run_id, new_run_id, reserve, settle
+from causalveil.flows.sequence.study import check_run_id, new_run_id, settle
 from causalveil.schemas.contract import CONTRACT_FILE, Contract, Review, load_contract
 from causalveil.schemas.declared import NumberColumn
 from causalveil.schemas.documents import read_text

@@ -12,8 +12,8 @@ from typing import Any
 import polars as pl
 
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.sequence.choose import candidates
-from causalveil.flows.sequence.warehouse import fill
+from causalveil.flows.sequence.admit import fill
+from causalveil.flows.sequence.estimators import candidates
 from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.contract import CONTRACT_FILE, DataClass, parse_contract
 from causalveil.schemas.documents import parse_yaml

@@ -12,7 +12,7 @@ import math
 import numpy as np
 import pytest
 
-from causalveil.flows.sequence.rehearse import rehearse_effect
+from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil_replication.yuan2026.data import SOURCES, load
 from causalveil_replication.yuan2026.errors import RelativeError, penalty

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from causalveil.flows.sequence.rehearse import rehearse_effect
+from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil_replication.main import main
 from causalveil_replication.yuan2026 import costs, runs, sweeps, tables

@@ -3,7 +3,7 @@
 ``estimator: {name: auto}``: a study file that leaves the estimator to public facts.
 
 It becomes a study of one of the estimators below before anything is declared, so no stage and no ledger entry knows
-it. Which one is decided where the number of units is known (``flows/sequence/choose.py``).
+it. Which one is decided where the number of units is known (``flows/sequence/estimators.py``).
 
 A plain study that asks what only a protocol answers becomes the protocol of one question.
 

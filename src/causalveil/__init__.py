@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from causalveil.flows.api import load_release, plan, pool, report, run
     from causalveil.flows.planning.study_plan import StudyPlan
+    from causalveil.flows.sequence.declare import load_study
     from causalveil.flows.sequence.finished import RunResult
-    from causalveil.flows.sequence.sites import PooledResult
-    from causalveil.flows.sequence.study import load_study
+    from causalveil.flows.sequence.pooling import PooledResult
     from causalveil.schemas.errors import (
         BudgetRefused,
         BundleError,

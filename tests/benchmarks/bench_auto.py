@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from causalveil.flows.sequence.choose import candidates, chosen, expected_width
+from causalveil.flows.sequence.estimators import candidates, chosen, expected_width
 from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.tasks.report.plots import figure, legend, series, write_table
 

@@ -100,7 +100,7 @@ def stages(folders: tuple[Path, ...], repeat: int) -> list[dict[str, Any]]:
 
 def in_memory(document: dict[str, Any], data: PublishedData, repeat: int) -> float:
     """Processor seconds of the method alone on rows in memory, fit to interval: what the paper's Table IV times."""
-    from causalveil.flows.sequence.rehearse import rehearse_effect
+    from causalveil.flows.sequence.estimators import rehearse_effect
     from causalveil.schemas.estimators.matching import MatchingStudy
     from causalveil.tasks.privacy.rehearsal import RehearsalBudget
     from causalveil_replication.yuan2026.data import rows_of

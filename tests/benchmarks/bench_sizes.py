@@ -13,7 +13,7 @@ import sys
 
 import numpy as np
 
-from causalveil.flows.sequence.rehearse import rehearse_effect
+from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.enclave.enclave import Rows

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.warehouse import fill
+from causalveil.flows.sequence.admit import fill
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import list_partitions

@@ -21,8 +21,8 @@ import pytest
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.engine.engine import DirectEngine
+from causalveil.flows.sequence.declare import plan_study
 from causalveil.flows.sequence.ranges import find_ranges
-from causalveil.flows.sequence.study import plan_study
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import list_partitions, read_rows

@@ -23,7 +23,7 @@ import pytest
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
-from causalveil.flows.engine.authentication import lets_anybody_in
+from causalveil.flows.engine.deployment import lets_anybody_in
 
 ROOT = Path(__file__).parents[2]
 PASSWORD = "operator:correct-horse-battery-staple"

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.flows.sequence import study as sequence
+from causalveil.flows.sequence import declare
 from causalveil.schemas import study as study_schema
 from causalveil.schemas.errors import CausalveilError
 from causalveil.tasks.admission.stages import _Look
@@ -79,7 +79,7 @@ def test_the_whole_cap_for_each_name_of_a_month(tmp_path: Path, monkeypatch: pyt
     for dataset in ("guarded", "bare"):
         path = write_study(tmp_path / dataset, partitions=0, contract={**contract, "dataset": dataset})
         if dataset == "bare":
-            monkeypatch.setattr(sequence, "blocks_charged", lambda _, layout: layout.blocks)
+            monkeypatch.setattr(declare, "blocks_charged", lambda _, layout: layout.blocks)
         (path.parent / "month=1").mkdir()
         people(400).write_parquet(path.parent / "month=1" / "a.parquet")
         assert ran(path, f"{dataset}-first")

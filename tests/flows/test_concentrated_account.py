@@ -10,7 +10,7 @@ import pytest
 from causalveil.flows.api import run_study
 from causalveil.flows.planning.expected import NOT_WORTH
 from causalveil.flows.planning.study_plan import plan
-from causalveil.flows.sequence.study import plan_study
+from causalveil.flows.sequence.declare import plan_study
 from causalveil.schemas.errors import BudgetRefused
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.ledger_help import assert_agreed

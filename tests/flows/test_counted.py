@@ -99,7 +99,7 @@ def test_reports_say_which_bounds_were_read_off_the_data(tmp_path: Path, capsys:
 
 
 def test_nothing_is_counted_of_sensitive_data(tmp_path: Path) -> None:
-    from causalveil.flows.sequence.study import Asked, data_statement, load
+    from causalveil.flows.sequence.declare import Asked, data_statement, load
     from causalveil.schemas.contract import DataClass
     from causalveil.tasks.enclave.partitions import read_layout
     from tests.studies import write_study

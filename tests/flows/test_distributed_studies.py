@@ -16,7 +16,8 @@ import cloudpickle
 import pytest
 
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.study import execute, load
+from causalveil.flows.sequence.declare import load
+from causalveil.flows.sequence.study import execute
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.release import Release
 from causalveil.schemas.studies import estimator_names

@@ -24,9 +24,8 @@ import yaml
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.admit import admit_folder
+from causalveil.flows.sequence.admit import admit_folder, extract_source
 from causalveil.flows.sequence.ranges import find_ranges
-from causalveil.flows.sequence.warehouse import extract_source
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
 from causalveil.schemas.warehouse import Key, Manifest, load_manifest
 from causalveil.tasks.enclave.data_folder import DataFolder

@@ -10,8 +10,8 @@ import pytest
 
 from causalveil.flows.api import run_study
 from causalveil.flows.engine.engine import DirectEngine
+from causalveil.flows.sequence.admit import fill
 from causalveil.flows.sequence.start import Begun, begin, survey
-from causalveil.flows.sequence.warehouse import fill
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import DataError
 from causalveil.tasks.enclave.partitions import NO_VALUE

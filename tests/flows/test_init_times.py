@@ -12,8 +12,8 @@ import yaml
 
 from causalveil.flows.api import run_study
 from causalveil.flows.engine.engine import DirectEngine
+from causalveil.flows.sequence.declare import load
 from causalveil.flows.sequence.start import Begun, begin, survey
-from causalveil.flows.sequence.study import load
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.release import SurvivalRelease

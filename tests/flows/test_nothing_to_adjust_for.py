@@ -9,7 +9,7 @@ import pytest
 
 from causalveil.flows.api import report, run_study
 from causalveil.flows.sequence.check import check
-from causalveil.flows.sequence.study import plan_study
+from causalveil.flows.sequence.declare import plan_study
 from causalveil.schemas.errors import StudyError
 from tests.studies import resolved, write_study
 

@@ -16,8 +16,8 @@ from typer.main import get_command
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import app
 from causalveil.flows.engine.engine import DirectEngine
+from causalveil.flows.sequence.admit import fill
 from causalveil.flows.sequence.start import begin, survey
-from causalveil.flows.sequence.warehouse import fill
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
 from causalveil.schemas.warehouse import Manifest

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.flows.sequence.rehearse import rehearse, rehearse_effect
+from causalveil.flows.sequence.estimators import rehearse, rehearse_effect
 from causalveil.schemas.release import DirectionRelease, EffectRelease, SurvivalRelease
 from causalveil.schemas.studies import estimator_names
 from causalveil.tasks.aipw_asymptotic.stages import SEED_LABEL

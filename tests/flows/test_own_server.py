@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from causalveil.flows.cli.main import main
-from causalveil.flows.engine import server, serving, settings
+from causalveil.flows.engine import server, settings
 from causalveil.flows.engine.server import KeptServer
 from causalveil.schemas.errors import CausalveilError
 from causalveil.tasks.machine.folders import machine
@@ -81,7 +81,7 @@ def unset() -> Iterator[None]:
 
     with temporary_settings(restore_defaults={PREFECT_API_URL}):
         yield
-    serving.notes()
+    server.notes()
 
 
 def record(home: Path, **changed: Any) -> KeptServer:
@@ -157,19 +157,19 @@ def test_status_and_a_second_start_name_it(at_home: KeptServer, capsys: pytest.C
 def test_settings_of_prefect_come_first(at_home: KeptServer) -> None:
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
-    assert serving.own_server()[PREFECT_API_URL] == at_home.url
-    with serving.on_a_server():
+    assert server.own_server()[PREFECT_API_URL] == at_home.url
+    with server.on_a_server():
         assert PREFECT_API_URL.value() == at_home.url
     with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
-        assert serving.own_server() == {}
-    assert serving.notes() == ()
+        assert server.own_server() == {}
+    assert server.notes() == ()
 
 
 def test_a_profile_comes_first_too(kept: Kept, tmp_path: Path) -> None:
     (tmp_path / "profiles.toml").write_text(
         'active = "mine"\n[profiles.mine]\nPREFECT_API_URL = "http://127.0.0.1:9/api"\n'
     )
-    look = "from causalveil.flows.engine.serving import own_server; print(own_server())"
+    look = "from causalveil.flows.engine.server import own_server; print(own_server())"
     around = environment(kept[0], PREFECT_HOME=str(tmp_path))
     done = subprocess.run([sys.executable, "-c", look], env=around, capture_output=True, text=True, check=True)
     assert done.stdout == "{}\n"
@@ -181,8 +181,8 @@ def test_a_server_that_cannot_serve_is_named_and_passed_over(home: Path, changed
     from importlib.metadata import version
 
     record(home, **({"prefect": version("prefect")} | changed))
-    assert serving.own_server() == {}
-    (note,) = serving.notes()
+    assert server.own_server() == {}
+    (note,) = server.notes()
     assert said in note
     assert "causalveil server stop" in note
 
@@ -269,8 +269,8 @@ def test_a_start_that_is_killed_leaves_no_server(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("unset")
 def test_a_first_run_offers_one_and_a_second_does_not(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for expected in ([serving.OFFER], []):
-        with serving.on_a_server():
+    for expected in ([server.OFFER], []):
+        with server.on_a_server():
             pass
         with pytest.raises(SystemExit, match="0"):
             main(["--version"])

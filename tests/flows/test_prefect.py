@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.flows.sequence import study as sequence_study
+from causalveil.flows.sequence import declare
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.errors import BudgetRefused, DataError, SiteError
 from causalveil.schemas.privacy import amount_text
@@ -164,7 +164,7 @@ def test_a_release_is_an_asset_made_of_the_data(study: Path, tmp_path: Path, pre
 
 def test_a_run_parses_its_study_once(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[Path] = []
-    monkeypatch.setattr(sequence_study, "load_study_file", lambda path: parsed.append(path) or load_study_file(path))
+    monkeypatch.setattr(declare, "load_study_file", lambda path: parsed.append(path) or load_study_file(path))
     run_study(study, engine="prefect", out=tmp_path / "out", run_id="once", simulate=1)
     assert parsed == [study]
 
@@ -245,7 +245,7 @@ def test_a_deployed_run_refuses_a_server_that_lets_anybody_in(
     prefect_server: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Prefect's own test hook stands in for a deployment; the open server is real."""
-    from causalveil.flows.engine.authentication import OPEN_SERVER, lets_anybody_in, refuse_open_server
+    from causalveil.flows.engine.deployment import OPEN_SERVER, lets_anybody_in, refuse_open_server
 
     assert lets_anybody_in(prefect_server)
     assert not lets_anybody_in("http://127.0.0.1:1/api")

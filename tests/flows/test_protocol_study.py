@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
-from causalveil.flows.sequence.study import plan_study
+from causalveil.flows.sequence.declare import plan_study
 from causalveil.schemas.release import ProtocolRelease, release_schema
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.studies import people, write_study

@@ -12,7 +12,7 @@ import pytest
 from causalveil.flows.api import report, run_study
 from causalveil.flows.cli import panel, show
 from causalveil.flows.planning.expected import expected
-from causalveil.flows.sequence.study import plan_study
+from causalveil.flows.sequence.declare import plan_study
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.release import load_release_text
 from tests.studies import write_study

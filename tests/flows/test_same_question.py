@@ -11,8 +11,9 @@ from typing import Any
 import polars as pl
 import pytest
 
+from causalveil.flows.sequence.declare import load
 from causalveil.flows.sequence.finished import RunResult
-from causalveil.flows.sequence.study import load, run_of_question
+from causalveil.flows.sequence.study import run_of_question
 from causalveil.flows.start_run import run_study
 from causalveil.schemas.errors import BudgetRefused
 from causalveil.tasks.privacy.ledger.ledger import open_ledger

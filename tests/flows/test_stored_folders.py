@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import app
 from causalveil.flows.engine.engine import DirectEngine, Task
+from causalveil.flows.sequence.admit import extract_source
 from causalveil.flows.sequence.check import check
-from causalveil.flows.sequence.warehouse import extract_source
 from causalveil.schemas.admission.manifest import ADMISSION_FILE
 from causalveil.schemas.errors import CausalveilError, ContractError, DataError, StudyError
 from causalveil.tasks.machine.site import clean, scratch_root

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.flows.sequence.study import plan_study
+from causalveil.flows.sequence.declare import plan_study
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.ledger_help import assert_agreed
 from tests.studies import merge, resolved, write_study

@@ -11,7 +11,7 @@ import pytest
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
-from causalveil.flows.sequence.study import plan_study
+from causalveil.flows.sequence.declare import plan_study
 from causalveil.schemas.errors import StudyError
 from tests.ledger_help import assert_agreed
 from tests.studies import write_study

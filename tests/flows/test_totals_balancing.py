@@ -13,7 +13,7 @@ import pytest
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
-from causalveil.flows.sequence.study import plan_study
+from causalveil.flows.sequence.declare import plan_study
 from tests.ledger_help import assert_agreed
 from tests.studies import people, refused, write_study
 

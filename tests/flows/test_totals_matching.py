@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.flows.sequence.study import plan_study
+from causalveil.flows.sequence.declare import plan_study
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.ledger_help import assert_agreed
 from tests.matching_help import CONTRACT, matching_changes

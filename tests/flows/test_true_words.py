@@ -21,7 +21,7 @@ from causalveil.flows.planning.outlook import budget_of
 from causalveil.flows.planning.sentences import say_effect
 from causalveil.flows.sequence.admit import admit_folder
 from causalveil.flows.sequence.check import check
-from causalveil.flows.sequence.study import plan_study
+from causalveil.flows.sequence.declare import plan_study
 from causalveil.schemas.contract import load_contract
 from causalveil.schemas.errors import BudgetRefused
 from causalveil.schemas.oversight import Author, Desk, DeskDataset, DeskGrant, DeskRefusal, DeskRun, Pace

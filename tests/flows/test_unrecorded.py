@@ -12,8 +12,7 @@ import yaml
 from causalveil.flows.api import load_study, plan, report, run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.admit import admit_folder
-from causalveil.flows.sequence.warehouse import fill
+from causalveil.flows.sequence.admit import admit_folder, fill
 from causalveil.schemas.contract import load_contract
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.release import EffectRelease

@@ -145,7 +145,7 @@ TYPES = [
     "float",
     "causalveil.schemas.release.Interval",
     "causalveil.flows.planning.study_plan.StudyPlan",
-    "causalveil.flows.sequence.sites.PooledResult",
+    "causalveil.flows.sequence.pooling.PooledResult",
     "pathlib.Path",
     "causalveil.schemas.release.Release | causalveil.schemas.sites.pooled.PooledRelease | "
     "causalveil.schemas.sites.pooled.PooledProtocolRelease",

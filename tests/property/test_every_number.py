@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from causalveil.flows.sequence.rehearse import rehearse
-from causalveil.flows.sequence.study import declare
+from causalveil.flows.sequence.declare import declare
+from causalveil.flows.sequence.estimators import rehearse
 from causalveil.schemas.columns import ordinary
 from causalveil.schemas.documents import models_in
 from causalveil.schemas.errors import CausalveilError, StudyError

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causalveil.flows.sequence.study import declare
+from causalveil.flows.sequence.declare import declare
 from causalveil.schemas.columns import ordinary
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.studies import STUDIES, parse_study

@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pytest
 
-from causalveil.flows.sequence.rehearse import rehearse_effect
+from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.tasks.matching import interval
 from causalveil.tasks.privacy.lattice import flip_bits
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from causalveil.flows.sequence.rehearse import rehearse_effect
+from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.adjustment.features import LineFeature
 from causalveil.tasks.aipw.recipe import known_recipe

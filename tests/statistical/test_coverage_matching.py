@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.flows.sequence.rehearse import rehearse_effect
+from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.matching import interval
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.flows.sequence.rehearse import rehearse_effect
+from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy

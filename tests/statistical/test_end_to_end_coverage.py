@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from causalveil.flows.sequence.rehearse import rehearse_effect
+from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.tasks.covariates import feature_names
 from causalveil.tasks.enclave.enclave import Rows

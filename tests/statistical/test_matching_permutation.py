@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 from scipy.stats import ks_2samp
 
-from causalveil.flows.sequence.rehearse import rehearse_effect
+from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
 from causalveil.tasks.machine.arrays import FloatArray, IntArray

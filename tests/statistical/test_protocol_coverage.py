@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.flows.sequence.rehearse import rehearse_effect
+from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.schemas.protocols.study import EVERYBODY
 from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.enclave import Rows

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from causalveil.flows.estimators.difference import expected
-from causalveil.flows.sequence.rehearse import rehearse_effect
+from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.enclave import Rows

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from causalveil.flows.sequence.study import declare, known_sizes
+from causalveil.flows.sequence.declare import declare, known_sizes
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.estimators.direction import Favours, Releases, Score
 from causalveil.schemas.plan import Sizes, StandIn

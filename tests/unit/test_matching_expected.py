@@ -11,7 +11,7 @@ import pytest
 
 from causalveil.flows.cli.main import main
 from causalveil.flows.estimators.matching import MATCHING, expected
-from causalveil.flows.sequence.rehearse import rehearse_effect
+from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.matching import expected as matching_expected

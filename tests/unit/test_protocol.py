@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from causalveil.flows.estimators.protocol import expected
-from causalveil.flows.sequence.estimators import estimator_of
-from causalveil.flows.sequence.rehearse import rehearse, rehearse_effect
+from causalveil.flows.sequence.estimators import estimator_of, rehearse, rehearse_effect
 from causalveil.schemas.asked.resolve import asks_for, resolve
 from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, AdjustmentMethod, of_share

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.flows.sequence.rehearse import rehearse_effect
+from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows

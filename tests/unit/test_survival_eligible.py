@@ -11,7 +11,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from causalveil.flows.estimators.survival import SURVIVAL
-from causalveil.flows.sequence.study import load
+from causalveil.flows.sequence.declare import load
 from causalveil.schemas.asked.resolve import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.errors import StudyError

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import ndtri
 
 from causalveil.flows.estimators.survival_protocol import SURVIVAL_PROTOCOL
-from causalveil.flows.sequence.rehearse import rehearse
+from causalveil.flows.sequence.estimators import rehearse
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.protocols.study import EVERYBODY

@@ -20,7 +20,7 @@ def series(
 ) -> None:
     """Pool the released blocks of STUDY's dataset: trend, heterogeneity, the newest block's place. Charges nothing."""
     from causalveil.flows.engine.engine import DirectEngine
-    from causalveil.flows.sequence.series import make_series
+    from causalveil.flows.sequence.pooling import make_series
 
     settings.prepare(quiet=True)
     found = make_series(study, out, DirectEngine())

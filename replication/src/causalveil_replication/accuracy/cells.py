@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from causalveil.flows.sequence.estimators import estimator_of
-from causalveil.flows.sequence.rehearse import rehearse_effect
+from causalveil.flows.sequence.estimators import estimator_of, rehearse_effect
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.studies import parse_study

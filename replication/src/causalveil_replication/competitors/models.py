@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import numpy as np
 
-from causalveil.flows.sequence.rehearse import rehearse_effect
+from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.schemas.study import CategoricalCovariate
 from causalveil.tasks.aipw_asymptotic import influence
 from causalveil.tasks.aipw_asymptotic.influence import EFFECT, Domain, Table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from causalveil.flows.sequence.rehearse import rehearse_effect
+from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.schemas.asked.shorthands import AutoEstimator, options
 from causalveil.schemas.study import PrivacyRequest
 from causalveil.tasks.enclave.enclave import MemoryEnclave

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from causalveil.flows.sequence.rehearse import rehearse_effect
+from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows

@@ -3,7 +3,7 @@
 Figures 2 to 12 of the paper, its Tables IV and V and its Theorem 3: relative error against matching without privacy, by
 epsilon, on four data sets, at both levels, for N = 1, 3, 5, 7, for fixed caps against the adaptive one, over error
 coefficients and shares of the budget, beside every competitor that the paper names. Each run has an order of traversal
-and a noise of its own. Ours runs through ``flows/sequence/rehearse.py``, as a study does.
+and a noise of its own. Ours runs through ``flows/sequence/estimators.py``, as a study does.
 """
 
 from __future__ import annotations

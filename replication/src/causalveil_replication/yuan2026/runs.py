@@ -86,7 +86,7 @@ def prepare(data: PublishedData, seeds: int) -> Prepared:
 
 def measure(prepared: Prepared) -> Iterator[dict[str, object]]:
     """One row of the table for every setting and epsilon."""
-    from causalveil.flows.sequence.rehearse import rehearse_effect
+    from causalveil.flows.sequence.estimators import rehearse_effect
     from causalveil.tasks.privacy.rehearsal import RehearsalBudget
     from causalveil_replication.yuan2026.errors import RelativeError
 

@@ -1,6 +1,7 @@
-"""Many sites -> one release: verify every bundle, settle the round, pool. No row is read here and no noise drawn.
+"""Many sites, or the released blocks of a series -> one answer. No row is read here and no noise drawn.
 
-The same on every engine; ``flows/pool.py`` is the Prefect flow around it.
+Of sites every bundle is verified and the round settled. The same on every engine; ``flows/pool.py`` and
+``flows/series.py`` are the Prefect flows around it.
 """
 
 from __future__ import annotations
@@ -10,20 +11,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from causalveil.flows.engine.engine import Engine, Task
+from causalveil.flows.sequence.declare import load
 from causalveil.schemas.asked.resolve import resolve
 from causalveil.schemas.asked.study_file import load_study_file
-from causalveil.schemas.errors import StudyError
+from causalveil.schemas.errors import ReleaseHeld, RunConflict, StudyError
 from causalveil.schemas.protocols.study import ProtocolStudy
-from causalveil.schemas.release import RELEASE_FILE
-from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, pooled_text
+from causalveil.schemas.release import RELEASE_FILE, Release, load_release_text
+from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, Series, pooled_text
 from causalveil.schemas.sites.round import Sites, load_sites
-from causalveil.schemas.study import SLUG
+from causalveil.schemas.study import SLUG, EffectStudy, Study
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from causalveil.tasks.report.series import series_html
 from causalveil.tasks.sites.accept import Accepted, Asked, accept, settle
 from causalveil.tasks.sites.bundle import answers, make_bundle, public_key, read_bundle
 from causalveil.tasks.sites.pooled_protocol import pooled_protocol
 from causalveil.tasks.sites.pooled_release import pooled_release
+from causalveil.tasks.sites.series import series_of
 
 
 @dataclass(frozen=True)
@@ -122,3 +126,58 @@ def leave_bundle(run_id: str, site: str, round_: str, out: Path) -> Path:
         return out
     text = make_bundle(open_ledger(), run_id, site, round_)
     return write_whole(out, text, taken="another file lies there; choose another --out")
+
+
+SERIES_FILE, SERIES_PAGE = "series.json", "series.html"
+
+
+@dataclass(frozen=True)
+class SeriesResult:
+    """A series, and where its file and its page lie."""
+
+    series: Series
+    path: Path
+    page: Path
+
+
+def releases_of(study: Study, dataset: str) -> tuple[Release, ...]:
+    """Every release of the study on a dataset that may leave the ledger, in the order of their runs.
+
+    Raises:
+        LedgerError: the ledger cannot be used.
+    """
+    ledger, found = open_ledger(), []
+    for run in ledger.account(dataset).runs:
+        if run.study != study.name or run.state != "finished":
+            continue
+        try:
+            text = ledger.stored_document(run.run_id)
+        except (ReleaseHeld, RunConflict):
+            continue
+        release = None if text is None else load_release_text(text)
+        if release is not None and release.study_digest == study.digest:
+            found.append(release)
+    return tuple(found)
+
+
+def make_series(path: Path, out: str | Path | None, engine: Engine) -> SeriesResult:
+    """The series of a study's released blocks, written as series.json and series.html; an older one is replaced.
+
+    Args:
+        path: study.yaml.
+        out: folder (default ``releases/<study>-series`` below the working directory).
+        engine: what runs the two stages.
+
+    Raises:
+        StudyError: not an effect's study, units span blocks, or fewer than two blocks were released.
+        LedgerError: the ledger cannot be used.
+    """
+    loaded = load(path)
+    study = loaded.study
+    if not isinstance(study, (EffectStudy, ProtocolStudy)):
+        raise StudyError(f"a series is of effects; '{study.name}' asks for another kind of answer")
+    releases = engine(Task("gather", lambda: releases_of(study, loaded.contract.dataset)))
+    series = engine(Task("series", lambda: series_of(study, releases), reads=("gather",)))
+    folder = Path(out) if out is not None else Path("releases") / f"{study.name}-series"
+    written = write_whole(folder / SERIES_FILE, series.text())
+    return SeriesResult(series, written, write_whole(folder / SERIES_PAGE, series_html(series)))

@@ -1,0 +1,211 @@
+"""What a deployed flow asks of Prefect's server: a password, one run at a time, events, and nothing stored.
+
+Whoever reaches the API of a Prefect server may have its workers run any code. A server that answers an unauthenticated
+call has been set up without ``PREFECT_SERVER_API_AUTH_STRING``, and no run is to make that useful.
+
+One run at a time per dataset is a strict global concurrency limit. The ledger needs no such turn-taking, it serialises
+its writers by itself. A folder of partitions does: an extract that adds a month while a study reads would end that
+study.
+
+Events tell an operator's automation of budget that runs low or refuses, and of a month whose rows are late. They hold
+declared amounts and public names alone. They are a courtesy: the ledger is the record, and a server that keeps no
+events changes nothing.
+
+Nothing that a flow returns or raises is stored by Prefect: what it keeps is states, whose messages are ours.
+``persist_result=False`` keeps results from being stored, but not exceptions: Prefect pickles each, with all that hangs
+on it, into local storage that other users can read.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from prefect.context import FlowRunContext
+from prefect.filesystems import LocalFileSystem
+
+from causalveil.flows.sequence.finished import RunResult
+from causalveil.schemas.contract import Contract
+from causalveil.schemas.errors import CausalveilError, EngineLost, SiteError
+from causalveil.schemas.ledger import BlockAccount
+from causalveil.schemas.privacy import amount_text
+from causalveil.schemas.warehouse import Manifest
+from causalveil.tasks.machine.site import site_settings
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
+
+# Set to "test", a run takes an open server: of a test, with made-up data.
+OPEN_SERVER = "CAUSALVEIL_OPEN_SERVER"
+
+
+def refuse_open_server() -> None:
+    """End a deployed run whose server answers a call without a password.
+
+    A run from the command line may use an open server of its own machine, or Prefect's temporary one: nothing there
+    waits to be told what to run.
+
+    Raises:
+        SiteError: the server is open.
+    """
+    from prefect import runtime
+    from prefect.settings import PREFECT_API_URL
+
+    url = PREFECT_API_URL.value()
+    if not runtime.deployment.id or not url or os.environ.get(OPEN_SERVER) == "test":
+        return
+    if lets_anybody_in(url):
+        raise SiteError(
+            "the Prefect server answers calls without a password, and whoever reaches it runs code as this worker; "
+            "start it with PREFECT_SERVER_API_AUTH_STRING, give its clients PREFECT_API_AUTH_STRING (deploy/README.md)"
+        )
+
+
+def lets_anybody_in(url: str) -> bool:
+    """Return whether the API at ``url`` answers a call that carries no credentials.
+
+    A server that hangs up on such a call does not: it wants a client certificate, say.
+    """
+    import httpx
+
+    # Nothing secret is sent and nothing that comes back is believed, so the certificate may be anybody's.
+    try:
+        with httpx.Client(verify=False, timeout=30, trust_env=False) as client:
+            return client.get(f"{url.rstrip('/')}/admin/version").is_success
+    except httpx.HTTPError:
+        return False
+
+
+_LOG = logging.getLogger("causalveil.flow")
+# After so many seconds a run that was killed gives its turn back: the least that Prefect allows (its default is 300). A
+# run that lives renews it.
+LEASE_SECONDS = 60.0
+
+
+def limit_name(dataset: str) -> str:
+    """The name to give to ``prefect gcl create``."""
+    return f"causalveil-{dataset}"
+
+
+@contextmanager
+def one_at_a_time(dataset: str) -> Iterator[None]:
+    """Hold the dataset's turn while the block runs; wait for it if another run has it.
+
+    Only runs of a deployment take turns: a run from the command line has a person who watches it, and its server may be
+    a temporary one that knows no limits.
+
+    Raises:
+        EngineLost: the server does not answer.
+        CausalveilError: there is no such limit on the server. Strict, so that nobody is let in for want of one.
+    """
+    from prefect import runtime
+    from prefect.concurrency.sync import concurrency
+
+    if not runtime.deployment.id:
+        yield
+        return
+    name, held = limit_name(dataset), False
+    try:
+        # Prefect shows the run as Running from here on, also while it waits.
+        _LOG.info(f"asks for the turn of dataset '{dataset}' (limit {name}) and waits here while another run has it")
+        with concurrency(name, occupy=1, strict=True, lease_duration=LEASE_SECONDS):
+            held = True
+            _LOG.info(f"has the turn of dataset '{dataset}'")
+            yield
+    except CausalveilError:
+        raise
+    except Exception as problem:
+        if held or _unreachable(problem):
+            raise EngineLost(
+                f"Prefect's server did not answer for the turn of dataset '{dataset}' ({type(problem).__name__}); once "
+                "it is up again (PREFECT_API_URL), start the same run again: what it drew is charged once"
+            ) from None
+        failure = CausalveilError(
+            f"dataset '{dataset}' has no Prefect concurrency limit ({type(problem).__name__}); its operator must run: "
+            f"prefect gcl create {name} --limit {site_settings().concurrency}"
+        )
+        raise failure from None
+
+
+def _unreachable(problem: BaseException | None) -> bool:
+    """Tell whether a failure comes from a server that was not reached, and not from its answer."""
+    import httpx
+
+    while problem is not None:
+        if isinstance(problem, httpx.TransportError):
+            return True
+        problem = problem.__cause__ or problem.__context__
+    return False
+
+
+LOW = "causalveil.budget.low"
+REFUSED = "causalveil.budget.refused"
+LATE = "causalveil.extract.late"
+
+
+def tell_refused(contract: Contract, run_id: str, refusal: str) -> None:
+    """The budget of a dataset did not suffice for a run; ``refusal`` is the ledger's own sentence."""
+    _emit(REFUSED, contract.dataset, {"run": run_id, "refusal": refusal})
+
+
+def tell_late(manifest: Manifest) -> None:
+    """An extract found no rows in blocks of its range; the next one asks for them again."""
+    _emit(LATE, manifest.dataset, {"extract": manifest.name, "blocks": list(manifest.late)})
+
+
+def tell_if_low(contract: Contract, outcome: RunResult) -> None:
+    """Emit an event if a charged block has less left than the share that the contract declares."""
+    if contract.warn_below is None or outcome.release.not_for_release:
+        return
+    privacy = outcome.release.privacy
+    charged = set(privacy.blocks.charged)
+    blocks = open_ledger().newest(contract.dataset, 0, contract).blocks
+    low = [row for row in blocks if row.level is privacy.level and row.block in charged and is_low(row, contract)]
+    if low:
+        rows = {row.block: {"epsilon": _left(row, "epsilon"), "delta": _left(row, "delta")} for row in low}
+        share = {"below": float(contract.warn_below), "level": str(privacy.level), "run": outcome.run_id}
+        _emit(LOW, contract.dataset, share | {"left": rows})
+
+
+def is_low(row: BlockAccount, contract: Contract) -> bool:
+    """Return whether a block has less than the declared share of its cap left.
+
+    The share is that of rho, or of the scarcer of epsilon and delta, as the account says.
+    """
+    return row.share_left < (contract.warn_below or 0)
+
+
+def _left(row: BlockAccount, what: str) -> str:
+    return f"{amount_text(getattr(row.remaining, what))} of {amount_text(getattr(row.granted, what))}"
+
+
+def _emit(event: str, dataset: str, payload: dict[str, Any]) -> None:
+    from prefect.events import emit_event
+
+    resource = {"prefect.resource.id": f"causalveil.dataset.{dataset}", "prefect.resource.name": dataset}
+    emit_event(event=event, resource=resource, payload=payload)
+
+
+class Unstored(LocalFileSystem):
+    """Take everything that is to be stored, and keep nothing."""
+
+    _block_type_name = "Unstored"
+    _block_type_slug = "causalveil-unstored"
+
+    def write_path(self, path: str, content: bytes) -> str:  # type: ignore[override]  # as Prefect's own does
+        """Drop what is to be written."""
+        del content
+        return path
+
+    async def awrite_path(self, path: str, content: bytes) -> str:
+        """Drop what is to be written."""
+        del content
+        return path
+
+
+def store_nothing() -> None:
+    """Have the flow run that is going on, and its task runs, store no result and no exception."""
+    context = FlowRunContext.get()
+    if context is not None and context.result_store is not None:
+        context.result_store.result_storage = Unstored()
