@@ -456,17 +456,11 @@ def travelling(specification: Mapping[str, Any]) -> dict[str, Any]:
             column = _without(value.get("column"), left_out["covariates"] or ())
             result[key] = {**value, "column": column}
         elif key == "where" and isinstance(value, list):
-            result[key] = [_without_kind(one, left_out["covariates"] or ()) for one in value]
+            # A comparison asks the same whatever range an owner declares around it.
+            result[key] = [_without(one, ("holds",)) for one in value]
         else:
             result[key] = _without(value, keys)
     return result
-
-
-def _without_kind(condition: Any, keys: tuple[str, ...]) -> Any:
-    """A comparison without what the site's contract alone declares of its column."""
-    if not isinstance(condition, Mapping):
-        return condition
-    return {**condition, "holds": _without(condition.get("holds"), keys)}
 
 
 def _without(value: Any, keys: tuple[str, ...]) -> Any:

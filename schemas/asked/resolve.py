@@ -407,7 +407,8 @@ def _groups_and_arms(
         levels = AskedCovariate(levels=asked.subgroups.levels)
         group = _covariate(asked.subgroups.name, levels, contract, problems, "subgroups")
         document["subgroups"] = {"name": asked.subgroups.name, "column": group}
-    document["where"] = _where(asked.where, contract, problems)
+    covariates = asked.covariates if isinstance(asked, ProtocolStudyFile) else {}
+    document["where"] = _where(asked.where, contract, problems, covariates)
     return document
 
 
@@ -434,19 +435,32 @@ def _protocol(asked: ProtocolStudyFile, contract: Contract | None, problems: Pro
     return document
 
 
-def _where(asked: AskedWhere, contract: Contract | None, problems: Problems) -> list[dict[str, Any]]:
-    """Comparisons with what the contract declares of their columns; each is checked by itself."""
+def _where(
+    asked: AskedWhere,
+    contract: Contract | None,
+    problems: Problems,
+    covariates: Mapping[str, AskedCovariate] | None = None,
+) -> list[dict[str, Any]]:
+    """Comparisons with what is declared of their columns; each is checked by itself.
+
+    The contract declares them; a study that travels without one does by itself, for its covariates.
+    """
     found = []
     for place, one in enumerate(asked, 1):
-        if contract is None:
-            problems.append(f"'where.{place}': no contract is at hand that declares '{one.column}'; put it in place")
+        if contract is None and one.column not in (covariates or {}):
+            problems.append(
+                f"'where.{place}': no contract is at hand that declares '{one.column}'; make it a covariate with its "
+                "range or levels, or put the contract in place"
+            )
             continue
         before = len(problems)
-        holds = _covariate(one.column, AskedCovariate(), contract, problems, f"where.{place}")
+        declared = AskedCovariate() if contract is not None else (covariates or {})[one.column]
+        holds = _covariate(one.column, declared, contract, problems, f"where.{place}")
         if len(problems) > before:
             continue
         try:
-            found.append(Condition.model_validate(one.in_full(holds, contract.offered.get(one.column))).model_dump())
+            offered = None if contract is None else contract.offered.get(one.column)
+            found.append(Condition.model_validate(one.in_full(holds, offered)).model_dump())
         except ValidationError as wrong:
             said = "; ".join(error["msg"].removeprefix("Value error, ") for error in wrong.errors())
             problems.append(f"'where.{place}': {said}")

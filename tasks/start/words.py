@@ -46,7 +46,10 @@ ID_NAME = (
 GROUP_ID = (
     r"(?i)(^|[\W_])((school|hospital|clinic|site|county|state|city|village|region|district|firm|company|plant|store|shop|"
     r"household|hh|family|class|teacher|doctor|physician|provider|centre|center|cluster|group|plot)[ _-]?)?"
-    r"(id|ids|uid|uuid)(?=$|[\W_\d])"
+    r"(id|ids|uid|uuid)(?=$|[\W_\d])|"
+    r"(^|[\W_])(school|hosp|hospital|clinic|site|county|village|district|firm|company|plant|store|shop|household|hh|"
+    r"family|class|teacher|doctor|physician|prov|provider|centre|center|cluster|plot)[ _-]?(num|number|no|nr|code)"
+    r"(?=$|[\W_\d])"
 )
 # Names of survey weights that nothing else has, and names that the weight of a body has as well.
 SURVEY_WEIGHT = (

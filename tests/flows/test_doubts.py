@@ -172,6 +172,7 @@ def test_columns_of_later_times_are_for_a_person_to_decide(tmp_path: Path) -> No
 def test_ids_of_groups_and_weights_of_rows_are_for_a_person_to_decide(tmp_path: Path) -> None:
     heavy = np.round(np.exp(RANDOM.normal(4, 2.5, N)), 2)
     more = {"schoolId": RANDOM.integers(1, 50, N), "id_of_ward.1": RANDOM.integers(1, 50, N), "perwt": heavy}
+    more |= {"provnum": RANDOM.integers(30_001, 32_003, N), "hospital_no": RANDOM.integers(1, 50, N)}
     honest = {"aid": RANDOM.integers(1, 50, N), "birth_weight": RANDOM.integers(900, 5_000, N), "paid_no": AGE % 40}
     found = begun(tmp_path, more | honest | {"weight": heavy[::-1]})
     assert set(found.draft.taken) == {"age", *honest}

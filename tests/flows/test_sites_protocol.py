@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
 
+from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.schemas.errors import BundleError
 from causalveil.schemas.release import ProtocolRelease, load_release
@@ -20,6 +22,7 @@ from causalveil.tasks.report.page import head_html
 from tests.bundle_cases import resign
 from tests.pooled_help import NAMES, call_of, hospitals
 from tests.sites_help import Call, Party, at_home
+from tests.studies import people, write_study
 
 Parties = dict[str, Party]
 
@@ -218,4 +221,56 @@ def test_a_table_that_answers_something_else_is_refused(
     call = call_of(tmp_path, parties)
     changed(call, "coast", change)
     with pytest.raises(BundleError, match=f"site 'coast': foreign: .*{why}"):
+        call.pool()
+
+
+class Asked(Party):
+    """A site with people of its own, which asks a plain study of some of them; owners declare ranges of their own."""
+
+    @property
+    def ages(self) -> dict[str, int]:
+        return {"lower": 20, "upper": 60 + 10 * self.seed}
+
+    def run(self, run_id: str, **changes: Any) -> Path:
+        path = write_study(
+            self.folder / f"data-{run_id}",
+            frame=people(4000, self.seed),
+            study={"estimator": {"penalty": ..., "name": "regression"}, "where": changes["where"], **DECLARED},
+            contract={"dataset": f"{self.name}-people", "estimators": ["regression"], "columns": {"age": self.ages}},
+        )
+        with at_home(self.home):
+            return run_study(path, out=self.folder / run_id, run_id=run_id, engine="direct").path
+
+
+# A study that travels declares every column itself.
+DECLARED: dict[str, Any] = {
+    "outcome": {"name": "score", "lower": 0, "upper": 10},
+    "covariates": {"age": {"lower": 20, "upper": 60}, "group": {"levels": ["a", "b", "c"]}},
+}
+
+
+def test_a_plain_study_of_some_is_pooled_and_another_some_is_another_study(tmp_path: Path) -> None:
+    def asks(age: int) -> list[dict[str, Any]]:
+        return [{"column": "age", "op": ">=", "value": age}]
+
+    parties: Parties = {name: Asked(name, tmp_path / name, seed) for seed, name in enumerate(("north", "coast"), 1)}
+    for name, party in parties.items():
+        party.run("asked", where=asks(40))
+        party.run("others", where=asks(30 if name == "coast" else 40))
+    call = Call(tmp_path / "coordinator", parties)
+    call.write()
+    shutil.copy(tmp_path / "north/data-asked/study.yaml", call.folder / "study.yaml")
+    for name, party in parties.items():
+        call.put(name, party.bundle("asked"))
+    release = pooled(call)
+    (answer,) = release.answers
+    assert answer.fixed is not None
+    assert {part.site for part in answer.sites} == set(parties)
+    tables = [load_release(parties[name].folder / "asked/release.json") for name in parties]
+    estimates = [table.answers[0].estimate for table in tables if isinstance(table, ProtocolRelease)]
+    assert min(estimates) <= answer.fixed.estimate <= max(estimates)  # type: ignore[type-var]
+    assert "age >= 40" in head_html(release).replace("&gt;", ">")
+    # Other people are another question, whatever else is alike.
+    call.put("coast", parties["coast"].bundle("others"))
+    with pytest.raises(BundleError, match="it ran another study; differing: where"):
         call.pool()
