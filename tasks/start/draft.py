@@ -263,7 +263,7 @@ def _study(parts: Cast, wishes: Wishes, covariates: Iterable[Found], counted: tu
     name = f"{wishes.name}-{slug(parts.outcome.name)}"[:80]
     lines = [
         *comment("What the analyst asks. Drafted by `causalveil init`."),
-        f"kind: {'protocol' if parts.arms else 'effect'}",
+        f"kind: {'protocol' if parts.arms or (parts.event is not None and parts.subgroups is not None) else 'effect'}",
         f"name: {scalar(name)}",
         *_asked(parts, wishes, adjusts=bool(names)),
         *_covariates(names, doubtful, parts),
@@ -297,7 +297,11 @@ def _asked(parts: Cast, wishes: Wishes, adjusts: bool) -> list[str]:
     """Treatment and outcome, as a study or a protocol names them."""
     treatment, outcome = scalar(parts.treatment.name), scalar(parts.outcome.name)
     if parts.event is not None:
-        lines = asked_times(parts.outcome.name, parts.event.name, wishes.horizon, adjusts)
+        several = bool(parts.arms) or parts.subgroups is not None
+        lines = asked_times(parts.outcome.name, parts.event.name, wishes.horizon, adjusts, several)
+        if parts.arms:
+            reference = f"arms: {{reference: {flow(parts.arms[0])}}}  # each other arm is compared with it"
+            return [f"treatment: {treatment}", reference, *lines]
         return [f"treatment: {treatment}  # {flow(parts.codes[1])} means treated", *lines]
     if parts.arms:
         return [
@@ -326,13 +330,13 @@ def _within(parts: Cast) -> list[str]:
 def _estimator(parts: Cast, wishes: Wishes, names: list[str]) -> list[str]:
     if parts.measures:
         return [f"estimator: {flow({'name': 'difference_in_means', 'trial': True})}"]
+    if parts.event is not None:
+        drawn = [] if wishes.trial else comment("Drawn by lot: {name: survival, trial: true}.")
+        return [*drawn, f"estimator: {flow({'name': 'survival'} | ({'trial': True} if wishes.trial else {}))}"]
     if parts.arms and not names:
         return [f"estimator: {flow({'name': 'difference_in_means', 'trial': True})}"]
     if parts.arms:
         return [f"estimator: {flow({'name': 'regression'} | ({'trial': True} if wishes.trial else {}))}"]
-    if parts.event is not None:
-        drawn = [] if wishes.trial else comment("Drawn by lot: {name: survival, trial: true}.")
-        return [*drawn, f"estimator: {flow({'name': 'survival'} | ({'trial': True} if wishes.trial else {}))}"]
     how = {"known": wishes.chance} if wishes.chance is not None else {"trial": True} if wishes.trial else {}
     words = "Public facts choose; `causalveil plan` says which and why."
     lot = "" if how else " Drawn by lot: {name: auto, trial: true}."

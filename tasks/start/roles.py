@@ -134,12 +134,8 @@ def cast(found: Mapping[str, Found], wishes: Wishes) -> Cast:
     usable = tuple(one for one in found.values() if one.looks in USABLE and one.name != unit.name)
     taken = {unit.name, treatment.name, outcome.name}
     if event is not None:
-        if wishes.where or wishes.subgroups or wishes.measures:
-            raise StudyError("--event: times are compared in everybody; leave --where, --subgroups and --measure out")
-        adjusts = wishes.covariates is not None or not wishes.trial
-        # Curves of arms as they are need no covariate, so none left is no fault.
-        beside = _covariates(found, replace(wishes, trial=True), {*taken, event.name}, usable) if adjusts else ()
-        return Cast(unit, treatment, outcome, codes, None, beside, usable, (), event)
+        parts = Cast(unit, treatment, outcome, codes, None, (), usable, arms, event)
+        return _of_times(found, wishes, parts, {*taken, event.name})
     outcome_codes = _outcome_codes(outcome)
     where = tuple(condition(found, text, taken, wishes.data_class) for text in wishes.where)
     within = None if wishes.subgroups is None else groups(_column(found, wishes.subgroups, "--subgroups"), taken)
@@ -147,6 +143,31 @@ def cast(found: Mapping[str, Found], wishes: Wishes) -> Cast:
     covariates = _covariates(found, wishes, taken | ({within.name} if within is not None else set()), usable)
     parts = Cast(unit, treatment, outcome, codes, outcome_codes, covariates, usable, arms)
     return replace(parts, where=where, subgroups=within, measures=measured)
+
+
+def _of_times(found: Mapping[str, Found], wishes: Wishes, parts: Cast, taken: set[str]) -> Cast:
+    """Return the parts of a study of times, with who is eligible, subgroups, and covariates where it adjusts.
+
+    Raises:
+        StudyError: ratios, or covariates of a protocol.
+    """
+    if wishes.measures:
+        raise StudyError("--measure: times have measures of their own, risk and rmst; leave --measure or --event out")
+    where = tuple(condition(found, text, taken, wishes.data_class) for text in wishes.where)
+    within = None if wishes.subgroups is None else groups(_column(found, wishes.subgroups, "--subgroups"), taken)
+    parts = replace(parts, where=where, subgroups=within)
+    if parts.arms or within is not None:
+        if wishes.covariates:
+            option = "--arms" if parts.arms else "--subgroups"
+            raise StudyError(
+                f"--covariates: with {option} times are compared as the arms are; leave --covariates out, or {option}"
+            )
+        return parts
+    # Curves of arms as they are need no covariate, so none left is no fault.
+    adjusts = wishes.covariates is not None or not wishes.trial
+    return replace(
+        parts, covariates=_covariates(found, replace(wishes, trial=True), taken, parts.usable) if adjusts else ()
+    )
 
 
 def unit_of(found: Mapping[str, Found], name: str) -> Found:
@@ -205,8 +226,6 @@ def _event(found: Mapping[str, Found], wishes: Wishes, others: tuple[Found, ...]
     event, outcome = _column(found, wishes.event or "", "--event"), others[-1]
     if event.name in {one.name for one in others}:
         raise StudyError(f"--event: column '{event.name}' has another part already; name what ended the times")
-    if wishes.arms:
-        raise StudyError("--arms: times are compared between two arms; leave --arms or --event out")
     if outcome.looks is not Looks.number:
         raise StudyError(
             f"--outcome: column '{outcome.name}' holds {outcome.looks}; with --event it is a time, a number"

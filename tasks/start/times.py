@@ -149,11 +149,21 @@ def declared_time(upper: float, *, trial: bool) -> dict[str, Any]:
     return {"time": {"upper": end, "origin": "randomised" if trial else "start of treatment"}}
 
 
-def asked_times(time: str, event: str, horizon: float, adjusts: bool) -> list[str]:
-    """Return the lines of a study that ask for the time to an event; adjusted, each measure has releases of its own."""
-    shown = f"{horizon:g}"
+def asked_times(time: str, event: str, horizon: float, adjusts: bool, several: bool = False) -> list[str]:
+    """Return the lines of a study that ask for the time to an event; adjusted, each measure has releases of its own.
+
+    ``several``: it has subgroups or arms, so that it is a protocol, and more outcomes cost nothing.
+    """
+    asked = f"{{time: {scalar(time)}, event: {scalar(event)}, horizon: {horizon:g}"
+    outcome = [f"outcome: {asked}}}"]
+    if several:
+        outcome = [
+            "outcomes:",
+            f"  - {asked}, role: primary}}",
+            *comment("Other events (`of`) and earlier horizons cost nothing: each is one more line."),
+        ]
     return [
         *comment("`of: [NAME]` would count some of the events; the others then compete with them."),
-        f"outcome: {{time: {scalar(time)}, event: {scalar(event)}, horizon: {shown}}}",
+        *outcome,
         "measure: risk" if adjusts else f"measure: {flow(['risk', 'rmst'])}",
     ]

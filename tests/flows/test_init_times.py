@@ -16,7 +16,7 @@ from causalveil.flows.sequence.declare import load
 from causalveil.flows.sequence.start import Begun, begin, survey
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.release import SurvivalRelease
+from causalveil.schemas.release import ProtocolRelease, SurvivalRelease
 from causalveil.tasks.start.roles import Wishes
 from tests.survival_help import cared_for, patients
 
@@ -112,15 +112,47 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"event": "age", "horizon": 365.0}, "2 to 6 values"),
     ({"event": "status", "horizon": 365.0, "censored": "lost"}, "--censored"),
     ({"event": "status", "horizon": 365.0, "outcome": "word"}, "with --event it is a time"),
-    ({"event": "status", "horizon": 365.0, "arms": True, "reference": "0"}, "--arms"),
+    ({"event": "status", "horizon": 365.0, "arms": True, "reference": "9"}, "--reference"),
+    ({"event": "status", "horizon": 365.0, "subgroups": "age"}, "--subgroups"),
+    ({"event": "status", "horizon": 365.0, "subgroups": "site", "covariates": ("age",)}, "leave --covariates out"),
+    ({"event": "status", "horizon": 365.0, "measures": ("ratio",)}, "measures of their own"),
 ]
+
+
+@pytest.mark.parametrize(
+    ("wishes", "answers"),
+    [
+        ({"subgroups": "site"}, 6),
+        ({"subgroups": "site", "arms": True, "reference": "none", "treatment": "drug"}, 12),
+        ({"arms": True, "reference": "none", "treatment": "drug", "where": ("age >= 30",)}, 4),
+    ],
+)
+def test_subgroups_and_arms_draft_a_protocol_that_runs(
+    wishes: dict[str, Any], answers: int, tmp_path: Path, home: Path
+) -> None:
+    del home
+    random = np.random.default_rng(4)
+    columns = {"site": random.choice(["north", "south"], 2_000), "drug": random.choice(["none", "low", "high"], 2_000)}
+    frame = patients(2_000).with_columns(
+        age=random.integers(20, 80, 2_000), **{name: pl.Series(values) for name, values in columns.items()}
+    )
+    found = begun(tmp_path, frame, event="status", horizon=365.0, **wishes)
+    drafted = yaml.safe_load((found.folder / "study.yaml").read_text())
+    assert drafted["kind"] == "protocol"
+    asked = {"time": "days", "event": "status", "horizon": 365, "role": "primary"}
+    assert drafted["outcomes"] == [asked]
+    assert drafted["estimator"] == {"name": "survival", "trial": True}
+    assert "covariates" not in drafted
+    release = run_study(found.folder / "study.yaml", out=tmp_path / "release", engine="direct").release
+    assert isinstance(release, ProtocolRelease)
+    assert len(release.answers) == answers
 
 
 @pytest.mark.parametrize(("wishes", "told"), REFUSED)
 def test_what_cannot_be_drafted_is_said(wishes: dict[str, Any], told: str, tmp_path: Path) -> None:
     word = pl.col("person").cast(pl.String).str.slice(3, 1).replace_strict({}, default="word", return_dtype=pl.String)
     with pytest.raises(StudyError) as refusal:
-        begun(tmp_path, trial(word=word), **wishes)
+        begun(tmp_path, trial(word=word, site=pl.Series(["north", "south"] * (N // 2))), **wishes)
     assert told in str(refusal.value)
     assert "\n" not in str(refusal.value)
 

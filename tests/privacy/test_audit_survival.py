@@ -80,6 +80,37 @@ def test_mutants_are_caught(mutant: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert found is not None
 
 
+# Three subgroups of three arms, as a protocol has them.
+MANY = Grid(20, 2, 365.0, 3, 3)
+
+
+def joint_values(*, overall: bool = False) -> list[FloatArray]:
+    """A death in one subgroup and arm, or a loss in another; `overall`: everybody's cells are released beside them."""
+    found = []
+    for group, arm, kind in ((0, 0, 1), (2, 2, 0)):
+        people = table(arm, 12.0, kind)
+        grouped = People(people.arm, people.time, people.kind, group=np.array([0, 1, 2, 1] * 5 + [group], np.uint8))
+        counts = count_cells(grouped.enclave(), MANY, 1, ("t", "u", "k", "g"))
+        parts = [strategy.measured(counts, MANY, plain=False)]
+        if overall:
+            parts.append(strategy.measured(counts.reshape(3, -1).sum(axis=0), MANY, plain=False))
+        found.append(np.concatenate(parts))
+    return found
+
+
+def test_the_release_of_many_questions_keeps_its_promise() -> None:
+    study = make_survival(epsilon="3", delta="0.01")
+    found = epsilon_lower_bound(*statistics(study, joint_values(), 2, RUNS), DELTA, 1 - 1e-6)
+    assert 0.4 * EPSILON < found <= EPSILON
+
+
+def test_everybody_beside_subgroups_would_be_caught() -> None:
+    """A person would be in two cells: her subgroup's and everybody's."""
+    study, values, seeds = make_survival(epsilon="3", delta="0.01"), joint_values(overall=True), itertools.count(11)
+    found = caught(lambda runs: statistics(study, values, next(seeds), runs), 200_000, EPSILON, DELTA, 1 - 1e-6)
+    assert found is not None
+
+
 def test_a_replaced_person_changes_one_cell_of_each_table() -> None:
     counts = [count_cells(one.enclave(), GRID, 1) for one in (table(1, 12.0, 1), table(0, 9999.0, 2))]
     assert np.abs(counts[0] - counts[1]).sum() == ARMS

@@ -228,7 +228,7 @@ def _times(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
     from causalveil.tasks.start.times import times_among
 
     event = times_among(seen.found.values()).get(wishes.outcome)
-    if event is None or wishes.arms:
+    if event is None:
         return wishes
     typer.echo(f"  '{wishes.outcome}' looks like a time to an event, which '{event}' names", err=True)
     question = "Compare times until when? Nothing: it is a plain number"
@@ -244,7 +244,9 @@ def _adjusted(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
     def holds(asks: Wishes) -> object:
         return cast(seen.found, asks)
 
-    if wishes.covariates is None and not wishes.without:
+    # Times of subgroups and of several arms are compared as the arms are.
+    as_they_are = wishes.event is not None and (wishes.arms or wishes.subgroups is not None)
+    if wishes.covariates is None and not wishes.without and not as_they_are:
         try:
             _shown([one.name for one in parts_of(seen, wishes).covariates], "covariates that are not in doubt")
         except StudyError as none_left:
@@ -252,16 +254,14 @@ def _adjusted(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
         question = "Covariates, A,B,C (nothing: these; none: no column)"
         answer = kept.ask("covariates", question, lambda text: holds(_chosen(wishes, text)))
         wishes = _chosen(wishes, answer)
-    if wishes.event is not None:
-        return wishes
     if not wishes.where:
         conditions = _conditions(kept, lambda text: holds(replace(wishes, where=(text,))))
         wishes = replace(wishes, where=conditions)
-    if wishes.subgroups is None:
+    if wishes.subgroups is None and (wishes.event is None or not cast(seen.found, wishes).covariates):
         question = "In which column's levels shall it be asked as well? Nothing: none"
         answer = kept.ask("subgroups", question, lambda text: not text or holds(replace(wishes, subgroups=text)))
         wishes = replace(wishes, subgroups=answer or None)
-    if wishes.trial and not wishes.measures and cast(seen.found, wishes).outcome.distinct == 2:
+    if wishes.event is None and wishes.trial and not wishes.measures and cast(seen.found, wishes).outcome.distinct == 2:
         answer = kept.ask("ratios", "Risk and odds ratios as well: yes or no?", _yes_or_no, "no")
         wishes = replace(wishes, measures=("ratio", "odds_ratio") if answer.casefold() in YES else ())
     return wishes
