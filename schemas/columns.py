@@ -1,16 +1,14 @@
 """Say what columns must hold, which numbers may be declared, and on which scale they are read.
 
-Which numbers a file may declare. One rule, so that no scale derived from them is infinite, NaN or denormal.
+One rule holds for all numbers of a file, so that no scale derived from them is infinite, NaN or denormal. Ranges enter
+sensitivities by their width, its square and the midpoint, clips by their reciprocals. A declared number within these
+limits leaves all of them far inside the floats, whatever a stage does with them.
 
-Ranges enter sensitivities by their width, its square and the midpoint, clips by their reciprocals. A declared
-number within these limits leaves all of them far inside the floats, whatever a stage does with them.
+A number is read as it is, or by its logarithm or square root, after clipping to the declared range. A covariate that
+spans orders of magnitude acts on most outcomes by its ratio. On a scale of its own a linear adjustment sees that; which
+scale is declared, never taken from the data, so the transformation is public and applies to every row.
 
-On which scale a number is read: as it is, or by its logarithm or square root, after clipping to the declared range.
-
-A covariate that spans orders of magnitude acts on most outcomes by its ratio. On a scale of its own a linear adjustment
-sees that; which scale is declared, never taken from the data, so the transformation is public and applies to every row.
-
-What the columns of a study must hold; ``schemas/admission/cohort.py`` makes checks of it.
+``schemas/admission/cohort.py`` makes checks of what the columns of a study must hold.
 """
 
 from __future__ import annotations

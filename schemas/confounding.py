@@ -1,8 +1,7 @@
 """State facts on adjustment for confounding, and what an analyst assumes of it.
 
-Facts on how a run adjusted for confounding; the sentences of panel and report are made from these alone.
-
-The analyst's assumption about confounding, which an estimate allows for where the releases show none of it.
+The sentences of panel and report are made from these facts alone. The analyst's assumption about confounding is what an
+estimate allows for where the releases show none of it.
 """
 
 from __future__ import annotations

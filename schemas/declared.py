@@ -1,12 +1,9 @@
 """Declare what columns hold, and how several rows of a unit become one.
 
-What a column of the data holds, as the owner declares it in dataset.yaml.
-
-How several rows of a unit become one when data are admitted: ``rows`` of dataset.yaml.
-
-A unit's rows are put in the order of one column; the first or the last ``at_most`` of them count, and each column of
-the row that results comes of those by its aggregate. What the result can hold follows from the contract alone, so one
-unit is one bounded row however many rows it has (``docs/proofs/data.md``).
+Both are the owner's, in ``columns`` and ``rows`` of dataset.yaml. A unit's rows are put in the order of one column; the
+first or the last ``at_most`` of them count, and each column of the row that results comes of those by its aggregate.
+What the result can hold follows from the contract alone, so one unit is one bounded row however many rows it has
+(``docs/proofs/data.md``).
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Read the YAML that people write, and help with what is not understood.
 
-What to say of a key that a document may not have: a key with a like name, or where it belongs.
-
-Reading the YAML that people write: decimals from text, no surprises, unknown keys met with the nearest known one.
-
-And how notebooks show what was read.
+Decimals are read from text. An unknown key is met with the nearest known one, or with the place where it belongs.
+Notebooks show what was read.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 import yaml
 from pydantic import AfterValidator, BaseModel, Tag, ValidationError
 
-from causalveil.schemas.errors import StudyError
+from causalveil.schemas.errors import DataError, StudyError
 
 # A model, and the tag by which a union knows it.
 Branch = tuple[type[BaseModel], str | None]
@@ -360,6 +357,25 @@ class Problem:
         """As compilers write it, so that editors find the place."""
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         return f"{place}: {self.text}"
+
+
+def parse_written(model: type[Model], content: bytes, where: str, otherwise: str) -> Model:
+    """Read a JSON document that this program wrote, from the bytes of a file; nothing of it is quoted.
+
+    Args:
+        model: of the document.
+        content: the bytes.
+        where: names the file.
+        otherwise: what it then is, and what to do.
+
+    Raises:
+        DataError: it is no such document.
+    """
+    try:
+        return validate(model, parse_json(content), where)
+    except (ValueError, StudyError):
+        problem = f"{where}: {otherwise}"
+    raise DataError(problem)
 
 
 def every_problem(model: type[Model], document: Mapping[str, Any], where: str) -> tuple[Model | None, list[Problem]]:

@@ -1,8 +1,7 @@
 """Show owners all datasets, and auditors what happened in one run.
 
-The owner's desk: what a ledger says of all its datasets, for who must see it at a glance.
-
-What happened in one run, for an auditor: out of the ledger, and out of Prefect's record while there is one.
+The owner's desk is what a ledger says of all its datasets. The trail of a run comes out of the ledger, and out of
+Prefect's record while there is one.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Name the terms of the guarantee: amounts, neighbours, levels and costs.
 
-Exact decimal amounts of privacy budget, parsed from text and never from binary floats.
-
-Three spends of 0.1 fit into 0.3 only in decimals. At most 15 significant digits are accepted, so that an amount
-written to JSON as a number and read back is the same decimal.
-
-The vocabulary of the guarantee: who is protected, against what, and what it costs.
+Amounts of privacy budget are exact decimals, parsed from text and never from binary floats. Three spends of 0.1 fit
+into 0.3 only in decimals. At most 15 significant digits are accepted, so that an amount written to JSON as a number and
+read back is the same decimal.
 """
 
 from __future__ import annotations

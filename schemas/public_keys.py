@@ -1,9 +1,8 @@
 """Name Ed25519 public keys as files do.
 
-Ed25519 public keys as files name them: ``ed25519:`` and 64 hex digits, never a point of low order.
-
-Under a key of low order a signature that nobody made verifies for many messages (RFC 8032, section 5.1.7, checks
-the equation alone). Every key that a file or a ledger names, of a site or of an owner, is therefore checked here.
+A key is ``ed25519:`` and 64 hex digits, never a point of low order. Under a key of low order a signature that nobody
+made verifies for many messages (RFC 8032, section 5.1.7, checks the equation alone). Every key that a file or a ledger
+names, of a site or of an owner, is therefore checked here.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Declare how text of a source becomes values, and name the state of an open table.
 
-How the text of a source becomes values: the owner's word for each column, written into source.yaml.
+The owner declares in source.yaml how each column's text is read. Files that people keep hold `$1,200`, `31.12.2025`,
+`Yes` beside `y`, and `n/a`. What each means is declared here once, so that nobody has to guess later what a number was
+before. A value that does not fit the declaration ends the extract.
 
-Files that people keep hold `$1,200`, `31.12.2025`, `Yes` beside `y`, and `n/a`. What each means is declared here once,
-so that nobody has to guess later what a number was before. A value that does not fit the declaration ends the extract.
-
-Which state of an open table rows were taken from: the table's own name for itself, and for that state.
+A snapshot names the state of an open table from which rows were taken, by the table's own names.
 """
 
 from __future__ import annotations

@@ -20,8 +20,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from causalveil.schemas.documents import AnyPath, LocalPath, parse_json, read_regular, read_yaml, validate
-from causalveil.schemas.errors import DataError, StudyError
+from causalveil.schemas.documents import AnyPath, LocalPath, parse_written, read_yaml, validate
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.sources import Kind, TableSnapshot, TextReading
 from causalveil.schemas.study import Name, Slug
@@ -314,34 +313,10 @@ def load_source(path: Path) -> Source:
     return validate(Source, read_yaml(path), str(path))
 
 
-def load_manifest(folder: Path) -> Manifest | None:
-    """The manifest of an extracted folder; None where no extract filled it.
-
-    Raises:
-        DataError: there is one and it cannot be read.
-    """
-    path = folder / MANIFEST_FILE
-    problem = None
-    try:
-        content = read_regular(path)
-    except FileNotFoundError:
-        return None
-    except OSError:
-        problem = f"{path}: {NO_MANIFEST}"
-    if problem:
-        raise DataError(problem)
-    return parse_manifest(content, str(path))
-
-
 def parse_manifest(content: bytes, where: str) -> Manifest:
-    """The manifest in a file's bytes; ``where`` names it.
+    """Return the manifest in a file's bytes; ``where`` names it.
 
     Raises:
         DataError: it is none.
     """
-    problem = None
-    try:
-        return validate(Manifest, parse_json(content), where)
-    except (ValueError, StudyError):
-        problem = f"{where}: {NO_MANIFEST}"
-    raise DataError(problem)
+    return parse_written(Manifest, content, where, NO_MANIFEST)

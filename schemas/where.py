@@ -1,11 +1,9 @@
 """Compare declared columns with public values: whom a study is about.
 
-Who a study is about: comparisons of declared columns with public values, all of which a unit must meet.
+A unit must meet all comparisons. They are part of the study and public. Who meets them is private: a unit that does not
+stays in the data as a row that adds nothing, so that n tells nothing of it (``docs/proofs/questions.md``, section 8).
 
-They are part of the study and public. Who meets them is private: a unit that does not stays in the data as a row that
-adds nothing, so that n tells nothing of it (``docs/proofs/questions.md``, section 8).
-
-``where:`` of a study file: comparisons of declared columns with values, and the same in full by the contract.
+The study file's ``where:`` has them by name (:class:`AskedWhere`); in full they are the contract's columns.
 """
 
 from __future__ import annotations

@@ -1,19 +1,13 @@
 """Say which columns encode covariates, and which declared ranges are too narrow.
 
-Which columns of a row x encode which covariate, from what the study declares.
-
 With p covariates x = (z, 1) / sqrt(p + 1): the blocks of z in the order of the covariates' names, the intercept last.
 ``tasks/enclave/normalise.py`` says what stands in them.
 
-Numbers with many people at the ends of their declared ranges, as if these were too narrow.
-
-A number in [-c, c] of mean m has at most the variance c^2 - m^2, which two values at the ends have. Of a normal number
-with deviation s that is cut to the range a line through what is left of it sees r^2 = s^2 P(within)^2/v, v the variance
-of what is left (Stein), so beside confounding of size B such a line leaves (1 - r^2)/r^2 B. Mean and variance tell
-which normal number it was, and the share of people at its ends how far it is one. Post-processing of released or public
-values: ``docs/proofs/regression.md``, section 5.
-
-Which columns of the encoded covariates enter a weighting, from what the study declares.
+A declared range is too narrow where many people have its ends. A number in [-c, c] of mean m has at most the variance
+c^2 - m^2, which two values at the ends have. Of a normal number with deviation s that is cut to the range a line
+through what is left of it sees r^2 = s^2 P(within)^2/v, v the variance of what is left (Stein), so beside confounding
+of size B such a line leaves (1 - r^2)/r^2 B. Mean and variance tell which normal number it was, and the share of people
+at its ends how far it is one. Post-processing of released or public values: ``docs/proofs/regression.md``, section 5.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """Find ranges of numbers privately, from one noisy histogram of magnitudes on a fixed grid.
 
-A histogram of magnitudes on a fixed grid, released with Laplace noise, and the range that its counts leave.
-
 Each unit adds one to at most one bin of each column, so replacing a unit moves the d columns' counts by at most 2 d in
 the L1 norm. The grid (1, 2, 5 times powers of ten, both signs, and zero) is public and the same for all data, so a bin
 says a magnitude and nothing finer. Proof: ``docs/proofs/ranges.md``.
-
-Counting: every unit once, every value in its bin.
 """
 
 from __future__ import annotations

@@ -1,18 +1,15 @@
 """Make one row of several of a unit when data are admitted.
 
-Rows of all partitions -> buckets on disk that hold all rows of their units: two passes, and memory for one bucket.
+A unit's rows may lie anywhere; two passes over disk gather them in memory for one bucket. Each partition is written
+once more, in scratch, its rows gathered by the bucket that a keyed hash of the unit names; then one bucket after the
+other is read from all of these files.
 
-A unit's rows may lie anywhere. Each partition is written once more, in scratch, its rows gathered by the bucket that
-a keyed hash of the unit names; then one bucket after the other is read from all of these files.
+A unit's row is a function of its own rows alone, by the owner's ``rows``. One unit's rows must move one reduced row, to
+the last bit, or the sensitivities of one bounded row would not hold. So rows are put in an order that their values
+decide, never the files (``docs/proofs/data.md``), numbers are clipped before they are added, and sums run through a
+unit's rows one after the other, whatever stands beside them.
 
-All rows of some units -> one row each, by the owner's ``rows``. A unit's row is a function of her own rows alone.
-
-Why so much care for so small a sum: one unit's rows must move one reduced row, to the last bit, or the sensitivities
-of one bounded row would not hold. So rows are put in an order that their values decide, never the files
-(``docs/proofs/data.md``), numbers are clipped before they are added, and sums run through a unit's rows one after the
-other, whatever stands beside them.
-
-The stage that makes one row of several, block by block, into a folder of its own that runs read.
+The stage goes block by block, into a folder of its own that runs read.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.engine.shown import committed_line
-from causalveil.schemas.asked.resolve import asks_for
+from causalveil.schemas.asked.asks_for import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.documents import is_stored
 from causalveil.schemas.errors import RunConflict, StudyError

@@ -17,8 +17,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from causalveil.schemas.contract import Contract
-from causalveil.schemas.documents import parse_json, read_regular, validate
-from causalveil.schemas.errors import DataError, StudyError
+from causalveil.schemas.documents import parse_written, read_regular
+from causalveil.schemas.errors import DataError
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.study import Slug
 
@@ -221,14 +221,9 @@ def load_admission(path: Path) -> Admission | None:
 
 
 def parse_admission(content: bytes, where: str) -> Admission:
-    """The manifest in a file's bytes; ``where`` names it.
+    """Return the manifest in a file's bytes; ``where`` names it.
 
     Raises:
         DataError: it is none.
     """
-    problem = None
-    try:
-        return validate(Admission, parse_json(content), where)
-    except (ValueError, StudyError):
-        problem = f"{where}: {NO_ADMISSION}"
-    raise DataError(problem)
+    return parse_written(Admission, content, where, NO_ADMISSION)

@@ -1,5 +1,6 @@
 """What the analyst asks: the study file, and how the owner's contract completes it to a study.
 
+- ``asks_for``: Tell whether a study in full is what a study file asks for, by what the file itself says.
 - ``resolve``: A study file and the owner's contract -> one study in full, which is all that stages see.
 - ``shorthands``: Complete shorthands of a study file: an automatic estimator, a protocol of one question.
 - ``study_file``: study.yaml: what the analyst asks. Columns by name; what they hold is the owner's contract's to say.

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
-from causalveil.schemas.asked.shorthands import AutoEstimator, options
+from causalveil.schemas.asked.shorthands import AutoEstimator
 from causalveil.schemas.asked.study_file import (
     AskedCovariate,
     AskedTimes,
@@ -27,20 +27,13 @@ from causalveil.schemas.contract import Contract
 from causalveil.schemas.declared import CodesColumn, Declared, EventColumn, LevelsColumn, NumberColumn, TimeColumn
 from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import ContractError, StudyError
-from causalveil.schemas.estimators.direction import DirectionStudy
-from causalveil.schemas.estimators.survival import SurvivalStudy, equal_classes
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.estimators.survival import equal_classes
 from causalveil.schemas.execution import Execution
-from causalveil.schemas.privacy import Frozen, Level
-from causalveil.schemas.protocols.study import JointStudy, ProtocolStudy, Subgroups
+from causalveil.schemas.privacy import Level
 from causalveil.schemas.studies import STUDIES
 from causalveil.schemas.study import (
     UNRECORDED,
-    Covariate,
-    EffectStudy,
     Missing,
-    MissingTreatment,
-    NumericCovariate,
     Others,
     Study,
 )
@@ -125,138 +118,16 @@ def completed(
     return document, problems
 
 
-def asks_for(asked: StudyFile, study: Study) -> bool:
-    """Return whether a study in full is what a file asks for, by what the file itself says.
-
-    No contract is needed.
-    """
-    said = (asked.kind, asked.name, asked.data.select)
-    if said != (study.kind, study.name, study.data.select) or not _same_method(asked, study):
-        return False
-    if isinstance(asked, DirectionStudyFile) and isinstance(study, DirectionStudy):
-        return _within(asked.pair.x, study.pair.x) and _within(asked.pair.y, study.pair.y)
-    if isinstance(asked, ProtocolStudyFile) and isinstance(study, ProtocolStudy):
-        return _asks_for_protocol(asked, study)
-    if isinstance(asked, SurvivalStudyFile) and isinstance(study, SurvivalStudy):
-        return _asks_for_times(asked, study)
-    if isinstance(asked, SurvivalProtocolFile) and isinstance(study, SurvivalProtocol):
-        return _asks_for_many_times(asked, study)
-    if not (isinstance(asked, EffectStudyFile) and isinstance(study, EffectStudy)):
-        return False
-    effect = (asked.treatment, asked.missing or Missing.refuse, asked.estimand, asked.confidence)
-    return (
-        effect == (study.treatment, study.missing, study.estimand, study.confidence)
-        and _unrecorded(asked) == {key: getattr(study, key) for key in UNRECORDED}
-        and asked.covariates.keys() == study.covariates.keys()
-        and _within(asked.outcome, study.outcome)
-        and all(_within(one, study.covariates[name]) for name, one in asked.covariates.items())
-    )
-
-
-def _asks_for_times(asked: SurvivalStudyFile, study: SurvivalStudy) -> bool:
-    keys = ("treatment", "measure", "intervals", "estimand", "confidence")
-    return (
-        all(getattr(asked, key) == getattr(study, key) for key in keys)
-        and (asked.missing_treatment or MissingTreatment.refuse) == study.missing_treatment
-        and (asked.missing or Missing.refuse) == study.missing
-        and asked.covariates.keys() == study.covariates.keys()
-        and all(_within(one, study.covariates[name]) for name, one in asked.covariates.items())
-        and (asked.censoring.floor, asked.censoring.beyond) == (study.censoring.floor, study.censoring.beyond)
-        and _asks_for_losses(asked, study)
-        and len(asked.where) == len(study.where)
-        and all(one.is_asked_by(found) for one, found in zip(asked.where, study.where, strict=True))
-        and all(getattr(study.outcome, key) == value for key, value in asked.outcome if value is not None)
-    )
-
-
-def _asks_for_many_times(asked: SurvivalProtocolFile, study: SurvivalProtocol) -> bool:
-    keys = ("treatment", "measure", "intervals", "estimand", "confidence")
-    return (
-        all(getattr(asked, key) == getattr(study, key) for key in keys)
-        and (asked.missing_treatment or MissingTreatment.refuse) == study.missing_treatment
-        and len(asked.outcomes) == len(study.outcomes)
-        and all(_within(one, other) for one, other in zip(asked.outcomes, study.outcomes, strict=True))
-        and _asks_for_groups(asked, study)
-    )
-
-
-def _asks_for_losses(asked: SurvivalStudyFile, study: SurvivalStudy) -> bool:
-    """Return whether losses depend on the columns that a file names, in as many classes."""
-    found = asked.censoring.columns({*study.censoring.by, study.treatment})
-    found.pop(study.treatment, None)
-    return found.keys() == study.censoring.by.keys() and all(
-        _classes_in_full(study.censoring.by[name], divided) == study.censoring.classes.get(name)
-        for name, divided in found.items()
-    )
-
-
-def _classes_in_full(column: Covariate, divided: int | tuple[float, ...] | None) -> tuple[float, ...] | None:
-    """Return where classes begin that a file asks for; None: it asks for none."""
-    if isinstance(divided, int) and isinstance(column, NumericCovariate):
-        return equal_classes(column.lower, column.upper, divided)
-    return divided if isinstance(divided, tuple) else None
-
-
-def _asks_for_protocol(asked: ProtocolStudyFile, study: ProtocolStudy) -> bool:
-    said = (asked.treatment, asked.missing or Missing.refuse, asked.estimand, asked.confidence, asked.gates)
-    return (
-        said == (study.treatment, study.missing, study.estimand, study.confidence, study.gates)
-        and _unrecorded(asked) == {key: getattr(study, key) for key in UNRECORDED}
-        and len(asked.outcomes) == len(study.outcomes)
-        and all(_within(one, other) for one, other in zip(asked.outcomes, study.outcomes, strict=True))
-        and asked.covariates.keys() == study.covariates.keys()
-        and all(_within(one, study.covariates[name]) for name, one in asked.covariates.items())
-        and asked.measure == study.measure
-        and _asks_for_groups(asked, study)
-    )
-
-
-def _asks_for_groups(asked: ProtocolStudyFile | SurvivalProtocolFile, study: JointStudy) -> bool:
-    """Return whether subgroups, arms and who is eligible are the file's."""
-    groups, arms = asked.subgroups, asked.arms
-    return (
-        (groups is None) == (study.subgroups is None)
-        and (groups is None or study.subgroups is None or groups.name == study.subgroups.name)
-        and (groups is None or study.subgroups is None or groups.levels in (None, _levels_of(study.subgroups)))
-        and (arms is None) == (study.arms is None)
-        and (arms is None or study.arms is None or arms.reference == study.arms.reference)
-        and (arms is None or study.arms is None or arms.levels in (None, study.arms.levels))
-        and len(asked.where) == len(study.where)
-        and all(one.is_asked_by(found) for one, found in zip(asked.where, study.where, strict=True))
-    )
-
-
-def _unrecorded(asked: _Compares) -> dict[str, str]:
+def unrecorded(asked: _Compares) -> dict[str, str]:
     """Return the file's choices for units without treatment or outcome, ``refuse`` by default."""
     return {key: getattr(asked, key, None) or "refuse" for key in UNRECORDED}
-
-
-def _levels_of(groups: Subgroups) -> tuple[str | int, ...] | None:
-    return getattr(groups.column, "levels", None)
-
-
-def _same_method(asked: StudyFile, study: Study) -> bool:
-    """Return whether estimator and privacy are the file's, or among those ``auto`` may choose."""
-    if not isinstance(asked.estimator, AutoEstimator):
-        return (asked.estimator, asked.privacy) == (study.estimator, study.privacy)
-    model = type(study.estimator)
-    return any(
-        settings["name"] == study.estimator.name
-        and (model.model_validate(settings), privacy) == (study.estimator, study.privacy)
-        for settings, privacy in options(asked.estimator, asked.privacy)
-    )
-
-
-def _within(asked: Frozen, found: Any) -> bool:
-    """Return whether a column in full has everything that a file says of it."""
-    return all(getattr(found, key, None) == value for key, value in asked if value is not None)
 
 
 def _effect(asked: EffectStudyFile, contract: Contract | None, problems: Problems) -> dict[str, Any]:
     """Treatment, outcome and covariates in full."""
     document: dict[str, Any] = {
         "missing": asked.missing or Missing.refuse,
-        **_unrecorded(asked),
+        **unrecorded(asked),
         **_two_arms(asked, contract, problems),
     }
     outcome = asked.outcome
@@ -308,7 +179,7 @@ def _survival(asked: SurvivalStudyFile, contract: Contract | None, problems: Pro
     _nulls_refused(asked, contract, problems)
     document["censoring"] = _censoring(asked, contract, problems)
     document["where"] = _where(asked.where, contract, problems)
-    document |= {"missing_treatment": _unrecorded(asked)["missing_treatment"], **_two_arms(asked, contract, problems)}
+    document |= {"missing_treatment": unrecorded(asked)["missing_treatment"], **_two_arms(asked, contract, problems)}
     if contract is None:
         problems.append(f"'outcome': {ONLY_A_CONTRACT}")
     elif found := _times(asked.outcome, "outcome", contract, problems):
@@ -354,7 +225,7 @@ def _survival_protocol(asked: SurvivalProtocolFile, contract: Contract | None, p
     document: dict[str, Any] = {
         key: getattr(asked, key) for key in ("treatment", "estimand", "confidence", "measure", "intervals", "expect")
     }
-    document["missing_treatment"] = _unrecorded(asked)["missing_treatment"]
+    document["missing_treatment"] = unrecorded(asked)["missing_treatment"]
     document |= _groups_and_arms(asked, contract, problems)
     if contract is None:
         problems.append(f"'outcomes': {ONLY_A_CONTRACT}")
@@ -416,7 +287,7 @@ def _protocol(asked: ProtocolStudyFile, contract: Contract | None, problems: Pro
     """Treatment, arms, outcomes, subgroups and covariates in full."""
     document: dict[str, Any] = {
         key: getattr(asked, key) for key in ("treatment", "estimand", "confidence", "gates", "measure")
-    } | {"missing": asked.missing or Missing.refuse, **_unrecorded(asked)}
+    } | {"missing": asked.missing or Missing.refuse, **unrecorded(asked)}
     document |= _groups_and_arms(asked, contract, problems)
     document["outcomes"] = []
     for place, one in enumerate(asked.outcomes):
@@ -528,7 +399,7 @@ def _nulls_counted(
 ) -> None:
     """Ask for what a treatment or an outcome that may be null counts as: nobody's row is left out for it."""
     key, says = _COUNTED[place.removesuffix("s")]
-    if column is not None and column.nulls is Missing.indicator and _unrecorded(asked)[key] == "refuse":
+    if column is not None and column.nulls is Missing.indicator and unrecorded(asked)[key] == "refuse":
         problems.append(f"'{place}': column '{name}' may hold nulls; say what they count as: {says}")
 
 

@@ -1,14 +1,12 @@
 """Complete shorthands of a study file: an automatic estimator, a protocol of one question.
 
-``estimator: {name: auto}``: a study file that leaves the estimator to public facts.
+``estimator: {name: auto}`` leaves the estimator to public facts. It becomes a study of one of the estimators below
+before anything is declared, so no stage and no ledger entry knows it. Which one is decided where the number of units is
+known (``flows/sequence/estimators.py``).
 
-It becomes a study of one of the estimators below before anything is declared, so no stage and no ledger entry knows
-it. Which one is decided where the number of units is known (``flows/sequence/estimators.py``).
-
-A plain study that asks what only a protocol answers becomes the protocol of one question.
-
-Subgroups and eligibility are counted privately, and ratios need the means of both arms, which the joint releases of a
-protocol have. An analyst who adds such a key to a plain study need not write it anew.
+A plain study that asks what only a protocol answers becomes the protocol of one question. Subgroups and eligibility are
+counted privately, and ratios need the means of both arms, which the joint releases of a protocol have. An analyst who
+adds such a key to a plain study need not write it anew.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Report what sites, or blocks of one dataset, found together.
 
-The release of a pooled study: what several sites found together. Computed from their releases alone.
+A pooled release is computed from the releases of several sites alone. Nothing here costs budget: it is post-processing
+of what the sites released. It stands in no ledger of its own and names the ledger entry of each site instead.
 
-Nothing here costs budget: it is post-processing of what the sites released. It stands in no ledger of its own and
-names the ledger entry of each site instead.
-
-What a series says: the released blocks of one dataset together, and how they change over time.
+A series reads the released blocks of one dataset together, and how they change over time.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
 """Call sites to a round, and bundle what each of them sends.
 
-bundle.json: what a site sends to a coordinator. One release, and the site's signature over it and its round.
+A site sends bundle.json: one release, and the site's signature over it and its round. A bundle holds nothing that is
+not in the release, in the study or in the contract's digest, so a person may read all of it before it leaves the site.
+What makes it acceptable to a coordinator: ``docs/sites.md``.
 
-A bundle holds nothing that is not in the release, in the study or in the contract's digest, so a person may read all
-of it before it leaves the site. What makes it acceptable to a coordinator: ``docs/sites.md``.
-
-sites.yaml: a coordinator's call to several sites, written before anybody's answer is seen.
-
-It names the round, the study that travelled, whom to expect, and each site's key. Who writes it decides whom to
-believe: exchange keys by a channel that you trust.
+A coordinator writes sites.yaml before any answer is seen. It names the round, the study that travelled, whom to expect,
+and each site's key. Who writes it decides whom to believe: exchange keys by a channel that you trust.
 """
 
 from __future__ import annotations

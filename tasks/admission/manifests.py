@@ -1,13 +1,9 @@
 """Keep manifests of what was admitted, and tell whether a folder still holds just that.
 
-Where manifests lie, and whether what lies in a folder today is what was admitted.
-
-Whether the rows that lie in a folder are those that the ledger knows as admitted, without admitting them anew.
-
-Which ledger knows what was charged to the rows of a folder: a file beside them says it, wherever they are read.
+A file beside the rows, the anchor, names the ledger that knows what was charged to them.
 
 A ledger forgets nothing, but another one knows nothing: with another state folder, or another ledger's URL, the same
-rows would have a second budget. The file is written when rows are admitted into their folder. Public data that admit
+rows would have a second budget. The anchor is written when rows are admitted into their folder. Public data that admit
 themselves are left as they lie, and a folder that cannot be written has no such file.
 """
 

@@ -1,10 +1,7 @@
 """Hold the rows of partitions to the contract, small files many at a time.
 
-Small Parquet files, whose bytes are in memory already: what was digested is what is decoded.
-
-Rows of small files, gathered until there are enough of them to be worth a look.
-
-Does a partition keep what the contract declares of its columns? Every problem at once, with counts for the owner.
+The owner is told of every problem at once, with counts. Of a small file the bytes that were digested are those that are
+decoded, and rows of small files are gathered until there are enough of them to be worth a look.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
 """Open the folder of a dataset once, and digest the files that a run reads.
 
-The folder of a dataset, opened once, from its contract to its last row: the one door to rows.
+The open folder is the one door to rows. Contract, manifests and partitions are those of one open folder, so rows are
+never read under the contract of another folder that was put in its place. A folder that is held to an admission gives
+the rows of admitted bytes alone.
 
-Contract, manifests and partitions are those of one open folder, so rows are never read under the contract of another
-folder that was put in its place. A folder that is held to an admission gives the rows of admitted bytes alone.
-
-Keyed digests of the files that a run reads: a file that is not what was admitted ends the run.
-
-A file is opened once. A small one is read into memory, and its bytes are digested and decoded there. A larger one is
-digested and then read by the same descriptor, and its size and times of change are compared with those before the
-digest: what was read is what was digested.
+A file that is not what was admitted ends the run. A file is opened once. A small one is read into memory, and its bytes
+are digested and decoded there. A larger one is digested and then read by the same descriptor, and its size and times of
+change are compared with those before the digest: what was read is what was digested.
 """
 
 from __future__ import annotations

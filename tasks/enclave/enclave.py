@@ -1,8 +1,6 @@
 """Keep the rows of a run, and what one stage leaves for the next.
 
-Rows of one segment, and where a segment's files lie in a run's scratch folder (``enclave.py`` reads them).
-
-A run's enclave: its rows, and what one stage leaves for the next. Private, all of it; in files or in memory.
+All of it is private, in files or in memory.
 
 An enclave holds arrays by name: of the run, and of each segment. The names of rows::
 

@@ -1,16 +1,13 @@
 """List the partitions of a data folder, and read their rows in segments.
 
-Does a file say of a column what the folder says that it lies in? Blocks are folders, and folders are accounts.
+Paths and footers tell which Parquet files a run reads. A file must say of a column what its folder's name says, because
+blocks are folders, and folders are accounts. A segment is what one process can hold.
 
-Which Parquet files a run reads, learnt from their paths and footers; and the one way to read their rows.
-
-How an enclave cuts the rows of its partitions into segments that one process can hold.
-
-A segment has about 16 MB of the study's columns, whatever partitions they came from: a large partition has several,
-and of very many small ones several share one. So memory does not grow with the largest partition, and no pass over
-the rows opens more files than there are segments. Segments follow from the layout alone, which is public: units are
-found by their hashes and released sums are exact, so that results depend on segments in their last digits at most, and
-at label level in which rows a public sample holds.
+A segment has about 16 MB of the study's columns, whatever partitions they came from: a large partition has several, and
+of very many small ones several share one. So memory does not grow with the largest partition, and no pass over the rows
+opens more files than there are segments. Segments follow from the layout alone, which is public: units are found by
+their hashes and released sums are exact, so that results depend on segments in their last digits at most, and at label
+level in which rows a public sample holds.
 """
 
 from __future__ import annotations

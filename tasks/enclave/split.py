@@ -1,20 +1,18 @@
 """Split units by ranks of keyed hashes: training, folds, and their public sizes.
 
-Which units train the propensity model: those with the round(f n) smallest keyed hashes, exactly that many.
+The round(f n) units with the smallest keyed hashes train the propensity model, exactly that many. The choice depends on
+the units and the key alone, not on the order of rows or on how they are cut into files. Normalised rows ascend by hash,
+so the training units of a segment are its first rows and the split is one number per segment. Why the key must be
+secret: ``docs/privacy.md``.
 
-The choice depends on the units and the key alone, not on the order of rows or on how they are cut into files.
-Normalised rows ascend by hash, so the training units of a segment are its first rows and the split is
-one number per segment. Why the key must be secret: ``docs/privacy.md``.
-
-Which fold a unit is in: by the rank of its keyed hash, so that folds have exact public sizes.
-
-The units whose hashes are the first n_1 of all are fold 1, the next n_2 fold 2, and so on. Normalised rows ascend by
-hash, so a fold of a segment is a span of its rows and the folds of a run are K + 1 numbers per segment. A replaced
-person takes the old one's place and nobody else moves, as in the split (``docs/proofs/data.md``).
+Folds have exact public sizes, because the rank of a keyed hash says which fold a unit is in. The units whose hashes are
+the first n_1 of all are fold 1, the next n_2 fold 2, and so on. Normalised rows ascend by hash, so a fold of a segment
+is a span of its rows and the folds of a run are K + 1 numbers per segment. A replaced person takes the old one's place
+and nobody else moves, as in the split (``docs/proofs/data.md``).
 
 Folds count from 0 in code, from 1 where people read them.
 
-The public sizes of a study: how many units it has, and how many serve each purpose.
+Sizes are public: how many units a study has, and how many serve each purpose.
 """
 
 from __future__ import annotations

@@ -1,15 +1,13 @@
 """Hold files to their manifests and to the contract before anything is reserved.
 
-A study's data held against the manifest of the extract that made them, before anything is reserved.
+A study's data are held against the manifest of the extract that made them. A column that the warehouse renamed, a type
+that changed, a partition that somebody replaced: each ends the run here, where it costs nothing. A folder without a
+manifest was filled by hand and is checked by validation alone.
 
-A column that the warehouse renamed, a type that changed, a partition that somebody replaced: each ends the run here,
-where it costs nothing. A folder without a manifest was filled by hand and is checked by validation alone.
-
-The first stage of a run: are the files those that were admitted, as far as sizes and footers tell? Reads no row.
-
-Rows were held to the contract once, when their owner admitted them (``tasks/admission/``); their bytes are digested
-while ``normalise`` reads them. So no row can make a run fail. Here the study's own schema, whose columns are those of
-the contract, is held to each footer by pandera.
+The first stage of a run reads no row: it asks whether sizes and footers are those of the admitted files. Rows were held
+to the contract once, when their owner admitted them (``tasks/admission/``); their bytes are digested while
+``normalise`` reads them. So no row can make a run fail. Here the study's own schema, whose columns are those of the
+contract, is held to each footer by pandera.
 """
 
 from __future__ import annotations

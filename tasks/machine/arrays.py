@@ -1,8 +1,6 @@
 """Name the array types that stages exchange, and keep arrays in files.
 
-Names for the array types that stages exchange.
-
-Arrays in files of mode 0600, which are there whole or not at all, read through a memory map.
+Files of arrays have mode 0600, are there whole or not at all, and are read through a memory map.
 """
 
 from __future__ import annotations

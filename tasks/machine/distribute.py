@@ -1,19 +1,16 @@
 """Distribute work on partitions, and tell how far it is.
 
-Work on partitions that may leave this process: on threads here, or wherever the engine sends it.
-
 A stage gives :func:`distribute` a function of a partition's number. By default it runs on threads, as
-:func:`map_partitions` runs it. An engine may put a distributor in place for the time of a run, which sends
-the function to other processes or machines. They share the file system: scratch, data and study files lie where the
-flow's process sees them, and function and result are pickled. The results come in order of partitions whoever computes
-them, and sums over them are taken here; so a release does not depend on where its parts were computed.
+:func:`map_partitions` runs it. An engine may put a distributor in place for the time of a run, which sends the function
+to other processes or machines. They share the file system: scratch, data and study files lie where the flow's process
+sees them, and function and result are pickled. The results come in order of partitions whoever computes them, and sums
+over them are taken here; so a release does not depend on where its parts were computed.
 
 Noise is drawn in the flow's process alone. A worker never has a ledger or a noise source; if a function tried to spend
 there, ``FlowBudget`` refuses.
 
-How far a long piece of work is, for whoever watches: counts of partitions, blocks and runs, which are public.
-
-Nothing here depends on a row: work is told in steps whose number was known before, and never in passes of an optimiser.
+Progress is told as counts of partitions, blocks and runs, which are public. Nothing here depends on a row: work is told
+in steps whose number was known before, and never in passes of an optimiser.
 """
 
 from __future__ import annotations

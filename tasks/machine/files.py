@@ -1,16 +1,14 @@
 """Write files whole or not at all, and let processes wait in line for a file.
 
-Files that appear whole or not at all: the one way in which this program writes one that it keeps.
+There is no other way in which this program writes a file that it keeps. A file is written beside its name, under a
+random one, and takes its name when it is complete. A link that somebody planted is never followed: the random name is
+created with O_EXCL, and taking a name replaces a link, not its target.
 
-A file is written beside its name, under a random one, and takes its name when it is complete. A link that somebody
-planted is never followed: the random name is created with O_EXCL, and taking a name replaces a link, not its target.
-
-A line of processes before something that one at a time may use, in the order in which they came.
-
-SQLite serves whoever asks in the right moment, so that of 64 writers one waited 48 seconds while others were served
-five times. Here each takes the next number, locks the byte of that number in a file, and waits until no byte before it
-is locked. The kernel takes the locks of a killed process away, so that no number is waited for in vain. The locks are
-those of an open file, not of a process, so that threads wait for one another as well.
+Processes that wait for one thing are served in the order in which they came (:func:`fair_lock`). SQLite serves whoever
+asks in the right moment, so that of 64 writers one waited 48 seconds while others were served five times. Here each
+takes the next number, locks the byte of that number in a file, and waits until no byte before it is locked. The kernel
+takes the locks of a killed process away, so that no number is waited for in vain. The locks are those of an open file,
+not of a process, so that threads wait for one another as well.
 
 The line is a courtesy and guards nothing: where the file or its locks cannot be had, or whoever is in front does not
 move, the caller goes on without it and meets the lock that does guard.

@@ -1,17 +1,14 @@
 """Open folders once, and tell tables with a log of their own from plain folders.
 
-A folder that is opened once: whatever is listed, read or written in it goes through one descriptor.
-
-A path is a promise that anybody may break who may rename a folder above it. A descriptor is not: it stays with the
-folder that was opened, whatever is put in that folder's place. Below it no link is followed, and a file of more than
-one name (a hard link) is refused: it may be somebody else's file, which its other name changes unseen.
+All that is listed, read or written in an open folder goes through one descriptor. A path is a promise that anybody may
+break who may rename a folder above it. A descriptor is not: it stays with the folder that was opened, whatever is put
+in that folder's place. Below it no link is followed, and a file of more than one name (a hard link) is refused: it may
+be somebody else's file, which its other name changes unseen.
 
 In another process, as on a worker of a cluster, the folder is opened anew by its path, and must be the same one.
 
-Folders that hold a table with a log of its own: which of their files count, the log says, and not the folder.
-
-Files that such a log has taken out stay on disk until somebody cleans up: who reads the folder as plain Parquet reads
-people who were erased.
+Of a Delta, Iceberg or Hudi table the log says which files count, and not the folder. Files that such a log has taken
+out stay on disk until somebody cleans up: who reads the folder as plain Parquet reads people who were erased.
 """
 
 from __future__ import annotations

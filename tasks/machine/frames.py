@@ -1,15 +1,13 @@
 """Make frames of columns: by plain names, from Arrow, and as CSV for spreadsheets.
 
-Columns by the names that people gave them: to polars ``^age$`` is a pattern, and ``*`` is every column.
+To polars ``^age$`` is a pattern, and ``*`` is every column. ``pl.col(name)``, strings as arguments of ``select`` or
+``sort``, and methods of a series (which are expressions over a column of its name) all read a name as a pattern. A name
+that was not written in this program goes through here.
 
-``pl.col(name)``, strings as arguments of ``select`` or ``sort``, and methods of a series (which are expressions over a
-column of its name) all read a name as a pattern. A name that was not written in this program goes through here.
+Arrow's columns become columns of polars: bytes as text, UUIDs as they are written, decimals of all widths. What polars
+would take wrongly, or end the process over, is made something that it takes rightly before it sees it.
 
-Arrow's columns as polars takes them: bytes as text, UUIDs as they are written, decimals of all widths.
-
-What polars would take wrongly, or end the process over, is made something that it takes rightly before it sees it.
-
-CSV files that people open in a spreadsheet: text there is text, whoever wrote it.
+In a CSV file for a spreadsheet text stays text: none is taken for a formula.
 """
 
 from __future__ import annotations

@@ -1,17 +1,12 @@
 """Keep the operator's settings, the state folder, the name of who works here, and the scratch folders of runs.
 
-The folder where this machine keeps causalveil's state: site secret, default ledger, scratch.
+The state folder holds the site secret, the default ledger and scratch. Settings lie there in ``site.toml``, each of
+them overridden by a variable of its own. The name of who works here is for the record.
 
-The operator's settings: ``site.toml`` in the state folder, each of them overridden by a variable of its own.
-
-Who works here, for the record: the operator's setting, else what the system says.
-
-The enclave's folder on disk: one per run, mode 0700, deleted when the run ends, however it ends.
-
-A run holds a lock file beside its folder for as long as its process lives; the system drops the lock when
-the process dies, even by ``kill -9``. So whatever folder is not locked is stale, and :func:`clean` may
-delete it. Deletion is the file system's: it does not overwrite blocks, so put the state folder on an
-encrypted disk.
+Each run has one scratch folder of mode 0700, which is deleted when the run ends, however it ends. A run holds a lock
+file beside its folder for as long as its process lives; the system drops the lock when the process dies, even by ``kill
+-9``. So whatever folder is not locked is stale, and :func:`clean` may delete it. Deletion is the file system's: it does
+not overwrite blocks, so put the state folder on an encrypted disk.
 """
 
 from __future__ import annotations

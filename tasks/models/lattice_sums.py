@@ -1,10 +1,7 @@
 """Sum rows exactly on a lattice.
 
-The one place where a contribution that is no number becomes one, before it is rounded to an integer.
-
-Sums of rows on a lattice: exact in float64, so that no order of rows and no number of threads changes a bit.
-
-Symmetric matrices as the upper triangles that are released of them, row by row.
+Sums are exact in float64, so that no order of rows and no number of threads changes a bit. A contribution that is no
+number becomes one here and nowhere else. Of a symmetric matrix the upper triangle is released, row by row.
 """
 
 from __future__ import annotations

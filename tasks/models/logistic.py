@@ -1,15 +1,12 @@
 """Fit the private propensity score: ridge-penalised logistic regression with noise.
 
-Newton's method for a strongly convex function that is a sum over a table, and few passes over that.
+Newton's method makes few passes over a table whose rows add up to a strongly convex function. Where it ends is judged
+by the gradient of the whole table alone, so that no shortcut is in what a proof rests on.
 
-Where it ends is judged by the gradient of the whole table alone, so that no shortcut is in what a proof rests on.
-
-The private propensity score: ridge-penalised logistic regression, then noise on its coefficients.
-
-J(w) = (1/m) sum_i [log(1 + exp(w'x_i)) - t_i w'x_i] + (penalty/2) ||w||^2 over the m training rows is minimised
-by Newton's method. Gradient and Hessian are sums over chunks of segments, so rows never sit in one process.
-The coefficients are then released once (output perturbation: Chaudhuri, Monteleoni & Sarwate 2011; Lee et al.
-2019a, section 3.1). Why the sensitivity holds, step by step: ``docs/proofs/ipw.md``, section 1.
+J(w) = (1/m) sum_i [log(1 + exp(w'x_i)) - t_i w'x_i] + (penalty/2) ||w||^2 over the m training rows is minimised by
+Newton's method. Gradient and Hessian are sums over chunks of segments, so rows never sit in one process. The
+coefficients are then released once (output perturbation: Chaudhuri, Monteleoni & Sarwate 2011; Lee et al. 2019a,
+section 3.1). Why the sensitivity holds, step by step: ``docs/proofs/ipw.md``, section 1.
 """
 
 from __future__ import annotations

@@ -1,16 +1,13 @@
 """Match nearest neighbours on a score, and pair near units for sampling variances.
 
-Capped nearest-neighbour matching on a score (Yuan et al. 2026, Algorithms 2 and 3), in O(n log n + n N).
-
-Units are given *in the order of traversal*: index i is a unit's place in the order of the run's secret keyed hash,
-so the result depends neither on the order of rows nor on partitions. Each query takes its N nearest units of the
-opposite arm that have not yet served as often as their arm's cap allows; of two at the same distance the one with the
-smaller index. Scores should lie on a lattice on which differences are exact (``tasks/matching/scores.py``).
+Matching is capped (Yuan et al. 2026, Algorithms 2 and 3) and takes O(n log n + n N). Units are given *in the order of
+traversal*: index i is a unit's place in the order of the run's secret keyed hash, so the result depends neither on the
+order of rows nor on partitions. Each query takes its N nearest units of the opposite arm that have not yet served as
+often as their arm's cap allows; of two at the same distance the one with the smaller index. Scores should lie on a
+lattice on which differences are exact (``tasks/matching/scores.py``).
 
 No outcome is read here: at label level everything in this module is public, at sample level it is post-processing of
 noisy scores and treatments.
-
-Pairs of near units, which measure a sampling variance, and exact sums of outcomes over arms and over pairs.
 
 Matching and estimators with public weights take the variance of what they release from differences of outcomes within
 such pairs. Derivations: ``docs/proofs/matching.md``, sections 1 to 4.

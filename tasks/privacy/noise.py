@@ -1,14 +1,14 @@
 """Draw noise, and say how much of it a cost asks for.
 
-Where noise comes from. A real release draws from the operating system and is safe in floating point.
+A real release draws from the operating system and is safe in floating point.
 
-Scalars and short vectors go through OpenDP (discrete samplers on a lattice of step 2^-1074, exact arithmetic, one
-final rounding). What OpenDP does not have, L2-Laplace noise and record-level arrays by the million, comes from
+Scalars and short vectors go through OpenDP (discrete samplers on a lattice of step 2^-1074, exact arithmetic, one final
+rounding). What OpenDP does not have, L2-Laplace noise and record-level arrays by the million, comes from
 ``tasks.privacy.lattice``. numpy's floats are for simulations only: their low bits give the input away (Mironov 2012).
 
 Mechanisms reach a source through a budget and in no other way.
 
-How much noise a cost asks for: each function returns a float that is certainly large enough for its theorem.
+Each function of how much noise a cost asks for returns a float that is certainly large enough for its theorem.
 """
 
 from __future__ import annotations

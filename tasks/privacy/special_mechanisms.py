@@ -1,15 +1,15 @@
 """Draw by mechanisms that few estimators use: propose-test-release, gross error, smooth sensitivity.
 
-Mechanisms that may answer "no answer": what they release is safe near most data sets, and they test for that.
+Two may answer "no answer": what they release is safe near most data sets, and they test for that. Both test a
+*distance*: a whole number that moves by at most 1 between neighbours, and is at most 1 on any data set that has a
+neighbour for which the promise of the release would not hold. The test is noisy, so it costs epsilon, and passes by
+mistake with probability at most delta. Test and value are drawn in one transaction: no answer is an answer, charged and
+stored like any other. Proof: ``docs/proofs/direction.md``, section 6.
 
-Both test a *distance*: a whole number that moves by at most 1 between neighbours, and is at most 1 on any data set
-that has a neighbour for which the promise of the release would not hold. The test is noisy, so it costs epsilon, and
-passes by mistake with probability at most delta. Test and value are drawn in one transaction: no answer is an
-answer, charged and stored like any other. Proof: ``docs/proofs/direction.md``, section 6.
+Gross error is the noise of Schröder, Hartenstein and Feuerriegel (2025), Theorems 4.3 and 4.5. Its guarantee is
+asymptotic.
 
-The noise of Schröder, Hartenstein and Feuerriegel (2025), Theorems 4.3 and 4.5. Its guarantee is asymptotic.
-
-Mechanisms that replications alone use: Laplace noise of a smooth sensitivity, and the exponential mechanism.
+Replications alone use Laplace noise of a smooth sensitivity, and the exponential mechanism.
 """
 
 from __future__ import annotations

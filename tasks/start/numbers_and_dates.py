@@ -1,8 +1,7 @@
 """Read numbers and dates as people write them.
 
-Numbers as people write them: `$1,200`, `1.200,50 €`, `72 kg`, `(300)`, `45 %`.
-
-Dates as people write them. Which comes first, day or month, is told by the dates that allow one order only.
+Numbers are such as `$1,200`, `1.200,50 €`, `72 kg`, `(300)`, `45 %`. Which comes first in a date, day or month, is told
+by the dates that allow one order only.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Read the words of files and names of columns, and write words as YAML.
 
-Words by which people say yes, no, nothing, control and treated. Lower case; a draft writes down what it took.
-
-Read names of columns: words in camel case, and columns that were measured again at another time.
-
-Values as YAML text that every reader takes alike, in files that are written with comments.
+Words for yes, no, nothing, control and treated are in lower case; a draft writes down what it took. Names may be in
+camel case, or of columns that were measured again at another time. YAML text is such that every reader takes it alike.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
 """Estimate the difference of arm means, with private or public treatments.
 
-The difference of arm means, privately, with its own interval: of a randomised trial, or unadjusted.
+In a randomised trial the difference is the effect; elsewhere it is unadjusted. One release of five sums over all units:
+(sum_1 u, sum_0 u, sum t, sum_1 u^2/sqrt(2), sum_0 u^2/sqrt(2)), u in [-1, 1] the scaled outcome: sensitivity 2, what
+the two sums of outcomes have alone. Proof: ``docs/proofs/aipw.md``, section 7.
 
-One release of five sums over all units: (sum_1 u, sum_0 u, sum t, sum_1 u^2/sqrt(2), sum_0 u^2/sqrt(2)), u in [-1, 1]
-the scaled outcome: sensitivity 2, what the two sums of outcomes have alone. Where treatment is public
-``public_arms.py`` takes its place. Proof: ``docs/proofs/aipw.md``, section 7.
-
-The difference of arm means where who was treated is public: one pair of numbers, noise of 1/(smaller arm).
-
-Every unit weighs 1 in its arm's mean; pairs for the sampling variance are of units at random within an arm. Proof:
-``docs/proofs/balancing.md``, sections 1 to 4.
+Where treatment is public, one pair of numbers is released, with noise of 1/(smaller arm). Every unit weighs 1 in its
+arm's mean; pairs for the sampling variance are of units at random within an arm. Proof: ``docs/proofs/balancing.md``,
+sections 1 to 4.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Find the dialect of a CSV file, and the lines below its table.
 
-How a CSV file is written: encoding, delimiter, quotes, lines above the header. DuckDB's sniffer finds the dialect,
-charset-normalizer the encoding where the file is not UTF-8.
+A dialect is encoding, delimiter, quotes and lines above the header. DuckDB's sniffer finds it, charset-normalizer the
+encoding where the file is not UTF-8.
 
-Lines below a table: totals, averages, notes. They are no rows, and ``skip_end`` of source.yaml leaves them out.
+Lines below a table are totals, averages and notes. They are no rows, and ``skip_end`` of source.yaml leaves them out.
 """
 
 from __future__ import annotations

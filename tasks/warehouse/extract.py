@@ -1,11 +1,8 @@
 """Cut an extract into blocks by intervals of its key, and mark one that is not finished.
 
-The partitions that a declared key spans: half-open intervals of the key's column, one a block.
-
-An extract that is under way, or died: its folder holds blocks, and is not a study's data yet.
-
-A block is whole as soon as it can be seen, but the newest three of some months are other months than the newest three
-of all. Whoever lists the partitions of a folder therefore asks here first.
+Intervals of the key are half-open. The folder of an extract that is under way, or died, holds blocks and is not a
+study's data yet. A block is whole as soon as it can be seen, but the newest three of some months are other months than
+the newest three of all. Whoever lists the partitions of a folder therefore asks here first.
 """
 
 from __future__ import annotations

@@ -1,19 +1,16 @@
 """Read Parquet files in object storage, or copy a data folder from there and back.
 
-Errors of libraries and stores in our words: their own texts may quote paths, keys, addresses and values.
+``s3://``, ``gs://`` and ``abfs://`` are read by pyarrow's file systems. Errors of stores are told in our own words,
+because their texts may quote paths, keys, addresses and values. Credentials are the operator's, where the file systems
+look for them (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL`` and the like); none stands in source.yaml, and a URL with one
+in it is refused. Objects have no links to be followed.
 
-Parquet files in object storage as a source: ``s3://``, ``gs://`` and ``abfs://`` by pyarrow's file systems.
-
-Credentials are the operator's, where the file systems look for them (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL`` and
-the like); none stands in source.yaml, and a URL with one in it is refused. Objects have no links to be followed.
-
-A data folder in object storage, worked on as a verified copy on this machine's disk.
-
-The one door to rows holds an open folder, which no store has. So a URL in ``data.path``, ``to`` or on the command line
-of ``admit`` and ``ledger grant`` is copied into scratch, and the copy is opened. It is there as long as the process:
-for all of the folder's objects, on the encrypted disk that scratch is meant to lie on. Times of change are those of
-the objects, so a copy is the same folder on every machine. What an extract or an admission writes goes back, block by
-block, behind the mark of an unfinished folder. Reads are held to the digests of the admission as in any folder.
+A data folder in object storage is worked on as a verified copy on this machine's disk. The one door to rows holds an
+open folder, which no store has. So a URL in ``data.path``, ``to`` or on the command line of ``admit`` and ``ledger
+grant`` is copied into scratch, and the copy is opened. It is there as long as the process: for all of the folder's
+objects, on the encrypted disk that scratch is meant to lie on. Times of change are those of the objects, so a copy is
+the same folder on every machine. What an extract or an admission writes goes back, block by block, behind the mark of
+an unfinished folder. Reads are held to the digests of the admission as in any folder.
 """
 
 from __future__ import annotations

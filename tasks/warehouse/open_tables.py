@@ -1,15 +1,13 @@
 """Read Delta and Iceberg tables as sources.
 
-Delta tables as a source: rows that the log of one version counts, by deltalake's own reader.
+Of a Delta table deltalake's own reader gives the rows that the log of one version counts. The reader applies deletion
+vectors, partition columns, names of column mapping and changes of the schema. What it does not know it refuses, and so
+does this: no file of a table is ever read past its log.
 
-The reader applies deletion vectors, partition columns, names of column mapping and changes of the schema. What it does
-not know it refuses, and so does this: no file of a table is ever read past its log.
-
-Iceberg tables as a source: the rows of one snapshot, found through the table's catalog, by pyiceberg's own reader.
-
-The reader applies deletes by position, deletion vectors, and changes of the schema; deletes by equality it does not
-know and refuses, and so does this. A catalog is configured by the operator, where pyiceberg looks for it: in the
-environment (``PYICEBERG_CATALOG__NAME__URI``) or ``.pyiceberg.yaml``. No credential stands in source.yaml.
+Of an Iceberg table pyiceberg's own reader gives the rows of one snapshot, found through the catalog. The reader applies
+deletes by position, deletion vectors, and changes of the schema; deletes by equality it does not know and refuses, and
+so does this. A catalog is configured by the operator, where pyiceberg looks for it: in the environment
+(``PYICEBERG_CATALOG__NAME__URI``) or ``.pyiceberg.yaml``. No credential stands in source.yaml.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Read values of a source: types without loss, and text as source.yaml declares it.
 
-Types of a source -> the kinds that source.yaml declares: without loss, or not at all.
-
-Text of a source -> values, as source.yaml declares it (``schemas/sources.py``); no value is guessed at here.
+A type becomes the kind that source.yaml declares (``schemas/sources.py``) without loss, or not at all. No value is
+guessed at here.
 """
 
 from __future__ import annotations

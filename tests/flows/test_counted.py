@@ -12,7 +12,7 @@ from causalveil.flows.api import load_contract, report, run_study
 from causalveil.flows.cli.main import main
 from causalveil.schemas.errors import ContractError
 from causalveil.schemas.release import EffectRelease
-from causalveil.schemas.warehouse import load_manifest
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.report.numbers import arm_means
 from causalveil.tasks.report.page import report_html
 
@@ -63,7 +63,7 @@ def test_rows_without_outcome_or_treatment_are_counted_everywhere(
     said = started(tmp_path, text(table), capsys, "--data-class", "synthetic", "--unit", "id")
     assert "Left out: 17 rows without 'score'" in said
     assert "Left out: 23 rows without 'treated'" in said
-    manifest = load_manifest(tmp_path / "out")
+    manifest = DataFolder(tmp_path / "out").manifest()
     assert manifest is not None
     assert (manifest.rows, manifest.left_out) == (260, {"treated": 23, "score": 17})
     release, page = released(tmp_path)

@@ -14,7 +14,7 @@ import yaml
 from causalveil.flows.api import report, run_study
 from causalveil.flows.sequence.check import check
 from causalveil.flows.sequence.declare import plan_study
-from causalveil.schemas.asked.resolve import asks_for
+from causalveil.schemas.asked.asks_for import asks_for
 from causalveil.schemas.asked.study_file import load_study_file, parse_study_file
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.protocols.study import EVERYBODY, ProtocolStudy

@@ -27,7 +27,7 @@ from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.sequence.admit import admit_folder, extract_source
 from causalveil.flows.sequence.ranges import find_ranges
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
-from causalveil.schemas.warehouse import Key, Manifest, load_manifest
+from causalveil.schemas.warehouse import Key, Manifest
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.warehouse.blocks import extracting
@@ -82,7 +82,7 @@ def test_every_source_gives_the_same_partitions(kind: str, tmp_path: Path, reque
     data = tmp_path / "data"
     assert read(data).equals(frame.select(*COLUMNS).sort("person"))
     assert read(data / "month=2026-02").height == 473
-    assert load_manifest(data) == manifest
+    assert DataFolder(data).manifest() == manifest
     assert {oct(path.stat().st_mode & 0o77) for path in data.rglob("*") if path.is_file()} == {"0o0"}
     statistics = pl.scan_parquet(data / "month=2026-01/part-00000.parquet")
     assert statistics.collect_schema().names() == list(COLUMNS)

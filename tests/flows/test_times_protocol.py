@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from causalveil.flows.api import run_study
 from causalveil.flows.sequence.declare import plan_study
 from causalveil.flows.sequence.estimators import rehearse
-from causalveil.schemas.asked.resolve import asks_for
+from causalveil.schemas.asked.asks_for import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol

@@ -16,7 +16,6 @@ from causalveil.flows.sequence.admit import admit_folder, fill
 from causalveil.schemas.contract import load_contract
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.release import EffectRelease
-from causalveil.schemas.warehouse import load_manifest
 from causalveil.tasks.admission.manifests import rows_folder
 from causalveil.tasks.enclave.cells import arms_of
 from causalveil.tasks.enclave.data_folder import DataFolder
@@ -55,7 +54,7 @@ def drafted(folder: Path, last: str, capsys: pytest.CaptureFixture[str], *more: 
     files = sorted(str(path.relative_to(out)) for path in out.rglob("*"))
     modes = {path.stat().st_mode & 0o077 for path in (out, *out.glob("*.yaml"))}
     assert modes == {0}, "words that were read off the data are in the drafts"
-    manifest = load_manifest(out)
+    manifest = DataFolder(out).manifest()
     assert manifest is not None
     contract = (out / "dataset.yaml").read_text()
     asked = (out / "study.yaml").read_text()

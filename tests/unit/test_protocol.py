@@ -10,7 +10,8 @@ import pytest
 
 from causalveil.flows.estimators.protocol import expected
 from causalveil.flows.sequence.estimators import estimator_of, rehearse, rehearse_effect
-from causalveil.schemas.asked.resolve import asks_for, resolve
+from causalveil.schemas.asked.asks_for import asks_for
+from causalveil.schemas.asked.resolve import resolve
 from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, AdjustmentMethod, of_share
 from causalveil.schemas.contract import Contract

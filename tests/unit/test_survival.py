@@ -13,7 +13,7 @@ import yaml
 from causalveil.flows.estimators.survival import SURVIVAL
 from causalveil.flows.sequence.check import check
 from causalveil.flows.sequence.declare import load
-from causalveil.schemas.asked.resolve import asks_for
+from causalveil.schemas.asked.asks_for import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.contract import load_contract
 from causalveil.schemas.errors import ContractError, DataError, StudyError

@@ -12,7 +12,7 @@ import pytest
 
 from causalveil.flows.estimators.survival import SURVIVAL
 from causalveil.flows.sequence.declare import load
-from causalveil.schemas.asked.resolve import asks_for
+from causalveil.schemas.asked.asks_for import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.estimators.survival import Measure, SurvivalStudy

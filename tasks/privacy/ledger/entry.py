@@ -1,11 +1,7 @@
 """Encode and hash an entry of the ledger, and log it.
 
-One row of the ledger, its canonical encoding and its hash.
-
-The audit trail in the logs: one JSON line per event, after its commit.
-
-The ledger is the record; the lines are for people and log collectors. They carry amounts and hashes, never a
-released value: a line that is lost with a crash loses nothing.
+An event is one JSON line in the logs, after its commit. The ledger is the record; the lines are for people and log
+collectors. They carry amounts and hashes, never a released value: a line that is lost with a crash loses nothing.
 """
 
 from __future__ import annotations

@@ -1,15 +1,13 @@
 """Read what owners sign: grants, and reviews of finished runs.
 
-Grants: what an owner allowed, and how everybody can tell that it was the owner.
+A grant says what an owner allowed, and its signature that it was the owner. For sensitive data the owner signs each
+grant. The ledger pins the owner's key at the dataset's first signed grant; from then on a grant counts only under that
+key, also one that pins the next key. A grant's number is signed too, so that an old grant cannot be written again after
+a lower one.
 
-For sensitive data the owner signs each grant. The ledger pins the owner's key at the dataset's first signed grant;
-from then on a grant counts only under that key, also one that pins the next key. A grant's number is signed too, so
-that an old grant cannot be written again after a lower one.
-
-The owner's review of a finished run: its release is held in the ledger until the owner lets it go.
-
-A verdict is a signed entry on one document: ledger, run and the hash of the document's entry are under the signature,
-so a verdict on another run, or on another release of it, counts for nothing.
+Where runs are reviewed, the ledger holds a release until the owner lets it go. A verdict is a signed entry on one
+document: ledger, run and the hash of the document's entry are under the signature, so a verdict on another run, or on
+another release of it, counts for nothing.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """Grant, reserve, release and void privacy budget across runs.
 
-The durable record of privacy budget across runs: grant, reserve, release, void, account.
+The rules are ``docs/ledger.md``. In short: an owner grants caps; a run reserves its whole plan before a row is read;
+each noisy value commits together with its charge under the key (run, name) and is never drawn again; a void frees only
+what was never released. Every write is one serialised transaction on an append-only chain.
 
-The rules are ``docs/ledger.md``. In short: an owner grants caps; a run reserves its whole plan before a row is
-read; each noisy value commits together with its charge under the key (run, name) and is never drawn again; a
-void frees only what was never released. Every write is one serialised transaction on an append-only chain.
-
-Moving a ledger to another database, say from one machine's SQLite file to a team's PostgreSQL.
+A ledger can move to another database, say from one machine's SQLite file to a team's PostgreSQL.
 """
 
 from __future__ import annotations

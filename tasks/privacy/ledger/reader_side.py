@@ -1,11 +1,8 @@
 """Read a ledger without writing to it: runs, accounts, stored releases, verification.
 
-What an auditor runs: the chain and the accounts, recomputed; and releases in hand held against them.
-
-The chain finds a changed, removed, reordered or inserted entry. A ledger that was cut at its end or put back to an
-older copy is a chain too: what this machine has seen of it finds those, and releases in hand, by ``verify_release``.
-
-What a ledger tells without writing to it: runs, accounts, stored releases, and whether it verifies.
+An auditor recomputes the chain and the accounts, and holds releases in hand against them. The chain finds a changed,
+removed, reordered or inserted entry. A ledger that was cut at its end or put back to an older copy is a chain too: what
+this machine has seen of it finds those, and releases in hand, by ``verify_release``.
 """
 
 from __future__ import annotations

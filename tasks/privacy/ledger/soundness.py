@@ -1,15 +1,11 @@
 """Check that a ledger is what was written: chain, database, and memory of this machine.
 
-What the database itself can say: whether it is whole, and whether somebody changed it since.
-
-The chain of entries, link by link, and what it adds up to so far.
-
-What this machine knows of a ledger, in its state folder: how far it has seen it, and what it added up to there.
-
-Two purposes. The *anchor*, the number and hash of the highest entry seen, lies outside the ledger: a ledger that was
-put back to an older copy does not hold it, and is refused. The *state* at the anchor, sums and runs under way, saves
-each writer from adding up the whole ledger: it verifies the entries that followed. A state is a help and no record: a
-machine without one, or one that finds traces of a change behind the anchor, verifies from the first entry on.
+The database says whether it is whole and unchanged, the chain what its entries add up to, link by link. In the state
+folder this machine remembers how far it has seen a ledger, and what it added up to there. That has two purposes. The
+*anchor*, the number and hash of the highest entry seen, lies outside the ledger: a ledger that was put back to an older
+copy does not hold it, and is refused. The *state* at the anchor, sums and runs under way, saves each writer from adding
+up the whole ledger: it verifies the entries that followed. A state is a help and no record: a machine without one, or
+one that finds traces of a change behind the anchor, verifies from the first entry on.
 """
 
 from __future__ import annotations

@@ -1,18 +1,14 @@
 """Store entries in an append-only table of SQLite or PostgreSQL.
 
-The ledger's tables: created in a new database, brought up to date in an old one.
+Tables are created in a new database and brought up to date in an old one. Writers are serialised (SQLite: ``BEGIN
+IMMEDIATE``, before which they wait in line; PostgreSQL: a transaction-level advisory lock), so what a writer reads in
+its transaction still holds when it commits. A connection lives for one transaction: nothing is shared between threads
+or over a fork, and a server that was restarted between two stages is not noticed.
 
-Where the ledger's entries lie: one append-only, hash-chained table in SQLite or PostgreSQL.
-
-Writers are serialised (SQLite: ``BEGIN IMMEDIATE``, before which they wait in line; PostgreSQL: a transaction-level
-advisory lock), so what a writer reads in its transaction still holds when it commits. A connection lives for one
-transaction: nothing is shared between threads or over a fork, and a server that was restarted between two stages is
-not noticed.
-
-SQLite keeps its rollback journal (``DELETE``) rather than WAL: the ledger is then one file, which a plain copy
-backs up, which opens read-only, and which is safe on a network file system that has locks. Its commit is the
-removal of the journal, and only ``synchronous=EXTRA`` (all of FULL, and a sync of the folder after that removal)
-keeps a power cut from undoing a commit whose noisy value has already been seen.
+SQLite keeps its rollback journal (``DELETE``) rather than WAL: the ledger is then one file, which a plain copy backs
+up, which opens read-only, and which is safe on a network file system that has locks. Its commit is the removal of the
+journal, and only ``synchronous=EXTRA`` (all of FULL, and a sync of the folder after that removal) keeps a power cut
+from undoing a commit whose noisy value has already been seen.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Read the history of accounts and runs from their entries.
 
-How the accounts of a dataset burned down: their entries, read again in order.
-
-The ledger's part of an audit trail: read from a chain that was verified first.
+The accounts of a dataset burn down entry by entry. An audit trail is read from a chain that was verified first.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
 """Tell what is left of accounts, and when a schedule runs dry.
 
-How a run stands to what is left of the accounts that it touches. Amounts only; no draw, no row.
-
-When a schedule runs dry, and which epsilon lasts until a date.
-
-When a schedule runs: cron expressions in UTC, as Prefect's deployments have them.
+Only amounts are used; no draw, no row. A schedule is a cron expression in UTC, as Prefect's deployments have it.
 """
 
 from __future__ import annotations
