@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,11 @@ SHARED = ROOT.parent / "shared" / "data"
 FOLDERS = (ROOT / "data", SHARED)
 # What is looked for below these folders, and how many tests use it.
 DATA = {"lalonde722.csv": 1, "ihdp/ihdp_1.csv": 1}
+
+
+# Azure's emulator: `npm install azurite` leaves it in node_modules/.bin, on no path.
+AZURITE = os.environ.get("CAUSALVEIL_TEST_AZURITE") or shutil.which("azurite-blob")
+NO_AZURITE = "no azurite-blob: npm install azurite, and let CAUSALVEIL_TEST_AZURITE name it"
 
 
 def shared(name: str) -> Path:
@@ -31,6 +38,8 @@ def absent() -> list[str]:
         lines.append(f"tests on PostgreSQL: {postgres.WHY_NOT}")
     if browser.missing():
         lines.append(f"tests in a browser: {browser.missing()}")
+    if AZURITE is None:
+        lines.append(f"a test on Azure's object storage: {NO_AZURITE}")
     return lines + absent_data(DATA)
 
 

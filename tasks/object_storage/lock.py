@@ -30,6 +30,7 @@ RENEWED = timedelta(minutes=1)
 # Stores refuse requests of a clock that is a quarter of an hour off, so another machine's may differ by that much.
 ABANDONED = timedelta(minutes=15) + 5 * RENEWED
 # A store that is busy is asked a few times, not for three minutes.
+_EMULATOR = "AZURE_STORAGE_USE_EMULATOR"
 PATIENCE: Any = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
 
 
@@ -200,9 +201,11 @@ def conditional_store(url: str) -> Any:
     """Open what lies below a URL by the library that knows conditional puts; credentials are the operator's."""
     from obstore.store import from_url
 
-    options: Any = {"allow_http": os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")}
+    address = os.environ.get("AWS_ENDPOINT_URL", "") if url.startswith("s3:") else os.environ.get(_EMULATOR, "")
+    plain = address.startswith("http://") or address.lower() in ("1", "true")
+    options: Any = {"allow_http": plain}
     place = url.replace("gcs://", "gs://", 1)
-    return from_url(place, client_options=options if place.startswith("s3:") else {}, retry_config=PATIENCE)
+    return from_url(place, client_options=options, retry_config=PATIENCE)
 
 
 def why(url: str, problem: Exception) -> str:

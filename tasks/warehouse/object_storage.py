@@ -18,6 +18,7 @@ from __future__ import annotations
 import atexit
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -91,7 +92,7 @@ def stored_files(url: str, ending: str) -> list[StoredFile]:
     from pyarrow import fs
 
     with in_our_words(url):
-        store, path = fs.FileSystem.from_uri(url)
+        store, path = file_system(url)
         for folder in (path, *map(str, PurePosixPath(path).parents)):
             if folder not in (".", "/"):
                 refuse_table_in(store, folder)
@@ -361,10 +362,34 @@ def _get(copy: _Copy, store: Any, root: str, path: str, facts: Facts) -> None:
 
 
 def _opened(url: str) -> tuple[Any, str]:
+    store, path = file_system(url)
+    return store, path.rstrip("/")
+
+
+def file_system(url: str) -> tuple[Any, str]:
+    """Open the file system of a URL; returns it and the path in it.
+
+    Arrow reads keys of S3 from the environment itself. Those of Azure are read here, under the names that Delta tables
+    and the lock of a folder read them by; without a key Arrow asks for the identity of the machine.
+    """
     from pyarrow import fs
 
-    store, path = fs.FileSystem.from_uri(url)
-    return store, str(path).rstrip("/")
+    account = re.fullmatch(r"abfss?://([^@/]+)@([^./]+)\.[^/]+/(.*)", url)
+    key = os.environ.get("AZURE_STORAGE_ACCOUNT_KEY")
+    if account is None or key is None:
+        store, path = fs.FileSystem.from_uri(url)
+        return store, str(path)
+    place: dict[str, str] = {}
+    if os.environ.get("AZURE_STORAGE_USE_EMULATOR", "").lower() in ("1", "true"):
+        address = os.environ.get("AZURITE_BLOB_STORAGE_URL", "http://127.0.0.1:10000")
+        scheme, _, authority = address.partition("://")
+        place = {
+            f"{one}_storage_{what}": said
+            for one in ("blob", "dfs")
+            for what, said in (("authority", authority), ("scheme", scheme))
+        }
+    container, name, path = account.groups()
+    return fs.AzureFileSystem(name, account_key=key, **place), f"{container}/{path}"
 
 
 def _parts(url: str, path: str) -> tuple[str, ...]:
