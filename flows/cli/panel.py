@@ -60,7 +60,9 @@ def cost(result: RunResult) -> list[str]:
     release = result.release
     privacy, left = release.privacy, release.budget
     spent = f"epsilon {amount_text(privacy.epsilon)}, delta {amount_text(privacy.delta)}"
-    where = f"one replaced {privacy.unit}, level {str(privacy.level).replace('_', ' ')}"
+    open_half = next(iter(getattr(release, "unbounded_halves", ())), None)
+    half = {"train": " of the test half", "test": " of the training half"}.get(str(open_half), "")
+    where = f"one replaced {privacy.unit}{half}, level {str(privacy.level).replace('_', ' ')}"
     promise = "" if release.headline is None else "; the guarantee is asymptotic"
     lines = [f"Differential privacy: {spent} ({where}){promise}."]
     if left is not None:

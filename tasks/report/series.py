@@ -15,7 +15,8 @@ def series_html(series: Series) -> str:
         CausalveilError: this installation lacks its templates.
     """
     rows = [(row, *_figure(row)) for row in series.rows]
-    context = {"series": series, "rows": rows, "css": style("style.css")}
+    runs = list(dict.fromkeys(block.run_id for row in series.rows for block in row.blocks))
+    context = {"series": series, "rows": rows, "runs": runs, "css": style("style.css")}
     return environment().get_template("series.html.j2").render(context)
 
 

@@ -62,7 +62,13 @@ def series(path: Path, out: Path, capfd: Any) -> Series:
     assert ended.value.code == 0
     shown = json.loads(capfd.readouterr().out)
     assert (out / "series.json").read_text() == Series.model_validate(shown["series"]).text()
-    assert "Effects over time" in (out / "series.html").read_text()
+    page = (out / "series.html").read_text()
+    assert "Effects over time" in page
+    assert "cite as" in page
+    assert "may be pooled again at no cost" in page
+    runs = {block["run_id"] for row in shown["series"]["rows"] for block in row["blocks"]}
+    for run in runs:
+        assert f"causalveil audit {run}" in page
     return Series.model_validate(shown["series"])
 
 

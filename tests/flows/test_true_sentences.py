@@ -264,6 +264,10 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
     said = [said_of(PART_OF_IT), said_of(ALL_OF_IT)]
     answers = [{**answer, "confounding": said[place % 2]} for place, answer in enumerate(protocol["answers"])]
     yield merge(protocol, {"answers": answers})
+    for half in ("train", "test"):
+        yield merge(documents["direction"], {"unbounded_halves": [half]})
+    times = documents["protocol of times"]
+    yield merge(times, {"curves": times["curves"] * 10})
 
 
 # Written by other tests: pages of the ledger and of series, the fragment of a plan.
@@ -333,6 +337,25 @@ def test_a_panel_of_any_kind_has_twelve_short_lines(documents: Documents, name: 
     lines = lines_of(release)
     assert len(lines) <= panel.LINES, lines
     assert all(len(line.split()) <= 25 for line in lines), lines
+
+
+@pytest.mark.parametrize("kept", [None, 0.944, 1.0])
+@pytest.mark.parametrize("unprotected", [(), ("train",), ("test",)])
+def test_a_direction_says_whose_rows_are_protected_and_how_sure_an_order_is(
+    documents: Documents, unprotected: tuple[str, ...], kept: float | None
+) -> None:
+    document = documents["direction"]
+    scores = [{**score, "order_kept": kept} for score in document["scores"]]
+    release = load(document | {"unbounded_halves": unprotected, "scores": scores})
+    assert isinstance(release, Release)
+    page, shown = plain(report_html(release)), " ".join(lines_of(release))
+    for half, open_half in (("test", "train"), ("training", "test")):
+        assert (f"that chance puts in the {half} half" in page) == (unprotected == (open_half,))
+        assert (f"It holds for units of the {half} half alone." in page) == (unprotected == (open_half,))
+        assert (f"of the {half} half, level" in shown) == (unprotected == (open_half,))
+    assert ("The whole row of any one person, every column" in page) == (not unprotected)
+    assert ("above 0.999" in page) == ("above 99.9%" in shown) == (kept == 1.0)
+    assert ("94.4%" in shown) == (kept == 0.944)
 
 
 @pytest.mark.parametrize("name", ["pooled", "pooled fixed", "pooled protocol"])
