@@ -61,7 +61,8 @@ CONFIGURATIONS: dict[str, Callable[[Path], Path]] = {
     "survival": write_survival,
     "survival adjusted": write_adjusted,
 }
-ON_A_SERVER = ("regression", "aipw 2 folds", "ipw label", "asymptotic", "protocol")
+# The default, one with folds, one of many answers; the others are bound to Prefect by the same lines.
+ON_A_SERVER = ("regression", "aipw 2 folds", "protocol")
 
 PAIR_OF = r"\(([^,()]+), ([^,()]+)\)"
 STAGE = re.compile(rf"stage ([^:]+): (.+); (\d+) of (\d+) charges of the flow's budget {PAIR_OF} are committed")

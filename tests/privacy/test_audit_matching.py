@@ -39,7 +39,24 @@ UNITS, SPECIAL = 10, 0
 STEEP = np.array([20.0, 0.0, 0.0])
 
 
-class LessNoise(SeededNoise):
+class InBlocks(SeededNoise):
+    """The same sampler, asked for the noise of many runs at once: a thousand numbers take as long as ten."""
+
+    BLOCK = 500
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.left: dict[Any, list[FloatArray]] = {}
+
+    def lattice_laplace(self, values, scale, granularity):
+        left = self.left.setdefault((values.size, scale, granularity), [])
+        if not left:
+            zeros = np.zeros(self.BLOCK * values.size)
+            left += [*super().lattice_laplace(zeros, scale, granularity).reshape(self.BLOCK, values.size)]
+        return np.rint(values / granularity) * granularity + left.pop()
+
+
+class LessNoise(InBlocks):
     """The mutant: a share of the noise everywhere."""
 
     def __init__(self, seed: int, share: float) -> None:
@@ -195,7 +212,7 @@ SHARES = {"weights": 0.2, "all but weights": 0.25}
 def test_transcripts_stay_below_the_declared_epsilon_and_less_noise_is_caught(name: str) -> None:
     declared = float(CASES[name].study.privacy.epsilon)
     secure = audit(name, SECURE_RUNS, SecureNoise())
-    honest, mutant = audit(name, RUNS, SeededNoise(7)), catch(name, LessNoise(7, SHARES.get(name, 0.5)))
+    honest, mutant = audit(name, RUNS, InBlocks(7)), catch(name, LessNoise(7, SHARES.get(name, 0.5)))
     print(f"{name}: declared {declared}, audited {secure:.2f} {honest:.2f}, with less noise {mutant}")
     assert secure <= declared
     assert honest <= declared
