@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from causalveil.flows.engine import settings
+from causalveil.flows.engine.server import own_server
+from causalveil.schemas.oversight import FlowRecord, PrefectTrail, StageRecord, StateRecord
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import PrefectClient
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +19,205 @@ import typer
 
 from causalveil.flows.cli import show
 from causalveil.flows.cli.options import Json
+from causalveil.schemas.errors import RunConflict
+from causalveil.schemas.ledger import Sum
+from causalveil.schemas.oversight import LedgerTrail, Stamp, Trail
+from causalveil.schemas.privacy import amount_text
+
+PAGE = 200
+
+
+def prefect_trail(run_id: str) -> PrefectTrail:
+    """Return what Prefect's API still knows of a run.
+
+    A server that is gone is no error: the trail says so.
+    """
+    settings.prepare(quiet=True)
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    own = own_server()
+    if not own and not PREFECT_API_URL.value():
+        return PrefectTrail(
+            missing="PREFECT_API_URL names no server and none of your own answers (causalveil server status), so "
+            "Prefect's record was not read"
+        )
+    try:
+        with temporary_settings(own):
+            runs = asyncio.run(_read(run_id))
+    except Exception as problem:
+        return PrefectTrail(missing=f"Prefect's server could not be read ({type(problem).__name__})")
+    if not runs:
+        return PrefectTrail(
+            missing="Prefect's server has no flow run of this name; it may have been deleted, or the "
+            "run was made without Prefect"
+        )
+    return PrefectTrail(missing=None, flow_runs=runs)
+
+
+async def _read(run_id: str) -> tuple[FlowRecord, ...]:
+    from prefect import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
+    from prefect.client.schemas.sorting import FlowRunSort
+
+    async with get_client() as client:
+        named = FlowRunFilter(name=FlowRunFilterName(any_=[run_id]))
+        runs = await client.read_flow_runs(flow_run_filter=named, sort=FlowRunSort.START_TIME_ASC, limit=PAGE)
+        return tuple([await _flow_record(client, run) for run in runs])
+
+
+async def _flow_record(client: PrefectClient, run: Any) -> FlowRecord:
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId, TaskRunFilter
+
+    deployment = None
+    if run.deployment_id is not None:
+        try:
+            deployment = (await client.read_deployment(run.deployment_id)).name
+        except Exception:  # deleted since
+            deployment = str(run.deployment_id)
+    mine = FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))
+    stages: list[Any] = []
+    while True:
+        page = await client.read_task_runs(
+            flow_run_filter=mine, task_run_filter=TaskRunFilter(), limit=PAGE, offset=len(stages)
+        )
+        stages += page
+        if len(page) < PAGE:
+            break
+    records = []
+    for stage in sorted(stages, key=lambda one: (one.start_time is None, one.start_time or one.created)):
+        states = await client.read_task_run_states(stage.id)
+        records.append(StageRecord(name=stage.name, tries=stage.run_count, states=_states(states)))
+    return FlowRecord(
+        id=str(run.id),
+        flow=(await client.read_flow(run.flow_id)).name,
+        deployment=deployment,
+        tries=run.run_count,
+        states=_states(await client.read_flow_run_states(run.id)),
+        stages=tuple(records),
+    )
+
+
+def _states(states: list[Any]) -> tuple[StateRecord, ...]:
+    ordered = sorted(states, key=lambda state: state.timestamp)
+    return tuple(
+        StateRecord(
+            type=str(state.type.value), name=state.name or "", at=state.timestamp, message=state.message or None
+        )
+        for state in ordered
+    )
+
+
+def trail_of(run_id: str) -> Trail:
+    """Verify the whole chain, then gather what ledger and Prefect hold of one run.
+
+    Raises:
+        LedgerError: the ledger cannot be used, or its chain does not hold.
+        RunConflict: neither of the two knows the run.
+    """
+    from causalveil.tasks.privacy.ledger.ledger import open_ledger
+    from causalveil.tasks.privacy.outlook.history import ledger_trail, refusals_of
+
+    ledger = open_ledger()
+    chain = ledger.verify()
+    trail = Trail(
+        run_id=run_id,
+        chain=chain,
+        ledger=ledger_trail(ledger, run_id),
+        refused=refusals_of(ledger, run_id),
+        prefect=prefect_trail(run_id),
+    )
+    if trail.ledger is None and not trail.refused and not trail.prefect.flow_runs:
+        raise RunConflict(f"run {run_id} is not in this ledger, and {trail.prefect.missing}")
+    return trail
+
+
+def lines(trail: Trail) -> Iterator[str]:
+    """The trail as a page of Markdown."""
+    chain = trail.chain
+    yield f"# Run {trail.run_id}"
+    yield ""
+    yield f"The chain of ledger {chain.ledger} holds: {chain.entries} entries, head {chain.head_hash}."
+    yield ""
+    if trail.ledger is None:
+        yield "The ledger has no reservation of this run: it reserved nothing, and nothing was drawn or charged."
+    else:
+        yield from _ledger_lines(trail.ledger)
+    for refusal in trail.refused:
+        yield ""
+        yield f"Refused by the ledger, {_at(refusal.entry)}, asked by {_by(refusal.entry)}: {refusal.why}"
+    yield ""
+    yield "## What Prefect recorded"
+    yield ""
+    if trail.prefect.missing:
+        yield f"{trail.prefect.missing}. All above comes from the ledger alone, which is the record."
+    for flow_run in trail.prefect.flow_runs:
+        yield from _flow_lines(flow_run)
+
+
+def _ledger_lines(run: LedgerTrail) -> Iterator[str]:
+    yield f"| study | {run.study} (SHA-256 {run.study_digest}) |"
+    yield "|---|---|"
+    yield f"| estimator, guarantee | {run.estimator}, {run.guarantee} |"
+    yield f"| dataset, level, units | {run.dataset}, {run.level}, {run.units:,} |"
+    yield f"| blocks | {', '.join(run.blocks)} |"
+    yield f"| data layout, contract | SHA-256 {run.layout_digest}, {run.policy_digest} |"
+    code = "not recorded, since the run has no release" if run.software is None else _versions(run.software)
+    yield f"| code | {code} |"
+    yield f"| reserved | {_sum(run.cost)}; {_at(run.reserved)} |"
+    yield f"| by | {_by(run.reserved)} |"
+    yield f"| spent | {_sum(run.spent)} |"
+    ended = {"finished": run.finished, "voided": run.voided}.get(run.state)
+    yield f"| state | {run.state}{'' if ended is None else ', ' + _at(ended)} |"
+    if run.void_reason is not None:
+        yield f"| voided because | {run.void_reason} |"
+    if run.reviewed is not None:
+        because = "" if run.review_reason is None else f": {run.review_reason}"
+        yield f"| reviewed by its owner | {_at(run.reviewed)}{because} |"
+    yield ""
+    yield "## Charges"
+    yield ""
+    yield "| name | stage | mechanism | units touched | epsilon | delta | entry | written at | hash |"
+    yield "|---|---|---|---|---|---|---|---|---|"
+    for record in run.charges:
+        charge, entry = record.charge, record.entry
+        yield (
+            f"| {charge.name} | {charge.stage} | {charge.mechanism} | {charge.scope} | {amount_text(charge.epsilon)} "
+            f"| {amount_text(charge.delta)} | {entry.seq} | {entry.written_at} | {entry.hash} |"
+        )
+    for name in run.not_drawn:
+        yield f"| {name} | never drawn | | | | | | | |"
+
+
+def _flow_lines(run: FlowRecord) -> Iterator[str]:
+    source = f"deployment {run.deployment}" if run.deployment else "no deployment"
+    yield f"Flow run {run.id} of flow {run.flow}, {source}: begun {run.tries} time(s)."
+    yield ""
+    yield "| stage | tries | state | at | message |"
+    yield "|---|---|---|---|---|"
+    for name, tries, states in [("(flow)", run.tries, run.states), *((s.name, s.tries, s.states) for s in run.stages)]:
+        for state in states:
+            message = " ".join((state.message or "").split()).replace("|", "\\|")
+            yield f"| {name} | {tries} | {state.name} | {state.at.isoformat()} | {message} |"
+    yield ""
+    for state in run.refusals:
+        yield f"Refused by the budget at {state.at.isoformat()}: {' '.join((state.message or '').split())}"
+
+
+def _versions(software: dict[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in software.items())
+
+
+def _sum(amount: Sum) -> str:
+    return f"epsilon {amount_text(amount.epsilon)}, delta {amount_text(amount.delta)}"
+
+
+def _at(stamp: Stamp) -> str:
+    return f"entry {stamp.seq} at {stamp.written_at}, hash {stamp.hash}"
+
+
+def _by(stamp: Stamp) -> str:
+    purpose = "" if stamp.purpose is None else f", for: {stamp.purpose}"
+    return f"{stamp.actor or 'unknown'} on {stamp.host or 'unknown'}{purpose}"
 
 
 def audit(
@@ -17,7 +226,6 @@ def audit(
     json_: Json = False,
 ) -> None:
     """Tell what happened in RUN: charges with their ledger hashes, stages, retries, refusals. Verifies the chain."""
-    from causalveil.flows.cli.audit_page import lines, trail_of
     from causalveil.tasks.machine.files import write_whole
 
     trail = trail_of(run)

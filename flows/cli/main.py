@@ -26,19 +26,14 @@ from typer.main import get_command
 
 from causalveil.flows.cli import show
 from causalveil.flows.cli.audit import audit
-from causalveil.flows.cli.desk import desk, export
 from causalveil.flows.cli.extract import extract
 from causalveil.flows.cli.ledger import ledger_app
 from causalveil.flows.cli.options import EngineChoice, Json, Sweep
-from causalveil.flows.cli.outlook import chart, forecast
-from causalveil.flows.cli.owner import admit, owner_app
-from causalveil.flows.cli.protocols.series import series
-from causalveil.flows.cli.protocols.show import check_gates
-from causalveil.flows.cli.report import report
-from causalveil.flows.cli.sites import bundle_app, pool
-from causalveil.flows.cli.start.check import check
+from causalveil.flows.cli.owner import admit, chart, desk, export, forecast, owner_app
+from causalveil.flows.cli.releases import bundle_app, pool, report, series
+from causalveil.flows.cli.show_protocol import check_gates
+from causalveil.flows.cli.start.check import check, ranges
 from causalveil.flows.cli.start.init import init
-from causalveil.flows.cli.start.ranges import ranges
 from causalveil.flows.cli.start.server import server_app
 from causalveil.flows.cli.stop import code_of, saying_what_is_held, unwind_on_sigterm
 from causalveil.flows.engine import server, settings

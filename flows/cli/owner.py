@@ -1,4 +1,7 @@
-"""What a data owner does beside granting: `causalveil owner key` makes the key, `causalveil admit` checks all rows."""
+"""What a data owner does beside granting: a key, admission, the desk, and how long a budget lasts.
+
+`causalveil owner key`, `admit`, `desk`, and `ledger export`, `forecast` and `chart`.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,10 @@ from causalveil.flows.engine import settings
 if TYPE_CHECKING:
     from causalveil.schemas.admission.manifest import Admission, Finding
     from causalveil.schemas.contract import DataClass
+from datetime import date
+from enum import StrEnum
+
+from causalveil.schemas.errors import StudyError
 
 owner_app = typer.Typer(help="The data owner's key, which signs grants and reviews.", no_args_is_help=True)
 
@@ -129,3 +136,114 @@ def _show_findings(findings: tuple[Finding, ...]) -> None:
     for one in findings:
         table.add_row(one.path or "all files", one.column or "", one.rule, "" if one.rows is None else f"{one.rows:,}")
     Console().print(table)
+
+
+class ExportChoice(StrEnum):
+    """Tables for people and programs, or entries of a public registry."""
+
+    csv = "csv"
+    parquet = "parquet"
+    registry = "registry"
+
+
+def desk(
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="where the pages go")] = Path("desk"),
+    json_: Json = False,
+) -> None:
+    """Write the owner's desk: every dataset, what was spent, by whom, when it runs dry, what waits for review.
+
+    Static pages, read from the ledger after its whole chain was verified. With --json the same as one document.
+    """
+    from causalveil.tasks.privacy.ledger.ledger import open_ledger
+
+    ledger = open_ledger()
+    if json_:
+        from causalveil.tasks.privacy.outlook.desk import desk_of
+
+        show.document(desk_of(ledger).model_dump(mode="json"))
+        return
+    from causalveil.flows.planning.desk import write_desk
+
+    show.line(f"Wrote {write_desk(ledger, out)[0]}")
+
+
+def export(
+    dataset: Annotated[str | None, typer.Argument(help="the dataset's name [default: all]", show_default=False)] = None,
+    form: Annotated[
+        ExportChoice, typer.Option("--format", help="tables of runs, charges and refusals, or entries of a registry")
+    ] = ExportChoice.csv,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="where the files go")] = Path("export"),
+    json_: Json = False,
+) -> None:
+    """Hand on what the ledger says: as CSV or Parquet, or as entries of OpenDP's registry of deployments.
+
+    A registry's entry comes with the points of NIST SP 800-226. No released value is in any of the files.
+    """
+    from causalveil.flows.planning.export import ExportFormat
+    from causalveil.flows.planning.export import export as write
+    from causalveil.tasks.privacy.ledger.ledger import open_ledger
+
+    written = write(open_ledger(), out, ExportFormat(form), dataset)
+    if json_:
+        show.document({"files": [str(path) for path in written]})
+        return
+    for path in written:
+        show.line(f"Wrote {path}")
+    if not written:
+        show.line("Nothing to write: no run is finished.")
+
+
+Dataset = Annotated[str, typer.Argument(help="the dataset's name, as its contract says", show_default=False)]
+
+
+def forecast(
+    dataset: Dataset,
+    study: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="the study.yaml that runs [default: the last run again]")
+    ] = None,
+    every: Annotated[
+        str, typer.Option(metavar="week|month|CRON", help="when it runs, in UTC: also day, year, or a cron expression")
+    ] = "week",
+    start: Annotated[str | None, typer.Option(metavar="DATE", help="the schedule's first day [default: today]")] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="DATE", help="which epsilon lasts until the end of this day?")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Say when a schedule runs DATASET's budget dry, and which epsilon lasts. Reads no row, charges nothing."""
+    from causalveil.flows.planning.forecast import forecast as foresee
+    from causalveil.tasks.privacy.ledger.ledger import open_ledger
+
+    begin, end = _day("--start", start), _day("--until", until)
+    found = foresee(open_ledger(), dataset, study=study, every=every, start=begin, until=end)
+    if json_:
+        show.document(found)
+    else:
+        for sentence in found["sentences"]:
+            show.line(sentence)
+
+
+def chart(
+    dataset: Dataset,
+    out: Annotated[
+        Path | None, typer.Option(help="an .html or .svg file, or a folder for both [default: this folder]")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Draw how each account of DATASET burned down, with every run. Reads the ledger alone."""
+    from causalveil.flows.planning.chart import draw
+    from causalveil.tasks.privacy.ledger.ledger import open_ledger
+
+    written = draw(open_ledger(), dataset, out or Path())
+    if json_:
+        show.document({"dataset": dataset, "files": [str(path) for path in written]})
+    else:
+        for path in written:
+            show.line(f"Wrote {path}")
+
+
+def _day(option: str, text: str | None) -> date | None:
+    try:
+        return None if text is None else date.fromisoformat(text)
+    except ValueError:
+        raise StudyError(f"{option} must be a date such as 2027-12-31") from None

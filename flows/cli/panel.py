@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from causalveil.flows.cli.protocols.show import protocol
+from causalveil.flows.cli.show_protocol import protocol
 from causalveil.tasks.report.numbers import number
 
 if TYPE_CHECKING:

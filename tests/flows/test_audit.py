@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from causalveil.flows.api import run_study
-from causalveil.flows.cli.audit_page import lines, trail_of
+from causalveil.flows.cli.audit import lines, trail_of
 from causalveil.flows.cli.main import main
 from causalveil.schemas.errors import BudgetRefused, CausalveilError, LedgerError, RunConflict
 from causalveil.schemas.oversight import Trail

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.flows.cli.audit_prefect import prefect_trail
+from causalveil.flows.cli.audit import prefect_trail
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.execution import SITE_FILE
 from causalveil.schemas.release import EffectRelease, load_release

@@ -54,7 +54,7 @@ PREFECT = (
     "flows/pool.py",
     "flows/series.py",
     "flows/engine/",
-    "flows/cli/audit_prefect.py",
+    "flows/cli/audit.py",
 )
 # Who makes files by other means than ``whole_file``: that itself, locks, a log, and the ledger's database.
 WRITES = {

@@ -1,4 +1,4 @@
-"""`causalveil check`: every problem of a study and its contract at once."""
+"""`causalveil check` and `causalveil ranges`: problems of a study, and ranges of numbers, before a run."""
 
 from __future__ import annotations
 
@@ -43,3 +43,39 @@ def check(
         show.line(f"{len(problems)} problem(s)." if problems else f"{study}: nothing is wrong.")
     if problems:
         raise typer.Exit(2)
+
+
+def ranges(
+    dataset: Annotated[Path, typer.Argument(metavar="FOLDER", help="where dataset.yaml lies", show_default=False)],
+    columns: Annotated[
+        str | None, typer.Option(metavar="A,B,C", help="numbers [default: those whose range the contract leaves open]")
+    ] = None,
+    epsilon: Annotated[float, typer.Option(min=0.0001, max=20, help="what all of them may cost together")] = 0.1,
+    run_id: Annotated[
+        str | None, typer.Option(metavar="WORD", help="the same word again returns what was found, free of charge")
+    ] = None,
+    write: Annotated[bool, typer.Option("--write", help="also move them into dataset.yaml")] = False,
+    json_: Json = False,
+) -> None:
+    """Find ranges for numbers of FOLDER privately: a noisy histogram of magnitudes, charged at level sample."""
+    from causalveil.flows.engine.engine import DirectEngine
+    from causalveil.flows.sequence.ranges import declared_lines, find_ranges, write_into
+
+    chosen = None if columns is None else tuple(part.strip() for part in columns.split(",") if part.strip())
+    with show.progress() as watch:
+        found = find_ranges(dataset, chosen, f"{epsilon:g}", run_id, DirectEngine(watch))
+    written = write_into(dataset, found) if write else None
+    if json_:
+        show.document({**found.model_dump(mode="json"), "written": None if written is None else str(written)})
+        return
+    show.line(f"Found by run {found.run_id} for epsilon {found.epsilon}, from {found.units:,} units:")
+    for text in declared_lines(dataset, found):
+        show.line(f"  {text}")
+    for one in found.ranges:
+        if one.lower is None:
+            show.line(f"  {one.column}: nothing; no magnitude has more than {found.threshold:,.0f} units for certain")
+    show.line(
+        f"Wrote them into {written}; grant it again if the data are sensitive."
+        if written is not None
+        else "Move them from 'open_ranges' to 'columns' in dataset.yaml (or run again with this --run-id and --write)."
+    )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from causalveil.schemas.release import ProtocolRelease
     from causalveil.schemas.sites.pooled import Published
 
+
 Limits = Callable[[object, int], list[str]]
 ROLES = ("primary", "secondary", "negative_control")
 
