@@ -19,7 +19,7 @@ from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.schemas.release import RELEASE_FILE, Release, load_release_text
 from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, Series, pooled_text
 from causalveil.schemas.sites.round import Sites, load_sites
-from causalveil.schemas.study import SLUG, EffectStudy, Study
+from causalveil.schemas.study import SLUG, Study
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.report.series import series_html
@@ -27,7 +27,7 @@ from causalveil.tasks.sites.accept import Accepted, Asked, accept, settle
 from causalveil.tasks.sites.bundle import answers, make_bundle, public_key, read_bundle
 from causalveil.tasks.sites.pooled_protocol import pooled_protocol
 from causalveil.tasks.sites.pooled_release import pooled_release
-from causalveil.tasks.sites.series import series_of
+from causalveil.tasks.sites.series import InSeries, series_of
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ def make_series(path: Path, out: str | Path | None, engine: Engine) -> SeriesRes
     """
     loaded = load(path)
     study = loaded.study
-    if not isinstance(study, (EffectStudy, ProtocolStudy)):
+    if not isinstance(study, InSeries):
         raise StudyError(f"a series is of effects; '{study.name}' asks for another kind of answer")
     releases = engine(Task("gather", lambda: releases_of(study, loaded.contract.dataset)))
     series = engine(Task("series", lambda: series_of(study, releases), reads=("gather",)))

@@ -9,18 +9,30 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from causalveil.schemas.errors import StudyError, TooFewBlocks
+from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.schemas.protocols.answers import ProtocolAnswer
 from causalveil.schemas.protocols.study import EVERYBODY, ProtocolStudy
-from causalveil.schemas.release import EffectRelease, Interval, ProtocolRelease, Release, Variance
+from causalveil.schemas.release import (
+    EffectRelease,
+    Interval,
+    MeasuredEffect,
+    ProtocolRelease,
+    Release,
+    SurvivalRelease,
+    Variance,
+)
 from causalveil.schemas.sites.pooled import Drift, Newest, Series, SeriesBlock, SeriesRow
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.sites.pool import SiteEstimate, estimate_of, pool
 
 FEWEST = 2
+# What can be asked of one block after the other.
+InSeries: TypeAlias = EffectStudy | ProtocolStudy | SurvivalStudy
 
 
 @dataclass(frozen=True)
@@ -42,7 +54,7 @@ class _Found:
     variance: Variance
 
 
-def series_of(study: EffectStudy | ProtocolStudy, releases: Sequence[Release]) -> Series:
+def series_of(study: InSeries, releases: Sequence[Release]) -> Series:
     """Pool the releases of a study, block by block.
 
     Args:
@@ -75,7 +87,7 @@ def series_of(study: EffectStudy | ProtocolStudy, releases: Sequence[Release]) -
     for release in kept:
         for place, found in _answers(study, release):
             questions.setdefault(place, []).append(found)
-    widths = {question.outcome.name: question.outcome.width for question in _questions(study)}
+    widths = _widths(study)
     rows = tuple(
         _row(place, found, study.confidence, widths[place.outcome])
         for place, found in questions.items()
@@ -96,18 +108,40 @@ def series_of(study: EffectStudy | ProtocolStudy, releases: Sequence[Release]) -
     )
 
 
-def _questions(study: EffectStudy | ProtocolStudy) -> tuple[EffectStudy, ...]:
-    return study.questions if isinstance(study, ProtocolStudy) else (study,)
+def _widths(study: InSeries) -> dict[str, float]:
+    """How far an effect may reach, by question."""
+    if isinstance(study, SurvivalStudy):
+        ends = {Measure.risk: 1.0, Measure.rmst: study.outcome.horizon}
+        return {_measured(study, one): ends[one] for one in study.measure}
+    questions = study.questions if isinstance(study, ProtocolStudy) else (study,)
+    return {question.outcome.name: question.outcome.width for question in questions}
 
 
-def _answers(study: EffectStudy | ProtocolStudy, release: Release) -> list[tuple[_Place, _Found | str]]:
+def _measured(study: SurvivalStudy, measure: Measure) -> str:
+    return f"{measure} of {study.outcome.labels[0]} until {study.outcome.horizon:g}"
+
+
+def _answers(study: InSeries, release: Release) -> list[tuple[_Place, _Found | str]]:
     """Return a release's answer to each question, or the name of its blocks without one."""
     if isinstance(release, EffectRelease) and isinstance(study, EffectStudy):
         place = _Place(study.outcome.name, EVERYBODY, str(study.treatment_codes.pair[1]))
         return [(place, _Found(release, release.estimate, release.interval, release.variance))]
+    if isinstance(release, SurvivalRelease) and isinstance(study, SurvivalStudy):
+        return [(_place_of(study, one.measure), _of_measure(release, one)) for one in release.measures]
     if not isinstance(release, ProtocolRelease):
         return []
     return [(_Place(row.outcome, row.group, row.arm), _of_answer(release, row)) for row in release.answers]
+
+
+def _place_of(study: SurvivalStudy, measure: Measure) -> _Place:
+    return _Place(_measured(study, measure), EVERYBODY, str(study.treatment_codes.pair[1]))
+
+
+def _of_measure(release: SurvivalRelease, one: MeasuredEffect) -> _Found | str:
+    """Return one measure of a block; of one that ends before the horizon, or is hidden by noise, the block's name."""
+    if release.restricted_to is not None or one.interval.whole_range:
+        return _label(release)
+    return _Found(release, one.estimate, one.interval, one.variance)
 
 
 def _of_answer(release: ProtocolRelease, row: ProtocolAnswer) -> _Found | str:

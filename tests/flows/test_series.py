@@ -15,6 +15,7 @@ from causalveil.flows.cli.main import main
 from causalveil.schemas.sites.pooled import Series
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.studies import people, refused, write_study
+from tests.survival_help import patients, write_survival
 
 CONTRACT: dict[str, Any] = {
     "blocks": {"key": "month", "units_span": False},
@@ -26,6 +27,7 @@ STUDY: dict[str, Any] = {
     "estimator": {"penalty": ..., "name": "difference_in_means", "trial": True},
     "privacy": {"epsilon": "50"},
 }
+TIMES: dict[str, Any] = {"data": {"select": {"newest": 1}}, "privacy": {"epsilon": "5"}}
 MANY: dict[str, Any] = STUDY | {
     "kind": "protocol",
     "outcome": ...,
@@ -134,3 +136,25 @@ def test_a_schedule_begins_with_one_block(tmp_path: Path) -> None:
     state = flow(str(months(tmp_path, STUDY, count=1)), str(tmp_path / "series"), return_state=True)
     assert (state.type.value, state.name) == ("CANCELLED", "TooFewBlocks")
     assert "run the study on further blocks" in str(state.message)
+
+
+def test_a_series_of_times(tmp_path: Path, capfd: Any) -> None:
+    """Each measure is a row; a month in which nobody is followed to the horizon is missing from both."""
+    path = write_survival(
+        tmp_path / "study", partitions=0, contract=CONTRACT | {"estimators": ["survival"]}, study=TIMES
+    )
+    for number in range(1, 4):
+        place = path.parent / f"month={number}"
+        place.mkdir()
+        frame = patients(2_000, seed=number).with_columns(person=pl.col("person") + 1_000_000 * number)
+        if number == 2:
+            frame = frame.with_columns(days=pl.col("days").clip(0, 30), status=pl.lit(0))
+        frame.write_parquet(place / "part.parquet")
+        run_study(path, out=tmp_path / f"out-{number}", engine="direct")
+    found = series(path, tmp_path / "series", capfd)
+    assert [row.outcome for row in found.rows] == ["risk of death until 365", "rmst of death until 365"]
+    for row in found.rows:
+        assert [one.blocks for one in row.blocks] == [("month=1",), ("month=3",)]
+        assert row.missing == ("month=2",)
+        alone = min(one.interval.upper - one.interval.lower for one in row.blocks)
+        assert row.fixed.interval.upper - row.fixed.interval.lower < alone
