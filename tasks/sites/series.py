@@ -109,7 +109,7 @@ def series_of(study: InSeries, releases: Sequence[Release]) -> Series:
 
 
 def _widths(study: InSeries) -> dict[str, float]:
-    """How far an effect may reach, by question."""
+    """Return how far an effect may reach, by question."""
     if isinstance(study, SurvivalStudy):
         ends = {Measure.risk: 1.0, Measure.rmst: study.outcome.horizon}
         return {_measured(study, one): ends[one] for one in study.measure}

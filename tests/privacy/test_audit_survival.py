@@ -8,15 +8,25 @@ audit by counting sees a loss that 1e-6 hides.
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
+from decimal import Decimal
 
 import numpy as np
+import polars as pl
 import pytest
 
-from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
+from causalveil.tasks.adjustment.draws import Drawn
+from causalveil.tasks.adjustment.recipe import SCALES
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy.gaussian import epsilon_of
+from causalveil.tasks.privacy.mechanisms import Mechanism
 from causalveil.tasks.privacy.noise import SeededNoise
 from causalveil.tasks.survival import strategy
-from causalveil.tasks.survival.grid import ARMS, Grid
+from causalveil.tasks.survival.adjusted import adjusted_recipe, outcomes_stage
+from causalveil.tasks.survival.adjusted import people as adjusted_people
+from causalveil.tasks.survival.grid import ARMS, Grid, grid_of
 from causalveil.tasks.survival.stages import count_cells
 from tests.audit import OpenBudget, caught, epsilon_lower_bound
 from tests.survival_help import People, make_survival
@@ -115,3 +125,80 @@ def test_a_replaced_person_changes_one_cell_of_each_table() -> None:
     counts = [count_cells(one.enclave(), GRID, 1) for one in (table(1, 12.0, 1), table(0, 9999.0, 2))]
     assert np.abs(counts[0] - counts[1]).sum() == ARMS
     assert counts[0].sum() == counts[1].sum() == 21
+
+
+# One control and one treated person who is lost or has the event late, of so few that exact curves lean on each.
+BESIDE = {"covariates": {"x": {"lower": 0, "upper": 1}}, "measure": ["risk"], "intervals": 5}
+ADJUSTED = make_survival(False, epsilon="3", delta="0.01", trial=False, **BESIDE)
+
+
+def adjusted_table(kind: int) -> People:
+    """Forty people, and one who is the last of the treated: she has the event, or is lost."""
+    arms = np.array([0, 1] * 20 + [1], np.uint8)
+    kinds = np.array([1, 0, 0, 1] * 10 + [kind], np.uint8)
+    times = np.append(np.linspace(1, 250, 40), 360.0)
+    return People(arms, times, kinds, pl.DataFrame({"x": np.linspace(0, 1, 41)}))
+
+
+def sums_of_outcomes(mutant: str, released: FloatArray) -> tuple[list[FloatArray], Mechanism]:
+    """The exact sums that release 1 of the adjustment adds noise to, on both tables, given the released cells."""
+    plan, found = adjusted_recipe(ADJUSTED, sizes_of(ADJUSTED, 41))[Measure.risk], []
+    for kind in (1, 0):
+        people, sizes = adjusted_table(kind), sizes_of(ADJUSTED, 41)
+        enclave = people.enclave(ADJUSTED)
+        grid = grid_of(ADJUSTED, 41)
+        said = strategy.measured(count_cells(enclave, grid, 1), grid, False) if mutant == "exact curves" else released
+        outcomes = outcomes_stage(ADJUSTED, sizes, said, Measure.risk)
+        if mutant == "exact range":
+            # The range of the outcomes that there are, not of all that there may be.
+            own = outcomes.table[grid.cell(people.arm, people.time, people.kind)]
+            middle, half = (own.max() + own.min()) / 2, max((own.max() - own.min()) / 2, 1e-9)
+            outcomes = replace(outcomes, table=np.clip((outcomes.table - middle) / half, -1, 1))
+        seen: list[FloatArray] = []
+        budget = OpenBudget(Hears(seen))
+        pieces = adjusted_people(ADJUSTED, sizes, enclave, outcomes)
+        Drawn(plan, pieces, budget).scales()
+        found += seen
+    draw = plan.mechanism(SCALES)
+    assert draw is not None
+    return found, draw
+
+
+class Hears(SeededNoise):
+    """Adds no noise, and remembers what it should be added to."""
+
+    def __init__(self, seen: list[FloatArray]) -> None:
+        super().__init__(1)
+        self._seen = seen
+
+    def gaussian(self, value: FloatArray, scale: float) -> FloatArray:
+        self._seen.append(np.array(value))
+        return value
+
+
+@pytest.mark.parametrize("mutant", ["none", "exact curves", "exact range"])
+def test_outcomes_are_of_released_cells_alone(mutant: str) -> None:
+    """Given the same released cells one person moves the sums of outcomes by no more than is declared; a table made of
+    the exact cells, or scaled to the outcomes that there are, moves everybody's."""
+    grid, random = grid_of(ADJUSTED, 41), np.random.default_rng(5)
+    exact = strategy.measured(count_cells(adjusted_table(1).enclave(), grid, 1), grid, False)
+    farthest, loud = 0.0, strategy.mechanism(ADJUSTED).known_scale
+    for _ in range(20):
+        (one, other), draw = sums_of_outcomes(mutant, exact + random.normal(0, loud, len(exact)))
+        size = draw.sensitivity.value or np.nan
+        farthest = max(farthest, float(np.linalg.norm(one - other)) / size)
+        if farthest > 1:
+            break
+    if mutant == "none":
+        assert 0.1 < farthest <= 1
+        return
+    assert farthest > 1
+    scale, seeds = draw.known_scale, itertools.count(11)
+
+    def ratios(runs: int) -> tuple[FloatArray, FloatArray]:
+        noise = np.random.default_rng(next(seeds)).normal(0, scale, (2, runs, len(one)))
+        return (one + noise[0]) @ (one - other), (other + noise[1]) @ (one - other)
+
+    # What release 1 may lose by itself, at its own part of the budget.
+    epsilon = float(epsilon_of(Decimal(size / scale), Decimal(str(DELTA))))
+    assert caught(ratios, 200_000, epsilon, DELTA, 1 - 1e-6) is not None
