@@ -18,7 +18,7 @@ from tests.matching_help import matching_changes
 from tests.protocol_help import make_protocol
 from tests.regression_help import make_regression
 from tests.studies import RESOLVED, merge
-from tests.survival_help import make_survival
+from tests.survival_help import make_survival, make_times
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "run.md"
@@ -47,6 +47,7 @@ def studies() -> dict[str, Any]:
         "protocol by `regression`": make_protocol(),
         "protocol by `difference_in_means`": make_protocol(name="difference_in_means"),
         "protocol by `balancing` or `matching`": make_protocol(name="balancing"),
+        "protocol by `survival`": make_times(),
     }
 
 

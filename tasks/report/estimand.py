@@ -76,7 +76,8 @@ def _events(spec: Mapping[str, Any]) -> str:
     outcome = several[0]
     said = [RECORDED.format(unit=_unit(spec))]
     if "horizon" in outcome and len(several) > 1:
-        said.append("An event that an outcome does not count competes with it, and ends the time at risk.")
+        if any(len(one["of"]) + 1 < len(one["codes"]) for one in several):
+            said.append("An event that an outcome does not count competes with it, and ends the time at risk.")
         said.append(f"Censored: {outcome['censoring']}.")
     elif "horizon" in outcome:
         others = [one for one in outcome["codes"] if one not in (*outcome["of"], outcome["censoring"])]
