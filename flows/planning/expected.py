@@ -7,7 +7,8 @@ each with what it would change.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -30,10 +31,11 @@ from causalveil.tasks.inference.public_people import PublicPeople
 # What a study without a delta is compared with: small enough for a million units.
 SUGGESTED_DELTA = Decimal("1e-6")
 NOT_WORTH = 1.05
-# The other value of a fact that nobody stated: one in ten is treated, or has the rarer value of an outcome; an outcome
-# that varies half as much as assumed; covariates that explain twice as much of it, or are twice as much alike; arms
-# that differ by twice as much. Round numbers that a reader can place her own table between; they decide nothing.
-ONE_IN_TEN, LESS_SPREAD, MORE = 0.1, 0.5, 2.0
+# Other values of a fact that nobody stated: one in ten is treated, or has the rarer value of an outcome; an outcome
+# that varies half as much as assumed, since a quarter of its range is much; half and twice as much of what covariates
+# explain, of their correlation, and of the distance between the arms. Round numbers that a reader can place her own
+# table between; they decide nothing.
+ONE_IN_TEN, HALF, TWICE = 0.1, 0.5, 2.0
 # A fact that changes the width by less than this part of it gets no sentence.
 MATTERS = 0.05
 
@@ -137,24 +139,30 @@ class Fact:
         name: of the field of ``StandIn``, and of the command's option.
         words: how a sentence names it.
         assumed: its value in the plan.
-        other: another value that is as possible.
+        others: values that are as possible.
     """
 
     name: str
     words: str
     assumed: float
-    other: float
+    others: tuple[float, ...]
 
-    def in_place(self, study: Study, stand_in: StandIn) -> StandIn:
-        """Return the population with the other value of this fact, and what follows from that."""
+    @classmethod
+    def of_strength(cls, name: str, words: str, assumed: float) -> Fact:
+        """Return a fact that may be half as strong or twice as strong."""
+        return cls(name, words, assumed, (HALF * assumed, TWICE * assumed))
+
+    def in_place(self, study: Study, stand_in: StandIn, other: float) -> StandIn:
+        """Return the population with another value of this fact, and what follows from that."""
         follows = {"deviation": None} if self.name == "mean" else {}
-        return assumed(study, stand_in.model_copy(update={self.name: self.other, **follows}))
+        return assumed(study, stand_in.model_copy(update={self.name: other, **follows}))
 
-    def sentence(self, there: float) -> str:
-        """Return what the fact is assumed to be, and what the half-width would be at its other value."""
+    def sentence(self, there: Mapping[float, float]) -> str:
+        """Return what the fact is assumed to be, and what the half-width would be at its other values."""
+        each = " and ".join(f"± {_plain(width)} at {_plain(other)}" for other, width in there.items())
         return (
-            f"Not told: {self.words}, assumed to be {_plain(self.assumed)}. At {_plain(self.other)} the half-width "
-            f"would be about ± {_plain(there)}: state it with `--{self.name}`."
+            f"Not told: {self.words}, assumed to be {_plain(self.assumed)}. The half-width would be about {each}: "
+            f"state it with `--{self.name}`."
         )
 
 
@@ -167,21 +175,23 @@ def untold(study: Study, asked: Collection[str], stand_in: StandIn, told: Collec
         stand_in: the population of the plan, all its values in place.
         told: names of the values that the reader stated.
     """
-    facts = [Fact("treated", "the treated share", stand_in.treated, ONE_IN_TEN)]
+    facts = [Fact("treated", "the treated share", stand_in.treated, (ONE_IN_TEN,))]
     if isinstance(study, EffectStudy) and study.outcome.two_valued:
         # The variance of an outcome of two values follows from its mean.
         low, width = study.outcome.lower, study.outcome.width
         if "deviation" not in told and stand_in.mean is not None:
-            facts.append(Fact("mean", "the outcome's mean", stand_in.mean, low + ONE_IN_TEN * width))
+            facts.append(Fact("mean", "the outcome's mean", stand_in.mean, (low + ONE_IN_TEN * width,)))
     elif isinstance(study, EffectStudy):
         deviation = study.outcome.width / 4 if stand_in.deviation is None else stand_in.deviation
-        facts.append(Fact("deviation", "the outcome's standard deviation", deviation, LESS_SPREAD * deviation))
-    explained, alike = stand_in.explained, stand_in.correlation
-    facts.append(Fact("explained", "the share of the outcome that covariates explain", explained, MORE * explained))
-    facts.append(Fact("correlation", "the correlation between covariates", alike, MORE * alike))
+        facts.append(Fact("deviation", "the outcome's standard deviation", deviation, (HALF * deviation,)))
+    facts += [
+        Fact.of_strength("explained", "the share of the outcome that covariates explain", stand_in.explained),
+        Fact.of_strength("correlation", "the correlation between covariates", stand_in.correlation),
+    ]
     if not getattr(study.estimator, "trial", False):
-        apart = stand_in.distance
-        facts.append(Fact("distance", "by how many standard deviations the arms differ", apart, MORE * apart))
+        facts.append(
+            Fact.of_strength("distance", "how many standard deviations lie between the arms", stand_in.distance)
+        )
     return [fact for fact in facts if fact.name in asked and fact.name not in told]
 
 
@@ -208,8 +218,9 @@ def what_matters(
 ) -> list[str]:
     """Return a sentence for each fact that was not stated and matters.
 
-    The half-width at its other value, by the fact's name, is put into what was found, and its range is widened to hold
-    all of them. The change is that between few draws of the same noise, applied to the half-width that is expected.
+    What was found is given the half-width at that of its other values which moves it most, by the fact's name, and its
+    range is widened to hold all. A change is that between few draws of the same noise, applied to the half-width that
+    is expected.
 
     Args:
         study: the study.
@@ -219,22 +230,27 @@ def what_matters(
         found: what the plan expects, in outcome units.
     """
     sentences, widths, half_width = list[str](), dict[str, float](), float(found["half_width"])
+    every = [half_width, *found.get("half_width_range", ())]
     found["half_width_if"] = widths
     try:
         study, sizes, needless = _alone(study, sizes)
         estimator = estimator_of(study)
         facts = untold(study, estimator.facts, stand_in, {*told, *needless})
         here = estimator.half_width(study, sizes, stand_in) if facts else None
-        for fact in facts if here else []:
-            if not (there := estimator.half_width(study, sizes, fact.in_place(study, stand_in))) or not here:
-                continue
-            widths[fact.name] = half_width * there / here
-            if abs(there / here - 1) > MATTERS:
-                sentences.append(fact.sentence(widths[fact.name]))
+        for fact in facts if here and half_width > 0 else []:
+            there = {}
+            for other in fact.others:
+                found_there = estimator.half_width(study, sizes, fact.in_place(study, stand_in, other))
+                if found_there and here:
+                    there[other] = half_width * found_there / here
+            if there:
+                widths[fact.name] = max(there.values(), key=lambda width: abs(math.log(width / half_width)))
+                every += there.values()
+                if abs(widths[fact.name] / half_width - 1) > MATTERS:
+                    sentences.append(fact.sentence(there))
     except CausalveilError:
         # A population that the estimator cannot be planned for: the plan itself says so.
         return sentences
-    every = [half_width, *found.get("half_width_range", ()), *widths.values()]
     if len(every) > 1:
         found["half_width_range"] = [min(every), max(every)]
     if sentences:

@@ -37,7 +37,7 @@ def test_each_fact_that_was_not_told_is_named_with_what_it_changes(name: str, tm
     said = [sentence for sentence in silent.sentences if sentence.startswith("Not told: ")]
     if name != "difference":
         # An unadjusted difference allows for the declared confounding, which is most of it whoever is treated.
-        assert any("the treated share, assumed to be 0.5. At 0.1" in one for one in said)
+        assert any("the treated share, assumed to be 0.5. The half-width would be about" in one for one in said)
     # The advice is true: told, the plan says about that width, and names the fact no longer.
     for fact, value in {"treated": 0.1, "deviation": silent_deviation(said)}.items():
         told = plan_of(study, units=50_000, **{fact: value})
@@ -49,7 +49,7 @@ def test_each_fact_that_was_not_told_is_named_with_what_it_changes(name: str, tm
 def silent_deviation(said: list[str]) -> float:
     """The other deviation that the plan speaks of."""
     (one,) = (sentence for sentence in said if "--deviation" in sentence)
-    return float(one.split(". At ")[1].split(" the half-width")[0].replace(",", ""))
+    return float(one.split(" at ")[1].split(": state")[0].replace(",", ""))
 
 
 def test_a_value_is_told_if_it_is_given_even_if_it_is_the_default() -> None:
