@@ -62,6 +62,8 @@ TESTED = (ProposeTestRelease.NAME, StableRelease.NAME)
 KEY = b"sixteen bytes..."
 # Rows that are worth the trouble of evaluating them together.
 FEWEST = 20
+# Rows that are tried in each slot before the heaviest are chosen.
+LOOK = 8
 # More than any ratio: something moved that must not move at all.
 BROKEN = 1e9
 
@@ -111,7 +113,8 @@ class Effort:
     """How many rows are tried at a time and how often better ones are looked for.
 
     Where all are evaluated at once `many` in `rounds`; where each is a run of a stage `few` in `climbs`, of so many
-    `slots` in so many `tables`.
+    `slots` in so many `tables`. At label level every slot is looked at, and so many of the `heaviest` climbed from, or
+    all of them.
     """
 
     many: int = 160
@@ -120,6 +123,7 @@ class Effort:
     climbs: int = 2
     tables: int = 2
     slots: int = 3
+    heaviest: int | None = None
 
 
 @dataclass(frozen=True)
@@ -573,11 +577,18 @@ class Attack:
             charge = self.budget.seen[name].charge
             slots = [slot for slot in range(n) if self.touches(charge, slot)]
             outside = [slot for slot in range(n) if not self.touches(charge, slot) and self.protects(slot)]
-            most = effort.slots
+            chosen = self.random.permutation(slots)[: effort.slots].tolist()
             if self.study.privacy.level is Level.label:
                 # A row moves a release by its own weight: the heaviest is looked for. It is a quick look.
-                most, effort = n, replace(effort, few=effort.few + 6, climbs=effort.climbs + 1)
-            for slot in [*self.random.permutation(slots)[:most].tolist(), *outside[-1:]]:
+                effort = replace(effort, few=effort.few + 6, climbs=effort.climbs + 1)
+                chosen = slots
+                if effort.heaviest is not None:
+                    look = {
+                        slot: self._climb(name, base, slot, replace(effort, few=LOOK, climbs=1), True) for slot in slots
+                    }
+                    best = best.better(max(look.values(), key=lambda one: one.ratio))
+                    chosen = sorted(slots, key=lambda slot: -look[slot].ratio)[: effort.heaviest]
+            for slot in [*chosen, *outside[-1:]]:
                 best = best.better(self._climb(name, base, slot, effort, slot in slots))
         return best
 
