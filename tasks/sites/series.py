@@ -15,6 +15,7 @@ import numpy as np
 
 from causalveil.schemas.errors import StudyError, TooFewBlocks
 from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.protocols.answers import ProtocolAnswer
 from causalveil.schemas.protocols.study import EVERYBODY, ProtocolStudy
 from causalveil.schemas.release import (
@@ -32,7 +33,7 @@ from causalveil.tasks.sites.pool import SiteEstimate, estimate_of, pool
 
 FEWEST = 2
 # What can be asked of one block after the other.
-InSeries: TypeAlias = EffectStudy | ProtocolStudy | SurvivalStudy
+InSeries: TypeAlias = EffectStudy | ProtocolStudy | SurvivalStudy | SurvivalProtocol
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,8 @@ def _widths(study: InSeries) -> dict[str, float]:
     if isinstance(study, SurvivalStudy):
         ends = {Measure.risk: 1.0, Measure.rmst: study.outcome.horizon}
         return {_measured(study, one): ends[one] for one in study.measure}
+    if isinstance(study, SurvivalProtocol):
+        return {question.label: question.span for question in study.questions}
     questions = study.questions if isinstance(study, ProtocolStudy) else (study,)
     return {question.outcome.name: question.outcome.width for question in questions}
 

@@ -15,7 +15,7 @@ from causalveil.flows.cli.main import main
 from causalveil.schemas.sites.pooled import Series
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.studies import people, refused, write_study
-from tests.survival_help import patients, write_survival
+from tests.survival_help import of_sites, patients, write_survival, write_times
 
 CONTRACT: dict[str, Any] = {
     "blocks": {"key": "month", "units_span": False},
@@ -158,3 +158,31 @@ def test_a_series_of_times(tmp_path: Path, capfd: Any) -> None:
         assert row.missing == ("month=2",)
         alone = min(one.interval.upper - one.interval.lower for one in row.blocks)
         assert row.fixed.interval.upper - row.fixed.interval.lower < alone
+
+
+def test_a_series_of_a_protocol_of_times(tmp_path: Path, capfd: Any) -> None:
+    """Each question of each subgroup is a row over the months, pooled to less than its narrowest month."""
+    path = write_times(
+        tmp_path / "study",
+        partitions=0,
+        contract={key: value for key, value in CONTRACT.items() if key != "estimators"},
+        study={"data": {"select": {"newest": 1}}, "privacy": {"epsilon": "5"}, "measure": "risk"},
+    )
+    for number in (1, 2):
+        place = path.parent / f"month={number}"
+        place.mkdir()
+        frame = of_sites(4_000, seed=number).with_columns(person=pl.col("person") + 1_000_000 * number)
+        frame.write_parquet(place / "part.parquet")
+        run_study(path, out=tmp_path / f"out-{number}", engine="direct")
+    found = series(path, tmp_path / "series", capfd)
+    asked = [
+        "risk of death until 365 days",
+        "risk of relapse or death until 365 days",
+        "risk of relapse until 730 days",
+    ]
+    assert list(dict.fromkeys(row.outcome for row in found.rows)) == asked
+    assert {row.group for row in found.rows} == {"everybody", "north", "south", "east"}
+    for row in found.rows:
+        if len(row.blocks) == 2:
+            alone = min(one.interval.upper - one.interval.lower for one in row.blocks)
+            assert row.fixed.interval.upper - row.fixed.interval.lower < alone
