@@ -215,6 +215,7 @@ def _contract(
         f"data_class: {wishes.data_class}  # public | synthetic | sensitive",
         f"unit: {scalar(parts.unit.name)}  # who is protected",
         *comment("Numbers are clipped to their range, always; with `nulls: indicator` a value may be missing."),
+        *comment("With `unit_of_measure: days` panel, report and figures say in what a number is measured."),
         "columns:",
     ]
     for name, one in declared.items():

@@ -48,8 +48,8 @@ def parts(rows: Rows) -> list[str]:
         *([markdown_table(_table(found))] if found else []),
         *(["Against the effect itself, where it is known, the least error has:"] if nearest else []),
         *([markdown_table(nearest)] if nearest else []),
-        "What exact matching adjusts for and `balancing` did not is what three coarse covariates do together. It is in "
-        "`balancing` now, as cells that are balanced as far as noise pays for it "
+        "What exact matching adjusts for and weights of squares and products do not is what three coarse covariates do "
+        "together. `balancing` adjusts for it by cells, which are balanced as far as noise pays for it "
         "([proof](../proofs/balancing.md), section 5; `python -m tests.benchmarks.bench_cells`). These four data sets "
         "cannot show it: their covariates are continuous, or too many for cells.",
     ]
