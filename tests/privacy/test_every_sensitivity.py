@@ -72,7 +72,7 @@ DOCUMENTED = [
 # Releases that no study of the search makes, and why.
 ELSEWHERE = {
     "aipw_asymptotic/": "has no sensitivity that is proved at a number of units (docs/asymptotic.md)",
-    "ranges/": "counts of whole numbers: tests/unit/test_ranges.py",
+    "ranges.py": "counts of whole numbers: tests/unit/test_ranges.py",
     "aipw/rehearsed.py": "plans on people who are made up",
 }
 
@@ -144,6 +144,10 @@ def declared(monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, int]]:
                     one.cache_clear()
     monkeypatch.setattr(mechanisms.Sensitivity, "__post_init__", note)
     return lines
+
+
+def test_what_is_tested_elsewhere_exists() -> None:
+    assert [name for name in ELSEWHERE if not (TASKS / name).exists()] == []
 
 
 def test_every_estimator_has_cases() -> None:
