@@ -23,6 +23,7 @@ from causalveil.tasks.enclave.normalise import hashed_order, write_segments
 from causalveil.tasks.enclave.partitions import LoadedSegment
 from causalveil.tasks.inference.confounding import NOT_COVERED_ARMS, NOT_COVERED_DECLARED
 from causalveil.tasks.machine.arrays import FloatArray, save_array
+from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.machine.frames import values_of
 from causalveil.tasks.privacy.mechanisms import Budget
 from causalveil.tasks.survival.effects import Compared
@@ -104,10 +105,13 @@ class TimesTable:
 
 def table_stage(study: SurvivalProtocol, sizes: Sizes, released: FloatArray) -> TimesTable:
     """Read every answer and all curves off the released cells and public facts; reads no row."""
-    cells = JointCells.read(released, study, sizes)
-    asked = cells.asked(study)
-    compared, factor = compare(study, cells, asked)
-    answers = [_answer(study, one, found, factor) for one, found in zip(asked, compared, strict=True)]
+    # Many small matrices: threads of the libraries below would wait for each other longer than they work.
+    with one_thread():
+        cells = JointCells.read(released, study, sizes)
+        asked = cells.asked(study)
+        compared, factor = compare(study, cells, asked)
+        answers = [_answer(study, one, found, factor) for one, found in zip(asked, compared, strict=True)]
+        drawn = _curves(study, cells)
     open_to = NOT_COVERED_ARMS if study.estimator.trial else NOT_COVERED_DECLARED
     intervals = cells.grid.intervals
     details: dict[str, float | int | str | bool] = {
@@ -120,7 +124,7 @@ def table_stage(study: SurvivalProtocol, sizes: Sizes, released: FloatArray) -> 
             details[f"units[{label}][{name}]"] = float(cells.counts[group, arm].sum())
     return TimesTable(
         tuple(answers),
-        _curves(study, cells),
+        drawn,
         _controls(study),
         f"{open_to}; {CENSORING}; the grid of {intervals} intervals",
         details,

@@ -10,6 +10,7 @@ import numpy as np
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.inference.served import check_cells, counted_units
+from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.privacy.mechanisms import Mechanism
 from causalveil.tasks.survival.effects import SEEN_DEVIATIONS, SEEN_PEOPLE, Compared
 from causalveil.tasks.survival.expected import expected_shares
@@ -71,8 +72,9 @@ def expected_rows(study: SurvivalProtocol, sizes: Sizes, stand_in: StandIn) -> t
     people = counted_units(study, sizes, stand_in) / grid.groups
     counts = np.tile(people * shares[:, None] * expected_shares(study.expect, grid), (grid.groups, 1, 1))
     cells = JointCells(grid, counts, released.block, released.known)
-    asked = cells.asked(study)
-    compared, factor = compare(study, cells, asked)
+    with one_thread():
+        asked = cells.asked(study)
+        compared, factor = compare(study, cells, asked)
     found = []
     for question in study.questions:
         own = [one for ask, one in zip(asked, compared, strict=True) if ask.question == question]

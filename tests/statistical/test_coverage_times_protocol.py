@@ -15,6 +15,7 @@ from scipy.stats import binom
 
 from causalveil.schemas.estimators.survival import Measure
 from causalveil.tasks.enclave.split import sizes_of
+from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.survival.joint import JointCells, TimesContrast
 from causalveil.tasks.survival.joint_answers import compare, half_together, release_joint_stage
@@ -65,9 +66,10 @@ def runs(n: int, epsilon: str, changes: dict[str, Any], count: int) -> tuple[flo
     for seed in range(count):
         people = crowd(n, seed, len(study.arm_names), len(study.groups))
         released = release_joint_stage(study, sizes, people.enclave(), RehearsalBudget(seed))
-        cells = JointCells.read(released, study, sizes)
-        asked = cells.asked(study)
-        found, factor = compare(study, cells, asked)
+        with one_thread():
+            cells = JointCells.read(released, study, sizes)
+            asked = cells.asked(study)
+            found, factor = compare(study, cells, asked)
         true = [truth(one) for one in asked]
         single += [one.lower <= value <= one.upper for one, value in zip(found, true, strict=True)]
         whole += [one.whole_range for one in found]
