@@ -32,7 +32,7 @@ from causalveil.schemas.where import refuse_roles
 MOST_QUESTIONS = 500
 NOT_ADJUSTED = (
     "a protocol by 'survival' compares the arms as they are: remove 'covariates', or ask each adjusted question by "
-    "itself as 'kind: effect' with one 'outcome'"
+    "itself, as 'kind: effect' with one 'outcome', and with 'where' in place of 'subgroups'"
 )
 
 
