@@ -37,6 +37,7 @@ NAMES = (
         "survival, adjusted",
         "withheld",
         "pooled protocol",
+        "protocol of times",
     ),
     *(f"adjusted {place}" for place in range(len(STATEMENTS))),
     "older",
