@@ -28,6 +28,7 @@ T = TypeVar("T", int, float, Decimal)
 # Amounts of three digits from 0.001 to 100: all that the search can answer.
 DECADES = (-3, 2)
 STEPS = 900
+COARSE = 450
 LAST = STEPS * (DECADES[1] - DECADES[0])
 CURVE_EPSILONS = tuple(Decimal(text) for text in ("0.1", "0.2", "0.5", "1", "2", "4", "8"))
 CURVE_GROWTH = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -38,10 +39,13 @@ CURVE_FILE = "half-width.svg"
 SLOPE, STEP, FARTHEST = 0.5, 1.05, 1e5
 
 
-def half_width(study: Study, sizes: Sizes, stand_in: StandIn, people: PublicPeople | None = None) -> float:
+def half_width(
+    study: Study, sizes: Sizes, stand_in: StandIn, people: PublicPeople | None = None, few: bool = False
+) -> float:
     """The half-width that `plan` expects, in outcome units.
 
-    ``people``: the run's own, where their covariates and treatments are public.
+    ``people``: the run's own, where their covariates and treatments are public. ``few``: by few draws, where it is of
+    draws.
 
     Raises:
         StudyError: the estimator has no interval, or the study is impossible.
@@ -49,7 +53,7 @@ def half_width(study: Study, sizes: Sizes, stand_in: StandIn, people: PublicPeop
     estimator = estimator_of(study)
     # A study that cannot be declared has no width either.
     estimator.declare(study, sizes)
-    width = estimator.width(study, sizes, stand_in, people)
+    width = (estimator.point if few else estimator.width)(study, sizes, stand_in, people)
     if width is None:
         raise StudyError(f"estimator '{study.estimator.name}' has no interval whose width could be foreseen")
     return float(width)
@@ -75,9 +79,10 @@ def least_epsilon(
 ) -> tuple[Decimal, float]:
     """The least epsilon of three digits at which the expected half-width is at most ``width``, and that half-width.
 
-    Searched from the study's own epsilon, by steps as long as one side of the answer is unknown, then between both. All
-    but epsilon stays. If no amount is enough, the largest that the study allows, 100 at most, with its half-width above
-    ``width``.
+    Two amounts of every decade are tried in order by few draws, since a width may rise where an estimator's automatic
+    settings begin to spend on a model. From there the search goes by steps as long as one side of the answer is
+    unknown, then between both. All but epsilon stays. If no amount is enough, the largest that the study allows, 100 at
+    most, with its half-width above ``width``.
 
     Args:
         study: the study.
@@ -94,15 +99,18 @@ def least_epsilon(
         raise StudyError("a target half-width must be above 0")
 
     @cache
-    def told(index: int) -> float:
+    def told(index: int, few: bool = False) -> float:
         try:
-            return half_width(with_epsilon(study, _amount(index)), sizes, stand_in, people)
+            return half_width(with_epsilon(study, _amount(index)), sizes, stand_in, people, few)
         except CausalveilError:
             return math.inf
 
     here = half_width(study, sizes, stand_in, people) if here is None else here
     largest = _largest_allowed(study)
     index, step = _beyond(study.privacy.epsilon, here / width, STEP), STEP
+    enough_at = next((tried for tried in range(0, largest + 1, COARSE) if told(tried, True) <= width), None)
+    if enough_at is not None:
+        index = _between(enough_at - COARSE, enough_at, lambda tried: told(tried, True), width) if enough_at else 0
     low, high, beside = -1, largest + 1, 0
     while high - low > 1:
         index = min(max(index, low + 1), high - 1)
