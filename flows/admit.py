@@ -26,7 +26,10 @@ from causalveil.tasks.warehouse.object_storage import folder_at  # noqa: E402
 
 @flow(name="admit", log_prints=False, persist_result=False, validate_parameters=False)
 def admit(folder: str) -> Admission:
-    """Hold all rows in a folder to their contract; the parameter is a path, or a URL of object storage."""
+    """Hold all rows in a folder to their contract.
+
+    The parameter is a path, or a URL of object storage.
+    """
     store_nothing()
     refuse_open_server()
     with folder_at(folder) as place:

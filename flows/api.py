@@ -76,7 +76,9 @@ def run(
     engine: EngineName | None = None,
     watch: Watcher = lambda _: None,
 ) -> RunResult:
-    """Run a study: a file, or a study and a data frame with its contract. The same cell again costs nothing.
+    """Run a study: a file, or a study and a data frame with its contract.
+
+    The same cell again costs nothing.
 
     Args:
         study: the study file; with ``data`` it may be a mapping with the keys of study.yaml.

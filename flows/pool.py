@@ -24,7 +24,10 @@ from causalveil.tasks.protocols.failed import failed_gates  # noqa: E402
 
 @flow(name="pool", log_prints=False, persist_result=False, validate_parameters=False)
 def pool(sites: str, out: str | None = None) -> PooledResult | State[PooledResult]:
-    """Verify every expected site's bundle and pool them; the state is ``GateFailed`` if a declared gate did."""
+    """Verify every expected site's bundle and pool them.
+
+    The state is ``GateFailed`` if a declared gate did.
+    """
     store_nothing()
     refuse_open_server()
     engine = PrefectEngine()

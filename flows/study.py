@@ -53,7 +53,10 @@ def default_run_id() -> str:
 
 
 def run_name() -> str:
-    """Name a flow run by its run id, so that `causalveil audit` finds it; renamed once its question has an id."""
+    """Name a flow run by its run id, so that `causalveil audit` finds it.
+
+    Renamed once its question has an id.
+    """
     return str(runtime.flow_run.parameters.get("run_id") or default_run_id())
 
 
@@ -96,7 +99,10 @@ def study(
 
 
 def _loaded(path: Path) -> Loaded:
-    """The study; one that is refused here is found by its tags too, as far as its files can be read."""
+    """The study.
+
+    One that is refused here is found by its tags too, as far as its files can be read.
+    """
     try:
         return guarded(load, path)
     except CausalveilError:
@@ -109,7 +115,10 @@ def _loaded(path: Path) -> Loaded:
 
 
 def _judged(outcome: RunResult) -> RunResult | State[RunResult]:
-    """The outcome, in a state of its own if a declared gate failed; which, the message says: gates are released."""
+    """The outcome, in a state of its own if a declared gate failed.
+
+    Which, the message says: gates are released.
+    """
     said = failed_gates(outcome.release)
     return outcome if said is None else ended_as("GateFailed", said, outcome)
 

@@ -35,7 +35,10 @@ HOW_TO_MOVE = (
 
 
 class DataClass(StrEnum):
-    """How the owner classes the data; ``sensitive`` data need an owner's grant and refuse seeded noise."""
+    """How the owner classes the data.
+
+    ``sensitive`` data need an owner's grant and refuse seeded noise.
+    """
 
     public = "public"
     synthetic = "synthetic"
@@ -183,7 +186,9 @@ class Contract(Frozen):
         return offered(self.rows, self.columns)
 
     def unspeakable(self, required: Iterable[str]) -> str | None:
-        """The first column without whose value rows were left out though that would tell of people; None: none.
+        """The first column without whose value rows were left out though that would tell of people.
+
+        None: none.
 
         n is printed exactly before any grant, so of sensitive data it may depend on ids and on nothing else, unless the
         owner wrote that having a value is public.
@@ -211,7 +216,10 @@ class Contract(Frozen):
 
 
 def contract_schema() -> dict[str, Any]:
-    """JSON Schema of dataset.yaml, for editors; ``schemas/dataset-v1.schema.json`` is its export."""
+    """JSON Schema of dataset.yaml, for editors.
+
+    ``schemas/dataset-v1.schema.json`` is its export.
+    """
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **Contract.model_json_schema(mode="validation"),

@@ -33,7 +33,10 @@ Words = Annotated[str, Field(max_length=2000)]
 
 
 class DeclaredColumn(Frozen):
-    """What every column has. ``nulls: indicator`` welcomes nulls: a study that uses the column says who has one."""
+    """What every column has.
+
+    ``nulls: indicator`` welcomes nulls: a study that uses the column says who has one.
+    """
 
     nulls: Missing = Missing.refuse
     unit_of_measure: Annotated[str | None, Field(max_length=100)] = None
@@ -41,7 +44,9 @@ class DeclaredColumn(Frozen):
 
 
 class NumberColumn(DeclaredColumn, Bounds):
-    """A number and its range, known without looking at the data. Values beyond it are clipped, always.
+    """A number and its range, known without looking at the data.
+
+    Values beyond it are clipped, always.
 
     ``scale``: on which scale it is read where it is a covariate; a study may say otherwise.
     """
@@ -55,7 +60,10 @@ class NumberColumn(DeclaredColumn, Bounds):
 
 
 class LevelsColumn(DeclaredColumn):
-    """A category. ``others``: whether a value that is no level counts as the level ``other``, or is refused."""
+    """A category.
+
+    ``others``: whether a value that is no level counts as the level ``other``, or is refused.
+    """
 
     levels: Levels
     others: Others = Others.refuse
@@ -67,7 +75,10 @@ class LevelsColumn(DeclaredColumn):
 
 
 class CodesColumn(DeclaredColumn):
-    """One of two codes: what a treatment is. As a covariate or an outcome it is 0 for control and 1 for treated."""
+    """One of two codes: what a treatment is.
+
+    As a covariate or an outcome it is 0 for control and 1 for treated.
+    """
 
     codes: Codes
 
@@ -90,7 +101,10 @@ class FollowUp(Frozen):
 
 
 class TimeColumn(DeclaredColumn):
-    """The time from an origin to an event or to the end of follow-up; nothing is asked of what came after ``upper``."""
+    """The time from an origin to an event or to the end of follow-up.
+
+    Nothing is asked of what came after ``upper``.
+    """
 
     time: FollowUp
 
@@ -166,7 +180,10 @@ class Keep(StrEnum):
 
 
 class Aggregate(StrEnum):
-    """What becomes of one column of a unit's rows. Nulls are left out by all but ``first`` and ``last``."""
+    """What becomes of one column of a unit's rows.
+
+    Nulls are left out by all but ``first`` and ``last``.
+    """
 
     first = "first"
     last = "last"
@@ -184,7 +201,9 @@ _OF_CODES = (*_OF_ORDER, Aggregate.sum, Aggregate.mean, Aggregate.any, Aggregate
 
 
 class RowsPerUnit(Frozen):
-    """``at_most`` rows of a unit count, from one end of the order; columns without an aggregate are that end's row.
+    """``at_most`` rows of a unit count, from one end of the order.
+
+    Columns without an aggregate are that end's row.
 
     Rows without a value of ``order`` stand at the other end: they count only where a unit has no others. To leave them
     out would drop units for what stands in their rows.

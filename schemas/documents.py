@@ -186,7 +186,10 @@ def _lines(node: yaml.Node | None, place: Place = ()) -> Iterator[tuple[Place, i
 
 
 class NotADocument(OSError):
-    """A pipe, a device, a folder or a file beyond the limit stands where a document should; says which."""
+    """A pipe, a device, a folder or a file beyond the limit stands where a document should.
+
+    Says which.
+    """
 
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
@@ -234,7 +237,9 @@ AnyPath = Annotated[str, AfterValidator(_known_place)]
 
 
 def read_regular(path: Path, largest: int = MAX_DOCUMENT_BYTES) -> bytes:
-    """The bytes of a regular file of at most ``largest`` bytes; a pipe or a device never keeps the reader waiting.
+    """The bytes of a regular file of at most ``largest`` bytes.
+
+    A pipe or a device never keeps the reader waiting.
 
     Raises:
         NotADocument: it is no regular file, or larger.
@@ -347,7 +352,10 @@ def validate(model: type[Model], document: Any, where: str, error: type[StudyErr
 
 @dataclass(frozen=True)
 class Problem:
-    """One mistake in a document: where it stands and what to do. ``line`` counts from 1; None: no line."""
+    """One mistake in a document: where it stands and what to do.
+
+    ``line`` counts from 1; None: no line.
+    """
 
     file: str
     line: int | None
@@ -360,7 +368,9 @@ class Problem:
 
 
 def parse_written(model: type[Model], content: bytes, where: str, otherwise: str) -> Model:
-    """Read a JSON document that this program wrote, from the bytes of a file; nothing of it is quoted.
+    """Read a JSON document that this program wrote, from the bytes of a file.
+
+    Nothing of it is quoted.
 
     Args:
         model: of the document.

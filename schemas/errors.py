@@ -27,8 +27,11 @@ class CausalveilError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str = "") -> None:
-        """``message`` may quote a path or a key as somebody wrote it; what a terminal would act on is escaped, and of a
-        word that is longer than any path or key should be its two ends are shown."""
+        """``message`` may quote a path or a key as somebody wrote it.
+
+        What a terminal would act on is escaped, and of a word that is longer than any path or key should be its two
+        ends are shown.
+        """
         super().__init__(_LONG_WORD.sub(lambda word: f"{word[0][:150]}…{word[0][-100:]}", printable(message)))
 
 
@@ -81,15 +84,24 @@ class LedgerError(CausalveilError):
 
 
 class ChargesDiffer(CausalveilError):
-    """What a run declared, drew and committed is not the same. Nothing is published, and its reservation stands."""
+    """What a run declared, drew and committed is not the same.
+
+    Nothing is published, and its reservation stands.
+    """
 
 
 class EngineLost(CausalveilError):
-    """Prefect's server stopped answering while a run was under way. What was drawn is in the ledger."""
+    """Prefect's server stopped answering while a run was under way.
+
+    What was drawn is in the ledger.
+    """
 
 
 class BundleError(CausalveilError):
-    """A site's bundle is missing, tampered with, replayed, foreign, expired or stale. Nothing was pooled."""
+    """A site's bundle is missing, tampered with, replayed, foreign, expired or stale.
+
+    Nothing was pooled.
+    """
 
     exit_code = 6
 
@@ -99,7 +111,10 @@ class ConvergenceError(CausalveilError):
 
 
 class GateFailed(CausalveilError):
-    """A gate that the protocol declared has failed. The release is written and its charge stands."""
+    """A gate that the protocol declared has failed.
+
+    The release is written and its charge stands.
+    """
 
     exit_code = 8
 

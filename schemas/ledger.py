@@ -118,7 +118,9 @@ class RhoAccount(Frozen):
 
 
 class BlockAccount(Frozen):
-    """One block at one level. ``spent`` was released; ``reserved`` is held for runs that have not drawn it.
+    """One block at one level.
+
+    ``spent`` was released; ``reserved`` is held for runs that have not drawn it.
 
     Where accounting is concentrated epsilons are those that rho implies at the cap's delta, and deltas those of tests;
     ``rho`` has what adds up. ``share_left`` is the part of the cap that is left.
@@ -173,7 +175,10 @@ class RunAccount(Frozen):
 
 
 class Account(Frozen):
-    """A dataset's account: caps in force, every block that was ever charged, runs; ``older_runs`` are not listed."""
+    """A dataset's account: caps in force, every block that was ever charged, runs.
+
+    ``older_runs`` are not listed.
+    """
 
     dataset: str
     ledger: str

@@ -137,14 +137,20 @@ class RefusalRecord(Frozen):
 
 
 class ChargeRecord(Frozen):
-    """A charge that was released, and its row. The noisy value itself is in the ledger and in the release."""
+    """A charge that was released, and its row.
+
+    The noisy value itself is in the ledger and in the release.
+    """
 
     charge: Charge
     entry: Stamp
 
 
 class LedgerTrail(Frozen):
-    """All that the ledger holds of a run. Its reservation was written before a row of data was read."""
+    """All that the ledger holds of a run.
+
+    Its reservation was written before a row of data was read.
+    """
 
     dataset: str
     study: str
@@ -221,7 +227,10 @@ class PrefectTrail(Frozen):
 
 
 class Trail(Frozen):
-    """The audit trail of one run. ``ledger`` is None for a run that was refused and reserved nothing."""
+    """The audit trail of one run.
+
+    ``ledger`` is None for a run that was refused and reserved nothing.
+    """
 
     run_id: str
     chain: Verified

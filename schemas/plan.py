@@ -20,7 +20,10 @@ class Partition(Frozen):
 
 
 class Layout(Frozen):
-    """The partitions that a run reads, in the order of their paths. Public: paths and counts, nothing else."""
+    """The partitions that a run reads, in the order of their paths.
+
+    Public: paths and counts, nothing else.
+    """
 
     partitions: tuple[Partition, ...]
     dataset_blocks: Annotated[tuple[str, ...], Field(description="every block of the dataset, also those not read")]
@@ -82,7 +85,9 @@ class StandIn(Frozen):
 
     @classmethod
     def told(cls, **values: float | None) -> Self:
-        """Return the stand-in of a reader who states some values; None keeps a default and is not told.
+        """Return the stand-in of a reader who states some values.
+
+        None keeps a default and is not told.
 
         >>> sorted(StandIn.told(treated=0.1, deviation=None).model_fields_set)
         ['treated']
@@ -91,7 +96,10 @@ class StandIn(Frozen):
 
 
 class Plan(Frozen):
-    """Every charge that a run may make, and their total. Without ``sizes`` charges carry formulas in n."""
+    """Every charge that a run may make, and their total.
+
+    Without ``sizes`` charges carry formulas in n.
+    """
 
     study: str
     study_digest: str

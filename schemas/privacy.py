@@ -99,7 +99,10 @@ class Frozen(BaseModel):
 
 
 class Neighbours(StrEnum):
-    """The neighbouring relation. One for the whole house; ``docs/privacy.md`` says what depends on it."""
+    """The neighbouring relation.
+
+    One for the whole house; ``docs/privacy.md`` says what depends on it.
+    """
 
     replace_one = "replace_one"
 

@@ -33,7 +33,10 @@ class RangesStudy(Study):
 
 
 class FoundRange(Frozen):
-    """The ends between which a column's values lie, but for few; none where noise drowned all of its counts."""
+    """The ends between which a column's values lie, but for few.
+
+    None where noise drowned all of its counts.
+    """
 
     column: Name
     lower: Finite | None

@@ -49,7 +49,10 @@ class Variance(Frozen):
 
 
 class Blocks(Frozen):
-    """Which parts of the dataset were charged; that no unit spans two of them is the owner's assertion."""
+    """Which parts of the dataset were charged.
+
+    That no unit spans two of them is the owner's assertion.
+    """
 
     key: str | None
     charged: tuple[str, ...]
@@ -87,7 +90,10 @@ class Software(Frozen):
 
 
 class DataStatement(Frozen):
-    """What may be told of the rows behind public and synthetic data's units; of sensitive data nothing is."""
+    """What may be told of the rows behind public and synthetic data's units.
+
+    Of sensitive data nothing is.
+    """
 
     rows: Annotated[int, Field(ge=1, description="rows of the source, before any was left out or made one with others")]
     left_out: Annotated[dict[str, int], Field(description="rows without a value, by the column that lacks it")]
@@ -206,7 +212,10 @@ class MeasuredEffect(Frozen):
 
 
 class SurvivalRelease(AnsweredEffect):
-    """A private effect on the time to an event: its first measure is the estimate; all measures, curves and tests."""
+    """A private effect on the time to an event: its first measure is the estimate.
+
+    All measures, curves and tests.
+    """
 
     kind: Literal["survival"] = "survival"
     measures: tuple[MeasuredEffect, ...]
@@ -244,7 +253,10 @@ class ProtocolRelease(Release):
 
 
 class ScoreRelease(Frozen):
-    """One score's answer. Released values only; None where there is no answer or the value was not asked for."""
+    """One score's answer.
+
+    Released values only; None where there is no answer or the value was not asked for.
+    """
 
     score: Score
     answered: Annotated[bool, Field(description="false: propose-test-release gave no answer")]
@@ -300,7 +312,10 @@ def _any_release() -> Any:
 
 
 def release_schema() -> dict[str, Any]:
-    """JSON Schema of release.json: one branch per kind. ``schemas/release-v1.schema.json`` is its export."""
+    """JSON Schema of release.json: one branch per kind.
+
+    ``schemas/release-v1.schema.json`` is its export.
+    """
     schema: dict[str, Any] = TypeAdapter(_any_release()).json_schema(mode="serialization")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -80,7 +80,10 @@ NO_SNAPSHOT = -1
 
 
 class TableSnapshot(Frozen):
-    """One state of an open table. Its number says how often the table was written to, not what stands in it."""
+    """One state of an open table.
+
+    Its number says how often the table was written to, not what stands in it.
+    """
 
     format: Literal["delta", "iceberg"]
     table: Annotated[str, Field(min_length=1, max_length=200, description="the table's uuid")]

@@ -64,7 +64,10 @@ class Variant(StrEnum):
 
 
 class Missing(StrEnum):
-    """Refuse nulls, or encode them: declared midpoint plus indicator; for a category a level of its own."""
+    """Refuse nulls, or encode them: declared midpoint plus indicator.
+
+    For a category a level of its own.
+    """
 
     refuse = "refuse"
     indicator = "indicator"
@@ -83,7 +86,10 @@ class MissingOutcome(StrEnum):
 
     @property
     def scaled(self) -> float | None:
-        """The value on the scale on which the declared range is [-1, 1]; None: such units are refused."""
+        """The value on the scale on which the declared range is [-1, 1].
+
+        None: such units are refused.
+        """
         return {"middle": 0.0, "lower": -1.0, "upper": 1.0}.get(self.value)
 
 
@@ -252,7 +258,10 @@ Covariate = Annotated[
 
 
 class Outcome(Bounds):
-    """The outcome column and its declared range; with ``codes``, a binary column read as 0 and 1."""
+    """The outcome column and its declared range.
+
+    With ``codes``, a binary column read as 0 and 1.
+    """
 
     name: Name
     codes: Codes | None = None
@@ -375,7 +384,10 @@ class Study(Frozen):
 
     @property
     def training_share(self) -> float | None:
-        """Share of the units that train models and do nothing else; None: every unit serves every purpose."""
+        """Share of the units that train models and do nothing else.
+
+        None: every unit serves every purpose.
+        """
         return None
 
     @property
@@ -395,7 +407,10 @@ class Study(Frozen):
 
     @property
     def unbounded(self) -> tuple[Half, ...]:
-        """The halves that this study leaves without a bound at its level; the contract must name each."""
+        """The halves that this study leaves without a bound at its level.
+
+        The contract must name each.
+        """
         return ()
 
 
@@ -468,7 +483,10 @@ def _without(value: Any, keys: tuple[str, ...]) -> Any:
 
 
 class EffectStudy(Study):
-    """A study of the effect of a binary treatment on a bounded outcome; each estimator narrows ``estimator``."""
+    """A study of the effect of a binary treatment on a bounded outcome.
+
+    Each estimator narrows ``estimator``.
+    """
 
     # Whether the estimator adjusts for something; one that compares arms as they are may be given nothing.
     ADJUSTS: ClassVar[bool] = True
@@ -506,7 +524,10 @@ class EffectStudy(Study):
 
     @property
     def roles(self) -> dict[str, Column]:
-        """Unit without nulls; treatment and outcome without, unless the study counts them; covariates as declared."""
+        """Unit without nulls.
+
+        Treatment and outcome without, unless the study counts them; covariates as declared.
+        """
         outcome = Holds.number if self.outcome.codes is None else Holds.binary
         arm, event = (
             Nulls.never if one == "refuse" else Nulls.welcome for one in (self.missing_treatment, self.missing_outcome)

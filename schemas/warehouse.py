@@ -97,7 +97,9 @@ class DuckDb(Frozen):
 
 
 class ParquetFiles(Frozen):
-    """A Parquet file, or a folder of them; ``path`` is relative to the source file, or a URL such as ``s3://...``.
+    """A Parquet file, or a folder of them.
+
+    ``path`` is relative to the source file, or a URL such as ``s3://...``.
 
     ``row_number`` as for CSV files.
     """
@@ -128,7 +130,9 @@ class CsvFiles(Frozen):
 
 
 class DeltaSource(Frozen):
-    """A Delta table, read by deltalake; ``path`` is relative to the source file, or a URL such as ``s3://...``.
+    """A Delta table, read by deltalake.
+
+    ``path`` is relative to the source file, or a URL such as ``s3://...``.
 
     Without ``version`` an extract takes the rows that the table holds when it begins.
     """

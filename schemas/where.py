@@ -263,7 +263,10 @@ class AskedCondition(Frozen):
         return self.values if self.values is not None else (() if self.value is None else (self.value,))
 
     def in_full(self, holds: dict[str, Any], column: Declared | None) -> dict[str, Any]:
-        """Return the comparison with what the contract says of its column; numbers and booleans have one form."""
+        """Return the comparison with what the contract says of its column.
+
+        Numbers and booleans have one form.
+        """
         values: list[Any] = list(self.listed)
         if "levels" not in holds and column is not None and not isinstance(column, CodesColumn):
             values = [float(one) if isinstance(one, int) and not isinstance(one, bool) else one for one in values]

@@ -36,7 +36,10 @@ FALSE_BIN = 1e-3
 
 
 def counts(values: pl.Series) -> IntArray:
-    """Values in each bin, shape (BINS,); bin i holds EDGES[i - 1] <= x < EDGES[i]; nulls and NaN in none."""
+    """Values in each bin, shape (BINS,).
+
+    Bin i holds EDGES[i - 1] <= x < EDGES[i]; nulls and NaN in none.
+    """
     numbers = values.cast(pl.Float64).drop_nulls().drop_nans().to_numpy()
     bins: IntArray = np.bincount(np.searchsorted(EDGES, numbers, side="right"), minlength=BINS).astype(np.int64)
     return bins

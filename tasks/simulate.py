@@ -92,7 +92,9 @@ def simulated_rows(start: int, stop: int, covariates: int, seed: int, partition:
 
 
 def unit_ids(start: int, stop: int, seed: int) -> IntArray:
-    """Random-looking 64-bit ids of units ``start`` .. ``stop`` - 1, shape (stop - start,), distinct by construction.
+    """Random-looking 64-bit ids of units ``start`` ..
+
+    ``stop`` - 1, shape (stop - start,), distinct by construction.
 
     A bijection of 64-bit words: an offset by the seed, then the finaliser of splitmix64 (Steele, Lea & Flood
     2014), whose steps (xor with a shift, multiplication by an odd number) can each be undone.

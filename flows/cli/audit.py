@@ -225,7 +225,10 @@ def audit(
     page: Annotated[Path | None, typer.Option(metavar="FILE", help="also write the page to this file")] = None,
     json_: Json = False,
 ) -> None:
-    """Tell what happened in RUN: charges with their ledger hashes, stages, retries, refusals. Verifies the chain."""
+    """Tell what happened in RUN: charges with their ledger hashes, stages, retries, refusals.
+
+    Verifies the chain.
+    """
     from causalveil.tasks.machine.files import write_whole
 
     trail = trail_of(run)

@@ -23,7 +23,10 @@ def extract(
     engine: Annotated[EngineChoice, typer.Option(help="what runs the stages")] = EngineChoice.direct,
     json_: Json = False,
 ) -> None:
-    """Take what SOURCE declares out of a warehouse into Parquet partitions; blocks that are there stay."""
+    """Take what SOURCE declares out of a warehouse into Parquet partitions.
+
+    Blocks that are there stay.
+    """
     from causalveil.flows.engine.engine import DirectEngine
     from causalveil.flows.sequence.admit import extract_source, late_line, target_folder
     from causalveil.schemas.warehouse import load_source

@@ -37,7 +37,10 @@ def grant(
     key: Key = None,
     json_: Json = False,
 ) -> None:
-    """Grant the caps of CONTRACT, signed by its owner's key if it names one; write this ledger's identity into it."""
+    """Grant the caps of CONTRACT, signed by its owner's key if it names one.
+
+    Write this ledger's identity into it.
+    """
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
     from causalveil.tasks.warehouse.object_storage import folder_at, stored
 
@@ -204,13 +207,19 @@ def approve(
     key: Key = None,
     json_: Json = False,
 ) -> None:
-    """Let the release of RUN go, by the word of the data's owner. Read it first: ledger release RUN --out DIR --key."""
+    """Let the release of RUN go, by the word of the data's owner.
+
+    Read it first: ledger release RUN --out DIR --key.
+    """
     _review(run, "approve", reason, key, json_=json_)
 
 
 @ledger_app.command()
 def reject(run: RunArgument, reason: Reason, key: Key = None, json_: Json = False) -> None:
-    """Keep the release of RUN for good, by the word of the data's owner. Its charges stand: the values were drawn."""
+    """Keep the release of RUN for good, by the word of the data's owner.
+
+    Its charges stand: the values were drawn.
+    """
     _review(run, "reject", reason, key, json_=json_)
 
 
@@ -237,7 +246,10 @@ def release(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Write the release of RUN, a finished run, to DIR/release.json. Needs no data, no contract and no site key."""
+    """Write the release of RUN, a finished run, to DIR/release.json.
+
+    Needs no data, no contract and no site key.
+    """
     from causalveil.flows.sequence.finished import place_of, write_release
     from causalveil.tasks.privacy.keys import owner_key
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
@@ -261,7 +273,9 @@ TARGET_VARIABLE = "CAUSALVEIL_LEDGER_COPY_URL"
 
 @ledger_app.command()
 def copy(json_: Json = False) -> None:
-    """Copy the ledger into the empty database that CAUSALVEIL_LEDGER_COPY_URL names; then retire this one.
+    """Copy the ledger into the empty database that CAUSALVEIL_LEDGER_COPY_URL names.
+
+    Then retire this one.
 
     The URL comes from the environment, since it holds a password and a command line can be seen by others.
     """

@@ -42,7 +42,10 @@ def key(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Print the line `owner_key: ...` for the contract; make the private key on first use, for its owner alone."""
+    """Print the line `owner_key: ...` for the contract.
+
+    Make the private key on first use, for its owner alone.
+    """
     from causalveil.tasks.privacy.keys import owner_key
 
     public = owner_key(file, create=True).public
@@ -60,7 +63,10 @@ def admit(
     engine: Annotated[EngineChoice, typer.Option(help="what runs the stage")] = EngineChoice.direct,
     json_: Json = False,
 ) -> None:
-    """Hold all rows in FOLDER to their contract, once; tells the data's owner every problem, with counts."""
+    """Hold all rows in FOLDER to their contract, once.
+
+    Tells the data's owner every problem, with counts.
+    """
     from causalveil.flows.engine.engine import DirectEngine
     from causalveil.flows.sequence.admit import admit_folder
     from causalveil.schemas.admission.manifest import NotAdmitted
@@ -210,7 +216,10 @@ def forecast(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Say when a schedule runs DATASET's budget dry, and which epsilon lasts. Reads no row, charges nothing."""
+    """Say when a schedule runs DATASET's budget dry, and which epsilon lasts.
+
+    Reads no row, charges nothing.
+    """
     from causalveil.flows.planning.forecast import forecast as foresee
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
 

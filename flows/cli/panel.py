@@ -43,7 +43,10 @@ def _head(release: Release) -> str:
 
 
 def limits(not_covered: object, room: int, head: str = "The interval does not cover") -> list[str]:
-    """Return the first limits of a release's text, which "; " parts, and how many more the report has."""
+    """Return the first limits of a release's text, which ".
+
+    " parts, and how many more the report has.
+    """
     sentences = [one for one in str(not_covered).split("; ") if one]
     shown = max(min(LIMITS, room - 1, len(sentences)), 1)
     if not sentences:

@@ -118,7 +118,10 @@ def show_(
     bundle: Annotated[Path, typer.Argument(metavar="FILE", help="the bundle", show_default=False)],
     json_: Json = False,
 ) -> None:
-    """Show all that is in a bundle, and whether its signature matches. Trusts nobody: that is what pool does."""
+    """Show all that is in a bundle, and whether its signature matches.
+
+    Trusts nobody: that is what pool does.
+    """
     from causalveil.tasks.sites.bundle import fingerprint, read_bundle, release_of
 
     content, digest = read_bundle(bundle)
@@ -143,7 +146,10 @@ def pool(
     out: Annotated[Path | None, typer.Option(help="folder for release.json [default: releases/ROUND]")] = None,
     json_: Json = False,
 ) -> None:
-    """Verify the bundle of every expected site of SITES, pool them, write release.json. Reads no row."""
+    """Verify the bundle of every expected site of SITES, pool them, write release.json.
+
+    Reads no row.
+    """
     from causalveil.flows.engine.engine import DirectEngine
     from causalveil.flows.sequence.pooling import pool_sites
 

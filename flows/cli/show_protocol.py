@@ -23,7 +23,9 @@ ROLES = ("primary", "secondary", "negative_control")
 
 
 def check_gates(release: Published) -> None:
-    """Say by the exit code that a declared gate failed; the release is written, and its charge stands.
+    """Say by the exit code that a declared gate failed.
+
+    The release is written, and its charge stands.
 
     Raises:
         GateFailed: names gates and subgroups, which are released.

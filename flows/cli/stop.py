@@ -20,7 +20,10 @@ class Terminated(KeyboardInterrupt):
 
 
 class Stopped(CausalveilError):
-    """Somebody stopped the command. The exit code is the shell's for the signal: 128 and its number."""
+    """Somebody stopped the command.
+
+    The exit code is the shell's for the signal: 128 and its number.
+    """
 
     def __init__(self, message: str, exit_code: int) -> None:
         """Say what was stopped and how to go on."""
@@ -39,7 +42,10 @@ def unwind_on_sigterm() -> None:
 
 
 def code_of(problem: BaseException | None) -> int:
-    """The exit code of what stopped a command; Prefect has a class of its own for SIGTERM during a flow."""
+    """The exit code of what stopped a command.
+
+    Prefect has a class of its own for SIGTERM during a flow.
+    """
     if isinstance(problem, Terminated) or type(problem).__name__ == "TerminationSignal":
         return TERMINATED
     return INTERRUPTED if isinstance(problem, KeyboardInterrupt) else 1

@@ -145,7 +145,10 @@ LATE = "causalveil.extract.late"
 
 
 def tell_refused(contract: Contract, run_id: str, refusal: str) -> None:
-    """The budget of a dataset did not suffice for a run; ``refusal`` is the ledger's own sentence."""
+    """The budget of a dataset did not suffice for a run.
+
+    ``refusal`` is the ledger's own sentence.
+    """
     _emit(REFUSED, contract.dataset, {"run": run_id, "refusal": refusal})
 
 

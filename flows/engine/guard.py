@@ -16,7 +16,9 @@ PACKAGE = Path(__file__).parents[2]
 
 
 def guarded(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call a function that is no stage; let typed errors pass and withhold the text of all others.
+    """Call a function that is no stage.
+
+    Let typed errors pass and withhold the text of all others.
 
     Raises:
         CausalveilError: see :func:`guarded_as`.

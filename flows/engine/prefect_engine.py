@@ -41,7 +41,10 @@ WATCHER: ContextVar[Watcher] = ContextVar("watcher", default=lambda _: None)
 
 @dataclass(frozen=True)
 class _Ended:
-    """Name a task run for Prefect, which tells by it what a later one waits for; it holds no result."""
+    """Name a task run for Prefect, which tells by it what a later one waits for.
+
+    It holds no result.
+    """
 
     title: str
 
@@ -97,7 +100,10 @@ class PrefectEngine:
         )
 
     def deliver(self, release: Release, write: Callable[[], Path]) -> Path:
-        """Write the release as the materialisation of an asset that was made of the data; two artifacts show it."""
+        """Write the release as the materialisation of an asset that was made of the data.
+
+        Two artifacts show it.
+        """
         from prefect import task
         from prefect.artifacts import create_markdown_artifact
         from prefect.assets import Asset, AssetProperties, materialize
@@ -216,7 +222,10 @@ def outcome_of(call: Callable[[], Any]) -> Any:
 
 
 def lost_before(problem: BaseException | None) -> EngineLost | None:
-    """Return the line that said how to go on, where Prefect failed again afterwards; None if there was none."""
+    """Return the line that said how to go on, where Prefect failed again afterwards.
+
+    None if there was none.
+    """
     while problem is not None and not isinstance(problem, EngineLost):
         problem = problem.__context__
     return problem
@@ -258,7 +267,10 @@ def tagged(**names: str | None) -> Iterator[None]:
 
 
 def add_tags(own: list[str], run: Reservation | None = None) -> None:
-    """Add tags to the flow run that is going on; nothing where none is. ``run``: whose budget is spent already."""
+    """Add tags to the flow run that is going on.
+
+    Nothing where none is. ``run``: whose budget is spent already.
+    """
     from prefect import runtime
     from prefect.client.orchestration import get_client
 

@@ -41,7 +41,10 @@ def _gather(answers: Sequence[Answer[T]]) -> list[T]:
 
 
 def _over_dask(runner: Any, workers: int) -> Distributor:
-    """Parts as tasks of the cluster's own scheduler. What a worker that dies had is done again by another."""
+    """Parts as tasks of the cluster's own scheduler.
+
+    What a worker that dies had is done again by another.
+    """
     client = runner.client
 
     def distributor(function: Callable[[int], T], count: int) -> list[T]:

@@ -142,7 +142,9 @@ def start() -> tuple[KeptServer, bool]:
 
 
 def stop() -> KeptServer | None:
-    """Stop the user's server and forget it; return which one it was, None if none was running here.
+    """Stop the user's server and forget it.
+
+    Return which one it was, None if none was running here.
 
     A process that merely has the number of a server that ended is left alone.
     """
@@ -256,7 +258,10 @@ def _failed(folder: Path) -> str:
 
 
 def _started(pid: int) -> int | None:
-    """Return when a process started, in ticks since the machine did; None if it does not run, or runs no more."""
+    """Return when a process started, in ticks since the machine did.
+
+    None if it does not run, or runs no more.
+    """
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -308,7 +313,10 @@ def on_a_server() -> Iterator[None]:
 
 
 def own_server() -> dict[Any, Any]:
-    """Return the settings that make Prefect use the user's own server; none if it is told of one, or none is usable."""
+    """Return the settings that make Prefect use the user's own server.
+
+    None if it is told of one, or none is usable.
+    """
     from importlib.metadata import version
 
     from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL

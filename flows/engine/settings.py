@@ -45,7 +45,10 @@ TELL_OF_ERRORS = ("prefect.engine", "prefect.flow_runs", "prefect.task_runs")
 
 
 class OneLine(logging.Filter):
-    """Takes the traceback off our typed errors, whose message says what to do; others keep theirs."""
+    """Takes the traceback off our typed errors, whose message says what to do.
+
+    Others keep theirs.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Let every record pass."""
@@ -58,7 +61,10 @@ ONE_LINE = OneLine()
 
 
 def prepare(*, quiet: bool = False) -> None:
-    """Set what the product relies on, without overriding the environment. Call before importing Prefect."""
+    """Set what the product relies on, without overriding the environment.
+
+    Call before importing Prefect.
+    """
     settings = dict(RELIED_ON)
     if not os.environ.get("PREFECT_API_URL"):
         settings |= TEMPORARY_SERVER

@@ -92,7 +92,10 @@ def _answer(release: Release) -> list[str]:
 
 
 def _unit(release: AnsweredEffect) -> str:
-    """Return the unit of measure of an effect, after a space; empty where none is known or a measure has none."""
+    """Return the unit of measure of an effect, after a space.
+
+    Empty where none is known or a measure has none.
+    """
     outcome = release.specification.get("outcome") or {}
     unit = release.units_of_measure.get(str(outcome.get("name")))
     return f" {unit}" if unit else ""

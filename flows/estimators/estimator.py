@@ -61,7 +61,10 @@ class Estimator(Generic[S]):
         return self.stages if isinstance(self.stages, tuple) else self.stages(study)
 
     def declare(self, study: S, sizes: Sizes | None) -> tuple[Charge, ...]:
-        """Every charge of a study, from public facts alone: what its stages declare; formulas in n without sizes."""
+        """Every charge of a study, from public facts alone: what its stages declare.
+
+        Formulas in n without sizes.
+        """
         return tuple(charge for stage in self.stages_of(study) for charge in stage.declare(study, sizes))
 
     def estimate(self, run: Run[S], engine: Engine) -> Result:
@@ -96,7 +99,10 @@ class Estimator(Generic[S]):
         return tuple(self.expected(study, sizes, stand_in, None)["warnings"])
 
     def half_width(self, study: S, sizes: Sizes, stand_in: StandIn) -> float | None:
-        """Return the expected half-width, by the formula or by few draws if there are such; None: no interval."""
+        """Return the expected half-width, by the formula or by few draws if there are such.
+
+        None: no interval.
+        """
         if self.formula is not None:
             return self.formula(study, sizes, stand_in)
         return self.point(study, sizes, stand_in)

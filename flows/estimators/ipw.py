@@ -116,7 +116,10 @@ def warned(study: IpwStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:
 
 
 def formula(study: IpwStudy, sizes: Sizes, stand_in: StandIn) -> float | None:
-    """Expected half-width without a rehearsal; None where the stand-in population cannot be analysed."""
+    """Expected half-width without a rehearsal.
+
+    None where the stand-in population cannot be analysed.
+    """
     found: float | None = planning.expected(study, sizes, stand_in, None).get("half_width")
     return found
 

@@ -111,7 +111,10 @@ LABEL_ANSWERS = Stage[ProtocolStudy, ProtocolFindings](
 def expected_difference(
     study: DifferenceProtocol, sizes: Sizes, stand_in: StandIn, effect: float | None
 ) -> dict[str, Any]:
-    """Expected half-widths of every outcome by differences of arm means; arguments as of :func:`expected`."""
+    """Expected half-widths of every outcome by differences of arm means.
+
+    Arguments as of :func:`expected`.
+    """
     warnings = [] if study.estimator.trial else [UNADJUSTED]
     found = expected(study, sizes, stand_in, effect)
     return {**found, "warnings": [*warnings, *found["warnings"]]}

@@ -228,7 +228,10 @@ def carry_out(
     engine: Engine,
     known: Mapping[Stage[Any, Any], Any] | None = None,
 ) -> dict[Stage[Any, Any], Any]:
-    """Run stages in order and return what each returned; ``known`` are results of those that need not run again."""
+    """Run stages in order and return what each returned.
+
+    ``known`` are results of those that need not run again.
+    """
     results = dict(known or {})
     for stage in stages:
         if stage not in results and not (stage.from_files and run.source is None):

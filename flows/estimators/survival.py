@@ -189,7 +189,10 @@ def expected(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, effect: floa
 def _rehearsals(
     study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, many: int
 ) -> tuple[TwoArms, list[list[Compared]]]:
-    """Return both arms, and each measure by so many draws of noise; by one of none where nothing is adjusted."""
+    """Return both arms, and each measure by so many draws of noise.
+
+    By one of none where nothing is adjusted.
+    """
     if study.covariates:
         return expected_adjusted(study, sizes, stand_in, many)
     both, contrasts = expected_contrasts(study, sizes, stand_in)

@@ -56,7 +56,10 @@ def rehearsals(study: AipwStudy, sizes: Sizes, stand_in: StandIn, many: int) -> 
 
 
 def drawn(study: AipwStudy, sizes: Sizes, stand_in: StandIn, many: int) -> float:
-    """Return the median half-width of so many draws; of the asymptotic guarantee that of a formula."""
+    """Return the median half-width of so many draws.
+
+    Of the asymptotic guarantee that of a formula.
+    """
     if study.guarantee is Guarantee.asymptotic:
         return stages.expected_half_width(study, sizes, stand_in)
     return median_width(rehearsals(study, sizes, stand_in, many))

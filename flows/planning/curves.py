@@ -211,7 +211,9 @@ def curves(study: Study, units: int, stand_in: StandIn, people: PublicPeople | N
 
 
 def draw(study: Study, sizes: Sizes, stand_in: StandIn, place: Path, people: PublicPeople | None = None) -> Path:
-    """Write the curves as a figure, and the same numbers as CSV beside it; return the figure's path.
+    """Write the curves as a figure, and the same numbers as CSV beside it.
+
+    Return the figure's path.
 
     Args:
         study: the study.
@@ -264,7 +266,10 @@ def _index(amount: Decimal) -> int:
 
 
 def _largest_allowed(study: Study) -> int:
-    """The largest amount that the study takes (variants of papers end at epsilon 1); -1 if it takes none."""
+    """The largest amount that the study takes (variants of papers end at epsilon 1).
+
+    -1 if it takes none.
+    """
     low, high = -1, LAST + 1
     while high - low > 1:
         middle = (low + high) // 2

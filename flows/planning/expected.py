@@ -120,7 +120,10 @@ def expected(
 
 
 def _half_width_with_delta(study: Study, sizes: Sizes, stand_in: StandIn) -> float | None:
-    """Expected half-width if the study asked for a delta; None where it could not spend one, or has no interval."""
+    """Expected half-width if the study asked for a delta.
+
+    None where it could not spend one, or has no interval.
+    """
     privacy = study.privacy.model_copy(update={"delta": SUGGESTED_DELTA})
     try:
         asked = validate(type(study), {**study.model_dump(), "privacy": privacy.model_dump()}, "study")

@@ -242,7 +242,10 @@ def registry_entry(one: DeskDataset, runs: list[DeskRun], stored: Mapping[str, A
 
 
 def evaluation(one: DeskDataset, runs: list[DeskRun], stored: Mapping[str, Any]) -> str:
-    """A study by the points of NIST SP 800-226, as a page of Markdown; arguments as for ``registry_entry``."""
+    """A study by the points of NIST SP 800-226, as a page of Markdown.
+
+    Arguments as for ``registry_entry``.
+    """
     last, unit = runs[-1], _unit(stored)
     delta = amount_text(last.cost.delta)
     points = {

@@ -59,7 +59,9 @@ def forecast(
     start: date | None = None,
     until: date | None = None,
 ) -> dict[str, Any]:
-    """When a schedule runs dry, and with ``until`` which epsilon lasts; numbers, and the same in ``sentences``.
+    """When a schedule runs dry, and with ``until`` which epsilon lasts.
+
+    Numbers, and the same in ``sentences``.
 
     Args:
         ledger: that holds the dataset's account.

@@ -117,7 +117,10 @@ def _effect(
     sentences: list[str],
     warnings: list[str],
 ) -> dict[str, Any]:
-    """Will an effect of this size be seen? Adds to ``sentences`` and ``warnings``; returns the numbers."""
+    """Will an effect of this size be seen? Adds to ``sentences`` and ``warnings``.
+
+    Returns the numbers.
+    """
     verdict = ipw_expected.drowned(study, sizes, effect, stand_in)
     (warnings if verdict.drowned else sentences).append(verdict.message + ".")
     return {

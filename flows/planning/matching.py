@@ -19,7 +19,9 @@ BLURRED = 0.1
 def expected(
     study: MatchingStudy, sizes: Sizes, stand_in: StandIn, effect: float | None, rehearsed: Rehearsed | None = None
 ) -> dict[str, Any]:
-    """Expected half-width and its parts, caps, what randomised treatments leave; sentences and numbers.
+    """Expected half-width and its parts, caps, what randomised treatments leave.
+
+    Sentences and numbers.
 
     Args:
         study: the study.
@@ -109,7 +111,10 @@ def _effect(
     sentences: list[str],
     warnings: list[str],
 ) -> dict[str, Any]:
-    """Will an effect of this size be seen? Adds to ``sentences`` and ``warnings``; returns the numbers."""
+    """Will an effect of this size be seen? Adds to ``sentences`` and ``warnings``.
+
+    Returns the numbers.
+    """
     left = 1.0 if study.corrects_attenuation else foreseen.attenuation
     wrong = matching_expected.sign_wrong(study, sizes, effect, stand_in)
     drowned = half_width >= abs(effect) * left

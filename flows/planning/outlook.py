@@ -21,7 +21,10 @@ from causalveil.tasks.privacy.outlook.standing import accounts_in, outlook
 
 
 class PlannedBudget(NamedTuple):
-    """The outlook of a plan, with its sentences; no outlook where no contract is at hand or it has no cap."""
+    """The outlook of a plan, with its sentences.
+
+    No outlook where no contract is at hand or it has no cap.
+    """
 
     outlook: BudgetOutlook | None
     sentences: tuple[str, ...] = ()
@@ -86,7 +89,10 @@ def book_of(ledger: Ledger, dataset: str) -> Book:
 
 
 def blocks_of(study: Study, folder: DataFolder, contract: Contract) -> tuple[str, ...]:
-    """The blocks that a run would be charged to; where no data are at hand, the account that holds every run."""
+    """The blocks that a run would be charged to.
+
+    Where no data are at hand, the account that holds every run.
+    """
     if contract.blocks is None or contract.units_span_blocks or not any(folder.parquet_paths()):
         return (WHOLE,)
     return blocks_charged(contract, read_layout(study, folder))

@@ -29,7 +29,9 @@ ALLOWED = {
 
 
 class StudyPlan(Plan, Shown):
-    """A plan, and what its study can be expected to find. ``str`` of it reads as the command's output.
+    """A plan, and what its study can be expected to find.
+
+    ``str`` of it reads as the command's output.
 
     ``expected`` has numbers by name, in outcome units (``half_width`` for an estimator with an interval); it is empty
     where the number of units is unknown. ``sentences`` and ``warnings`` say the same in words. ``budget``:

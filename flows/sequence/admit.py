@@ -77,7 +77,9 @@ def admit_folder(folder: DataFolder, stage: Engine) -> Admission:
 def hold(
     contract: Contract, folder: DataFolder, layout: Layout, ledger: Ledger, stage: Engine, place: Path | None = None
 ) -> Held:
-    """Hold what a run is about to read to the admission that the ledger recorded; no row of sensitive data is read.
+    """Hold what a run is about to read to the admission that the ledger recorded.
+
+    No row of sensitive data is read.
 
     Public and synthetic data that were never admitted, or were changed since, admit themselves: all their rows are
     looked at, now.
@@ -137,14 +139,19 @@ def _look(contract: Contract, folder: DataFolder, stage: Engine, place: Path | N
 
 @dataclass(frozen=True)
 class Extracted:
-    """What an extract left in its folder, and the admission of all that lies there; None where no contract does."""
+    """What an extract left in its folder, and the admission of all that lies there.
+
+    None where no contract does.
+    """
 
     manifest: Manifest
     admission: Admission | None
 
 
 def extract_source(path: Path, stage: Engine) -> Extracted:
-    """Fill the folder that the source names with what it lacks, then admit all that lies there; on any engine.
+    """Fill the folder that the source names with what it lacks, then admit all that lies there.
+
+    On any engine.
 
     Raises:
         NotAdmitted: the rows are there and break the contract.
@@ -161,7 +168,10 @@ def extract_source(path: Path, stage: Engine) -> Extracted:
 
 
 def late_line(manifest: Manifest) -> str | None:
-    """Return what an operator is told of blocks that hold no rows yet; None where there are none."""
+    """Return what an operator is told of blocks that hold no rows yet.
+
+    None where there are none.
+    """
     if not manifest.late:
         return None
     return (
@@ -219,7 +229,9 @@ def _take(
 
 
 def target_folder(path: Path, source: Source) -> Path:
-    """``to`` is relative to the source file; of a URL it is the copy on this machine's disk, empty before the first.
+    """``to`` is relative to the source file.
+
+    Of a URL it is the copy on this machine's disk, empty before the first.
 
     Raises:
         CausalveilError: the store does not answer.

@@ -188,7 +188,9 @@ def _with_data(path: Path, folder: DataFolder, study: Study, contract: Contract,
 
 
 def _columns(contract: Contract, study: Study, folder: DataFolder) -> Iterator[str]:
-    """Say which columns files lack, or hold as a type that what is declared cannot be read from; of all partitions.
+    """Say which columns files lack, or hold as a type that what is declared cannot be read from.
+
+    Of all partitions.
 
     Admission looks at every column that the contract declares, whichever of them the study reads.
     """

@@ -47,7 +47,10 @@ NO_KEY = "none"
 
 @dataclass(frozen=True)
 class Loaded:
-    """A study file, the folder of its data, opened, and what their owner allows. A run opens and parses them once."""
+    """A study file, the folder of its data, opened, and what their owner allows.
+
+    A run opens and parses them once.
+    """
 
     path: Path
     study: Study
@@ -75,7 +78,10 @@ class Asked:
 
 @dataclass(frozen=True)
 class Request(Asked):
-    """A study with everything that is public about its run; ``folder`` and ``layout`` are what it reads."""
+    """A study with everything that is public about its run.
+
+    ``folder`` and ``layout`` are what it reads.
+    """
 
     sizes: Sizes
     plan: Plan
@@ -117,7 +123,9 @@ def declare(study: Study, sizes: Sizes | None) -> Plan:
 
 
 def load_study(path: str | Path, units: int | None = None) -> Study:
-    """A study file completed by the contract of its data; by itself alone where no contract is at hand.
+    """A study file completed by the contract of its data.
+
+    By itself alone where no contract is at hand.
 
     Args:
         path: of the file.
@@ -292,7 +300,9 @@ def data_statement(asked: Asked) -> DataStatement | None:
 
 
 def data_folder(path: Path, study: StudyFile | Study) -> Path:
-    """``data.path`` is relative to the study file; of a URL it is the copy on this machine's disk.
+    """``data.path`` is relative to the study file.
+
+    Of a URL it is the copy on this machine's disk.
 
     Raises:
         CausalveilError: the store does not answer, or has nothing there.
@@ -360,7 +370,9 @@ def _reservation(asked: Asked, plan: Plan, run_id: str) -> Reservation:
 def on_record(
     contract: Contract, asked: StudyFile | Study, run_id: str = "", *, simulate: bool = False
 ) -> Iterator[None]:
-    """Record in the ledger that what happens in the block was refused, if it is; the refusal itself goes on.
+    """Record in the ledger that what happens in the block was refused, if it is.
+
+    The refusal itself goes on.
 
     Args:
         contract: of the data. It counts as the owner's if the ledger knows it by its grant; else nothing is written.

@@ -294,7 +294,9 @@ def reason(study: Study, studies: list[Study], widths: list[float | None], units
 
 
 def expected_width(study: Study, units: int | None) -> float | None:
-    """Expected half-width for the stand-in population; None where the estimator cannot run at this size.
+    """Expected half-width for the stand-in population.
+
+    None where the estimator cannot run at this size.
 
     By a formula, or by few draws of noise from seeds that are always the same: asked again it chooses the same.
     """

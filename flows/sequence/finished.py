@@ -69,7 +69,9 @@ class Stored:
 
 
 def find_stored(path: Path, run_id: str) -> Stored | None:
-    """The release of a finished run, looked for before anything else; None if the run is not finished.
+    """The release of a finished run, looked for before anything else.
+
+    None if the run is not finished.
 
     Raises:
         StudyError: the study file is wrong.

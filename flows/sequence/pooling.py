@@ -161,7 +161,9 @@ def releases_of(study: Study, dataset: str) -> tuple[Release, ...]:
 
 
 def make_series(path: Path, out: str | Path | None, engine: Engine) -> SeriesResult:
-    """The series of a study's released blocks, written as series.json and series.html; an older one is replaced.
+    """The series of a study's released blocks, written as series.json and series.html.
+
+    An older one is replaced.
 
     Args:
         path: study.yaml.

@@ -59,8 +59,10 @@ class Run(Generic[S]):
     rehearsal_seed: int = 0
 
     def seed_for(self, label: str) -> int:
-        """32 bits for a stage that needs randomness which is no noise; of the run's key, so that a resumed run has the
-        same."""
+        """32 bits for a stage that needs randomness which is no noise.
+
+        Of the run's key, so that a resumed run has the same.
+        """
         if self.source is None:
             return self.rehearsal_seed
         return int.from_bytes(key_of(self.source.run_id, self.source.seed).subkey(label)[:4], "big")

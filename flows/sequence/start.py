@@ -210,7 +210,10 @@ def parts_of(seen: Survey, wishes: Wishes) -> Cast:
 
 
 def _doubts(seen: Survey, parts: Cast, wishes: Wishes) -> Doubts:
-    """Columns in doubt, and numbers that may stand for no value; of sensitive data no value is told."""
+    """Columns in doubt, and numbers that may stand for no value.
+
+    Of sensitive data no value is told.
+    """
     found = _doubts_of_columns(seen, parts, wishes)
     if wishes.data_class is DataClass.sensitive:
         return found

@@ -60,7 +60,10 @@ from causalveil.tasks.privacy.noise import SecureNoise, SeededNoise
 
 
 def new_run_id(study: Study) -> str:
-    """A fresh id: study, time, chance. It names folders and ledger rows and holds nothing of the data."""
+    """A fresh id: study, time, chance.
+
+    It names folders and ledger rows and holds nothing of the data.
+    """
     return f"{study.name}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
 
 
@@ -249,7 +252,10 @@ def _release(request: Request, admission: Admission, budget: FlowBudget, engine:
 
 @contextmanager
 def _ledger(simulate: int | None) -> Iterator[tuple[Ledger, Path | None]]:
-    """Open the ledger of record; for a simulation one that is thrown away with the folder that it lies in."""
+    """Open the ledger of record.
+
+    For a simulation one that is thrown away with the folder that it lies in.
+    """
     if simulate is None:
         yield open_ledger(), None
         return

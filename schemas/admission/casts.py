@@ -45,7 +45,10 @@ _NO_TEXT = "\0"
 
 
 def read_as(role: Column, stored: pl.DataType) -> pl.DataType | None:
-    """The type in which a column is read; None where what is declared cannot be stored like that."""
+    """The type in which a column is read.
+
+    None where what is declared cannot be stored like that.
+    """
     if stored == pl.Null:
         return None if role.nulls is not Nulls.welcome or _is_key(role) else _canonical(role)
     match role.holds:
@@ -115,7 +118,10 @@ def read_frame(frame: pl.DataFrame, roles: Roles, *, widen: bool = True) -> pl.D
 
 
 def empty_frame(roles: Roles) -> pl.DataFrame:
-    """A frame without rows whose columns are as they are declared; it may stand beside units of any type."""
+    """A frame without rows whose columns are as they are declared.
+
+    It may stand beside units of any type.
+    """
     return pl.DataFrame(
         schema={name: pl.Int64() if _is_key(role) else _canonical(role) for name, role in roles.items()}
     )
@@ -136,7 +142,10 @@ def families_differ(role: Column, stored: pl.DataType, first: pl.DataType, *, ex
 
 
 def as_whole(values: pl.Expr, stored: pl.DataType, stranger: int | None) -> pl.Expr:
-    """Numbers as Int64; of those that are not whole, or are out of reach, ``stranger``. NaN is a missing value."""
+    """Numbers as Int64.
+
+    Of those that are not whole, or are out of reach, ``stranger``. NaN is a missing value.
+    """
     whole = values.cast(pl.Int64, strict=False)
     if stored.is_float():
         fine = (values == whole) & (values.abs() <= _MOST_WHOLE_FLOAT)
@@ -194,7 +203,10 @@ def _holds_known(role: Column, stored: pl.DataType) -> bool:
 
 
 def _known(role: Column, stored: pl.DataType, values: pl.Expr) -> pl.Expr:
-    """Codes or levels; what is none of them, and would be changed, becomes something that is none of them either."""
+    """Codes or levels.
+
+    What is none of them, and would be changed, becomes something that is none of them either.
+    """
     known = _declared(role)
     if stored == pl.Null:
         return values.cast(_canonical(role))

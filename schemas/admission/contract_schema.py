@@ -69,7 +69,10 @@ class Tally:
         self._last: tuple[pl.LazyFrame, Broken] | None = None
 
     def of(self, frame: pl.LazyFrame) -> Broken:
-        """Count the rows of a frame as it is read; those of the frame that was asked about last are remembered."""
+        """Count the rows of a frame as it is read.
+
+        Those of the frame that was asked about last are remembered.
+        """
         if self._last is None or self._last[0] is not frame:
             self._last = frame, self._count(frame)
         return self._last[1]

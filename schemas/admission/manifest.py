@@ -66,7 +66,10 @@ class AdmittedFile(Frozen):
 
 
 class CastColumn(Frozen):
-    """The types in which files store a column, and the one that it is read as; nothing is lost on the way."""
+    """The types in which files store a column, and the one that it is read as.
+
+    Nothing is lost on the way.
+    """
 
     stored: tuple[str, ...]
     read: str
@@ -98,7 +101,10 @@ class Admission(Frozen):
 
     @property
     def digest(self) -> str:
-        """SHA-256 over everything; the secret key in it hides the rest from whoever sees the digest alone."""
+        """SHA-256 over everything.
+
+        The secret key in it hides the rest from whoever sees the digest alone.
+        """
         document = self.model_dump(mode="json")
         if not self.casts:
             # So had manifests that knew of none: what was recorded of them stays true.
@@ -113,7 +119,10 @@ class Admission(Frozen):
 
     @property
     def reduced(self) -> str | None:
-        """The name of the folder of reduced rows: the same for the same files and declarations; None: none were."""
+        """The name of the folder of reduced rows: the same for the same files and declarations.
+
+        None: none were.
+        """
         if not self.given:
             return None
         return reduced_name(self.declares, self.given)
@@ -177,7 +186,10 @@ class Finding(Frozen):
 
 
 class NotAdmitted(DataError):
-    """The rows of a dataset break its contract; ``findings`` are for the owner alone, the message for everybody."""
+    """The rows of a dataset break its contract.
+
+    ``findings`` are for the owner alone, the message for everybody.
+    """
 
     def __init__(self, message: str, findings: tuple[Finding, ...] = ()) -> None:
         """``message``: quotes no count and no value."""

@@ -69,7 +69,9 @@ PLAIN = ("difference", ["difference"])
 
 
 def as_protocol(document: Mapping[str, Any], where: str = "study") -> Mapping[str, Any]:
-    """Return a plain study with subgroups or eligibility as a protocol of its outcome; any other study as it is.
+    """Return a plain study with subgroups or eligibility as a protocol of its outcome.
+
+    Any other study as it is.
 
     Raises:
         StudyError: its estimator answers no protocol; says which do.

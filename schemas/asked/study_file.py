@@ -64,7 +64,10 @@ class Clipping(Frozen):
 
 
 class AskedCovariate(Clipping):
-    """A covariate as the contract declares it, or narrower: a range, or some of its levels; a scale of its own."""
+    """A covariate as the contract declares it, or narrower: a range, or some of its levels.
+
+    A scale of its own.
+    """
 
     levels: Levels | None = None
     scale: NumberScale | None = None
@@ -159,7 +162,10 @@ def _all_named(value: Any) -> Any:
 
 
 def _listed(value: Any) -> Any:
-    """A list of names as a mapping without narrower ranges; ``x1:`` with nothing behind it is such a name as well."""
+    """A list of names as a mapping without narrower ranges.
+
+    ``x1:`` with nothing behind it is such a name as well.
+    """
     if isinstance(value, list | tuple):
         if not all(isinstance(name, str) for name in value):
             raise ValueError("a list of covariates holds names; give ranges in a mapping")
@@ -191,14 +197,19 @@ AskedMeasures = Annotated[
 
 
 class AskedGroups(Frozen):
-    """The column whose levels are subgroups; ``levels``: some of them, the others then count as one."""
+    """The column whose levels are subgroups.
+
+    ``levels``: some of them, the others then count as one.
+    """
 
     name: Name
     levels: Levels | None = None
 
 
 class EffectStudyFile(StudyFile):
-    """Asks for the effect of a treatment on an outcome. ``missing: indicator`` adds one to every covariate.
+    """Asks for the effect of a treatment on an outcome.
+
+    ``missing: indicator`` adds one to every covariate.
 
     With ``where`` or ``subgroups`` it is a protocol of this one question.
     """
@@ -248,7 +259,9 @@ _NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "te
 
 
 class AskedCensoring(Frozen):
-    """Columns within whose levels, and within the arms, censoring tells nothing; the least share still followed.
+    """Columns within whose levels, and within the arms, censoring tells nothing.
+
+    The least share still followed.
 
     A number is named with classes: ``age in four``, equal parts of its declared range, or ``{age: [40, 60]}``, where
     classes begin. ``beyond``: what is answered where fewer are followed to the horizon.
@@ -265,7 +278,9 @@ class AskedCensoring(Frozen):
     beyond: Beyond = Beyond.refuse
 
     def columns(self, declared: Collection[str]) -> dict[str, int | tuple[float, ...] | None]:
-        """Return each column with its number of classes, or where they begin; None: as it is declared.
+        """Return each column with its number of classes, or where they begin.
+
+        None: as it is declared.
 
         Args:
             declared: names of columns, which may hold the word "in" themselves.
@@ -288,7 +303,10 @@ def _number_of(word: str) -> int:
 
 
 class SurvivalStudyFile(StudyFile):
-    """Asks for the effect of a treatment on the time to an event; with covariates adjusted for them."""
+    """Asks for the effect of a treatment on the time to an event.
+
+    With covariates adjusted for them.
+    """
 
     kind: Literal["effect"]
     treatment: Name
@@ -328,7 +346,10 @@ class AskedOutcome(AskedNumber, AskedOf):
 
 
 class AskedArms(Frozen):
-    """The level of the treatment that all others are compared with; ``levels``: all, where no contract is at hand."""
+    """The level of the treatment that all others are compared with.
+
+    ``levels``: all, where no contract is at hand.
+    """
 
     reference: Code
     levels: Levels | None = None

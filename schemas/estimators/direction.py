@@ -13,7 +13,10 @@ from causalveil.schemas.study import Bounds, EstimatorSettings, Finite, Name, St
 
 
 class Score(StrEnum):
-    """How the dependence of residuals on the variable that predicts is measured; smaller is more independent."""
+    """How the dependence of residuals on the variable that predicts is measured.
+
+    Smaller is more independent.
+    """
 
     spearman = "spearman"
     kendall = "kendall"

@@ -91,7 +91,10 @@ class IpwStudy(EffectStudy):
 
     @property
     def training_share(self) -> float | None:
-        """The declared share; at label level the propensity model costs nothing, so every unit serves both."""
+        """The declared share.
+
+        At label level the propensity model costs nothing, so every unit serves both.
+        """
         return None if self.privacy.level is Level.label else self.estimator.train_fraction
 
     @property

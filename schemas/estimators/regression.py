@@ -12,7 +12,9 @@ from causalveil.schemas.study import EffectStudy, EstimatorSettings
 
 
 class BudgetParts(Frozen):
-    """Parts of the budget by release: of mu^2 where there is a delta, else of epsilon; they add up to 1.
+    """Parts of the budget by release: of mu^2 where there is a delta, else of epsilon.
+
+    They add up to 1.
 
     Without ``screen`` and ``refit`` no curve is looked for; one of them alone has no use.
     """
@@ -33,7 +35,9 @@ class BudgetParts(Frozen):
 
 
 class RegressionEstimator(EstimatorSettings):
-    """Slopes and balancing weights from noisy moments, then one pair of orthogonal scores; one posterior reads all.
+    """Slopes and balancing weights from noisy moments, then one pair of orthogonal scores.
+
+    One posterior reads all.
 
     ``trial``: treatment was randomised, so that nothing confounds. ``curves``: squares, steps and products are adjusted
     for where a release shows them, or ``none`` is looked for. ``parts: auto`` divides the budget by public sizes.

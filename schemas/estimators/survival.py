@@ -210,7 +210,9 @@ class ExpectedTimes(Frozen):
 
 
 class SurvivalStudy(Study):
-    """The effect of a treatment on the time to an event. ``expect`` is for `plan` and changes nothing else.
+    """The effect of a treatment on the time to an event.
+
+    ``expect`` is for `plan` and changes nothing else.
 
     With ``covariates`` its measures are adjusted for them.
     """
@@ -362,7 +364,9 @@ class SurvivalStudy(Study):
 
 
 class ArmCurve(Frozen):
-    """Curves of one arm at the ends of intervals, and how many are at risk where these begin; noisy, all of it.
+    """Curves of one arm at the ends of intervals, and how many are at risk where these begin.
+
+    Noisy, all of it.
 
     Attributes:
         arm: the treatment's code.

@@ -72,7 +72,10 @@ class TimesQuestion:
 
 
 class SurvivalProtocol(JointStudy):
-    """Many effects on times to an event, of the arms as they are. ``expect`` is for `plan` and changes nothing else."""
+    """Many effects on times to an event, of the arms as they are.
+
+    ``expect`` is for `plan` and changes nothing else.
+    """
 
     estimator: SurvivalEstimator
     outcomes: Annotated[tuple[TimesOutcome, ...], Field(min_length=1, max_length=MOST_OUTCOMES)]
@@ -167,7 +170,10 @@ class SurvivalProtocol(JointStudy):
 
     @cached_property
     def questions(self) -> tuple[TimesQuestion, ...]:
-        """The questions of every subgroup and arm; outcomes of one horizon share its restricted mean."""
+        """The questions of every subgroup and arm.
+
+        Outcomes of one horizon share its restricted mean.
+        """
         found: dict[str, TimesQuestion] = {}
         for outcome in self.outcomes:
             for measure in self.measure:

@@ -124,7 +124,9 @@ class BalanceRow(Frozen):
 
 
 class Calibration(Frozen):
-    """What the negative controls show (Schuemie et al. 2018), in standard deviations of an outcome within arms.
+    """What the negative controls show (Schuemie et al.
+
+    2018), in standard deviations of an outcome within arms.
 
     ``mean`` and ``deviation`` of systematic error over outcomes, and the standard error of the mean. ``statement``
     says what was done with it, or why nothing was.

@@ -46,7 +46,10 @@ MOST_OUTCOMES, MOST_GROUPS, MOST_ARMS = 50, 100, 20
 
 
 class OutcomeRole(StrEnum):
-    """What an outcome is for. A negative control is one that treatment cannot change: what is found there is error."""
+    """What an outcome is for.
+
+    A negative control is one that treatment cannot change: what is found there is error.
+    """
 
     primary = "primary"
     secondary = "secondary"
@@ -54,7 +57,10 @@ class OutcomeRole(StrEnum):
 
 
 class EffectMeasure(StrEnum):
-    """How arms are compared: by the difference of means; of an outcome of two values, by ratios of risks or odds."""
+    """How arms are compared: by the difference of means.
+
+    Of an outcome of two values, by ratios of risks or odds.
+    """
 
     difference = "difference"
     ratio = "ratio"
@@ -227,7 +233,10 @@ class JointStudy(Study):
 
 
 class ProtocolStudy(JointStudy):
-    """A protocol; each estimator narrows ``estimator`` and says by which study it answers one question."""
+    """A protocol.
+
+    Each estimator narrows ``estimator`` and says by which study it answers one question.
+    """
 
     SINGLE: ClassVar[type[EffectStudy]]
     LEVEL: ClassVar[Level] = Level.sample

@@ -43,7 +43,10 @@ Stated = Annotated[
 
 
 class PooledEstimate(Frozen):
-    """One way of pooling. ``standard_error`` is the half-width of the interval over its quantile."""
+    """One way of pooling.
+
+    ``standard_error`` is the half-width of the interval over its quantile.
+    """
 
     estimate: Finite
     interval: Interval
@@ -104,7 +107,10 @@ class SiteResult(SiteRecord):
 
 
 class PooledPrivacy(Frozen):
-    """The guarantee in full. Sites are disjoint, so a person spends what their own site spent and no more."""
+    """The guarantee in full.
+
+    Sites are disjoint, so a person spends what their own site spent and no more.
+    """
 
     unit: str
     neighbours: Neighbours
@@ -167,7 +173,10 @@ class CellState(StrEnum):
 
 
 class SitePart(Frozen):
-    """What one site answered to one question, and how much it weighs; ``state`` says why it has no numbers."""
+    """What one site answered to one question, and how much it weighs.
+
+    ``state`` says why it has no numbers.
+    """
 
     site: Slug
     state: State
@@ -289,7 +298,10 @@ class SeriesBlock(Frozen):
 
 
 class Drift(Frozen):
-    """The slope of the answers over the blocks' order, by weighted least squares; two-sided p-value under none."""
+    """The slope of the answers over the blocks' order, by weighted least squares.
+
+    Two-sided p-value under none.
+    """
 
     per_block: Finite
     standard_error: Annotated[Finite, Field(ge=0)]

@@ -53,7 +53,10 @@ class NoisySums(Generic[P]):
     times: float = 1.0
 
     def noisy(self, slot: Slot, mechanism: Mechanism, exact: FloatArray) -> FloatArray:
-        """Draw noise on sums, shape (numbers,); a number of 0 where there are none: what is declared is drawn."""
+        """Draw noise on sums, shape (numbers,).
+
+        A number of 0 where there are none: what is declared is drawn.
+        """
         drawn = mechanism.release(exact if len(exact) else np.zeros(1), self.recipe.slot(slot), self.budget)
         return drawn[: len(exact)]
 

@@ -45,7 +45,10 @@ class Shape(StrEnum):
 
 @dataclass(frozen=True)
 class Curve:
-    """c = (raw - intercept - slopes'f)/size, cut to [-6, 6]; raw by shape, slopes over all lines."""
+    """c = (raw - intercept - slopes'f)/size, cut to [-6, 6].
+
+    Raw by shape, slopes over all lines.
+    """
 
     shape: Shape
     first: int
@@ -59,7 +62,10 @@ class Curve:
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """v = (1, f, c) min(1, radius/|(1, f, c)|), f the lines and c the curves; v/radius is in the unit ball."""
+    """v = (1, f, c) min(1, radius/|(1, f, c)|), f the lines and c the curves.
+
+    V/radius is in the unit ball.
+    """
 
     lines: tuple[LineFeature, ...]
     curves: tuple[Curve, ...]

@@ -121,7 +121,9 @@ class AdjustedEffect:
 
 @dataclass(frozen=True)
 class ErrorLaw:
-    """The estimate, and the law of what it is off by: ``error`` + N(0, sampling^2) + noise; in units of u.
+    """The estimate, and the law of what it is off by: ``error`` + N(0, sampling^2) + noise.
+
+    In units of u.
 
     Attributes:
         value: the estimate.

@@ -76,7 +76,10 @@ def noise_sd(public: Public, part: Decimal, sensitivity: float, numbers: int) ->
 
 
 def moments_sd(public: Public) -> float:
-    """Return the deviation of the noise on a mean of release 2; without a delta it does not tell the arms apart."""
+    """Return the deviation of the noise on a mean of release 2.
+
+    Without a delta it does not tell the arms apart.
+    """
     count = len(public.columns) + 1
     numbers = 2 * count + 1 + count * (count + 1) // 2
     return noise_sd(public, parts_of(public).lines, SCREEN if public.pure else MOMENTS, numbers)

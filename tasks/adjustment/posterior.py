@@ -37,7 +37,10 @@ class Mixture:
     """Normal mixture of mean 0 on fixed widths, fitted to noisy numbers (adaptive shrinkage, Stephens 2017)."""
 
     def __init__(self, seen: FloatArray, noise_sd: FloatArray, before: FloatArray) -> None:
-        """Fit the shares of the widths to what is seen; ``before``: how often each width was seen before."""
+        """Fit the shares of the widths to what is seen.
+
+        ``before``: how often each width was seen before.
+        """
         density, self.shares = self._densities(seen, noise_sd), before / before.sum()
         for _ in range(ROUNDS if seen.size else 0):
             parts = self.shares[:, None] * density
@@ -64,7 +67,9 @@ class Mixture:
 
 
 class Symmetric:
-    """A symmetric matrix seen through noise: a shared entry and a mixture; its block along a few directions is wide.
+    """A symmetric matrix seen through noise: a shared entry and a mixture.
+
+    Its block along a few directions is wide.
 
     Entries below the noise may add up along a direction: where the arms or the outcome lie, its block is drawn alone.
     """
@@ -202,7 +207,10 @@ def hidden_bias(public: Public, scales: FoundScales, count: int, random: RandomD
 
 
 class Posterior:
-    """Gibbs sampler, chains side by side; in each, features are divided by their deviation within arms."""
+    """Gibbs sampler, chains side by side.
+
+    In each, features are divided by their deviation within arms.
+    """
 
     def __init__(self, public: Public, scales: FoundScales, moments: SeenMoments, random: RandomDraws) -> None:
         """Fit the mixtures of entries and set the prior."""
@@ -330,7 +338,10 @@ class Posterior:
         return np.stack(parts, axis=1)
 
     def draws(self) -> Draws:
-        """Return K = chains x kept sweeps draws; second moments are drawn anew as often as ``Sweeps`` says."""
+        """Return K = chains x kept sweeps draws.
+
+        Second moments are drawn anew as often as ``Sweeps`` says.
+        """
         moments, kept, sweeps = self.moments, [], SWEEPS if self.moments.count < LARGE else SWEEPS_OF_LARGE
         precision = self._precision(np.zeros((sweeps.chains, 3, 0)))
         apart = np.repeat(moments.apart[None], sweeps.chains, axis=0)

@@ -55,7 +55,10 @@ def synthetic(
 
 
 def library(public: Public, scales: FoundScales, features: FeatureMap, f: FloatArray) -> list[Curve]:
-    """Return the candidates: of each number its square, a bend and steps; products of numbers and of flags."""
+    """Return the candidates: of each number its square, a bend and steps.
+
+    Products of numbers and of flags.
+    """
     kinds = [public.columns[line.column].kind for line in features.lines]
     numbers = [place for place, kind in enumerate(kinds) if kind is ColumnKind.number]
     none, nothing = np.zeros(0), np.zeros(len(kinds))
@@ -81,7 +84,10 @@ def library(public: Public, scales: FoundScales, features: FeatureMap, f: FloatA
 
 
 def beside_lines(found: list[Curve], f: FloatArray) -> tuple[tuple[Curve, ...], FloatArray]:
-    """Take lines out of candidates in synthetic rows f; return those that vary and differ, and their correlations."""
+    """Take lines out of candidates in synthetic rows f.
+
+    Return those that vary and differ, and their correlations.
+    """
     raw = np.column_stack([np.zeros((len(f), 0)), *(raw_values(one, f) for one in found)])
     sure = np.flatnonzero(raw.std(axis=0) > VARIES)
     raw, lines = raw[:, sure], np.column_stack([np.ones(len(f)), f])
@@ -210,7 +216,10 @@ class Screening:
         released: ReleasedScreen | None,
         random: RandomDraws,
     ) -> None:
-        """Standardise what is seen. Without a release (public facts say that it would show nothing) nothing is."""
+        """Standardise what is seen.
+
+        Without a release (public facts say that it would show nothing) nothing is.
+        """
         between, m = scales.arms.share * (1 - scales.arms.share), len(screen.curves)
         self.public, self.learnt, self.screen, self.correlation, self.random = (
             public,
@@ -237,7 +246,10 @@ class Screening:
         self.prior = CurvePrior(self.seen, sds)
 
     def harm(self, free: BoolArray) -> FloatArray:
-        """Return expected harm over the least that counts; 0 of what is not free or not likely in both."""
+        """Return expected harm over the least that counts.
+
+        0 of what is not free or not likely in both.
+        """
         likely = self.prior.parts(self.seen)[:, 1:, 1:].sum(axis=(1, 2)) > LIKELY
         found: FloatArray = np.where(free & likely, self.prior.harm(self.seen), 0) / self.least
         return found

@@ -37,7 +37,9 @@ DRAFT = "_draft"
 
 
 def keep_beside(folder: DataFolder, admission: Admission) -> Path:
-    """Write a manifest beside the data, for whoever may read these; where that cannot be, into the causalveil home.
+    """Write a manifest beside the data, for whoever may read these.
+
+    Where that cannot be, into the causalveil home.
 
     Returns:
         Where it lies.
@@ -56,7 +58,9 @@ def keep_beside(folder: DataFolder, admission: Admission) -> Path:
 
 
 def keep_at_home(admission: Admission, place: Path | None = None) -> Path:
-    """Write a manifest into the causalveil home; public data that admit themselves are left as they lie.
+    """Write a manifest into the causalveil home.
+
+    Public data that admit themselves are left as they lie.
 
     Args:
         admission: the manifest.
@@ -133,7 +137,10 @@ def reduced_root(dataset: str, place: Path | None = None) -> Path:
 
 
 def forget_reduced(admission: Admission, place: Path | None = None) -> None:
-    """Delete reduced rows of the dataset that are not this admission's; those of a run under way end it."""
+    """Delete reduced rows of the dataset that are not this admission's.
+
+    Those of a run under way end it.
+    """
     root = reduced_root(admission.dataset, place)
     if root.is_dir():
         for folder in root.iterdir():
@@ -258,7 +265,10 @@ class Anchor(Frozen):
 
 
 def leave_anchor(folder: DataFolder, dataset: str, ledger: Ledger) -> None:
-    """Name the ledger beside the rows, with its last entry; nothing where the folder cannot be written."""
+    """Name the ledger beside the rows, with its last entry.
+
+    Nothing where the folder cannot be written.
+    """
     seq, digest = ledger.head()
     anchor = Anchor(dataset=dataset, ledger=ledger.identity, seq=seq, hash=digest)
     with (

@@ -79,7 +79,10 @@ class Together:
     """Gathers the rows of files that follow each other and store the same columns alike."""
 
     def __init__(self, rows: int, look: Callable[[list[Partition], pl.DataFrame, Types], None]) -> None:
-        """``rows``: at once, at most, but for one file; ``look``: is shown files, their rows as stored, and types."""
+        """``rows``: at once, at most, but for one file.
+
+        ``look``: is shown files, their rows as stored, and types.
+        """
         self.rows = rows
         self._look = look
         self._columns: Types = {}

@@ -51,7 +51,9 @@ from causalveil.tasks.reduction import reduce_stage
 
 
 def admit_stage(contract: Contract, folder: DataFolder, layout: Layout, scratch: Path, reduced: Path) -> Admission:
-    """Hold every row of every partition to the contract. Streams: memory holds columns of one segment.
+    """Hold every row of every partition to the contract.
+
+    Streams: memory holds columns of one segment.
 
     Args:
         contract: what the owner declares.
@@ -105,7 +107,10 @@ class _Look:
         self._together = Together(segment_rows(len(self.roles)), self._frame)
 
     def at_all(self) -> tuple[AdmittedFile, ...]:
-        """Look at all rows of every file, those of small files together; what is wrong goes to ``findings``."""
+        """Look at all rows of every file, those of small files together.
+
+        What is wrong goes to ``findings``.
+        """
         files = tuple(
             self._at(partition) for partition in in_steps(self.layout.partitions, len(self.layout.partitions))
         )

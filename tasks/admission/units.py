@@ -126,7 +126,10 @@ def _rising_numbers(units: pl.Series) -> IntArray | None:
 
 
 def _repeated(hashes: HashArray) -> int:
-    """Rows beyond the first of each 128-bit value. High words alone almost never tie, so they are sorted first."""
+    """Rows beyond the first of each 128-bit value.
+
+    High words alone almost never tie, so they are sorted first.
+    """
     ranked = np.sort(hashes[:, 0])
     if not np.any(ranked[1:] == ranked[:-1]):
         return 0

@@ -15,7 +15,10 @@ from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 
 
 def rehearsed(study: AipwStudy, sizes: Sizes, stand_in: StandIn, seed: int) -> EffectFindings:
-    """Return what the study would say of the stand-in population with one draw of noise; nothing is read."""
+    """Return what the study would say of the stand-in population with one draw of noise.
+
+    Nothing is read.
+    """
     recipe = known_recipe(study, sizes)
     told = stand_in.model_copy(update={"treated": recipe.chance})
     rows, units = standing_for(study, told, sizes.units, True, seed), sizes.units

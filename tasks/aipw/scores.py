@@ -49,7 +49,9 @@ class ExpectedScores(NamedTuple):
 
 
 def ends(chance: float, means: tuple[float, float], reach: float) -> tuple[float, float]:
-    """Return the least and the largest score; ``reach``: how far predictions go from the arms' means.
+    """Return the least and the largest score.
+
+    ``reach``: how far predictions go from the arms' means.
 
     Gamma is linear in u, g_1 and g_0: u/p - mu_1 (1 - p)/p - mu_0 of treated, mu_1 + mu_0 p/(1 - p) - u/(1 - p) of
     controls.

@@ -254,5 +254,8 @@ def _spread(count: int, d: int) -> FloatArray:
 
 
 def rate(units: int, epsilon: float, delta: float) -> float:
-    """r(eps, delta) = 5 sqrt(2 ln n ln(2/delta))/(eps n) of equations 7 and 13, for planners; any n >= 2."""
+    """r(eps, delta) = 5 sqrt(2 ln n ln(2/delta))/(eps n) of equations 7 and 13, for planners.
+
+    Any n >= 2.
+    """
     return 5 * math.sqrt(2 * math.log(units) * math.log(2 / delta)) / (epsilon * units)

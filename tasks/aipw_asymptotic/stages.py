@@ -89,7 +89,10 @@ def table(study: AipwStudy, rows: Rows) -> Table:
 
 
 def findings(study: AipwStudy, found: InfluenceMoments, released: tuple[float, float]) -> EffectFindings:
-    """Equations 15 and 16. The common assembly gives them when nothing is kept for the noise of the variance."""
+    """Equations 15 and 16.
+
+    The common assembly gives them when nothing is kept for the noise of the variance.
+    """
     effect, _ = mechanisms(study, found.units)
     tau, sigma2 = released
     estimate = Estimate(value=tau, variance=sigma2 / found.units, noise=found.gamma, variance_noise=0.0)
@@ -107,7 +110,9 @@ def findings(study: AipwStudy, found: InfluenceMoments, released: tuple[float, f
 
 
 def asymptotic_stage(study: AipwStudy, enclave: Enclave, seed: int, budget: Budget) -> EffectFindings:
-    """Nuisances, scores, suprema, two releases and the interval, from the folds; holds all rows in memory.
+    """Nuisances, scores, suprema, two releases and the interval, from the folds.
+
+    Holds all rows in memory.
 
     Args:
         study: of guarantee ``asymptotic``.

@@ -56,7 +56,9 @@ def arm_sums_of(features: FloatArray, multipliers: FloatArray, cap: float) -> Su
 def solve(
     evaluate: Callable[[FloatArray], Sums], target: FloatArray, delta: FloatArray, units: int, start: FloatArray
 ) -> FloatArray:
-    """The multipliers; if ITERATIONS do not reach TOLERANCE the last ones, whose imbalance is measured as any other.
+    """The multipliers.
+
+    If ITERATIONS do not reach TOLERANCE the last ones, whose imbalance is measured as any other.
 
     Args:
         evaluate: of multipliers, the sums of :func:`arm_sums_of` over all rows of the arm.

@@ -115,7 +115,10 @@ def _theorem(study: DirectionStudy, parts: Sequence[ReleasedDraw]) -> tuple[str,
 
 
 def _values(score: Score, parts: Sequence[ReleasedDraw]) -> list[float]:
-    """Both released values of a score, x to y first, or their difference alone; nothing if a draw gave no answer."""
+    """Both released values of a score, x to y first, or their difference alone.
+
+    Nothing if a draw gave no answer.
+    """
     if any(part.value is None for part in parts):
         return []
     found = [part.value.tolist() for part in parts if part.value is not None]

@@ -43,7 +43,10 @@ def spearman(a: FloatArray, b: FloatArray, ties: tuple[IntArray | None, IntArray
 
 
 def sum_of_squares(numbers: IntArray, below: int) -> int:
-    """Sum of the squares of whole numbers, exactly; all of absolute value less than ``below``, at most 2^31."""
+    """Sum of the squares of whole numbers, exactly.
+
+    All of absolute value less than ``below``, at most 2^31.
+    """
     # So few at once that 64 bits hold their sum, whatever they are: a wrapped one would move by 2^64 for one row.
     rows = max(1, min(CHUNK, (1 << 62) // below**2))
     parts = (numbers[first : first + rows] for first in range(0, len(numbers), rows))
@@ -51,7 +54,10 @@ def sum_of_squares(numbers: IntArray, below: int) -> int:
 
 
 def kendall(a: FloatArray, b: FloatArray, ties: tuple[IntArray | None, IntArray | None] = (None, None)) -> float:
-    """|tau| = |C - D| / (m (m - 1)/2) of the ranks of a and b, shape (m,) each, m >= 2; O(m log m); in [0, 1]."""
+    """|tau| = |C - D| / (m (m - 1)/2) of the ranks of a and b, shape (m,) each, m >= 2.
+
+    O(m log m); in [0, 1].
+    """
     from scipy.stats import kendalltau
 
     if len(a) < 3:

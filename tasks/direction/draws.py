@@ -50,7 +50,10 @@ _TRAIN_FORMULAS = {
 
 @dataclass(frozen=True)
 class Draw:
-    """One draw: its slot, the scores that it answers, its mechanism; of IQR, the vectors whose ranges it reads."""
+    """One draw: its slot, the scores that it answers, its mechanism.
+
+    Of IQR, the vectors whose ranges it reads.
+    """
 
     slot: Slot
     scores: tuple[Score, ...]
@@ -82,7 +85,10 @@ class Fit:
 
 
 def draws(study: DirectionStudy, sizes: Sizes | None) -> tuple[Draw, ...]:
-    """The draws on scores, in the order of the study's scores; without sizes their sensitivities are formulas."""
+    """The draws on scores, in the order of the study's scores.
+
+    Without sizes their sensitivities are formulas.
+    """
     plan = _Plan(study, sizes)
     result: list[Draw] = []
     ranks = [score for score in study.estimator.scores if score in RANKS]
@@ -184,7 +190,10 @@ class _Plan:
         return Sensitivity(value=value, norm=norm, formula=formula)
 
     def laplace(self, score: Score) -> Draw:
-        """A rank score or HSIC. Both values move by the sensitivity, so the pair, or the difference, by twice it."""
+        """A rank score or HSIC.
+
+        Both values move by the sensitivity, so the pair, or the difference, by twice it.
+        """
         estimator = self.study.estimator
         halves = {Half.test} if score in RANKS else set(estimator.protect)
         formulas = {
@@ -213,7 +222,10 @@ class _Plan:
         return Draw(Slot(str(score), scope), (score,), Laplace(self.sensitivity(bound, f"2 {text}"), cost))
 
     def iqr(self) -> list[Draw]:
-        """Ours: one test of all vectors, one draw. The paper's: two tests and a draw for each vector."""
+        """Ours: one test of all vectors, one draw.
+
+        The paper's: two tests and a draw for each vector.
+        """
         estimator, cost = self.study.estimator, PrivacyCost(epsilon=self.epsilon[Score.iqr], delta=self.delta_of_iqr)
         moving = [name for name in VECTORS if Half.test in estimator.protect or name.startswith("residual")]
         if estimator.variant is Variant.ours:

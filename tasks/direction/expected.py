@@ -91,7 +91,9 @@ def expected_order_kept(study: DirectionStudy, sizes: Sizes) -> tuple[float, flo
 
 
 def sweep(study: DirectionStudy, sizes: Sizes) -> list[dict[str, float]]:
-    """Every penalty of a grid: what it costs in noise and in fit, on the stand-in. Reads no data.
+    """Every penalty of a grid: what it costs in noise and in fit, on the stand-in.
+
+    Reads no data.
 
     A small penalty lets one training unit move the residuals far, a large one fits no curve: under training-set
     privacy the probability of the right direction rises and falls between (Kusner et al. 2016, Figure 2).

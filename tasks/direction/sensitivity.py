@@ -64,7 +64,9 @@ def weight_movement(n: int, penalty: float, variant: Variant) -> float:
 
 
 def residual_movement(n: int, penalty: float, variant: Variant) -> float:
-    """D: how far any computed residual moves when one of n training units is replaced; at most 2.
+    """D: how far any computed residual moves when one of n training units is replaced.
+
+    At most 2.
 
     A prediction is an inner product of the weights with a vector of norm 1, rounded to a lattice, clipped to [-1, 1].
     """
@@ -184,7 +186,9 @@ def released_log(iqr: float) -> float:
 def bin_distances(
     quartile_range: QuartileRange, width: float, cap: int, *, replace: bool, movement: float | None
 ) -> tuple[int, int]:
-    """Fewest units to change until log IQR leaves its bin, for the plain and the shifted bins; each at most ``cap``.
+    """Fewest units to change until log IQR leaves its bin, for the plain and the shifted bins.
+
+    Each at most ``cap``.
 
     Args:
         quartile_range: range of the sorted values.
@@ -225,7 +229,9 @@ def _replacements(quartile_range: QuartileRange, bins: Bins, place: int, cap: in
 
 
 def order_distance(residuals: FloatArray, movement: float, cap: int) -> int:
-    """Fewest training units, at least, that can change the order of the residuals, shape (m,); at most ``cap``.
+    """Fewest training units, at least, that can change the order of the residuals, shape (m,).
+
+    At most ``cap``.
 
     Two residuals come closer by at most 2 D per unit, so those that are a gap apart keep their order for fewer than
     gap/(2 D) units. (Kusner et al.'s floor of that quotient is one too many where it is whole.)

@@ -88,7 +88,10 @@ def normalise_stage(
     run_id: str,
     seed: int | None = None,
 ) -> None:
-    """Normalise every partition into ``scratch/enclave``; all as for ``tasks.enclave.normalise.normalise_stage``."""
+    """Normalise every partition into ``scratch/enclave``.
+
+    All as for ``tasks.enclave.normalise.normalise_stage``.
+    """
     write_segments(partial(normalise_segment, study), study, folder, layout, scratch, run_id, seed)
 
 
@@ -254,7 +257,10 @@ def _bin_distances(study: DirectionStudy, sizes: Sizes, draw: Draw, name: str, v
 
 
 def _order_distances(study: DirectionStudy, sizes: Sizes, draw: Draw, found: Vectors) -> FloatArray:
-    """The distance to another order of the residuals on either side; nothing for a draw without a test."""
+    """The distance to another order of the residuals on either side.
+
+    Nothing for a draw without a test.
+    """
     if isinstance(draw.mechanism, Laplace):
         return np.zeros(0)
     movement = _movement(study, sizes)

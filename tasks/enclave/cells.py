@@ -49,7 +49,10 @@ class CellRows(Rows):
         return CellRows(self.x[part], self.t[part], self.u[part], self.g[part])
 
     def by_group(self, groups: int) -> Iterator[CellRows]:
-        """The rows of each subgroup in turn, in the order in which they stand; of those outside all, none."""
+        """The rows of each subgroup in turn, in the order in which they stand.
+
+        Of those outside all, none.
+        """
         if groups == 1 and not self.g.any():
             yield self
             return
@@ -79,7 +82,9 @@ def normalise_protocol_stage(
     run_id: str,
     seed: int | None = None,
 ) -> None:
-    """Normalise every partition of a protocol into ``scratch/enclave``; arguments as of ``normalise_stage``.
+    """Normalise every partition of a protocol into ``scratch/enclave``.
+
+    Arguments as of ``normalise_stage``.
 
     Raises:
         DataError: a file was changed since it was validated.

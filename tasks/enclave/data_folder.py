@@ -247,7 +247,9 @@ def _is_held(file: OpenFile, digests: Digests | None) -> bool:
 
 
 def contents_digest(admission: Admission, layout: Layout, key: bytes) -> str:
-    """Digest of the bytes of a run's partitions, from their manifest, 32 hex digits; the same however often admitted.
+    """Digest of the bytes of a run's partitions, from their manifest, 32 hex digits.
+
+    The same however often admitted.
 
     Args:
         admission: has every partition of the layout.

@@ -128,7 +128,10 @@ class OpenedInTurn(Sequence[NDArray[Any]]):
 
 @dataclass(frozen=True)
 class FileEnclave(Enclave):
-    """Files below a run's scratch folder, 0600 in a folder 0700; can be pickled, so that a worker can open it."""
+    """Files below a run's scratch folder, 0600 in a folder 0700.
+
+    Can be pickled, so that a worker can open it.
+    """
 
     scratch: Path
     segments: int
@@ -154,7 +157,10 @@ class MemoryEnclave(Enclave):
     """Arrays in memory: no disk, no ledger, so that thousands of rehearsals are quick."""
 
     def __init__(self, parts: Sequence[Mapping[str, NDArray[Any]]]) -> None:
-        """``parts``: the arrays of each segment by name, as the module's head lists them; rows ascend by hash."""
+        """``parts``: the arrays of each segment by name, as the module's head lists them.
+
+        Rows ascend by hash.
+        """
         self.segments = len(parts)
         self._parts = [{name: _read_only(array) for name, array in part.items()} for part in parts]
         self._left: dict[str, NDArray[Any]] = {}
@@ -167,7 +173,10 @@ class MemoryEnclave(Enclave):
 
     @classmethod
     def of_pairs(cls, pairs: FloatArray, hashes: HashArray) -> MemoryEnclave:
-        """One segment of a direction study: shape (n, 2); hashes ascend, and their low words break ties."""
+        """One segment of a direction study: shape (n, 2).
+
+        Hashes ascend, and their low words break ties.
+        """
         return cls([{"xy": pairs, "h": hashes}])
 
     def with_outcomes(self, outcomes: FloatArray) -> MemoryEnclave:

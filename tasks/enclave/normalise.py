@@ -50,7 +50,9 @@ MOST_ENCODED = 2 * VALUES
 
 
 def rescale(values: FloatArray, bounds: Bounds, radius: float, out: FloatArray) -> None:
-    """Map the declared bounds onto [-radius, radius] and clip to it; values beyond the bounds land on its ends.
+    """Map the declared bounds onto [-radius, radius] and clip to it.
+
+    Values beyond the bounds land on its ends.
 
     Clipping comes last, so the result is in the interval in floats too, whatever was rounded before, and infinite
     steps on the way (bounds near 1e308) do no harm. Bounds closer than 1e-307 cannot be told apart by a finite rate
@@ -76,7 +78,10 @@ def rescale(values: FloatArray, bounds: Bounds, radius: float, out: FloatArray) 
 
 
 def on_scale(values: FloatArray, covariate: NumericCovariate) -> FloatArray:
-    """Values on the covariate's declared scale, shape (n,), clipped to its range first; a NaN stays one."""
+    """Values on the covariate's declared scale, shape (n,), clipped to its range first.
+
+    A NaN stays one.
+    """
     if covariate.scale in (None, NumberScale.linear):
         return values
     clipped = np.clip(values, covariate.lower, covariate.upper)
@@ -200,7 +205,9 @@ def normalise_segment(study: EffectStudy, segment: LoadedSegment, place: Path, k
 
 
 def hashed_order(units: pl.Series, place: Path, key: bytes) -> IntArray:
-    """The order of a segment's rows by the keyed hash of their units; leaves the hashes in that order in ``place``.
+    """The order of a segment's rows by the keyed hash of their units.
+
+    Leaves the hashes in that order in ``place``.
 
     Args:
         units: shape (n,).

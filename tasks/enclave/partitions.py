@@ -185,7 +185,10 @@ def read_rows(folder: DataFolder, partition: Partition, columns: Roles, rows: in
 def rows_of(
     file: OpenFile, partition: Partition, columns: Roles, rows: int, *, widen: bool = True
 ) -> Iterator[pl.DataFrame]:
-    """Read the rows of a file that is open, whatever its bytes are held to; ``widen`` as of :func:`read_frame`."""
+    """Read the rows of a file that is open, whatever its bytes are held to.
+
+    ``widen`` as of :func:`read_frame`.
+    """
     batches = _batches(file, columns, rows, widen=widen)
     left, waiting = partition.rows, list[pl.DataFrame]()
     while True:
@@ -294,7 +297,10 @@ MANY = 256
 
 @dataclass(frozen=True, eq=False)
 class LoadedSegment:
-    """The rows of one segment as they were read: from which partition, and the frame; ``number`` counts from 0."""
+    """The rows of one segment as they were read: from which partition, and the frame.
+
+    ``number`` counts from 0.
+    """
 
     number: int
     parts: tuple[tuple[Partition, pl.DataFrame], ...]

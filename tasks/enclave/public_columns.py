@@ -28,7 +28,9 @@ BATCH = 1 << 16
 
 
 def public_rows(study: EffectStudy, folder: DataFolder, layout: Layout, most: int) -> Rows:
-    """Covariates and treatments of at most so many units of a folder, evenly; outcomes are not opened and are 0.
+    """Covariates and treatments of at most so many units of a folder, evenly.
+
+    Outcomes are not opened and are 0.
 
     Args:
         study: the study, whose treatment and covariates are public.

@@ -228,7 +228,9 @@ MOST_UNITS = 10**13
 
 
 def sizes_of(study: Study, units: int) -> Sizes:
-    """Sizes that every sensitivity depends on; public, since replace-one leaves the number of units alone.
+    """Sizes that every sensitivity depends on.
+
+    Public, since replace-one leaves the number of units alone.
 
     Args:
         study: the study.

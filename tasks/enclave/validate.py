@@ -29,7 +29,9 @@ from causalveil.tasks.enclave.partitions import column_types
 
 
 def check_manifest(study: Study, folder: DataFolder, layout: Layout) -> Manifest | None:
-    """Check columns, types and partitions of a study against its data's manifest. Reads footers, never rows.
+    """Check columns, types and partitions of a study against its data's manifest.
+
+    Reads footers, never rows.
 
     Returns:
         The manifest, or None where there is none.

@@ -100,7 +100,9 @@ def laplace_rule() -> tuple[FloatArray, FloatArray]:
 
 
 def allowance(ratio: float, confidence: float) -> float:
-    """The least a, in deviations of the variance's noise, rounded up to 1e-3; 0 if there is no noise in the variance.
+    """The least a, in deviations of the variance's noise, rounded up to 1e-3.
+
+    0 if there is no noise in the variance.
 
     Args:
         ratio: deviation m of the variance's noise over the noise variance of the estimate, >= 0.

@@ -198,7 +198,10 @@ def around(value: float, half: float, confidence: float, bounds: tuple[float, fl
 
 
 def variance_error(estimate: Estimate, noise: Noise, confidence: float) -> float:
-    """beta, the part of 1 - confidence that goes to the noise in the sampling variance; 0 where an allowance serves."""
+    """beta, the part of 1 - confidence that goes to the noise in the sampling variance.
+
+    0 where an allowance serves.
+    """
     noisy = noise.deviation * estimate.variance_noise > 0
     return (1 - confidence) * VARIANCE_SHARE if noisy and estimate.allowance is None else 0.0
 

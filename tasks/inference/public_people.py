@@ -15,7 +15,9 @@ SMALLER = 256
 
 @dataclass(frozen=True)
 class PublicPeople:
-    """Covariates and treatments of a run's people, or of an even part of them; their outcomes are not here.
+    """Covariates and treatments of a run's people, or of an even part of them.
+
+    Their outcomes are not here.
 
     Attributes:
         rows: shape (n, d) and (n,), as a run normalises them.

@@ -29,8 +29,11 @@ from causalveil.tasks.weighting.weighted_means import noise_of
 
 @dataclass(frozen=True)
 class ExpectedWeighting:
-    """What to expect of a study: outcome units; ``propensity_noise`` is the standard deviation of the noise on
-    each coefficient, ``adjustment`` the share of the covariates' coefficients that the penalty leaves."""
+    """What to expect of a study: outcome units.
+
+    ``propensity_noise`` is the standard deviation of the noise on each coefficient, ``adjustment`` the share of the
+    covariates' coefficients that the penalty leaves.
+    """
 
     half_width: float
     noise_standard_error: float
@@ -155,7 +158,10 @@ def drowned(study: IpwStudy, sizes: Sizes, effect: float, stand_in: StandIn = St
 
 
 def units_needed(study: IpwStudy, effect: float, stand_in: StandIn = StandIn()) -> int | None:
-    """The fewest units, to 1 %, at which the expected half-width is below ``effect``'s size; None above 1e13."""
+    """The fewest units, to 1 %, at which the expected half-width is below ``effect``'s size.
+
+    None above 1e13.
+    """
 
     def enough(units: int) -> bool:
         try:
@@ -167,7 +173,9 @@ def units_needed(study: IpwStudy, effect: float, stand_in: StandIn = StandIn()) 
 
 
 def lemma3_bound(study: IpwStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> float:
-    """Return a bound on the size of g of Lemma 3 (2019a), in outcome units; infinite where no bound is known.
+    """Return a bound on the size of g of Lemma 3 (2019a), in outcome units.
+
+    Infinite where no bound is known.
 
     It holds on average over people if the fitted scores are the chances of treatment, none is clipped, and weights
     are Horvitz and Thompson's (``docs/proofs/ipw.md``, section 7). |y| <= C, ||x|| <= 1, and the treated have on

@@ -125,7 +125,9 @@ def exact_sums(
     workers: int = 1,
     largest: Largest | None = None,
 ) -> FloatArray:
-    """Sums of the contributions, rounded to the lattice, over all units; exact, shape (numbers,).
+    """Sums of the contributions, rounded to the lattice, over all units.
+
+    Exact, shape (numbers,).
 
     Args:
         study: declares estimand, weighting, bounds.
@@ -228,7 +230,10 @@ def used_weights(
 
 
 def weigh_stage(study: IpwStudy, sizes: Sizes, enclave: Enclave, coefficients: FloatArray) -> Largest:
-    """Leave the exact sums over the estimation units in the enclave; return by which weights they were scaled."""
+    """Leave the exact sums over the estimation units in the enclave.
+
+    Return by which weights they were scaled.
+    """
     halves, workers = Halves.open(enclave), study.execution.workers
     largest = largest_weights(study.estimand, study.estimator.clip)
     if study.privacy.level is Level.label:
@@ -264,7 +269,9 @@ def mechanism(study: IpwStudy, sizes: Sizes | None) -> Mechanism | None:
 
 
 def release(study: IpwStudy, sizes: Sizes, sums: FloatArray, budget: Budget) -> FloatArray:
-    """The sums with noise on every private entry; public entries (label level) pass through exactly.
+    """The sums with noise on every private entry.
+
+    Public entries (label level) pass through exactly.
 
     Args:
         study: the study.

@@ -54,7 +54,9 @@ def _parsed(header: bytes) -> tuple[tuple[int, ...], np.dtype[Any], int]:
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
-    """Write an array of any shape to a .npy file with mode 0600; whoever opens it finds all of it.
+    """Write an array of any shape to a .npy file with mode 0600.
+
+    Whoever opens it finds all of it.
 
     Raises:
         CausalveilError: the disk is full or fails.

@@ -33,7 +33,10 @@ T = TypeVar("T")
 
 
 class Distributor(Protocol):
-    """Applies a function that can be pickled to 0 .. count-1 somewhere; results in order, or the first error."""
+    """Applies a function that can be pickled to 0 ..
+
+    Count-1 somewhere; results in order, or the first error.
+    """
 
     def __call__(self, function: Callable[[int], T], count: int) -> list[T]:
         """Return ``[function(0), ..., function(count - 1)]``."""
@@ -60,7 +63,10 @@ def distribute(function: Callable[[int], T], count: int, workers: int) -> list[T
 
 @contextmanager
 def distributing_by(distributor: Distributor | None) -> Iterator[None]:
-    """Have every :func:`distribute` of the block done by ``distributor``; None leaves it to threads."""
+    """Have every :func:`distribute` of the block done by ``distributor``.
+
+    None leaves it to threads.
+    """
     token = _DISTRIBUTOR.set(distributor)
     try:
         yield
@@ -115,7 +121,10 @@ def refuse_on_worker(what: str) -> None:
 
 
 def worker_parts(count: int, workers: int) -> list[Sequence[int]]:
-    """0 .. count-1 cut into at most ``workers`` runs of consecutive numbers, the sizes as even as can be."""
+    """0 ..
+
+    Count-1 cut into at most ``workers`` runs of consecutive numbers, the sizes as even as can be.
+    """
     pieces = min(count, workers)
     edges = [index * count // pieces for index in range(pieces + 1)] if pieces else [0]
     return [range(low, high) for low, high in pairwise(edges)]
@@ -127,7 +136,9 @@ def gathered(parts: Sequence[list[Any]]) -> list[Any]:
 
 
 def map_partitions(function: Callable[[int], T], count: int, workers: int) -> list[T]:
-    """Apply ``function`` to 0 .. count-1 on ``workers`` threads; results come in order of partitions.
+    """Apply ``function`` to 0 ..
+
+    Count-1 on ``workers`` threads; results come in order of partitions.
 
     BLAS is held to one thread for the time: threads over partitions are the parallelism, and the order of
     BLAS's own reductions would depend on its thread count. The first error in partition order is raised;
@@ -147,7 +158,9 @@ def map_partitions(function: Callable[[int], T], count: int, workers: int) -> li
 
 
 def while_more_come(function: Callable[[T], None], items: Iterable[T], workers: int) -> None:
-    """Call ``function`` with each of ``items`` while this thread reads the next ones; at most ``workers`` are held.
+    """Call ``function`` with each of ``items`` while this thread reads the next ones.
+
+    At most ``workers`` are held.
 
     An error, of the reader too, ends it; items not yet begun are dropped.
     """

@@ -164,7 +164,10 @@ _COUNTER = 0
 
 @contextmanager
 def fair_lock(path: Path) -> Iterator[None]:
-    """Wait for one's turn in the line of the file ``path``, which is made where it is missing; never fails."""
+    """Wait for one's turn in the line of the file ``path``, which is made where it is missing.
+
+    Never fails.
+    """
     handle = _open_lock(path)
     if handle is None:
         yield
@@ -234,7 +237,10 @@ def _first_waiting(handle: int, number: int) -> int | None:
 
 
 def _lock(handle: int, kind: int, start: int, length: int) -> bool:
-    """Lock or unlock bytes at once; whether it was possible. A length of 0 means all that follow."""
+    """Lock or unlock bytes at once.
+
+    Whether it was possible. A length of 0 means all that follow.
+    """
     try:
         fcntl.fcntl(handle, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, kind, os.SEEK_SET, start, length, 0))
     except BlockingIOError:

@@ -37,7 +37,10 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class FolderIdentity(NamedTuple):
-    """Which folder it is. Numbers of devices mean something on one machine alone, between two of its starts."""
+    """Which folder it is.
+
+    Numbers of devices mean something on one machine alone, between two of its starts.
+    """
 
     machine: str
     device: int
@@ -50,7 +53,9 @@ class FolderIdentity(NamedTuple):
         return cls(machine(), found.st_dev, found.st_ino)
 
     def same_as(self, other: FolderIdentity) -> bool:
-        """Tell whether both are one folder; between machines that share a file system, as far as its own number tells.
+        """Tell whether both are one folder.
+
+        Between machines that share a file system, as far as its own number tells.
 
         What is read there is held to digests all the same.
         """
@@ -127,7 +132,10 @@ class OpenFile:
 
     @property
     def place(self) -> str:
-        """Return a path to this very file, whatever has its name by now; for libraries that open files by path."""
+        """Return a path to this very file, whatever has its name by now.
+
+        For libraries that open files by path.
+        """
         return f"/dev/fd/{self._descriptor.number}"
 
     @cached_property
@@ -166,7 +174,10 @@ class OpenFile:
 
     @property
     def changed(self) -> bool:
-        """Tell whether a larger file was written to, renamed or linked meanwhile; a small one is in memory."""
+        """Tell whether a larger file was written to, renamed or linked meanwhile.
+
+        A small one is in memory.
+        """
         if self.content is not None:
             return len(self.content) != self.size
         return _state(os.fstat(self._descriptor.number)) != self._state
@@ -276,7 +287,9 @@ class OpenFolder:
         raise DataError(f"{self.path / name}: {problem}")
 
     def walk(self, skip: Callable[[str], bool]) -> Iterator[FolderEntry]:
-        """List everything below the folder but names that ``skip`` says; links are told, and not followed.
+        """List everything below the folder but names that ``skip`` says.
+
+        Links are told, and not followed.
 
         Raises:
             DataError: a folder cannot be listed.
@@ -310,7 +323,10 @@ class OpenFolder:
         )
 
     def holds(self, path: str) -> bool:
-        """Tell whether anything, a link to nowhere too, has a path that starts at the folder; ``..`` leads above."""
+        """Tell whether anything, a link to nowhere too, has a path that starts at the folder.
+
+        ``..`` leads above.
+        """
         return _stat(path, self.handle, follow=False) is not None
 
     def names(self, path: str = ".") -> list[str]:
@@ -340,7 +356,10 @@ class OpenFolder:
         )
 
     def above(self) -> Iterator[str]:
-        """List each folder above, the nearest first, as a path that starts at the folder; wherever it lies by now."""
+        """List each folder above, the nearest first, as a path that starts at the folder.
+
+        Wherever it lies by now.
+        """
         here, way = os.fstat(self.handle), ".."
         while (there := _stat(way, self.handle)) is not None and not os.path.samestat(here, there):
             yield way

@@ -32,7 +32,10 @@ def named(name: str) -> pl.Expr:
 
 
 def values_of(frame: pl.DataFrame, name: str) -> pl.Series:
-    """Return a column as a series under a name that is no pattern; messages take its name from elsewhere."""
+    """Return a column as a series under a name that is no pattern.
+
+    Messages take its name from elsewhere.
+    """
     return frame.get_column(name).alias("values")
 
 
@@ -41,7 +44,10 @@ UUID_BYTES = 16
 
 
 def polars_types(schema: pa.Schema) -> dict[str, pl.DataType]:
-    """The types in which :func:`frame_of` gives columns; ``Unknown`` for those that it does not take."""
+    """The types in which :func:`frame_of` gives columns.
+
+    ``Unknown`` for those that it does not take.
+    """
     return {field.name: polars_type(field.type) for field in schema}
 
 

@@ -184,7 +184,9 @@ def scratch_root() -> Path:
 
 @contextmanager
 def open_scratch(run_id: str) -> Iterator[Path]:
-    """A new empty folder for run ``run_id``; its rows are gone when the block is left, by an error too.
+    """A new empty folder for run ``run_id``.
+
+    Its rows are gone when the block is left, by an error too.
 
     Stale folders of dead processes are deleted first. The name holds the public run id and a random part.
 

@@ -28,7 +28,10 @@ from causalveil.tasks.models.nearest import NEAREST, adaptive_limit, integer_cap
 
 @dataclass(frozen=True)
 class ExpectedMatching:
-    """What to expect of a study; outcome units. ``score_noise``: standard deviation of the noise on each score."""
+    """What to expect of a study.
+
+    Outcome units. ``score_noise``: standard deviation of the noise on each score.
+    """
 
     half_width: float
     noise_standard_error: float
@@ -135,7 +138,10 @@ def sign_wrong(study: MatchingStudy, sizes: Sizes, effect: float, stand_in: Stan
 
 
 def units_needed(study: MatchingStudy, effect: float, stand_in: StandIn = StandIn()) -> int | None:
-    """The fewest units, to 1 %, at which the half-width is below what is seen of ``effect``; or None."""
+    """The fewest units, to 1 %, at which the half-width is below what is seen of ``effect``.
+
+    Or None.
+    """
     left = 1.0 if study.corrects_attenuation else interval.attenuation(stand_in.treated, _keep(study))
 
     def enough(units: int) -> bool:

@@ -183,7 +183,10 @@ def _left(study: MatchingStudy, reuse: Reuse, estimate: Estimate, noise: Noise) 
 
 
 def largest_variance(reuse: Reuse) -> float:
-    """Upper bound on the sampling variance of any population, for outcomes in [-1, 1]; section 4."""
+    """Upper bound on the sampling variance of any population, for outcomes in [-1, 1].
+
+    Section 4.
+    """
     treated, controls = (float(square) for square in reuse.weight_squares)
     # With nothing left out, weights of either arm beyond m make room for the variance of effects.
     whole = reuse.queries == reuse.treated + reuse.controls

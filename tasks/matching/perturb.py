@@ -26,7 +26,10 @@ SLOT = Slot(name="effect", scope=Scope.all)
 
 
 def mechanism(study: MatchingStudy) -> Laplace:
-    """Laplace noise on two numbers: the estimate and its sampling variance; or the two arms' sums (paper)."""
+    """Laplace noise on two numbers: the estimate and its sampling variance.
+
+    Or the two arms' sums (paper).
+    """
     ratio, share = study.estimator.ratio, study.estimator.variance_share
     if study.estimator.variant is Variant.paper:
         formula = f"1 in units of (k_arm + 1) B for the sum of the unit's arm; k_arm at most (n - 1)/{ratio}"
@@ -63,7 +66,9 @@ def sums(study: MatchingStudy, weighted: Weighted, in_treated: ByteArray, outcom
 def exact_sums(
     study: MatchingStudy, weighted: Weighted, in_treated: ByteArray, outcome: FloatArray
 ) -> tuple[Fraction, Fraction]:
-    """The two numbers before rounding; one outcome moves the sum of their absolute values by at most 1.
+    """The two numbers before rounding.
+
+    One outcome moves the sum of their absolute values by at most 1.
 
     Outcomes are rounded to a public lattice first and everything after that is exact, up to the last rounding.
 

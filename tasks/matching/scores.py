@@ -103,7 +103,9 @@ def fitted(study: MatchingStudy, sizes: Sizes, enclave: Enclave) -> FloatArray:
 
 
 def propensity_stage(study: MatchingStudy, sizes: Sizes, enclave: Enclave, budget: Budget) -> FloatArray:
-    """Fit the propensity model on every unit and release its coefficients, shape (d,); exact at label level.
+    """Fit the propensity model on every unit and release its coefficients, shape (d,).
+
+    Exact at label level.
 
     Raises:
         ConvergenceError: before anything is drawn.
@@ -112,7 +114,10 @@ def propensity_stage(study: MatchingStudy, sizes: Sizes, enclave: Enclave, budge
 
 
 def scores_stage(study: MatchingStudy, enclave: Enclave, w: FloatArray, budget: Budget) -> None:
-    """Leave scores, treatments and scaled outcomes of all units in the order of traversal; scores with their noise."""
+    """Leave scores, treatments and scaled outcomes of all units in the order of traversal.
+
+    Scores with their noise.
+    """
     order = traversal(enclave)
 
     def segment_scores(index: int) -> FloatArray:

@@ -98,7 +98,10 @@ class Reuse:
 
 @dataclass(frozen=True)
 class Weighted:
-    """A matching as the outcome's sums need it: ``weights`` N b_i, shape (n,); ``pairs``, each shape (pairs, 2)."""
+    """A matching as the outcome's sums need it: ``weights`` N b_i, shape (n,).
+
+    ``pairs``, each shape (pairs, 2).
+    """
 
     reuse: Reuse
     weights: Int32Array
@@ -183,7 +186,9 @@ def weigh(study: MatchingStudy, scores: FloatArray, in_treated: ByteArray) -> We
 
 
 def match_stage(study: MatchingStudy, enclave: Enclave) -> Reuse:
-    """Leave each unit's weight and the pairs of the variance; return what may be said of the matching.
+    """Leave each unit's weight and the pairs of the variance.
+
+    Return what may be said of the matching.
 
     Raises:
         DataError: as of :func:`weigh`; at label level nothing is drawn before.

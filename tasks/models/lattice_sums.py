@@ -21,7 +21,9 @@ from causalveil.tasks.privacy.mechanisms import Sensitivity
 
 
 def bounded(values: FloatArray) -> FloatArray:
-    """Values cut to [-1, 1]; NaN and infinities become 0, which every contribution may be and lengthens none.
+    """Values cut to [-1, 1].
+
+    NaN and infinities become 0, which every contribution may be and lengthens none.
 
     Declared numbers are checked (``schemas/columns.py``), so nothing here is ever infinite or NaN. If it were,
     an integer made of it would be the smallest there is, and one row would move a sum by 2^63.
@@ -55,7 +57,9 @@ def on_lattice(values: FloatArray) -> FloatArray:
 
 
 def exact_sums(pieces: Pieces, of: Callable[[R], FloatArray], numbers: int, workers: int) -> FloatArray:
-    """Sums over all rows of what ``of`` gives for a chunk: exact, then rounded once; whatever the order of rows.
+    """Sums over all rows of what ``of`` gives for a chunk: exact, then rounded once.
+
+    Whatever the order of rows.
 
     Chunks are small enough for their sums of lattice products to be exact floats in any order of addition, and add up
     as whole numbers: 2^-36 n stays below 2^63 for n up to 10^8.

@@ -230,8 +230,10 @@ class PropensityModel:
         return Sensitivity(value=value, norm=Norm.l2, formula=formula)
 
     def coordinate_sensitivity(self) -> Sensitivity:
-        """L1 distance, at most sqrt(d) times the L2 distance (Yuan et al. 2026, Appendix A-B: 2 d/(n penalty) for
-        covariates in [0, 1]^d, which is this for rows of the unit ball)."""
+        """L1 distance, at most sqrt(d) times the L2 distance (Yuan et al.
+
+        2026, Appendix A-B: 2 d/(n penalty) for covariates in [0, 1]^d, which is this for rows of the unit ball).
+        """
         bound = self.sensitivity()
         value = None if bound.value is None else math.sqrt(self.dimension) * bound.value * (1 + 1e-12)
         return Sensitivity(value=value, norm=Norm.l1, formula=f"sqrt({self.dimension}) ({bound.formula})")
@@ -247,7 +249,9 @@ class PropensityModel:
         return vector_mechanism(self.sensitivity(), self.cost)
 
     def release(self, rows: Callable[[int], Rows], segments: int, budget: Budget, workers: int = 1) -> FloatArray:
-        """Fit to the training rows and release the coefficients, shape (d,). Arguments as of :func:`fit`.
+        """Fit to the training rows and release the coefficients, shape (d,).
+
+        Arguments as of :func:`fit`.
 
         Raises:
             ConvergenceError: before anything is drawn.
@@ -312,7 +316,9 @@ def fit(rows: Callable[[int], Rows], segments: int, units: int, penalty: float, 
 
 
 def _sample(rows: Callable[[int], Rows], segments: int, units: int) -> list[Rows]:
-    """The first rows. The fit to them is where to begin, so that the whole table is passed over a few times only.
+    """The first rows.
+
+    The fit to them is where to begin, so that the whole table is passed over a few times only.
 
     It costs no privacy, since the sensitivity speaks of any w whose gradient is small.
     """
@@ -353,7 +359,10 @@ def _chunk_sums(rows: Rows, w: FloatArray, curved: bool) -> tuple[FloatArray, Fl
 def _derivatives(
     parts: list[tuple[FloatArray, FloatArray]], w: FloatArray, units: int, penalty: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Gradient and Hessian of J. Chunks' gradients are added exactly and rounded once (``math.fsum``)."""
+    """Gradient and Hessian of J.
+
+    Chunks' gradients are added exactly and rounded once (``math.fsum``).
+    """
     gradients = np.concatenate([gradients for gradients, _ in parts])
     total = np.array([math.fsum(column) for column in gradients.T.tolist()])
     hessian = np.sum([hessian for _, hessian in parts], axis=0)
@@ -385,7 +394,9 @@ def propensity_stage(study: IpwStudy, sizes: Sizes, enclave: Enclave, budget: Bu
 
 
 def fit_scaled(rows: Callable[[int], Rows], segments: int, units: int, penalty: float, workers: int = 1) -> FloatArray:
-    """As of :func:`fit`, of public columns that each have a variance of one over their number; w is of x as it is.
+    """As of :func:`fit`, of public columns that each have a variance of one over their number.
+
+    W is of x as it is.
 
     The penalty then takes the same part of every direction of like variance, whatever ranges were declared.
     """

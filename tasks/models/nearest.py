@@ -111,7 +111,9 @@ def most_used(scores: FloatArray, treated: ByteArray, ratio: int, estimand: Esti
 
 
 def adaptive_limit(epsilon: float, coefficient: float, larger: int, most: float) -> int:
-    """k: how often a unit of the smaller arm may serve, in multiples of N (Yuan et al. 2026, Equations 9 to 12).
+    """k: how often a unit of the smaller arm may serve, in multiples of N (Yuan et al.
+
+    2026, Equations 9 to 12).
 
     It weighs noise, whose variance grows like 2 (k/epsilon)^2, against the bias of a cap, like
     (coefficient * larger * most/k)^2.

@@ -15,7 +15,10 @@ from causalveil.tasks.machine.arrays import BoolArray, FloatArray, Int32Array
 
 
 def _root(forest: Int32Array, place: int) -> int:
-    """The next place that is not exhausted, ``place`` itself perhaps; halves the path on the way."""
+    """The next place that is not exhausted, ``place`` itself perhaps.
+
+    Halves the path on the way.
+    """
     while forest[place] != place:
         forest[place] = forest[forest[place]]
         place = forest[place]
@@ -58,7 +61,9 @@ def _match(
     matched: BoolArray,
     neighbours: Int32Array,
 ) -> bool:
-    """Give each query in turn its ``ratio`` nearest candidates that are not exhausted; False if one lacks them.
+    """Give each query in turn its ``ratio`` nearest candidates that are not exhausted.
+
+    False if one lacks them.
 
     Args:
         queries: shape (queries,), in the order of traversal.

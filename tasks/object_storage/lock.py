@@ -46,7 +46,9 @@ class StoreLock:
     _one: threading.Lock = field(default_factory=threading.Lock)
 
     def renew(self) -> None:
-        """Write the object anew; the store refuses that if it is no longer the one that this process wrote.
+        """Write the object anew.
+
+        The store refuses that if it is no longer the one that this process wrote.
 
         Raises:
             CausalveilError: another writer took the lock over, or the store does not answer.
@@ -81,7 +83,9 @@ _HELD: dict[str, StoreLock] = {}
 
 @contextmanager
 def alone_at(url: str) -> Iterator[None]:
-    """Hold a URL for this process until the block is left; inside of a block of the same URL it is held already.
+    """Hold a URL for this process until the block is left.
+
+    Inside of a block of the same URL it is held already.
 
     Raises:
         CausalveilError: another writer holds it, or the store does not answer, refuses, or knows no conditional put.
@@ -198,7 +202,10 @@ def _mode(version: dict[str, str]) -> Any:
 
 
 def conditional_store(url: str) -> Any:
-    """Open what lies below a URL by the library that knows conditional puts; credentials are the operator's."""
+    """Open what lies below a URL by the library that knows conditional puts.
+
+    Credentials are the operator's.
+    """
     from obstore.store import from_url
 
     address = os.environ.get("AWS_ENDPOINT_URL", "") if url.startswith("s3:") else os.environ.get(_EMULATOR, "")

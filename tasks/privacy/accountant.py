@@ -31,7 +31,10 @@ PLD_EPSILON = (1e-6, 100.0)
 
 
 class Concentrated(NamedTuple):
-    """What a run costs an account over runs: ``rho``-zCDP but for a chance of ``delta``. Exact decimals."""
+    """What a run costs an account over runs: ``rho``-zCDP but for a chance of ``delta``.
+
+    Exact decimals.
+    """
 
     rho: Decimal
     delta: Decimal

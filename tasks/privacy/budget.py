@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FlowBudget:
-    """The allowance of one run that has reserved it. Holds no connection: share it, pickle it, fork it.
+    """The allowance of one run that has reserved it.
+
+    Holds no connection: share it, pickle it, fork it.
 
     Attributes:
         ledger: where the run is reserved.

@@ -50,7 +50,10 @@ def rho_of_epsilon(epsilon: Decimal, mechanism: str = "") -> Decimal:
 
 
 def epsilon_of_laplace(rho: Decimal) -> Decimal:
-    """The largest epsilon, to four digits, whose Laplace noise costs no more than ``rho``; 0 if none does."""
+    """The largest epsilon, to four digits, whose Laplace noise costs no more than ``rho``.
+
+    0 if none does.
+    """
     down = decimal.Context(prec=4, rounding=ROUND_FLOOR)
     low, high = math.log(float(SMALLEST)), math.log(float(rho) + 2 * math.sqrt(float(rho)) + 1)
     for _ in range(60):
@@ -77,7 +80,10 @@ def rho_of(charge: Charge) -> Decimal:
 
 
 def tested_delta(charge: Charge) -> Decimal:
-    """The chance with which a charge's rho may fail; Gaussian noise spends no delta until a cap is converted."""
+    """The chance with which a charge's rho may fail.
+
+    Gaussian noise spends no delta until a cap is converted.
+    """
     return Decimal(0) if charge.mu is not None else charge.delta
 
 
@@ -98,7 +104,10 @@ def understated(charge: Charge) -> bool:
 
 @lru_cache(maxsize=256)
 def rho_of_cap(epsilon: Decimal, delta: Decimal) -> Decimal:
-    """The largest rho, to twelve digits, for which rho-zCDP implies (epsilon, delta)-DP; 0 where there is none."""
+    """The largest rho, to twelve digits, for which rho-zCDP implies (epsilon, delta)-DP.
+
+    0 where there is none.
+    """
     if epsilon <= 0 or delta <= 0:
         return Decimal(0)
     low = high = math.log(float(SMALLEST))

@@ -59,7 +59,9 @@ def gaussian_delta(sigma: float, epsilon: float) -> float:
 
 @lru_cache(maxsize=256)
 def unit_sigma(epsilon: float, delta: float) -> float:
-    """Standard deviation of the analytic Gaussian on L2 sensitivity 1; ``gaussian_delta`` of it is at most ``delta``.
+    """Standard deviation of the analytic Gaussian on L2 sensitivity 1.
+
+    ``gaussian_delta`` of it is at most ``delta``.
 
     The root is widened by a billionth, and further until the exact formula agrees: the search's tolerance is absolute,
     so at large epsilon the first widening may not be enough.
@@ -77,7 +79,9 @@ def unit_sigma(epsilon: float, delta: float) -> float:
 
 @lru_cache(maxsize=256)
 def composed_epsilon(ratios: tuple[float, ...], delta: float) -> float:
-    """Epsilon at ``delta`` of Gaussian draws together, rounded up; infinite where no epsilon is enough.
+    """Epsilon at ``delta`` of Gaussian draws together, rounded up.
+
+    Infinite where no epsilon is enough.
 
     Draws of noise ``s_i`` per unit of sensitivity compose to exactly one draw whose 1/s^2 is the sum of the
     1/s_i^2 (Dong, Roth and Su 2022, Corollary 3.3).
@@ -162,7 +166,10 @@ def exact_arithmetic() -> Any:
 
 
 def _delta_above(mu: Any, epsilon: Any) -> Any:
-    """Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu), rounded up; the two terms nearly cancel."""
+    """Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu), rounded up.
+
+    The two terms nearly cancel.
+    """
     mp = exact_arithmetic()
     exact = mp.ncdf(mu / 2 - epsilon / mu) - mp.exp(epsilon) * mp.ncdf(-mu / 2 - epsilon / mu)
     return exact * (1 + SLACK) + mp.mpf(2) ** -380
@@ -207,7 +214,9 @@ def composed(mus: Iterable[Decimal]) -> Decimal:
 
 @lru_cache(maxsize=1024)
 def epsilon_of(mu: Decimal, delta: Decimal) -> Decimal:
-    """The least epsilon of six digits for which mu-GDP implies (epsilon, delta)-DP; 0 where delta alone covers it.
+    """The least epsilon of six digits for which mu-GDP implies (epsilon, delta)-DP.
+
+    0 where delta alone covers it.
 
     Raises:
         CausalveilError: delta is not above 0.

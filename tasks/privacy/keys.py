@@ -75,7 +75,10 @@ class RunKey:
         return hmac.new(self._secret, _CHECK, hashlib.sha256).hexdigest()[:32]
 
     def subkey(self, label: str) -> bytes:
-        """16 bytes for one purpose (an AES-128 key); purposes with different labels get independent keys."""
+        """16 bytes for one purpose (an AES-128 key).
+
+        Purposes with different labels get independent keys.
+        """
         return hmac.new(self._secret, _SUBKEY + label.encode(), hashlib.sha256).digest()[:16]
 
 
@@ -194,7 +197,10 @@ def _read(path: Path) -> bytes | None:
 
 
 def _create(path: Path) -> None:
-    """Put a fresh secret at ``path`` unless another process was faster; never a partly written one."""
+    """Put a fresh secret at ``path`` unless another process was faster.
+
+    Never a partly written one.
+    """
     problem = None
     try:
         # The first process wins, and every other one reads its secret.

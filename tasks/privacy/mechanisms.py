@@ -52,7 +52,9 @@ class Slot:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How far a statistic moves, at most, between neighbours, in ``norm``; None while the number of units is unknown.
+    """How far a statistic moves, at most, between neighbours, in ``norm``.
+
+    None while the number of units is unknown.
 
     Raises:
         CausalveilError: a value that is not finite and positive.
@@ -75,7 +77,10 @@ class Budget(Protocol):
     """The only way to noise: a charge is committed together with what was drawn, once (``budget.FlowBudget``)."""
 
     def spend(self, charge: Charge, draw: Callable[[NoiseSource], FloatArray]) -> FloatArray:
-        """Draw, commit value and charge, return the value, shape (d,); or return the value that is stored already."""
+        """Draw, commit value and charge, return the value, shape (d,).
+
+        Or return the value that is stored already.
+        """
 
     def spend_records(self, charge: Charge, draw: Callable[[NoiseSource], NDArray[Any]]) -> NDArray[Any]:
         """Do as ``spend`` for an array with an entry per unit, shape (n,), kept in the enclave."""
@@ -196,7 +201,9 @@ class Calibrated(ABC):
 
 @dataclass(frozen=True)
 class Laplace(Calibrated):
-    """Laplace noise of scale S1/epsilon on each coordinate: (epsilon, 0)-DP (Dwork et al. 2006, Proposition 1).
+    """Laplace noise of scale S1/epsilon on each coordinate: (epsilon, 0)-DP (Dwork et al.
+
+    2006, Proposition 1).
 
     ``noise_scale`` is b of the density exp(-|x|/b)/(2b), standard deviation sqrt(2) b: the least float with
     S1/b <= epsilon both exactly and by OpenDP's own privacy map.
@@ -345,7 +352,10 @@ class LatticeLaplace(Calibrated):
 
     @property
     def granularity(self) -> float | None:
-        """Step of the lattice: the power of two in (S 2^-21, S 2^-20]; public, as the sensitivity is."""
+        """Step of the lattice: the power of two in (S 2^-21, S 2^-20].
+
+        Public, as the sensitivity is.
+        """
         return None if self.sensitivity.value is None else granularity(self.sensitivity.value)
 
     def _scale(self, sensitivity: float) -> float:

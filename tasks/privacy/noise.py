@@ -71,22 +71,34 @@ class SecureNoise:
         return "operating_system"
 
     def laplace(self, value: FloatArray, scale: float) -> FloatArray:
-        """Add iid Laplace noise to a vector, shape (d,), by OpenDP's ``make_laplace``; about 0.03 ms a coordinate."""
+        """Add iid Laplace noise to a vector, shape (d,), by OpenDP's ``make_laplace``.
+
+        About 0.03 ms a coordinate.
+        """
         check_input(value, scale)
         return np.array(_opendp_measurement("laplace", value.size, scale)(value.tolist()))
 
     def gaussian(self, value: FloatArray, scale: float) -> FloatArray:
-        """Add iid Gaussian noise to a vector, shape (d,), by OpenDP's ``make_gaussian``; about 0.07 ms a coordinate."""
+        """Add iid Gaussian noise to a vector, shape (d,), by OpenDP's ``make_gaussian``.
+
+        About 0.07 ms a coordinate.
+        """
         check_input(value, scale)
         return np.array(_opendp_measurement("gaussian", value.size, scale)(value.tolist()))
 
     def l2_laplace(self, value: FloatArray, scale: float) -> FloatArray:
-        """Add L2-Laplace noise to a vector, shape (d,), by ``lattice.add_l2_laplace``; about 0.2 ms a coordinate."""
+        """Add L2-Laplace noise to a vector, shape (d,), by ``lattice.add_l2_laplace``.
+
+        About 0.2 ms a coordinate.
+        """
         check_input(value, scale)
         return lattice.add_l2_laplace(value, scale, os.urandom)
 
     def lattice_laplace(self, values: FloatArray, scale: float, granularity: float) -> FloatArray:
-        """Add noise to a vector, shape (n,), by ``lattice.add_lattice_laplace``; about 0.15 s per million."""
+        """Add noise to a vector, shape (n,), by ``lattice.add_lattice_laplace``.
+
+        About 0.15 s per million.
+        """
         check_input(values, scale)
         return lattice.add_lattice_laplace(values, scale, granularity, os.urandom)
 
@@ -200,7 +212,10 @@ def laplace_scale(sensitivity: float, epsilon: float) -> float:
 
 
 def analytic_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
-    """Standard deviation of the analytic Gaussian, rounded up; ``gaussian_delta`` of it is at most ``delta``."""
+    """Standard deviation of the analytic Gaussian, rounded up.
+
+    ``gaussian_delta`` of it is at most ``delta``.
+    """
     return product_above(unit_sigma(epsilon, delta), sensitivity)
 
 

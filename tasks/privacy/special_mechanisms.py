@@ -221,7 +221,9 @@ def smooth_laplace(cost: PrivacyCost) -> SmoothLaplace:
 
 @dataclass(frozen=True)
 class ExponentialChoice(Calibrated):
-    """The exponential mechanism: one of several candidates, exp(epsilon score/2) as likely; (epsilon, 0)-DP.
+    """The exponential mechanism: one of several candidates, exp(epsilon score/2) as likely.
+
+    (epsilon, 0)-DP.
 
     McSherry and Talwar 2007; epsilon^2/8-zCDP (Cesar and Rogers 2021). Every score moves by 1 at most between
     neighbours. Drawn as the largest of scores with Gumbel noise of scale 2/epsilon.

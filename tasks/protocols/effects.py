@@ -50,7 +50,10 @@ def _part(
     outcome: int,
     arm: int,
 ) -> Part:
-    """Return one answer of a subgroup; ``row``: its questions by side, None where noise hides it."""
+    """Return one answer of a subgroup.
+
+    ``row``: its questions by side, None where noise hides it.
+    """
     if row is None:
         return Part(outcome, label, study.arm_names[arm], False, 0.0, 0.0, 0.0, 0.0, 0.0, None)
     half = study.outcomes[outcome].width / 2

@@ -151,7 +151,10 @@ def _rehearsed(study: RegressionProtocol, drawn: JointDraws) -> tuple[JointScale
 
 
 def _people(study: RegressionProtocol, sizes: Sizes, stand_in: StandIn) -> tuple[CellRows, float]:
-    """Return the stand-in people of a subgroup, and how many units they stand for; more than two arms are equal."""
+    """Return the stand-in people of a subgroup, and how many units they stand for.
+
+    More than two arms are equal.
+    """
     arms, units = len(study.arm_names), counted_units(study, sizes, stand_in) / len(study.groups)
     assumed = stand_in if arms == 2 else stand_in.model_copy(update={"treated": 1 - 1 / arms})
     count = max(min(enough(assumed, PEOPLE), round(units)), 2)

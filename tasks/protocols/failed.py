@@ -7,7 +7,10 @@ from causalveil.schemas.sites.pooled import PooledProtocolRelease, Published
 
 
 def failed_gates(release: Published) -> str | None:
-    """One line that names the gates that failed and where, all of which is released; None: none did."""
+    """One line that names the gates that failed and where, all of which is released.
+
+    None: none did.
+    """
     if not isinstance(release, ProtocolRelease | PooledProtocolRelease) or not release.gate_failed:
         return None
     failed = [gate for gate in release.gates if gate.verdict == "failed"]

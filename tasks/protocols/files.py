@@ -20,7 +20,10 @@ NUMBERS = ("noise_error", "sampling_error", "bias", "spread")
 
 
 def rows_of(release: ProtocolRelease) -> list[dict[str, Any]]:
-    """A flat row per answer; an interval is two columns, ``interval_lower`` and ``interval_upper``."""
+    """A flat row per answer.
+
+    An interval is two columns, ``interval_lower`` and ``interval_upper``.
+    """
     rows, asked = [], any(answer.measures for answer in release.answers)
     for answer in release.model_dump(mode="json")["answers"]:
         row: dict[str, Any] = {key: answer[key] for key in TEXTS} | {"estimate": answer["estimate"]}
@@ -44,7 +47,9 @@ def frame_of(release: ProtocolRelease) -> pl.DataFrame:
 
 
 def write_tables(folder: Path, release: ProtocolRelease) -> None:
-    """Write answers.csv and answers.parquet into the release's folder; they hold nothing that the release does not.
+    """Write answers.csv and answers.parquet into the release's folder.
+
+    They hold nothing that the release does not.
 
     Raises:
         StudyError: they cannot be written.

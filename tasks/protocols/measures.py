@@ -55,7 +55,9 @@ class Risks:
 
 
 def fieller(top: float, bottom: float, covariance: FloatArray, quantile: float) -> tuple[float, float | None]:
-    """Return the ends of Fieller's interval of a ratio of two numbers that are at least 0; None: no upper end.
+    """Return the ends of Fieller's interval of a ratio of two numbers that are at least 0.
+
+    None: no upper end.
 
     Args:
         top, bottom: the estimates.
@@ -83,7 +85,9 @@ def fieller(top: float, bottom: float, covariance: FloatArray, quantile: float) 
 
 
 def over_all(parts: Iterable[tuple[Risks, float]], count_error: float) -> Risks | None:
-    """Return the risks over all subgroups, weighted by their noisy sizes; None where there is no size.
+    """Return the risks over all subgroups, weighted by their noisy sizes.
+
+    None where there is no size.
 
     Args:
         parts: each subgroup's risks and its size.

@@ -112,7 +112,9 @@ def over_groups(parts: Sequence[Part], counts: Sequence[float], count_error: flo
 
 
 def _error_over(shares: Sequence[tuple[Part, float]]) -> FloatArray | None:
-    """Return draws of what models leave possible of a mean over subgroups; None where their laws are not known.
+    """Return draws of what models leave possible of a mean over subgroups.
+
+    None where their laws are not known.
 
     As far as the data took confounding off, what is left is noise, which subgroups do not share. What the prior leaves
     (of its variance 1 - ``adjusted``) is shrinkage of slopes and weights that would be alike in all of them.
@@ -133,7 +135,10 @@ def _error_over(shares: Sequence[tuple[Part, float]]) -> FloatArray | None:
 
 
 def limits(part: Part, width: float, error: float) -> tuple[float, Limits]:
-    """The estimate and the interval that misses with probability ``error``; the whole range if noise hides all."""
+    """The estimate and the interval that misses with probability ``error``.
+
+    The whole range if noise hides all.
+    """
     if not part.answered:
         return 0.0, Limits(lower=-width, upper=width)
     if part.error is not None:

@@ -41,7 +41,9 @@ def begun(joint: ProtocolRecipe, scales: JointScales) -> Asked:
 
 
 def with_lines(first: int, asked: Asked, lines: Answered[ReleasedMoments]) -> Asked:
-    """Return what releases 1 and 2 decide; ``first``: the outcome whose candidates are those of all.
+    """Return what releases 1 and 2 decide.
+
+    ``first``: the outcome whose candidates are those of all.
 
     Here and below all is decided at once: its random numbers are those of the releases that there are.
     """

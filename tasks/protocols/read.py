@@ -32,7 +32,10 @@ class Said:
 def scales_of(
     joint: ProtocolRecipe, said: Said, counts: tuple[FloatArray, float, int], outcome: int, side: int
 ) -> ReleasedScales:
-    """Release 1 of a question. ``counts``: units by arm, the deviation of their noise, and units of all."""
+    """Release 1 of a question.
+
+    ``counts``: units by arm, the deviation of their noise, and units of all.
+    """
     by_arm, count_sd, units = counts
     sums, own, weight = said.sums["sums"][:, outcome], side_arm(joint, side), joint.weights[outcome]
     noise, others, p = said.noise.deviation / units, joint.arms - 1, float(by_arm[own]) / units

@@ -130,7 +130,9 @@ def asked_of(found: Parts) -> tuple[Decimal, ...]:
 
 
 def joint_recipe(study: ProtocolStudy, sizes: Sizes | None) -> ProtocolRecipe:
-    """Return every draw of a protocol. One whose number of units is unknown is taken for a large one.
+    """Return every draw of a protocol.
+
+    One whose number of units is unknown is taken for a large one.
 
     Raises:
         StudyError: a budget that cannot be divided exactly, or more subgroups than it can serve.

@@ -25,7 +25,9 @@ from causalveil.tasks.privacy.gaussian import divide
 
 
 def recipe(study: RegressionStudy, sizes: Sizes | None) -> AdjustmentRecipe:
-    """Return every draw of a study. One whose number of units is unknown is taken for a large one.
+    """Return every draw of a study.
+
+    One whose number of units is unknown is taken for a large one.
 
     Raises:
         StudyError: a budget of so many digits that it cannot be divided exactly.

@@ -17,7 +17,9 @@ RECORDED = "Each {unit} counts in the arm that was recorded, whatever happened l
 
 
 def estimand_of(release: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return (attribute, sentence) for each attribute; nothing where a release estimates no effect.
+    """Return (attribute, sentence) for each attribute.
+
+    Nothing where a release estimates no effect.
 
     Args:
         release: the document of a release of one effect, of a protocol, or of times; of one run or of several sites.

@@ -53,7 +53,10 @@ class Axis:
 
 @dataclass(frozen=True)
 class Line:
-    """An estimate with its interval. ``weight`` in 0..1 makes the marker; None: a diamond, for what was pooled."""
+    """An estimate with its interval.
+
+    ``weight`` in 0..1 makes the marker; None: a diamond, for what was pooled.
+    """
 
     label: str
     note: str
@@ -82,7 +85,10 @@ class Bar:
 
 @dataclass(frozen=True)
 class Waterfall:
-    """What the units of one set spend, charge after charge; not ``cumulative``: bars that do not add up."""
+    """What the units of one set spend, charge after charge.
+
+    Not ``cumulative``: bars that do not add up.
+    """
 
     title: str
     bars: tuple[Bar, ...]

@@ -13,7 +13,10 @@ LONGEST_LABEL = 20
 
 
 def arm_means(release: Mapping[str, Any]) -> tuple[tuple[str, str], tuple[str, str]] | None:
-    """Return both arms' means with their standard errors; None unless their difference is the estimate."""
+    """Return both arms' means with their standard errors.
+
+    None unless their difference is the estimate.
+    """
     details, estimate = release.get("details") or {}, release.get("estimate")
     names = [f"mean_{arm}{what}" for arm in ("treated", "control") for what in ("", "_error")]
     numbers = [details.get(name) for name in names]

@@ -139,7 +139,10 @@ def _render(release: Published, layout: str, sheet: str, contract: Contract | No
 
 
 def _done(release: Published) -> tuple[str, ...]:
-    """Say what was done about confounding, by a protocol for its first answer; an older release is quoted."""
+    """Say what was done about confounding, by a protocol for its first answer.
+
+    An older release is quoted.
+    """
     found = getattr(release, "confounding", None)
     if isinstance(release, ProtocolRelease):
         found = first_of(release.answers).confounding
@@ -152,7 +155,10 @@ def _done(release: Published) -> tuple[str, ...]:
 
 
 def _approvals(release: Published) -> list[tuple[str, str]]:
-    """Return who had to allow each site's release, by site; of a site that does not say, where it stands."""
+    """Return who had to allow each site's release, by site.
+
+    Of a site that does not say, where it stands.
+    """
     if not isinstance(release, PooledRelease | PooledProtocolRelease):
         return []
     unsaid = "Its release does not say; the site's ledger does."
@@ -227,7 +233,10 @@ def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _details(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what was released beside the answer; means of arms only where they are the two sides of the estimate."""
+    """Return what was released beside the answer.
+
+    Means of arms only where they are the two sides of the estimate.
+    """
     means = arm_means(document)
     rows = [] if means is None else [(f"mean of {arm}", text) for arm, text in means]
     kept = {key: value for key, value in document.get("details", {}).items() if not key.startswith(UNSHOWN)}

@@ -102,7 +102,10 @@ def figure(path: Path, *, alt: str, down: int = 1, across: int = 1, **shared: An
 def series(
     axes: Axes, x: Sequence[float], y: Sequence[float], label: str, index: int, error: Sequence[float] | None = None
 ) -> None:
-    """One labelled line with the colour, marker and dash of ``index``; a band of ``error`` either side if given."""
+    """One labelled line with the colour, marker and dash of ``index``.
+
+    A band of ``error`` either side if given.
+    """
     place = index % len(COLOURS)
     axes.plot(x, y, label=label, color=COLOURS[place], marker=MARKERS[place], linestyle=DASHES[place])
     if error is not None:

@@ -20,7 +20,10 @@ ROLES = {"primary": "primary outcome", "secondary": "secondary outcome", "negati
 
 @dataclass(frozen=True)
 class Forest:
-    """A figure of one outcome: a line per subgroup and arm. ``withheld``: those whose numbers a gate keeps back."""
+    """A figure of one outcome: a line per subgroup and arm.
+
+    ``withheld``: those whose numbers a gate keeps back.
+    """
 
     outcome: str
     role: str
@@ -54,7 +57,10 @@ def _label(release: ProtocolRelease, row: ProtocolAnswer) -> str:
 
 
 def place_of(places: Sequence[tuple[str, str]], group: str, arm: str, reference: str) -> str:
-    """The subgroup, the arm if there are several, or both; ``places``: every (subgroup, arm) of the table."""
+    """The subgroup, the arm if there are several, or both.
+
+    ``places``: every (subgroup, arm) of the table.
+    """
     several, grouped = len({one for _, one in places}) > 1, len({one for one, _ in places}) > 1
     parts = [group] if grouped or not several else []
     return ", ".join([*parts, *([f"{arm} against {reference}"] if several else [])])

@@ -57,7 +57,10 @@ class DrawnPair:
 
 @dataclass(frozen=True)
 class DrawnGroups:
-    """The pairs that a page shows, everybody's first; ``more``: how many it does not; ``times``: of people at risk."""
+    """The pairs that a page shows, everybody's first.
+
+    ``more``: how many it does not; ``times``: of people at risk.
+    """
 
     shown: tuple[DrawnPair, ...]
     more: int
@@ -139,7 +142,10 @@ def _arm(curves: Curves, arm: ArmCurve, name: str, places: Sequence[int]) -> Dra
 
 
 def _steps(axis: Axis, times: Sequence[float], values: Sequence[float]) -> str:
-    """Return the path of a curve that changes at the ends of intervals; empty for a single point."""
+    """Return the path of a curve that changes at the ends of intervals.
+
+    Empty for a single point.
+    """
     return "M" + " L".join(_corners(axis, times, values)) if len(times) > 1 else ""
 
 

@@ -218,7 +218,10 @@ def _asked(study: Asked) -> list[tuple[str, ...]]:
 
 
 def _differences(wanted: Mapping[str, Any], found: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Keys of the study at which two specifications differ; keys that only the site has are not quoted."""
+    """Keys of the study at which two specifications differ.
+
+    Keys that only the site has are not quoted.
+    """
     for key in wanted:
         left, right = wanted[key], found.get(key)
         if isinstance(left, dict) and isinstance(right, dict):

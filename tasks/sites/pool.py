@@ -41,7 +41,10 @@ class SiteEstimate:
 
 @dataclass(frozen=True)
 class Pooled:
-    """Everything that is computed from one set of sites. ``weights_*`` sum to 1, in the order of the sites."""
+    """Everything that is computed from one set of sites.
+
+    ``weights_*`` sum to 1, in the order of the sites.
+    """
 
     fixed: PooledEstimate
     random: PooledEstimate
@@ -184,7 +187,10 @@ class _Table:
         return max(0.0, (self.q - (self.size - 1)) / scale)
 
     def fixed(self) -> PooledEstimate:
-        """The weighted mean of these very sites, and its normal interval; biases may all point one way and add up."""
+        """The weighted mean of these very sites, and its normal interval.
+
+        Biases may all point one way and add up.
+        """
         weights = self.fixed_weights
         error = math.sqrt(float(weights**2 @ self.effective))
         half = Noise(0.0).critical(1 - self.confidence, float(weights @ self.biases), error**2)

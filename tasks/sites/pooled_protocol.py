@@ -206,7 +206,10 @@ def _balance(
 
 
 def _gates(study: ProtocolStudy, balance: Sequence[BalanceRow]) -> tuple[GateResult, ...]:
-    """The declared gate on balance, judged on the pooled differences; how weights spread is each site's own."""
+    """The declared gate on balance, judged on the pooled differences.
+
+    How weights spread is each site's own.
+    """
     if study.gates is None or study.gates.balance is None or not balance:
         return ()
     places: dict[tuple[str, str], list[tuple[float, float]]] = {}

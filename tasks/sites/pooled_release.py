@@ -66,7 +66,10 @@ def pooled_release(terms: Sites, study: EffectStudy, accepted: Sequence[Accepted
 
 
 def over_sites(stated: Sequence[tuple[ConfoundingStatement | None, float]]) -> ConfoundingStatement | None:
-    """Return what sites did about confounding together, from each one's statement and weight; None if one has none."""
+    """Return what sites did about confounding together, from each one's statement and weight.
+
+    None if one has none.
+    """
     known = [(one, weight) for one, weight in stated if one is not None]
     return over_parts(known) if known and len(known) == len(stated) else None
 
@@ -126,7 +129,10 @@ def _estimate(site: str, release: EffectRelease) -> SiteEstimate:
 
 
 def record_of(item: Accepted, omitted: str) -> dict[str, Any]:
-    """Whom a site's answer is of, and where its charge stands; ``omitted``: what its intervals do not cover."""
+    """Whom a site's answer is of, and where its charge stands.
+
+    ``omitted``: what its intervals do not cover.
+    """
     release, statement = item.release, item.bundle.statement
     return {
         "site": item.site,

@@ -141,7 +141,10 @@ def _place_of(study: SurvivalStudy, measure: Measure) -> _Place:
 
 
 def _of_measure(release: SurvivalRelease, one: MeasuredEffect) -> _Found | str:
-    """Return one measure of a block; of one that ends before the horizon, or is hidden by noise, the block's name."""
+    """Return one measure of a block.
+
+    Of one that ends before the horizon, or is hidden by noise, the block's name.
+    """
     if release.restricted_to is not None or one.interval.whole_range:
         return _label(release)
     return _Found(release, one.estimate, one.interval, one.variance)

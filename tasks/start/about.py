@@ -65,7 +65,10 @@ def _number(one: Found, word: str) -> float:
 
 
 def _levels(one: Found, words: list[str], data_class: DataClass) -> list[Any]:
-    """Values as the draft reads them; of sensitive data unknown ones stay, as the contract names its levels."""
+    """Values as the draft reads them.
+
+    Of sensitive data unknown ones stay, as the contract names its levels.
+    """
     codes = {str(value).casefold(): value for value in one.values}
     read = []
     for word in words:

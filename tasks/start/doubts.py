@@ -197,7 +197,9 @@ def _after(one: Found, outcome: Found) -> str | None:
 
 
 def _of_one_arm(frame: pl.DataFrame, one: Found, treatment: Found) -> str | None:
-    """Say which value one arm alone has, as what treatment allows or causes; None: both arms have all common ones.
+    """Say which value one arm alone has, as what treatment allows or causes.
+
+    None: both arms have all common ones.
 
     No value is one as well: how much people smoke is recorded of smokers. A value that m rows have, all of them of an
     arm with a share p of the rows, has a chance of p^m where value and arm have nothing to do with each other.
@@ -237,7 +239,10 @@ def _of_one_outcome(frame: pl.DataFrame, one: Found, outcome: Found) -> str | No
 def _of_groups(
     one: Found, values: pl.Series, known: Mapping[str, tuple[str, str]], levels: Mapping[str, object]
 ) -> str | None:
-    """Say that whole numbers are ids of groups, by their name; None: they are none, or their levels are said."""
+    """Say that whole numbers are ids of groups, by their name.
+
+    None: they are none, or their levels are said.
+    """
     name = spoken(known.get(one.name, (one.name, ""))[0])
     if one.looks is not Looks.number or one.name in levels or not re.search(GROUP_ID, name):
         return None
@@ -330,7 +335,10 @@ def _both(left: FloatArray, right: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _alike(left: FloatArray, right: FloatArray) -> float:
-    """Return the larger of linear and rank correlation, without sign; 0 where one has few values."""
+    """Return the larger of linear and rank correlation, without sign.
+
+    0 where one has few values.
+    """
     left, right = _both(left, right)
     if len(left) < FEWEST_ROWS or len(np.unique(left)) < 3 or len(np.unique(right)) < 3:
         return 0.0

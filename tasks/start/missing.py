@@ -42,7 +42,10 @@ def seem_missing(values: pl.Series) -> list[float]:
 
 
 def told_missing(one: Found, values: pl.Series) -> str | None:
-    """Say that numbers of a column may stand for no value, and what to do; None: they seem not to."""
+    """Say that numbers of a column may stand for no value, and what to do.
+
+    None: they seem not to.
+    """
     if one.looks is not Looks.number or not values.dtype.is_numeric():
         return None
     codes = ",".join(f"{code:.6g}" for code in seem_missing(values.alias("values")))

@@ -156,7 +156,10 @@ _YEARS = (1800, 2200)
 
 
 def date_reading(words: Iterable[str]) -> tuple[TextReading | None, set[str], tuple[str, ...]]:
-    """The formats under which most of the words are dates, and which those are; a few formats in turn may do it."""
+    """The formats under which most of the words are dates, and which those are.
+
+    A few formats in turn may do it.
+    """
     text = pl.Series("text", list(words), dtype=pl.String)
     # Few texts hold as many digits as a date; to parse the others sixteen times would take long.
     if text.str.count_matches(r"\d").ge(3).mean() < 0.5:  # type: ignore[operator]

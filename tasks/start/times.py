@@ -77,7 +77,9 @@ def times_in_doubt(found: Iterable[Found]) -> dict[str, str]:
 
 
 def other_time(one: Found, time: Found, frame: pl.DataFrame | None) -> str | None:
-    """Say that a column is another time of the same follow-up, or what ended one; None: it does not look so.
+    """Say that a column is another time of the same follow-up, or what ended one.
+
+    None: it does not look so.
 
     By its name; and where values may be seen by them: a time to what came before the end is never above the time to
     the end, and is the same where nothing came before.
@@ -150,7 +152,9 @@ def declared_time(upper: float, *, trial: bool) -> dict[str, Any]:
 
 
 def asked_times(time: str, event: str, horizon: float, adjusts: bool, several: bool = False) -> list[str]:
-    """Return the lines of a study that ask for the time to an event; adjusted, each measure has releases of its own.
+    """Return the lines of a study that ask for the time to an event.
+
+    Adjusted, each measure has releases of its own.
 
     ``several``: it has subgroups or arms, so that it is a protocol, and more outcomes cost nothing.
     """

@@ -89,7 +89,10 @@ def people(study: SurvivalStudy, sizes: Sizes, enclave: Enclave, outcomes: Pseud
 
 
 def read_of(recipe: AdjustmentRecipe, units: int) -> AdjustmentRecipe:
-    """Return a recipe whose sums are read as those of so many units, which noise showed; what it draws is the same."""
+    """Return a recipe whose sums are read as those of so many units, which noise showed.
+
+    What it draws is the same.
+    """
     public = recipe.public
     if units == public.units:
         return recipe
@@ -128,7 +131,10 @@ def adjusted_stage(
     released: FloatArray,
     found: Mapping[Measure, tuple[PseudoOutcomes, FiveReleases, ReleasedScores]],
 ) -> SurvivalFindings:
-    """Read adjusted effects off all releases, and curves of the arms as they are off the cells; reads no row."""
+    """Read adjusted effects off all releases, and curves of the arms as they are off the cells.
+
+    Reads no row.
+    """
     whole, groups = _read(study, sizes, released)
     until = answered_until(study, groups)
     both, enough = whole.until(until), min(one.followed_to(study.censoring.floor) for one in groups)

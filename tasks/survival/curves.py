@@ -79,7 +79,10 @@ def still_followed(cells: FloatArray, grid: Grid) -> FloatArray:
 
 
 def spread_of_times(cells: FloatArray, grid: Grid) -> float:
-    """Return the variance of the time without an event until the horizon, by trapezoids; of an arm's tidied cells."""
+    """Return the variance of the time without an event until the horizon, by trapezoids.
+
+    Of an arm's tidied cells.
+    """
     after = np.concatenate([[1.0], survival(cells, grid)])
     times = np.concatenate([[0.0], grid.ends])
     return max(2 * float(np.trapezoid(times * after, times)) - float(restricted_mean(cells, grid)) ** 2, 0.0)

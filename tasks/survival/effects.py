@@ -218,7 +218,10 @@ class TwoArms:
         return Bands(falling, np.clip(falling - away, 0, 1), np.clip(falling + away, 0, 1))
 
     def log_rank(self, confidence: float) -> LogRank | None:
-        """Test whether the events that count come alike in both arms; None where people are seen in no interval."""
+        """Test whether the events that count come alike in both arms.
+
+        None where people are seen in no interval.
+        """
         if self.seen == 0:
             return None
         both, raw = np.concatenate(self.tidy), self.cells.counts.reshape(-1)

@@ -268,7 +268,10 @@ def _arm(events: tuple[str, ...], both: TwoArms, bands: Bands, arm: int, name: s
 
 
 def log_rank_test(both: TwoArms, confidence: float) -> LogRankTest | None:
-    """Return the log-rank test of the first kind of events; None where people are seen in no interval."""
+    """Return the log-rank test of the first kind of events.
+
+    None where people are seen in no interval.
+    """
     return _test(both.log_rank(confidence))
 
 

@@ -87,7 +87,10 @@ class QuestionCells:
 
 @dataclass(frozen=True)
 class TimesContrast:
-    """One question of one arm against the reference in one group; ``group``: its place, None for everybody."""
+    """One question of one arm against the reference in one group.
+
+    ``group``: its place, None for everybody.
+    """
 
     question: TimesQuestion
     group: int | None
@@ -114,7 +117,10 @@ class JointCells:
 
     @classmethod
     def read(cls, released: FloatArray, study: SurvivalProtocol, sizes: Sizes) -> JointCells:
-        """Return what released numbers say; where everybody is eligible, cells add up to n, which is public."""
+        """Return what released numbers say.
+
+        Where everybody is eligible, cells add up to n, which is public.
+        """
         grid = joint_grid(study, sizes.units)
         counts, block = read_blocks(released, grid, joint_mechanism(study))
         if study.where:

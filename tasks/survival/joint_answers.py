@@ -44,7 +44,9 @@ def normalise_joint_times_stage(
     run_id: str,
     seed: int | None = None,
 ) -> None:
-    """Write arm, time, event and subgroup of every partition; arguments as of ``normalise_stage``.
+    """Write arm, time, event and subgroup of every partition.
+
+    Arguments as of ``normalise_stage``.
 
     Raises:
         DataError: a file was changed since it was validated.
@@ -141,7 +143,10 @@ def compare(
 
 
 def half_together(found: Compared, factor: float) -> float:
-    """Return half of the interval that holds with all others; all of the bias may lie on the side of the error."""
+    """Return half of the interval that holds with all others.
+
+    All of the bias may lie on the side of the error.
+    """
     return found.bias + factor * math.sqrt(found.sampling + found.noise)
 
 

@@ -47,7 +47,9 @@ def normalise_survival_stage(
     run_id: str,
     seed: int | None = None,
 ) -> None:
-    """Write arm, time and event of every partition into ``scratch/enclave``; arguments as of ``normalise_stage``.
+    """Write arm, time and event of every partition into ``scratch/enclave``.
+
+    Arguments as of ``normalise_stage``.
 
     Raises:
         DataError: a file was changed since it was validated.
@@ -56,7 +58,9 @@ def normalise_survival_stage(
 
 
 def normalise_times(study: SurvivalStudy, segment: LoadedSegment, place: Path, key: bytes) -> None:
-    """Write t.npy, u.npy, k.npy and h.npy of one segment: arm, time, kind of event; rows ascending by keyed hash.
+    """Write t.npy, u.npy, k.npy and h.npy of one segment: arm, time, kind of event.
+
+    Rows ascending by keyed hash.
 
     With covariates also x.npy; where censoring may depend on groups, or not everybody is eligible, g.npy.
 

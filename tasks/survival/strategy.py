@@ -35,7 +35,10 @@ def mechanism(study: SurvivalStudy) -> Mechanism:
 
 
 def cells_mechanism(cost: PrivacyCost) -> Mechanism:
-    """Return Gaussian noise for the square root of cells; without a delta Laplace's, for the cells themselves."""
+    """Return Gaussian noise for the square root of cells.
+
+    Without a delta Laplace's, for the cells themselves.
+    """
     if cost.delta > 0:
         return vector_mechanism(Sensitivity(math.sqrt(2), Norm.l2, "sqrt(2)"), cost)
     return Laplace(Sensitivity(2.0, Norm.l1, "2"), cost)
@@ -43,7 +46,9 @@ def cells_mechanism(cost: PrivacyCost) -> Mechanism:
 
 @lru_cache(maxsize=16)
 def _block(length: int) -> IntArray:
-    """The square root of suffix sums, columns of length 1 at most, in units of 2^-BITS; shape (length, length).
+    """The square root of suffix sums, columns of length 1 at most, in units of 2^-BITS.
+
+    Shape (length, length).
 
     Raises:
         CausalveilError: a column is longer, which rounding towards 0 excludes.
@@ -58,7 +63,9 @@ def _block(length: int) -> IntArray:
 
 @lru_cache(maxsize=16)
 def strategy(grid: Grid, plain: bool) -> IntArray:
-    """Return what is released of the cells of one arm, in units of 2^-BITS; shape (cells, cells).
+    """Return what is released of the cells of one arm, in units of 2^-BITS.
+
+    Shape (cells, cells).
 
     Args:
         grid: the grid.
@@ -109,7 +116,9 @@ class NoisyCells:
 
 
 def read_cells(released: FloatArray, grid: Grid, units: int, draw: Mechanism) -> NoisyCells:
-    """Return unbiased counts of everybody and the covariance of their noise; n is public, so they add up to it.
+    """Return unbiased counts of everybody and the covariance of their noise.
+
+    N is public, so they add up to it.
 
     Of the eligible alone nothing is known but what noise shows.
 
@@ -131,7 +140,9 @@ def read_cells(released: FloatArray, grid: Grid, units: int, draw: Mechanism) ->
 
 
 def read_groups(released: FloatArray, grid: Grid, units: int, draw: Mechanism) -> tuple[NoisyCells, ...]:
-    """Return the same of each group by itself; how many people it has is known through noise alone.
+    """Return the same of each group by itself.
+
+    How many people it has is known through noise alone.
 
     Of one group that is what ``read_cells`` says.
     """

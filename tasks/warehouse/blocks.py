@@ -73,7 +73,9 @@ def extracting(folder: Path) -> Iterator[None]:
 
 
 def probe_stage(source: Source, place: Path, url: str | None) -> TableSnapshot | None:
-    """Check that the source answers, has the declared columns, and no row without a key. Writes nothing.
+    """Check that the source answers, has the declared columns, and no row without a key.
+
+    Writes nothing.
 
     Returns:
         The state of an open table that every block of this extract is taken from; None of other sources.
@@ -96,7 +98,9 @@ def extract_stage(
     interval: KeyInterval,
     snapshot: TableSnapshot | None = None,
 ) -> ExtractedBlock:
-    """Take one block, unless it is there with rows; of an open table, with the rows of this very state.
+    """Take one block, unless it is there with rows.
+
+    Of an open table, with the rows of this very state.
 
     Args:
         source: the declaration.
@@ -237,7 +241,10 @@ def check_dataset(source: Source, dataset: str | None) -> None:
 
 
 def _write(rows: Iterator[pa.RecordBatch], schema: pa.Schema, folder: Path, rows_per_file: int) -> dict[str, int]:
-    """Write batches into files of at most ``rows_per_file`` rows; at least one file, so that no block is a gap."""
+    """Write batches into files of at most ``rows_per_file`` rows.
+
+    At least one file, so that no block is a gap.
+    """
     written: dict[str, int] = {}
     rest: pa.RecordBatch | None = None
     more = True
@@ -266,7 +273,10 @@ def _write(rows: Iterator[pa.RecordBatch], schema: pa.Schema, folder: Path, rows
 
 @contextmanager
 def _new_parquet(path: Path, schema: pa.Schema) -> Iterator[Any]:
-    """A new Parquet file, mode 0600, on disk when the block is left. No column statistics: nobody needs them."""
+    """A new Parquet file, mode 0600, on disk when the block is left.
+
+    No column statistics: nobody needs them.
+    """
     import pyarrow.parquet as pq
 
     with (

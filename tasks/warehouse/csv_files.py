@@ -179,7 +179,10 @@ def _titles(lines: list[str], delimiter: str) -> int:
 
 
 def _likely(text: str) -> str | None:
-    """Return the delimiter that more than half of the lines have equally often; None: there is none."""
+    """Return the delimiter that more than half of the lines have equally often.
+
+    None: there is none.
+    """
     lines = [line for line in text.splitlines()[:200] if line.strip()]
     for one in ",;\t|":
         alike = Counter(line.count(one) for line in lines if one in line).most_common(1)

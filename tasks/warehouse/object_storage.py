@@ -262,7 +262,9 @@ def shown(text: str) -> str:
 
 
 def publish(folder: Path) -> None:
-    """Bring into the store what changed in the copy that a folder is; nothing of any other folder.
+    """Bring into the store what changed in the copy that a folder is.
+
+    Nothing of any other folder.
 
     Rows go first, and what vouches for them last. While rows change the store has the mark of an unfinished extract.
 

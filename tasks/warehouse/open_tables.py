@@ -208,7 +208,9 @@ def iceberg_batches(
     key: Key | None,
     interval: KeyInterval | None,
 ) -> Iterator[Iterator[pa.RecordBatch]]:
-    """Batches of the rows of one block, the first of them empty; one data file is in memory at a time.
+    """Batches of the rows of one block, the first of them empty.
+
+    One data file is in memory at a time.
 
     Args:
         source: the declaration.
@@ -267,7 +269,10 @@ def _rows(
 
 
 def _chosen(table: Table, schema: Schema, key: Key | None, interval: KeyInterval | None) -> BooleanExpression:
-    """Which rows are in the block. A filter speaks of a column by the name that it has now, whatever it had then."""
+    """Which rows are in the block.
+
+    A filter speaks of a column by the name that it has now, whatever it had then.
+    """
     from pyiceberg.expressions import AlwaysTrue, And, GreaterThanOrEqual, IsNull, LessThan
     from pyiceberg.types import DateType, TimestamptzType
 

@@ -92,7 +92,9 @@ def _with_said(
 def _parquet_batches(
     files: Mapping[Path | StoredFile, _Told], source: Source, interval: KeyInterval | None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one file after the other, each in the types that it stores them in; None: of all blocks.
+    """The rows of one file after the other, each in the types that it stores them in.
+
+    None: of all blocks.
 
     A column that stands in the names of folders alone, as Spark and Hive leave it, is there with its one value.
 
@@ -125,7 +127,10 @@ def _filled(batch: pa.RecordBatch, schema: pa.Schema, said: Mapping[str, str]) -
 
 
 def said_of(files: Files, place: Path, path: Path | StoredFile) -> dict[str, str]:
-    """Return what folders ``name=value`` between a source and one of its Parquet files say; nothing of CSV."""
+    """Return what folders ``name=value`` between a source and one of its Parquet files say.
+
+    Nothing of CSV.
+    """
     if files.kind != "parquet":
         return {}
     if isinstance(path, StoredFile):
@@ -244,7 +249,9 @@ def _after(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa
 def _file_schema(
     source: Source, files: Files, path: Path | StoredFile, said: Mapping[str, str] | None = None
 ) -> pa.Schema:
-    """The columns of one file, from its footer or its header line; all are there or in names of its folders.
+    """The columns of one file, from its footer or its header line.
+
+    All are there or in names of its folders.
 
     Only text and what is read from text can stand in a name, and no key.
     """

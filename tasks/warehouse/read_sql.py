@@ -55,7 +55,9 @@ def target_schema(source: Source) -> pa.Schema:
 
 
 def snapshot_of(source: Source, place: Path) -> TableSnapshot | None:
-    """Return the state of an open table that an extract takes; None of a source that is no such table.
+    """Return the state of an open table that an extract takes.
+
+    None of a source that is no such table.
 
     Raises:
         DataError: the table cannot be read, or has no such state.
@@ -140,7 +142,9 @@ def refuse_keyless(source: Source, place: Path, url: str | None, snapshot: Table
 
 
 def _taken(batch: pa.RecordBatch, source: Source) -> pa.RecordBatch:
-    """The columns of a batch that are taken, each in a type that says what it holds; of a name there twice, both.
+    """The columns of a batch that are taken, each in a type that says what it holds.
+
+    Of a name there twice, both.
 
     Raises:
         DataError: bytes are no text.
@@ -201,7 +205,10 @@ def _open(
 
 
 def statement(key: Key | None, query: str, interval: KeyInterval | None, driver: AdbcDriver | None = None) -> str:
-    """The owner's query, cut to one block. The literals are dates and integers of the declared range."""
+    """The owner's query, cut to one block.
+
+    The literals are dates and integers of the declared range.
+    """
     # The bracket closes on a line of its own, since a query may end in a comment.
     return f"SELECT * FROM (\n{_without_end(query)}\n) AS source WHERE {_condition(key, interval, driver)}"
 

@@ -115,7 +115,10 @@ def sample_of(
 
 
 def _delta(where: str) -> Sample:
-    """The newest version of a Delta table, or the one after an ``@``; nested columns are not read."""
+    """The newest version of a Delta table, or the one after an ``@``.
+
+    Nested columns are not read.
+    """
     where, version = (where, {}) if Path(where).exists() else _at(where)
     if "://" not in where:
         where = str(Path(where).expanduser().resolve())
@@ -134,7 +137,10 @@ def _at(where: str) -> tuple[str, dict[str, str]]:
 
 
 def _iceberg(where: str) -> Sample:
-    """The newest snapshot of ``CATALOG/NAMESPACE.TABLE``, or the one after an ``@``; nested columns are not read."""
+    """The newest snapshot of ``CATALOG/NAMESPACE.TABLE``, or the one after an ``@``.
+
+    Nested columns are not read.
+    """
     where, version = _at(where)
     catalog, _, table = where.rpartition("/")
     named = {"catalog": catalog} if catalog else {}
@@ -314,7 +320,10 @@ def _parquet_rows(path: Path | StoredFile, left_out: dict[str, str], most: int) 
 
 
 def _of_text(rows: Any, names: list[str], left_out: dict[str, str]) -> pl.DataFrame:
-    """Return columns of Arrow's rows; those of bytes that are no text, such as pictures, are left out."""
+    """Return columns of Arrow's rows.
+
+    Those of bytes that are no text, such as pictures, are left out.
+    """
     import pyarrow.types as of
 
     for name in names:

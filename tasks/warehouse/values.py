@@ -61,7 +61,9 @@ def check_key(where: str, key: Key | None, schema: pa.Schema) -> None:
 
 
 def converted(values: pa.Array, wanted: pa.DataType) -> pa.Array | None:
-    """Cast; numbers must fit exactly but for rounding to float64, times but for digits below a microsecond.
+    """Cast.
+
+    Numbers must fit exactly but for rounding to float64, times but for digits below a microsecond.
 
     A NaN is a missing value.
 
@@ -100,7 +102,9 @@ def _in_polars(values: pa.Array) -> pl.Series:
 
 
 def read_off(batch: pa.RecordBatch, source: Source) -> pa.RecordBatch:
-    """The columns of a batch by the names that they are given, those with a reading as values; others as they are.
+    """The columns of a batch by the names that they are given, those with a reading as values.
+
+    Others as they are.
 
     Raises:
         DataError: a value does not fit its column's reading. Names the column, never the value.
@@ -119,7 +123,10 @@ def read_off(batch: pa.RecordBatch, source: Source) -> pa.RecordBatch:
 
 
 def complete(batch: pa.RecordBatch, source: Source, lost: Counter[str]) -> pa.RecordBatch:
-    """Return the rows of a batch with a value in every column that the source requires; count others in ``lost``."""
+    """Return the rows of a batch with a value in every column that the source requires.
+
+    Count others in ``lost``.
+    """
     import pyarrow.compute as pc
 
     for name in source.required:

@@ -43,7 +43,10 @@ class People(NamedTuple):
 
 @lru_cache(maxsize=64)
 def stand_in_people(treated: float, overlap: float) -> People:
-    """People at the quantiles of a normal index; a share of treated that leaves an arm empty is moved inwards."""
+    """People at the quantiles of a normal index.
+
+    A share of treated that leaves an arm empty is moved inwards.
+    """
     treated = min(max(treated, 2 / PEOPLE), 1 - 2 / PEOPLE)
     index: FloatArray = ndtri((np.arange(PEOPLE) + 0.5) / PEOPLE)
     constant = brentq(lambda a: float(np.mean(expit(a + overlap * index))) - treated, -40.0, 40.0)

@@ -71,7 +71,10 @@ class Cells:
         return len(self.kept)
 
     def numbers(self, x: FloatArray) -> IntArray:
-        """The number of each row's combination, shape (rows,); a value that the sample lacks counts as the nearest."""
+        """The number of each row's combination, shape (rows,).
+
+        A value that the sample lacks counts as the nearest.
+        """
         found: IntArray = np.zeros(len(x), dtype=np.int64)
         for place, values in zip(self.places, self.values, strict=True):
             found *= len(values)
@@ -87,7 +90,9 @@ class Cells:
 
 
 def spread(indicators: FloatArray, index: FloatArray, t: ByteArray) -> float:
-    """Variance of the log odds of treatment between cells, beyond an index; 0 where nothing speaks for any.
+    """Variance of the log odds of treatment between cells, beyond an index.
+
+    0 where nothing speaks for any.
 
     By moments, as DerSimonian and Laird (1986) do it between trials: with o_c treated of a cell beside e_c expected and
     v_c their variance under the index, E (o_c - e_c)^2 is about v_c + spread v_c^2.
@@ -368,7 +373,9 @@ def _index_coefficients(
 
 
 def logistic(base: FloatArray, t: ByteArray, penalties: FloatArray) -> FloatArray:
-    """Penalised logistic regression by Newton's method with halved steps; it need not converge, since it is public.
+    """Penalised logistic regression by Newton's method with halved steps.
+
+    It need not converge, since it is public.
 
     Args:
         base: shape (rows, d), its first column the constant.

@@ -18,7 +18,10 @@ def check(
     ] = False,
     json_: Json = False,
 ) -> None:
-    """List every problem of STUDY and of its data's contract, with line and fix. Reads no row, charges nothing."""
+    """List every problem of STUDY and of its data's contract, with line and fix.
+
+    Reads no row, charges nothing.
+    """
     from causalveil.flows.sequence.check import check as problems_of
     from causalveil.flows.sequence.check import schema_of
 

@@ -108,7 +108,10 @@ def init(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Draft contract, study and source from a file, and take its rows over. Ranges of sensitive data are asked for."""
+    """Draft contract, study and source from a file, and take its rows over.
+
+    Ranges of sensitive data are asked for.
+    """
     from causalveil.flows.cli.start import wizard
     from causalveil.flows.engine.engine import DirectEngine
     from causalveil.flows.sequence.start import ROW, begin, numbered, survey, without_missing

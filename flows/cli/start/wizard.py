@@ -284,7 +284,10 @@ def _chosen(wishes: Wishes, answer: str) -> Wishes:
 
 
 def _declared(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
-    """Ask for ranges and levels of sensitive data that no option named; an empty answer leaves one open."""
+    """Ask for ranges and levels of sensitive data that no option named.
+
+    An empty answer leaves one open.
+    """
     from causalveil.flows.sequence.start import parts_of
     from causalveil.schemas.contract import DataClass
     from causalveil.tasks.start.draft import asks_for_levels

@@ -24,7 +24,10 @@ NO_HASH = "0" * 64
 
 
 def canonical(document: Any) -> str:
-    """JSON with sorted keys and no spaces; decimals as exact text, floats by the repr that reads back equal."""
+    """JSON with sorted keys and no spaces.
+
+    Decimals as exact text, floats by the repr that reads back equal.
+    """
 
     def plain(value: Any) -> str:
         if isinstance(value, Decimal):

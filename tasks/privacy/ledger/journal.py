@@ -22,7 +22,9 @@ OF_A_RUN = ("reserve", "release", "void", "approve", "reject")
 
 @dataclass(frozen=True)
 class Journal:
-    """One ledger's chain. Holds no connection: share it between threads, pickle it, take it over a fork.
+    """One ledger's chain.
+
+    Holds no connection: share it between threads, pickle it, take it over a fork.
 
     ``memory`` is what this machine knows of it; a ledger that is thrown away has none.
     """

@@ -226,7 +226,9 @@ class Ledger(OwnerSide, ReaderSide):
         return Released(entry.document, entry.hash, fresh=True)
 
     def finish(self, run_id: str, document: str, drawn: Set[str]) -> None:
-        """Store the run's final document, which marks it finished. Post-processing: no charge. Idempotent.
+        """Store the run's final document, which marks it finished.
+
+        Post-processing: no charge. Idempotent.
 
         Args:
             run_id: the run.
@@ -252,7 +254,9 @@ class Ledger(OwnerSide, ReaderSide):
         log_event(event, **whose(run.reservation), ledger=self.identity, hash=entry.hash)
 
     def void(self, run_id: str, reason: str) -> None:
-        """End a run for good and free what it reserved but never released. The row stays, as do its charges.
+        """End a run for good and free what it reserved but never released.
+
+        The row stays, as do its charges.
 
         Raises:
             RunConflict: no such run, already voided, or finished.
@@ -356,7 +360,9 @@ class Ledger(OwnerSide, ReaderSide):
 
 
 def copy_ledger(source: str, target: str) -> Verified:
-    """Copy a ledger, identity and all, into an empty database; retire the source before anything runs again.
+    """Copy a ledger, identity and all, into an empty database.
+
+    Retire the source before anything runs again.
 
     Args:
         source: URL of the ledger; it is verified first, and no run may use it meanwhile.

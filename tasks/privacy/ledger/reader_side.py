@@ -289,7 +289,9 @@ class ReaderSide(Journal):
             return tuple(sorted(name for (name,) in names))
 
     def entries_of(self, dataset: str) -> tuple[Entry, ...]:
-        """Every entry of a dataset in order, releases among them; "" for those of the ledger as a whole.
+        """Every entry of a dataset in order, releases among them.
+
+        "" for those of the ledger as a whole.
 
         Raises:
             LedgerError: the ledger cannot be used, or an entry was changed.
@@ -318,5 +320,8 @@ class ReaderSide(Journal):
         return verify_ledger(self.store, self.identity, dataset, self.memory)
 
     def verify_release(self, release: Release) -> Verified:
-        """Verify the chain and that it still holds what a release in hand says. See ``verify_held_release``."""
+        """Verify the chain and that it still holds what a release in hand says.
+
+        See ``verify_held_release``.
+        """
         return verify_held_release(self.store, self.identity, release, self.memory)

@@ -100,7 +100,9 @@ def refuse_without_room(book: Book, request: Reservation, contract: Contract) ->
 
 
 def refuse_other_contract(book: Book, contract: Contract) -> None:
-    """Let data be admitted under the contract that was granted; under another, anybody's folder could bear the name.
+    """Let data be admitted under the contract that was granted.
+
+    Under another, anybody's folder could bear the name.
 
     Public and synthetic data that nobody granted yet may be, as they may grant themselves.
 

@@ -390,7 +390,10 @@ def _state(book: Book) -> dict[str, Any]:
 
 
 def _restored(store: Store, connection: Connection, identity: str, known: Known) -> Chain | None:
-    """The chain up to the anchor; None if the state is of another version, or a run under way was touched."""
+    """The chain up to the anchor.
+
+    None if the state is of another version, or a run under way was touched.
+    """
     book, state = Book(identity), known.state
     try:
         if state["version"] != STATE:
@@ -414,7 +417,10 @@ def _restored(store: Store, connection: Connection, identity: str, known: Known)
 
 
 def _entries(store: Store, connection: Connection, numbers: list[int]) -> dict[int, Entry]:
-    """Entries by their numbers, each held against its own hash. A query for each would be most of a reservation."""
+    """Entries by their numbers, each held against its own hash.
+
+    A query for each would be most of a reservation.
+    """
     return {
         entry.seq: entry
         for first in range(0, len(numbers), _AT_ONCE)

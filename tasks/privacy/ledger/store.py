@@ -108,7 +108,10 @@ entries = sa.table(
 
 
 class Store:
-    """A ledger's database, reached anew for each transaction; can be pickled and used from several threads."""
+    """A ledger's database, reached anew for each transaction.
+
+    Can be pickled and used from several threads.
+    """
 
     def __init__(self, url: str | sa.URL) -> None:
         """Name the database; nothing is opened yet.
@@ -166,7 +169,9 @@ class Store:
 
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
-        """A transaction that no other writer overlaps; durable when the block has ended, else without trace.
+        """A transaction that no other writer overlaps.
+
+        Durable when the block has ended, else without trace.
 
         Raises:
             LedgerError: unreachable, read-only, busy for a minute, or an entry that the tables refuse.
@@ -266,7 +271,10 @@ class Store:
         name: str = "",
         purpose: str | None = None,
     ) -> Entry:
-        """Chain one entry to the head, inside a write transaction; it says who wrote it, where and what for."""
+        """Chain one entry to the head, inside a write transaction.
+
+        It says who wrote it, where and what for.
+        """
         head = self.head(connection)
         seq, previous = (1, NO_HASH) if head is None else (head.seq + 1, head.hash)
         now = datetime.now(UTC).isoformat(timespec="microseconds")

@@ -33,7 +33,10 @@ MOST_FITS = 10**9
 
 @dataclass(frozen=True)
 class Use:
-    """Exact sums over runs: ``epsilon`` and ``delta`` of their totals; ``rho``, and ``tested``, the deltas of tests."""
+    """Exact sums over runs: ``epsilon`` and ``delta`` of their totals.
+
+    ``rho``, and ``tested``, the deltas of tests.
+    """
 
     epsilon: Decimal = Decimal(0)
     delta: Decimal = Decimal(0)
@@ -177,7 +180,10 @@ class Cap:
         return min(low, MOST_FITS)
 
     def rho_account(self, used: Use, spent: Use) -> RhoAccount | None:
-        """The account in rho; None in basic accounting, and where epsilons are added up because rho would not do."""
+        """The account in rho.
+
+        None in basic accounting, and where epsilons are added up because rho would not do.
+        """
         if not self.concentrated:
             return None
         granted = self.rho(used)
@@ -192,8 +198,10 @@ class Cap:
 
 
 def _short_of(amounts: Iterable[tuple[str, Decimal, Decimal, Decimal]]) -> str | None:
-    """The first amount that is exceeded, in words; also one of which nothing is asked, since what tests take of delta
-    lowers the rho that was allowed before."""
+    """The first amount that is exceeded, in words.
+
+    Also one of which nothing is asked, since what tests take of delta lowers the rho that was allowed before.
+    """
     for what, used, asked, cap in amounts:
         if add(used, asked) > cap:
             return (
@@ -204,7 +212,10 @@ def _short_of(amounts: Iterable[tuple[str, Decimal, Decimal, Decimal]]) -> str |
 
 
 def share_of_request(cap: Cap, before: Use, request: Use) -> float:
-    """Which part of what is left a request would take; infinite where nothing is left. For ``plan``."""
+    """Which part of what is left a request would take.
+
+    Infinite where nothing is left. For ``plan``.
+    """
     fits = cap.share_left(before)
     after = cap.share_left(before.plus(request))
     return math.inf if fits <= 0 else (fits - after) / fits

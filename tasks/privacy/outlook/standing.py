@@ -95,7 +95,10 @@ LOWEST_DECADE, DECADES, STEPS = -3, 5, 900
 
 @dataclass(frozen=True)
 class DryDate:
-    """``fits`` runs fit, the last at ``last``, and the one at ``dry`` is refused; None: no such run is foreseen."""
+    """``fits`` runs fit, the last at ``last``, and the one at ``dry`` is refused.
+
+    None: no such run is foreseen.
+    """
 
     fits: int
     last: datetime | None
@@ -114,7 +117,9 @@ def when_dry(accounts: Accounts, request: Use, runs: Iterable[datetime]) -> DryD
 
 
 def lasting_epsilon(accounts: Accounts, use_at: Callable[[Decimal], Use | None], count: int) -> Decimal | None:
-    """The largest epsilon of three digits, 100 at most, of which ``count`` runs fit; None if 0.001 is too much.
+    """The largest epsilon of three digits, 100 at most, of which ``count`` runs fit.
+
+    None if 0.001 is too much.
 
     Args:
         accounts: that each run is charged to.

@@ -203,7 +203,10 @@ def answers_stage(
 def gates_of(
     study: ProtocolStudy, comparisons: Sequence[Comparison], weighed: Sequence[Weighing | None]
 ) -> tuple[GateResult, ...]:
-    """Every declared gate in every comparison; exact, so that one cannot be told only where nothing was weighed."""
+    """Every declared gate in every comparison.
+
+    Exact, so that one cannot be told only where nothing was weighed.
+    """
     found, gates = list[GateResult](), study.gates
     if gates is None:
         return ()

@@ -104,7 +104,10 @@ def mechanism(study: ProtocolStudy, sizes: Sizes | None) -> Mechanism:
 def exact_numbers(
     study: ProtocolStudy, enclave: Enclave, comparisons: Sequence[Comparison], weighed: Sequence[Weighing | None]
 ) -> FloatArray:
-    """The numbers before their noise, shape (comparisons, outcomes, 2); 0 where nothing could be weighed."""
+    """The numbers before their noise, shape (comparisons, outcomes, 2).
+
+    0 where nothing could be weighed.
+    """
     draw = JointDraw.of(study)
     found = np.zeros((len(comparisons), len(study.outcomes), 2))
     for place, (comparison, weighing) in enumerate(zip(comparisons, weighed, strict=True)):

@@ -101,7 +101,10 @@ def _subgroup(group: str) -> str:
 
 
 def compare_stage(study: ProtocolStudy, enclave: Enclave) -> tuple[Comparison, ...]:
-    """Write the rows of each comparison, and say how many there are; subgroup by subgroup, arm by arm."""
+    """Write the rows of each comparison, and say how many there are.
+
+    Subgroup by subgroup, arm by arm.
+    """
     found, several = list[Comparison](), len(study.arm_names) > 2
     for group, label in enumerate(study.groups):
         others, everybody = _write(enclave, _subgroup(label), group, None, several)
@@ -117,7 +120,10 @@ def compare_stage(study: ProtocolStudy, enclave: Enclave) -> tuple[Comparison, .
 
 
 def _write(enclave: Enclave, place: str, group: int, arm: int | None, keep: bool) -> tuple[int, int]:
-    """Write a subgroup's rows, of one arm and the reference or of all; how many pieces and rows there are."""
+    """Write a subgroup's rows, of one arm and the reference or of all.
+
+    How many pieces and rows there are.
+    """
     pieces = rows = 0
     for segment in range(enclave.segments):
         g, t = enclave.load("g", segment), enclave.load("t", segment)
@@ -163,7 +169,9 @@ class Weighing:
 def weigh_stage(
     study: ProtocolStudy, enclave: Enclave, comparisons: Sequence[Comparison], louder: float
 ) -> tuple[Weighing | None, ...]:
-    """Leave every unit's weight and the pairs of the variance; None where an arm is too small to be compared.
+    """Leave every unit's weight and the pairs of the variance.
+
+    None where an arm is too small to be compared.
 
     Args:
         study: the study.

@@ -24,7 +24,9 @@ GUIDELINES: tuple[tuple[str, str, tuple[GuidelineItem, ...]], ...] = (
 def checklists(
     release: Mapping[str, Any], arms: Mapping[str, Any], flow: UnitFlow, contract: Contract | None
 ) -> tuple[Checklist, ...]:
-    """TARGET, STROBE and RECORD-PE for an observational study; none where treatment was randomised.
+    """TARGET, STROBE and RECORD-PE for an observational study.
+
+    None where treatment was randomised.
 
     Args:
         release: the document of a release of one effect or of a protocol.

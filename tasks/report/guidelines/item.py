@@ -23,7 +23,10 @@ class GuidelineItem:
     people: str = ""
 
     def filled(self, facts: Mapping[str, str]) -> FilledItem:
-        """With the sentences that there are; where one is missing and nobody was asked, the authors are."""
+        """With the sentences that there are.
+
+        Where one is missing and nobody was asked, the authors are.
+        """
         known = tuple(facts[name] for name in self.facts if facts.get(name))
         people = self.people or ("" if known else "this item; neither study, contract nor release says it")
         return FilledItem(self.number, self.asks, known, people)
