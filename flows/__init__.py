@@ -1,7 +1,7 @@
 """The order of the stages; no arithmetic, no file formats.
 
 - ``admit``: The Prefect flow around an admission: the entry of deployments (``flows/admit.py:admit``).
-- ``api``: What ``import causalveil`` offers.
+- ``api``: The functions and classes that ``import causalveil`` offers.
 - ``extract``: The Prefect flow around an extract: the entry of deployments (``causalveil.flows.extract.extract``).
 - ``notebook``: ``cv.run``: a study file, or a study and a data frame in Python. Running a cell again costs nothing.
 - ``pool``: The Prefect flow of a coordinator: the entry of deployments (``causalveil.flows.pool.pool``).
@@ -13,6 +13,6 @@
 - ``cli/``: The `causalveil` command: arguments in, documents and tables out. No order of stages, no arithmetic.
 - ``engine/``: Engines that run stages: direct calls or Prefect's tasks, with its runners, limits, events and settings.
 - ``estimators/``: The order of each estimator's stages, which reads like its paper's algorithm box.
-- ``planning/``: What a study can be expected to find and cost, from public facts alone: `causalveil plan`.
+- ``planning/``: Expected findings and costs of a study, from public facts alone: `causalveil plan`.
 - ``sequence/``: Declare, reserve, release: the order of a run around its estimator's stages, and of a round of sites.
 """

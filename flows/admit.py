@@ -40,7 +40,9 @@ def admit(folder: str) -> Admission:
 
 
 def admit_with_prefect(folder: str, watch: Watcher) -> Admission:
-    """Run the flow in this process, on PREFECT_API_URL, the user's own server, or Prefect's temporary one.
+    """Run the flow in this process.
+
+    Prefect's API is that of PREFECT_API_URL, the user's own server, or Prefect's temporary one.
 
     Raises:
         CausalveilError: the stage's own; or that Prefect's API cannot be reached.

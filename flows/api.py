@@ -1,4 +1,4 @@
-"""What ``import causalveil`` offers.
+"""The functions and classes that ``import causalveil`` offers.
 
     from causalveil.flows.api import run_study
     outcome = run_study("data/fertility/study.yaml", engine="direct")

@@ -54,7 +54,9 @@ def extract(source: str) -> Extracted | State[Extracted]:
 
 
 def extract_with_prefect(path: Path, watch: Watcher) -> Extracted:
-    """Run the flow in this process, on PREFECT_API_URL, the user's own server, or Prefect's temporary one.
+    """Run the flow in this process.
+
+    Prefect's API is that of PREFECT_API_URL, the user's own server, or Prefect's temporary one.
 
     Raises:
         CausalveilError: the stages' own; or that Prefect's API cannot be reached.

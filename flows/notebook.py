@@ -30,7 +30,7 @@ class ArrowTable(Protocol):
     """A data frame of polars, pandas or Arrow, or anything else that speaks Arrow's C stream."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The rows as a stream."""
+        """Return the rows as a stream."""
         ...
 
 
@@ -38,7 +38,9 @@ RunStudy = Callable[..., RunResult]
 
 
 def content_id(path: Path) -> str:
-    """The run id of a study's content: its question, its contract, where its data lie and when they were written.
+    """Return the run id of a study's content.
+
+    The content is its question, its contract, where its data lie and when they were written.
 
     No row is read, and nothing of a row goes into the id: neither values nor sizes of files.
 
@@ -61,7 +63,7 @@ def _modified(folder: DataFolder, path: str) -> int:
 
 
 def fresh_id(path: Path) -> str:
-    """A run id that no run had before."""
+    """Return a run id that no run had before."""
     return new_run_id(load(path).study)
 
 

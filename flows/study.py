@@ -45,7 +45,10 @@ from causalveil.tasks.protocols.failed import failed_gates  # noqa: E402
 
 
 def default_run_id() -> str:
-    """Return a name that is stable across retries: deployment and scheduled time, else the flow run's own id."""
+    """Return a name that is stable across retries.
+
+    It is deployment and scheduled time, else the flow run's own id.
+    """
     if runtime.deployment.name and runtime.flow_run.scheduled_start_time:
         name = str(runtime.deployment.name).replace(" ", "-")
         return f"{name}-{runtime.flow_run.scheduled_start_time:%Y%m%dT%H%M%S}"
@@ -55,7 +58,7 @@ def default_run_id() -> str:
 def run_name() -> str:
     """Name a flow run by its run id, so that `causalveil audit` finds it.
 
-    Renamed once its question has an id.
+    It is renamed once its question has an id.
     """
     return str(runtime.flow_run.parameters.get("run_id") or default_run_id())
 
@@ -99,7 +102,7 @@ def study(
 
 
 def _loaded(path: Path) -> Loaded:
-    """The study.
+    """Return the study.
 
     One that is refused here is found by its tags too, as far as its files can be read.
     """
@@ -115,9 +118,9 @@ def _loaded(path: Path) -> Loaded:
 
 
 def _judged(outcome: RunResult) -> RunResult | State[RunResult]:
-    """The outcome, in a state of its own if a declared gate failed.
+    """Return the outcome, in a state of its own if a declared gate failed.
 
-    Which, the message says: gates are released.
+    The message of the state names the gate: gates are released.
     """
     said = failed_gates(outcome.release)
     return outcome if said is None else ended_as("GateFailed", said, outcome)
@@ -146,7 +149,9 @@ def _run(loaded: Loaded, out: str | None, run: str | None, simulate: int | None)
 def run_with_prefect(
     path: Path, out: str | Path | None, run_id: str, simulate: int | None, watch: Watcher
 ) -> RunResult:
-    """Run the flow in this process, on PREFECT_API_URL, the user's own server, or Prefect's temporary one.
+    """Run the flow in this process.
+
+    Prefect's API is that of PREFECT_API_URL, the user's own server, or Prefect's temporary one.
 
     Raises:
         ReleaseHeld: the run is finished, and its release waits for the data's owner.

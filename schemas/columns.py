@@ -45,7 +45,9 @@ def sane_range(lower: float, upper: float) -> None:
 
 
 def sane_clip(low: float, high: float) -> None:
-    """Refuse a clip of propensity scores so near to 0 or 1 that its reciprocal swallows everything else.
+    """Refuse a clip of propensity scores that is too near to 0 or 1.
+
+    Its reciprocal would outweigh everything else.
 
     Raises:
         ValueError: the clip is not within [1e-6, 1 - 1e-6].
@@ -71,7 +73,7 @@ class NumberScale(StrEnum):
 
 
 def scaled_ends(scale: NumberScale | None, lower: float, upper: float) -> tuple[float, float]:
-    """The ends of a range on its scale.
+    """Return the ends of a range on its scale.
 
     Raises:
         ValueError: the range does not allow the scale; says what to declare instead.
@@ -94,7 +96,7 @@ def scaled_ends(scale: NumberScale | None, lower: float, upper: float) -> tuple[
 
 
 class Holds(StrEnum):
-    """What a column holds."""
+    """The kinds of values that a column can hold."""
 
     unit = "unit"
     binary = "binary"
@@ -104,7 +106,7 @@ class Holds(StrEnum):
 
 
 class Nulls(StrEnum):
-    """Whether a column may hold nulls: never, not unless the study declares so, or yes."""
+    """The rule for nulls in a column: never, not unless the study declares so, or allowed."""
 
     never = "never"
     undeclared = "undeclared"
@@ -112,7 +114,7 @@ class Nulls(StrEnum):
 
 
 class Column(Frozen):
-    """What a column must be before a row of it is used."""
+    """The requirements on a column before a row of it is used."""
 
     holds: Holds
     levels: tuple[str | int, ...] = ()

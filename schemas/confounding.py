@@ -169,7 +169,9 @@ class ConfoundingPrior(Frozen):
     distance: Annotated[Finite, Field(ge=0, le=10)] = 1.0
 
     def bias(self, distance: float | None = None) -> float:
-        """Return sqrt(outcome_r2) distance: what is allowed for, in standard deviations of the outcome within arms.
+        """Return the bias allowed for, in standard deviations of the outcome within arms.
+
+        It is sqrt(outcome_r2) distance.
 
         ``distance``: in place of the declared one, where more than it is left.
         """
@@ -205,7 +207,9 @@ def refuse_renamed(document: Any) -> None:
 
 
 def over_parts(parts: Sequence[tuple[ConfoundingStatement, float]]) -> ConfoundingStatement:
-    """Return what was done about the confounding of a mean of estimates, from what was done in each.
+    """Return what was done about the confounding of a mean of estimates.
+
+    It follows from what was done in each.
 
     Args:
         parts: at least one: of each estimate the statement, and its weight in the mean.

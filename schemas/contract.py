@@ -35,7 +35,7 @@ HOW_TO_MOVE = (
 
 
 class DataClass(StrEnum):
-    """How the owner classes the data.
+    """The owner's class of the data.
 
     ``sensitive`` data need an owner's grant and refuse seeded noise.
     """
@@ -46,14 +46,17 @@ class DataClass(StrEnum):
 
 
 class Review(StrEnum):
-    """Whether a release is held until the owner approves it."""
+    """The rule for releases: released at once, or held until the owner approves."""
 
     none = "none"
     required = "required"
 
 
 class BlockKey(Frozen):
-    """The folder key whose values are ledger blocks, and whether a unit may have rows in several of them."""
+    """The folder key whose values are ledger blocks.
+
+    It says whether a unit may have rows in several of them.
+    """
 
     key: Name
     units_span: bool
@@ -69,7 +72,10 @@ EstimatorName = Annotated[str, AfterValidator(_known_estimator)]
 
 
 class Contract(Frozen):
-    """The owner's word on one dataset: what its columns hold, who is protected, and what may be asked."""
+    """The owner's declaration of one dataset.
+
+    It says what columns hold, who is protected, and what may be asked.
+    """
 
     dataset: Slug
     data_class: DataClass
@@ -182,13 +188,16 @@ class Contract(Frozen):
 
     @property
     def offered(self) -> dict[str, Declared]:
-        """The columns that a study can name: as declared, or what becomes of them where rows are reduced to one."""
+        """The columns that a study can name.
+
+        They are as declared, or what becomes of them where rows are reduced to one.
+        """
         return offered(self.rows, self.columns)
 
     def unspeakable(self, required: Iterable[str]) -> str | None:
-        """The first column without whose value rows were left out though that would tell of people.
+        """Return the first required column that is not publicly known to hold a value.
 
-        None: none.
+        Rows without a value in it would be left out. Returns None if there is none, or the data are not sensitive.
 
         n is printed exactly before any grant, so of sensitive data it may depend on ids and on nothing else, unless the
         owner wrote that having a value is public.
@@ -200,7 +209,10 @@ class Contract(Frozen):
 
     @property
     def digest(self) -> str:
-        """SHA-256 over what the contract declares: not the ledger's identity, nor when somebody is told."""
+        """SHA-256 over what the contract declares.
+
+        It leaves out the ledger's identity, and when somebody is told.
+        """
         # A contract of one row per unit has the digest that it had before `rows` could be declared.
         # So has one that leaves no range open, or lets no row be left out.
         later = {
@@ -216,7 +228,7 @@ class Contract(Frozen):
 
 
 def contract_schema() -> dict[str, Any]:
-    """JSON Schema of dataset.yaml, for editors.
+    """Return the JSON Schema of dataset.yaml, for editors.
 
     ``schemas/dataset-v1.schema.json`` is its export.
     """
@@ -237,7 +249,9 @@ def parse_contract(text: str, where: str) -> Contract:
 
 
 def load_contract(path: Path) -> Contract:
-    """Read and validate a dataset.yaml that somebody names by its path, to grant it or to quote it.
+    """Read and validate a dataset.yaml that somebody names by its path.
+
+    The path is named to grant the contract or to quote it.
 
     Whoever reads rows has the contract from the folder that it opened: ``tasks.enclave.data_folder``.
 

@@ -33,7 +33,7 @@ Words = Annotated[str, Field(max_length=2000)]
 
 
 class DeclaredColumn(Frozen):
-    """What every column has.
+    """The keys that every column has.
 
     ``nulls: indicator`` welcomes nulls: a study that uses the column says who has one.
     """
@@ -75,7 +75,7 @@ class LevelsColumn(DeclaredColumn):
 
 
 class CodesColumn(DeclaredColumn):
-    """One of two codes: what a treatment is.
+    """A column of one of two codes, as a treatment has.
 
     As a covariate or an outcome it is 0 for control and 1 for treated.
     """
@@ -84,7 +84,9 @@ class CodesColumn(DeclaredColumn):
 
 
 class FollowUp(Frozen):
-    """Times from an origin that everybody has: the longest that counts, and the smallest step that is recorded.
+    """Times from an origin that everybody has.
+
+    The longest time that counts and the smallest step that is recorded are declared.
 
     ``origin``: time zero, in words, as ``randomised`` or ``date of diagnosis``.
     """
@@ -110,7 +112,7 @@ class TimeColumn(DeclaredColumn):
 
 
 class EventColumn(DeclaredColumn):
-    """What ended a person's follow-up: an event of some kind, or censoring.
+    """The end of a person's follow-up: an event of some kind, or censoring.
 
     ``censored``: the name of censoring; without it the name whose code is 0 or false.
     """
@@ -180,7 +182,7 @@ class Keep(StrEnum):
 
 
 class Aggregate(StrEnum):
-    """What becomes of one column of a unit's rows.
+    """The ways to reduce one column of a unit's rows to one value.
 
     Nulls are left out by all but ``first`` and ``last``.
     """
@@ -269,7 +271,9 @@ class RowsPerUnit(Frozen):
 
 
 def offered(rows: RowsPerUnit | None, columns: Mapping[str, Declared]) -> dict[str, Declared]:
-    """The columns that a study can name, and what they hold: declared ranges of aggregates, and the count.
+    """Return the columns that a study can name, and what they hold.
+
+    Aggregates have declared ranges, and so has the count.
 
     Args:
         rows: how rows are reduced; None: each unit has one row.
@@ -294,7 +298,7 @@ def _allowed(column: Declared) -> tuple[Aggregate, ...]:
 
 
 def _range(rows: RowsPerUnit, name: str, column: Declared) -> tuple[float, float]:
-    """The ends of what a number becomes; (0, 0) where the result is no number.
+    """Return the ends of what a number becomes; (0, 0) where the result is no number.
 
     The sum of j values in [l, u], 1 <= j <= k, lies in [min(l, k l), max(u, k u)].
     """
@@ -310,7 +314,7 @@ def _range(rows: RowsPerUnit, name: str, column: Declared) -> tuple[float, float
 
 
 def _reduced(rows: RowsPerUnit, name: str, column: Declared) -> Declared:
-    """A column as it is once rows are reduced."""
+    """Return a column as it is once rows are reduced."""
     lower, upper = _range(rows, name, column)
     if isinstance(column, NumberColumn):
         return column.model_copy(update={"lower": lower, "upper": upper})

@@ -28,7 +28,7 @@ Branch = tuple[type[BaseModel], str | None]
 
 
 def hint(model: type[BaseModel], location: Sequence[str | int]) -> str:
-    """The end of the sentence "unknown key '...'".
+    """Return the end of the sentence "unknown key '...'".
 
     Args:
         model: of the whole document.
@@ -52,7 +52,7 @@ def hint(model: type[BaseModel], location: Sequence[str | int]) -> str:
 
 
 def _at(model: type[BaseModel], location: Sequence[str | int]) -> list[type[BaseModel]]:
-    """The models that may stand at a place."""
+    """Return the models that may stand at a place."""
     found: list[Branch] = [(model, None)]
     for part in location:
         fields = [one.model_fields[part] for one, _ in found if isinstance(part, str) and part in one.model_fields]
@@ -75,7 +75,7 @@ def _is_named(branch: Branch, name: str | int) -> bool:
 def _parents(
     model: type[BaseModel], place: tuple[str, ...] = (), seen: frozenset[type] = frozenset()
 ) -> dict[str, set[tuple[str, ...]]]:
-    """Every key of a model and of those below it, with the places above it."""
+    """Return every key of a model and of those below it, with the places above it."""
     found: dict[str, set[tuple[str, ...]]] = {}
     if model in seen:
         return found
@@ -88,7 +88,7 @@ def _parents(
 
 
 def models_in(annotation: Any) -> list[type[BaseModel]]:
-    """The models that an annotation is made of, such as those of a union's branches."""
+    """Return the models that an annotation is made of, such as those of a union's branches."""
     return [model for model, _ in _branches(annotation)]
 
 
@@ -167,7 +167,10 @@ _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
 
 
 class Document(dict[str, Any]):
-    """A file's mapping that remembers on which line each key stands: ``lines``, by path of keys and positions."""
+    """A file's mapping that remembers on which line each key stands.
+
+    ``lines``: by path of keys and positions.
+    """
 
     lines: dict[Place, int]
 
@@ -237,7 +240,7 @@ AnyPath = Annotated[str, AfterValidator(_known_place)]
 
 
 def read_regular(path: Path, largest: int = MAX_DOCUMENT_BYTES) -> bytes:
-    """The bytes of a regular file of at most ``largest`` bytes.
+    """Return the bytes of a regular file of at most ``largest`` bytes.
 
     A pipe or a device never keeps the reader waiting.
 
@@ -256,7 +259,7 @@ def read_regular(path: Path, largest: int = MAX_DOCUMENT_BYTES) -> bytes:
 
 
 def read_text(path: Path, error: type[StudyError] = StudyError, largest: int = MAX_DOCUMENT_BYTES) -> str:
-    """The text of a UTF-8 document.
+    """Return the text of a UTF-8 document.
 
     Raises:
         StudyError: (or ``error``) there is no such file, or it is no document that can be read.
@@ -389,7 +392,7 @@ def parse_written(model: type[Model], content: bytes, where: str, otherwise: str
 
 
 def every_problem(model: type[Model], document: Mapping[str, Any], where: str) -> tuple[Model | None, list[Problem]]:
-    """All mistakes of a document that can be found, and what remains of it without them.
+    """Return all mistakes of a document that can be found, and what remains of it without them.
 
     A model stops at its first rule for the whole document while a key is wrong. So wrong keys are taken out and the
     rest is looked at again, until nothing is wrong or nothing can be taken out.
@@ -439,7 +442,7 @@ def _take_out(document: Any, place: Place) -> bool:
 
 
 def line_of(document: Any, place: Place) -> int | None:
-    """The line of the deepest key on the way to a place that stands in the file."""
+    """Return the line of the deepest key on the way to a place that stands in the file."""
     lines = document.lines if isinstance(document, Document) else {}
     return next((lines[place[:end]] for end in range(len(place), 0, -1) if place[:end] in lines), None)
 
@@ -452,7 +455,7 @@ def _described(item: Any, model: type[BaseModel], document: Any) -> str:
 
 
 def _place(location: Place, document: Any, *, missing: bool) -> Place:
-    """The keys that a person wrote: pydantic puts the name of a union's branch between them."""
+    """Return the keys that a person wrote: pydantic puts the name of a union's branch between them."""
     place: list[str | int] = []
     here = document
     for position, part in enumerate(location):
@@ -479,13 +482,13 @@ _PAINTERS: dict[type, Callable[[Any], str]] = {}
 
 
 class Shown:
-    """Base of what a notebook shows as HTML once a painter of its class is known, and as text before.
+    """Base of what a notebook shows as HTML where its class has a painter, else as text.
 
     The words and figures live on a higher floor, which hands its painters down here.
     """
 
     def _repr_html_(self) -> str | None:
-        """A fragment of HTML, as IPython and Jupyter ask for it; None: they show the text."""
+        """Return a fragment of HTML, as IPython and Jupyter ask for it; None: they show the text."""
         painter = next((_PAINTERS[kind] for kind in type(self).__mro__ if kind in _PAINTERS), None)
         return None if painter is None else painter(self)
 

@@ -36,7 +36,10 @@ class CausalveilError(Exception):
 
 
 def printable(text: str) -> str:
-    """One line that a terminal shows as it is: line ends, control characters and undecodable bytes are escaped."""
+    """Return one line that a terminal shows as it is.
+
+    Line ends, control characters and undecodable bytes are escaped.
+    """
     return "".join(
         letter if letter.isprintable() else letter.encode("unicode_escape", "surrogatepass").decode("ascii")
         for letter in text
@@ -54,7 +57,10 @@ class ContractError(StudyError):
 
 
 class TooFewBlocks(StudyError):
-    """A series has fewer blocks than it pools so far: nothing is wrong, and the next release may be enough."""
+    """A series has fewer blocks than pooling needs so far.
+
+    Nothing is wrong, and the next release may be enough.
+    """
 
 
 class SiteError(StudyError):
@@ -84,7 +90,7 @@ class LedgerError(CausalveilError):
 
 
 class ChargesDiffer(CausalveilError):
-    """What a run declared, drew and committed is not the same.
+    """The declared, drawn and committed charges of a run are not the same.
 
     Nothing is published, and its reservation stands.
     """
@@ -120,7 +126,10 @@ class GateFailed(CausalveilError):
 
 
 class ReleaseHeld(CausalveilError):
-    """The run is finished and its charges stand, but the data's owner has not approved its release yet."""
+    """The data's owner has not approved the release of a run yet.
+
+    The run is finished and its charges stand.
+    """
 
     exit_code = 7
 

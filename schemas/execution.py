@@ -1,4 +1,4 @@
-"""How stages run on one machine: the operator's word, in ``site.toml`` or the environment. No study can say it."""
+"""The operator's settings of stages on one machine, in ``site.toml`` or the environment. No study can change them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SITE_FILE = "site.toml"
 
 
 class Runner(StrEnum):
-    """What works on partitions: threads of this process, or processes of a Dask or Ray cluster."""
+    """The workers on partitions: threads of this process, or a Dask or Ray cluster."""
 
     threads = "threads"
     dask = "dask"
@@ -30,7 +30,9 @@ class Tls(Frozen):
 
 
 class Execution(Frozen):
-    """How the stages run; no part of what they compute, so no part of the digest.
+    """The operator's settings of how stages run.
+
+    They are no part of what stages compute, so no part of the digest.
 
     Without an ``address`` Dask and Ray start ``workers`` processes on this machine for the time of the run.
     """

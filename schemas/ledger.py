@@ -1,4 +1,4 @@
-"""What a run asks of the ledger, and what the ledger answers about an account."""
+"""Requests of a run to the ledger, and answers of the ledger about an account."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ Total = Annotated[
 
 
 class EarlyRefusal(Frozen):
-    """What was refused before anything could be reserved: by the contract, or because the study is none."""
+    """A refusal before anything could be reserved.
+
+    The contract forbids the study, or it is no study.
+    """
 
     run_id: Annotated[str, Field(max_length=120, description="empty if the run had no id yet")]
     dataset: Slug
@@ -101,7 +104,7 @@ class Sum(Frozen):
     delta: Total = Decimal(0)
 
     def minus(self, other: Sum) -> Sum:
-        """The exact difference, not below zero."""
+        """Return the exact difference, not below zero."""
         return Sum(
             epsilon=max(subtract(self.epsilon, other.epsilon), Decimal(0)),
             delta=max(subtract(self.delta, other.delta), Decimal(0)),
@@ -139,10 +142,10 @@ class BlockAccount(Frozen):
 
 
 class BudgetOutlook(Frozen):
-    """How a run stands to the account, one block at one level, that has the least room for runs like it.
+    """The account that has the least room for runs like this one.
 
-    Of a plan: before the run, so ``fits`` counts it. Of a release: the run is in ``used``, and ``fits`` counts those
-    that could follow it.
+    It is one block at one level. In a plan the outlook is before the run, so ``fits`` counts it. In a release the run
+    is in ``used``, and ``fits`` counts those that could follow it.
     """
 
     source: Annotated[
@@ -197,7 +200,7 @@ class UndrawnCharges(Frozen):
 
 
 class Verified(Frozen):
-    """What a successful verification covered.
+    """The extent of a successful verification.
 
     ``undrawn`` names finished runs of older versions, which let a run end without a draw that it had declared.
     """

@@ -16,7 +16,7 @@ from causalveil.schemas.privacy import Accounting, Charge, Frozen, Guarantee, Le
 
 
 class Author(Frozen):
-    """Who said to be writing an entry, where, and when. Names that were not recorded are None."""
+    """The stated author of an entry, with host and time. Names that were not recorded are None."""
 
     at: datetime
     actor: str | None = None
@@ -72,7 +72,10 @@ class Concern(Frozen):
 
 
 class Pace(Frozen):
-    """When the budget is used up if runs like the last one go on at the pace of those before it."""
+    """The date at which the budget is used up if runs like the last one go on.
+
+    They go on at the pace of those before it.
+    """
 
     study: str
     fits: Annotated[int, Field(ge=0, description="how many runs like the last one fit")]
@@ -100,7 +103,7 @@ class DeskDataset(Frozen):
 
     @property
     def last(self) -> datetime | None:
-        """When anything was last asked or granted."""
+        """The moment when anything was last asked or granted."""
         moments = [
             *(grant.by.at for grant in self.grants),
             *(run.reserved.at for run in self.runs),
@@ -119,7 +122,10 @@ class Desk(Frozen):
 
 
 class Stamp(Frozen):
-    """Where a row stands in the ledger's chain, when it was written, and who said to be writing, where and what for."""
+    """The place of a row in the ledger's chain, and the stated author.
+
+    It says when it was written, and who said to be writing, where and what for.
+    """
 
     seq: int
     hash: str

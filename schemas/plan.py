@@ -1,4 +1,4 @@
-"""What a run declares before a row is read: the layout of the data, and every charge."""
+"""Declarations of a run before a row is read: the layout of the data, and every charge."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from causalveil.schemas.privacy import Charge, Frozen, PrivacyCost
 
 
 class Partition(Frozen):
-    """One Parquet file: its path below the data folder, its footer's number of rows, its ledger block."""
+    """One Parquet file of the data.
+
+    It has its path below the data folder, its footer's number of rows, and its ledger block.
+    """
 
     path: str
     rows: Annotated[int, Field(ge=0)]
@@ -46,7 +49,10 @@ class Layout(Frozen):
 
 
 class Sizes(Frozen):
-    """The public numbers of units that sensitivities depend on: all, those that train, those that are estimated on."""
+    """The public numbers of units that sensitivities depend on.
+
+    They are all units, those that train, and those that are estimated on.
+    """
 
     units: int
     train: int

@@ -74,7 +74,7 @@ def subtract(left: Decimal, right: Decimal) -> Decimal:
 
 
 def float_below(amount: Decimal) -> float:
-    """The largest float that is not above ``amount``: calibrating to it never overspends."""
+    """Return the largest float that is not above ``amount``: calibrating to it never overspends."""
     value = float(amount)
     return math.nextafter(value, 0.0) if Decimal(value) > amount else value
 
@@ -108,7 +108,7 @@ class Neighbours(StrEnum):
 
 
 class Level(StrEnum):
-    """What may differ between neighbours.
+    """The parts of a unit's row in which neighbours may differ.
 
     ``sample``: a unit's whole row. ``label``: its outcome alone (covariates and treatment are public by
     declaration). ``training_units``: the whole row of a unit in the training half; the other half is unbounded.
@@ -120,7 +120,10 @@ class Level(StrEnum):
 
 
 class Half(StrEnum):
-    """The two halves of a split: units that train models, and units that the models are applied to."""
+    """The two halves of a split.
+
+    They are the units that train models, and the units that the models are applied to.
+    """
 
     train = "train"
     test = "test"
@@ -134,21 +137,29 @@ class Guarantee(StrEnum):
 
 
 class Coverage(StrEnum):
-    """On what an interval's coverage rests: a normal sampling error, or an inequality that holds at any size."""
+    """The basis of an interval's coverage.
+
+    It is a normal sampling error, or an inequality that holds at any size.
+    """
 
     normal_approximation = "normal_approximation"
     finite_sample = "finite_sample"
 
 
 class Accounting(StrEnum):
-    """How runs add up against a cap: by zero-concentrated privacy (rho), or as sums of epsilon and delta."""
+    """The rule by which runs add up against a cap.
+
+    It is zero-concentrated privacy (rho), or sums of epsilon and delta.
+    """
 
     concentrated = "concentrated"
     basic = "basic"
 
 
 class Scope(str):
-    """The set of units that a release reads: everybody, or some parts of a partition of everybody into parts.
+    """The set of units that a release reads: everybody, or some parts of a partition.
+
+    The parts divide everybody.
 
     ``all``; ``train`` and ``estimation``, the two halves of a split; ``all but fold 1 of 2``, the units outside one
     of K folds. Only what a scope touches is charged, so the total is the largest over the parts
@@ -218,7 +229,9 @@ class PrivacyCost(Frozen):
 
 
 class GaussianCost(PrivacyCost):
-    """What one Gaussian draw costs: mu of Gaussian differential privacy, and an (epsilon, delta) that it keeps alone.
+    """The cost of one Gaussian draw.
+
+    It has mu of Gaussian differential privacy, and an (epsilon, delta) that the draw keeps alone.
 
     Draws compose by mu alone (``tasks/privacy/gaussian.py``); the pairs of several draws are never added.
     """

@@ -27,7 +27,9 @@ LOW_ORDER = frozenset(
 
 
 def refuse_low_order(key: str) -> str:
-    """A key as it is, unless its point has low order or its y coordinate is not reduced (RFC 8032, 5.1.3).
+    """Return a key as it is, unless it is unsafe (RFC 8032, 5.1.3).
+
+    A key is unsafe if its point has low order or its y coordinate is not reduced.
 
     Raises:
         ValueError: the key cannot tell who signed.

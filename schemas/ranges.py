@@ -18,7 +18,7 @@ MOST_COLUMNS = 100
 
 
 class RangesStudy(Study):
-    """Which numbers to find a range for."""
+    """The numbers to find a range for."""
 
     kind: Literal["ranges"] = "ranges"
     numbers: Annotated[tuple[Name, ...], Field(min_length=1, max_length=MOST_COLUMNS)]
@@ -35,7 +35,7 @@ class RangesStudy(Study):
 class FoundRange(Frozen):
     """The ends between which a column's values lie, but for few.
 
-    None where noise drowned all of its counts.
+    They are None where noise hides all counts of the column.
     """
 
     column: Name
@@ -44,7 +44,7 @@ class FoundRange(Frozen):
 
 
 class RangesFound(Frozen):
-    """What was found, and what it cost."""
+    """The ranges that were found, and what they cost."""
 
     kind: Literal["ranges"] = "ranges"
     run_id: str

@@ -49,7 +49,7 @@ class Variance(Frozen):
 
 
 class Blocks(Frozen):
-    """Which parts of the dataset were charged.
+    """The parts of the dataset that were charged.
 
     That no unit spans two of them is the owner's assertion.
     """
@@ -77,22 +77,22 @@ class PrivacyStatement(Frozen):
 
 
 class NoiseStatement(Frozen):
-    """Where the noise came from."""
+    """The source of the noise."""
 
     source: Literal["operating_system", "seeded"]
 
 
 class Software(Frozen):
-    """What computed the release."""
+    """The software that computed the release."""
 
     version: str
     dependencies: dict[str, str]
 
 
 class DataStatement(Frozen):
-    """What may be told of the rows behind public and synthetic data's units.
+    """The rows behind public and synthetic data's units, as far as they may be told.
 
-    Of sensitive data nothing is.
+    A release of sensitive data has no such statement.
     """
 
     rows: Annotated[int, Field(ge=1, description="rows of the source, before any was left out or made one with others")]
@@ -103,7 +103,7 @@ class DataStatement(Frozen):
 
 
 class ApprovalStatement(Frozen):
-    """Who had to allow this release, by the contract that it was made under."""
+    """The approval that this release needed, by the contract that it was made under."""
 
     data_class: Annotated[
         Literal["public", "synthetic", "sensitive"], Field(description="of sensitive data an owner grants the budget")
@@ -124,7 +124,9 @@ class ApprovalStatement(Frozen):
 
 
 class LedgerStatement(Frozen):
-    """Where the charge stands: the ledger, and hash and number of the run's last charge in its chain.
+    """The place of the charge: the ledger, and an entry in its chain.
+
+    The entry is the run's last charge, by hash and number.
 
     A ledger that does not hold that entry any more is an older copy, or was cut.
     """
@@ -135,7 +137,7 @@ class LedgerStatement(Frozen):
 
 
 class Release(Frozen, Shown):
-    """What every release states: which study, what it cost, where the charge stands."""
+    """The common part of every release: which study, what it cost, where the charge stands."""
 
     kind: str
     schema_version: Literal[1] = 1
@@ -214,7 +216,7 @@ class MeasuredEffect(Frozen):
 class SurvivalRelease(AnsweredEffect):
     """A private effect on the time to an event: its first measure is the estimate.
 
-    All measures, curves and tests.
+    It has all measures, curves and tests.
     """
 
     kind: Literal["survival"] = "survival"
@@ -286,7 +288,7 @@ class Verdict(Frozen):
 
 
 class DirectionRelease(Release):
-    """Which of two variables causes the other, as private scores see it."""
+    """The direction of causation between two variables, as private scores estimate it."""
 
     kind: Literal["direction"] = "direction"
     pair: Pair
@@ -307,12 +309,12 @@ LAST = ("data", "snapshots", "privacy", "noise", "not_for_release", "software", 
 
 
 def _any_release() -> Any:
-    """The union of all kinds, told apart by ``kind``."""
+    """Return the union of all kinds, told apart by ``kind``."""
     return Annotated[reduce(or_, RELEASES.values()), Discriminator("kind")]
 
 
 def release_schema() -> dict[str, Any]:
-    """JSON Schema of release.json: one branch per kind.
+    """Return the JSON Schema of release.json: one branch per kind.
 
     ``schemas/release-v1.schema.json`` is its export.
     """
@@ -325,7 +327,10 @@ def release_schema() -> dict[str, Any]:
 
 
 def release_text(release: Release) -> str:
-    """The bytes of release.json: indented, keys in the order of the model, but those of ``LAST`` at the end."""
+    """Return the bytes of release.json.
+
+    They are indented, with keys in the order of the model, but those of ``LAST`` at the end.
+    """
     document = release.model_dump(mode="json")
     ordered = {key: document[key] for key in document if key not in LAST} | {key: document[key] for key in LAST}
     return json.dumps(ordered, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
@@ -348,7 +353,7 @@ def load_release_text(text: str, where: str = "release") -> Release:
 
 
 def release_file(path: Path) -> Path:
-    """The file of a release that is named by itself or by its run's folder."""
+    """Return the file of a release that is named by itself or by its run's folder."""
     return path / RELEASE_FILE if path.is_dir() else path
 
 

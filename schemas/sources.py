@@ -19,7 +19,7 @@ from causalveil.schemas.privacy import Frozen
 
 
 class Kind(StrEnum):
-    """What a declared column holds; each is stored as one Parquet type."""
+    """The kinds of declared columns; each is stored as one Parquet type."""
 
     integer = "integer"
     number = "number"
@@ -43,7 +43,7 @@ Format = Annotated[str, Field(pattern=r"%", max_length=40)]
 
 
 class TextReading(Frozen):
-    """How one column is read off text, in this order.
+    """Reading of one column from text, in this order.
 
     Spaces around a value never count, and an empty one is null. Then ``nulls`` are null, ``spellings`` are replaced,
     and the rest is read as ``kind``: a number without the characters of ``remove``, its decimal point as ``decimal``

@@ -16,7 +16,7 @@ M = TypeVar("M")
 
 
 def _studies() -> dict[str, dict[str, type[Study]]]:
-    """Every study class in ``schemas/estimators/``, by its kind and by the name of its estimator.
+    """Return every study class in ``schemas/estimators/``, by its kind and by the name of its estimator.
 
     Both are literals of the class, so that no second list of them is kept.
     """
@@ -31,7 +31,7 @@ def _studies() -> dict[str, dict[str, type[Study]]]:
 
 
 def _literal(model: Any, field: str) -> str:
-    """The one value that a field of a model may have."""
+    """Return the one value that a field of a model may have."""
     (value,) = get_args(model.model_fields[field].annotation)
     return str(value)
 
@@ -41,12 +41,14 @@ STUDIES: Mapping[str, Mapping[str, type[Study]]] = _studies()
 
 
 def estimator_names() -> tuple[str, ...]:
-    """Every estimator that a contract may allow."""
+    """Return every estimator that a contract may allow."""
     return tuple(dict.fromkeys(name for names in STUDIES.values() for name in names))
 
 
 def parse_study(document: Mapping[str, Any], where: str = "study") -> Study:
-    """A study in full from a document: its kind and the name of its estimator choose the model.
+    """Return a study in full from a document.
+
+    Its kind and the name of its estimator choose the model.
 
     Raises:
         StudyError: with every problem in one line.
@@ -55,7 +57,9 @@ def parse_study(document: Mapping[str, Any], where: str = "study") -> Study:
 
 
 def model_for(models: Mapping[str, Mapping[str, type[M]]], document: Mapping[str, Any], where: str) -> type[M]:
-    """The model among ``models`` (kind, then estimator) that a document names by its kind and estimator.
+    """Return the model that a document names by its kind and estimator.
+
+    ``models``: by kind, then by estimator.
 
     Raises:
         StudyError: it names none of them.

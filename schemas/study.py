@@ -66,7 +66,7 @@ class Variant(StrEnum):
 class Missing(StrEnum):
     """Refuse nulls, or encode them: declared midpoint plus indicator.
 
-    For a category a level of its own.
+    Nulls of a category are a level of its own.
     """
 
     refuse = "refuse"
@@ -74,7 +74,9 @@ class Missing(StrEnum):
 
 
 class MissingOutcome(StrEnum):
-    """Refuse a unit without an outcome, or count it with the middle or an end of the outcome's declared range.
+    """Refuse a unit without an outcome, or count it with a declared value.
+
+    The value is the middle or an end of the outcome's declared range.
 
     The value is public, so a unit stays one bounded row and n says nothing of outcomes.
     """
@@ -88,20 +90,26 @@ class MissingOutcome(StrEnum):
     def scaled(self) -> float | None:
         """The value on the scale on which the declared range is [-1, 1].
 
-        None: such units are refused.
+        It is None where such units are refused.
         """
         return {"middle": 0.0, "lower": -1.0, "upper": 1.0}.get(self.value)
 
 
 class MissingTreatment(StrEnum):
-    """Refuse a unit without a treatment, or count it in the control (reference) arm: not recorded as treated."""
+    """Refuse a unit without a treatment, or count it in the control (reference) arm.
+
+    There it counts as not recorded as treated.
+    """
 
     refuse = "refuse"
     control = "control"
 
 
 class Others(StrEnum):
-    """What becomes of a value that is no declared level: it counts as the level ``other``, or is refused."""
+    """The treatment of values that are no declared level.
+
+    They count as the level ``other``, or are refused.
+    """
 
     other = "other"
     refuse = "refuse"
@@ -111,7 +119,10 @@ Code = Annotated[str, Field(strict=True)] | Annotated[bool, Field(strict=True)] 
 
 
 class Codes(Frozen):
-    """The two values of a binary column: both text, both whole numbers or both booleans (stored as 0 and 1, too)."""
+    """The two values of a binary column.
+
+    Both are text, both whole numbers or both booleans (stored as 0 and 1, too).
+    """
 
     control: Code
     treated: Code
@@ -153,7 +164,9 @@ def distinct_levels(levels: tuple[str | int, ...]) -> None:
 
 
 def event_codes(codes: tuple[str | int, ...]) -> None:
-    """Refuse codes of events that are levels of no column, or whole numbers that no column holds.
+    """Refuse codes of events that a column cannot hold.
+
+    These are levels of no column, or whole numbers that no column holds.
 
     Raises:
         ValueError: says which rule is broken.
@@ -233,7 +246,10 @@ class CategoricalCovariate(Frozen):
 
     @property
     def expected(self) -> tuple[str | int, ...]:
-        """The slots that people are expected to have: all but one for values that nobody declared, if there are two."""
+        """The slots that people are expected to have.
+
+        They are all but one for values that nobody declared, if there are two.
+        """
         declared = self.slots if self.known is not None else self.levels
         return declared if len(declared) > 1 else self.slots
 
@@ -260,7 +276,7 @@ Covariate = Annotated[
 class Outcome(Bounds):
     """The outcome column and its declared range.
 
-    With ``codes``, a binary column read as 0 and 1.
+    With ``codes`` it is a binary column read as 0 and 1.
     """
 
     name: Name
@@ -273,13 +289,16 @@ class Outcome(Bounds):
 
 
 class Select(Frozen):
-    """Which blocks a run reads."""
+    """The blocks that a run reads."""
 
     newest: Annotated[int, Field(ge=1)]
 
 
 class DataSource(Frozen):
-    """A folder of Parquet partitions (hive layout), the privacy unit, and the key that is a ledger block."""
+    """A folder of Parquet partitions (hive layout), the privacy unit, and the block key.
+
+    Values of the block key are ledger blocks.
+    """
 
     path: AnyPath = "."
     unit: Name
@@ -311,7 +330,7 @@ class EstimatorSettings(Frozen):
 
 
 class PrivacyRequest(Frozen):
-    """What the whole release may cost, at which level."""
+    """The cost that the whole release may have, and its level."""
 
     epsilon: Amount
     delta: Amount = Field(default=0, validate_default=True)
@@ -333,7 +352,7 @@ class PrivacyRequest(Frozen):
 
 
 class Study(Frozen):
-    """What every study declares, whatever it asks: its data, its estimator, its privacy.
+    """The common part of all studies: data, estimator and privacy.
 
     ``purpose``: why it is asked, for the record; it changes nothing that is computed. ``execution`` is the operator's.
     ``choice``: why this estimator, where the study file left it open.
@@ -350,11 +369,17 @@ class Study(Frozen):
 
     @property
     def digest(self) -> str:
-        """SHA-256 over everything that the study means: all but ``data.path``, ``purpose`` and ``execution``."""
+        """SHA-256 over everything that the study means.
+
+        It leaves out ``data.path``, ``purpose`` and ``execution``.
+        """
         return specification_digest(self.specification())
 
     def specification(self) -> dict[str, Any]:
-        """The study as plain JSON values, the same at every site: no ``data.path``, ``purpose`` or ``execution``."""
+        """Return the study as plain JSON values, the same at every site.
+
+        It leaves out ``data.path``, ``purpose`` and ``execution``.
+        """
         document: dict[str, Any] = json.loads(
             self.model_dump_json(exclude={"data": {"path"}, "purpose": True, "execution": True, "choice": True})
         )
@@ -384,9 +409,9 @@ class Study(Frozen):
 
     @property
     def training_share(self) -> float | None:
-        """Share of the units that train models and do nothing else.
+        """The share of the units that train models and do nothing else.
 
-        None: every unit serves every purpose.
+        It is None where every unit serves every purpose.
         """
         return None
 
@@ -415,13 +440,15 @@ class Study(Frozen):
 
 
 def specification_digest(specification: Mapping[str, Any]) -> str:
-    """SHA-256 of a specification as canonical JSON."""
+    """Return the SHA-256 of a specification as canonical JSON."""
     text = json.dumps(specification, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def unrecorded_words(specification: Mapping[str, Any]) -> tuple[str, ...]:
-    """Say what units without a treatment or an outcome count as, and how far that may move an answer.
+    """Say what units without a treatment or an outcome count as, and the effect of that.
+
+    The effect is how far it may move an answer.
 
     Of two arms whose shares without an outcome are m1 and m0, each arm's mean moves by at most its share times the
     distance from the declared value to the far end of the range (``docs/guarantees.md``).
@@ -447,7 +474,9 @@ def unrecorded_words(specification: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def travelling(specification: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a specification that is the same at every site: without what each owner's contract alone declares.
+    """Return the part of a specification that is the same at every site.
+
+    It lacks what each owner's contract alone declares.
 
     Args:
         specification: as of ``Study.specification``; it may come from somebody else, so nothing is taken for granted.
@@ -524,9 +553,9 @@ class EffectStudy(Study):
 
     @property
     def roles(self) -> dict[str, Column]:
-        """Unit without nulls.
+        """Roles of the columns.
 
-        Treatment and outcome without, unless the study counts them; covariates as declared.
+        The unit has no nulls. Nor have treatment and outcome, unless the study counts them; covariates are as declared.
         """
         outcome = Holds.number if self.outcome.codes is None else Holds.binary
         arm, event = (
@@ -554,11 +583,14 @@ class EffectStudy(Study):
 
     @property
     def question(self) -> str:
-        """Which average effect."""
+        """The average effect in words."""
         return str(self.estimand)
 
 
 class RowsStudy(EffectStudy):
-    """An effect as rows have it, of a study whose outcome is made of them later: covariates may be none."""
+    """An effect as rows have it, of a study whose outcome is made of them later.
+
+    It may have no covariates.
+    """
 
     ADJUSTS: ClassVar[bool] = False

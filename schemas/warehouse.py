@@ -32,7 +32,7 @@ PREVIOUS = "previous"
 
 
 class Step(StrEnum):
-    """What one value of the key spans."""
+    """The span of one value of the key."""
 
     day = "day"
     month = "month"
@@ -50,7 +50,10 @@ _WRITTEN = {
 
 
 class Credential(Frozen):
-    """Where the warehouse's URL is found: an environment variable or a Prefect Secret block, one of the two."""
+    """The source of the warehouse's URL: an environment variable or a Prefect Secret block.
+
+    It names one of the two.
+    """
 
     environment: Annotated[str | None, Field(pattern=r"^[A-Z][A-Z0-9_]*$")] = None
     block: Annotated[str | None, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")] = None
@@ -74,7 +77,10 @@ class AdbcDriver(StrEnum):
 
 
 class Warehouse(Frozen):
-    """A database that answers SQL: over ADBC (Arrow batches, a driver by name) or SQLAlchemy (rows, any dialect)."""
+    """A database that answers SQL.
+
+    It is asked over ADBC (Arrow batches, a driver by name) or SQLAlchemy (rows, any dialect).
+    """
 
     kind: Literal["adbc", "sqlalchemy"]
     url: Credential
@@ -132,9 +138,8 @@ class CsvFiles(Frozen):
 class DeltaSource(Frozen):
     """A Delta table, read by deltalake.
 
-    ``path`` is relative to the source file, or a URL such as ``s3://...``.
-
-    Without ``version`` an extract takes the rows that the table holds when it begins.
+    ``path`` is relative to the source file, or a URL such as ``s3://...``. Without ``version`` an extract takes the
+    rows that the table holds when it begins.
     """
 
     kind: Literal["delta"]
@@ -143,7 +148,9 @@ class DeltaSource(Frozen):
 
 
 class IcebergSource(Frozen):
-    """An Iceberg table, read by pyiceberg through a catalog that the operator configured under a name.
+    """An Iceberg table, read by pyiceberg through a catalog.
+
+    The operator configured the catalog under a name.
 
     Without ``version``, a snapshot's id, an extract takes the rows that the table holds when it begins.
     """
@@ -158,7 +165,7 @@ Files = ParquetFiles | CsvFiles
 
 
 class Key(Frozen):
-    """The partition key: its name in block names, the column it is read off, and the declared range."""
+    """The partition key: its name in block names, its column, and the declared range."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,39}$")]
     column: Name
@@ -200,7 +207,7 @@ def _order(step: Step, value: str) -> Any:
 
 
 class Source(Frozen):
-    """One extract: a source, the key that cuts it into partitions, the columns to take, the folder to fill.
+    """One extract: a source, its partition key, the columns to take, the folder to fill.
 
     Without ``key`` all rows are one block. ``required``: rows without a value in one of these columns are left out.
     """
@@ -238,7 +245,10 @@ class Source(Frozen):
 
     @property
     def digest(self) -> str:
-        """SHA-256 over what the rows of a block are by declaration: not the range, nor where anything lies."""
+        """SHA-256 over what the rows of a block are by declaration.
+
+        It leaves out the range, and where anything lies.
+        """
         document = self.model_dump(
             mode="json",
             include={"key": {"name", "column", "step"}, "source": {"kind", "query", "version"}, "columns": True},
@@ -270,7 +280,10 @@ class ExtractedBlock(Frozen):
 
 
 class Manifest(Frozen):
-    """What an extract left in its folder: schema, and every partition of the declared range, empty ones included."""
+    """The partitions that an extract left in its folder.
+
+    It has the schema, and every partition of the declared range, empty ones included.
+    """
 
     version: Literal[1] = 1
     name: str
@@ -303,7 +316,10 @@ class Manifest(Frozen):
 
     @property
     def late(self) -> tuple[str, ...]:
-        """The blocks without rows after the first that has some, or all of them: their rows may still be to come."""
+        """The blocks whose rows may still be to come.
+
+        They are the blocks without rows after the first that has some, or all of them.
+        """
         began = next((index for index, block in enumerate(self.blocks) if block.rows), 0)
         return tuple(block.block for block in self.blocks[began:] if not block.rows)
 

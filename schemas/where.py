@@ -23,7 +23,7 @@ MOST_CONDITIONS, MOST_VALUES = 20, 1000
 
 
 class Operator(StrEnum):
-    """How a column is compared with the values."""
+    """The comparison of a column with the values."""
 
     equal = "=="
     unequal = "!="
@@ -165,7 +165,9 @@ def where_words(specification: Any) -> str:
 
 
 def refuse_roles(conditions: Iterable[Condition], roles: Mapping[str | None, str]) -> None:
-    """Refuse comparisons of columns that a study reads as something else, and those that nobody can meet.
+    """Refuse comparisons of columns with another role, and those that nobody can meet.
+
+    A column has another role where the study reads it as something else.
 
     Args:
         conditions: of a study.

@@ -5,14 +5,14 @@
 - ``ledger``: `causalveil ledger`: what the data's owner and the auditor do.
 - ``main``: The `causalveil` command. Every command has --help and --json: one JSON document on standard output.
 - ``options``: Options that several commands share.
-- ``owner``: What a data owner does beside granting: a key, admission, the desk, and how long a budget lasts.
+- ``owner``: Commands of a data owner beside granting: a key, admission, the desk, and how long a budget lasts.
 - ``panel``: The panel that a run ends with: the answer, what was adjusted for, its limits, its cost, and where the rest
   stands.
 - ``releases``: `causalveil report`, `series`, `bundle` and `pool`: what is made of releases, at no charge.
-- ``show``: What a person sees: rich tables on a terminal, one JSON document for scripts. Released and declared values
+- ``show``: Output for a person: rich tables on a terminal, one JSON document for scripts. Released and declared values
   only.
 - ``show_protocol``: A protocol's table on a terminal.
-- ``show_sites``: What a person sees of bundles and pooled releases. All of it is in the documents themselves.
+- ``show_sites``: Output for a person about bundles and pooled releases. All of it is in the documents themselves.
 - ``stop``: Ctrl-C and SIGTERM: a run unwinds, so that its scratch goes, and one line says what it holds and how to go
   on.
 - ``start/``: Commands of the first hour: draft, check, find ranges.

@@ -179,7 +179,9 @@ def void(
 
 @ledger_app.command()
 def restored(reason: Reason, json_: Json = False) -> None:
-    """Go on with an older copy of the ledger, after a loss: a record of what is missing, and why it was accepted.
+    """Go on with an older copy of the ledger, after a loss.
+
+    Records what is missing and why it was accepted.
 
     What the lost entries charged is forgotten, though their releases are out: lower the caps first.
     """
@@ -275,7 +277,7 @@ TARGET_VARIABLE = "CAUSALVEIL_LEDGER_COPY_URL"
 def copy(json_: Json = False) -> None:
     """Copy the ledger into the empty database that CAUSALVEIL_LEDGER_COPY_URL names.
 
-    Then retire this one.
+    The ledger that was copied is retired afterwards.
 
     The URL comes from the environment, since it holds a password and a command line can be seen by others.
     """

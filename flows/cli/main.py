@@ -272,7 +272,10 @@ def clean(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Delete what runs and admissions that died left behind: scratch, and rows that were being reduced."""
+    """Delete what runs and admissions that died left behind.
+
+    That is scratch, and rows that were being reduced.
+    """
     from causalveil.tasks.admission.manifests import clean_reduced
     from causalveil.tasks.machine.site import clean as sweep
 
@@ -307,7 +310,7 @@ _TYPES = {"int": "NUMBER", "float": "NUMBER", "str": "TEXT", "Path": "PATH", "bo
 
 
 def _in_plain_words(command: Any) -> Any:
-    """The command, with types in its help that people know."""
+    """Return the command, with types in its help that people know."""
     with command.context_class(command) as context:
         helped = command.get_help_option(context)
     for parameter in (*command.params, *([] if helped is None else [helped])):

@@ -1,4 +1,4 @@
-"""What a data owner does beside granting: a key, admission, the desk, and how long a budget lasts.
+"""Commands of a data owner beside granting: a key, admission, the desk, and how long a budget lasts.
 
 `causalveil owner key`, `admit`, `desk`, and `ledger export`, `forecast` and `chart`.
 """
@@ -109,7 +109,10 @@ def _held_to(folder: str) -> str:
 
 
 def held_to(data_class: DataClass) -> str:
-    """Say what an admission means for later runs: only sensitive data wait for their owner once they change."""
+    """Say what an admission means for later runs.
+
+    Only sensitive data wait for their owner once they change.
+    """
     from causalveil.schemas.contract import DataClass
 
     if data_class is DataClass.sensitive:
@@ -156,7 +159,9 @@ def desk(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="where the pages go")] = Path("desk"),
     json_: Json = False,
 ) -> None:
-    """Write the owner's desk: every dataset, what was spent, by whom, when it runs dry, what waits for review.
+    """Write the owner's desk: every dataset, what was spent and by whom.
+
+    It also has the day on which each budget is used up, and what waits for review.
 
     Static pages, read from the ledger after its whole chain was verified. With --json the same as one document.
     """
@@ -181,7 +186,7 @@ def export(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="where the files go")] = Path("export"),
     json_: Json = False,
 ) -> None:
-    """Hand on what the ledger says: as CSV or Parquet, or as entries of OpenDP's registry of deployments.
+    """Write the ledger as CSV or Parquet, or as entries of OpenDP's registry of deployments.
 
     A registry's entry comes with the points of NIST SP 800-226. No released value is in any of the files.
     """

@@ -30,7 +30,10 @@ LIMITS = 3
 
 
 def lines_of(result: RunResult) -> list[str]:
-    """Return the panel of a run: its answer, what the interval leaves out as far as there is room, and its cost."""
+    """Return the panel of a run: its answer, what the interval leaves out, and its cost.
+
+    What the interval leaves out is listed as far as there is room.
+    """
     release, paid = result.release, cost(result)
     found = ANSWERS[release.kind](release, LINES - len(paid)) if release.kind in ANSWERS else [_head(release)]
     return [*found, *paid]
@@ -43,9 +46,9 @@ def _head(release: Release) -> str:
 
 
 def limits(not_covered: object, room: int, head: str = "The interval does not cover") -> list[str]:
-    """Return the first limits of a release's text, which ".
+    """Return the first limits of a release's text, and how many more the report has.
 
-    " parts, and how many more the report has.
+    The text separates its limits by a semicolon.
     """
     sentences = [one for one in str(not_covered).split("; ") if one]
     shown = max(min(LIMITS, room - 1, len(sentences)), 1)
@@ -84,7 +87,10 @@ def cost(result: RunResult) -> list[str]:
 
 
 def notes(result: RunResult) -> list[str]:
-    """Return what else a person must know now: what is not protected, warnings, and what the run did by itself."""
+    """Return what else a person must know now.
+
+    That is what is not protected, warnings, and what the run did by itself.
+    """
     privacy, warned = result.release.privacy, len(result.release.warnings)
     lines = [f"[yellow]Not protected: {sentence}[/yellow]" for sentence in privacy.unprotected]
     if warned:

@@ -25,7 +25,9 @@ def report(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Write RELEASE as one self-contained HTML page, with TARGET, STROBE and RECORD-PE filled in as far as is known.
+    """Write RELEASE as one self-contained HTML page.
+
+    TARGET, STROBE and RECORD-PE are filled in as far as is known.
 
     Reads RELEASE and the contract, if it is named, and asks no network.
     """
@@ -43,7 +45,10 @@ def series(
     out: Annotated[Path | None, typer.Option(help="folder for series.json [default: releases/STUDY-series]")] = None,
     json_: Json = False,
 ) -> None:
-    """Pool the released blocks of STUDY's dataset: trend, heterogeneity, the newest block's place. Charges nothing."""
+    """Pool the released blocks of STUDY's dataset.
+
+    Shows trend, heterogeneity and the newest block's place. Charges nothing.
+    """
     from causalveil.flows.engine.engine import DirectEngine
     from causalveil.flows.sequence.pooling import make_series
 

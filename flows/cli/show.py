@@ -1,4 +1,4 @@
-"""What a person sees: rich tables on a terminal, one JSON document for scripts. Released and declared values only."""
+"""Output for a person: rich tables on a terminal, one JSON document for scripts. Released and declared values only."""
 
 from __future__ import annotations
 
@@ -31,25 +31,26 @@ PATIENCE_SECONDS = 2.0
 
 
 def document(content: Mapping[str, Any]) -> None:
-    """One JSON document on standard output."""
+    """Print one JSON document on standard output."""
     sys.stdout.write(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def line(text: str) -> None:
-    """One line for a person."""
+    """Print one line for a person."""
     Console().print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def run_id(name: str) -> None:
-    """The run's id, before anything is reserved, on standard error."""
+    """Print the run's id, before anything is reserved, on standard error."""
     Console(stderr=True).print(f"run {name}", style="dim", highlight=False, markup=False)
 
 
 @contextmanager
 def progress() -> Iterator[Watcher]:
-    """On a terminal, once work has lasted two seconds: stage, share done, elapsed and expected time, on standard error.
+    """Show the progress of lasting work on a terminal, on standard error.
 
-    Where standard error is no terminal nothing is shown. Shares are of partitions, blocks and runs, which are public.
+    Once work has lasted two seconds the line has the stage, the share done, elapsed and expected time. Where standard
+    error is no terminal nothing is shown. Shares are of partitions, blocks and runs, which are public.
     """
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -89,7 +90,7 @@ def progress() -> Iterator[Watcher]:
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """A number for a table; an unknown one is a dash."""
+    """Return a number for a table; an unknown one is a dash."""
     return "-" if value is None else f"{value:,.{digits}g}"
 
 
@@ -159,7 +160,7 @@ def outcome(result: RunResult) -> None:
 
 
 def plan(study: Study, declared: Plan, expected: Mapping[str, Any]) -> None:
-    """A plan, readable."""
+    """Print a plan for a person."""
     from causalveil.schemas.privacy import amount_text
 
     console = Console()
@@ -210,7 +211,7 @@ def _whole_column(table: Table, heading: str, names: list[str]) -> None:
 
 
 def _rho_table(content: Account) -> Table:
-    """The accounts in their own measure, where that is rho."""
+    """Return the accounts in their own measure, where that is rho."""
     table = Table(title="The same as rho", title_justify="left", title_style="bold", pad_edge=False)
     for heading in ("level", "block"):
         _whole_column(table, heading, [str(getattr(row, heading)) for row in content.blocks])

@@ -38,7 +38,9 @@ def check_gates(release: Published) -> None:
 
 
 def protocol(release: ProtocolRelease, head: str, room: int, limits: Limits) -> list[str]:
-    """Return a protocol's panel: answers over everybody first, primary ones before others, as far as there is room.
+    """Return a protocol's panel: answers over everybody first, primary ones before others.
+
+    Answers are listed as far as there is room.
 
     Args:
         release: the protocol's.
@@ -103,7 +105,7 @@ def _adjusted(release: ProtocolRelease) -> list[str]:
 
 
 def gate_lines(gates: Sequence[GateResult]) -> list[str]:
-    """Every gate that did not pass, or that all did."""
+    """Return every gate that did not pass, or that all did."""
     lines = []
     for gate in gates:
         if gate.verdict != "passed":

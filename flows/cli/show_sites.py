@@ -1,4 +1,4 @@
-"""What a person sees of bundles and pooled releases. All of it is in the documents themselves."""
+"""Output for a person about bundles and pooled releases. All of it is in the documents themselves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from causalveil.tasks.sites.bundle import fingerprint
 
 
 def pooled_protocol(release: PooledProtocolRelease) -> str:
-    """Every pooled answer on a line, then gates and controls, in words."""
+    """Return every pooled answer on a line, then gates and controls, in words."""
     width = max(len(_place(answer)) for answer in release.answers)
     lines = [f"{release.model} effects; {release.confidence:.0%} intervals, in brackets those that hold all together"]
     outcome = ""
@@ -64,7 +64,7 @@ def _answer_numbers(release: PooledProtocolRelease, answer: PooledAnswer) -> str
 
 
 def bundle(content: Bundle, release: Release, path: Path) -> None:
-    """All that a coordinator would get, before it is sent."""
+    """Print all that a coordinator would get, before it is sent."""
     console, statement = Console(), content.statement
     found = ""
     if isinstance(release, EffectRelease):
@@ -105,7 +105,7 @@ def bundle(content: Bundle, release: Release, path: Path) -> None:
 
 
 def pooled(outcome: PooledResult) -> None:
-    """A pooled release, readable."""
+    """Print a pooled release for a person."""
     release, console = outcome.release, Console()
     if isinstance(release, PooledProtocolRelease):
         head = f"{release.study}: {release.estimand} by {release.estimator}, {len(release.sites)} sites, "

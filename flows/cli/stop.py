@@ -16,7 +16,10 @@ INTERRUPTED, TERMINATED = 130, 143
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, which then ends a program as Ctrl-C does: by an exception that every ``finally`` sees."""
+    """SIGTERM, which then ends a program as Ctrl-C does.
+
+    It is an exception that every ``finally`` sees.
+    """
 
 
 class Stopped(CausalveilError):
@@ -32,7 +35,7 @@ class Stopped(CausalveilError):
 
 
 def unwind_on_sigterm() -> None:
-    """From now on SIGTERM raises :class:`Terminated` in the main thread."""
+    """Have SIGTERM raise :class:`Terminated` in the main thread from now on."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise Terminated
@@ -42,7 +45,7 @@ def unwind_on_sigterm() -> None:
 
 
 def code_of(problem: BaseException | None) -> int:
-    """The exit code of what stopped a command.
+    """Return the exit code of what stopped a command.
 
     Prefect has a class of its own for SIGTERM during a flow.
     """

@@ -1,7 +1,7 @@
 """Engines that run stages: direct calls or Prefect's tasks, with its runners, limits, events and settings.
 
-- ``deployment``: What a deployed flow asks of Prefect's server: a password, one run at a time, events, and nothing
-  stored.
+- ``deployment``: Requirements of a deployed flow on Prefect's server: a password, one run at a time, events, and
+  nothing stored.
 - ``engine``: The one small place that binds stages to an engine. The order of stages is not decided here.
 - ``guard``: Filter of error messages: typed errors pass, the text of all others is withheld, since it may quote the
   data.

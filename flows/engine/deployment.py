@@ -1,4 +1,4 @@
-"""What a deployed flow asks of Prefect's server: a password, one run at a time, events, and nothing stored.
+"""Requirements of a deployed flow on Prefect's server: a password, one run at a time, events, and nothing stored.
 
 Whoever reaches the API of a Prefect server may have its workers run any code. A server that answers an unauthenticated
 call has been set up without ``PREFECT_SERVER_API_AUTH_STRING``, and no run is to make that useful.
@@ -84,7 +84,7 @@ LEASE_SECONDS = 60.0
 
 
 def limit_name(dataset: str) -> str:
-    """The name to give to ``prefect gcl create``."""
+    """Return the name to give to ``prefect gcl create``."""
     return f"causalveil-{dataset}"
 
 
@@ -145,15 +145,18 @@ LATE = "causalveil.extract.late"
 
 
 def tell_refused(contract: Contract, run_id: str, refusal: str) -> None:
-    """The budget of a dataset did not suffice for a run.
+    """Emit the event that the budget of a dataset did not suffice for a run.
 
-    ``refusal`` is the ledger's own sentence.
+    ``refusal``: the ledger's own sentence.
     """
     _emit(REFUSED, contract.dataset, {"run": run_id, "refusal": refusal})
 
 
 def tell_late(manifest: Manifest) -> None:
-    """An extract found no rows in blocks of its range; the next one asks for them again."""
+    """Emit the event that an extract found no rows in blocks of its range.
+
+    The next extract asks for them again.
+    """
     _emit(LATE, manifest.dataset, {"extract": manifest.name, "blocks": list(manifest.late)})
 
 

@@ -68,7 +68,10 @@ class Engine(Protocol):
         ...
 
     def deliver(self, release: Release, write: Callable[[], Path]) -> Path:
-        """Write a release by ``write``, which returns its file, and show it wherever the engine shows such things."""
+        """Write a release by ``write``, which returns its file, and show it.
+
+        It is shown wherever the engine shows such things.
+        """
         ...
 
     def distributing(self, execution: Execution) -> AbstractContextManager[None]:
@@ -100,7 +103,10 @@ class DirectEngine:
         return write()
 
     def distributing(self, execution: Execution) -> AbstractContextManager[None]:
-        """On threads of this process, and says so where the settings name a cluster: Prefect's engine starts those."""
+        """Distribute over threads of this process.
+
+        Where the settings name a cluster it says that it starts none: Prefect's engine does.
+        """
         if execution.runner is not Runner.threads:
             _LOG.warning(
                 f"engine 'direct' works on threads of this process, and not on the runner '{execution.runner}' of the "

@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).parents[2]
 def guarded(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Call a function that is no stage.
 
-    Let typed errors pass and withhold the text of all others.
+    Typed errors pass; the text of all others is withheld.
 
     Raises:
         CausalveilError: see :func:`guarded_as`.
@@ -57,7 +57,7 @@ def guarded_as(name: str, call: Callable[[], R]) -> R:
 
 
 def place(problem: BaseException) -> str:
-    """The innermost line of causalveil's own code on the way to ``problem``."""
+    """Return the innermost line of causalveil's own code on the way to ``problem``."""
     ours = [frame for frame in traceback.extract_tb(problem.__traceback__) if _is_ours(frame.filename)]
     if not ours:
         return "outside causalveil's code"

@@ -91,7 +91,10 @@ class PrefectEngine:
         return found[0]
 
     def announce(self, run: Reservation) -> None:
-        """Tag the flow run by study, dataset and run, and from now on each task run by what its stage declares."""
+        """Tag the flow run by study, dataset and run.
+
+        From now on each task run is tagged by what its stage declares.
+        """
         self._run = run
         add_tags(tags_of(run), run)
         _LOG.info(
@@ -152,7 +155,7 @@ class PrefectEngine:
             create_table_artifact(key=key, table=rows, description=description)
 
     def distributing(self, execution: Execution) -> AbstractContextManager[None]:
-        """On the task runner that the operator names."""
+        """Distribute over the task runner that the operator names."""
         from causalveil.flows.engine.runners import running_on
 
         return running_on(execution)
@@ -160,7 +163,9 @@ class PrefectEngine:
 
 @contextmanager
 def answering(doing: str, run: Reservation | None) -> Iterator[None]:
-    """Turn a failure of Prefect itself within the block into one line that says how to go on, in the worker's log too.
+    """Turn a failure of Prefect itself within the block into one line that says how to go on.
+
+    The line is in the worker's log too.
 
     Args:
         doing: what Prefect is asked for.
@@ -192,7 +197,10 @@ _OUTCOMES: ContextVar[list[Any] | None] = ContextVar("outcomes", default=None)
 
 
 def ended_as(name: str, message: str, outcome: R) -> State[R]:
-    """Return the completed state ``name`` that holds ``outcome``, and hand ``outcome`` to ``outcome_of``."""
+    """Return the completed state ``name`` that holds ``outcome``.
+
+    ``outcome`` is also handed to ``outcome_of``.
+    """
     from prefect.states import Completed
 
     outcomes = _OUTCOMES.get()
@@ -224,7 +232,7 @@ def outcome_of(call: Callable[[], Any]) -> Any:
 def lost_before(problem: BaseException | None) -> EngineLost | None:
     """Return the line that said how to go on, where Prefect failed again afterwards.
 
-    None if there was none.
+    Returns None if there was none.
     """
     while problem is not None and not isinstance(problem, EngineLost):
         problem = problem.__context__
@@ -267,9 +275,9 @@ def tagged(**names: str | None) -> Iterator[None]:
 
 
 def add_tags(own: list[str], run: Reservation | None = None) -> None:
-    """Add tags to the flow run that is going on.
+    """Add tags to the flow run that is going on, if there is one.
 
-    Nothing where none is. ``run``: whose budget is spent already.
+    ``run``: whose budget is spent already.
     """
     from prefect import runtime
     from prefect.client.orchestration import get_client

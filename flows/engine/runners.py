@@ -33,7 +33,7 @@ def attempt(function: Callable[[int], T], indexes: Sequence[int]) -> Answer[T]:
 
 
 def _gather(answers: Sequence[Answer[T]]) -> list[T]:
-    """All results in order; raises the first error in order of partitions."""
+    """Return all results in order; raises the first error in order of partitions."""
     for _, problem in answers:
         if problem is not None:
             raise problem
@@ -41,9 +41,9 @@ def _gather(answers: Sequence[Answer[T]]) -> list[T]:
 
 
 def _over_dask(runner: Any, workers: int) -> Distributor:
-    """Parts as tasks of the cluster's own scheduler.
+    """Return a distributor of parts as tasks of the cluster's own scheduler.
 
-    What a worker that dies had is done again by another.
+    The work of a worker that dies is done again by another.
     """
     client = runner.client
 
@@ -55,7 +55,7 @@ def _over_dask(runner: Any, workers: int) -> Distributor:
 
 
 def _over_ray(workers: int) -> Distributor:
-    """Parts as Ray tasks, which Ray repeats if their worker dies."""
+    """Return a distributor of parts as Ray tasks, which Ray repeats if their worker dies."""
     import ray
 
     remote: Any = ray.remote(attempt)
@@ -68,7 +68,7 @@ def _over_ray(workers: int) -> Distributor:
 
 @contextmanager
 def running_on(execution: Execution) -> Iterator[None]:
-    """Start what the operator's ``execution`` names and have work on partitions distributed over it.
+    """Start what the operator's ``execution`` names and distribute partitions over it.
 
     Raises:
         CausalveilError: the extra is not installed, or the cluster cannot be reached.
@@ -116,7 +116,7 @@ def _security(execution: Execution) -> dict[str, Any]:
 
 
 def _runner(execution: Execution) -> Any:
-    """A task runner, not started."""
+    """Return a task runner, not started."""
     try:
         if execution.runner is Runner.dask:
             from prefect_dask.task_runners import DaskTaskRunner

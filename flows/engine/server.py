@@ -51,7 +51,7 @@ LAUNCH = 'umask 077; read -r go && exec "$@" < /dev/null'
 
 @dataclass(frozen=True)
 class KeptServer:
-    """Where the user's server is, and which process it is.
+    """The user's server: its address and its process.
 
     Attributes:
         pid: of the process.
@@ -142,9 +142,9 @@ def start() -> tuple[KeptServer, bool]:
 
 
 def stop() -> KeptServer | None:
-    """Stop the user's server and forget it.
+    """Stop the user's server, forget it and return it.
 
-    Return which one it was, None if none was running here.
+    Returns None if none was running here.
 
     A process that merely has the number of a server that ended is left alone.
     """
@@ -260,7 +260,7 @@ def _failed(folder: Path) -> str:
 def _started(pid: int) -> int | None:
     """Return when a process started, in ticks since the machine did.
 
-    None if it does not run, or runs no more.
+    Returns None if it does not run, or runs no more.
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
@@ -301,7 +301,10 @@ OFFER = (
 
 @contextmanager
 def on_a_server() -> Iterator[None]:
-    """Have Prefect run a flow on the user's own server while the block runs, unless its settings name one."""
+    """Have Prefect run a flow on the user's own server while the block runs.
+
+    Prefect's settings come first where they name a server.
+    """
     from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
     own = own_server()
@@ -315,7 +318,7 @@ def on_a_server() -> Iterator[None]:
 def own_server() -> dict[Any, Any]:
     """Return the settings that make Prefect use the user's own server.
 
-    None if it is told of one, or none is usable.
+    They are empty if Prefect is told of a server, or none is usable.
     """
     from importlib.metadata import version
 

@@ -93,7 +93,7 @@ def _call_loopback_directly() -> None:
 
 
 def secret_of(place: Credential) -> str | None:
-    """The text of the Secret block that ``place`` names; None if there is no such block.
+    """Return the text of the Secret block that ``place`` names; None if there is no such block.
 
     Raises:
         CausalveilError: Prefect cannot be reached.

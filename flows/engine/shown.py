@@ -46,7 +46,10 @@ def stage_line(stage: str, own: Sequence[Charge], drawn: Sequence[Charge], commi
 
 
 def committed_line(committed: int, run: Reservation) -> str:
-    """Say how many charges of a run are committed: the last line of a completed flow, from the ledger."""
+    """Say how many charges of a run are committed, from the ledger.
+
+    It is the last line of a completed flow.
+    """
     return f"{committed} of {len(run.charges)} charges of the flow's budget {_pair(run.cost)} are committed"
 
 
@@ -55,7 +58,7 @@ def _named(charges: Sequence[Charge]) -> str:
 
 
 def answer_markdown(release: Release, path: Path) -> str:
-    """The answer and where it lies, as a page that stands by itself."""
+    """Return the answer and where it lies, as a page that stands by itself."""
     question = getattr(release, "estimand", release.kind)
     lines = [f"# {release.study}", ""]
     if release.headline is not None:
@@ -94,7 +97,7 @@ def _answer(release: Release) -> list[str]:
 def _unit(release: AnsweredEffect) -> str:
     """Return the unit of measure of an effect, after a space.
 
-    Empty where none is known or a measure has none.
+    It is empty where none is known or a measure has none.
     """
     outcome = release.specification.get("outcome") or {}
     unit = release.units_of_measure.get(str(outcome.get("name")))
@@ -131,12 +134,12 @@ def budget_markdown(release: Release) -> str:
 
 
 def data_asset(dataset: str) -> str:
-    """The asset key of a dataset as its owner declared it."""
+    """Return the asset key of a dataset as its owner declared it."""
     return f"causalveil://{dataset}/data"
 
 
 def release_asset(release: Release) -> str:
-    """The asset key of a study's releases; each run is a materialisation of it."""
+    """Return the asset key of a study's releases; each run is a materialisation of it."""
     return f"causalveil://{release.dataset}/releases/{release.study}"
 
 

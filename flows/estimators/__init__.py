@@ -10,14 +10,13 @@
   stages.
 - ``five_releases``: The stages of the five releases by which covariates are adjusted for: the same of every estimator
   that has them.
-- ``foreseen``: What a study whose covariates and treatments are public says of its own people, with outcomes that
-  nobody has.
+- ``foreseen``: A plan from public covariates and treatments of the study's own people, with outcomes that nobody has.
 - ``ipw``: PP-IPW: inverse probability weighting with two private steps (Lee et al. 2019a, Algorithm 1).
 - ``matching``: PrivATE: matching on a private propensity score (Yuan et al. 2026, Algorithm 4).
 - ``protocol``: A protocol of many questions: joint releases, one table (``docs/proofs/questions.md``).
 - ``regression``: Covariate adjustment from noisy moments: five releases on all units, read by one posterior that knows
   their noise.
-- ``rehearsed``: What a study says of people who nobody is, on average: its own stages, a few times over, with seeded
+- ``rehearsed``: The average answer of a study on people who do not exist: its own stages, a few times over, with seeded
   noise.
 - ``shared``: Stages that several estimators share: how rows enter, and how they are cut into halves and folds.
 - ``stage``: A stage of a flow: one object that has its name, its work, the charges that it alone may draw, and what it

@@ -69,14 +69,14 @@ def reads(study: BalancingStudy) -> int:
 
 
 def warned(study: BalancingStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:
-    """The warnings of :func:`expected` without an effect: they need no rehearsal."""
+    """Return the warnings of :func:`expected` without an effect: they need no rehearsal."""
     return list(planning.expected(study, sizes, stand_in, None)["warnings"])
 
 
 def formula(study: BalancingStudy, sizes: Sizes, stand_in: StandIn) -> float | None:
-    """Expected half-width without a rehearsal.
+    """Return the expected half-width without a rehearsal.
 
-    None where the stand-in population cannot be analysed.
+    Returns None where the stand-in population cannot be analysed.
     """
     found: float | None = planning.expected(study, sizes, stand_in, None).get("half_width")
     return found

@@ -34,7 +34,7 @@ def _stages(study: DifferenceStudy) -> Stages:
 
 
 def expected(study: DifferenceStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
-    """Expected half-width and its parts.
+    """Return the expected half-width and its parts.
 
     Args:
         study: the study.

@@ -20,7 +20,10 @@ Stages = tuple[Stage[Any, Any], ...]
 
 
 class Result(Protocol):
-    """What an estimator found: the fields that its kind of release has beside those of every release."""
+    """The findings of an estimator.
+
+    They are the fields that its kind of release has beside those of every release.
+    """
 
     def fields(self, study: Any) -> dict[str, Any]:
         """Return the fields by name, as the release's model expects them."""
@@ -57,13 +60,13 @@ class Estimator(Generic[S]):
     facts: tuple[str, ...] = ("treated", "mean", "deviation")
 
     def stages_of(self, study: S) -> Stages:
-        """The stages of a study, in order."""
+        """Return the stages of a study, in order."""
         return self.stages if isinstance(self.stages, tuple) else self.stages(study)
 
     def declare(self, study: S, sizes: Sizes | None) -> tuple[Charge, ...]:
-        """Every charge of a study, from public facts alone: what its stages declare.
+        """Return every charge of a study, from public facts alone: what its stages declare.
 
-        Formulas in n without sizes.
+        Without sizes charges carry formulas in n.
         """
         return tuple(charge for stage in self.stages_of(study) for charge in stage.declare(study, sizes))
 
@@ -83,7 +86,7 @@ class Estimator(Generic[S]):
     def foresee(
         self, study: S, sizes: Sizes, stand_in: StandIn, effect: float | None, people: PublicPeople | None = None
     ) -> Mapping[str, Any]:
-        """``expected``, of the run's own people where there are any."""
+        """Return what ``expected`` does, for the run's own people where there are any."""
         if people is None:
             return self.expected(study, sizes, stand_in, effect)
         return self.expected(study, sizes, stand_in, effect, people)
@@ -101,7 +104,7 @@ class Estimator(Generic[S]):
     def half_width(self, study: S, sizes: Sizes, stand_in: StandIn) -> float | None:
         """Return the expected half-width, by the formula or by few draws if there are such.
 
-        None: no interval.
+        Returns None if there is no interval.
         """
         if self.formula is not None:
             return self.formula(study, sizes, stand_in)

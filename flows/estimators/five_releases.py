@@ -25,12 +25,12 @@ class Recipe(Protocol):
         """Return what a release is called here, and whom it is charged to."""
 
     def mechanism(self, slot: Slot) -> Mechanism | None:
-        """The mechanism of a release; None where there is none."""
+        """Return the mechanism of a release; None where there is none."""
 
 
 @dataclass(frozen=True)
 class Steps(Generic[S, Scales, Decided]):
-    """What an estimator does at the releases and between them.
+    """The functions of an estimator at the releases and between them.
 
     Attributes:
         recipe: every draw, by study and sizes.

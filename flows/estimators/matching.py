@@ -118,7 +118,7 @@ def reads(study: MatchingStudy) -> int:
 
 
 def warned(study: MatchingStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:
-    """The warnings of :func:`expected` without an effect: they need no rehearsal."""
+    """Return the warnings of :func:`expected` without an effect: they need no rehearsal."""
     return list(planning.expected(study, sizes, stand_in, None)["warnings"])
 
 

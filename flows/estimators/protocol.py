@@ -111,9 +111,9 @@ LABEL_ANSWERS = Stage[ProtocolStudy, ProtocolFindings](
 def expected_difference(
     study: DifferenceProtocol, sizes: Sizes, stand_in: StandIn, effect: float | None
 ) -> dict[str, Any]:
-    """Expected half-widths of every outcome by differences of arm means.
+    """Return the expected half-widths of every outcome by differences of arm means.
 
-    Arguments as of :func:`expected`.
+    The arguments are those of :func:`expected`.
     """
     warnings = [] if study.estimator.trial else [UNADJUSTED]
     found = expected(study, sizes, stand_in, effect)
@@ -121,7 +121,9 @@ def expected_difference(
 
 
 def expected(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
-    """Expected half-widths of every outcome, its part of the noise, and what leaving it out would buy.
+    """Return the expected half-widths of every outcome, and its part of the noise.
+
+    Also says what leaving an outcome out would buy.
 
     Args:
         study: the protocol.

@@ -66,7 +66,9 @@ INTERVAL = Stage[RegressionStudy, EffectFindings](
 
 
 def expected(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
-    """Expected half-width and its parts; sentences for people, numbers for scripts.
+    """Return the expected half-width and its parts.
+
+    The result has sentences for people and numbers for scripts.
 
     Args:
         study: the study.
@@ -83,12 +85,15 @@ def expected(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, effect: fl
 
 
 def rehearsals(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, many: int) -> list[EffectFindings]:
-    """Return what the study would say by so many draws of noise, fewer where it has many covariates."""
+    """Return what the study would say by so many draws of noise.
+
+    There are fewer draws where it has many covariates.
+    """
     return [rehearsed(study, sizes, stand_in, seed) for seed in range(affordable(study, many))]
 
 
 def warned(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:
-    """The warnings of :func:`expected` without an effect: they need no rehearsal."""
+    """Return the warnings of :func:`expected` without an effect: they need no rehearsal."""
     del stand_in
     return [] if "screen" in plan(study, sizes).costs or study.estimator.trial else [NO_CURVES]
 

@@ -1,4 +1,4 @@
-"""What a study says of people who nobody is, on average: its own stages, a few times over, with seeded noise.
+"""The average answer of a study on people who do not exist: its own stages, a few times over, with seeded noise.
 
 A study of more units than are rehearsed has fewer with more epsilon. At label level epsilon grows with the square root:
 noise over sampling error is then the same, by which weights are chosen, and the interval is narrower by that root. At
@@ -97,7 +97,7 @@ def rehearsed(
 def weighed_once(
     stages: Stages, first: Stage[Any, Any], anew: Callable[[Run[Any]], None] = lambda _: None
 ) -> Callable[[Run[Any], Engine], EffectFindings]:
-    """The stages, those before ``first`` run once for all draws of the same people.
+    """Return the stages, those before ``first`` run once for all draws of the same people.
 
     Args:
         stages: all, in order.

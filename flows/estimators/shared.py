@@ -19,7 +19,10 @@ VALIDATE = Stage[Study, None]("validate", _validate, from_files=True)
 
 
 def normalised_by(normalise_stage: Callable[[], Callable[..., None]]) -> Stage[Any, None]:
-    """The stage that writes normalised rows into the enclave, by the function that an estimator's rows need."""
+    """Return the stage that writes normalised rows into the enclave.
+
+    ``normalise_stage``: returns the function that an estimator's rows need.
+    """
 
     def run(step: StageRun[Any]) -> None:
         where = step.source

@@ -37,7 +37,10 @@ P = TypeVar("P")
 
 
 def recalled(decide: Callable[[S, Sizes | None], P]) -> Callable[[S, Sizes | None], P]:
-    """Decide once what every stage of a study asks again, from public facts: kept for the last study and its sizes."""
+    """Decide once what every stage of a study asks again, from public facts.
+
+    The decision is kept for the last study and its sizes.
+    """
     last: list[tuple[S, Sizes | None, P]] = []
 
     def recall(study: S, sizes: Sizes | None) -> P:
@@ -86,7 +89,7 @@ class Stage(Generic[S, R_co]):
 
     @property
     def part(self) -> str:
-        """Which fold it is for, in words; empty for none."""
+        """The fold that the stage is for, in words; empty for none."""
         return "" if self.fold is None else f"fold {self.fold.index + 1} of {self.fold.of}"
 
     @property
@@ -95,7 +98,7 @@ class Stage(Generic[S, R_co]):
         return f"{self.name}, {self.part}" if self.part else self.name
 
     def of(self, index: int, folds: int) -> Stage[S, R_co]:
-        """The stage of one fold; the same object each time.
+        """Return the stage of one fold; the same object each time.
 
         Raises:
             ChargesDiffer: there is no such fold.
@@ -107,7 +110,7 @@ class Stage(Generic[S, R_co]):
         return _of_fold(self, index, folds)
 
     def declare(self, study: S, sizes: Sizes | None) -> tuple[Charge, ...]:
-        """Every charge of the stage; of a fold's stage those on whom its models are trained.
+        """Return every charge of the stage; of a fold's stage those on whom its models are trained.
 
         Raises:
             ChargesDiffer: it draws in other folds and not in this: the study has no such fold.
@@ -121,7 +124,7 @@ class Stage(Generic[S, R_co]):
         return tuple(charge.model_copy(update={"stage": self.name}) for charge in charges)
 
     def task(self, run: Run[S], results: Mapping[Stage[Any, Any], Any]) -> Task[R_co]:
-        """The stage on one run, ready for an engine."""
+        """Return the stage on one run, ready for an engine."""
         charges = self.declare(run.study, run.sizes)
         reads = tuple(one.title for read in self.reads for one in _of(read, self.fold, results))
         return Task(self.name, partial(_work, self, charges, run, results), self.part, charges, reads)
@@ -134,7 +137,10 @@ def _of_fold(stage: Stage[S, R], index: int, folds: int) -> Stage[S, R]:
 
 @dataclass(frozen=True)
 class StageRun(Generic[S]):
-    """What one stage is handed: public facts, the enclave, the results that it reads, its own part of the budget."""
+    """The input of one stage.
+
+    It has public facts, the enclave, the results that the stage reads, and its own part of the budget.
+    """
 
     stage: Stage[S, Any]
     of_run: Run[S]
@@ -173,7 +179,7 @@ class StageRun(Generic[S]):
         return self.of_run.source
 
     def seed_for(self, label: str) -> int:
-        """32 bits for randomness that is no noise; a resumed run has the same."""
+        """Return 32 bits for randomness that is no noise; a resumed run has the same."""
         return self.of_run.seed_for(label)
 
     @property
@@ -252,7 +258,10 @@ def _work(stage: Stage[S, R], charges: tuple[Charge, ...], run: Run[S], results:
 
 
 def _of(stage: Stage[Any, Any], fold: Fold | None, results: Mapping[Stage[Any, Any], Any]) -> list[Stage[Any, Any]]:
-    """The stages that have run and that ``stage`` speaks of: that of a fold, the one that has none, or of all folds."""
+    """Return the stages that have run and that ``stage`` refers to.
+
+    That is the stage of a fold, the one that has none, or the stages of all folds.
+    """
     if fold is not None and (same := _of_fold(stage, fold.index, fold.of)) in results:
         return [same]
     if stage in results:

@@ -59,7 +59,10 @@ Step = StageRun[SurvivalStudy]
 
 @dataclass(frozen=True)
 class MeasureStages:
-    """The stages by which one measure is adjusted: a public table of outcomes, and five releases on these."""
+    """The stages by which one measure is adjusted.
+
+    They are a public table of outcomes, and five releases on these.
+    """
 
     outcomes: Stage[SurvivalStudy, PseudoOutcomes]
     five: FiveStages[SurvivalStudy, ScalesOfPeople, FiveReleases]
@@ -71,7 +74,7 @@ class MeasureStages:
 
 
 def _stages_of(measure: Measure) -> MeasureStages:
-    """The stages of one measure; each release's name says of which."""
+    """Return the stages of one measure; each release's name says of which."""
 
     def own(study: SurvivalStudy, sizes: Sizes | None) -> AdjustmentRecipe:
         return plan(study, sizes)[measure]
@@ -110,7 +113,7 @@ OF_MEASURE = {measure: _stages_of(measure) for measure in Measure}
 
 
 def _adjusted(step: Step) -> SurvivalFindings:
-    """Every measure of the study, adjusted, beside the curves of the arms as they are."""
+    """Return every measure of the study, adjusted, beside the curves of the arms as they are."""
     found = {
         measure: (step[own.outcomes], step[own.five.again], step[own.five.scores])
         for measure, own in OF_MEASURE.items()
@@ -127,7 +130,7 @@ ADJUSTED = Stage[SurvivalStudy, SurvivalFindings](
 
 
 def stages_of(study: SurvivalStudy) -> Stages:
-    """The stages of a study: with covariates those of each measure beside the cells."""
+    """Return the stages of a study: with covariates those of each measure beside the cells."""
     if not study.covariates:
         return (VALIDATE, NORMALISE, CELLS, ANSWER)
     own = (stage for measure in study.measure for stage in OF_MEASURE[measure].all)
@@ -138,7 +141,7 @@ WORDS = {Measure.risk: "risk difference", Measure.rmst: "difference of restricte
 
 
 def expected(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
-    """Expected half-widths of every measure, and what they are made of.
+    """Return the expected half-widths of every measure, and what they are made of.
 
     Args:
         study: the study.
@@ -191,7 +194,7 @@ def _rehearsals(
 ) -> tuple[TwoArms, list[list[Compared]]]:
     """Return both arms, and each measure by so many draws of noise.
 
-    By one of none where nothing is adjusted.
+    Where nothing is adjusted there is one result of each measure, without a draw.
     """
     if study.covariates:
         return expected_adjusted(study, sizes, stand_in, many)
@@ -206,7 +209,7 @@ def drawn(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, many: int) -> f
 
 
 def warned(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:
-    """The warnings of :func:`expected` without an effect: they need no rehearsal."""
+    """Return the warnings of :func:`expected` without an effect: they need no rehearsal."""
     both, _ = expected_contrasts(study, sizes, stand_in)
     return _warnings(study, both.seen < both.grid.intervals, 1 - study.expect.lost)
 

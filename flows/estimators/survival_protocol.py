@@ -35,7 +35,7 @@ ANSWERS = Stage[SurvivalProtocol, answers.TimesTable](
 
 
 def expected(study: SurvivalProtocol, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
-    """Expected half-widths of every question, by itself and together with all others.
+    """Return the expected half-widths of every question, by itself and together with all others.
 
     Args:
         study: the protocol.

@@ -1,21 +1,20 @@
-"""What a study can be expected to find and cost, from public facts alone: `causalveil plan`.
+"""Expected findings and costs of a study, from public facts alone: `causalveil plan`.
 
-- ``aipw``: What `plan` says of AIPW before a row is read.
-- ``balancing``: What `plan` says of balancing weights before a row is read.
+- ``aipw``: Numbers and sentences that `plan` has on AIPW before a row is read.
+- ``balancing``: Numbers and sentences that `plan` has on balancing weights before a row is read.
 - ``chart``: The burn-down of a dataset's accounts as files, from the ledger alone.
-- ``curves``: How wide an interval will be, turned round: the least epsilon for a width, and curves. Reads no private
-  column.
+- ``curves``: The least epsilon for a width, and curves of expected widths. Reads no private column.
 - ``desk``: The owner's desk as a folder of pages, from the ledger alone.
-- ``direction``: What `plan` says of a direction study before a row is read, and what it says of every penalty.
-- ``expected``: What can be expected of a study before it runs: what `plan` says beside its charges.
-- ``export``: What a ledger's owner hands on: tables of runs and charges, and entries for a public registry of
-  deployments.
-- ``forecast``: How long a dataset's budget lasts if a study runs by a schedule. Reads the ledger and footers, never a
-  row.
-- ``ipw``: What `plan` says of inverse probability weighting before a row is read.
-- ``matching``: What `plan` says of matching before a row is read.
-- ``medians``: What several draws of noise say of a study: the median half-width, and how far draws are from each other.
-- ``outlook``: What a planned study would take of its dataset's budget, and how many more like it fit. Reads no row.
+- ``direction``: Numbers and sentences that `plan` has on a direction study before a row is read, with a comparison of
+  penalties.
+- ``expected``: Expectations of a study before it runs: the part of `plan` beside its charges.
+- ``export``: Exports of a ledger: tables of runs and charges, and entries for a public registry of deployments.
+- ``forecast``: Forecast of a dataset's budget if a study runs by a schedule. Reads the ledger and footers, never a row.
+- ``ipw``: Numbers and sentences that `plan` has on inverse probability weighting before a row is read.
+- ``matching``: Numbers and sentences that `plan` has on matching before a row is read.
+- ``medians``: Summaries over several draws of noise: the median half-width, and how far draws are from each other.
+- ``outlook``: The share of its dataset's budget that a planned study would take, and how many more like it fit. Reads
+  no row.
 - ``sentences``: Sentences of `plan` that estimators of an effect share.
 - ``study_plan``: A study's plan with all that can be said before a row is read: what ``causalveil.plan`` returns.
 """

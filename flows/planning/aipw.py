@@ -1,4 +1,4 @@
-"""What `plan` says of AIPW before a row is read."""
+"""Numbers and sentences that `plan` has on AIPW before a row is read."""
 
 from __future__ import annotations
 
@@ -51,14 +51,17 @@ def expected(study: AipwStudy, sizes: Sizes, stand_in: StandIn, effect: float | 
 
 
 def rehearsals(study: AipwStudy, sizes: Sizes, stand_in: StandIn, many: int) -> list[EffectFindings]:
-    """Return what the study would say by so many draws of noise, fewer where it has many covariates."""
+    """Return what the study would say by so many draws of noise.
+
+    There are fewer draws where it has many covariates.
+    """
     return [rehearsed.rehearsed(study, sizes, stand_in, seed) for seed in range(affordable(study, many))]
 
 
 def drawn(study: AipwStudy, sizes: Sizes, stand_in: StandIn, many: int) -> float:
     """Return the median half-width of so many draws.
 
-    Of the asymptotic guarantee that of a formula.
+    Under the asymptotic guarantee it is that of a formula.
     """
     if study.guarantee is Guarantee.asymptotic:
         return stages.expected_half_width(study, sizes, stand_in)
@@ -78,7 +81,7 @@ def _not_protected(study: AipwStudy) -> list[str]:
 
 
 def _asymptotic(study: AipwStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
-    """The paper's intervals: their caveats are the warnings."""
+    """Return the paper's intervals: their caveats are the warnings."""
     half = stages.expected_half_width(study, sizes, stand_in)
     numbers: dict[str, Any] = {"treated": stand_in.treated, "half_width": half}
     sentences = [f"Expected {study.confidence:.0%} interval: estimate ± {half:.4g}."]

@@ -1,4 +1,4 @@
-"""What `plan` says of balancing weights before a row is read."""
+"""Numbers and sentences that `plan` has on balancing weights before a row is read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from causalveil.tasks.weighting.expected import EXPLAINED, OVERLAP
 def expected(
     study: BalancingStudy, sizes: Sizes, stand_in: StandIn, effect: float | None, rehearsed: Rehearsed | None = None
 ) -> dict[str, Any]:
-    """Expected half-width and its parts; sentences for people, numbers for scripts.
+    """Return the expected half-width and its parts.
+
+    The result has sentences for people and numbers for scripts.
 
     Args:
         study: the study.

@@ -14,7 +14,9 @@ WRITERS = {".html": burndown_html, ".svg": burndown_svg}
 
 
 def draw(ledger: Ledger, dataset: str, place: Path) -> list[Path]:
-    """Write the chart: ``place`` is an .html or .svg file, or a folder for both (DATASET-budget.html and .svg).
+    """Write the chart and return its files.
+
+    ``place`` is an .html or .svg file, or a folder for both (DATASET-budget.html and .svg).
 
     Raises:
         StudyError: unknown dataset, another kind of file, or a file cannot be written.

@@ -1,4 +1,4 @@
-"""How wide an interval will be, turned round: the least epsilon for a width, and curves. Reads no private column.
+"""The least epsilon for a width, and curves of expected widths. Reads no private column.
 
 Widths are those that `plan` says at other values of epsilon and of the number of units, rehearsals and public columns
 with them. The points of a curve have fewer draws of noise each.
@@ -42,7 +42,7 @@ SLOPE, STEP, FARTHEST = 0.5, 1.05, 1e5
 def half_width(
     study: Study, sizes: Sizes, stand_in: StandIn, people: PublicPeople | None = None, few: bool = False
 ) -> float:
-    """The half-width that `plan` expects, in outcome units.
+    """Return the half-width that `plan` expects, in outcome units.
 
     ``people``: the run's own, where their covariates and treatments are public. ``few``: by few draws, where it is of
     draws.
@@ -77,7 +77,9 @@ def least_epsilon(
     people: PublicPeople | None = None,
     here: float | None = None,
 ) -> tuple[Decimal, float]:
-    """The least epsilon of three digits at which the expected half-width is at most ``width``, and that half-width.
+    """Return the least epsilon whose half-width is at most ``width``, with that half-width.
+
+    The half-width is the expected one, and the epsilon has three digits.
 
     Two amounts of every decade are tried in order by few draws, since a width may rise where an estimator's automatic
     settings begin to spend on a model. From there the search goes by steps as long as one side of the answer is
@@ -162,7 +164,7 @@ def target(
     people: PublicPeople | None = None,
     here: float | None = None,
 ) -> dict[str, Any]:
-    """The answer to `--target-half-width`: numbers for scripts, one sentence for people.
+    """Return the answer to `--target-half-width`: numbers for scripts, one sentence for people.
 
     ``here``: the half-width at the study's own epsilon, if it is known.
 
@@ -185,7 +187,9 @@ def target(
 
 
 def curves(study: Study, units: int, stand_in: StandIn, people: PublicPeople | None = None) -> list[dict[str, float]]:
-    """Expected half-widths against epsilon at three sizes, and against units at three budgets, around the study's own.
+    """Return the expected half-widths around the study's own epsilon and units.
+
+    They are against epsilon at three sizes, and against units at three budgets.
 
     Impossible ones are left out. The three are the smallest, the study's own and the largest.
 
@@ -213,7 +217,7 @@ def curves(study: Study, units: int, stand_in: StandIn, people: PublicPeople | N
 def draw(study: Study, sizes: Sizes, stand_in: StandIn, place: Path, people: PublicPeople | None = None) -> Path:
     """Write the curves as a figure, and the same numbers as CSV beside it.
 
-    Return the figure's path.
+    Returns the figure's path.
 
     Args:
         study: the study.
@@ -266,9 +270,9 @@ def _index(amount: Decimal) -> int:
 
 
 def _largest_allowed(study: Study) -> int:
-    """The largest amount that the study takes (variants of papers end at epsilon 1).
+    """Return the largest amount that the study takes (variants of papers end at epsilon 1).
 
-    -1 if it takes none.
+    Returns -1 if it takes none.
     """
     low, high = -1, LAST + 1
     while high - low > 1:
@@ -283,5 +287,5 @@ def _largest_allowed(study: Study) -> int:
 
 
 def _three(values: set[T], own: T) -> Sequence[T]:
-    """The smallest, the study's own and the largest."""
+    """Return the smallest, the study's own and the largest."""
     return sorted({min(values), own, max(values)} & values)

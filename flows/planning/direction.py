@@ -1,4 +1,4 @@
-"""What `plan` says of a direction study before a row is read, and what it says of every penalty."""
+"""Numbers and sentences that `plan` has on a direction study before a row is read, with a comparison of penalties."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LARGEST = {Score.spearman: 1.0, Score.kendall: 1.0, Score.hsic: 0.25}
 
 
 def expected(study: DirectionStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
-    """The margins that noise leaves in order, the tests' chances, and HSIC on a stand-in.
+    """Return the margins that noise leaves in order, the tests' chances, and HSIC on a stand-in.
 
     Args:
         study: the study.

@@ -1,4 +1,4 @@
-"""What can be expected of a study before it runs: what `plan` says beside its charges.
+"""Expectations of a study before it runs: the part of `plan` beside its charges.
 
 The stand-in for what is private is the reader's, never the data's. A plan that assumes a fact in silence reads as a
 promise (with 10 % treated an interval can be several times as wide as with half): facts that were not told are named,
@@ -41,7 +41,9 @@ MATTERS = 0.05
 
 
 def people_of(path: Path, study: Study, plan: Plan) -> PublicPeople | None:
-    """Covariates and treatments of the study's units where the contract lists them as public and they lie in place.
+    """Return the public covariates and treatments of the study's units.
+
+    Their columns are public by the contract and their files lie in place.
 
     None elsewhere, and where a file does not hold what is declared: a run would say so. No outcome is read.
 
@@ -120,9 +122,9 @@ def expected(
 
 
 def _half_width_with_delta(study: Study, sizes: Sizes, stand_in: StandIn) -> float | None:
-    """Expected half-width if the study asked for a delta.
+    """Return the expected half-width if the study asked for a delta.
 
-    None where it could not spend one, or has no interval.
+    Returns None where it could not spend one, or has no interval.
     """
     privacy = study.privacy.model_copy(update={"delta": SUGGESTED_DELTA})
     try:
@@ -161,7 +163,7 @@ class Fact:
         return assumed(study, stand_in.model_copy(update={self.name: other, **follows}))
 
     def sentence(self, there: Mapping[float, float]) -> str:
-        """Return what the fact is assumed to be, and what the half-width would be at its other values."""
+        """Return what the fact is assumed to be, and the half-width at its other values."""
         each = " and ".join(f"± {_plain(width)} at {_plain(other)}" for other, width in there.items())
         return (
             f"Not told: {self.words}, assumed to be {_plain(self.assumed)}. The half-width would be about {each}: "
@@ -201,7 +203,7 @@ def untold(study: Study, asked: Collection[str], stand_in: StandIn, told: Collec
 def _alone(study: Study, sizes: Sizes) -> tuple[Study, Sizes, Collection[str]]:
     """Return the study by which facts are weighed, its sizes, and facts that it need not be told.
 
-    Of a protocol it is its first question in a subgroup of average size, as if nothing else were asked. Several
+    A protocol is weighed by its first question in a subgroup of average size, as if nothing else were asked. Several
     outcomes have not one mean and deviation that could be told, and more than two arms are taken to be equal.
     """
     if not isinstance(study, ProtocolStudy):

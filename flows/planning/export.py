@@ -1,4 +1,4 @@
-"""What a ledger's owner hands on: tables of runs and charges, and entries for a public registry of deployments.
+"""Exports of a ledger: tables of runs and charges, and entries for a public registry of deployments.
 
 Declared and recorded facts only. No released value is in any of these files.
 """
@@ -25,7 +25,7 @@ from causalveil.tasks.privacy.outlook.desk import desk_of
 
 
 class ExportFormat(StrEnum):
-    """What `ledger export` writes."""
+    """The formats of `ledger export`."""
 
     csv = "csv"
     parquet = "parquet"
@@ -189,7 +189,9 @@ def _account(one: DeskDataset, run: DeskRun) -> str:
 
 
 def registry_entry(one: DeskDataset, runs: list[DeskRun], stored: Mapping[str, Any]) -> dict[str, Any]:
-    """A study as an entry of OpenDP's registry of deployments: its tiers 1 to 3 as far as the ledger knows.
+    """Return a study as an entry of OpenDP's registry of deployments.
+
+    It has the registry's tiers 1 to 3 as far as the ledger knows.
 
     Args:
         one: its dataset.
@@ -242,9 +244,9 @@ def registry_entry(one: DeskDataset, runs: list[DeskRun], stored: Mapping[str, A
 
 
 def evaluation(one: DeskDataset, runs: list[DeskRun], stored: Mapping[str, Any]) -> str:
-    """A study by the points of NIST SP 800-226, as a page of Markdown.
+    """Return a study by the points of NIST SP 800-226, as a page of Markdown.
 
-    Arguments as for ``registry_entry``.
+    The arguments are those of ``registry_entry``.
     """
     last, unit = runs[-1], _unit(stored)
     delta = amount_text(last.cost.delta)

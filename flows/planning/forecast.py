@@ -1,4 +1,4 @@
-"""How long a dataset's budget lasts if a study runs by a schedule. Reads the ledger and footers, never a row."""
+"""Forecast of a dataset's budget if a study runs by a schedule. Reads the ledger and footers, never a row."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ from causalveil.tasks.privacy.outlook.standing import (
 
 
 class Repeated(NamedTuple):
-    """What a schedule runs again and again: its name and account, what each run uses, and how that goes with epsilon.
+    """A run that a schedule repeats.
+
+    It has a name and account, what each run uses, and how that depends on epsilon.
 
     ``use_at`` is None where it is not known without the study.
     """
@@ -59,9 +61,9 @@ def forecast(
     start: date | None = None,
     until: date | None = None,
 ) -> dict[str, Any]:
-    """When a schedule runs dry, and with ``until`` which epsilon lasts.
+    """Forecast when a schedule has used up a budget, and which epsilon lasts until a day.
 
-    Numbers, and the same in ``sentences``.
+    The result has numbers, and the same in ``sentences``.
 
     Args:
         ledger: that holds the dataset's account.
@@ -119,7 +121,7 @@ def forecast(
 
 
 def _study(path: Path, dataset: str) -> Repeated:
-    """A study file, which must ask the very dataset."""
+    """Return a study file, which must ask the very dataset."""
     study, declared = plan_study(path)
     folder = DataFolder(data_folder(path, study))
     contract = folder.contract
@@ -138,7 +140,7 @@ def _study(path: Path, dataset: str) -> Repeated:
 
 
 def _last_run(book: Book, dataset: str) -> Repeated:
-    """The run that was reserved last, again."""
+    """Return the run that was reserved last, again."""
     last = max(book.runs.values(), key=lambda run: run.reserved.seq, default=None)
     if last is None:
         raise StudyError(f"dataset '{dataset}' has no run yet that could go on; name a study by --study FILE")

@@ -1,4 +1,4 @@
-"""What `plan` says of inverse probability weighting before a row is read."""
+"""Numbers and sentences that `plan` has on inverse probability weighting before a row is read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def expected(
     *,
     alternatives: bool = True,
 ) -> dict[str, Any]:
-    """Expected half-width and its parts, and a bias; sentences for people, numbers for scripts.
+    """Return the expected half-width and its parts, and a bias.
+
+    The result has sentences for people and numbers for scripts.
 
     Args:
         study: the study.
@@ -100,7 +102,7 @@ def expected(
 
 
 def _half_width_of_pure_epsilon(study: IpwStudy, sizes: Sizes, stand_in: StandIn) -> float | None:
-    """Expected half-width if the study asked for delta = 0; None where that is no alternative."""
+    """Return the expected half-width if the study asked for delta = 0; None where that is no alternative."""
     if study.privacy.delta == 0 or study.privacy.level is Level.training_units:
         return None
     if study.estimator.variant is Variant.paper:
@@ -117,9 +119,9 @@ def _effect(
     sentences: list[str],
     warnings: list[str],
 ) -> dict[str, Any]:
-    """Will an effect of this size be seen? Adds to ``sentences`` and ``warnings``.
+    """Tell whether an effect of this size will be seen, and return the numbers.
 
-    Returns the numbers.
+    Adds to ``sentences`` and ``warnings``.
     """
     verdict = ipw_expected.drowned(study, sizes, effect, stand_in)
     (warnings if verdict.drowned else sentences).append(verdict.message + ".")

@@ -1,4 +1,4 @@
-"""What `plan` says of matching before a row is read."""
+"""Numbers and sentences that `plan` has on matching before a row is read."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ BLURRED = 0.1
 def expected(
     study: MatchingStudy, sizes: Sizes, stand_in: StandIn, effect: float | None, rehearsed: Rehearsed | None = None
 ) -> dict[str, Any]:
-    """Expected half-width and its parts, caps, what randomised treatments leave.
+    """Return the expected half-width and its parts, caps, and what randomised treatments leave.
 
-    Sentences and numbers.
+    The result has sentences and numbers.
 
     Args:
         study: the study.
@@ -111,9 +111,9 @@ def _effect(
     sentences: list[str],
     warnings: list[str],
 ) -> dict[str, Any]:
-    """Will an effect of this size be seen? Adds to ``sentences`` and ``warnings``.
+    """Tell whether an effect of this size will be seen, and return the numbers.
 
-    Returns the numbers.
+    Adds to ``sentences`` and ``warnings``.
     """
     left = 1.0 if study.corrects_attenuation else foreseen.attenuation
     wrong = matching_expected.sign_wrong(study, sizes, effect, stand_in)

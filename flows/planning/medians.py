@@ -1,4 +1,4 @@
-"""What several draws of noise say of a study: the median half-width, and how far draws are from each other."""
+"""Summaries over several draws of noise: the median half-width, and how far draws are from each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a planned study would take of its dataset's budget, and how many more like it fit. Reads no row."""
+"""The share of its dataset's budget that a planned study would take, and how many more like it fit. Reads no row."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from causalveil.tasks.privacy.outlook.standing import accounts_in, outlook
 class PlannedBudget(NamedTuple):
     """The outlook of a plan, with its sentences.
 
-    No outlook where no contract is at hand or it has no cap.
+    There is no outlook where no contract is at hand or it has no cap.
     """
 
     outlook: BudgetOutlook | None
@@ -89,9 +89,9 @@ def book_of(ledger: Ledger, dataset: str) -> Book:
 
 
 def blocks_of(study: Study, folder: DataFolder, contract: Contract) -> tuple[str, ...]:
-    """The blocks that a run would be charged to.
+    """Return the blocks that a run would be charged to.
 
-    Where no data are at hand, the account that holds every run.
+    Where no data are at hand, it is the account that holds every run.
     """
     if contract.blocks is None or contract.units_span_blocks or not any(folder.parquet_paths()):
         return (WHOLE,)
@@ -99,7 +99,7 @@ def blocks_of(study: Study, folder: DataFolder, contract: Contract) -> tuple[str
 
 
 def account_text(found: BudgetOutlook) -> str:
-    """An account in words: which, and how much of its cap is used."""
+    """Return an account in words: which, and how much of its cap is used."""
     delta = f" at delta {amount_text(found.cap.delta)}" if found.accounting is Accounting.concentrated else ""
     return (
         f"level {found.level}, block {found.block}: epsilon {amount_text(found.used)} of "

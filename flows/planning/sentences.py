@@ -34,7 +34,7 @@ def put_into(numbers: dict[str, Any], found: Rehearsed) -> None:
 
 
 def say_interval(study: EffectStudy, numbers: Mapping[str, Any]) -> str:
-    """The expected interval and what it is made of: ``numbers`` in outcome units."""
+    """Return the expected interval and what it is made of: ``numbers`` in outcome units."""
     return (
         f"Expected {study.confidence:.0%} interval: estimate ± {numbers['half_width']:.4g} (standard error "
         f"{numbers['sampling_standard_error']:.3g} from sampling, {numbers['noise_standard_error']:.3g} from noise), "

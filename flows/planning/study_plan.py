@@ -47,7 +47,7 @@ class StudyPlan(Plan, Shown):
     budget: BudgetOutlook | None = None
 
     def __str__(self) -> str:
-        """The command's plan as plain text."""
+        """Return the command's plan as plain text."""
         size = "n units" if self.sizes is None else f"{self.sizes.units:,} units"
         lines = [f"{self.study}: {self.question} by {self.estimator} on {size}"]
         for charge in self.charges:

@@ -2,12 +2,12 @@
 
 - ``admit``: From a warehouse or a folder to admitted rows: take blocks, hold rows to the contract, keep the manifest.
 - ``check``: Everything that is wrong with a study and its contract, at once, before anything runs. Reads no row.
-- ``declare``: What a study asks, before a row is read: load it, hold it to its contract, declare its charges, reserve
-  their total.
+- ``declare``: The way from a study file to a reservation: load it, hold it to its contract, declare its charges.
 - ``estimators``: The registry of estimators, the choice of one by ``estimator: auto``, and rehearsals of their stages.
 - ``finished``: A run that is finished already: its release is in the ledger and needs no contract, no data and no key
   any more.
-- ``pooling``: Many sites, or the released blocks of a series -> one answer. No row is read here and no noise drawn.
+- ``pooling``: Pooled answers from many sites, or from the released blocks of a series. No row is read here and no noise
+  drawn.
 - ``publish``: From findings and charges to the release document: declared facts and released values only.
 - ``ranges``: Ranges found privately: declare, reserve, count, release once. The owner writes what is found into the
   contract.

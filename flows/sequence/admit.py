@@ -45,8 +45,11 @@ from causalveil.tasks.warehouse.object_storage import local_copy, publish, store
 
 @dataclass(frozen=True)
 class Held:
-    """The manifest that a run is held to, the folder of its rows, which gives no others, and whether the data admitted
-    themselves at this run."""
+    """The admission that a run is held to, and the folder of its rows.
+
+    ``admission``: the manifest. ``folder``: gives no other rows. ``by_itself``: whether the data admitted themselves at
+    this run.
+    """
 
     admission: Admission
     folder: DataFolder
@@ -139,9 +142,9 @@ def _look(contract: Contract, folder: DataFolder, stage: Engine, place: Path | N
 
 @dataclass(frozen=True)
 class Extracted:
-    """What an extract left in its folder, and the admission of all that lies there.
+    """The manifest of an extract, and the admission of all that lies in its folder.
 
-    None where no contract does.
+    There is no admission where no contract lies there.
     """
 
     manifest: Manifest
@@ -151,7 +154,7 @@ class Extracted:
 def extract_source(path: Path, stage: Engine) -> Extracted:
     """Fill the folder that the source names with what it lacks, then admit all that lies there.
 
-    On any engine.
+    It does the same on any engine.
 
     Raises:
         NotAdmitted: the rows are there and break the contract.
@@ -170,7 +173,7 @@ def extract_source(path: Path, stage: Engine) -> Extracted:
 def late_line(manifest: Manifest) -> str | None:
     """Return what an operator is told of blocks that hold no rows yet.
 
-    None where there are none.
+    Returns None where there are none.
     """
     if not manifest.late:
         return None
@@ -219,7 +222,7 @@ def _taken(stage: Engine, take: Task[ExtractedBlock], folder: Path) -> Extracted
 def _take(
     source: Source, place: Path, url: str | None, folder: Path, block: KeyInterval, snapshot: TableSnapshot | None
 ) -> Task[ExtractedBlock]:
-    """The task that takes one block: its name is public, as the folders of partitions are."""
+    """Return the task that takes one block: its name is public, as the folders of partitions are."""
     return Task(
         "extract",
         lambda: warehouse_blocks.extract_stage(source, place, url, folder, block, snapshot),
@@ -229,9 +232,9 @@ def _take(
 
 
 def target_folder(path: Path, source: Source) -> Path:
-    """``to`` is relative to the source file.
+    """Return the folder that a source's ``to`` names, relative to the source file.
 
-    Of a URL it is the copy on this machine's disk, empty before the first.
+    Of a URL it is the copy on this machine's disk, which is empty before the first extract.
 
     Raises:
         CausalveilError: the store does not answer.
@@ -242,7 +245,9 @@ def target_folder(path: Path, source: Source) -> Path:
 
 
 def warehouse_url(source: Source) -> str | None:
-    """The warehouse's URL from where the source says it is; None for sources that have none.
+    """Return the warehouse's URL from where the source says it is.
+
+    Returns None for sources that have none.
 
     It is handed from function to function and stands in no file, parameter, log line or message.
 

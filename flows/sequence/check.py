@@ -58,7 +58,9 @@ class Checked:
 
 
 def check(path: Path) -> list[Problem]:
-    """List every problem of a study file and of the contract beside its data, each with its line and what to do.
+    """List every problem of a study file and of the contract beside its data.
+
+    Each comes with its line and what to do.
 
     Files, contradictions between them, the types in the data's footers, the numbers that charges come to, and what is
     left of the budget. What only rows can tell is for admission.
@@ -78,7 +80,9 @@ def check(path: Path) -> list[Problem]:
 
 
 def schema_of(path: Path) -> tuple[Contract, ContractSchema]:
-    """Return the contract beside a study's data, and the pandera schema that admission holds all columns and rows to.
+    """Return the contract beside a study's data, and its pandera schema.
+
+    Admission holds all columns and rows to the schema.
 
     Raises:
         StudyError: the study file or the contract is wrong.
@@ -120,7 +124,7 @@ def _contract(folder: DataFolder, found: Checked) -> Contract | None:
 def _together(
     path: Path, asked: StudyFile, document: Mapping[str, Any], contract: Contract, found: Checked
 ) -> Study | None:
-    """The study in full, if study and contract agree."""
+    """Return the study in full, if study and contract agree."""
     broken = {
         one.text.split("'")[1].removeprefix("columns.").split(".")[0] for one in found.problems if "'" in one.text
     }
@@ -188,9 +192,9 @@ def _with_data(path: Path, folder: DataFolder, study: Study, contract: Contract,
 
 
 def _columns(contract: Contract, study: Study, folder: DataFolder) -> Iterator[str]:
-    """Say which columns files lack, or hold as a type that what is declared cannot be read from.
+    """Say which columns are missing or of an unreadable type in the files of all partitions.
 
-    Of all partitions.
+    A type is unreadable where what is declared cannot be read from it.
 
     Admission looks at every column that the contract declares, whichever of them the study reads.
     """

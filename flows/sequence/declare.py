@@ -1,4 +1,4 @@
-"""What a study asks, before a row is read: load it, hold it to its contract, declare its charges, reserve their total.
+"""The way from a study file to a reservation: load it, hold it to its contract, declare its charges.
 
 Refusals that come before a reservation are recorded: an owner reads in the ledger who asked for what the contract
 forbids. Of the study's own words only its name and purpose are repeated, and a dataset takes a hundred such entries a
@@ -89,7 +89,7 @@ class Request(Asked):
 
 
 def declare(study: Study, sizes: Sizes | None) -> Plan:
-    """Every charge of ``study`` from public facts; no row is read.
+    """Return every charge of ``study`` from public facts; no row is read.
 
     Raises:
         StudyError: a scale is no ordinary number; or the charges do not compose to what the study requests (a defect,
@@ -123,9 +123,9 @@ def declare(study: Study, sizes: Sizes | None) -> Plan:
 
 
 def load_study(path: str | Path, units: int | None = None) -> Study:
-    """A study file completed by the contract of its data.
+    """Read a study file completed by the contract of its data.
 
-    By itself alone where no contract is at hand.
+    Where no contract is at hand it is the file by itself.
 
     Args:
         path: of the file.
@@ -163,7 +163,9 @@ def units_there(study: Study, folder: DataFolder | None) -> int | None:
 
 
 def plan_study(path: str | Path, units: int | None = None) -> tuple[Study, Plan]:
-    """Plan a study without reading a row: ``units`` or the counts in Parquet footers, else formulas in n.
+    """Plan a study without reading a row.
+
+    Charges are those of ``units`` or of the counts in Parquet footers, else formulas in n.
 
     Raises:
         StudyError: the study is wrong, or ``units`` cannot be split.
@@ -199,7 +201,7 @@ def known_units(study: Study, folder: DataFolder) -> int | None:
 
 
 def known_sizes(plan: Plan) -> Sizes:
-    """The sizes of a plan that has them.
+    """Return the sizes of a plan that has them.
 
     Raises:
         StudyError: the number of units is unknown.
@@ -229,7 +231,10 @@ def load(path: Path) -> Loaded:
 
 @contextmanager
 def already(loaded: Loaded) -> Iterator[None]:
-    """Let :func:`load` return ``loaded`` within the block: a Prefect flow has paths for parameters, never a study."""
+    """Let :func:`load` return ``loaded`` within the block.
+
+    A Prefect flow has paths for parameters, never a study.
+    """
     token = _LOADED.set(loaded)
     try:
         yield
@@ -279,7 +284,9 @@ def sized(asked: Asked, layout: Layout, folder: DataFolder | None = None) -> Req
 
 
 def data_statement(asked: Asked) -> DataStatement | None:
-    """Count the rows behind the units of public and synthetic data, and those that their extract left out.
+    """Count the rows behind the units of public and synthetic data.
+
+    Those that their extract left out count too.
 
     Raises:
         DataError: the manifest cannot be read.
@@ -300,7 +307,7 @@ def data_statement(asked: Asked) -> DataStatement | None:
 
 
 def data_folder(path: Path, study: StudyFile | Study) -> Path:
-    """``data.path`` is relative to the study file.
+    """Return the folder that ``data.path`` names, relative to the study file.
 
     Of a URL it is the copy on this machine's disk.
 
@@ -313,7 +320,7 @@ def data_folder(path: Path, study: StudyFile | Study) -> Path:
 
 
 def find_data(path: Path, study: StudyFile | Study) -> DataFolder | None:
-    """The data folder of a study, opened; None where no data are at hand.
+    """Return the data folder of a study, opened; None where no data are at hand.
 
     Raises:
         DataError: it cannot be read.
@@ -322,7 +329,7 @@ def find_data(path: Path, study: StudyFile | Study) -> DataFolder | None:
 
 
 def blocks_charged(contract: Contract, layout: Layout) -> tuple[str, ...]:
-    """The blocks whose accounts a run on this layout is charged to."""
+    """Return the blocks whose accounts a run on this layout is charged to."""
     # A unit that may lie in several blocks has one account, whatever blocks lie in the folder today.
     return (WHOLE,) if contract.units_span_blocks else layout.blocks
 
@@ -372,7 +379,7 @@ def on_record(
 ) -> Iterator[None]:
     """Record in the ledger that what happens in the block was refused, if it is.
 
-    The refusal itself goes on.
+    The refusal itself is raised again.
 
     Args:
         contract: of the data. It counts as the owner's if the ledger knows it by its grant; else nothing is written.
@@ -408,7 +415,7 @@ def _note(contract: Contract, asked: StudyFile | Study, run_id: str, problem: St
 
 
 def _why(problem: StudyError | BudgetRefused) -> str:
-    """One of three sentences: an error's own words may repeat what somebody wrote into a study."""
+    """Return one of three sentences: an error's own words may repeat what somebody wrote into a study."""
     if isinstance(problem, BudgetRefused):
         return "the contract names no cap for this level"
     if isinstance(problem, ContractError):

@@ -170,7 +170,7 @@ def _survival_protocol() -> Estimator[SurvivalProtocol]:
 
 
 def estimator_of(study: S) -> Estimator[S]:
-    """The estimator that a study asks for."""
+    """Return the estimator that a study asks for."""
     return cast(Estimator[S], ESTIMATORS[type(study)]())
 
 
@@ -203,7 +203,7 @@ WHY = {
 def candidates(
     asked: StudyFile, contract: Contract | None, where: str = "study", execution: Execution | None = None
 ) -> list[Study]:
-    """The studies that a file may become: one, unless it leaves the estimator open.
+    """Return the studies that a file may become: one, unless it leaves the estimator open.
 
     Raises:
         ContractError: the contract allows none of them, or not these columns in these roles.
@@ -251,7 +251,9 @@ def _answers(asked: StudyFile, name: str) -> bool:
 
 
 def chosen(studies: list[Study], asked: StudyFile, units: int | None) -> Study:
-    """The study of the least expected half-width, with the reason where there was a choice to be made.
+    """Return the study of the least expected half-width.
+
+    It says why it was chosen, where there was a choice to be made.
 
     Args:
         studies: as of :func:`candidates`.
@@ -294,11 +296,10 @@ def reason(study: Study, studies: list[Study], widths: list[float | None], units
 
 
 def expected_width(study: Study, units: int | None) -> float | None:
-    """Expected half-width for the stand-in population.
+    """Return the expected half-width for the stand-in population.
 
-    None where the estimator cannot run at this size.
-
-    By a formula, or by few draws of noise from seeds that are always the same: asked again it chooses the same.
+    It comes from a formula, or from few draws of noise with seeds that are always the same: asked again it chooses the
+    same. Returns None where the estimator cannot run at this size.
     """
     if units is None or not isinstance(study, EffectStudy | ProtocolStudy):
         return None

@@ -25,7 +25,7 @@ _LOG = logging.getLogger("causalveil.flow")
 
 @dataclass(frozen=True)
 class ItsOwnDoing:
-    """What public and synthetic data did at a run for want of an owner's hand: grant or admit themselves."""
+    """Steps that public and synthetic data took at a run without an owner: grant or admit."""
 
     granted: bool = False
     admitted: bool = False
@@ -33,7 +33,7 @@ class ItsOwnDoing:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run leaves behind.
+    """The result of a run.
 
     Attributes:
         release: the release.
@@ -69,9 +69,9 @@ class Stored:
 
 
 def find_stored(path: Path, run_id: str) -> Stored | None:
-    """The release of a finished run, looked for before anything else.
+    """Return the release of a finished run; it is looked for before anything else.
 
-    None if the run is not finished.
+    Returns None if the run is not finished.
 
     Raises:
         StudyError: the study file is wrong.
@@ -124,16 +124,17 @@ def deliver(
 
 @dataclass(frozen=True)
 class Place:
-    """Where a release is written: a folder of this machine, and a URL of object storage if it is put there as well."""
+    """The place of a release: a folder of this machine, and perhaps a URL of object storage."""
 
     folder: Path
     url: str | None = None
 
 
 def place_of(out: str | Path | None, run_id: str) -> Place:
-    """Return where a run's release goes, by default ``releases/<run id>`` in the working directory.
+    """Return the place of a run's release.
 
-    A release for a URL is written there first, so that it can be read here.
+    By default it is ``releases/<run id>`` in the working directory. A release for a URL is written there first, so that
+    it can be read here.
 
     Raises:
         StudyError: it is a URL of something else than object storage, or holds credentials.

@@ -1,6 +1,6 @@
-"""Many sites, or the released blocks of a series -> one answer. No row is read here and no noise drawn.
+"""Pooled answers from many sites, or from the released blocks of a series. No row is read here and no noise drawn.
 
-Of sites every bundle is verified and the round settled. The same on every engine; ``flows/pool.py`` and
+Every bundle of a site is verified and the round settled first. This is the same on every engine; ``flows/pool.py`` and
 ``flows/series.py`` are the Prefect flows around it.
 """
 
@@ -32,7 +32,7 @@ from causalveil.tasks.sites.series import InSeries, series_of
 
 @dataclass(frozen=True)
 class PooledResult:
-    """What a coordinator's run leaves behind."""
+    """The result of a coordinator's run."""
 
     release: PooledRelease | PooledProtocolRelease
     path: Path
@@ -43,7 +43,7 @@ class PooledResult:
 
 
 def load_round(path: Path) -> tuple[Sites, Asked, Path]:
-    """The terms of a round, the study that travelled, and the folder of the bundles.
+    """Return the terms of a round, the study that travelled, and the folder of the bundles.
 
     Raises:
         StudyError: one of the files is wrong, or the study is not of an effect.
@@ -141,7 +141,9 @@ class SeriesResult:
 
 
 def releases_of(study: Study, dataset: str) -> tuple[Release, ...]:
-    """Every release of the study on a dataset that may leave the ledger, in the order of their runs.
+    """Return every release of the study on a dataset that may leave the ledger.
+
+    They come in the order of their runs.
 
     Raises:
         LedgerError: the ledger cannot be used.
@@ -161,7 +163,7 @@ def releases_of(study: Study, dataset: str) -> tuple[Release, ...]:
 
 
 def make_series(path: Path, out: str | Path | None, engine: Engine) -> SeriesResult:
-    """The series of a study's released blocks, written as series.json and series.html.
+    """Write the series of a study's released blocks as series.json and series.html.
 
     An older one is replaced.
 

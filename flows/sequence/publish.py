@@ -38,7 +38,10 @@ def assemble_release(
     budget: FlowBudget,
     data: DataStatement | None,
 ) -> Release:
-    """The release of a run whose every charge is committed; ``warnings`` are the planner's."""
+    """Return the release of a run whose every charge is committed.
+
+    ``warnings``: the planner's.
+    """
     reservation = budget.reservation
     return RELEASES[study.release_kind](
         study=study.name,

@@ -47,7 +47,9 @@ RANGES = Stage[RangesStudy, FloatArray](
 def find_ranges(
     folder: Path, columns: tuple[str, ...] | None, epsilon: str, run_id: str | None, stage: Engine
 ) -> RangesFound:
-    """Find ranges for some numbers of a dataset, at the price of ``epsilon`` for all of them together.
+    """Find ranges for some numbers of a dataset.
+
+    ``epsilon`` is the price for all of them together.
 
     Args:
         folder: where the contract and the partitions lie.
@@ -169,7 +171,9 @@ def declared_lines(folder: Path, found: RangesFound) -> list[str]:
 
 
 def write_into(folder: Path, found: RangesFound) -> Path:
-    """Move what was found from ``open_ranges`` to ``columns``, as lines of the file, so that comments stay.
+    """Move what was found from ``open_ranges`` to ``columns`` of the contract's file.
+
+    It edits lines of the file, so that comments stay.
 
     Raises:
         StudyError: the file is not laid out as `init` drafts it.

@@ -59,9 +59,9 @@ class Run(Generic[S]):
     rehearsal_seed: int = 0
 
     def seed_for(self, label: str) -> int:
-        """32 bits for a stage that needs randomness which is no noise.
+        """Return 32 bits for a stage that needs randomness which is no noise.
 
-        Of the run's key, so that a resumed run has the same.
+        They are derived from the run's key, so that a resumed run has the same.
         """
         if self.source is None:
             return self.rehearsal_seed

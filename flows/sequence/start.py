@@ -52,7 +52,7 @@ class Survey:
 
 @dataclass(frozen=True)
 class Begun:
-    """What `init` left: the folder, the draft, and the manifest of the rows that were taken over.
+    """The result of `init`: the folder, the draft, and the manifest of the rows taken over.
 
     ``units``: different ids among the rows that count; ``repeats``: how several rows of a unit become one.
     ``followed``: how many rows of each arm reach the horizon, where times are compared and data are not sensitive.
@@ -168,7 +168,7 @@ def _refuse_unanswered(drafted: Draft) -> None:
 
 
 def _that_count(seen: Survey, parts: Cast, wishes: Wishes) -> tuple[Survey, Cast]:
-    """The rows that an extract will take, which alone say what columns hold: a total line has no id.
+    """Return the rows that an extract will take, which alone say what columns hold: a total line has no id.
 
     Rows without a treatment or an outcome are left out where the draft leaves them out.
     """
@@ -200,7 +200,7 @@ def _as_before(first: Found, now: Found, of: dict[str, Found]) -> Found:
 
 
 def parts_of(seen: Survey, wishes: Wishes) -> Cast:
-    """The parts that a draft would give, without the columns in doubt.
+    """Return the parts that a draft would give, without the columns in doubt.
 
     Raises:
         StudyError: a wish cannot be met.
@@ -210,9 +210,9 @@ def parts_of(seen: Survey, wishes: Wishes) -> Cast:
 
 
 def _doubts(seen: Survey, parts: Cast, wishes: Wishes) -> Doubts:
-    """Columns in doubt, and numbers that may stand for no value.
+    """Return the columns in doubt, and numbers that may stand for no value.
 
-    Of sensitive data no value is told.
+    No value of sensitive data is told.
     """
     found = _doubts_of_columns(seen, parts, wishes)
     if wishes.data_class is DataClass.sensitive:
@@ -226,7 +226,7 @@ def _doubts(seen: Survey, parts: Cast, wishes: Wishes) -> Doubts:
 
 
 def _doubts_of_columns(seen: Survey, parts: Cast, wishes: Wishes) -> Doubts:
-    """Columns that nobody asked for by name and that no study should adjust for unless somebody does."""
+    """Return the columns that nobody asked for by name and that no study should adjust for unless somebody does."""
     if parts.event is not None:
         return _doubts_of_times(seen, parts, parts.event, wishes)
     timed = times_in_doubt(
@@ -246,7 +246,10 @@ def _doubts_of_columns(seen: Survey, parts: Cast, wishes: Wishes) -> Doubts:
 
 
 def _doubts_of_times(seen: Survey, parts: Cast, event: Found, wishes: Wishes) -> Doubts:
-    """Columns in doubt where times are compared: beside the time, beside what ended it, and other times and events."""
+    """Return the columns in doubt where times are compared.
+
+    They are beside the time, beside what ended it, and other times and events.
+    """
     if wishes.covariates is not None:
         return Doubts({}, {}, {})
     chosen = tuple(one for one in parts.covariates if one.name != event.name)
@@ -262,7 +265,7 @@ def _doubts_of_times(seen: Survey, parts: Cast, event: Found, wishes: Wishes) ->
 
 
 def _without(parts: Cast, doubtful: Doubts, wishes: Wishes) -> Cast:
-    """The parts without columns in doubt; those that are left out are not declared either.
+    """Return the parts without columns in doubt; those that are left out are not declared either.
 
     Raises:
         StudyError: none is left.

@@ -60,7 +60,7 @@ from causalveil.tasks.privacy.noise import SecureNoise, SeededNoise
 
 
 def new_run_id(study: Study) -> str:
-    """A fresh id: study, time, chance.
+    """Return a fresh id: study, time, chance.
 
     It names folders and ledger rows and holds nothing of the data.
     """
@@ -68,7 +68,9 @@ def new_run_id(study: Study) -> str:
 
 
 def run_of_question(loaded: Loaded) -> str:
-    """Return the id of the run that asks this question of these bytes: one that is there, or the next free one.
+    """Return the id of the run that asks this question of these bytes.
+
+    It is one that is there, or the next free one.
 
     The id names dataset, newest block and study, and digests of declared facts alone: study, paths and counts. Runs
     that ask the same of other bytes, and voided ones, are told apart by a number. Whether bytes are the same the
@@ -124,7 +126,7 @@ def check_run_id(run_id: str) -> str:
 
 
 def refuse_ahead(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int | None) -> None:
-    """Refuse what public files and the ledger decide, before anything slow is imported or started.
+    """Refuse what public files and the ledger decide, before anything slow is started.
 
     Raises:
         CausalveilError: as :func:`execute` would, at once.
@@ -221,7 +223,9 @@ LASTING = (StudyError, DataError, ConvergenceError)
 
 
 def settle(ledger: Ledger, run_id: str, problem: CausalveilError) -> None:
-    """After a failure: void a run that is sure to fail again before its first draw, else say that it can go on.
+    """Void a failed run before its first draw, or say that it can go on.
+
+    A run is voided only if it is sure to fail again.
 
     A full disk, a lost connection or a dead cluster say nothing about the study, and a scheduled retry has the same
     id: the reservation stands for it.
@@ -254,7 +258,7 @@ def _release(request: Request, admission: Admission, budget: FlowBudget, engine:
 def _ledger(simulate: int | None) -> Iterator[tuple[Ledger, Path | None]]:
     """Open the ledger of record.
 
-    For a simulation one that is thrown away with the folder that it lies in.
+    A simulation has one that is thrown away with the folder that it lies in.
     """
     if simulate is None:
         yield open_ledger(), None

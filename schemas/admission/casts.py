@@ -1,4 +1,4 @@
-"""Where what a column is declared as meets the type that files store it in: the one table of lossless casts.
+"""The one table of lossless casts, from the type that files store to the type that a declaration is read as.
 
 What is read follows from the declaration and the stored type alone, so footers decide it and no row does: files of one
 folder may store a column in different types and are read as one. A value that its cast would change becomes one that
@@ -45,9 +45,9 @@ _NO_TEXT = "\0"
 
 
 def read_as(role: Column, stored: pl.DataType) -> pl.DataType | None:
-    """The type in which a column is read.
+    """Return the type in which a column is read.
 
-    None where what is declared cannot be stored like that.
+    Returns None where what is declared cannot be stored like that.
     """
     if stored == pl.Null:
         return None if role.nulls is not Nulls.welcome or _is_key(role) else _canonical(role)
@@ -65,7 +65,7 @@ def read_as(role: Column, stored: pl.DataType) -> pl.DataType | None:
 
 
 def cast(role: Column, stored: pl.DataType, values: pl.Expr, *, widen: bool = True) -> pl.Expr | None:
-    """A stored column as :func:`read_as` says; None where it is read as it is stored.
+    """Return a stored column as :func:`read_as` says; None where it is read as it is stored.
 
     Args:
         role: what is declared.
@@ -91,12 +91,15 @@ def cast(role: Column, stored: pl.DataType, values: pl.Expr, *, widen: bool = Tr
 
 
 def checked_as(role: Column, stored: pl.DataType) -> pl.DataType | None:
-    """The type in which rules look at a column: as it is read, but that numbers are as wide as they are stored."""
+    """Return the type in which rules look at a column.
+
+    It is the type that the column is read as, but numbers are as wide as they are stored.
+    """
     return stored if role.holds is Holds.number and stored != pl.Null else read_as(role, stored)
 
 
 def read_frame(frame: pl.DataFrame, roles: Roles, *, widen: bool = True) -> pl.DataFrame:
-    """A frame as files store it, its columns read as they are declared.
+    """Return a frame as files store it, its columns read as they are declared.
 
     Args:
         frame: with all columns of ``roles``.
@@ -118,7 +121,7 @@ def read_frame(frame: pl.DataFrame, roles: Roles, *, widen: bool = True) -> pl.D
 
 
 def empty_frame(roles: Roles) -> pl.DataFrame:
-    """A frame without rows whose columns are as they are declared.
+    """Return a frame without rows whose columns are as they are declared.
 
     It may stand beside units of any type.
     """
@@ -142,9 +145,9 @@ def families_differ(role: Column, stored: pl.DataType, first: pl.DataType, *, ex
 
 
 def as_whole(values: pl.Expr, stored: pl.DataType, stranger: int | None) -> pl.Expr:
-    """Numbers as Int64.
+    """Return numbers as Int64.
 
-    Of those that are not whole, or are out of reach, ``stranger``. NaN is a missing value.
+    Those that are not whole, or are out of reach, become ``stranger``. NaN is a missing value.
     """
     whole = values.cast(pl.Int64, strict=False)
     if stored.is_float():

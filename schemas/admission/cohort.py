@@ -1,4 +1,4 @@
-"""What a contract implies of its columns: rules that rows are held to, and words that tell an owner of a breach.
+"""Rules that a contract implies for rows of its columns, and words that tell an owner of a breach.
 
 A rule of rows is a polars expression of the rows that break it; ``schemas/admission/contract_schema.py`` makes one
 pandera schema of all of them.
@@ -82,7 +82,9 @@ def contract_roles(contract: Contract) -> dict[str, Column]:
 
 
 def row_rules(role: Column, kind: pl.DataType) -> dict[Rule, Breaks]:
-    """Return the rules that each row of a column is held to, as expressions of the rows that break them.
+    """Return the rules that each row of a column is held to.
+
+    They are expressions of the rows that break them.
 
     Args:
         role: what is declared.
@@ -104,7 +106,9 @@ def row_rules(role: Column, kind: pl.DataType) -> dict[Rule, Breaks]:
 
 
 def suspects(role: Column, kind: pl.DataType) -> dict[Rule, Breaks]:
-    """Return of each rule of :func:`row_rules` one yes or no over the whole column: may a row of it break the rule?
+    """Return for each rule of :func:`row_rules` whether a row of the column may break it.
+
+    Each is an expression of one yes or no over the whole column.
 
     A no is sure. A yes is not: a sum that overflows is as little a number as one that has met a NaN. It is what makes
     the look at many rows cheap; rows are counted by the rules themselves wherever it says yes.
@@ -143,7 +147,7 @@ def _overflows(values: pl.Expr) -> pl.Expr:
 
 
 def type_rule(role: Column) -> Rule:
-    """The rule that a column of a wrong type breaks."""
+    """Return the rule that a column of a wrong type breaks."""
     match role.holds:
         case Holds.unit:
             return Rule.unit_type
@@ -158,7 +162,10 @@ def type_rule(role: Column) -> Rule:
 
 
 def wrong_types(roles: Mapping[str, Column], types: Mapping[str, pl.DataType]) -> dict[str, Rule]:
-    """Return what the pandera schema says of a footer, for commands that read no row and do not wait for pandera."""
+    """Return what the pandera schema says of a footer, without pandera.
+
+    It is for commands that read no row and do not wait for pandera.
+    """
     return {
         name: type_rule(role) if name in types else Rule.missing
         for name, role in roles.items()

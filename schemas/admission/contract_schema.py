@@ -40,7 +40,10 @@ Broken = Counter[tuple[str, Rule]]
 
 
 class ReadAs(polars_engine.DataType):
-    """A pandera type: every polars type whose values can be read, without loss, as what a column is declared as."""
+    """A pandera type of every stored type whose values can be read without loss.
+
+    They are the polars types that can be read as what a column is declared as.
+    """
 
     role: Column
 
@@ -58,7 +61,10 @@ class ReadAs(polars_engine.DataType):
 
 
 class Tally:
-    """How many rows of a frame break which rule of which column, counted once for all checks of a schema."""
+    """Counts of the rows of a frame that break each rule of each column.
+
+    They are counted once for all checks of a schema.
+    """
 
     def __init__(self, roles: Roles) -> None:
         """``roles``: what each column must hold; a frame may lack some of them."""
@@ -71,7 +77,7 @@ class Tally:
     def of(self, frame: pl.LazyFrame) -> Broken:
         """Count the rows of a frame as it is read.
 
-        Those of the frame that was asked about last are remembered.
+        The counts of the frame that was asked about last are remembered.
         """
         if self._last is None or self._last[0] is not frame:
             self._last = frame, self._count(frame)
@@ -130,7 +136,9 @@ class ContractSchema:
         )
 
     def wrong(self, types: Types) -> dict[str, Rule]:
-        """Return the columns that a file lacks, or stores in a type that cannot be read as what is declared.
+        """Return the columns that a file lacks, or stores in a type that cannot be read.
+
+        A type cannot be read if what is declared cannot be read from it.
 
         Args:
             types: of its columns, from its footer; no row is read.
@@ -166,7 +174,10 @@ class ContractSchema:
             self._tally.forget()
 
     def told(self) -> dict[str, tuple[str, ...]]:
-        """Return of each column what the schema refuses of it, its type first: as pandera's schema has it now."""
+        """Return what the schema refuses of each column, its type first.
+
+        It is as pandera's schema has it now.
+        """
         about = _columns_of_rules(self._roles)
         rules = [Rule(str(check.name)) for check in self.schema.checks]
         return {

@@ -103,7 +103,7 @@ class Admission(Frozen):
     def digest(self) -> str:
         """SHA-256 over everything.
 
-        The secret key in it hides the rest from whoever sees the digest alone.
+        The secret key in it hides the rest from anybody who sees the digest alone.
         """
         document = self.model_dump(mode="json")
         if not self.casts:
@@ -119,9 +119,9 @@ class Admission(Frozen):
 
     @property
     def reduced(self) -> str | None:
-        """The name of the folder of reduced rows: the same for the same files and declarations.
+        """The name of the folder of reduced rows; None if no rows were reduced.
 
-        None: none were.
+        It is the same for the same files and declarations.
         """
         if not self.given:
             return None
@@ -150,7 +150,10 @@ class Admission(Frozen):
 
 @dataclass(frozen=True)
 class Digests:
-    """What files are held to while their rows are read: key and version of the digests, and the files by path."""
+    """Digests that files are held to while their rows are read.
+
+    They come with their key and version, and by path of the file.
+    """
 
     key: str
     version: int
@@ -158,7 +161,10 @@ class Digests:
 
 
 def reduced_name(declares: str, given: tuple[AdmittedFile, ...]) -> str:
-    """32 hex digits over declarations and the keyed digests of the owner's files, which tell nothing of their rows."""
+    """Return 32 hex digits over declarations and the keyed digests of the owner's files.
+
+    They tell nothing of the files' rows.
+    """
     text = json.dumps([declares, [[file.path, file.digest] for file in given]])
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -202,7 +208,9 @@ class NotAdmitted(DataError):
 
 
 def declarations(contract: Contract) -> str:
-    """SHA-256 over what a contract says of rows: the unit, the blocks, the columns and how rows are reduced.
+    """Return SHA-256 over what a contract says of rows.
+
+    That is the unit, the blocks, the columns and how rows are reduced.
 
     Caps, levels and estimators can change without rows being checked again.
     """
@@ -215,7 +223,7 @@ def declarations(contract: Contract) -> str:
 
 
 def load_admission(path: Path) -> Admission | None:
-    """The manifest in a file; None where there is no such file.
+    """Return the manifest in a file; None where there is no such file.
 
     Raises:
         DataError: it cannot be read.

@@ -1,4 +1,4 @@
-"""What the analyst asks: the study file, and how the owner's contract completes it to a study.
+"""Models of the study file that an analyst writes, and its completion by the owner's contract.
 
 - ``asks_for``: Tell whether a study in full is what a study file asks for, by what the file itself says.
 - ``resolve``: A study file and the owner's contract -> one study in full, which is all that stages see.

@@ -73,9 +73,9 @@ def resolve(
 def completed(
     asked: StudyFile, contract: Contract | None, execution: Execution | None = None
 ) -> tuple[dict[str, Any], Problems]:
-    """The document of a study in full, and everything in which study and contract contradict each other.
+    """Return the document of a study in full, and all contradictions of study and contract.
 
-    Each problem begins with the place in the study file, in quotes.
+    Each contradiction begins with the place in the study file, in quotes.
     """
     problems: Problems = []
     document: dict[str, Any] = {
@@ -238,7 +238,7 @@ def _survival_protocol(asked: SurvivalProtocolFile, contract: Contract | None, p
 
 
 def _censoring(asked: SurvivalStudyFile, contract: Contract | None, problems: Problems) -> dict[str, Any]:
-    """Columns on which losses may depend beside the arm, as covariates have them, and classes of numbers."""
+    """Return the columns on which losses may depend beside the arm, as covariates have them, and classes of numbers."""
     by: dict[str, Any] = {}
     classes: dict[str, tuple[float, ...]] = {}
     for name, divided in _losses_by(asked, contract).items():
@@ -261,7 +261,7 @@ def _losses_by(asked: SurvivalStudyFile, contract: Contract | None) -> dict[str,
 def _groups_and_arms(
     asked: ProtocolStudyFile | SurvivalProtocolFile, contract: Contract | None, problems: Problems
 ) -> dict[str, Any]:
-    """Two codes or arms, subgroups, and who is eligible, in full."""
+    """Return two codes or arms, subgroups, and who is eligible, in full."""
     document: dict[str, Any] = {}
     column = _declared(asked.treatment, "treatment", contract, problems)
     _nulls_counted(column, "treatment", asked.treatment, asked, problems)
@@ -341,7 +341,7 @@ def _where(
 def _arm_levels(
     asked: ProtocolStudyFile | SurvivalProtocolFile, column: Declared | None, problems: Problems
 ) -> tuple[str | int, ...] | None:
-    """The levels of a treatment of several arms: all that the contract declares."""
+    """Return the levels of a treatment of several arms: all that the contract declares."""
     arms = asked.arms
     if arms is None:
         return None
@@ -404,7 +404,7 @@ def _nulls_counted(
 
 
 def _number(name: str, place: str, asked: Clipping, contract: Contract | None, problems: Problems) -> dict[str, Any]:
-    """A range: the study's ends, else the contract's; 0 and 1 for codes."""
+    """Return a range: the study's ends, else the contract's; 0 and 1 for codes."""
     column = _declared(name, place, contract, problems)
     if isinstance(column, LevelsColumn):
         problems.append(f"'{place}': column '{name}' has levels in the contract; name a column with a range or codes")
@@ -433,7 +433,7 @@ def _number(name: str, place: str, asked: Clipping, contract: Contract | None, p
 def _covariate(
     name: str, asked: AskedCovariate, contract: Contract | None, problems: Problems, place: str = ""
 ) -> dict[str, Any]:
-    """A covariate in full: the contract's kind, the study's narrower range or fewer levels."""
+    """Return a covariate in full: the contract's kind, the study's narrower range or fewer levels."""
     place = place or f"covariates.{name}"
     column = None if contract is None else contract.offered.get(name)
     if asked.levels is None and not isinstance(column, LevelsColumn):
@@ -467,7 +467,10 @@ def _covariate(
 
 
 def not_public_enough(asked: StudyFile, contract: Contract | None) -> Problems:
-    """At label level everything but outcomes is printed as it is, so it must be public by the owner's word."""
+    """Return the columns that label level needs public and the owner did not declare public.
+
+    At label level everything but outcomes is printed as it is.
+    """
     if contract is None or asked.privacy.level is not Level.label:
         return []
     if isinstance(asked, ProtocolStudyFile):

@@ -41,9 +41,8 @@ class AutoEstimator(EstimatorSettings):
 def options(auto: AutoEstimator, privacy: PrivacyRequest) -> list[Option]:
     """Return the estimators, with their privacy, that ``auto`` may choose, most usual first.
 
-    They are of one level and design alone, so that a release tells which file.
-
-    At label level no option spends a delta: a draw of two numbers gains nothing by it.
+    All are of one level and design, so that a release identifies its study file. At label level no option spends a
+    delta: a draw of two numbers gains nothing by it.
     """
     trial = auto.trial or auto.known is not None
     if privacy.level is Level.training_units:
@@ -71,7 +70,7 @@ PLAIN = ("difference", ["difference"])
 def as_protocol(document: Mapping[str, Any], where: str = "study") -> Mapping[str, Any]:
     """Return a plain study with subgroups or eligibility as a protocol of its outcome.
 
-    Any other study as it is.
+    Any other study is returned as it is.
 
     Raises:
         StudyError: its estimator answers no protocol; says which do.

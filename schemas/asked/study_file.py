@@ -66,7 +66,7 @@ class Clipping(Frozen):
 class AskedCovariate(Clipping):
     """A covariate as the contract declares it, or narrower: a range, or some of its levels.
 
-    A scale of its own.
+    It may have a scale of its own.
     """
 
     levels: Levels | None = None
@@ -97,14 +97,17 @@ class AskedPair(Frozen):
 
 
 class AskedData(Frozen):
-    """Location of the data, relative to the study file or in object storage, and the blocks to read."""
+    """Location of the data, and the blocks to read.
+
+    It is relative to the study file or in object storage.
+    """
 
     path: AnyPath = "."
     select: Select | None = None
 
 
 class StudyFile(Frozen):
-    """What every study file may say."""
+    """The keys that every study file may have."""
 
     kind: str
     name: Slug
@@ -136,7 +139,10 @@ _OF_TIMES = ("time", "event", "horizon")
 
 
 def _outcome(value: Any) -> Any:
-    """An outcome that has a name; a time to an event is another estimator's."""
+    """Return an outcome that has a name, and refuse a time to an event.
+
+    A time to an event is another estimator's.
+    """
     if isinstance(value, Mapping) and any(key in value for key in _OF_TIMES):
         raise ValueError(
             "a time to an event is asked for by 'estimator: {name: survival}'; any other outcome is one column, as "
@@ -151,7 +157,10 @@ def _all_times(value: Any) -> Any:
 
 
 def _two_columns(value: Any) -> Any:
-    """A time to an event is two columns and a horizon."""
+    """Return a time to an event as it is, and refuse anything else.
+
+    It has two columns and a horizon.
+    """
     if not isinstance(value, Mapping | AskedTimes):
         raise ValueError("estimator 'survival' asks for a time to an event: {time: COLUMN, event: COLUMN, horizon: N}")
     return value
@@ -162,7 +171,7 @@ def _all_named(value: Any) -> Any:
 
 
 def _listed(value: Any) -> Any:
-    """A list of names as a mapping without narrower ranges.
+    """Return a list of names as a mapping without narrower ranges.
 
     ``x1:`` with nothing behind it is such a name as well.
     """
@@ -209,9 +218,8 @@ class AskedGroups(Frozen):
 class EffectStudyFile(StudyFile):
     """Asks for the effect of a treatment on an outcome.
 
-    ``missing: indicator`` adds one to every covariate.
-
-    With ``where`` or ``subgroups`` it is a protocol of this one question.
+    ``missing: indicator`` adds an indicator to every covariate. With ``where`` or ``subgroups`` the study is a protocol
+    of this one question.
     """
 
     kind: Literal["effect"]
@@ -232,7 +240,10 @@ class EffectStudyFile(StudyFile):
 
 
 class AskedTimes(Frozen):
-    """The time to an event: its two columns, the events that count (all without ``of``), and until when."""
+    """The time to an event, in two columns.
+
+    ``of``: the events that count; all without it. They count until the horizon.
+    """
 
     time: Name
     event: Name
@@ -261,7 +272,7 @@ _NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "te
 class AskedCensoring(Frozen):
     """Columns within whose levels, and within the arms, censoring tells nothing.
 
-    The least share still followed.
+    ``floor``: the least share still followed.
 
     A number is named with classes: ``age in four``, equal parts of its declared range, or ``{age: [40, 60]}``, where
     classes begin. ``beyond``: what is answered where fewer are followed to the horizon.
@@ -280,7 +291,7 @@ class AskedCensoring(Frozen):
     def columns(self, declared: Collection[str]) -> dict[str, int | tuple[float, ...] | None]:
         """Return each column with its number of classes, or where they begin.
 
-        None: as it is declared.
+        It is None where the column is used as it is declared.
 
         Args:
             declared: names of columns, which may hold the word "in" themselves.
@@ -305,7 +316,7 @@ def _number_of(word: str) -> int:
 class SurvivalStudyFile(StudyFile):
     """Asks for the effect of a treatment on the time to an event.
 
-    With covariates adjusted for them.
+    With ``covariates`` the effect is adjusted for them.
     """
 
     kind: Literal["effect"]
@@ -342,7 +353,10 @@ class SurvivalStudyFile(StudyFile):
 
 
 class AskedOutcome(AskedNumber, AskedOf):
-    """An outcome of a protocol: a column by name, perhaps a narrower range, its role and its importance."""
+    """An outcome of a protocol: a column by name, its role and its importance.
+
+    Its range may be narrower than the declared one.
+    """
 
 
 class AskedArms(Frozen):
@@ -356,7 +370,10 @@ class AskedArms(Frozen):
 
 
 class ProtocolStudyFile(StudyFile):
-    """Asks for the effects of a treatment on several outcomes, in subgroups, of several arms: any of these together."""
+    """Asks for the effects of a treatment on several outcomes, in subgroups, of several arms.
+
+    Any of these can be combined.
+    """
 
     kind: Literal["protocol"]
     treatment: Name
@@ -388,7 +405,10 @@ class AskedTimesOutcome(AskedTimes):
 
 
 class SurvivalProtocolFile(StudyFile):
-    """Asks for effects on times to an event: several events and horizons, in subgroups, of several arms."""
+    """Asks for effects on times to an event, at several horizons, in subgroups, of several arms.
+
+    Several events can be asked about too.
+    """
 
     kind: Literal["protocol"]
     treatment: Name
@@ -445,7 +465,7 @@ OWN_BASES: dict[tuple[str, str], type[StudyFile]] = {
 
 
 def _model(kind: str, name: str) -> type[StudyFile]:
-    """The model of a study file that names one estimator."""
+    """Return the model of a study file that names one estimator."""
     base = OWN_BASES.get((kind, name), BASES[kind])
     estimator: Any = STUDIES[kind][name].model_fields["estimator"].annotation
     fields: dict[str, Any] = {"estimator": (estimator, ...)}
@@ -472,7 +492,9 @@ STUDY_FILES["protocol"]["auto"] = AutoProtocolFile
 
 
 def parse_study_file(document: Mapping[str, Any], where: str = "study") -> StudyFile:
-    """A study file from a document: its kind and the name of its estimator choose the model.
+    """Return a study file from a document.
+
+    Its kind and the name of its estimator choose the model.
 
     Raises:
         StudyError: with every problem in one line.
@@ -491,7 +513,10 @@ def load_study_file(path: Path) -> StudyFile:
 
 
 def study_schema() -> dict[str, Any]:
-    """JSON Schema of study.yaml, for editors; ``schemas/study-v1.schema.json`` is its export."""
+    """Return the JSON Schema of study.yaml, for editors.
+
+    ``schemas/study-v1.schema.json`` is its export.
+    """
     models: tuple[Any, ...] = tuple(model for names in STUDY_FILES.values() for model in names.values())
     union: Any = models[0]
     for model in models[1:]:

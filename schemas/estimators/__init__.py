@@ -1,4 +1,4 @@
-"""What each estimator's study may ask for: one module an estimator.
+"""Models of each estimator's study: one module an estimator.
 
 - ``aipw``: Ask for augmented inverse probability weighting with cross-fitting.
 - ``balancing``: A study by minimal-noise balancing weights: covariates and treatments public, outcomes private.

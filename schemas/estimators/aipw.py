@@ -42,7 +42,9 @@ UNKNOWN_CHANCE = (
 
 
 class Propensity(Frozen):
-    """The chance of treatment: ``known``, the same for everybody in a randomised trial, or a model that is learnt.
+    """The chance of treatment: ``known``, or a model that is learnt.
+
+    A known chance is the same for everybody in a randomised trial.
 
     A model is learnt under ``guarantee: asymptotic`` alone. Nothing is spent on a known chance.
     """
@@ -65,13 +67,16 @@ class Propensity(Frozen):
 
 
 class OutcomeModelSettings(Frozen):
-    """The outcome model: slopes of each arm from noisy moments, or under ``guarantee: asymptotic`` a model by name."""
+    """The outcome model: slopes of each arm from noisy moments, or a model by name.
+
+    A model by name needs ``guarantee: asymptotic``.
+    """
 
     model: ModelName = SLOPES
 
 
 class Shares(Frozen):
-    """How a unit's budget is divided; the parts add up to 1."""
+    """The division of a unit's budget; the parts add up to 1."""
 
     outcome_model: Amount
     effect: Amount

@@ -11,7 +11,9 @@ from causalveil.schemas.study import PUBLIC_WEIGHTS, EffectStudy, EstimatorSetti
 
 
 class BalancingEstimator(EstimatorSettings):
-    """Weights that make the arms alike in public covariates at the least noise, sampling error and imbalance.
+    """Weights that make the arms alike in public covariates.
+
+    They do so at the least noise, sampling error and imbalance.
 
     ``allowance``: how much of what is left of the imbalance the interval allows for, in deviations of what covariates
     may explain of the outcome; 0 where treatment was randomised.

@@ -24,7 +24,10 @@ class DifferenceEstimator(EstimatorSettings):
 
     @property
     def allowed(self) -> float:
-        """The bias by confounding that is allowed for, in standard deviations of the outcome within arms."""
+        """The bias by confounding that is allowed for.
+
+        It is in standard deviations of the outcome within arms.
+        """
         return 0.0 if self.trial else self.confounding_prior.bias()
 
 

@@ -13,7 +13,7 @@ from causalveil.schemas.study import Bounds, EstimatorSettings, Finite, Name, St
 
 
 class Score(StrEnum):
-    """How the dependence of residuals on the variable that predicts is measured.
+    """The measure of how residuals depend on the variable that predicts.
 
     Smaller is more independent.
     """
@@ -90,7 +90,10 @@ class DirectionEstimator(EstimatorSettings):
 
 
 class DirectionStudy(Study):
-    """Does x cause y or y cause x, if one of them does and nothing else causes both?"""
+    """A study of whether x causes y or y causes x.
+
+    It assumes that one of them does, and that nothing else causes both.
+    """
 
     kind: Literal["direction"]
     pair: Pair
@@ -145,7 +148,7 @@ class DirectionStudy(Study):
 
     @property
     def question(self) -> str:
-        """Which of the two."""
+        """The question in words."""
         return f"{self.pair.x.name} or {self.pair.y.name} first"
 
     @property

@@ -50,7 +50,9 @@ FREE_PENALTY = 1e-4
 
 
 def with_free_penalty(document: Any) -> Any:
-    """A study document whose propensity model is public and declares no penalty, with FREE_PENALTY; others unchanged.
+    """Return a study document with FREE_PENALTY, if it may have one, and others unchanged.
+
+    It may if its propensity model is public and it declares no penalty.
 
     A larger penalty shrinks what adjusts for confounding. At other levels it buys less noise, here nothing.
     """
@@ -91,9 +93,9 @@ class IpwStudy(EffectStudy):
 
     @property
     def training_share(self) -> float | None:
-        """The declared share.
+        """The share of units that train the propensity model, as declared.
 
-        At label level the propensity model costs nothing, so every unit serves both.
+        At label level that model costs nothing, so every unit serves both.
         """
         return None if self.privacy.level is Level.label else self.estimator.train_fraction
 

@@ -16,7 +16,10 @@ ERROR_COEFFICIENTS = {Level.label: 0.01, Level.sample: 0.001}
 
 
 class BudgetShares(Frozen):
-    """How the sample level divides epsilon: weights of the propensity model, scores, treatment, outcome."""
+    """The division of epsilon at the sample level.
+
+    It has weights of the propensity model, scores, treatment and outcome.
+    """
 
     weights: Amount = Field(default=Decimal("0.05"))
     scores: Amount = Field(default=Decimal("0.05"))
@@ -33,7 +36,10 @@ class BudgetShares(Frozen):
         return self
 
     def divide(self, epsilon: Decimal) -> dict[str, Decimal]:
-        """Epsilon in four parts that add up to it exactly: three rounded to 13 digits, the rest for ``outcome``."""
+        """Divide epsilon into four parts that add up to it exactly.
+
+        Three are rounded to 13 digits, the rest is for ``outcome``.
+        """
         step = Decimal(1).scaleb(epsilon.adjusted() - 12)
         parts = {name: (epsilon * getattr(self, name)) // step * step for name in ("weights", "scores", "treatment")}
         return {**parts, "outcome": subtract(epsilon, sum(parts.values(), Decimal(0)))}

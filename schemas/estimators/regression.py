@@ -12,11 +12,9 @@ from causalveil.schemas.study import EffectStudy, EstimatorSettings
 
 
 class BudgetParts(Frozen):
-    """Parts of the budget by release: of mu^2 where there is a delta, else of epsilon.
+    """Parts of the budget by release, of mu^2 where there is a delta, else of epsilon.
 
-    They add up to 1.
-
-    Without ``screen`` and ``refit`` no curve is looked for; one of them alone has no use.
+    They add up to 1. Without ``screen`` and ``refit`` no curve is looked for; one of them alone has no use.
     """
 
     scales: Annotated[Amount, Field(gt=0)]

@@ -44,14 +44,17 @@ MOST_WITHOUT_DELTA = 12
 
 
 class Measure(StrEnum):
-    """What is compared between the arms: the risk until the horizon, or the restricted mean survival time."""
+    """The comparison between the arms: the risk or the restricted mean survival time.
+
+    The risk is until the horizon.
+    """
 
     risk = "risk"
     rmst = "rmst"
 
 
 class TimeToEvent(Frozen):
-    """The outcome in full: two columns, the events that count, and how far follow-up is looked at.
+    """The outcome in full: two columns, the events that count, and the horizon.
 
     Attributes:
         time, event: the two columns.
@@ -103,7 +106,10 @@ class TimeToEvent(Frozen):
 
     @property
     def kinds(self) -> tuple[tuple[str, ...], ...]:
-        """Kinds of events that curves tell apart: those that count, and those that compete with them, if any."""
+        """Kinds of events that curves distinguish.
+
+        They are those that count, and those that compete with them, if any.
+        """
         return (self.of, self.competing) if self.competing else (self.of,)
 
     @property
@@ -134,7 +140,10 @@ class SurvivalEstimator(EstimatorSettings):
 
     @property
     def allowed(self) -> float:
-        """The bias by confounding that is allowed for, in standard deviations of the outcome within arms."""
+        """The bias by confounding that is allowed for.
+
+        It is in standard deviations of the outcome within arms.
+        """
         return 0.0 if self.trial else self.confounding_prior.bias()
 
 
@@ -144,14 +153,17 @@ def equal_classes(lower: float, upper: float, many: int) -> tuple[float, ...]:
 
 
 class Beyond(StrEnum):
-    """What is answered where too few are followed to the horizon: nothing, or the last time at which enough are."""
+    """The answer where too few are followed to the horizon.
+
+    It is nothing, or that at the last time at which enough are.
+    """
 
     refuse = "refuse"
     restrict = "restrict"
 
 
 class Censoring(Frozen):
-    """Within whom censoring is taken to tell nothing, and how many must be followed to the horizon.
+    """The groups within which censoring tells nothing, and the least share followed.
 
     Attributes:
         by: columns with declared levels, codes or classes: censoring may depend on them beside the arm.
@@ -191,7 +203,10 @@ class Censoring(Frozen):
         return self
 
     def levels(self, name: str) -> int:
-        """Return into how many groups a column divides: its levels, and one of nulls where it may hold any."""
+        """Return into how many groups a column divides.
+
+        These are its levels, and one of nulls where it may hold any.
+        """
         column = self.by[name]
         own = len(column.slots) if isinstance(column, CategoricalCovariate) else len(self.classes.get(name, (0,))) + 1
         return own + (column.nulls is Missing.indicator)
@@ -203,7 +218,10 @@ class Censoring(Frozen):
 
 
 class ExpectedTimes(Frozen):
-    """What the reader of a plan expects of everybody until the horizon: the risk, and the share lost to follow-up."""
+    """Expectations of a plan's reader for everybody until the horizon.
+
+    They are the risk, and the share lost to follow-up.
+    """
 
     risk: Annotated[Finite, Field(gt=0, lt=1)] = 0.5
     lost: Annotated[Finite, Field(ge=0, lt=1)] = 0.3
@@ -212,9 +230,7 @@ class ExpectedTimes(Frozen):
 class SurvivalStudy(Study):
     """The effect of a treatment on the time to an event.
 
-    ``expect`` is for `plan` and changes nothing else.
-
-    With ``covariates`` its measures are adjusted for them.
+    ``expect`` is for `plan` and changes nothing else. With ``covariates`` its measures are adjusted for them.
     """
 
     kind: Literal["effect"]
@@ -320,7 +336,10 @@ class SurvivalStudy(Study):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Unit, treatment, time, event, covariates and columns of censoring by name, what eligibility alone reads."""
+        """Names of the columns that the study reads.
+
+        They are unit, treatment, time, event, covariates, columns of censoring, and what eligibility alone reads.
+        """
         named = (self.data.unit, self.treatment, self.outcome.time, self.outcome.event, *self._beside)
         return (*named, *sorted({one.column for one in self.where} - set(named)))
 
@@ -358,7 +377,7 @@ class SurvivalStudy(Study):
 
     @property
     def question(self) -> str:
-        """Which measures of which event until when."""
+        """The question in words: measures, event and horizon."""
         among = f", where {' and '.join(one.words for one in self.where)}" if self.where else ""
         return f"{' and '.join(self.measure)} of {self.outcome.labels[0]} until {self.outcome.horizon:g}{among}"
 
@@ -366,7 +385,7 @@ class SurvivalStudy(Study):
 class ArmCurve(Frozen):
     """Curves of one arm at the ends of intervals, and how many are at risk where these begin.
 
-    Noisy, all of it.
+    All of it is noisy.
 
     Attributes:
         arm: the treatment's code.
@@ -395,7 +414,10 @@ class HazardRatio(Frozen):
 
 
 class LogRankTest(Frozen):
-    """The log-rank test of the events that count: a standard normal number where nothing differs."""
+    """The log-rank test of the events that count.
+
+    It is a standard normal number where nothing differs.
+    """
 
     statistic: Finite
     p_value: Annotated[Finite, Field(ge=0, le=1)]

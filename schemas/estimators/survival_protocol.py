@@ -152,7 +152,9 @@ class SurvivalProtocol(JointStudy):
 
     @property
     def kinds(self) -> tuple[tuple[str, ...], ...]:
-        """Events in groups that no outcome divides, so that each outcome's events are some of these groups.
+        """Events in groups that no outcome divides.
+
+        Each outcome's events are some of these groups.
 
         Those that no outcome counts are the last group, if there are any.
         """
@@ -187,7 +189,10 @@ class SurvivalProtocol(JointStudy):
         return tuple(found.values())
 
     def _role_at(self, horizon: float) -> OutcomeRole:
-        """The role of the mean time without any event until a horizon: that of the first outcomes that end there."""
+        """Return the role of the mean time without any event until a horizon.
+
+        It is that of the first outcomes that end there.
+        """
         roles = {one.role for one in self.outcomes if one.horizon == horizon}
         return OutcomeRole.primary if OutcomeRole.primary in roles else OutcomeRole.secondary
 
@@ -219,7 +224,7 @@ class SurvivalProtocol(JointStudy):
 
     @property
     def question(self) -> str:
-        """Which questions of which groups, in words."""
+        """The questions and groups, in words."""
         return f"{' and '.join(_in_order(one.label for one in self.questions))}{self.compared}"
 
 

@@ -1,4 +1,4 @@
-"""What a protocol's release says: one table of answers, one of balance, and the gates that were declared."""
+"""Tables of a protocol's release: its answers, its balance, and the gates that were declared."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from causalveil.schemas.study import Finite
 
 
 class State(StrEnum):
-    """Whether an answer stands.
+    """The state of an answer, which may not stand.
 
     ``unresolved``: an arm has too few units for the noise, and the interval is the declared range. ``withheld`` and
     ``marked``: a gate failed.
@@ -35,7 +35,9 @@ class Limits(Frozen):
 
 
 class MeasureAnswer(Frozen):
-    """A ratio of two arms' risks, or of their odds, with its own interval at the release's confidence.
+    """A ratio of two arms' risks, or of their odds, with its own interval.
+
+    The interval is at the release's confidence.
 
     ``estimate`` is None where noise leaves nothing to divide by; ``upper`` where no upper end can be told.
     """
@@ -55,7 +57,9 @@ class MeasureAnswer(Frozen):
 
 
 class ProtocolAnswer(Frozen):
-    """One row of the table: the effect of an arm against the reference on an outcome in a subgroup.
+    """One row of the table: the effect of an arm on an outcome in a subgroup.
+
+    The effect is against the reference arm.
 
     ``confounding`` states what was done about confounding, and ``adjustment`` says the same in words; an answer
     that noise hides has no statement, and ``adjustment`` says why. ``noise_error`` and ``sampling_error`` are
@@ -93,7 +97,10 @@ class ProtocolAnswer(Frozen):
 
 
 class GateVerdict(StrEnum):
-    """What a gate found: beyond its bound significantly, within it significantly, or neither at this noise."""
+    """The verdict of a gate: beyond its bound, within it, or neither at this noise.
+
+    The first two are significant.
+    """
 
     passed = "passed"
     failed = "failed"
@@ -101,7 +108,10 @@ class GateVerdict(StrEnum):
 
 
 class GateResult(Frozen):
-    """One gate in one subgroup and arm: the worst value that it looked at, and the standard error of its noise."""
+    """One gate in one subgroup and arm.
+
+    It has the worst value that it looked at, and the standard error of its noise.
+    """
 
     gate: str
     group: str
@@ -113,7 +123,7 @@ class GateResult(Frozen):
 
 
 class BalanceRow(Frozen):
-    """How far the arms lie apart in a covariate, in its standard deviations: before and after weighting."""
+    """The standardised mean difference of a covariate, before and after weighting."""
 
     group: str
     arm: str
@@ -124,9 +134,9 @@ class BalanceRow(Frozen):
 
 
 class Calibration(Frozen):
-    """What the negative controls show (Schuemie et al.
+    """Calibration by the negative controls (Schuemie et al. 2018).
 
-    2018), in standard deviations of an outcome within arms.
+    It is in standard deviations of an outcome within arms.
 
     ``mean`` and ``deviation`` of systematic error over outcomes, and the standard error of the mean. ``statement``
     says what was done with it, or why nothing was.

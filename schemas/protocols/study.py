@@ -46,7 +46,7 @@ MOST_OUTCOMES, MOST_GROUPS, MOST_ARMS = 50, 100, 20
 
 
 class OutcomeRole(StrEnum):
-    """What an outcome is for.
+    """The role of an outcome in a protocol.
 
     A negative control is one that treatment cannot change: what is found there is error.
     """
@@ -57,9 +57,9 @@ class OutcomeRole(StrEnum):
 
 
 class EffectMeasure(StrEnum):
-    """How arms are compared: by the difference of means.
+    """The comparison of arms: by the difference of means, or by a ratio.
 
-    Of an outcome of two values, by ratios of risks or odds.
+    Ratios are of risks or odds, for an outcome of two values.
     """
 
     difference = "difference"
@@ -68,7 +68,7 @@ class EffectMeasure(StrEnum):
 
 
 class AskedOf(Frozen):
-    """What a protocol says of an outcome beside its range: its role, and its part of the budget.
+    """A protocol's settings of an outcome beside its range: its role and its importance.
 
     ``importance``: noise is divided by its square root, so that 4 halves it against an outcome of importance 1.
     """
@@ -87,7 +87,10 @@ class ProtocolOutcome(Outcome, AskedOf):
 
 
 class Subgroups(Frozen):
-    """The column whose levels are the subgroups, as the contract declares it: levels, or two codes."""
+    """The column whose levels are the subgroups.
+
+    It is as the contract declares it: levels, or two codes.
+    """
 
     name: Name
     column: Covariate
@@ -104,7 +107,10 @@ class Subgroups(Frozen):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The subgroups in their order: the declared levels, and one for missing values if they are welcome."""
+        """The subgroups in their order.
+
+        They are the declared levels, and one for missing values if they are welcome.
+        """
         levels: tuple[Any, ...]
         if isinstance(self.column, CategoricalCovariate):
             levels = self.column.slots
@@ -137,14 +143,14 @@ class Arms(Frozen):
 
 
 class FailedGate(StrEnum):
-    """What a failed gate does to the answers behind it."""
+    """The consequence of a failed gate for the answers behind it."""
 
     withhold = "withhold"
     mark = "mark"
 
 
 class Gates(Frozen):
-    """What must hold for an answer to stand, declared before a row is read.
+    """The conditions for an answer to stand, declared before a row is read.
 
     ``balance``: no covariate's arms may differ by more standard deviations than this once weighted. ``overlap``: the
     weights must leave at least this share of each arm's units effective. A gate fails only when a released value is
@@ -163,7 +169,7 @@ class Gates(Frozen):
 
 
 class JointStudy(Study):
-    """What every study of many questions declares: arms, subgroups, and who is eligible."""
+    """The common part of studies of many questions: arms, subgroups, and who is eligible."""
 
     kind: Literal["protocol"]
     treatment: Name
@@ -322,7 +328,10 @@ class ProtocolStudy(JointStudy):
 
     @cached_property
     def questions(self) -> tuple[EffectStudy, ...]:
-        """The study of each outcome by itself, with arms of two codes: what an estimator's own code speaks of."""
+        """The study of each outcome by itself, with arms of two codes.
+
+        It is the study that an estimator's own code works with.
+        """
         shared = {key: getattr(self, key) for key in ("name", "data", "estimator", "privacy", "execution", "treatment")}
         shared |= {key: getattr(self, key) for key in ("covariates", "missing", "estimand", "confidence")}
         shared |= {key: getattr(self, key) for key in UNRECORDED}
@@ -343,7 +352,9 @@ class ProtocolStudy(JointStudy):
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """w_k, by which the noise of outcome k is divided, in proportion to the roots of their importance.
+        """w_k, by which the noise of outcome k is divided.
+
+        They are in proportion to the roots of the outcomes' importance.
 
         Their squares add up to 1 for Gaussian noise, and they themselves for Laplace noise, where there is no delta.
         """
@@ -366,7 +377,10 @@ class ProtocolStudy(JointStudy):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Unit, treatment, outcomes, the subgroups' column, covariates by name, what eligibility alone reads."""
+        """Names of the columns that the study reads.
+
+        They are unit, treatment, outcomes, the subgroups' column, covariates, and what eligibility alone reads.
+        """
         groups = () if self.subgroups is None else (self.subgroups.name,)
         outcomes = (outcome.name for outcome in self.outcomes)
         named = (self.data.unit, self.treatment, *outcomes, *groups, *sorted(self.covariates))

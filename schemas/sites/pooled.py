@@ -55,7 +55,7 @@ class PooledEstimate(Frozen):
 
 
 class Heterogeneity(Frozen):
-    """How far the sites differ beyond their sampling error and their noise."""
+    """Heterogeneity of the sites beyond their sampling error and their noise."""
 
     q: Annotated[Finite, Field(ge=0, description="Cochran's Q, each site weighted by sampling plus noise variance")]
     degrees: Annotated[int, Field(ge=1)]
@@ -96,7 +96,7 @@ class SiteRecord(Frozen):
 
 
 class SiteResult(SiteRecord):
-    """What one site contributed to one effect."""
+    """One site's contribution to one effect."""
 
     estimate: Finite
     interval: Interval
@@ -122,7 +122,7 @@ class PooledPrivacy(Frozen):
 
 
 class OfSites(Frozen, Shown):
-    """What every pooled release states: of which study, of which round, on whose declaration."""
+    """The common part of pooled releases: which study, which round, on whose declaration."""
 
     kind: str
     schema_version: Literal[1] = 1
@@ -160,7 +160,7 @@ class PooledRelease(OfSites):
 
 
 class CellState(StrEnum):
-    """Whether a question of a protocol has a pooled answer.
+    """The state of a question of a protocol: it has a pooled answer or not.
 
     ``unresolved``: fewer than two sites answered it. ``withheld`` and ``marked``: a gate failed on the pooled balance;
     marked also if a site marked its part.
@@ -173,7 +173,7 @@ class CellState(StrEnum):
 
 
 class SitePart(Frozen):
-    """What one site answered to one question, and how much it weighs.
+    """One site's answer to one question, and its weight.
 
     ``state`` says why it has no numbers.
     """
@@ -188,7 +188,9 @@ class SitePart(Frozen):
 
 
 class PooledAnswer(Frozen):
-    """One row of a pooled protocol: an outcome, a subgroup and an arm over all sites that answered.
+    """One row of a pooled protocol: an outcome, a subgroup and an arm.
+
+    It is over all sites that answered.
 
     ``simultaneous`` and ``calibrated`` are of the declared model: all simultaneous intervals of the release hold
     together, and calibrated ones are moved and widened by what the pooled negative controls show.
@@ -233,7 +235,7 @@ class PooledProtocolRelease(OfSites):
     sites: Annotated[tuple[SiteRecord, ...], Field(min_length=2)]
 
     def headline(self, answer: PooledAnswer) -> PooledEstimate | None:
-        """The estimate of the declared model."""
+        """Return the estimate of the declared model."""
         return answer.fixed if self.model is Model.fixed else answer.random
 
     @property
@@ -252,7 +254,10 @@ LAST = ("sites_digest", "privacy", "not_for_release", "software")
 
 
 def pooled_schema() -> dict[str, Any]:
-    """JSON Schema of a pooled release. ``schemas/sites/pooled-v1.schema.json`` is its export."""
+    """Return the JSON Schema of a pooled release.
+
+    ``schemas/sites/pooled-v1.schema.json`` is its export.
+    """
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **TypeAdapter(
@@ -263,7 +268,10 @@ def pooled_schema() -> dict[str, Any]:
 
 
 def pooled_text(release: PooledRelease | PooledProtocolRelease) -> str:
-    """The bytes of a pooled release.json: indented, in the order of the model, but with ``LAST`` at the end."""
+    """Return the bytes of a pooled release.json.
+
+    They are indented, in the order of the model, but with ``LAST`` at the end.
+    """
     document = release.model_dump(mode="json")
     ordered = {key: document[key] for key in document if key not in LAST} | {key: document[key] for key in LAST}
     return json.dumps(ordered, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
@@ -300,7 +308,7 @@ class SeriesBlock(Frozen):
 class Drift(Frozen):
     """The slope of the answers over the blocks' order, by weighted least squares.
 
-    Two-sided p-value under none.
+    The p-value is two-sided, for no slope.
     """
 
     per_block: Finite
@@ -309,7 +317,10 @@ class Drift(Frozen):
 
 
 class Newest(Frozen):
-    """How far the newest block lies from all others together, and how often chance alone brings it so far."""
+    """The distance of the newest block from all others together.
+
+    It says how often chance alone brings it so far.
+    """
 
     blocks: tuple[str, ...]
     difference: Finite
@@ -350,6 +361,6 @@ class Series(Frozen):
     statement: str
 
     def text(self) -> str:
-        """The bytes of series.json."""
+        """Return the bytes of series.json."""
         document: dict[str, Any] = self.model_dump(mode="json")
         return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -30,7 +30,7 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 def parse_instant(value: Any) -> datetime:
-    """The moment that ``value`` names, in UTC.
+    """Return the moment that ``value`` names, in UTC.
 
     Args:
         value: ISO 8601 text with a time zone, or a date alone, which is its first moment in UTC.
@@ -68,7 +68,7 @@ Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256, h
 
 
 class Reason(StrEnum):
-    """Why a bundle is refused; the first word of the message."""
+    """The reason for refusing a bundle; the first word of the message."""
 
     missing = "missing"
     unreadable = "unreadable"
@@ -82,7 +82,7 @@ class Reason(StrEnum):
 
 
 class Statement(Frozen):
-    """What a site signs."""
+    """The statement that a site signs."""
 
     site: Slug
     round: Annotated[Slug, Field(description="the coordinator's call that this answers")]
@@ -105,14 +105,17 @@ class Bundle(Frozen):
 
 
 class Model(StrEnum):
-    """Which pooled estimate is the headline: both are computed, the choice is made beforehand."""
+    """The pooled estimate that is the headline.
+
+    Both are computed, the choice is made beforehand.
+    """
 
     fixed = "fixed"
     random = "random"
 
 
 class AgreedPrivacy(Frozen):
-    """What a site may spend instead of what the study says. Level and relation stay the study's."""
+    """The budget of a site in place of the study's. Level and relation stay the study's."""
 
     epsilon: Amount
     delta: Annotated[Amount | None, Field(description="None: the study's")] = None
@@ -164,7 +167,7 @@ class Sites(Frozen):
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
 
     def site_of(self, key: str) -> str | None:
-        """The site whose key this is, if any."""
+        """Return the site whose key this is, if any."""
         return next((name for name, site in self.sites.items() if site.key == key), None)
 
 

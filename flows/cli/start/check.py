@@ -60,7 +60,10 @@ def ranges(
     write: Annotated[bool, typer.Option("--write", help="also move them into dataset.yaml")] = False,
     json_: Json = False,
 ) -> None:
-    """Find ranges for numbers of FOLDER privately: a noisy histogram of magnitudes, charged at level sample."""
+    """Find ranges for numbers of FOLDER privately.
+
+    The ranges come from a noisy histogram of magnitudes, charged at level sample.
+    """
     from causalveil.flows.engine.engine import DirectEngine
     from causalveil.flows.sequence.ranges import declared_lines, find_ranges, write_into
 

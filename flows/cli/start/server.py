@@ -18,7 +18,10 @@ server_app = typer.Typer(no_args_is_help=True, help="Keep a Prefect server of yo
 
 @server_app.command()
 def start(json_: Json = False) -> None:
-    """Start the server and leave it running: on loopback, with a password, until `server stop` or a restart."""
+    """Start the server and leave it running, until `server stop` or a restart.
+
+    It listens on loopback and asks for a password.
+    """
     from causalveil.flows.engine import server
 
     with show.progress() as watch:

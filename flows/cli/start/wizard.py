@@ -30,7 +30,7 @@ YES, NO = ("yes", "y"), ("no", "n", "")
 
 
 def data_class(text: str) -> DataClass:
-    """The class that a person named.
+    """Return the class that a person named.
 
     Raises:
         StudyError: it is none.
@@ -43,7 +43,7 @@ def data_class(text: str) -> DataClass:
 
 
 def said(seen: Survey, known: Mapping[str, str | None]) -> dict[str, str | None]:
-    """The answers where nobody can be asked.
+    """Return the answers where nobody can be asked.
 
     Raises:
         StudyError: names every option that is missing, with the columns that there are.
@@ -79,7 +79,9 @@ class Answers:
             return {}
 
     def ask(self, key: str, question: str, check: Callable[[str], object], default: str | None = "") -> str:
-        """Return the answer to a question: the one that was given before, or one that passes its check.
+        """Return the answer to a question.
+
+        It is the one that was given before, or one that passes its check.
 
         Args:
             key: of the question.
@@ -357,7 +359,7 @@ def _shown(names: Iterable[str], what: str = "columns") -> None:
 
 
 def _candidates(seen: Survey, key: str, taken: tuple[str, ...]) -> list[str]:
-    """Columns that may play a part."""
+    """Return the columns that may play a part."""
     from causalveil.tasks.start.recognise import Looks
 
     kinds = {"treatment": (Looks.binary,), "outcome": (Looks.number, Looks.binary)}[key]
