@@ -1,7 +1,6 @@
 """Covariate adjustment from five noisy releases, which ``regression``, ``aipw``, ``survival`` and protocols share.
 
-- ``decide``: What draws of the posterior decide: slopes, balancing weights, where scores are cut, and the law of the
-  error.
+- ``decide``: Slopes, balancing weights, cuts of scores and the law of the error, by draws of the posterior.
 - ``draws``: Draw the five releases: exact sums over rows, noise by the recipe's mechanisms, and what noisy sums say.
 - ``features``: Functions of one row alone, for many rows: encoded columns z, lines, curves, and features in the unit
   ball.
@@ -10,13 +9,13 @@
 - ``interval``: The estimate and its intervals: quantiles of one simulation of all that the releases leave possible.
 - ``moments``: Moments of standardised features around their mean, joined over releases by the inverse of their
   variance.
-- ``parts``: How the budget is divided over the five releases: decided from public facts, so that no part depends on a
+- ``parts``: Division of the budget over the five releases: decided from public facts, so that no part depends on a
   release.
 - ``posterior``: A posterior that knows its noise: what released moments leave possible of slopes, arms and their second
   moments.
-- ``recipe``: What is spent on each of the five releases: decided before a row is read, from public facts alone.
-- ``released``: What the five releases hand over: noisy means over all units, and the standard deviation of their noise.
-- ``scales``: What release 1 says: arms, where columns lie, and which lines and tails they have.
+- ``recipe``: Recipe of the five releases: the budget of each, decided from public facts alone, before a row is read.
+- ``released``: Results of the five releases: noisy means over all units, and the standard deviation of their noise.
+- ``scales``: Scales by release 1: arms, where columns lie, and which lines and tails they have.
 - ``screen``: Candidate curves, and which of them are kept: what stands out of the noise in treatment and in the
   outcome.
 - ``sums``: Exact sums over rows of the five releases, each with its sensitivity (``docs/proofs/regression.md``).

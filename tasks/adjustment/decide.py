@@ -1,4 +1,4 @@
-"""What draws of the posterior decide: slopes, balancing weights, where scores are cut, and the law of the error.
+"""Slopes, balancing weights, cuts of scores and the law of the error, by draws of the posterior.
 
 For any slopes b_t and weights h_t the estimate of estimand k (k_1 = 1 - p, k_0 = p for the ATE; 0, 1 for the ATT; 1, 0
 for the ATC) is off by sum_t k_t (beta_t - b_t)'(D - G_t h_t) beside second-order terms of noise in means: a product of
@@ -34,7 +34,7 @@ NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
 
 @dataclass(frozen=True)
 class Learnt:
-    """What released moments decide, in deviations of features and of the outcome within arms.
+    """Estimates by released moments, in deviations of features and of the outcome within arms.
 
     Attributes:
         features, moments, draws: what was seen, and what it leaves possible.
@@ -60,7 +60,7 @@ class Learnt:
 
 
 def leaning(estimand: str, share: float) -> tuple[float, float]:
-    """Return (k_1, k_0): how far treated and controls are moved to stand for the estimand, in distances of the arms."""
+    """Return (k_1, k_0), the part of the arms' distance by which each is moved for the estimand."""
     return {"ATE": (1 - share, share), "ATT": (0.0, 1.0), "ATC": (1.0, 0.0), "ARM": (1 - share, 0.0)}[estimand]
 
 
@@ -89,14 +89,19 @@ def learn(
 
 
 def slopes_of(draws: Draws) -> FloatArray:
-    """Return b_t with the least mean of (beta_t - b_t)'G_t (beta_t - b_t): E[G_t]^-1 E[G_t beta_t], shape (2, d)."""
+    """Return b_t with the least mean of (beta_t - b_t)'G_t (beta_t - b_t), shape (2, d).
+
+    They are E[G_t]^-1 E[G_t beta_t].
+    """
     right = (draws.grams @ draws.slopes[..., None]).mean(axis=0)
     found: FloatArray = np.linalg.solve(draws.grams.mean(axis=0), right)[..., 0]
     return found
 
 
 def weights_of(draws: Draws, slopes: FloatArray, discrepancy: float) -> FloatArray:
-    """Return h_t with the least mean of ((beta_t + delta - b_t)'(D - G_t h_t))^2, both as if independent, shape (2, d).
+    """Return h_t with the least mean of ((beta_t + delta - b_t)'(D - G_t h_t))^2.
+
+    Both factors are taken to be independent. The shape is (2, d).
 
     E[G_t W G_t] h_t = E[G_t W D], W = Cov(beta_t) + discrepancy I: slopes that moments know well are balanced too.
     """
@@ -121,7 +126,9 @@ def errors_of(
     discrepancy: float,
     random: RandomDraws,
 ) -> FloatArray:
-    """Return the estimate's error in each draw, with slopes beta_t + delta, delta ~ N(0, discrepancy I):
+    """Return the estimate's error in each draw, with slopes beta_t + delta.
+
+    It is, with delta ~ N(0, discrepancy I),
 
     sum_t k_t (beta_t + delta - b_t)'(D - G_t h_t) + sum_t k_t I_t (P_t - e_t), c the noise in the centres,
     I_t = h_t'c + s_t (h_t'D - index_t), P_t = b_t'c + s_t b_t'(D - D_released), s_1 = 1 - p, s_0 = -p.
@@ -164,9 +171,10 @@ def unit(scales: FoundScales, learnt: Learnt) -> float:
 
 
 def losses(scales: FoundScales, learnt: Learnt, cut: float) -> FloatArray:
-    """Return what a cut of scores takes off each arm's mean, by the outcome's released histogram, shape (2,).
+    """Return what a cut of scores takes off each arm's mean, shape (2,).
 
-    Residuals are taken to have the outcome's shape, and an arm's weights to be normal around 1/p_t.
+    It is computed from the outcome's released histogram. Residuals are taken to have the outcome's shape, and an arm's
+    weights to be normal around 1/p_t.
     """
     y = (MIDDLE - scales.outcome.mean) / scales.outcome.deviation * math.sqrt(learnt.residual)
     found = []

@@ -55,7 +55,7 @@ class NoisySums(Generic[P]):
     def noisy(self, slot: Slot, mechanism: Mechanism, exact: FloatArray) -> FloatArray:
         """Draw noise on sums, shape (numbers,).
 
-        A number of 0 where there are none: what is declared is drawn.
+        Where there are none, a number of 0 has noise: what is declared is drawn.
         """
         drawn = mechanism.release(exact if len(exact) else np.zeros(1), self.recipe.slot(slot), self.budget)
         return drawn[: len(exact)]
@@ -73,7 +73,7 @@ def made(released: R | None) -> R:
 
 
 class Sums(Protocol[R_co]):
-    """What one release sums over rows, and what its noisy sums say."""
+    """The sums of one release over rows, and how their noisy values are read."""
 
     @property
     def numbers(self) -> int:

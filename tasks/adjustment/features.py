@@ -35,7 +35,10 @@ class LineFeature:
 
 
 class Shape(StrEnum):
-    """What a curve is of the lines f: f_i^2 (second is first), f_i f_j, 1 where f_i > at[0], or interp(f_i, at, to)."""
+    """The shape of a curve as a function of the lines f.
+
+    f_i^2 (second is first), f_i f_j, 1 where f_i > at[0], or interp(f_i, at, to).
+    """
 
     square = "square"
     product = "product"
@@ -47,7 +50,7 @@ class Shape(StrEnum):
 class Curve:
     """c = (raw - intercept - slopes'f)/size, cut to [-6, 6].
 
-    Raw by shape, slopes over all lines.
+    ``raw`` is given by the shape, and slopes are over all lines.
     """
 
     shape: Shape
@@ -64,7 +67,7 @@ class Curve:
 class FeatureMap:
     """v = (1, f, c) min(1, radius/|(1, f, c)|), f the lines and c the curves.
 
-    V/radius is in the unit ball.
+    v/radius is in the unit ball.
     """
 
     lines: tuple[LineFeature, ...]
@@ -79,7 +82,10 @@ class FeatureMap:
 
 @dataclass(frozen=True)
 class ArmScales:
-    """What release 1 says of arms: treated share, means of u, deviation of u within arms, where residuals are cut."""
+    """Scales of the arms by release 1.
+
+    The treated share, the means of u, its deviation within arms, and where residuals are cut.
+    """
 
     share: float
     means: tuple[float, float]
@@ -161,7 +167,10 @@ def curve_values(curves: tuple[Curve, ...], f: FloatArray) -> FloatArray:
 
 
 def feature_values(features: FeatureMap, z: FloatArray) -> FloatArray:
-    """Return v of rows z, shape (rows, 1 + count): the constant, lines and curves, cut to a ball together."""
+    """Return v of rows z, shape (rows, 1 + count), cut to a ball.
+
+    Its columns are the constant, lines and curves, which are cut together.
+    """
     f = line_values(features.lines, z)
     v = np.column_stack([np.ones(len(z)), f, curve_values(features.curves, f)])
     v *= np.minimum(1.0, features.radius / np.sqrt(np.einsum("ij,ij->i", v, v)))[:, None]
@@ -178,7 +187,7 @@ TWO = 2
 
 @dataclass(frozen=True)
 class Encoding:
-    """Where the columns z of a study stand in its rows x, whose largest entry is ``span``."""
+    """The places of a study's columns z within its rows x, whose largest entry is ``span``."""
 
     columns: tuple[EncodedColumn, ...]
     places: tuple[int, ...]
@@ -204,7 +213,10 @@ class Encoding:
         return cls(tuple(columns), tuple(places), scale(study))
 
     def blocks(self, x: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
-        """Which rows of x, and z of a whole block, shape (columns, BLOCK): anything finite beyond those rows."""
+        """Yield the rows of each block, and its z of shape (columns, BLOCK).
+
+        Columns of z beyond those rows hold anything finite.
+        """
         found = np.zeros((len(self.columns), BLOCK))
         for first in range(0, len(x), BLOCK):
             rows = x[first : first + BLOCK]
@@ -254,9 +266,9 @@ def features_of(features: FeatureMap, z: FloatArray) -> FloatArray:
 
 
 def in_ball(values: FloatArray, radius: float) -> FloatArray:
-    """Return columns of ``values`` over the radius, no longer than 1, rounded towards 0 to multiples of 2^-BITS.
+    """Return columns of ``values`` divided by the radius, cut to length 1.
 
-    The values are overwritten.
+    Entries are rounded towards 0 to multiples of 2^-BITS, and ``values`` is overwritten.
     """
     length, step = np.sqrt(np.add.reduce(values * values, axis=0)), 2.0**BITS
     values *= HAIR * step / np.maximum(length, radius)
@@ -268,9 +280,10 @@ def in_ball(values: FloatArray, radius: float) -> FloatArray:
 
 
 def times(vectors: FloatArray, values: FloatArray) -> FloatArray:
-    """Return sums over features of vectors, shape (k, features), by values, shape (features, rows): shape (k, rows).
+    """Return the product of vectors and values, shape (k, rows).
 
-    One product after the other is added to whole rows of values, where BLAS would choose its order by their place.
+    Vectors have shape (k, features) and values (features, rows). One product after the other is added to whole rows of
+    values, where BLAS would choose its order by their place.
     """
     found: FloatArray = np.einsum("kd,dn->kn", vectors, values)
     return found

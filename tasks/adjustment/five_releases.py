@@ -33,7 +33,10 @@ Released = TypeVar("Released")
 
 @dataclass
 class FiveReleases:
-    """What is asked of each release, and what all say together; releases are set as they come."""
+    """The requests of the five releases, and the estimates that they determine.
+
+    Releases are set as they come.
+    """
 
     public: Public
     scales: ReleasedScales | None = None

@@ -72,7 +72,10 @@ FLOOR = 0.5
 
 
 def cut_away(public: Public, scales: FoundScales, learnt: Learnt) -> tuple[float, NarrowRanges]:
-    """Return what lines leave of confounding by numbers at whose ends many lie, in deviations, and these numbers."""
+    """Return the confounding that ranges cut away, and the numbers with many people at an end.
+
+    The first is what lines leave of it, in deviations.
+    """
     margins = {place: one for place, one in enumerate(scales.margins) if one is not None}
     if public.trial or not margins:
         return 0.0, FIT
@@ -98,7 +101,7 @@ SQUARE_DOUBT, LOSS_DOUBT = 0.5, 0.5
 
 @dataclass(frozen=True)
 class AdjustedEffect:
-    """What all releases say, in units of u.
+    """The result of all releases, in units of u.
 
     Attributes:
         value: the estimate.
@@ -123,7 +126,7 @@ class AdjustedEffect:
 class ErrorLaw:
     """The estimate, and the law of what it is off by: ``error`` + N(0, sampling^2) + noise.
 
-    In units of u.
+    All is in units of u.
 
     Attributes:
         value: the estimate.

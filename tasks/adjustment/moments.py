@@ -79,10 +79,12 @@ class _Joined:
 
 
 def moments_of(scales: FoundScales, releases: list[tuple[FeatureMap, ReleasedMoments]]) -> SeenMoments:
-    """Join releases of the same lines, of which later ones have curves too, with what release 1 says of lines.
+    """Join the moments of releases of the same lines with what release 1 says of lines.
 
-    Of a release of rows v in a ball of radius R: mean f = E v, D = E[(t - p) f]/(p (1 - p)), and E[s f] =
-    (2 p - 1) E f + 2 p (1 - p) D, which tells D once more.
+    Later releases have curves too.
+
+    Of a release of rows v in a ball of radius R: mean f = E v, D = E[(t - p) f]/(p (1 - p)), and E[s f] = (2 p - 1) E f
+    + 2 p (1 - p) D, which tells D once more.
     """
     p, lines, d = scales.arms.share, len(releases[0][0].lines), releases[-1][0].count
     between, spread = p * (1 - p), scales.arms.limit / scales.arms.spread

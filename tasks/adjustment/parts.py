@@ -1,4 +1,4 @@
-"""How the budget is divided over the five releases: decided from public facts, so that no part depends on a release."""
+"""Division of the budget over the five releases: decided from public facts, so that no part depends on a release."""
 
 from __future__ import annotations
 
@@ -64,12 +64,15 @@ def parts_of(public: Public) -> Parts:
 
 
 def looks_for_curves(public: Public) -> bool:
-    """Return whether squares, bends, steps and products are looked for: decided from public facts."""
+    """Return whether squares, bends, steps and products are candidates, from public facts."""
     return not public.trial and parts_of(public).screen > 0 and candidates_of(public) > 0
 
 
 def noise_sd(public: Public, part: Decimal, sensitivity: float, numbers: int) -> float:
-    """Return the deviation of the noise on each of some means: Gaussian, or without a delta L2-Laplace noise."""
+    """Return the standard deviation of the noise on each of some means.
+
+    The noise is Gaussian, or L2-Laplace without a delta.
+    """
     if public.pure:
         return sensitivity * math.sqrt(numbers + 1) / (float(part) * public.mu * public.units)
     return sensitivity / (math.sqrt(part) * public.mu * public.units)
@@ -86,7 +89,10 @@ def moments_sd(public: Public) -> float:
 
 
 def scores_sd(public: Public) -> float:
-    """Return the deviation of the noise on a mean of release 5: without a delta Laplace noise, 9/4 in the L1 norm."""
+    """Return the standard deviation of the noise on a mean of release 5.
+
+    Without a delta it is Laplace noise, of sensitivity 9/4 in the L1 norm.
+    """
     part = parts_of(public).scores
     if public.pure:
         return math.sqrt(2) * SCORES_L1 / (float(part) * public.mu * public.units) / public.weight

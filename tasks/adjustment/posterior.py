@@ -34,7 +34,10 @@ ROUNDS = 60
 
 
 class Mixture:
-    """Normal mixture of mean 0 on fixed widths, fitted to noisy numbers (adaptive shrinkage, Stephens 2017)."""
+    """Normal mixture of mean 0 on fixed widths, fitted to noisy numbers.
+
+    The fit is adaptive shrinkage (Stephens 2017).
+    """
 
     def __init__(self, seen: FloatArray, noise_sd: FloatArray, before: FloatArray) -> None:
         """Fit the shares of the widths to what is seen.
@@ -137,7 +140,10 @@ CURVE = (0.3, 0.6)
 
 @dataclass(frozen=True)
 class Sweeps:
-    """Chains side by side, sweeps thrown away and kept, and for how many kept sweeps second moments stay."""
+    """Sizes of the sampler: chains side by side, and sweeps thrown away and kept.
+
+    ``every``: for how many kept sweeps second moments stay.
+    """
 
     chains: int
     burn: int
@@ -160,10 +166,11 @@ class Draws:
 
 
 def prior_of(public: Public, scales: FoundScales) -> FloatArray:
-    """Return centres of Sigma for a line, shape (correlations, 3, 3): what is declared, in even parts for each line.
+    """Return centres of Sigma for a line, shape (correlations, 3, 3).
 
-    What drives treatment drives the outcome too, in either direction: correlations of slopes and eta are on a grid.
-    Chance alone sets the arms apart by 1/(n p (1 - p)), also in a trial.
+    What is declared is divided evenly over the lines. What drives treatment drives the outcome too, in either
+    direction: correlations of slopes and eta are on a grid. Chance alone sets the arms apart by 1/(n p (1 - p)), also
+    in a trial.
     """
     p, count = scales.arms.share, max(len(scales.kept) + float(scales.hidden.sum()), 1.0)
     distance = 0.0 if public.trial else public.prior.distance**2 / count
@@ -171,7 +178,10 @@ def prior_of(public: Public, scales: FoundScales) -> FloatArray:
 
 
 def centres(slope: float, apart: float) -> FloatArray:
-    """Return covariances of (beta_1, beta_0, eta) with these variances, one for each correlation of the grid."""
+    """Return covariances of (beta_1, beta_0, eta), one for each correlation of the grid.
+
+    ``slope`` is the variance of either slope and ``apart`` that of eta.
+    """
     found = np.array([[[1, ALIKE, c], [ALIKE, 1, c], [c, c, 1]] for c in CORRELATIONS])
     size = np.sqrt([slope, slope, apart])
     found *= np.outer(size, size)
@@ -196,7 +206,10 @@ def sigma_precision(prior: FloatArray, seen: FloatArray, random: RandomDraws) ->
 
 
 def hidden_bias(public: Public, scales: FoundScales, count: int, random: RandomDraws) -> FloatArray:
-    """Draw what columns that are left out may do to the estimate: sum of beta eta as declared, shape (count,)."""
+    """Draw the bias by columns that are left out, shape (count,).
+
+    It is the sum of beta eta, with both as declared.
+    """
     if public.trial or not len(scales.hidden):
         return np.zeros(count)
     precision = sigma_precision(prior_of(public, scales), np.zeros((count, 3, 0)), random)
@@ -209,7 +222,7 @@ def hidden_bias(public: Public, scales: FoundScales, count: int, random: RandomD
 class Posterior:
     """Gibbs sampler, chains side by side.
 
-    In each, features are divided by their deviation within arms.
+    In each chain features are divided by their deviation within arms.
     """
 
     def __init__(self, public: Public, scales: FoundScales, moments: SeenMoments, random: RandomDraws) -> None:

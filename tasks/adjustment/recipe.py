@@ -1,4 +1,4 @@
-"""What is spent on each of the five releases: decided before a row is read, from public facts alone."""
+"""Recipe of the five releases: the budget of each, decided from public facts alone, before a row is read."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class AdjustmentRecipe:
         return parts.MOMENTS if self.by_arm else sums.MOMENTS_ALIKE
 
     def mechanism(self, slot: Slot) -> Mechanism | None:
-        """The mechanism of a release; None where there is none."""
+        """Return the mechanism of a release, or None where there is none."""
         cost = self.costs.get(slot.name)
         if cost is None:
             return None
@@ -107,7 +107,7 @@ class AdjustmentRecipe:
 def public_of(
     total: PrivacyCost, estimand: str, settings: AdjustsBy, encoding: Encoding, sizes: Sizes | None
 ) -> Public:
-    """Return what is public of a study that adjusts and spends all its budget on the five releases."""
+    """Return the public facts of a study that spends all its budget on the five releases."""
     pure, prior = total.delta == 0, settings.confounding_prior
     return Public(
         units=UNKNOWN if sizes is None else sizes.units,

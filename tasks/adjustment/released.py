@@ -1,4 +1,4 @@
-"""What the five releases hand over: noisy means over all units, and the standard deviation of their noise.
+"""Results of the five releases: noisy means over all units, and the standard deviation of their noise.
 
 Every field is public. Rows are made of encoded columns z: a number in [-1, 1] by its declared range, 0 where missing;
 an indicator in {0, 1} for a category of two levels, for each level of a larger one, and for a number that is missing.
@@ -25,7 +25,7 @@ CELLS = len(EDGES) - 1
 
 
 class ColumnKind(StrEnum):
-    """What a column is."""
+    """The kind of an encoded column."""
 
     number = "number"
     flag = "flag"
@@ -35,7 +35,10 @@ class ColumnKind(StrEnum):
 
 @dataclass(frozen=True)
 class EncodedColumn:
-    """An encoded column: its name, its covariate's place, what it is, and whether its declared range starts at 0."""
+    """An encoded column: its name, its covariate's place and its kind.
+
+    ``from_zero``: whether its declared range starts at 0.
+    """
 
     name: str
     covariate: int
@@ -57,7 +60,7 @@ class Prior:
 
 @dataclass(frozen=True)
 class Public:
-    """What is known before a row is read.
+    """Public facts of a study, known before a row is read.
 
     Attributes:
         units: n.
@@ -109,10 +112,11 @@ class ReleasedScales:
 
 @dataclass(frozen=True)
 class ReleasedMoments:
-    """Releases 2 and 4: means over n, of rows x in the unit ball whose first entry is the constant.
+    """Releases 2 and 4: means over n, by rows x in the unit ball.
 
-    rho = (u - m_t)/limit and tau = (t - p)/max(p, 1 - p), cut to [-1, 1]; s = 1 for treated, -1 for controls. What
-    was not released is 0 with infinite ``*_sd``. Diagonals of symmetric matrices have sqrt(2) times their ``*_sd``.
+    The first entry of x is the constant. rho = (u - m_t)/limit and tau = (t - p)/max(p, 1 - p), cut to [-1, 1]; s = 1
+    for treated, -1 for controls. What was not released is 0 with infinite ``*_sd``. Diagonals of symmetric matrices
+    have sqrt(2) times their ``*_sd``.
 
     Attributes:
         cross, apart, arm_cross: means of x rho, x tau and s x rho, shape (k,).
@@ -136,9 +140,9 @@ class ReleasedMoments:
 
 @dataclass(frozen=True)
 class ReleasedScreen:
-    """Release 3: means over n of c r and c a, c the candidates' row in the unit ball, shape (m,) each.
+    """Release 3: means over n of c r and c a, shape (m,) each.
 
-    ``outcome_sd``: of the noise on ``outcome`` where it is not ``sd``.
+    c is the candidates' row in the unit ball. ``outcome_sd``: of the noise on ``outcome`` where it is not ``sd``.
     """
 
     outcome: FloatArray
@@ -162,9 +166,9 @@ class ReleasedScores:
 
 
 def generator(label: str, *released: Any) -> RandomDraws:
-    """Return the generator of Monte Carlo draws, seeded by released numbers: the same numbers have the same draws.
+    """Return the generator of Monte Carlo draws, seeded by released numbers.
 
-    Such draws are post-processing and protect nothing.
+    The same numbers have the same draws. Such draws are post-processing and protect nothing.
     """
     digest = hashlib.blake2b(label.encode(), digest_size=16)
     for one in released:

@@ -1,4 +1,4 @@
-"""What release 1 says: arms, where columns lie, and which lines and tails they have.
+"""Scales by release 1: arms, where columns lie, and which lines and tails they have.
 
 A noisy histogram is read as an average of smooth shapes, weighed by likelihood and by a prior that declared ranges are
 about seven deviations wide, and of what stands clearly out of that average.
@@ -67,7 +67,10 @@ _COARSE = (np.floor((MIDDLE[:, None] + 1) / 0.25).astype(int) == np.arange(8)).a
 
 @dataclass(frozen=True)
 class Margin:
-    """A column or the outcome: shares of its cells, mean and doubt in it, variance and relative doubt in that."""
+    """The distribution of a column or the outcome: shares of its cells, mean and variance.
+
+    With the doubt in its mean, and the relative doubt in its variance.
+    """
 
     shares: FloatArray
     mean: float
@@ -122,7 +125,7 @@ def margin(seen: FloatArray, sd: float, sums: tuple[float, float, float] | None 
 
 @dataclass(frozen=True)
 class FoundScales:
-    """What release 1 says.
+    """Scales that release 1 determines.
 
     Attributes:
         arms: treated share, means and deviation of the outcome; shrunk, never 0.
@@ -158,7 +161,10 @@ class FoundScales:
 
 
 def kept_by_cut(outcome: Margin, cut: FloatArray, spread: float) -> FloatArray:
-    """Return which part of slopes residuals keep that are cut at ``cut`` deviations: E y cut(y)/E y^2."""
+    """Return the part of slopes that residuals cut at ``cut`` deviations keep.
+
+    It is E y cut(y)/E y^2.
+    """
     y = np.abs(MIDDLE - outcome.mean) / spread
     found: FloatArray = (outcome.shares * y) @ np.minimum(y[:, None], cut) / max(float(outcome.shares @ y**2), 1e-9)
     return found
@@ -305,7 +311,10 @@ def _missing_share(columns: tuple[EncodedColumn, ...], released: ReleasedScales,
 
 
 def lines_of(public: Public, scales: FoundScales) -> FeatureMap:
-    """Decide the lines of release 2: standardised columns, or normal scores of skewed ones, cut at six deviations."""
+    """Return the lines of release 2: standardised columns, or normal scores of skewed ones.
+
+    Both are cut at six deviations.
+    """
     missing = {
         column.covariate: place for place, column in enumerate(public.columns) if column.kind is ColumnKind.missing
     }
@@ -322,7 +331,10 @@ def lines_of(public: Public, scales: FoundScales) -> FeatureMap:
 
 
 def normal_scores(shares: FloatArray) -> FloatArray:
-    """Return the standardised normal score of each cell, shape (CELLS,): of its middle rank, as of tied values."""
+    """Return the standardised normal score of each cell, shape (CELLS,).
+
+    It is the score of the cell's middle rank, as of tied values.
+    """
     from scipy.special import ndtri
 
     score = ndtri(np.clip(np.cumsum(shares) - shares / 2, 0.01, 0.99))

@@ -37,7 +37,10 @@ SAME = 0.9
 def synthetic(
     public: Public, scales: FoundScales, features: FeatureMap, gram: FloatArray, random: RandomDraws
 ) -> FloatArray:
-    """Draw rows z of the released margins and a normal copula of the lines' covariances, shape (ROWS, columns)."""
+    """Draw rows z of a synthetic table, shape (ROWS, columns).
+
+    They have the released margins and a normal copula of the lines' covariances.
+    """
     from scipy.special import ndtr
 
     size = np.sqrt(np.diagonal(gram))
@@ -57,7 +60,7 @@ def synthetic(
 def library(public: Public, scales: FoundScales, features: FeatureMap, f: FloatArray) -> list[Curve]:
     """Return the candidates: of each number its square, a bend and steps.
 
-    Products of numbers and of flags.
+    There are products of numbers and of flags too.
     """
     kinds = [public.columns[line.column].kind for line in features.lines]
     numbers = [place for place, kind in enumerate(kinds) if kind is ColumnKind.number]
@@ -119,14 +122,20 @@ MOST_KEPT, LIKELY, HARM = 6, 0.1, 0.25
 
 @dataclass(frozen=True)
 class Kept:
-    """Features of release 4, and draws of the bias of the curves that are not among them, shape (K,)."""
+    """Features of release 4, and draws of the bias of the curves that it leaves out.
+
+    ``left``: the draws, shape (K,).
+    """
 
     features: FeatureMap
     left: FloatArray
 
 
 class CurvePrior:
-    """(beta, eta) of candidates: each zero or normal of one of a few widths, shares by expectation and maximisation."""
+    """Prior of (beta, eta) of candidates, fitted by expectation and maximisation.
+
+    Each is zero or normal of one of a few widths, whose shares are fitted.
+    """
 
     def __init__(self, seen: tuple[FloatArray, FloatArray], sds: tuple[float, float]) -> None:
         """Fit the shares of the widths; ``seen``: of outcome and treatment."""
@@ -204,7 +213,7 @@ def screened(public: Public, scales: FoundScales, learnt: Learnt, curves: tuple[
 
 
 class Screening:
-    """What release 3 shows of a question's candidates, as long as they are not kept."""
+    """The evidence of release 3 on a question's candidates, as long as they are not kept."""
 
     def __init__(
         self,
@@ -218,7 +227,7 @@ class Screening:
     ) -> None:
         """Standardise what is seen.
 
-        Without a release (public facts say that it would show nothing) nothing is.
+        Without a release (public facts say that it would show nothing) nothing is standardised.
         """
         between, m = scales.arms.share * (1 - scales.arms.share), len(screen.curves)
         self.public, self.learnt, self.screen, self.correlation, self.random = (
@@ -248,7 +257,7 @@ class Screening:
     def harm(self, free: BoolArray) -> FloatArray:
         """Return expected harm over the least that counts.
 
-        0 of what is not free or not likely in both.
+        It is 0 for what is not free or not likely in both.
         """
         likely = self.prior.parts(self.seen)[:, 1:, 1:].sum(axis=(1, 2)) > LIKELY
         found: FloatArray = np.where(free & likely, self.prior.harm(self.seen), 0) / self.least

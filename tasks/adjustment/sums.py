@@ -55,7 +55,10 @@ _CELL = np.maximum(np.searchsorted(EDGES + 1e-9, np.arange(2 * STEPS + 1) / STEP
 
 
 def in_cells(z: FloatArray) -> FloatArray:
-    """Return how many of z, in [-1, 1], lie in each cell: above its lower edge, up to its upper one."""
+    """Return the number of entries of z, in [-1, 1], that lie in each cell.
+
+    A cell goes from above its lower edge up to its upper one.
+    """
     places = np.ceil((z + 1) * STEPS - BELOW).astype(np.intp)
     found: FloatArray = np.bincount(_CELL[places], minlength=CELLS).astype(np.float64)
     return found
@@ -257,7 +260,10 @@ def moment_numbers(features: int, by_arm: bool) -> int:
 
 
 def left_of_outcome(screen: Screen, f: FloatArray, y: FloatArray, treated: BoolArray) -> FloatArray:
-    """Return r of rows with lines f, shape (lines, BLOCK), and as many residuals as there are rows."""
+    """Return r of the rows of a block, shape of ``y``.
+
+    ``f`` has shape (lines, BLOCK); its first columns belong to the rows.
+    """
     p = screen.arms.share
     of_treated, of_controls = _less_middle(screen.slopes, f, screen.middle)[:, : len(y)]
     shifts = times(screen.slopes, screen.apart[:, None])[:, 0]
@@ -279,7 +285,10 @@ def with_curves(features: FeatureMap, z: FloatArray) -> FloatArray:
 
 
 def score_values(scores: Scores, x: FloatArray, y: FloatArray, treated: BoolArray) -> FloatArray:
-    """Return v of rows with features x, shape (count, BLOCK), and as many residuals as there are rows."""
+    """Return v of the rows of a block, shape of ``y``.
+
+    ``x`` has shape (count, BLOCK); its first columns belong to the rows.
+    """
     p = scores.arms.share
     b1, b0, h1, h0 = _less_middle(np.concatenate([scores.slopes, scores.weights]), x, scores.middle)[:, : len(y)]
     shifts = times(scores.slopes, scores.apart[:, None])[:, 0]

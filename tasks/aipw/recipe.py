@@ -89,7 +89,7 @@ class KnownRecipe:
 
 
 def known_recipe(study: AipwStudy, sizes: Sizes | None) -> KnownRecipe:
-    """Return every draw of a study: as asked, or of the parts that are tried those of the least expected error.
+    """Return every draw of a study: as asked, or by the parts of the least expected error.
 
     Raises:
         StudyError: too few units for the folds, or a budget of so many digits that it cannot be divided exactly.
@@ -105,7 +105,7 @@ def known_recipe(study: AipwStudy, sizes: Sizes | None) -> KnownRecipe:
 
 
 def expected_of(study: AipwStudy, recipe: KnownRecipe, stand_in: StandIn) -> float:
-    """Return the variance that is expected of the estimate, in squared half ranges of the outcome.
+    """Return the expected variance of the estimate, in squared half ranges of the outcome.
 
     Of d lines slopes are N(0, R^2/d), seen with the noise of the second release: so much of R^2 is explained.
     """

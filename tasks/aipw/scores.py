@@ -28,21 +28,30 @@ OUTWARD = 1e-9
 
 
 class ScoreRange(NamedTuple):
-    """Range [middle - half, middle + half] of all possible scores, in half ranges of the outcome; ``half`` > 0."""
+    """Range [middle - half, middle + half] of all possible scores, ``half`` > 0.
+
+    Both are in half ranges of the outcome.
+    """
 
     middle: float
     half: float
 
 
 class Precision(NamedTuple):
-    """How well a mean of scores is known: of how many units it is, and its noise where they lie in [-1, 1]."""
+    """Precision of a mean of scores: its number of units, and its noise.
+
+    The noise is that of scores in [-1, 1].
+    """
 
     units: int
     noise: float
 
 
 class ExpectedScores(NamedTuple):
-    """A limit of predictions, in deviations of the outcome within arms, and the estimate's variance under it."""
+    """A limit of predictions, and the expected variance of the estimate under it.
+
+    The limit is in deviations of the outcome within arms.
+    """
 
     limit: float
     variance: float
@@ -71,10 +80,10 @@ def common_range(found: Sequence[tuple[float, float]]) -> ScoreRange:
 def expected_variance(
     chance: float, means: tuple[float, float], spread: float, explained: float, deviation: float, known: Precision
 ) -> ExpectedScores:
-    """Return the limit of predictions of the least expected variance: they explain less, or scores reach further.
+    """Return the limit of predictions with the least expected variance, and this variance.
 
-    Cut at k of their deviations, normal predictions explain the part P(|z| < k) + 2 k phi(k) - 2 k^2 P(z > k) of what
-    they explain uncut.
+    Predictions explain less under a smaller limit, and scores reach further under a larger one. Cut at k of their
+    deviations, normal predictions explain the part P(|z| < k) + 2 k phi(k) - 2 k^2 P(z > k) of what they explain uncut.
 
     Args:
         chance: p.

@@ -32,7 +32,7 @@ CONTRADICTS = 5.0
 
 
 def learnt(recipe: KnownRecipe, drawn: Drawn) -> OutcomeModel:
-    """Release what is asked of units outside a fold, and return the model by which the fold is scored."""
+    """Make the releases on units outside a fold and return the model that scores the fold."""
     scales = drawn.scales()
     asked = FiveReleases(drawn.recipe.public, scales)
     found, chance = asked.found_scales, recipe.chance
@@ -57,9 +57,10 @@ def learnt(recipe: KnownRecipe, drawn: Drawn) -> OutcomeModel:
 
 
 def summed(recipe: KnownRecipe, folds: Sequence[Pieces], models: Sequence[OutcomeModel], workers: int) -> FloatArray:
-    """Return the sums over all units of scores in the common range and of their squares, shape (2,).
+    """Return the sums of all units' scores in the common range and of their squares.
 
-    Each fold's sums are rounded once, and their exact sum once more: both are in the release's sensitivity.
+    The shape is (2,). Each fold's sums are rounded once, and their exact sum once more: both are in the release's
+    sensitivity.
     """
     bound = common_range([model.ends for model in models])
     parts = [

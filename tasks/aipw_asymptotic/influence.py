@@ -42,10 +42,10 @@ CHUNK = 2_048
 
 @dataclass(frozen=True)
 class Domain:
-    """Everything a unit could be: features in the unit cube, an outcome in [lower, upper], treated or not.
+    """The values that a unit may have: features in the unit cube, an outcome, a treatment.
 
-    ``categories``: first column and number of columns of each one-hot block, of which one is 1 and the others are 0.
-    (A number's missing flag may be anything in [0, 1] here.)
+    The outcome is in [lower, upper]. ``categories``: first column and number of columns of each one-hot block, of which
+    one is 1 and the others are 0. (A number's missing flag may be anything in [0, 1] here.)
     """
 
     features: int
@@ -57,7 +57,10 @@ class Domain:
 
 @dataclass(frozen=True)
 class Table:
-    """Units as the learners see them: x (n, d) in [0, 1], t (n,) of zeros and ones, y (n,) in outcome units."""
+    """The units as a table for the learners: x (n, d) in [0, 1], t (n,) and y (n,).
+
+    t holds zeros and ones, and y is in outcome units.
+    """
 
     x: FloatArray
     t: FloatArray
@@ -70,7 +73,10 @@ class Table:
 
 @dataclass(frozen=True)
 class NuisanceSurfaces:
-    """The models of one fold: mean outcomes of both arms, and the propensity score before clipping."""
+    """The models of one fold: mean outcomes of both arms, and the propensity score.
+
+    The propensity score is not clipped yet.
+    """
 
     treated: Surface
     control: Surface
@@ -79,9 +85,10 @@ class NuisanceSurfaces:
 
 @dataclass(frozen=True)
 class InfluenceMoments:
-    """What is not private yet: tau, sigma2 (equation 8), gamma (7) and gamma_s (11), in outcome units.
+    """Exact tau, sigma2 (equation 8), gamma (7) and gamma_s (11), in outcome units.
 
-    gamma and gamma_s are above 0 for every table: the search for gamma looks at both ends of the outcome's range.
+    None of them is private yet. gamma and gamma_s are above 0 for every table: the search for gamma looks at both ends
+    of the outcome's range.
     """
 
     units: int
@@ -94,7 +101,9 @@ class InfluenceMoments:
 def mechanisms(
     units: int | None, cost: PrivacyCost, effect: PrivacyCost
 ) -> tuple[GrossErrorGaussian, GrossErrorGaussian]:
-    """The two mechanisms: the effect at ``effect`` = (eps1, delta1), the variance at what is left of ``cost``.
+    """Return the mechanisms of the effect and of the variance.
+
+    The effect's is at ``effect`` = (eps1, delta1), the variance's at what is left of ``cost``.
 
     Args:
         units: n, or None while unknown.
@@ -108,7 +117,7 @@ def mechanisms(
 def influence(
     x: FloatArray, t: FloatArray, y: FloatArray, nuisances: NuisanceSurfaces, clip: tuple[float, float]
 ) -> FloatArray:
-    """The scores Gamma(z), shape (n,), in the form of the equation before (6)."""
+    """Return the scores Gamma(z), shape (n,), in the form of the equation before (6)."""
     one, zero, pi = (surface(x)[0] for surface in (nuisances.treated, nuisances.control, nuisances.propensity))
     pi = pi.clip(*clip)
     weighted = ((1 - pi) * one + pi * zero) / (pi * (1 - pi)) * (t - pi)
@@ -131,10 +140,11 @@ def fit(table: Table, domain: Domain, outcome: Learner, propensity: Learner, see
 
 
 def farthest(nuisances: NuisanceSurfaces, domain: Domain, tau: float, starts: int = STARTS) -> float:
-    """max over z of |Gamma(z) - tau| as far as bounded L-BFGS-B finds it from ``starts`` starting points.
+    """Return max over z of |Gamma(z) - tau|, as bounded L-BFGS-B finds it.
 
-    Gamma is linear in y, so the supremum is at an end of the outcome's range; for each end and arm the search is over
-    x, from starts at different levels. All starts advance together, as one problem whose variables separate.
+    The search begins at ``starts`` starting points. Gamma is linear in y, so the supremum is at an end of the outcome's
+    range; for each end and arm the search is over x, from starts at different levels. All starts advance together, as
+    one problem whose variables separate.
     """
     corners = [(t, y) for t in (1.0, 0.0) for y in (domain.lower, domain.upper)]
     first = _starting_points(starts, domain)
@@ -190,7 +200,10 @@ def moments(
 
 
 def release(found: InfluenceMoments, pair: Sequence[GrossErrorGaussian], budget: Budget) -> tuple[float, float]:
-    """tau_DP of equation 7 and sigma2_DP of equation 11: noise in units of gamma and gamma_s, so scales are exact."""
+    """Release tau_DP of equation 7 and sigma2_DP of equation 11.
+
+    Noise is in units of gamma and gamma_s, so scales are exact.
+    """
     effect, variance = pair
     tau = effect.release(np.array([found.tau / found.gamma]), EFFECT, budget)
     sigma2 = variance.release(np.array([found.sigma2 / found.gamma_s]), VARIANCE, budget)
@@ -254,8 +267,8 @@ def _spread(count: int, d: int) -> FloatArray:
 
 
 def rate(units: int, epsilon: float, delta: float) -> float:
-    """r(eps, delta) = 5 sqrt(2 ln n ln(2/delta))/(eps n) of equations 7 and 13, for planners.
+    """Return r(eps, delta) = 5 sqrt(2 ln n ln(2/delta))/(eps n) of equations 7 and 13.
 
-    Any n >= 2.
+    It is for planners, and for any n >= 2.
     """
     return 5 * math.sqrt(2 * math.log(units) * math.log(2 / delta)) / (epsilon * units)

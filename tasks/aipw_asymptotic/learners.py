@@ -36,7 +36,7 @@ Surface = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
 
 
 class Role(StrEnum):
-    """What a model predicts."""
+    """The role of a model: it predicts outcomes or propensities."""
 
     outcome = "outcome"
     propensity = "propensity"
@@ -44,7 +44,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Learner:
-    """How one kind of model is fitted.
+    """The method by which one kind of model is fitted.
 
     Attributes:
         fit: (features (m, d), targets (m,), seed) -> a smooth surface. A propensity model's values lie in [0, 1]
@@ -57,7 +57,7 @@ class Learner:
 
 
 def learner(role: Role, name: str) -> Learner:
-    """The learner of that name.
+    """Return the learner of that name.
 
     Raises:
         StudyError: not in the registry.
@@ -81,7 +81,10 @@ def register(role: Role, name: str, added: Learner) -> None:
 
 @contextmanager
 def unheard() -> Iterator[None]:
-    """Nothing that is warned of within is shown: whether a model converged is a fact about the data."""
+    """Suppress all warnings within.
+
+    Whether a model converged is a fact about the data.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -93,7 +96,10 @@ def constant(value: float) -> Surface:
 
 
 def by_differences(predict: Callable[[FloatArray], FloatArray], step: float = 1e-6) -> Surface:
-    """A surface from a plain prediction function: gradients by central differences, 2 d + 1 predictions a point."""
+    """Return a surface from a plain prediction function, with gradients by differences.
+
+    Central differences take 2 d + 1 predictions for each point.
+    """
 
     def surface(x: FloatArray) -> tuple[FloatArray, FloatArray]:
         points, d = x.shape

@@ -39,7 +39,7 @@ def mechanisms(study: AipwStudy, units: int | None) -> tuple[GrossErrorGaussian,
 
 
 def learners(study: AipwStudy, units: int | None) -> tuple[Learner, Learner]:
-    """The models that the study names, of the outcome and of the propensity.
+    """Return the models that the study names, of the outcome and of the propensity.
 
     Raises:
         StudyError: not in the registry, or not for so many units.
@@ -78,7 +78,10 @@ def domain(study: AipwStudy) -> Domain:
 
 
 def table(study: AipwStudy, rows: Rows) -> Table:
-    """Normalised rows as the learners see them: features in [0, 1] without the intercept, outcomes in their units."""
+    """Return normalised rows as a table for the learners.
+
+    Features are in [0, 1] without the intercept, outcomes in their units.
+    """
     x = rows.x[:, :-1] / scale(study)
     for block in blocks(study):
         if not isinstance(block.covariate, CategoricalCovariate):
@@ -112,7 +115,7 @@ def findings(study: AipwStudy, found: InfluenceMoments, released: tuple[float, f
 def asymptotic_stage(study: AipwStudy, enclave: Enclave, seed: int, budget: Budget) -> EffectFindings:
     """Nuisances, scores, suprema, two releases and the interval, from the folds.
 
-    Holds all rows in memory.
+    All rows are held in memory.
 
     Args:
         study: of guarantee ``asymptotic``.
@@ -135,7 +138,9 @@ def asymptotic_stage(study: AipwStudy, enclave: Enclave, seed: int, budget: Budg
 
 
 def expected_half_width(study: AipwStudy, sizes: Sizes, stand_in: StandIn) -> float:
-    """A rough half-width for a stand-in population: mean outcomes at the middle of the range.
+    """Return a rough half-width for a stand-in population.
+
+    Its mean outcomes are at the middle of the range.
 
     Somewhere in the declared domain a fitted score reaches its clip; the largest influence is taken to be that of an
     outcome at an end of the range there. What a run finds depends on its models: half of it, or twice.

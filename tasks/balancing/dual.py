@@ -43,7 +43,10 @@ def weights_of(features: FloatArray, multipliers: FloatArray, cap: float) -> Flo
 
 
 def arm_sums_of(features: FloatArray, multipliers: FloatArray, cap: float) -> Sums:
-    """Sums over rows of phi, of F v, and of F F' over the units strictly between 0 and the cap."""
+    """Return sums over rows of phi, of F v, and of F F'.
+
+    The last is over the units strictly between 0 and the cap.
+    """
     score = features @ multipliers
     v = np.clip(score, 0.0, cap)
     # phi(z) is 0 below 0, z^2/2 up to m, and a straight line beyond.
@@ -56,9 +59,9 @@ def arm_sums_of(features: FloatArray, multipliers: FloatArray, cap: float) -> Su
 def solve(
     evaluate: Callable[[FloatArray], Sums], target: FloatArray, delta: FloatArray, units: int, start: FloatArray
 ) -> FloatArray:
-    """The multipliers.
+    """Return the multipliers.
 
-    If ITERATIONS do not reach TOLERANCE the last ones, whose imbalance is measured as any other.
+    If ITERATIONS do not reach TOLERANCE they are the last ones, whose imbalance is measured as any other.
 
     Args:
         evaluate: of multipliers, the sums of :func:`arm_sums_of` over all rows of the arm.
@@ -105,7 +108,10 @@ ESTIMATE_SHARE = 0.93
 
 @dataclass(frozen=True)
 class Solution:
-    """An arm's weights at one cap: bias^2 + variance in s^2, the largest weight, and what it came from."""
+    """An arm's weights at one cap, with their error and the largest of them.
+
+    ``error`` is bias^2 + variance in s^2; weights follow from ``cap`` and ``multipliers``.
+    """
 
     error: float
     largest: float
@@ -125,7 +131,7 @@ def deviation_of_noise(cost: PrivacyCost) -> float:
 
 
 def solutions(features: FloatArray, target: FloatArray, penalties: FloatArray, units: int) -> list[Solution]:
-    """Weights of one arm at every cap.
+    """Return the weights of one arm at every cap.
 
     Args:
         features: of the arm's rows in the sample, shape (rows, features).
@@ -160,7 +166,7 @@ def _sums(features: FloatArray, cap: float, multipliers: FloatArray) -> tuple[fl
 
 
 def choose(arms: Sequence[Sequence[Solution]], least: float, noise: float) -> list[Solution]:
-    """The best solution of each arm that is weighed.
+    """Return the best solution of each arm that is weighed.
 
     Args:
         arms: solutions of each arm that is weighed.

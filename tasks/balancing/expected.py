@@ -1,4 +1,4 @@
-"""What a planner can say of balancing before a row is read: the weights and interval of a planning population."""
+"""Planning of balancing before a row is read: the weights and interval of a planning population."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _paths(treated: float, overlap: float, arms: tuple[int, int], estimand: Esti
 def expected_balance(
     study: BalancingStudy, sizes: Sizes, stand_in: StandIn = StandIn(), louder: float = 1.0
 ) -> Balance:
-    """The weights of the stand-in population; ``louder`` as of ``balance``.
+    """Return the weights of the stand-in population; ``louder`` as of ``balance``.
 
     Raises:
         DataError: it has no two arms.
@@ -64,9 +64,10 @@ def expected_balance(
 
 
 def expected(study: BalancingStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> tuple[EffectFindings, float]:
-    """The findings of the stand-in population without an effect if no noise happened to be drawn, and the half-width.
+    """Return the findings of the stand-in population, and the expected half-width.
 
-    The half-width is the mean over the noise of the sampling variance, which widens more often than it narrows.
+    The findings are those without an effect if no noise happened to be drawn. The half-width is the mean over the noise
+    of the sampling variance, which widens more often than it narrows.
 
     Raises:
         DataError: it has no two arms.

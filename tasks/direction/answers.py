@@ -40,7 +40,7 @@ class ReleasedDraw:
 
 @dataclass(frozen=True)
 class DirectionFindings:
-    """What a direction study found."""
+    """Findings of a direction study."""
 
     scores: tuple[ScoreRelease, ...]
     verdict: Verdict
@@ -58,7 +58,7 @@ class DirectionFindings:
 
 
 def findings(study: DirectionStudy, sizes: Sizes, released: Sequence[ReleasedDraw]) -> DirectionFindings:
-    """The answer of every score and the verdict.
+    """Return the answer of every score and the verdict.
 
     Args:
         study: the study.
@@ -79,7 +79,7 @@ def findings(study: DirectionStudy, sizes: Sizes, released: Sequence[ReleasedDra
 
 
 def score_release(study: DirectionStudy, score: Score, released: Sequence[ReleasedDraw]) -> ScoreRelease:
-    """One score's answer, from the draws that it takes part in."""
+    """Return one score's answer, from the draws that it takes part in."""
     parts = [part for part in released if score in part.draw.scores]
     theorem, kept = _theorem(study, parts)
     values = _values(score, parts)
@@ -117,7 +117,7 @@ def _theorem(study: DirectionStudy, parts: Sequence[ReleasedDraw]) -> tuple[str,
 def _values(score: Score, parts: Sequence[ReleasedDraw]) -> list[float]:
     """Both released values of a score, x to y first, or their difference alone.
 
-    Nothing if a draw gave no answer.
+    There is none if a draw gave no answer.
     """
     if any(part.value is None for part in parts):
         return []

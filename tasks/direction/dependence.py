@@ -1,4 +1,4 @@
-"""How much two vectors depend on each other: the four scores of additive-noise-model direction finding.
+"""Measures of dependence of two vectors: the four scores of additive-noise-model direction finding.
 
 A variable that causes the other leaves residuals that do not depend on it, so the direction with the *smaller* score
 wins (Kusner et al. 2016, Algorithm 1). Smaller is more independent: |Spearman's rho|, |Kendall's tau|, HSIC
@@ -36,7 +36,10 @@ def ranks(values: FloatArray, ties: IntArray | None = None) -> IntArray:
 
 
 def spearman(a: FloatArray, b: FloatArray, ties: tuple[IntArray | None, IntArray | None] = (None, None)) -> float:
-    """|rho| = |1 - 6 sum d_i^2 / (m (m^2 - 1))| of the ranks of a and b, shape (m,) each, m >= 2; in [0, 1]."""
+    """Return |rho|, the absolute Spearman rank correlation of a and b, in [0, 1].
+
+    |rho| = |1 - 6 sum d_i^2 / (m (m^2 - 1))| of the ranks of a and b, shape (m,) each, m >= 2.
+    """
     m = len(a)
     total = sum_of_squares(ranks(a, ties[0]) - ranks(b, ties[1]), m)
     return abs(m * (m * m - 1) - 6 * total) / (m * (m * m - 1))
@@ -45,7 +48,7 @@ def spearman(a: FloatArray, b: FloatArray, ties: tuple[IntArray | None, IntArray
 def sum_of_squares(numbers: IntArray, below: int) -> int:
     """Sum of the squares of whole numbers, exactly.
 
-    All of absolute value less than ``below``, at most 2^31.
+    They are all of absolute value less than ``below``, at most 2^31.
     """
     # So few at once that 64 bits hold their sum, whatever they are: a wrapped one would move by 2^64 for one row.
     rows = max(1, min(CHUNK, (1 << 62) // below**2))
@@ -54,9 +57,9 @@ def sum_of_squares(numbers: IntArray, below: int) -> int:
 
 
 def kendall(a: FloatArray, b: FloatArray, ties: tuple[IntArray | None, IntArray | None] = (None, None)) -> float:
-    """|tau| = |C - D| / (m (m - 1)/2) of the ranks of a and b, shape (m,) each, m >= 2.
+    """Return |tau|, the absolute Kendall rank correlation of a and b, in [0, 1].
 
-    O(m log m); in [0, 1].
+    |tau| = |C - D| / (m (m - 1)/2) of the ranks of a and b, shape (m,) each, m >= 2, in O(m log m).
     """
     from scipy.stats import kendalltau
 
@@ -68,9 +71,10 @@ def kendall(a: FloatArray, b: FloatArray, ties: tuple[IntArray | None, IntArray 
 
 
 def hsic(a: FloatArray, b: FloatArray, kernel_a: Kernel, kernel_b: Kernel) -> float:
-    """trace(KHLH)/(m - 1)^2 of a and b, shape (m,) each, m >= 2; in [0, (m/(m - 1))^2/4].
+    """Return HSIC of a and b, shape (m,) each, m >= 2, in [0, (m/(m - 1))^2/4].
 
-    With K = FF' and L = GG' it is ||F'HG||^2/(m - 1)^2: chunks of rows of two narrow matrices, never an m x m matrix.
+    It is trace(KHLH)/(m - 1)^2. With K = FF' and L = GG' it is ||F'HG||^2/(m - 1)^2: chunks of rows of two narrow
+    matrices, never an m x m matrix.
     """
     m = len(a)
     cross = np.zeros((kernel_a.dimension, kernel_b.dimension))
@@ -87,7 +91,10 @@ def hsic(a: FloatArray, b: FloatArray, kernel_a: Kernel, kernel_b: Kernel) -> fl
 
 
 def quartile_places(m: int) -> tuple[int, int]:
-    """Places, from 0, of the lower and upper quartile among m sorted values: ceil(m/4) - 1 and ceil(3m/4) - 1."""
+    """Return the places, from 0, of the lower and upper quartile among m sorted values.
+
+    They are ceil(m/4) - 1 and ceil(3m/4) - 1.
+    """
     return -(-m // 4) - 1, -(-3 * m // 4) - 1
 
 
@@ -100,5 +107,8 @@ def log_iqr(values: FloatArray) -> float:
 
 
 def iqr_score(a: FloatArray, b: FloatArray) -> float:
-    """log IQR(a) + log IQR(b) of vectors of shape (m,); -infinity if one of them is 0."""
+    """Return log IQR(a) + log IQR(b) of vectors of shape (m,).
+
+    It is -infinity if one of the ranges is 0.
+    """
     return log_iqr(a) + log_iqr(b)

@@ -52,7 +52,7 @@ _TRAIN_FORMULAS = {
 class Draw:
     """One draw: its slot, the scores that it answers, its mechanism.
 
-    Of IQR, the vectors whose ranges it reads.
+    A draw of IQR also has the vectors whose ranges it reads.
     """
 
     slot: Slot
@@ -104,7 +104,10 @@ def draws(study: DirectionStudy, sizes: Sizes | None) -> tuple[Draw, ...]:
 
 
 def fits(study: DirectionStudy, sizes: Sizes | None) -> tuple[Fit, ...]:
-    """The releases of regressions: of both, if ranks are to be released with both halves protected, else none."""
+    """Return the releases of both regressions, or none.
+
+    Both are released if ranks are to be released with both halves protected.
+    """
     plan = _Plan(study, sizes)
     ranks = [score for score in study.estimator.scores if score in RANKS]
     if not ranks or len(study.estimator.protect) < 2:
@@ -190,7 +193,7 @@ class _Plan:
         return Sensitivity(value=value, norm=norm, formula=formula)
 
     def laplace(self, score: Score) -> Draw:
-        """A rank score or HSIC.
+        """Return the draw of a rank score or of HSIC.
 
         Both values move by the sensitivity, so the pair, or the difference, by twice it.
         """
@@ -222,9 +225,9 @@ class _Plan:
         return Draw(Slot(str(score), scope), (score,), Laplace(self.sensitivity(bound, f"2 {text}"), cost))
 
     def iqr(self) -> list[Draw]:
-        """Ours: one test of all vectors, one draw.
+        """Return the draws of IQR.
 
-        The paper's: two tests and a draw for each vector.
+        Ours is one test of all vectors and one draw; the paper's are two tests and a draw for each vector.
         """
         estimator, cost = self.study.estimator, PrivacyCost(epsilon=self.epsilon[Score.iqr], delta=self.delta_of_iqr)
         moving = [name for name in VECTORS if Half.test in estimator.protect or name.startswith("residual")]

@@ -46,7 +46,7 @@ def stand_in_pairs(rows: int, start: int = 0) -> FloatArray:
 
 @lru_cache(maxsize=64)
 def hsic_margin(penalty: float, bandwidth: float, residual_bandwidth: float) -> float:
-    """HSIC of y to x minus HSIC of x to y on the stand-in, in whose population x is the cause."""
+    """Return HSIC of y to x minus HSIC of x to y on the stand-in, where x is the cause."""
     train, test = stand_in_pairs(ROWS), stand_in_pairs(ROWS, ROWS)
     residual_y, residual_x = residuals(train, test, penalty, bandwidth)
     kernels = Kernel(bandwidth, 1.0), Kernel(residual_bandwidth, 2.0)
@@ -54,20 +54,27 @@ def hsic_margin(penalty: float, bandwidth: float, residual_bandwidth: float) -> 
 
 
 def order_kept(study: DirectionStudy, margin: float, scale: float) -> float:
-    """The probability that the study's draws keep the order of two scores a margin apart, margin >= 0."""
+    """Return the probability that the study's draws keep the order of two scores.
+
+    The scores are ``margin`` >= 0 apart.
+    """
     one = study.estimator.release is Releases.difference
     return (order_kept_one_draw if one else order_kept_two_draws)(margin, scale)
 
 
 def sure_margin(study: DirectionStudy, draw: Draw, sure: float) -> float:
-    """The margin whose order a draw of Laplace noise keeps with probability ``sure``, in [0.5, 1)."""
+    """Return the margin whose order a draw of Laplace noise keeps with probability ``sure``.
+
+    ``sure`` is in [0.5, 1).
+    """
     return float(brentq(lambda ratio: order_kept(study, ratio, 1.0) - sure, 0.0, 100.0)) * draw.mechanism.known_scale
 
 
 def expected_distance(study: DirectionStudy, sizes: Sizes, draw: Draw) -> int:
-    """The distance that a test would see: of evenly spread values to another bin, or of random ones to another order.
+    """Return the distance that a test is expected to find.
 
-    The smallest of m - 1 gaps between random values of an interval of width 2 is about 2/m^2.
+    It is that of evenly spread values to another bin, or of random ones to another order. The smallest of m - 1 gaps
+    between random values of an interval of width 2 is about 2/m^2.
     """
     estimator, m = study.estimator, sizes.estimation
     movement = residual_movement(sizes.train, estimator.penalty, estimator.variant)
@@ -79,7 +86,10 @@ def expected_distance(study: DirectionStudy, sizes: Sizes, draw: Draw) -> int:
 
 
 def expected_order_kept(study: DirectionStudy, sizes: Sizes) -> tuple[float, float, float] | None:
-    """HSIC's margin on the stand-in, its noise scale, and the probability of the right direction; None without HSIC."""
+    """Return HSIC's margin, its noise scale and the probability of the right direction.
+
+    The margin is that on the stand-in. The result is None without HSIC.
+    """
     for draw in draws(study, sizes):
         if Score.hsic in draw.scores and isinstance(draw.mechanism, Laplace):
             scale = draw.mechanism.known_scale
@@ -93,7 +103,7 @@ def expected_order_kept(study: DirectionStudy, sizes: Sizes) -> tuple[float, flo
 def sweep(study: DirectionStudy, sizes: Sizes) -> list[dict[str, float]]:
     """Every penalty of a grid: what it costs in noise and in fit, on the stand-in.
 
-    Reads no data.
+    No data is read.
 
     A small penalty lets one training unit move the residuals far, a large one fits no curve: under training-set
     privacy the probability of the right direction rises and falls between (Kusner et al. 2016, Figure 2).

@@ -1,4 +1,4 @@
-"""What is left of each variable when the other has predicted it: kernel ridge regressions in both directions.
+"""Residuals of each variable given the other: kernel ridge regressions in both directions.
 
     f minimises (penalty/2) ||w||^2 + (1/n) sum_i (w'phi(x_i) - y_i)^2 over the n training rows,
     r_Y = y' - f(x') on the test rows, and r_X = x' - g(y') with g the regression of x on y (Kusner et al. 2016, (5)).
@@ -125,7 +125,7 @@ class Regression:
 
 
 def fit(pairs: Pairs, segments: int, cause: int, penalty: float, bandwidth: float, workers: int = 1) -> Regression:
-    """The regression of the other column on column ``cause`` (0: x, 1: y).
+    """Return the regression of the other column on column ``cause`` (0: x, 1: y).
 
     Args:
         pairs: training rows of a segment, shape (rows, 2) in [-1, 1].

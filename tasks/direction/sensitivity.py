@@ -64,9 +64,9 @@ def weight_movement(n: int, penalty: float, variant: Variant) -> float:
 
 
 def residual_movement(n: int, penalty: float, variant: Variant) -> float:
-    """D: how far any computed residual moves when one of n training units is replaced.
+    """Return D, how far any residual moves when one of n training units is replaced.
 
-    At most 2.
+    It is at most 2.
 
     A prediction is an inner product of the weights with a vector of norm 1, rounded to a lattice, clipped to [-1, 1].
     """
@@ -88,16 +88,20 @@ def hsic_training_sensitivity(n: int, m: int, penalty: float, bandwidth: float, 
 
 
 def default_bin(m: int, threshold: float) -> float:
-    """Bins of log IQR wide enough that a test on m evenly spread values passes with a factor of 3 to spare; at most 1.
+    """Return the default width of bins of log IQR, at most 1.
 
-    k replacements move the logarithm of the range of evenly spread values by about 2 k/m, and the better of the two
-    bins leaves room for a quarter of its width at least.
+    A test on m evenly spread values passes with a factor of 3 to spare. k replacements move the logarithm of the range
+    of evenly spread values by about 2 k/m, and the better of the two bins leaves room for a quarter of its width at
+    least.
     """
     return min(1.0, 24 * threshold / m)
 
 
 def order_kept_one_draw(margin: float, scale: float) -> float:
-    """P(a margin plus one Laplace draw of that scale has the margin's sign), margin >= 0: 1 - exp(-margin/scale)/2."""
+    """Return P(order kept) for one Laplace draw: 1 - exp(-margin/scale)/2.
+
+    It is the chance that the margin, at least 0, plus the draw has the margin's sign.
+    """
     return 1 - math.exp(-margin / scale) / 2
 
 
@@ -142,14 +146,20 @@ class QuartileRange:
         return float(self.values[high] - self.values[low])
 
     def widest(self, replaced: int) -> float:
-        """The widest after that many replacements: the widest window around the quartiles, longer by as many."""
+        """Return the widest range after that many replacements.
+
+        It is the widest window around the quartiles, longer by as many.
+        """
         low, high = self._places
         if replaced > min(low, len(self.values) - 1 - high):
             return math.inf
         return float(np.max(self.values[high : high + replaced + 1] - self.values[low - replaced : low + 1]))
 
     def narrowest(self, replaced: int) -> float:
-        """The narrowest after that many replacements: the narrowest window between them, shorter by as many."""
+        """Return the narrowest range after that many replacements.
+
+        It is the narrowest window between the quartiles, shorter by as many.
+        """
         low, high = self._places
         if replaced >= high - low:
             return 0.0
@@ -179,16 +189,16 @@ class Bins:
 
 
 def released_log(iqr: float) -> float:
-    """The logarithm of a range as it is released: never below that of ``SMALLEST``."""
+    """Return the logarithm of a range as it is released: never below that of ``SMALLEST``."""
     return math.log(max(iqr, SMALLEST))
 
 
 def bin_distances(
     quartile_range: QuartileRange, width: float, cap: int, *, replace: bool, movement: float | None
 ) -> tuple[int, int]:
-    """Fewest units to change until log IQR leaves its bin, for the plain and the shifted bins.
+    """Return the fewest units to change until log IQR leaves its bin.
 
-    Each at most ``cap``.
+    The two are for the plain and the shifted bins, each at most ``cap``.
 
     Args:
         quartile_range: range of the sorted values.
@@ -229,9 +239,9 @@ def _replacements(quartile_range: QuartileRange, bins: Bins, place: int, cap: in
 
 
 def order_distance(residuals: FloatArray, movement: float, cap: int) -> int:
-    """Fewest training units, at least, that can change the order of the residuals, shape (m,).
+    """Return the fewest training units, at least, that can change the order of residuals.
 
-    At most ``cap``.
+    Residuals have shape (m,). The result is at most ``cap``.
 
     Two residuals come closer by at most 2 D per unit, so those that are a gap apart keep their order for fewer than
     gap/(2 D) units. (Kusner et al.'s floor of that quotient is one too many where it is whole.)
@@ -241,5 +251,8 @@ def order_distance(residuals: FloatArray, movement: float, cap: int) -> int:
 
 
 def useful_distance(threshold: float, scale: float) -> int:
-    """A distance at which a test fails with probability below 1e-12: nobody needs to know a larger one."""
+    """Return a distance at which a test fails with probability below 1e-12.
+
+    Nobody needs to know a larger one.
+    """
     return math.ceil(threshold + 27 * scale)

@@ -1,4 +1,4 @@
-"""Which of two variables causes the other: regress, score, answer (Kusner et al. 2016, Algorithm 1, made private).
+"""Direction of cause between two variables: regress, score, answer (Kusner et al. 2016, Algorithm 1, made private).
 
 Regressions of each variable on the other are fitted on the training half. On the test half the residuals of a
 regression are compared with the variable that predicted; the direction whose residuals depend less on it wins. The
@@ -55,7 +55,7 @@ class TestRows:
 
 
 def scaled(variable: Variable, values: pl.Series) -> FloatArray:
-    """The values clipped to the variable's bounds and mapped to [-1, 1], shape (n,).
+    """Return the values clipped to the variable's bounds and mapped to [-1, 1], shape (n,).
 
     Raises:
         DataError: nulls, NaN, or not numbers.
@@ -107,7 +107,7 @@ def training_rows(enclave: Enclave) -> Callable[[int], FloatArray]:
 
 
 def test_rows(enclave: Enclave) -> TestRows:
-    """The test rows of all segments."""
+    """Return the test rows of all segments."""
     sizes = training_sizes(enclave)
     hashes, pairs = (enclave.gather(name, sizes) for name in ("h", "xy"))
     order = ascending(hashes)
@@ -124,7 +124,7 @@ WEIGHTS = "weights"
 
 
 def regress(study: DirectionStudy, pairs: Pairs, segments: int) -> tuple[Regression, Regression]:
-    """The regression of y on x and that of x on y, exactly.
+    """Return the regression of y on x and that of x on y, exactly.
 
     Raises:
         ConvergenceError: see ``residuals.fit``.
@@ -137,7 +137,10 @@ def regress(study: DirectionStudy, pairs: Pairs, segments: int) -> tuple[Regress
 def release_regressions(
     study: DirectionStudy, sizes: Sizes, exact: tuple[Regression, Regression], budget: Budget
 ) -> tuple[Regression, Regression] | None:
-    """Both with noise on their weights, or None where no draw needs them so."""
+    """Release both regressions with noise on their weights.
+
+    The result is None where no draw needs them so.
+    """
     declared = fits(study, sizes)
     if not declared:
         return None
@@ -149,13 +152,16 @@ def release_regressions(
 
 
 def vectors(test: TestRows, regressions: tuple[Regression, Regression]) -> Vectors:
-    """The two variables on the test rows, and the residuals of their regressions."""
+    """Return the two variables on the test rows, and the residuals of their regressions."""
     x, y = np.ascontiguousarray(test.pairs.T)
     return {"x": x, "y": y, "residual_y": y - regressions[0].predict(x), "residual_x": x - regressions[1].predict(y)}
 
 
 def score_values(study: DirectionStudy, score: Score, found: Vectors, test: TestRows) -> tuple[float, float]:
-    """A score's two exact values: x to y, then y to x. The smaller one names the direction."""
+    """Return a score's two exact values: x to y, then y to x.
+
+    The smaller one names the direction.
+    """
     sides = ((found["x"], found["residual_y"]), (found["y"], found["residual_x"]))
     if score is Score.hsic:
         variable = Kernel(study.estimator.bandwidth, 1.0)
@@ -259,7 +265,7 @@ def _bin_distances(study: DirectionStudy, sizes: Sizes, draw: Draw, name: str, v
 def _order_distances(study: DirectionStudy, sizes: Sizes, draw: Draw, found: Vectors) -> FloatArray:
     """The distance to another order of the residuals on either side.
 
-    Nothing for a draw without a test.
+    There is none for a draw without a test.
     """
     if isinstance(draw.mechanism, Laplace):
         return np.zeros(0)

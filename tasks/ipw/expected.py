@@ -29,7 +29,7 @@ from causalveil.tasks.weighting.weighted_means import noise_of
 
 @dataclass(frozen=True)
 class ExpectedWeighting:
-    """What to expect of a study: outcome units.
+    """Expected half-width and standard errors of a study, in outcome units.
 
     ``propensity_noise`` is the standard deviation of the noise on each coefficient, ``adjustment`` the share of the
     covariates' coefficients that the penalty leaves.
@@ -45,7 +45,7 @@ class ExpectedWeighting:
 
 @dataclass(frozen=True)
 class Drowning:
-    """Whether noise drowns an effect of a stated size."""
+    """A comparison of the noise with an effect of a stated size."""
 
     drowned: bool
     sign_wrong: float
@@ -55,10 +55,10 @@ class Drowning:
 
 
 def expected_statistics(study: IpwStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> FloatArray:
-    """The sums that the stand-in population would give without noise, in the order of ``statistic_names``.
+    """Return the sums that the stand-in population would give without noise.
 
-    Both arms' outcomes are centred in the declared range; everybody's score is what the penalty leaves of the treated
-    share, clipped.
+    They are in the order of ``statistic_names``. Both arms' outcomes are centred in the declared range; everybody's
+    score is what the penalty leaves of the treated share, clipped.
     """
     n = sizes.estimation
     share = stand_in.treated
@@ -86,9 +86,10 @@ def expected_statistics(study: IpwStudy, sizes: Sizes, stand_in: StandIn = Stand
 
 
 def penalised_share(study: IpwStudy, share: float) -> float:
-    """Everybody's score if covariates say nothing of treatment: the intercept is penalised as slopes are.
+    """Return everybody's score if covariates say nothing of treatment.
 
-    Rows have c = 1/sqrt(columns + 1) for it, so its coefficient w satisfies c (score - share) + penalty w = 0.
+    The intercept is penalised as slopes are. Rows have c = 1/sqrt(columns + 1) for it, so its coefficient w satisfies c
+    (score - share) + penalty w = 0.
     """
     pull = 1 / ((len(study.covariates) + 1) * study.estimator.penalty)
 
@@ -100,7 +101,7 @@ def penalised_share(study: IpwStudy, share: float) -> float:
 
 
 def expected_findings(study: IpwStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> EffectFindings:
-    """The estimate and interval that the stand-in population would give if no noise happened to be drawn."""
+    """Return the findings of the stand-in population if no noise happened to be drawn."""
     if public_scores.has_public_scores(study):
         return public_scores.expected(study, sizes, stand_in)[0]
     return findings(study, sizes, expected_statistics(study, sizes, stand_in))
@@ -124,7 +125,10 @@ def expected(study: IpwStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> Ex
 
 
 def sign_wrong(study: IpwStudy, sizes: Sizes, effect: float, stand_in: StandIn = StandIn()) -> float:
-    """P(the released estimate has the wrong sign) for an effect of the stated size, by sampling and noise."""
+    """Return P(the released estimate has the wrong sign) for an effect of the stated size.
+
+    The probability is over sampling and noise.
+    """
     found = expected_findings(study, sizes, stand_in)
     if public_scores.has_public_scores(study):
         noise = noise_of(study.privacy.cost)
@@ -158,7 +162,7 @@ def drowned(study: IpwStudy, sizes: Sizes, effect: float, stand_in: StandIn = St
 
 
 def units_needed(study: IpwStudy, effect: float, stand_in: StandIn = StandIn()) -> int | None:
-    """The fewest units, to 1 %, at which the expected half-width is below ``effect``'s size.
+    """Return the fewest units, to 1 %, whose expected half-width is below ``effect``'s size.
 
     None above 1e13.
     """
@@ -175,7 +179,7 @@ def units_needed(study: IpwStudy, effect: float, stand_in: StandIn = StandIn()) 
 def lemma3_bound(study: IpwStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> float:
     """Return a bound on the size of g of Lemma 3 (2019a), in outcome units.
 
-    Infinite where no bound is known.
+    It is infinite where no bound is known.
 
     It holds on average over people if the fitted scores are the chances of treatment, none is clipped, and weights
     are Horvitz and Thompson's (``docs/proofs/ipw.md``, section 7). |y| <= C, ||x|| <= 1, and the treated have on

@@ -61,10 +61,11 @@ def most_moved(study: IpwStudy) -> float:
 
 
 def weighted_spread(arms: list[tuple[float, float, float]], noise: Noise, confidence: float) -> float:
-    """Upper bound on the standard deviation of scaled outcomes within arms, in [0, 1].
+    """Return an upper bound on the standard deviation of scaled outcomes within arms.
 
-    A released sum of squares within arms over a released sum of weights, each at the end of its noise that makes the
-    ratio larger: below the true ratio in SPREAD_SHARE of 1 - confidence at most, but for the means in it.
+    It is in [0, 1]. A released sum of squares within arms over a released sum of weights, each at the end of its noise
+    that makes the ratio larger: below the true ratio in SPREAD_SHARE of 1 - confidence at most, but for the means in
+    it.
 
     Args:
         arms: of each arm that counts (sum of c a^2 (u - mean)^2, sum of c a^2, the mean), as released.
@@ -138,18 +139,19 @@ def leaves_confounding(study: IpwStudy) -> bool:
 
 
 def adjustment_share(study: IpwStudy, treated: float = 0.5) -> float:
-    """Share of a covariate's coefficient that survives the penalty, in (0, 1), and so of the adjustment for it.
+    """Return the share of a covariate's coefficient that the penalty leaves, in (0, 1).
 
-    With everybody's score p and covariates uniform over their declared ranges a coefficient's curvature is
-    k = p (1 - p)/(3 (columns + 1)), since rows of the unit ball have entries of size 1/sqrt(columns + 1), and
-    ridge regression leaves k/(k + penalty) of it. The rest of the confounding stays in the estimate, at any n.
+    It is the share of the adjustment for the covariate, too. With everybody's score p and covariates uniform over their
+    declared ranges a coefficient's curvature is k = p (1 - p)/(3 (columns + 1)), since rows of the unit ball have
+    entries of size 1/sqrt(columns + 1), and ridge regression leaves k/(k + penalty) of it. The rest of the confounding
+    stays in the estimate, at any n.
     """
     curvature = treated * (1 - treated) / (3 * (len(study.covariates) + 1))
     return curvature / (curvature + study.estimator.penalty)
 
 
 def propensity_noise_bound(study: IpwStudy, sizes: Sizes) -> float:
-    """Upper bound, to first order, on what noise of the propensity model adds to the estimate's standard error.
+    """Return a first-order bound on what propensity noise adds to the standard error.
 
     From declared values alone, so it is wide; the interval allows for what confounds of it. A weighted mean of u
     in [-1, 1] moves along the coefficients by the weighted covariance of u with d log(weight)/dw = k x, where

@@ -124,7 +124,9 @@ def public_interval_stage(study: IpwStudy, found: Balance, statistics: FloatArra
 
 
 def expected(study: IpwStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> tuple[EffectFindings, float]:
-    """The findings of a stand-in population without an effect if no noise happened to be drawn, and the half-width.
+    """Return the findings of a stand-in population, and the expected half-width.
+
+    The findings are those without an effect if no noise happened to be drawn.
 
     Raises:
         DataError: it has no two arms.

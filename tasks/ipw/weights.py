@@ -46,14 +46,20 @@ Largest = tuple[float, float]
 
 @dataclass(frozen=True)
 class Scale:
-    """How a Horvitz-Thompson contribution k becomes v = (k - middle)/half in [-1, 1], in outcome units."""
+    """The map of a Horvitz-Thompson contribution k to v = (k - middle)/half in [-1, 1].
+
+    Both constants are in outcome units.
+    """
 
     middle: float
     half: float
 
 
 def largest_weights(estimand: Estimand, clip: tuple[float, float]) -> Largest:
-    """The largest weight that a treated unit and a control can have, scores being clipped to ``clip``."""
+    """Return the largest weights that a treated unit and a control can have.
+
+    Scores are clipped to ``clip``.
+    """
     low, high = clip
     return {
         Estimand.ATE: (1 / low, 1 / (1 - high)),
@@ -63,9 +69,10 @@ def largest_weights(estimand: Estimand, clip: tuple[float, float]) -> Largest:
 
 
 def horvitz_thompson_scale(study: IpwStudy, largest: Largest | None = None) -> Scale:
-    """The range of a signed contribution weight * y (treated) or -weight * y (control), from declared bounds.
+    """Return the range of a signed contribution, from declared bounds.
 
-    The paper's is symmetric, C max(weights) with C the largest |y|; the exact range is never wider.
+    A contribution is weight * y of a treated unit and -weight * y of a control. The paper's is symmetric, C
+    max(weights) with C the largest |y|; the exact range is never wider.
 
     Args:
         study: the study.
@@ -125,9 +132,9 @@ def exact_sums(
     workers: int = 1,
     largest: Largest | None = None,
 ) -> FloatArray:
-    """Sums of the contributions, rounded to the lattice, over all units.
+    """Return sums of the contributions, rounded to the lattice, over all units.
 
-    Exact, shape (numbers,).
+    They are exact, shape (numbers,).
 
     Args:
         study: declares estimand, weighting, bounds.
@@ -169,7 +176,7 @@ def statistic_names(study: IpwStudy) -> tuple[str, ...]:
 
 
 def private_entries(study: IpwStudy) -> list[int]:
-    """Positions of the sums that depend on protected values and so need noise.
+    """Return positions of the sums that depend on protected values and so need noise.
 
     At label level sums of weights alone are public; at training_units level every sum here is unprotected.
     """
@@ -208,9 +215,10 @@ def sensitivity(study: IpwStudy, sizes: Sizes | None) -> Sensitivity:
 def used_weights(
     study: IpwStudy, rows: Callable[[int], Rows], segments: int, coefficients: FloatArray, workers: int = 1
 ) -> Largest:
-    """The largest weights that occur in either arm, which are public where covariates and treatments are.
+    """Return the largest weight that occurs in each arm.
 
-    An arm without a unit has the largest weight that it could have.
+    They are public where covariates and treatments are. An arm without a unit has the largest weight that it could
+    have.
     """
 
     def of(index: int) -> Largest:
@@ -269,7 +277,7 @@ def mechanism(study: IpwStudy, sizes: Sizes | None) -> Mechanism | None:
 
 
 def release(study: IpwStudy, sizes: Sizes, sums: FloatArray, budget: Budget) -> FloatArray:
-    """The sums with noise on every private entry.
+    """Return the sums with noise on every private entry.
 
     Public entries (label level) pass through exactly.
 

@@ -1,6 +1,6 @@
 """Capped nearest neighbours on a private score.
 
-- ``expected``: What a planner can say of a matching before a row is read: caps, weights, expected width, units needed.
+- ``expected``: Planning of a matching before a row is read: caps, weights, expected width, units needed.
 - ``interval``: Matching: from the two released numbers to an estimate and its interval.
 - ``perturb``: The one draw of noise on the outcomes of a matching, in units that make its sensitivity 1.
 - ``scores``: Units in the order of traversal, each with its propensity score and arm; at sample level each has noise of

@@ -1,4 +1,4 @@
-"""What a planner can say of a matching before a row is read: caps, weights, expected width, units needed.
+"""Planning of a matching before a row is read: caps, weights, expected width, units needed.
 
 Everything takes declared values or the stand-in that the reader states. Where the stand-in fixes nothing (how often
 the busiest unit would serve) a rule of thumb for scores unrelated to treatment is used, and named.
@@ -28,9 +28,9 @@ from causalveil.tasks.models.nearest import NEAREST, adaptive_limit, integer_cap
 
 @dataclass(frozen=True)
 class ExpectedMatching:
-    """What to expect of a study.
+    """Expected half-width and standard errors of a study, in outcome units.
 
-    Outcome units. ``score_noise``: standard deviation of the noise on each score.
+    ``score_noise``: standard deviation of the noise on each score.
     """
 
     half_width: float
@@ -44,13 +44,16 @@ class ExpectedMatching:
 
 
 def busiest(queries: int, candidates: int, ratio: int) -> float:
-    """M/N for scores unrelated to treatment: a rule of thumb, within a third of what was simulated for N = 1 to 20."""
+    """Return M/N for scores unrelated to treatment, by a rule of thumb.
+
+    It is within a third of what was simulated for N = 1 to 20.
+    """
     logarithm = math.log(max(candidates, 2))
     return max(queries / candidates * (1 + math.sqrt(logarithm / ratio) + logarithm / (2 * ratio)), 1.0)
 
 
 def expected_reuse(study: MatchingStudy, units: int, stand_in: StandIn = StandIn()) -> Reuse:
-    """The matching that the stand-in population would give.
+    """Return the matching that the stand-in population would give.
 
     Raises:
         DataError: an arm would have fewer than N units.
@@ -95,7 +98,7 @@ def expected_reuse(study: MatchingStudy, units: int, stand_in: StandIn = StandIn
 
 
 def expected_findings(study: MatchingStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> EffectFindings:
-    """The estimate and interval of the stand-in population without an effect, if no noise happened to be drawn."""
+    """Return the findings of the stand-in population without an effect or drawn noise."""
     reuse = expected_reuse(study, sizes.units, stand_in)
     deviation = stand_in.deviation if stand_in.deviation is not None else study.outcome.width / 4
     square = (deviation / (study.outcome.width / 2)) ** 2
@@ -126,9 +129,9 @@ def expected(study: MatchingStudy, sizes: Sizes, stand_in: StandIn = StandIn()) 
 
 
 def sign_wrong(study: MatchingStudy, sizes: Sizes, effect: float, stand_in: StandIn = StandIn()) -> float:
-    """P(the released estimate has the wrong sign) for an effect of the stated size, by sampling and noise.
+    """Return P(the released estimate has the wrong sign) for an effect of the stated size.
 
-    At sample level the attenuated effect is what the estimate is about.
+    The probability is over sampling and noise. At sample level the attenuated effect is what the estimate is about.
     """
     found = expected_findings(study, sizes, stand_in)
     noise = Noise(1.0, 1.0)
@@ -138,9 +141,9 @@ def sign_wrong(study: MatchingStudy, sizes: Sizes, effect: float, stand_in: Stan
 
 
 def units_needed(study: MatchingStudy, effect: float, stand_in: StandIn = StandIn()) -> int | None:
-    """The fewest units, to 1 %, at which the half-width is below what is seen of ``effect``.
+    """Return the fewest units, to 1 %, whose half-width is below what is seen of ``effect``.
 
-    Or None.
+    The result is None where no number of units is found.
     """
     left = 1.0 if study.corrects_attenuation else interval.attenuation(stand_in.treated, _keep(study))
 

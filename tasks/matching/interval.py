@@ -37,7 +37,9 @@ from causalveil.tasks.matching.weights import Reuse
 
 
 def attenuation(share: float, keep: float) -> float:
-    """A = P(t = 1 | t' = 1) - P(t = 1 | t' = 0): what a difference between randomised arms keeps of an effect.
+    """Return A, what a difference between randomised arms keeps of an effect.
+
+    A = P(t = 1 | t' = 1) - P(t = 1 | t' = 0).
 
     Args:
         share: p, the share of treated units, in [0, 1]; 0 and 1 have A = 0.
@@ -50,10 +52,12 @@ def attenuation(share: float, keep: float) -> float:
 
 
 def treated_share(responses: int, units: int, keep: float, tail: float) -> tuple[float, float, float]:
-    """The share of treated units behind randomised responses: estimate, and bounds that each miss it by ``tail``.
+    """Return the share of treated units behind randomised responses, and its bounds.
 
-    The number of responses "treated" has mean n (1 - keep + (2 keep - 1) p) and, given the treatments, variance
-    n keep (1 - keep) exactly; the bounds are normal. All three are cut to [0, 1].
+    Each bound misses it with probability ``tail``.
+
+    The number of responses "treated" has mean n (1 - keep + (2 keep - 1) p) and, given the treatments, variance n keep
+    (1 - keep) exactly; the bounds are normal. All three are cut to [0, 1].
 
     Args:
         responses: units whose randomised treatment is 1.
@@ -183,9 +187,9 @@ def _left(study: MatchingStudy, reuse: Reuse, estimate: Estimate, noise: Noise) 
 
 
 def largest_variance(reuse: Reuse) -> float:
-    """Upper bound on the sampling variance of any population, for outcomes in [-1, 1].
+    """Return an upper bound on the sampling variance of any population.
 
-    Section 4.
+    Outcomes are in [-1, 1] (section 4).
     """
     treated, controls = (float(square) for square in reuse.weight_squares)
     # With nothing left out, weights of either arm beyond m make room for the variance of effects.

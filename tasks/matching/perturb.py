@@ -26,9 +26,9 @@ SLOT = Slot(name="effect", scope=Scope.all)
 
 
 def mechanism(study: MatchingStudy) -> Laplace:
-    """Laplace noise on two numbers: the estimate and its sampling variance.
+    """Return Laplace noise on the estimate and its sampling variance.
 
-    Or the two arms' sums (paper).
+    In the paper's variant it is on the two arms' sums.
     """
     ratio, share = study.estimator.ratio, study.estimator.variance_share
     if study.estimator.variant is Variant.paper:
@@ -66,7 +66,7 @@ def sums(study: MatchingStudy, weighted: Weighted, in_treated: ByteArray, outcom
 def exact_sums(
     study: MatchingStudy, weighted: Weighted, in_treated: ByteArray, outcome: FloatArray
 ) -> tuple[Fraction, Fraction]:
-    """The two numbers before rounding.
+    """Return the two numbers before rounding.
 
     One outcome moves the sum of their absolute values by at most 1.
 
@@ -98,7 +98,7 @@ def exact_sums(
 
 
 def release(study: MatchingStudy, exact: FloatArray, budget: Budget) -> FloatArray:
-    """The two numbers with noise, shape (2,)."""
+    """Return the two numbers with noise, shape (2,)."""
     return mechanism(study).release(exact, SLOT, budget)
 
 

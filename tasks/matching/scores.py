@@ -35,7 +35,10 @@ RANGE = Sensitivity(value=1.0, norm=Norm.l1, formula="1: a unit's own score, in 
 
 
 def model(study: MatchingStudy, sizes: Sizes | None) -> PropensityModel:
-    """The propensity model: every unit trains it, at its share of epsilon and with all of delta."""
+    """Return the propensity model, which every unit trains.
+
+    It has its share of epsilon and all of delta.
+    """
     label = study.privacy.level is Level.label
     part = study.privacy.epsilon if label else study.estimator.budget_shares.divide(study.privacy.epsilon)["weights"]
     return PropensityModel(
@@ -73,7 +76,10 @@ def exact_scores(rows: Rows, w: FloatArray) -> FloatArray:
 
 
 def release(study: MatchingStudy, scores: FloatArray, budget: Budget) -> FloatArray:
-    """Scores to match on, shape (n,): as they are at label level, else each with noise of its own."""
+    """Return scores to match on, shape (n,).
+
+    They are exact at label level, else each has noise of its own.
+    """
     release_by = mechanism(study)
     return scores if release_by is None else release_by.release(scores, SLOT, budget)
 
@@ -91,7 +97,7 @@ def coefficients(study: MatchingStudy, sizes: Sizes, w: FloatArray, budget: Budg
 
 
 def fitted(study: MatchingStudy, sizes: Sizes, enclave: Enclave) -> FloatArray:
-    """Coefficients fitted on every unit, shape (d,), still private at sample level.
+    """Return coefficients fitted on every unit, shape (d,), still private at sample level.
 
     Raises:
         ConvergenceError: before anything is drawn.
@@ -105,7 +111,7 @@ def fitted(study: MatchingStudy, sizes: Sizes, enclave: Enclave) -> FloatArray:
 def propensity_stage(study: MatchingStudy, sizes: Sizes, enclave: Enclave, budget: Budget) -> FloatArray:
     """Fit the propensity model on every unit and release its coefficients, shape (d,).
 
-    Exact at label level.
+    They are exact at label level.
 
     Raises:
         ConvergenceError: before anything is drawn.
@@ -116,7 +122,7 @@ def propensity_stage(study: MatchingStudy, sizes: Sizes, enclave: Enclave, budge
 def scores_stage(study: MatchingStudy, enclave: Enclave, w: FloatArray, budget: Budget) -> None:
     """Leave scores, treatments and scaled outcomes of all units in the order of traversal.
 
-    Scores with their noise.
+    Scores have their noise.
     """
     order = traversal(enclave)
 
@@ -145,7 +151,10 @@ def treatment_mechanism(study: MatchingStudy) -> RandomisedResponse | None:
 
 
 def release_treatment(study: MatchingStudy, treated: ByteArray, budget: Budget) -> ByteArray:
-    """The arms to match between, shape (n,): treatments as they are at label level, else randomised."""
+    """Return the arms to match between, shape (n,).
+
+    They are treatments as they are at label level, else randomised ones.
+    """
     release_by = treatment_mechanism(study)
     return treated if release_by is None else release_by.release(treated, TREATMENT_SLOT, budget)
 

@@ -44,7 +44,9 @@ WEIGHTS, PAIRS = "weights", "pairs-{}"
 
 @dataclass(frozen=True)
 class Reuse:
-    """What may be said of a matching: public at label level, post-processing of released records at sample level.
+    """Summary of a matching: sizes, weights, and the imbalance that is left.
+
+    It is public at label level, and post-processing of released records at sample level.
 
     Attributes:
         ratio: N.
@@ -118,7 +120,7 @@ def effect_epsilon(study: MatchingStudy) -> float:
 def caps(study: MatchingStudy, scores: FloatArray, in_treated: ByteArray) -> tuple[int, int]:
     """Return how often a treated unit and a control may serve.
 
-    As declared, or where noise and bias balance.
+    It is as declared, or where noise and bias balance.
 
     Only the label level holds k below M/N, beyond which a cap does nothing (Yuan et al. 2026, Equation 10).
 

@@ -27,7 +27,7 @@ LEAST_SPREAD = 1e-3
 
 @dataclass(frozen=True)
 class Measured:
-    """A negative control's estimate, its standard error, and the scale that both are measured by, in its units."""
+    """A negative control's estimate, its standard error and the scale of both, in its units."""
 
     value: float
     error: float
@@ -36,14 +36,17 @@ class Measured:
 
 @dataclass(frozen=True)
 class Systematic:
-    """Mean and deviation of systematic error, and the mean's standard error, in standard deviations of an outcome."""
+    """Mean and deviation of systematic error, and the mean's standard error.
+
+    All are in standard deviations of an outcome.
+    """
 
     mean: float
     deviation: float
     mean_error: float
 
     def limits(self, shown: Measured, quantile: float, width: float) -> Limits:
-        """The interval of an estimate that is moved and widened by it, within the declared width.
+        """Return the interval of an estimate, moved and widened by it, within the declared width.
 
         Args:
             shown: the estimate, with its error and scale.
@@ -89,7 +92,9 @@ def learn(declared: int, shown: Sequence[Measured]) -> tuple[Calibration, System
 def calibrate(
     study: ProtocolStudy, parts: Sequence[Part], answers: Sequence[ProtocolAnswer]
 ) -> tuple[tuple[ProtocolAnswer, ...], Calibration]:
-    """The answers with calibrated intervals, if there are controls enough, and what was done in words.
+    """Return the answers with calibrated intervals, and what was done in words.
+
+    Intervals are calibrated if there are controls enough.
 
     Args:
         study: the study.
@@ -116,7 +121,7 @@ def calibrate(
 
 
 def scale_of(spread: float, width: float) -> float:
-    """The standard deviation within arms by which an outcome's error is measured."""
+    """Return the standard deviation within arms that an outcome's error is measured by."""
     return max(spread, LEAST_SPREAD * width)
 
 
@@ -126,7 +131,9 @@ def _measured(study: ProtocolStudy, part: Part) -> Measured:
 
 
 def systematic_error(values: FloatArray, errors: FloatArray) -> tuple[float, float]:
-    """Mean and deviation of a normal law from which ``values`` come with normal errors: maximum likelihood.
+    """Return the mean and deviation of systematic error, by maximum likelihood.
+
+    The error is normal, and ``values`` come from it with normal errors.
 
     Args:
         values: shape (controls,).

@@ -61,7 +61,7 @@ def weights(study: DifferenceProtocol) -> FloatArray:
 
 
 def sums(study: DifferenceProtocol, enclave: Enclave) -> FloatArray:
-    """The sums before their noise, shape (groups * numbers,)."""
+    """Return the sums before their noise, shape (groups * numbers,)."""
     arms = len(study.arm_names)
 
     def of(rows: CellRows) -> FloatArray:
@@ -75,7 +75,7 @@ def sums(study: DifferenceProtocol, enclave: Enclave) -> FloatArray:
 
 
 def findings(study: DifferenceProtocol, sizes: Sizes, released: FloatArray) -> ProtocolFindings:
-    """The table from released sums.
+    """Return the table from released sums.
 
     The mean of a cell is off by (e_sum - mean e_count)/count for the noisy count, so two arms whose counts share noise
     have errors that depend on each other; a second moment's noise enters the sampling variance, of which a deviation of

@@ -1,4 +1,4 @@
-"""What the questions of a protocol answer: effects with the law of their errors, and how arms are balanced."""
+"""Answers to the questions of a protocol: effects with the law of their errors, and the balance of arms."""
 
 from __future__ import annotations
 
@@ -108,9 +108,10 @@ def _contrast(one: ErrorLaw, other: ErrorLaw, of_one: FiveReleases, of_other: Fi
 
 
 def distances(question: FiveReleases) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return by line how far the arms lie apart, what weights leave of it, and its doubt, in deviations within arms.
+    """Return the arms' distance by line, what weights leave of it, and the doubt in that.
 
-    What is left is D - sum_t k_t G_t h_t, by the draws that releases leave possible; k_t add up to 1 for two arms.
+    All are in deviations within arms. What is left is D - sum_t k_t G_t h_t, by the draws that releases leave possible;
+    k_t add up to 1 for two arms.
     """
     learnt = question.second
     lines, lean = len(learnt.features.lines), np.array(learnt.lean) / sum(learnt.lean)
@@ -122,7 +123,10 @@ def distances(question: FiveReleases) -> tuple[FloatArray, FloatArray, FloatArra
 
 
 def effective(question: FiveReleases) -> tuple[float, float]:
-    """Return the smaller share of an arm's units that weights leave effective, 1/(1 + k^2 h'G h), and its doubt."""
+    """Return the smaller share of an arm's units that weights leave effective, and its doubt.
+
+    The share of an arm is 1/(1 + k^2 h'G h).
+    """
     learnt = question.second
     squares = np.einsum("td,ktde,te->kt", learnt.weights, learnt.draws.grams, learnt.weights)
     found = (1 / (1 + np.array(learnt.lean) ** 2 * squares)).min(axis=1)

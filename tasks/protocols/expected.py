@@ -1,4 +1,4 @@
-"""What a planner can say of a protocol before a row is read: expected intervals of every outcome."""
+"""Planning of a protocol before a row is read: expected intervals of every outcome."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ PEOPLE, QUESTIONS = 4_096, 9 / 12
 
 @dataclass(frozen=True)
 class ExpectedAnswer:
-    """Of one outcome: half-widths over everybody and in a subgroup, one by one and all together, in its units.
+    """Expected half-widths of one outcome, in its units.
 
-    ``noise_factor``: its noise over that of asking for it alone. ``without``: by what the others' noise would be
-    multiplied if it were left out.
+    They are over everybody and in a subgroup, one by one and all together. ``noise_factor``: its noise over that of
+    asking for it alone. ``without``: by what the others' noise would be multiplied if it were left out.
     """
 
     outcome: str
@@ -55,7 +55,7 @@ class ExpectedAnswer:
 def expected_answers(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, many: int) -> tuple[ExpectedAnswer, ...]:
     """Return the expected answer of every outcome if subgroups are equal.
 
-    So are arms if there are more than two.
+    Arms are equal too if there are more than two.
 
     Args:
         study: the protocol.

@@ -1,4 +1,4 @@
-"""What a failed gate is called wherever somebody looks: on a terminal, by an exit code, in Prefect."""
+"""Names of a failed gate: on a terminal, by an exit code, in Prefect."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from causalveil.schemas.sites.pooled import PooledProtocolRelease, Published
 
 
 def failed_gates(release: Published) -> str | None:
-    """One line that names the gates that failed and where, all of which is released.
+    """Return one line that names the gates that failed and where.
 
-    None: none did.
+    All of this is released. The result is None if none failed.
     """
     if not isinstance(release, ProtocolRelease | PooledProtocolRelease) or not release.gate_failed:
         return None

@@ -20,7 +20,7 @@ NUMBERS = ("noise_error", "sampling_error", "bias", "spread")
 
 
 def rows_of(release: ProtocolRelease) -> list[dict[str, Any]]:
-    """A flat row per answer.
+    """Return a flat row per answer.
 
     An interval is two columns, ``interval_lower`` and ``interval_upper``.
     """

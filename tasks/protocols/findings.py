@@ -22,7 +22,7 @@ from causalveil.tasks.protocols.parts import table
 
 @dataclass(frozen=True)
 class ProtocolFindings:
-    """What a protocol found."""
+    """Findings of a protocol."""
 
     answers: tuple[ProtocolAnswer, ...]
     balance: tuple[BalanceRow, ...]

@@ -21,7 +21,10 @@ NUMBERS = ("estimate", "interval", "simultaneous", "calibrated", "noise_error", 
 
 
 def sides_of(study: ProtocolStudy) -> list[str]:
-    """Return under which arm each comparison of a subgroup is shown: of more than two arms each from all others."""
+    """Return the arms under which a subgroup's comparisons are shown.
+
+    Of two arms it is the second. Of more it is each, which is compared with all others.
+    """
     return [study.arm_names[1]] if len(study.arm_names) == TWO_ARMS else list(study.arm_names)
 
 
@@ -76,7 +79,7 @@ def _verdict(beyond: float, error: float, critical: float) -> GateVerdict:
 def balance_gate(
     label: str, arm: str, bound: float, numbers: Sequence[tuple[float, float]], critical: float
 ) -> GateResult:
-    """The worst covariate: one that fails, else one that cannot be told, else the largest.
+    """Return the worst covariate: one that fails, else one not told, else the largest.
 
     Args:
         label: the subgroup.
@@ -109,7 +112,7 @@ def overlap_gate(label: str, arm: str, bound: float, value: float, error: float,
 def gated(
     study: ProtocolStudy, answers: Sequence[ProtocolAnswer], gates: Sequence[GateResult]
 ) -> tuple[ProtocolAnswer, ...]:
-    """The table once its gates have spoken: answers behind a failed one are withheld, or marked."""
+    """Return the table after its gates: answers behind a failed one are withheld, or marked."""
     if study.gates is None:
         return tuple(answers)
     failed = {(gate.group, gate.arm) for gate in gates if gate.verdict is GateVerdict.failed}

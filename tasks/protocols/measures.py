@@ -57,7 +57,7 @@ class Risks:
 def fieller(top: float, bottom: float, covariance: FloatArray, quantile: float) -> tuple[float, float | None]:
     """Return the ends of Fieller's interval of a ratio of two numbers that are at least 0.
 
-    None: no upper end.
+    None says that there is no upper end.
 
     Args:
         top, bottom: the estimates.

@@ -65,7 +65,7 @@ class Part:
 
 
 def over_groups(parts: Sequence[Part], counts: Sequence[float], count_error: float, units: float, width: float) -> Part:
-    """The answer over all subgroups, from theirs: effects weighted by size.
+    """Return the answer over all subgroups, from theirs: effects weighted by size.
 
     Sizes are noisy, and an error of a size moves the answer by how far that subgroup's effect lies from all others'.
     Subgroups that noise hides are left out, and as much as they can matter is allowed for.
@@ -135,9 +135,9 @@ def _error_over(shares: Sequence[tuple[Part, float]]) -> FloatArray | None:
 
 
 def limits(part: Part, width: float, error: float) -> tuple[float, Limits]:
-    """The estimate and the interval that misses with probability ``error``.
+    """Return the estimate and the interval that misses with probability ``error``.
 
-    The whole range if noise hides all.
+    The interval is the whole range if noise hides all.
     """
     if not part.answered:
         return 0.0, Limits(lower=-width, upper=width)
@@ -152,9 +152,10 @@ def limits(part: Part, width: float, error: float) -> tuple[float, Limits]:
 
 
 def mixture_quantile(draws: FloatArray, deviation: float, tail: float) -> float:
-    """Return what a draw plus a normal number of this deviation exceeds with probability ``tail``, below one half.
+    """Return the upper quantile of a draw plus a normal number of this deviation.
 
-    A tail that fewer than FEW draws show is taken to fall at least as slowly as a normal one from there on.
+    It is exceeded with probability ``tail``, below one half. A tail that fewer than FEW draws show is taken to fall at
+    least as slowly as a normal one from there on.
     """
     from scipy.special import ndtr, ndtri
 
@@ -177,7 +178,10 @@ def _by_law(part: Part, draws: FloatArray, width: float, error: float) -> tuple[
 
 
 def table(study: ProtocolStudy, parts: Sequence[Part]) -> tuple[ProtocolAnswer, ...]:
-    """The rows of the release: each with its own interval, and with one of which all hold together (Bonferroni)."""
+    """Return the rows of the release, each with its own and a simultaneous interval.
+
+    The simultaneous intervals hold all together (Bonferroni).
+    """
     error, reference = 1 - study.confidence, study.arm_names[0]
     rows = []
     for part in parts:
@@ -217,7 +221,9 @@ def _measures(study: ProtocolStudy, part: Part) -> tuple[MeasureAnswer, ...]:
 def with_everybody(
     study: ProtocolStudy, parts: Sequence[Part], counts: Mapping[str, Sequence[float]], count_error: float, units: float
 ) -> list[Part]:
-    """All answers in the order of the table: by outcome, the answer over all subgroups first, then theirs.
+    """Return all answers in the order of the table.
+
+    By outcome, the answer over all subgroups comes first, then theirs.
 
     Args:
         study: the study.

@@ -64,7 +64,10 @@ def with_lines(first: int, asked: Asked, lines: Answered[ReleasedMoments]) -> As
 
 
 def with_screen(asked: Asked, screen: Answered[ReleasedScreen] | None) -> Asked:
-    """Return which curves release 3 keeps: what harms one question of a subgroup is kept for all of them."""
+    """Return the questions with the curves that release 3 keeps.
+
+    What harms one question of a subgroup is kept for all of them.
+    """
 
     def decide(group: Questions) -> None:
         every = [one for row in group for one in row]

@@ -1,4 +1,4 @@
-"""What noisy sums of a subgroup say of one of its questions, in the terms of a study of one.
+"""Reading of a subgroup's noisy sums for one of its questions, in the terms of a study of one.
 
 A side is a comparison of two arms; of more arms it is one with all others together, whose sums are theirs added up.
 Means are over the units of the subgroup.
@@ -131,5 +131,8 @@ def scores_of(
 
 
 def side_arm(joint: ProtocolRecipe, side: int) -> int:
-    """Return the arm that a side compares with the reference, or of more than two with all others."""
+    """Return the arm that a side compares with the reference, or with all others.
+
+    It is compared with all others if there are more than two arms.
+    """
     return 1 if joint.sides == 1 else side

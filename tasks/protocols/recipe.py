@@ -1,4 +1,4 @@
-"""What a protocol by regression spends on its five joint releases: decided before a row is read, from public facts.
+"""Recipe of a protocol by regression: the budget of five joint releases, by public facts, before a row is read.
 
 Each is the release of one question, for all subgroups and outcomes at once. A subgroup has a block of its own; what
 only outcome k has is multiplied by w_k, sum w_k^2 = 1. Proofs: ``docs/proofs/questions.md``, sections 1 to 3.
@@ -101,7 +101,7 @@ class ProtocolRecipe:
         return self.one.slot(slot)
 
     def mechanism(self, slot: Slot) -> Mechanism | None:
-        """The mechanism of a release; None where there is none."""
+        """Return the mechanism of a release, or None where there is none."""
         cost = self.costs.get(slot.name)
         if cost is None:
             return None

@@ -49,7 +49,10 @@ class JointSums(Protocol):
 
 @dataclass(frozen=True)
 class JointScaleSums:
-    """Release 1: sums of u by arm, units by arm, sums of u^2, histograms of outcomes and of covariates."""
+    """Release 1: sums and counts by arm, histograms of outcomes and of covariates.
+
+    Sums are those of u by arm and of u^2; counts are units by arm.
+    """
 
     joint: ProtocolRecipe
 
@@ -79,7 +82,10 @@ class JointScaleSums:
 
 @dataclass(frozen=True)
 class Residuals:
-    """Arms' means, deviations within arms, and where residuals are cut, each of shape (arms, outcomes)."""
+    """Means of arms, deviations within arms, and cuts of residuals.
+
+    Each is of shape (arms, outcomes).
+    """
 
     means: FloatArray
     spreads: FloatArray
@@ -110,9 +116,10 @@ class Residuals:
 
 @dataclass(frozen=True)
 class JointMomentSums:
-    """Releases 2 and 4: of two arms together and what differs between them, of more arms each one's own.
+    """Releases 2 and 4: moments of two arms together, or of each of more arms.
 
-    ``share``: of the arm that is not the reference, where there are two.
+    Of two arms they are the moments of both and what differs between them. ``share``: of the arm that is not the
+    reference, where there are two.
     """
 
     joint: ProtocolRecipe

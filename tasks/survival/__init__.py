@@ -5,7 +5,7 @@
 - ``curves``: Curves of one arm as functions of its cells: people at risk, survival, cumulative incidence, restricted
   mean.
 - ``effects``: Differences between the arms with their intervals, bands of both curves, and the log-rank test.
-- ``expected``: What can be said before a row is read: the same variances at the expected cells of exponential curves.
+- ``expected``: Planning before a row is read: the same variances at the expected cells of exponential curves.
 - ``findings``: From noisy cells to what the release says: measures with intervals, curves with bands, the log-rank
   test.
 - ``grid``: The grid of a study of times: how many intervals until the horizon, and the cells that a person may be in.
@@ -13,10 +13,8 @@
   covariance.
 - ``joint_answers``: A protocol of times: its rows, the one release of cells, and the table of answers with curves by
   subgroup and arm.
-- ``joint_expected``: What can be said of a protocol of times before a row is read, and how many subgroups its budget
-  can serve.
+- ``joint_expected``: Planning of a protocol of times before a row is read, and how many subgroups its budget can serve.
 - ``pseudo``: Pseudo-outcomes of the cells: a public table, made of released cells alone.
 - ``stages``: The stages of a study of times: rows, the one release of cells, and the answers read off it.
-- ``strategy``: What is released of the cells: square roots of suffix sums, kind by kind, and what it says of the
-  counts.
+- ``strategy``: Release of the cells: square roots of suffix sums, kind by kind, and the counts that are read off it.
 """

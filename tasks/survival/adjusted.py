@@ -41,7 +41,9 @@ from causalveil.tasks.survival.strategy import SLOT, mechanism, read_cells, read
 
 
 def adjusted_recipe(study: SurvivalStudy, sizes: Sizes | None) -> dict[Measure, AdjustmentRecipe]:
-    """Return every draw of the adjustments, by measure: the cells leave them a budget that all measures share alike.
+    """Return every draw of the adjustments, by measure.
+
+    The cells leave them a budget that all measures share alike.
 
     Raises:
         StudyError: a budget of so many digits that it cannot be divided exactly.
@@ -133,7 +135,7 @@ def adjusted_stage(
 ) -> SurvivalFindings:
     """Read adjusted effects off all releases, and curves of the arms as they are off the cells.
 
-    Reads no row.
+    No row is read.
     """
     whole, groups = _read(study, sizes, released)
     until = answered_until(study, groups)
@@ -211,7 +213,7 @@ def adjusted(
 def _moved(asked: FiveReleases, half: float) -> FloatArray:
     """Return how far adjustment moves the means of controls and treated.
 
-    In each draw of the posterior, shape (K, 2).
+    It is by draw of the posterior, shape (K, 2).
     """
     learnt, arms = asked.second, asked.found_scales.arms
     by_arm = np.einsum("ktj,kj->kt", learnt.draws.slopes, learnt.draws.apart) * (arms.spread * half)

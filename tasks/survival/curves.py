@@ -39,9 +39,10 @@ def at_risk(cells: FloatArray, grid: Grid) -> FloatArray:
 
 
 def hazards(cells: FloatArray, grid: Grid) -> FloatArray:
-    """Return the chance of each kind of event within each interval of those at risk, shape (..., K, J).
+    """Return the chance of each kind of event within each interval, shape (..., K, J).
 
-    Within [-1, 1]: noise may leave less than nobody at risk, and no product of such chances may leave the floats.
+    It is the chance of those at risk, within [-1, 1]: noise may leave less than nobody at risk, and no product of such
+    chances may leave the floats.
     """
     exposed = at_risk(cells, grid) - censored(cells, grid) / 2
     return np.clip(events(cells, grid) / np.maximum(exposed, LEAST)[..., None, :], -1, 1)
@@ -53,7 +54,10 @@ def survival(cells: FloatArray, grid: Grid) -> FloatArray:
 
 
 def incidence(cells: FloatArray, grid: Grid) -> FloatArray:
-    """Return the chance of each kind of event until each interval's end (Aalen and Johansen), shape (..., K, J)."""
+    """Return the cumulative incidence of each kind of event, shape (..., K, J).
+
+    It is the chance of the event until each interval's end (Aalen and Johansen).
+    """
     after = survival(cells, grid)
     before = np.concatenate([np.ones_like(after[..., :1]), after[..., :-1]], axis=-1)
     return np.cumsum(before[..., None, :] * hazards(cells, grid), axis=-1)
@@ -65,14 +69,20 @@ def risk(cells: FloatArray, grid: Grid) -> FloatArray:
 
 
 def restricted_mean(cells: FloatArray, grid: Grid) -> FloatArray:
-    """Return the mean time without an event until the horizon: the area under the curve by trapezoids, shape (...)."""
+    """Return the mean time without an event until the horizon, shape (...).
+
+    It is the area under the curve by trapezoids.
+    """
     after = survival(cells, grid)
     before = np.concatenate([np.ones_like(after[..., :1]), after[..., :-1]], axis=-1)
     return np.asarray((before + after) / 2 @ np.diff(grid.ends, prepend=0.0))
 
 
 def still_followed(cells: FloatArray, grid: Grid) -> FloatArray:
-    """Return the share whom censoring leaves until each interval's end, events and losses in each other's place."""
+    """Return the share whom censoring leaves until each interval's end.
+
+    It is a survival curve with events and losses in each other's place.
+    """
     lost = censored(cells, grid)
     exposed = at_risk(cells, grid) - events(cells, grid).sum(axis=-2) / 2
     return np.asarray(np.cumprod(1 - np.clip(lost / np.maximum(exposed, LEAST), 0, 1), axis=-1))
@@ -81,7 +91,7 @@ def still_followed(cells: FloatArray, grid: Grid) -> FloatArray:
 def spread_of_times(cells: FloatArray, grid: Grid) -> float:
     """Return the variance of the time without an event until the horizon, by trapezoids.
 
-    Of an arm's tidied cells.
+    It is taken at an arm's tidied cells.
     """
     after = np.concatenate([[1.0], survival(cells, grid)])
     times = np.concatenate([[0.0], grid.ends])
@@ -89,10 +99,10 @@ def spread_of_times(cells: FloatArray, grid: Grid) -> float:
 
 
 def gradient(function: Curve, cells: FloatArray) -> FloatArray:
-    """Return the derivative by each cell, shape (cells, ...): exact, by a step along the imaginary axis.
+    """Return the derivative by each cell, shape (cells, ...).
 
-    Squire and Trapp 1998: f(x + i h) = f(x) + i h f'(x) + O(h^2) has no difference that rounding could hide, however
-    few people a cell holds beside the others. Clips compare real parts.
+    It is exact, by a step along the imaginary axis. Squire and Trapp 1998: f(x + i h) = f(x) + i h f'(x) + O(h^2) has
+    no difference that rounding could hide, however few people a cell holds beside the others. Clips compare real parts.
     """
     moved = np.asarray(cells + 1j * STEP * np.eye(len(cells)))
     return np.asarray(np.imag(function(moved)) / STEP)
@@ -104,9 +114,10 @@ def never_falling(values: FloatArray) -> FloatArray:
 
 
 def tidied(cells: FloatArray, grid: Grid) -> FloatArray:
-    """Return cells of an arm that people could make up: cumulated counts never fall, and one at least is at risk last.
+    """Return cells of an arm that people could make up.
 
-    Variances are taken at these; estimates are not, since tidying has a bias.
+    Cumulated counts never fall, and one at least is at risk last. Variances are taken at these; estimates are not,
+    since tidying has a bias.
     """
     total = max(float(cells.sum()), 2.0)
     blocks = cells[:-1].reshape(grid.kinds + 1, grid.intervals)

@@ -86,7 +86,10 @@ class LogRank:
 
 @dataclass(frozen=True)
 class TwoArms:
-    """Both arms as they were released, tidied where variances are taken, and how far people are seen at risk."""
+    """Released cells of both arms, and how far people are seen at risk.
+
+    Cells are tidied where variances are taken.
+    """
 
     cells: NoisyCells
 
@@ -196,7 +199,10 @@ class TwoArms:
         return self._measure(measure)[0]
 
     def bands(self, confidence: float) -> Bands:
-        """Return the curves with simultaneous bands of both arms and all intervals where people are seen at risk."""
+        """Return the curves of both arms with simultaneous bands.
+
+        They hold for all intervals where people are seen at risk.
+        """
         steps, grid = self.grid.intervals, self.grid
         slopes = [curves.gradient(partial(curves.survival, grid=grid), tidy) for tidy in self.tidy]
         covariance = np.zeros((ARMS * steps, ARMS * steps))
@@ -261,7 +267,7 @@ class TwoArms:
         )
 
     def grid_bracket(self) -> tuple[float, float] | None:
-        """Return between which values the difference of risks without a grid lies, if noise had told the truth.
+        """Return bounds on the difference of risks without a grid, if noise had told the truth.
 
         All of an interval's censored people are put before its events, or behind them all. None where events compete.
         """
@@ -280,7 +286,7 @@ class TwoArms:
 
 @dataclass(frozen=True)
 class _Pieces:
-    """What the log-rank test is made of, arms first: events that count, and people at risk."""
+    """Terms of the log-rank test, arms first: events that count, and people at risk."""
 
     events: FloatArray
     at_risk: FloatArray
@@ -313,7 +319,10 @@ class _Pieces:
 
 
 def critical(covariance: FloatArray, errors: FloatArray, confidence: float) -> float:
-    """The quantile of the largest deviation of a normal vector, each entry in units of its error."""
+    """Return the quantile of the largest deviation of a normal vector.
+
+    Each entry is in units of its error.
+    """
     if not len(errors):
         return 0.0
     values, vectors = np.linalg.eigh(covariance)

@@ -1,4 +1,4 @@
-"""What can be said before a row is read: the same variances at the expected cells of exponential curves."""
+"""Planning before a row is read: the same variances at the expected cells of exponential curves."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from causalveil.tasks.survival.strategy import NoisyCells, mechanism, read_cells
 
 
 def expected_cells(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn) -> NoisyCells:
-    """Return the cells of people whose events and losses come at constant rates, as if no noise happened to be drawn.
+    """Return the expected cells, as if no noise happened to be drawn.
+
+    Events and losses come at constant rates.
 
     Args:
         study: says the risk and the share lost that its reader expects of both arms.
@@ -73,9 +75,9 @@ def expected_contrasts(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn) ->
 def expected_adjusted(
     study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, draws: int
 ) -> tuple[TwoArms, list[list[Compared]]]:
-    """Return both arms as they are expected, and each measure as several draws of noise would have it.
+    """Return both arms as expected, and each measure under several draws of noise.
 
-    The study's own releases are made of people who nobody is, whose outcomes vary as the expected cells have it.
+    The study's own releases are made of simulated people, whose outcomes vary as the expected cells have it.
     """
     cells = expected_cells(study, sizes, stand_in)
     groups, both = _groups(study, cells), TwoArms(cells)

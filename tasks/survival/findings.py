@@ -41,7 +41,7 @@ CENSORING = "censoring that depends on when the event would come, within an arm"
 
 @dataclass(frozen=True)
 class SurvivalFindings:
-    """What a study of times found; the first measure is its answer.
+    """Findings of a study of times, of which the first measure is the answer.
 
     ``restricted_to``: when measures end, where that is before the study's horizon.
     """
@@ -105,7 +105,9 @@ NOT_ADJUSTED: Mapping[Measure, Adjusted] = MappingProxyType({})
 
 
 def answered_until(study: SurvivalStudy, groups: Sequence[TwoArms]) -> int:
-    """Return with which interval measures end: the last, or where a study restricts them with the last that holds.
+    """Return the number of the interval with which measures end.
+
+    It is the last, or where a study restricts them the last that holds.
 
     Args:
         study: says whether they are restricted, and what share must be followed for an adjusted effect.
@@ -219,7 +221,10 @@ def _interval(study: SurvivalStudy, found: Compared, unseen: tuple[str, ...]) ->
 
 @dataclass(frozen=True)
 class TimesShown:
-    """What figures of curves say of the times: until when, in which unit, from when, and each kind of events."""
+    """Facts about times that figures of curves show.
+
+    They are the horizon, its unit, the origin of times, and each kind of events.
+    """
 
     horizon: float
     unit: str | None

@@ -27,7 +27,7 @@ CellArray = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Grid:
-    """Intervals until the horizon, kinds of events, and groups and arms that have cells of their own.
+    """The grid of cells: intervals until the horizon, kinds of events, groups and arms.
 
     ``between``: the ends of the intervals where these are not of equal length, the horizon last.
     ``everybody``: whether each unit has a cell, so that cells add up to n, which is public; the eligible alone do not.
@@ -61,7 +61,9 @@ class Grid:
         return self.horizon * np.arange(1, self.intervals + 1) / self.intervals
 
     def cell(self, arm: ByteArray, time: FloatArray, kind: ByteArray, group: ByteArray | None = None) -> CellArray:
-        """Return each person's cell among those of all arms, those of the controls first, group after group.
+        """Return each person's cell among those of all arms and groups.
+
+        Group after group, the cells of the controls come first.
 
         Args:
             arm: shape (n,), counted from 0.
@@ -94,7 +96,10 @@ class Grid:
         return replace(self, intervals=intervals, horizon=end, between=between)
 
     def places(self, intervals: int) -> IntArray:
-        """Return each cell of an arm as ``until(intervals)`` counts them: at risk at its end if the time is later."""
+        """Return the place of each cell of an arm on the grid of ``until(intervals)``.
+
+        It is at risk at the end of that grid if its time is later.
+        """
         early = np.arange(self.intervals) < intervals
         blocks = [
             np.where(early, block * intervals + np.arange(self.intervals), (self.kinds + 1) * intervals)
@@ -104,7 +109,10 @@ class Grid:
 
 
 def cells_cost(study: SurvivalStudy) -> PrivacyCost:
-    """Return what the cells may cost: all of the budget, or their share of it where the rest goes to an adjustment."""
+    """Return the budget of the cells.
+
+    It is all of the budget, or their share of it where the rest goes to an adjustment.
+    """
     return portion(study.privacy.cost, study.estimator.share) if study.covariates else study.privacy.cost
 
 

@@ -30,10 +30,10 @@ from causalveil.tasks.survival.strategy import NoisyCells, cells_mechanism, read
 
 
 def joint_grid(study: SurvivalProtocol, units: int) -> Grid:
-    """Return the grid of all questions: every horizon is an interval's end, and intervals are about as long.
+    """Return the grid of all questions, whose intervals are about as long.
 
-    Their number follows from the study, or from the people that two arms of a subgroup have on average, as that of a
-    study of one question does from its own (``grid.py``).
+    Every horizon is the end of one of the intervals. Their number follows from the study, or from the people that two
+    arms of a subgroup have on average, as that of a study of one question does from its own (``grid.py``).
 
     Args:
         study: the study.
@@ -53,13 +53,18 @@ def joint_grid(study: SurvivalProtocol, units: int) -> Grid:
 
 
 def joint_mechanism(study: SurvivalProtocol) -> Mechanism:
-    """Return what the cells are released by: sensitivity sqrt(2), whatever the number of questions."""
+    """Return the mechanism of the cells, of sensitivity sqrt(2).
+
+    The sensitivity is the same whatever the number of questions.
+    """
     return cells_mechanism(study.privacy.cost)
 
 
 @dataclass(frozen=True)
 class QuestionCells:
-    """The cells that a question reads: those of one horizon and one set of events, as sums of all cells of an arm.
+    """The cells of a question, which has one horizon and one set of events.
+
+    They are sums of all cells of an arm.
 
     Attributes:
         grid: of two arms, until the horizon; kinds: events that count, and those that compete, if any.
@@ -101,7 +106,7 @@ class TimesContrast:
 
 @dataclass(frozen=True)
 class JointCells:
-    """What is known of all cells once they were released.
+    """Released counts of all cells, with the covariance of their noise.
 
     Attributes:
         grid: the grid.
@@ -131,9 +136,10 @@ class JointCells:
 
     @cached_property
     def shared(self) -> FloatArray:
-        """Loadings of each cell of an arm on the one error that all have in common: a constant sum takes it off.
+        """Loadings of each cell of an arm on the one error that all have in common.
 
-        The covariance of two cells is ``block`` within an arm of a group, less the product of their loadings.
+        A constant sum of the cells takes this error off. The covariance of two cells is ``block`` within an arm of a
+        group, less the product of their loadings.
         """
         if self.known is None:
             return np.zeros(self.grid.cells)
@@ -145,7 +151,10 @@ class JointCells:
         return range(self.grid.groups) if group is None else (group,)
 
     def two_arms(self, group: int | None, arm: int, part: QuestionCells | None = None) -> TwoArms:
-        """Return the reference and an arm in a group, or in all together: all of their cells, or a part."""
+        """Return the reference and an arm, in a group or in all together.
+
+        They have all of their cells, or a part.
+        """
         many = len(self.members(group))
         sums = np.eye(self.grid.cells) if part is None else part.sums
         grid = Grid(self.grid.intervals, self.grid.kinds, self.grid.horizon, between=self.grid.between)
@@ -156,7 +165,10 @@ class JointCells:
         return TwoArms(NoisyCells(grid if part is None else part.grid, units, counts, noise))
 
     def asked(self, study: SurvivalProtocol) -> tuple[TimesContrast, ...]:
-        """Return every question in table order: by question, everybody first, then subgroups, arm by arm."""
+        """Return every question in the order of the table.
+
+        By question and arm, everybody comes first, then subgroups.
+        """
         groups: list[int | None] = [None, *([] if study.subgroups is None else range(self.grid.groups))]
         found = []
         for question in study.questions:

@@ -57,7 +57,7 @@ def normalise_joint_times_stage(
 def normalise_joint_times(study: SurvivalProtocol, segment: LoadedSegment, place: Path, key: bytes) -> None:
     """Write t.npy, u.npy, k.npy, g.npy and h.npy of one segment; rows ascending by keyed hash.
 
-    Who is not eligible keeps her row, in a group behind all others that is not counted.
+    A person who is not eligible keeps her row, in a group behind all others that is not counted.
 
     Raises:
         DataError: a value that admission refuses.
@@ -82,7 +82,7 @@ def release_joint_stage(study: SurvivalProtocol, sizes: Sizes, enclave: Enclave,
 
 @dataclass(frozen=True)
 class TimesTable:
-    """What a protocol of times found."""
+    """Findings of a protocol of times."""
 
     answers: tuple[ProtocolAnswer, ...]
     curves: tuple[GroupCurves, ...]
@@ -136,7 +136,10 @@ def table_stage(study: SurvivalProtocol, sizes: Sizes, released: FloatArray) -> 
 def compare(
     study: SurvivalProtocol, cells: JointCells, asked: tuple[TimesContrast, ...]
 ) -> tuple[list[Compared], float]:
-    """Return every comparison, and by how many standard errors those that noise leaves hold together."""
+    """Return every comparison, and the critical value of those that noise leaves.
+
+    All of these hold together within so many standard errors.
+    """
     compared = [one.both.contrast(one.question.measure, study.confidence, study.estimator.allowed) for one in asked]
     told = np.array([not one.whole_range for one in compared])
     return compared, cells.together(asked, told, study.confidence)

@@ -1,4 +1,4 @@
-"""What can be said of a protocol of times before a row is read, and how many subgroups its budget can serve."""
+"""Planning of a protocol of times before a row is read, and how many subgroups its budget can serve."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from causalveil.tasks.survival.strategy import read_blocks
 
 @dataclass(frozen=True)
 class ExpectedTimesAnswer:
-    """What to expect of one question: half-widths, and what they are made of.
+    """Expected half-widths of one question, and what they are made of.
 
     Attributes:
         outcome: the question.
@@ -57,7 +57,9 @@ def served(study: SurvivalProtocol, sizes: Sizes | None) -> Mechanism:
 
 
 def expected_rows(study: SurvivalProtocol, sizes: Sizes, stand_in: StandIn) -> tuple[ExpectedTimesAnswer, ...]:
-    """Return what to expect of every question, of people in subgroups of one size whose events come at constant rates.
+    """Return the expected half-widths of every question.
+
+    Subgroups are of one size, and events come at constant rates.
 
     Args:
         study: says the risk and the share lost that its reader expects of all arms until the last horizon.

@@ -56,16 +56,16 @@ class PseudoOutcomes:
     places: IntArray
 
     def in_order_of(self, values: FloatArray) -> FloatArray:
-        """Return outcomes of the cells' own distribution that rise as these values do, shape of ``values``."""
+        """Return outcomes of the cells' own distribution in the order of ``values``, of its shape."""
         order, place = np.argsort(self.table, kind="stable"), np.argsort(np.argsort(values, kind="stable"))
         below = np.cumsum(self.weights[order])
         at = np.searchsorted(below, (place + 0.5) / len(values) * below[-1])
         return np.asarray(self.table[order][np.minimum(at, len(order) - 1)])
 
     def known(self, scales: ReleasedScales) -> ReleasedScales:
-        """Return what an adjustment's first release says, with the outcome's histogram as the cells tell it.
+        """Return an adjustment's first release, with the outcome's histogram by the cells.
 
-        They tell it with little noise; its own would hide a rare event whose outcomes lie in several cells.
+        The cells tell it with little noise; its own would hide a rare event whose outcomes lie in several cells.
         """
         places = np.clip(np.searchsorted(EDGES, self.table) - 1, 0, CELLS - 1)
         shares = np.bincount(places, self.weights, minlength=CELLS)

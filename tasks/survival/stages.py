@@ -60,7 +60,7 @@ def normalise_survival_stage(
 def normalise_times(study: SurvivalStudy, segment: LoadedSegment, place: Path, key: bytes) -> None:
     """Write t.npy, u.npy, k.npy and h.npy of one segment: arm, time, kind of event.
 
-    Rows ascending by keyed hash.
+    Rows ascend by keyed hash.
 
     With covariates also x.npy; where censoring may depend on groups, or not everybody is eligible, g.npy.
 
@@ -81,9 +81,10 @@ def normalise_times(study: SurvivalStudy, segment: LoadedSegment, place: Path, k
 
 
 def groups_of(study: SurvivalStudy, frame: pl.DataFrame) -> ByteArray:
-    """Return within which levels of the columns of ``censoring.by`` each person is, counted from 0; shape (n,).
+    """Return each person's group of censoring, counted from 0, shape (n,).
 
-    Who is not eligible is in a group behind all.
+    A group is a combination of levels of the columns of ``censoring.by``. People who are not eligible are in one behind
+    all.
 
     Raises:
         DataError: a value that admission refuses.
@@ -118,8 +119,8 @@ def _classes_of(series: pl.Series, classes: Sequence[float], levels: int) -> Int
 def follow_up(study: SurvivalStudy, times: pl.Series, events: pl.Series) -> tuple[FloatArray, ByteArray]:
     """Return each person's time and her kind of event, 0 for censored; shapes (n,).
 
-    Who has no time, a negative one, or no event is censored at 0, which is in the first interval. Who was followed for
-    longer than ``upper`` has the next float above it: she is at risk to the end, whatever came later.
+    A person who has no time, a negative one, or no event is censored at 0, which is in the first interval. One who was
+    followed for longer than ``upper`` has the next float above it: she is at risk to the end, whatever came later.
 
     Raises:
         DataError: a code that the contract does not declare, or nulls where it declares none.
@@ -166,9 +167,10 @@ def columns_of(grid: Grid) -> tuple[str, ...]:
 
 
 def count_cells(enclave: Enclave, grid: Grid, workers: int, names: Sequence[str] = ()) -> IntArray:
-    """Return how many people are in each cell, exact, shape (numbers,): a sum over partitions, one chunk in memory.
+    """Return the exact number of people in each cell, shape (numbers,).
 
-    ``names``: the arrays that say a person's cell, where those are not the ones that the grid has by itself.
+    It is a sum over partitions, one chunk in memory. ``names``: the arrays that say a person's cell, where those are
+    not the ones that the grid has by itself.
     """
     size, names = grid.numbers, names or columns_of(grid)
 

@@ -1,4 +1,4 @@
-"""What is released of the cells: square roots of suffix sums, kind by kind, and what it says of the counts.
+"""Release of the cells: square roots of suffix sums, kind by kind, and the counts that are read off it.
 
 A curve is made of running sums of cells. Noise on each cell would add up in them; noise on each running sum would need
 a sensitivity that grows with their number. Half of the way in between, R of R R = suffix sums, both stay small (Bennett
@@ -37,7 +37,7 @@ def mechanism(study: SurvivalStudy) -> Mechanism:
 def cells_mechanism(cost: PrivacyCost) -> Mechanism:
     """Return Gaussian noise for the square root of cells.
 
-    Without a delta Laplace's, for the cells themselves.
+    Without a delta it is Laplace noise for the cells themselves.
     """
     if cost.delta > 0:
         return vector_mechanism(Sensitivity(math.sqrt(2), Norm.l2, "sqrt(2)"), cost)
@@ -48,7 +48,7 @@ def cells_mechanism(cost: PrivacyCost) -> Mechanism:
 def _block(length: int) -> IntArray:
     """The square root of suffix sums, columns of length 1 at most, in units of 2^-BITS.
 
-    Shape (length, length).
+    It has shape (length, length).
 
     Raises:
         CausalveilError: a column is longer, which rounding towards 0 excludes.
@@ -65,7 +65,7 @@ def _block(length: int) -> IntArray:
 def strategy(grid: Grid, plain: bool) -> IntArray:
     """Return what is released of the cells of one arm, in units of 2^-BITS.
 
-    Shape (cells, cells).
+    It has shape (cells, cells).
 
     Args:
         grid: the grid.
@@ -78,14 +78,17 @@ def strategy(grid: Grid, plain: bool) -> IntArray:
 
 
 def measured(counts: IntArray, grid: Grid, plain: bool) -> FloatArray:
-    """Return the exact numbers that noise is added to, shape (numbers,), of exact counts of both arms of all groups."""
+    """Return the exact numbers that noise is added to, shape (numbers,).
+
+    They are made of exact counts of both arms of all groups.
+    """
     whole = counts.reshape(-1, grid.cells) @ strategy(grid, plain).T
     return np.asarray(whole.reshape(-1) / 2**BITS)
 
 
 @dataclass(frozen=True)
 class NoisyCells:
-    """What is known of the cells of both arms once they were released.
+    """Released counts of the cells of both arms, with the covariance of their noise.
 
     Attributes:
         grid: the grid.
@@ -100,7 +103,10 @@ class NoisyCells:
     noise: FloatArray
 
     def until(self, intervals: int) -> NoisyCells:
-        """Return what is known where the grid ends with an earlier interval: cells of later ones are one."""
+        """Return the cells of a grid that ends with an earlier interval.
+
+        Cells of later intervals are one.
+        """
         if intervals == self.grid.intervals:
             return self
         grid = self.grid.until(intervals)
@@ -118,7 +124,7 @@ class NoisyCells:
 def read_cells(released: FloatArray, grid: Grid, units: int, draw: Mechanism) -> NoisyCells:
     """Return unbiased counts of everybody and the covariance of their noise.
 
-    N is public, so they add up to it.
+    n is public, so they add up to it.
 
     Of the eligible alone nothing is known but what noise shows.
 
@@ -160,9 +166,10 @@ def _counted(released: FloatArray, grid: Grid, draw: Mechanism) -> tuple[FloatAr
 
 
 def read_blocks(released: FloatArray, grid: Grid, draw: Mechanism) -> tuple[FloatArray, FloatArray]:
-    """Return unbiased counts by group, arm and cell, and the covariance of the noise of one arm's, (cells, cells).
+    """Return unbiased counts by group, arm and cell, and the covariance of their noise.
 
-    Noise of arms and groups is independent, and of the same law in each.
+    The covariance is that of one arm's, (cells, cells). Noise of arms and groups is independent, and of the same law in
+    each.
     """
     plain = isinstance(draw, Laplace)
     back: FloatArray = np.linalg.inv(strategy(grid, plain) / 2**BITS)

@@ -55,7 +55,7 @@ def words(estimator: DifferenceEstimator) -> dict[str, str]:
 
 
 def covers(estimator: DifferenceEstimator, interval: Interval) -> Interval:
-    """The interval with what it allows for beside sampling and noise."""
+    """Return the interval with what it allows for beside sampling and noise."""
     if estimator.allowed == 0:
         return interval
     return interval.model_copy(update={"covers": (*interval.covers, COVERS_DECLARED)})
@@ -67,7 +67,7 @@ def mechanism(study: DifferenceStudy, sizes: Sizes | None) -> Mechanism:
 
 
 def sums(pieces: Pieces, workers: int = 1) -> FloatArray:
-    """The five sums, exact, shape (5,)."""
+    """Return the five sums, exact, shape (5,)."""
 
     def of(rows: Rows) -> FloatArray:
         u, t = on_lattice(rows.u), (rows.t != 0).astype(np.float64)
@@ -78,7 +78,7 @@ def sums(pieces: Pieces, workers: int = 1) -> FloatArray:
 
 
 def release(study: DifferenceStudy, sizes: Sizes, pieces: Pieces, budget: Budget) -> FloatArray:
-    """The sums with noise, shape (5,)."""
+    """Return the sums with noise, shape (5,)."""
     return mechanism(study, sizes).release(sums(pieces, study.execution.workers), SLOT, budget)
 
 

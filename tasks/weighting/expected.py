@@ -1,4 +1,4 @@
-"""What can be expected of public weights before a row is read: a planning population, and a difference of its means.
+"""Planning of public weights before a row is read: a planning population, and a difference of its means.
 
 Its log odds of treatment are normal with deviation OVERLAP, and the index behind them explains EXPLAINED of outcomes'
 variance within arms; where a study allows for no imbalance, as in a trial, it does neither.
@@ -33,7 +33,10 @@ WHOLE = 2**12
 
 
 class People(NamedTuple):
-    """A stand-in population: features, shape (PEOPLE, features), arms, their chances of treatment, and penalties."""
+    """A stand-in population: features, arms, their chances of treatment, and penalties.
+
+    Features have shape (PEOPLE, features).
+    """
 
     features: FloatArray
     t: ByteArray
@@ -106,7 +109,10 @@ def stand_in_balance(
 
 
 def square_within(study: EffectStudy, stand_in: StandIn, explained: float) -> float:
-    """The outcome's variance within arms that pairs of near units see, for outcomes in [-1, 1]."""
+    """Return the outcome's variance within arms that pairs of near units see.
+
+    Outcomes are in [-1, 1].
+    """
     deviation = stand_in.deviation if stand_in.deviation is not None else study.outcome.width / 4
     return (deviation / (study.outcome.width / 2)) ** 2 * (1 - explained)
 
@@ -118,7 +124,9 @@ LOOKS = 16
 def weighted_expected(
     weights: PublicWeights, square: float, cost: PrivacyCost, findings: Callable[[FloatArray], EffectFindings]
 ) -> tuple[EffectFindings, float]:
-    """The findings if no noise happened to be drawn and there were no effect, and the mean half-width over the noise.
+    """Return the findings without an effect or drawn noise, and the mean half-width.
+
+    The half-width is the mean over the noise.
 
     Args:
         weights: the weighting.

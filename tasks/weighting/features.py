@@ -1,4 +1,4 @@
-"""What is balanced: features of public covariates, each with the share of the outcome that it may explain.
+"""Features of public covariates that are balanced, each with the share of the outcome that it may explain.
 
 Columns, squares, products, cells of coarse covariates, a propensity index and ten bins of it, each centred and scaled
 on a sample of rows. The outcome's mean within an arm is taken for a constant plus sum_j beta_j F_j with independent
@@ -32,7 +32,7 @@ MOST_CELLS, FEWEST_COVARIATES = 128, 3
 
 @dataclass(frozen=True)
 class Cells:
-    """How rows become indicators of cells; none where there are no cells.
+    """The map from rows to indicators of cells, of which there may be none.
 
     Attributes:
         places: the columns of x of each coarse covariate.
@@ -71,7 +71,7 @@ class Cells:
         return len(self.kept)
 
     def numbers(self, x: FloatArray) -> IntArray:
-        """The number of each row's combination, shape (rows,).
+        """Return the number of each row's combination, shape (rows,).
 
         A value that the sample lacks counts as the nearest.
         """
@@ -92,7 +92,7 @@ class Cells:
 def spread(indicators: FloatArray, index: FloatArray, t: ByteArray) -> float:
     """Variance of the log odds of treatment between cells, beyond an index.
 
-    0 where nothing speaks for any.
+    It is 0 where nothing speaks for any.
 
     By moments, as DerSimonian and Laird (1986) do it between trials: with o_c treated of a cell beside e_c expected and
     v_c their variance under the index, E (o_c - e_c)^2 is about v_c + spread v_c^2.
@@ -153,7 +153,9 @@ class Standard:
 
 @dataclass(frozen=True)
 class Bent:
-    """Skewed columns, whose logarithms stand beside them: log(1 + STEEPNESS distance/mean) of the near end.
+    """Skewed columns, which have logarithms beside them.
+
+    These are log(1 + STEEPNESS distance/mean) of the near end.
 
     Attributes:
         places: among the columns that enter, shape (k,).
@@ -189,7 +191,7 @@ class Bent:
 
 @dataclass(frozen=True)
 class BalancedFeatures:
-    """How rows become features.
+    """The map from rows to features.
 
     Attributes:
         kept: columns of x that enter.
@@ -245,7 +247,7 @@ class BalancedFeatures:
 
 
 def _bins(index: FloatArray, edges: FloatArray) -> FloatArray:
-    """Which bin each index is in, as columns of 0 and 1."""
+    """Return the bin of each index, as columns of 0 and 1."""
     found: FloatArray = np.eye(len(edges) + 1)[np.searchsorted(edges, index)]
     return found
 
@@ -269,7 +271,10 @@ def sample_rows(enclave: Enclave, units: int, size: int) -> Rows:
 
 
 def curve_places(columns: Columns) -> tuple[IntArray, IntArray]:
-    """Squares of numbers, then products of columns of different covariates, or squares alone if these are many."""
+    """Return the places of squares of numbers, then of products of columns.
+
+    Products are of different covariates, and are left out where there are many.
+    """
     pairs = [(place, place) for place in columns.curved]
     if len(pairs) + len(columns.kept) * (len(columns.kept) - 1) // 2 <= MOST_CURVES:
         pairs += columns.pairs
@@ -285,7 +290,7 @@ def features_of(study: EffectStudy) -> int:
 
 
 def learn_features(study: EffectStudy, enclave: Enclave, units: int) -> tuple[BalancedFeatures, Rows]:
-    """Scales and index from a sample of rows, and that sample."""
+    """Return scales and index from a sample of rows, and that sample."""
     return enclave.once(("features", tuple(sorted(study.covariates)), units), lambda: _learn(study, enclave, units))
 
 
@@ -346,7 +351,7 @@ def _learn(study: EffectStudy, enclave: Enclave, units: int) -> tuple[BalancedFe
 
 
 def in_ranges(columns: Columns, numbers: FloatArray) -> Ranged:
-    """The numbers with declared ranges, of shape (rows, k)."""
+    """Return the numbers with declared ranges, of shape (rows, k)."""
     ends = tuple((side * numbers >= columns.span * HAIR).mean(axis=0) for side in (-1, 1))
     return Ranged(columns.ranges, numbers.mean(axis=0), numbers.var(axis=0), columns.span, ends=ends)
 
@@ -373,7 +378,7 @@ def _index_coefficients(
 
 
 def logistic(base: FloatArray, t: ByteArray, penalties: FloatArray) -> FloatArray:
-    """Penalised logistic regression by Newton's method with halved steps.
+    """Fit a penalised logistic regression by Newton's method with halved steps.
 
     It need not converge, since it is public.
 

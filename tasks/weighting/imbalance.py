@@ -25,7 +25,7 @@ CHUNK = 8_192
 
 @dataclass(frozen=True)
 class Balance:
-    """What may be said of the weights, all of it public.
+    """Public summary of the weights and of the imbalance that they leave.
 
     Attributes:
         weights: their sizes.
@@ -53,7 +53,7 @@ class Balance:
 
 @dataclass(frozen=True)
 class Imbalance:
-    """What weights leave of the arms' differences: public.
+    """Imbalance that weights leave between the arms, all of it public.
 
     Attributes:
         bias: what the estimate may be off by, in standard errors of sampling.
@@ -76,7 +76,10 @@ class Balancer:
     workers: int
 
     def totals(self) -> tuple[FloatArray, FloatArray]:
-        """Sums of the features, shape (2, features), and numbers of units, shape (2,), of controls, then of treated."""
+        """Return sums of the features and numbers of units, of controls, then of treated.
+
+        They are of shape (2, features) and (2,).
+        """
 
         def of(rows: Rows) -> FloatArray:
             values, _ = self.features(rows.x)
@@ -99,7 +102,10 @@ class Balancer:
         return round(float(found[:, found.min(axis=0) == 0].sum()))
 
     def weighted_means(self, weights: IntArray) -> FloatArray:
-        """The features' means under weights of the rows, shape (n,), controls first, shape (2, features)."""
+        """Return the features' means under weights of the rows, shape (2, features).
+
+        Weights have shape (n,). Controls come first.
+        """
         edges = np.cumsum([0, *(len(part) for part in self.enclave.hashes())])
 
         def of(segment: int) -> FloatArray:

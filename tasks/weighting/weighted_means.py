@@ -93,7 +93,10 @@ class PublicWeights:
 
 @dataclass(frozen=True)
 class WeightedUnits:
-    """A weighting as the outcome's sums need it: W, shape (n,), and pairs of positions, each shape (pairs, 2)."""
+    """A weighting as the outcome's sums need it: W, shape (n,), and pairs of positions.
+
+    Each of the pairs has shape (pairs, 2).
+    """
 
     summary: PublicWeights
     weights: IntArray
@@ -187,7 +190,7 @@ def variance_unit(weights: PublicWeights) -> Fraction:
 
 
 def shares(weights: PublicWeights, cost: PrivacyCost, louder: float = 1.0) -> tuple[Fraction, Fraction]:
-    """Factors of the estimate and of its variance in the draw, from public weights alone.
+    """Return factors of the estimate and of its variance in the draw, from public weights alone.
 
     ``louder``: by how much their noise is larger than that of a draw of their own. The factors make the sum of the
     estimate's noise variance and of what the variance's noise adds to an interval least. With Laplace noise they add up
@@ -222,9 +225,10 @@ def sums(units: WeightedUnits, in_treated: ByteArray, outcome: FloatArray, cost:
 def exact_sums(
     units: WeightedUnits, in_treated: ByteArray, outcome: FloatArray, cost: PrivacyCost, louder: float = 1.0
 ) -> tuple[Fraction, Fraction]:
-    """The two numbers before rounding: one outcome moves them by at most 1 in the mechanism's norm.
+    """Return the two numbers before rounding.
 
-    Outcomes are rounded to a public lattice first and everything after that is exact, up to the last rounding.
+    One outcome moves them by at most 1 in the mechanism's norm. Outcomes are rounded to a public lattice first and
+    everything after that is exact, up to the last rounding.
 
     Args:
         units: the weighting.
@@ -255,7 +259,10 @@ def _sum_of_squares(units: WeightedUnits, outcome: FloatArray) -> Fraction:
 
 
 def largest_variance(weights: PublicWeights) -> float:
-    """Upper bound on the sampling variance of any population, for outcomes in [-1, 1] (``matching.md``, section 4)."""
+    """Return an upper bound on the sampling variance of any population.
+
+    Outcomes are in [-1, 1] (``matching.md``, section 4).
+    """
     treated, control = (float(square) for square in weights.weight_squares)
     # With nothing left out, weights of either arm make room for the variance of effects.
     whole = weights.queries == sum(weights.arms)

@@ -43,7 +43,9 @@ TOO_SMALL = "an arm is too small to be compared"
 
 @dataclass(frozen=True)
 class Scaled:
-    """How one outcome's two numbers become an estimate and its variance, for outcomes in [-1, 1].
+    """The map of one outcome's two numbers to an estimate and its variance.
+
+    Outcomes are in [-1, 1].
 
     Attributes:
         estimate, variance: what the numbers are multiplied by.
@@ -98,7 +100,7 @@ def part_of(
     numbers: tuple[float, float],
     answers: int,
 ) -> Part:
-    """One answer of the table.
+    """Return one answer of the table.
 
     Args:
         study: the study.
@@ -203,9 +205,9 @@ def answers_stage(
 def gates_of(
     study: ProtocolStudy, comparisons: Sequence[Comparison], weighed: Sequence[Weighing | None]
 ) -> tuple[GateResult, ...]:
-    """Every declared gate in every comparison.
+    """Return every declared gate in every comparison.
 
-    Exact, so that one cannot be told only where nothing was weighed.
+    They are exact, so that one cannot be told only where nothing was weighed.
     """
     found, gates = list[GateResult](), study.gates
     if gates is None:
@@ -222,7 +224,9 @@ def gates_of(
 
 
 def label_rows(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn) -> tuple[ProtocolAnswer, ...]:
-    """The table of equal subgroups, and of equal arms if there are more than two, without an effect or drawn noise.
+    """Return the table of equal subgroups, without an effect or drawn noise.
+
+    Arms are equal too if there are more than two.
 
     Raises:
         DataError: an arm would be too small to be compared.

@@ -79,7 +79,7 @@ class JointDraw:
 
 
 def without_delta(study: ProtocolStudy) -> float:
-    """The first primary outcome's noise if no delta were spent, over what it is."""
+    """Return the first primary outcome's noise if no delta were spent, over what it is."""
     privacy = study.privacy.model_copy(update={"delta": Decimal(0)})
     other = JointDraw.of(study.model_copy(update={"privacy": privacy}))
     return other.deviation(study.first) / JointDraw.of(study).deviation(study.first)
@@ -104,9 +104,9 @@ def mechanism(study: ProtocolStudy, sizes: Sizes | None) -> Mechanism:
 def exact_numbers(
     study: ProtocolStudy, enclave: Enclave, comparisons: Sequence[Comparison], weighed: Sequence[Weighing | None]
 ) -> FloatArray:
-    """The numbers before their noise, shape (comparisons, outcomes, 2).
+    """Return the numbers before their noise, shape (comparisons, outcomes, 2).
 
-    0 where nothing could be weighed.
+    They are 0 where nothing could be weighed.
     """
     draw = JointDraw.of(study)
     found = np.zeros((len(comparisons), len(study.outcomes), 2))

@@ -103,7 +103,7 @@ def _subgroup(group: str) -> str:
 def compare_stage(study: ProtocolStudy, enclave: Enclave) -> tuple[Comparison, ...]:
     """Write the rows of each comparison, and say how many there are.
 
-    Subgroup by subgroup, arm by arm.
+    They are written subgroup by subgroup, arm by arm.
     """
     found, several = list[Comparison](), len(study.arm_names) > 2
     for group, label in enumerate(study.groups):
@@ -122,7 +122,7 @@ def compare_stage(study: ProtocolStudy, enclave: Enclave) -> tuple[Comparison, .
 def _write(enclave: Enclave, place: str, group: int, arm: int | None, keep: bool) -> tuple[int, int]:
     """Write a subgroup's rows, of one arm and the reference or of all.
 
-    How many pieces and rows there are.
+    Return how many pieces and rows there are.
     """
     pieces = rows = 0
     for segment in range(enclave.segments):
@@ -147,7 +147,10 @@ Numbers = Callable[[FloatArray, float], tuple[Fraction, Fraction]]
 
 @dataclass(frozen=True)
 class Difference:
-    """How far the arms lie apart in a covariate, in its standard deviations within arms: as they are, and weighted."""
+    """The difference of the arms in a covariate, before and after weighting.
+
+    It is in the covariate's standard deviations within arms.
+    """
 
     covariate: str
     before: float
@@ -156,7 +159,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Weighing:
-    """What may be said of a comparison's weights, all of it public.
+    """Public facts about a comparison's weights.
 
     ``effective``: the smaller share of an arm's units that the weights leave effective.
     """
@@ -235,7 +238,10 @@ def _leave(rows: PartEnclave, weights: NDArray[Any], pairs: Sequence[PairArray],
 
 
 def numbers_of(study: ProtocolStudy, rows: PartEnclave, weighing: Weighing) -> Numbers:
-    """From an outcome u, shape (n,), and how loud its noise is, to its two exact numbers, each of sensitivity 1."""
+    """Return the function from an outcome to its two exact numbers, each of sensitivity 1.
+
+    Its arguments are u, shape (n,), and how loud its noise is.
+    """
     first, second, across = (rows.load(PAIRS.format(place)) for place in range(3))
     order, found = rows.load(ORDER), weighing.found
     in_treated: ByteArray = rows.gather("t")[order]
