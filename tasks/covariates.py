@@ -56,12 +56,15 @@ def feature_names(study: EffectStudy) -> tuple[str, ...]:
 
 
 def dimension(study: EffectStudy) -> int:
-    """d, the number of columns of x."""
+    """Return d, the number of columns of x."""
     return len(feature_names(study))
 
 
 def scale(study: EffectStudy) -> float:
-    """s <= 1 / sqrt(p + 1): every entry of x is an encoded value times s, and the intercept is s."""
+    """Return the factor s <= 1/sqrt(p + 1) of encoded values.
+
+    Every entry of x is an encoded value times s, and the intercept is s.
+    """
     return HAIR / math.sqrt(len(study.covariates) + 1)
 
 
@@ -176,7 +179,9 @@ class Ranged:
 
 @dataclass(frozen=True)
 class CutNormals:
-    """Normal numbers that ranges [-1, 1] cut, as mean and variance of what is left tell them, shape (k,) each.
+    """Normal variables clipped to [-1, 1], as mean and variance after clipping determine them.
+
+    Each attribute has shape (k,).
 
     Attributes:
         unseen: (1 - r^2)/r^2.
@@ -322,7 +327,7 @@ def _cut_normal(lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, Float
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns of x enter, from the declared covariates alone.
+    """The columns of x that enter, chosen from the declared covariates alone.
 
     Attributes:
         kept: positions of the columns that enter. The first level of a category is the one that others are compared

@@ -59,7 +59,9 @@ def release(study: RangesStudy, histogram: IntArray, budget: Budget) -> FloatArr
 
 
 def threshold(columns: int, scale: float) -> float:
-    """Above it noise alone lifts some of ``columns * BINS`` empty bins with a probability of at most FALSE_BIN.
+    """Return the count that noise in empty bins exceeds with a probability of at most FALSE_BIN.
+
+    That is the probability that any of ``columns * BINS`` empty bins exceeds it.
 
     A Laplace draw of scale b exceeds t with probability exp(-t/b)/2; the bound is the union over all bins.
     """
@@ -67,7 +69,10 @@ def threshold(columns: int, scale: float) -> float:
 
 
 def found(study: RangesStudy, noisy: FloatArray) -> tuple[FoundRange, ...]:
-    """From the lower edge of the lowest bin that counts to the upper edge of the highest: post-processing."""
+    """Return the range of each column from its noisy bins; post-processing.
+
+    It reaches from the lower edge of the lowest bin above the threshold to the upper edge of the highest.
+    """
     least = threshold(len(study.numbers), mechanism(len(study.numbers), study.privacy.cost).known_scale)
     ranges = []
     for name, row in zip(study.numbers, noisy, strict=True):
@@ -87,7 +92,9 @@ ROWS = 1_000_000
 
 
 def check_kinds(study: RangesStudy, folder: DataFolder, layout: Layout) -> None:
-    """Check that every partition has the columns as numbers, by their footers: before anything is reserved.
+    """Check that every partition has the columns as numbers, by their footers.
+
+    This is done before anything is reserved.
 
     Raises:
         DataError: a column is missing or is no number.

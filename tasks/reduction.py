@@ -99,7 +99,7 @@ def _batch(table: object) -> object:
 
 @dataclass(frozen=True)
 class Groups:
-    """Rows of a frame that lie together by unit: where each unit's begin, and how many there are."""
+    """Rows of a frame in order of units: where each unit's rows begin, and how many it has."""
 
     starts: IntArray
     lengths: IntArray
@@ -142,10 +142,10 @@ def reduce_rows(frame: pl.DataFrame, unit: str, rows: RowsPerUnit, columns: Mapp
 
 
 def counting_rows(frame: pl.DataFrame, unit: str, rows: RowsPerUnit, columns: Mapping[str, Declared]) -> pl.DataFrame:
-    """The rows that count, by unit and in their order: each unit's first or last ``rows.at_most``.
+    """Return the rows that count, by unit and in order: the first or last ``rows.at_most``.
 
-    Of some of a unit's rows it leaves all that count among all of her rows, so it may be applied to parts first.
-    Arguments as of :func:`reduce_rows`.
+    Given some of a unit's rows it keeps all those of them that count among all of the unit's rows, so it may be applied
+    to parts first. Arguments as of :func:`reduce_rows`.
     """
     frame = _in_order(frame, unit, rows, columns)
     if rows.at_most is None:
@@ -175,7 +175,7 @@ def _groups(units: pl.Series) -> Groups:
 
 
 def _kept(groups: Groups, keep: Keep, at_most: int) -> BoolArray:
-    """Which rows are among a unit's first, or last, ``at_most``."""
+    """Return for each row whether it is among its unit's first, or last, ``at_most``."""
     rank = np.arange(groups.lengths.sum()) - np.repeat(groups.starts, groups.lengths)
     if keep is Keep.first:
         return np.asarray(rank < at_most)

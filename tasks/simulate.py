@@ -92,9 +92,9 @@ def simulated_rows(start: int, stop: int, covariates: int, seed: int, partition:
 
 
 def unit_ids(start: int, stop: int, seed: int) -> IntArray:
-    """Random-looking 64-bit ids of units ``start`` ..
+    """Return distinct 64-bit ids that look random, of units ``start`` to ``stop`` - 1.
 
-    ``stop`` - 1, shape (stop - start,), distinct by construction.
+    Shape (stop - start,); they are distinct by construction.
 
     A bijection of 64-bit words: an offset by the seed, then the finaliser of splitmix64 (Steele, Lea & Flood
     2014), whose steps (xor with a shift, multiplication by an odd number) can each be undone.
@@ -107,7 +107,7 @@ def unit_ids(start: int, stop: int, seed: int) -> IntArray:
 
 
 def covariate_names(covariates: int) -> tuple[str, ...]:
-    """x01, x02, ...: as many digits as sort them by name."""
+    """Return the names x01, x02, ..., with as many digits as sort them by name."""
     width = max(2, len(str(covariates)))
     return tuple(f"x{index:0{width}d}" for index in range(1, covariates + 1))
 

@@ -37,9 +37,9 @@ DRAFT = "_draft"
 
 
 def keep_beside(folder: DataFolder, admission: Admission) -> Path:
-    """Write a manifest beside the data, for whoever may read these.
+    """Write a manifest beside the data, or into the causalveil home where that is not possible.
 
-    Where that cannot be, into the causalveil home.
+    Beside the data it may be read by those who may read the data.
 
     Returns:
         Where it lies.
@@ -139,7 +139,7 @@ def reduced_root(dataset: str, place: Path | None = None) -> Path:
 def forget_reduced(admission: Admission, place: Path | None = None) -> None:
     """Delete reduced rows of the dataset that are not this admission's.
 
-    Those of a run under way end it.
+    If a run is under way on such rows, it ends.
     """
     root = reduced_root(admission.dataset, place)
     if root.is_dir():
@@ -154,9 +154,9 @@ def forget_draft(root: Path) -> None:
 
 
 def clean_reduced(dataset: str | None) -> int:
-    """Delete reduced rows that admissions which died left behind, and all those of one dataset if it is named.
+    """Delete reduced rows that unfinished admissions left, and all of one dataset if named.
 
-    Its runs are refused from then on, until its owner admits the data again.
+    Runs of the named dataset are refused from then on, until its owner admits the data again.
 
     Returns:
         How many folders were deleted.
@@ -267,7 +267,7 @@ class Anchor(Frozen):
 def leave_anchor(folder: DataFolder, dataset: str, ledger: Ledger) -> None:
     """Name the ledger beside the rows, with its last entry.
 
-    Nothing where the folder cannot be written.
+    Nothing is written where the folder cannot be written to.
     """
     seq, digest = ledger.head()
     anchor = Anchor(dataset=dataset, ledger=ledger.identity, seq=seq, hash=digest)

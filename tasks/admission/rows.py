@@ -43,7 +43,7 @@ class WholeFile:
         self._file = file
 
     def types(self) -> dict[str, pl.DataType]:
-        """As of :func:`column_types`; two files of one ``schema`` have the same."""
+        """Return :func:`column_types` of a partition; files of one ``schema`` have the same."""
         return polars_types(self.schema)
 
     def rows(self, columns: Sequence[str]) -> pa.Table:
@@ -79,7 +79,7 @@ class Together:
     """Gathers the rows of files that follow each other and store the same columns alike."""
 
     def __init__(self, rows: int, look: Callable[[list[Partition], pl.DataFrame, Types], None]) -> None:
-        """``rows``: at once, at most, but for one file.
+        """Set ``rows``, the most that are looked at together, but for one file.
 
         ``look``: is shown files, their rows as stored, and types.
         """
@@ -133,7 +133,7 @@ class Together:
 
 
 class Rules:
-    """What columns and rows are held to: one pandera schema for all partitions, and what it found, for their owner."""
+    """The pandera schema that columns and rows of all partitions must satisfy, with findings."""
 
     def __init__(self, roles: Roles) -> None:
         """Make the schema; ``roles``: what each column must hold.
@@ -153,7 +153,7 @@ class Rules:
         return type_findings(self._roles, wrong, partition, types, first, exact=exact)
 
     def keep(self, frame: pl.DataFrame) -> bool:
-        """Check that every row of a frame, as it is read, keeps every rule of the columns that it has."""
+        """Check that every row of a frame, as it is read, keeps the rules of the frame's columns."""
         return not self.contract.broken(frame)
 
     def broken(self, frame: pl.DataFrame, types: Types) -> Counter[tuple[str, Rule]]:
@@ -176,7 +176,7 @@ class Rules:
 def type_findings(
     roles: Roles, wrong: Mapping[str, Rule], partition: Partition, types: Types, first: Types, *, exact: bool
 ) -> list[Finding]:
-    """Find columns that are missing, of a wrong type, or not to be read as one with the first partition's.
+    """Find columns that are missing, of a wrong type, or of other types than those read first.
 
     Args:
         roles: what each column must hold.

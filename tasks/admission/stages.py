@@ -53,7 +53,7 @@ from causalveil.tasks.reduction import reduce_stage
 def admit_stage(contract: Contract, folder: DataFolder, layout: Layout, scratch: Path, reduced: Path) -> Admission:
     """Hold every row of every partition to the contract.
 
-    Streams: memory holds columns of one segment.
+    The rows are streamed: memory holds columns of one segment.
 
     Args:
         contract: what the owner declares.
@@ -92,7 +92,7 @@ def admit_stage(contract: Contract, folder: DataFolder, layout: Layout, scratch:
 
 
 class _Look:
-    """What is found on the way through the partitions."""
+    """One pass through the partitions, with its findings."""
 
     def __init__(self, contract: Contract, folder: DataFolder, layout: Layout, scratch: Path) -> None:
         self.contract, self.folder, self.layout, self.scratch = contract, folder, layout, scratch

@@ -39,8 +39,10 @@ from causalveil.tasks.machine.frames import values_of
 
 @dataclass(frozen=True)
 class CellRows(Rows):
-    """Aligned rows: x (rows, d), t (rows,) the arm, 0 the reference, u (rows, outcomes) in [-1, 1], g (rows,) the
-    subgroup."""
+    """Aligned rows of units with arms and subgroups.
+
+    x: (rows, d); t: (rows,), the arm, 0 the reference; u: (rows, outcomes) in [-1, 1]; g: (rows,), the subgroup.
+    """
 
     g: ByteArray
 
@@ -51,7 +53,7 @@ class CellRows(Rows):
     def by_group(self, groups: int) -> Iterator[CellRows]:
         """The rows of each subgroup in turn, in the order in which they stand.
 
-        Of those outside all, none.
+        Rows outside all subgroups are left out.
         """
         if groups == 1 and not self.g.any():
             yield self
@@ -84,7 +86,7 @@ def normalise_protocol_stage(
 ) -> None:
     """Normalise every partition of a protocol into ``scratch/enclave``.
 
-    Arguments as of ``normalise_stage``.
+    The arguments are those of ``normalise_stage``.
 
     Raises:
         DataError: a file was changed since it was validated.

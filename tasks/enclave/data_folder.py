@@ -210,7 +210,7 @@ def _whole_key(key: str) -> bytes:
 
 @contextmanager
 def held_file(folder: DataFolder, partition: Partition) -> Iterator[OpenFile]:
-    """Let the block read a partition that is, byte by byte, the admitted one, and stays so until it has been read.
+    """Open a partition whose bytes are the admitted ones, and stay so until it has been read.
 
     Args:
         folder: the data folder, held to the digests of its files; or to none, as in tests of a stage.
@@ -249,7 +249,7 @@ def _is_held(file: OpenFile, digests: Digests | None) -> bool:
 def contents_digest(admission: Admission, layout: Layout, key: bytes) -> str:
     """Digest of the bytes of a run's partitions, from their manifest, 32 hex digits.
 
-    The same however often admitted.
+    It is the same however often the data are admitted.
 
     Args:
         admission: has every partition of the layout.

@@ -109,10 +109,13 @@ class Enclave(ABC):
 
 
 class OpenedInTurn(Sequence[NDArray[Any]]):
-    """Arrays that are opened when asked for: each open one takes a file and a map of which a process has few."""
+    """Arrays that are opened when asked for.
+
+    Each open one takes a file and a memory map, of which a process may have few.
+    """
 
     def __init__(self, load: Callable[[int], NDArray[Any]], count: int) -> None:
-        """``load`` opens the array of a number below ``count``."""
+        """Set ``load``, which opens the array of a number below ``count``."""
         self._load, self._count = load, count
 
     def __len__(self) -> int:
@@ -130,7 +133,7 @@ class OpenedInTurn(Sequence[NDArray[Any]]):
 class FileEnclave(Enclave):
     """Files below a run's scratch folder, 0600 in a folder 0700.
 
-    Can be pickled, so that a worker can open it.
+    The enclave can be pickled, so that a worker can open it.
     """
 
     scratch: Path
@@ -157,7 +160,7 @@ class MemoryEnclave(Enclave):
     """Arrays in memory: no disk, no ledger, so that thousands of rehearsals are quick."""
 
     def __init__(self, parts: Sequence[Mapping[str, NDArray[Any]]]) -> None:
-        """``parts``: the arrays of each segment by name, as the module's head lists them.
+        """Hold ``parts``: the arrays of each segment by name, as the module's head lists them.
 
         Rows ascend by hash.
         """
@@ -168,7 +171,10 @@ class MemoryEnclave(Enclave):
 
     @classmethod
     def of(cls, rows: Rows) -> MemoryEnclave:
-        """One segment, its rows in the order in which they stand: halves and folds are cut from them as they come."""
+        """Return an enclave of one segment whose rows keep their order.
+
+        Halves and folds are cut from them as they come.
+        """
         return cls([{"x": rows.x, "t": rows.t, "u": rows.u, "h": ranks(len(rows))}])
 
     @classmethod

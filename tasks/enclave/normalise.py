@@ -80,7 +80,7 @@ def rescale(values: FloatArray, bounds: Bounds, radius: float, out: FloatArray) 
 def on_scale(values: FloatArray, covariate: NumericCovariate) -> FloatArray:
     """Values on the covariate's declared scale, shape (n,), clipped to its range first.
 
-    A NaN stays one.
+    A NaN stays a NaN.
     """
     if covariate.scale in (None, NumberScale.linear):
         return values
@@ -90,7 +90,7 @@ def on_scale(values: FloatArray, covariate: NumericCovariate) -> FloatArray:
 
 @dataclass(frozen=True)
 class CovariateValues:
-    """One covariate of a partition, ready to encode: numbers, or the index of each value's level; where null."""
+    """One covariate of a partition, ready to encode: numbers or indices of levels, and nulls."""
 
     block: Block
     values: NDArray[Any]
@@ -154,7 +154,7 @@ def encode(
 
 
 def scaled_outcome(study: EffectStudy, outcome: pl.Series) -> FloatArray:
-    """u = (clip(y) - middle) / (B / 2), shape (n,), never outside [-1, 1].
+    """Return u = (clip(y) - middle) / (B / 2), shape (n,), never outside [-1, 1].
 
     Who has no outcome counts with the value that the study declares for that, exactly.
 
@@ -173,7 +173,7 @@ def scaled_outcome(study: EffectStudy, outcome: pl.Series) -> FloatArray:
 
 
 def arm_of(study: EffectStudy, series: pl.Series) -> pl.Series:
-    """0 for control and 1 for treated, as UInt8; nulls are controls if the study says so.
+    """Return 0 for control, 1 for treated, as UInt8; nulls are controls if the study says so.
 
     Raises:
         DataError: a value that is neither code, or nulls that the study says nothing of.
@@ -207,7 +207,7 @@ def normalise_segment(study: EffectStudy, segment: LoadedSegment, place: Path, k
 def hashed_order(units: pl.Series, place: Path, key: bytes) -> IntArray:
     """The order of a segment's rows by the keyed hash of their units.
 
-    Leaves the hashes in that order in ``place``.
+    The hashes are left in that order in ``place``.
 
     Args:
         units: shape (n,).
@@ -257,7 +257,7 @@ def write_segments(
     run_id: str,
     seed: int | None,
 ) -> None:
-    """Call ``write`` with every segment, its folder in scratch, and the key of the hashes of its units.
+    """Call ``write`` with every segment, its folder in scratch, and the key of units' hashes.
 
     Args:
         write: can be pickled; it may be called on a worker.
@@ -302,7 +302,7 @@ def write_covariates(study: EffectStudy, prepared: Sequence[CovariateValues], or
 
 
 def binary(series: pl.Series, codes: Codes) -> pl.Series:
-    """0 for control and 1 for treated, as UInt8; null where the column holds neither code."""
+    """Return 0 for control, 1 for treated, as UInt8; null where a value is neither code."""
     control, treated = codes.pair
     kind = pl.String() if isinstance(control, str) else pl.Int64()
     values = series.cast(kind, strict=False)

@@ -40,7 +40,10 @@ _ANY = Column(holds=Holds.order, nulls=Nulls.welcome)
 
 
 def said_by_folders(partition: Partition, types: Types) -> dict[str, str]:
-    """The values that folders ``name=value`` give to columns that the file has too, and that can be compared."""
+    """Return what folders ``name=value`` say of columns that are also in the file.
+
+    Columns whose values cannot be compared are left out.
+    """
     said = values_in(PurePosixPath(partition.path).parent)
     return {name: value for name, value in said.items() if name in types and read_as(_ANY, types[name]) is not None}
 
@@ -97,7 +100,7 @@ def read_layout(study: Study, folder: DataFolder) -> Layout:
 
 
 def list_partitions(folder: DataFolder, key: str | None, newest: int | None = None) -> Layout:
-    """List the partitions below ``folder``, or those of its ``newest`` blocks, in the order of their paths.
+    """List the partitions below ``folder``, or in its ``newest`` blocks, in the order of paths.
 
     Reads paths, and from each footer the number of rows alone: never a column's statistics. With the block
     key ``month`` the block of a file is the part ``month=...`` of its path; without, every file is in the block
@@ -158,7 +161,9 @@ def types_of(file: OpenFile, partition: Partition) -> dict[str, pl.DataType]:
 
 
 def read_rows(folder: DataFolder, partition: Partition, columns: Roles, rows: int) -> Iterator[pl.DataFrame]:
-    """Read some columns of one partition, frame by frame: memory does not grow with the file nor with its row groups.
+    """Read some columns of one partition, frame by frame.
+
+    Memory does not grow with the file nor with its row groups.
 
     If the folder is held to an admission, the file is digested and read by one descriptor. Whoever takes the frames
     takes them to the end, where it is found whether the file was written to meanwhile.
@@ -187,7 +192,7 @@ def rows_of(
 ) -> Iterator[pl.DataFrame]:
     """Read the rows of a file that is open, whatever its bytes are held to.
 
-    ``widen`` as of :func:`read_frame`.
+    ``widen`` is that of :func:`read_frame`.
     """
     batches = _batches(file, columns, rows, widen=widen)
     left, waiting = partition.rows, list[pl.DataFrame]()
@@ -330,7 +335,7 @@ class LoadedSegment:
 
 @dataclass(frozen=True)
 class Reading:
-    """What one worker reads from its beginning to its end: one large partition, or some small ones.
+    """The partitions that one worker reads from beginning to end: one large, or some small ones.
 
     Attributes:
         partitions: in the layout's order.

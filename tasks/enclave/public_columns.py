@@ -30,7 +30,7 @@ BATCH = 1 << 16
 def public_rows(study: EffectStudy, folder: DataFolder, layout: Layout, most: int) -> Rows:
     """Covariates and treatments of at most so many units of a folder, evenly.
 
-    Outcomes are not opened and are 0.
+    Outcomes are not opened; they are set to 0.
 
     Args:
         study: the study, whose treatment and covariates are public.

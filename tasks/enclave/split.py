@@ -37,7 +37,7 @@ STANDARD_ERRORS = 8
 
 
 def training_size(units: int, fraction: float) -> int:
-    """round(fraction * units), the public number of training units.
+    """Return round(fraction * units), the public number of training units.
 
     Args:
         units: n >= 1.
@@ -91,7 +91,7 @@ def leading_rows(hashes: Sequence[HashArray], size: int) -> IntArray:
 
 @dataclass(frozen=True)
 class Halves:
-    """The rows of one run, cut into those that train a model and those that an effect is estimated on.
+    """The rows of one run, split into those for training and those for estimation.
 
     ``edges``: shape (2, segments); the leading rows of each segment that train, and the first that is estimated on.
     """
@@ -230,7 +230,7 @@ MOST_UNITS = 10**13
 def sizes_of(study: Study, units: int) -> Sizes:
     """Sizes that every sensitivity depends on.
 
-    Public, since replace-one leaves the number of units alone.
+    They are public, since replace-one leaves the number of units alone.
 
     Args:
         study: the study.

@@ -77,7 +77,7 @@ def ascending(hashes: HashArray) -> IntArray:
 def _integer_tags(units: pl.Series, cipher: CipherContext) -> ByteArray:
     """One block each: two's complement in 64 bits, then the sign.
 
-    Injective over int64 and uint64 together.
+    The map is injective over int64 and uint64 together.
     """
     blocks = np.empty((len(units), 2), dtype="<u8")
     blocks[:, 0] = units.cast(pl.UInt64, wrap_numerical=True).to_numpy()

@@ -31,7 +31,7 @@ from causalveil.tasks.enclave.partitions import column_types
 def check_manifest(study: Study, folder: DataFolder, layout: Layout) -> Manifest | None:
     """Check columns, types and partitions of a study against its data's manifest.
 
-    Reads footers, never rows.
+    Footers are read, never rows.
 
     Returns:
         The manifest, or None where there is none.
@@ -67,7 +67,9 @@ def snapshots_of(folder: DataFolder, layout: Layout) -> tuple[TableSnapshot, ...
 
 
 def refuse_telling_losses(contract: Contract, folder: DataFolder) -> None:
-    """Refuse sensitive data whose extract left rows out for what stood in them: n would tell of it.
+    """Refuse sensitive data whose extract left rows out because of their values.
+
+    The number of units would disclose something about these values.
 
     Raises:
         ContractError: says which column, and what the owner can do.
@@ -77,7 +79,7 @@ def refuse_telling_losses(contract: Contract, folder: DataFolder) -> None:
 
 
 def refuse_telling(contract: Contract, required: Iterable[str]) -> None:
-    """Refuse a source that leaves out sensitive rows by whether a column holds a value, where that is not public.
+    """Refuse a source that leaves out sensitive rows without a value, where that is not public.
 
     Raises:
         ContractError: as :func:`refuse_telling_losses`.

@@ -1,7 +1,6 @@
 """Confidence intervals: what they cover, and what they allow for.
 
-- ``allowance``: What an interval must allow for the noise in its own variance, when that noise is independent of the
-  estimate's.
+- ``allowance``: The allowance of an interval for noise in its own variance that is independent of the estimate's noise.
 - ``assemble``: From released sums to an estimate and an interval that covers sampling error and every draw of noise.
 - ``bernstein``: An interval for a mean of bounded scores that holds at any sample size: no normal approximation
   anywhere.
@@ -9,5 +8,5 @@
   post-processing.
 - ``people``: The people of whom `plan` speaks: a population that nobody is, as the planner's reader assumes it.
 - ``public_people``: The people of whom `plan` speaks where covariates and treatments are public: those of the run.
-- ``served``: How many cells a budget can serve: public facts alone.
+- ``served``: The number of cells that a budget can serve, from public facts alone.
 """

@@ -1,4 +1,4 @@
-"""What an interval must allow for the noise in its own variance, when that noise is independent of the estimate's.
+"""The allowance of an interval for noise in its own variance that is independent of the estimate's noise.
 
 The union bound of ``assemble.py`` holds however the two depend on each other, and pays for it. Where a release
 has independent normal noise on the estimate and on the sampling variance, the coverage can be computed instead:
@@ -72,7 +72,10 @@ def laplace_allowance(ratio: float, confidence: float) -> float:
 
 
 def laplace_tails(distance: FloatArray, deviation: FloatArray, scale: float) -> FloatArray:
-    """P(E > distance) elementwise, E a normal of deviation above 0 plus Laplace noise of this scale (Reed 2006)."""
+    """Return P(E > distance) elementwise, E a normal plus Laplace noise (Reed 2006).
+
+    The normal has a deviation above 0, the Laplace noise this scale.
+    """
     z, a = distance / deviation, deviation / scale
     above = np.exp(log_ndtr(z - a) + a * a / 2 - a * z)
     below = np.exp(log_ndtr(-z - a) + a * a / 2 + a * z)
@@ -102,7 +105,7 @@ def laplace_rule() -> tuple[FloatArray, FloatArray]:
 def allowance(ratio: float, confidence: float) -> float:
     """The least a, in deviations of the variance's noise, rounded up to 1e-3.
 
-    0 if there is no noise in the variance.
+    It is 0 if there is no noise in the variance.
 
     Args:
         ratio: deviation m of the variance's noise over the noise variance of the estimate, >= 0.
@@ -121,7 +124,10 @@ def allowance(ratio: float, confidence: float) -> float:
 
 
 def least_coverage(a: float, ratio: float, quantile: float) -> float:
-    """The least coverage over the places where the sampling variance may be, when ``a`` deviations are allowed."""
+    """Return the least coverage over possible sampling variances, with an allowance of ``a``.
+
+    ``a`` is in deviations of the noise in the variance.
+    """
     nodes, weights = normal_rule()
     # In units of m: the estimate's noise variance is 1/ratio.
     noise, true = 1 / ratio, PLACES[:, None]
@@ -184,7 +190,10 @@ def _allowance(ratio: float, confidence: float, bias: float, laplace: bool) -> f
 
 
 def critical_values(tails: Tails, sampling: FloatArray, error: float, bias: float) -> FloatArray:
-    """h with P(|c sqrt(v) + N(0, v) + noise of variance 1| > h) = ``error`` for each v, by bisection."""
+    """Return h with P(|c sqrt(v) + N(0, v) + noise| > h) = ``error`` for each v, by bisection.
+
+    The noise has a variance of 1.
+    """
     deviation, off = np.sqrt(sampling), bias * np.sqrt(sampling)
     low, high = np.zeros(len(sampling)), np.sqrt(1 + sampling) / math.sqrt(error) + off
     for _ in range(HALVINGS):

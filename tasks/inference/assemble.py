@@ -38,7 +38,7 @@ def _gamma_rule(shape: float) -> tuple[FloatArray, FloatArray]:
 
 
 def laplace_tail(distance: float, deviation: float, scale: float) -> float:
-    """P(E > distance), E a normal of this standard deviation plus independent Laplace noise of this scale above 0.
+    """Return P(E > distance), E a normal plus independent Laplace noise of a scale above 0.
 
     Closed form of the normal-Laplace law (Reed 2006), by logarithms, since its exponentials alone may overflow.
     """
@@ -81,7 +81,10 @@ class Noise:
         return self.scale * (1.0 if self.mixing is None else math.sqrt(2 * self.mixing))
 
     def tail(self, distance: float, sampling_variance: float = 0.0, factor: float = 1.0) -> float:
-        """P(E > distance), E = N(0, sampling_variance) + factor * noise along a unit direction, independent."""
+        """Return P(E > distance) for E = N(0, sampling_variance) + factor * noise.
+
+        The two are independent, and the noise is that along a unit direction.
+        """
         if self.mixing is None or self.scale * factor == 0:
             deviation = math.hypot(math.sqrt(sampling_variance), self.scale * factor)
             return float(ndtr(-distance / deviation)) if deviation > 0 else (0.0 if distance >= 0 else 1.0)
@@ -92,7 +95,7 @@ class Noise:
         return float(shares @ ndtr(-distance / deviations))
 
     def quantile(self, tail: float, sampling_variance: float = 0.0, factor: float = 1.0) -> float:
-        """The distance that ``E`` of :meth:`tail` exceeds with probability ``tail``, 0 < tail <= 1/2."""
+        """Return the distance that E of :meth:`tail` exceeds with probability ``tail`` <= 1/2."""
         deviation = math.hypot(math.sqrt(sampling_variance), self.deviation * factor)
         if self.mixing is None or deviation == 0:
             return -float(ndtri(tail)) * deviation
@@ -108,7 +111,9 @@ class Noise:
         return sum(self.tail(distance + side, sampling_variance, factor) for side in (-bias, bias))
 
     def critical(self, error: float, bias: float, sampling_variance: float = 0.0, factor: float = 1.0) -> float:
-        """The least h with P(|b + E| > h) <= ``error`` whatever b in [-bias, bias] is, 0 < error <= 1/2.
+        """Return the least h with P(|b + E| > h) <= ``error`` for all b in [-bias, bias].
+
+        The error is above 0 and at most 1/2.
 
         Armstrong and Kolesar 2018, equation 14: below ``bias`` plus the two-sided quantile, since one error cannot lie
         on both sides. The worst b is at an end, for E is symmetric and unimodal.
@@ -128,7 +133,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class EffectFindings:
-    """What a study found, in outcome units."""
+    """The findings of a study, in outcome units."""
 
     estimate: float
     interval: Interval
@@ -179,7 +184,7 @@ class Estimate:
 
 
 def around(value: float, half: float, confidence: float, bounds: tuple[float, float] | None) -> tuple[float, Interval]:
-    """The estimate and its interval of this half-width, both cut to the declared range ``bounds`` if there is one.
+    """Return the estimate and its interval, both cut to the declared range ``bounds`` if any.
 
     The truth lies in the range, so moving the estimate to its nearest point brings it no further away.
     """
@@ -198,9 +203,9 @@ def around(value: float, half: float, confidence: float, bounds: tuple[float, fl
 
 
 def variance_error(estimate: Estimate, noise: Noise, confidence: float) -> float:
-    """beta, the part of 1 - confidence that goes to the noise in the sampling variance.
+    """Return beta, the part of 1 - confidence for the noise in the sampling variance.
 
-    0 where an allowance serves.
+    It is 0 where an allowance is used instead.
     """
     noisy = noise.deviation * estimate.variance_noise > 0
     return (1 - confidence) * VARIANCE_SHARE if noisy and estimate.allowance is None else 0.0
@@ -209,7 +214,7 @@ def variance_error(estimate: Estimate, noise: Noise, confidence: float) -> float
 def assemble(
     estimate: Estimate, noise: Noise, confidence: float, bounds: tuple[float, float] | None
 ) -> tuple[float, Interval, Variance, float]:
-    """Estimate, interval, variances, and the upper bound on the sampling variance that the interval uses.
+    """Return estimate, interval, variances, and the interval's bound on the sampling variance.
 
     The sampling variance enters by its upper confidence bound at beta = (1 - confidence)/10, the error of the
     estimate at 1 - confidence - beta: by the union bound the interval errs at most 1 - confidence of the

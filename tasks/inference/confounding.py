@@ -25,7 +25,7 @@ ENOUGH_LEFT = 0.1
 
 
 def partly_if_left(method: AdjustmentMethod, left: float) -> ConfoundingStatement:
-    """Return how far public weights adjust: in part where they leave much of the arms' differences.
+    """Return how far public weights adjust: in part where much imbalance is left.
 
     Args:
         method: whose weights they are.
@@ -35,7 +35,7 @@ def partly_if_left(method: AdjustmentMethod, left: float) -> ConfoundingStatemen
 
 
 def part_hidden(hidden: int, columns: int) -> float:
-    """The part of all declared confounding that so many columns may have of which nothing is seen; 0 to 1.
+    """Return the part, 0 to 1, of the declared confounding that hidden columns may have.
 
     Noise shows some columns by chance: where most are hidden, all are taken to be.
     """
@@ -43,7 +43,9 @@ def part_hidden(hidden: int, columns: int) -> float:
 
 
 def effect_in_twins(value: float, bias: float, square: float) -> float:
-    """The least square of the effect that differences of twins hold beside the variance, for outcomes in [-1, 1].
+    """Return the least squared effect in differences of twins, for outcomes in [-1, 1].
+
+    Differences of twins hold it beside the variance.
 
     An estimate that is off by a bias says so much less of twins, who are near each other: they would take off more
     than they hold, and leave the variance too small.

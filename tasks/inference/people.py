@@ -39,7 +39,7 @@ PEOPLE, SMALLER, MOST = 4_096, 256, 32_768
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """What a study says of them, in outcome units: means over a rehearsal's draws.
+    """Results of a study on assumed people, in outcome units: means over a rehearsal's draws.
 
     Attributes:
         half_width: of the interval.
@@ -58,7 +58,7 @@ class Rehearsed:
 
 @dataclass(frozen=True)
 class Foreseen(Rehearsed):
-    """What it says of its own people with stand-in outcomes of several kinds.
+    """Results of a study on its own people with stand-in outcomes of several kinds.
 
     Attributes:
         treated: the share of the treated.
@@ -68,7 +68,9 @@ class Foreseen(Rehearsed):
 
 
 def assumed(study: Study, stand_in: StandIn) -> StandIn:
-    """Return the same, completed where the outcome has two values: their shares and their deviation say each other.
+    """Return the stand-in, completed where the outcome has two values.
+
+    The shares of the two values determine their deviation, and the reverse.
 
     Where neither is stated both values are as frequent. Of a deviation the upper value is taken to be the rarer one.
     """
@@ -190,7 +192,9 @@ def _outcomes(
 
 
 def _within(normal: FloatArray, spread: float) -> tuple[FloatArray, FloatArray]:
-    """Numbers in [-1, 1] of this deviation that rise with standard normal ones, and these of whom they tell.
+    """Return numbers in [-1, 1] of this deviation that rise with standard normal ones.
+
+    The second array holds the normal numbers that they stand for.
 
     Where a range would cut many they are drawn within it: it was declared so that it holds people.
     """
@@ -246,7 +250,10 @@ def standing_for(study: EffectStudy, stand_in: StandIn, units: int, randomised: 
 
 
 def enough(stand_in: StandIn, count: int) -> int:
-    """``count`` people, or more where one arm is rare: few would be followed by slopes and weights more than many."""
+    """Return ``count``, or more where one arm is rare.
+
+    Slopes and weights follow few people more closely than many.
+    """
     return max(count, min(MOST, math.ceil(SMALLER / min(stand_in.treated, 1 - stand_in.treated))))
 
 

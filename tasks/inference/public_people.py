@@ -17,7 +17,7 @@ SMALLER = 256
 class PublicPeople:
     """Covariates and treatments of a run's people, or of an even part of them.
 
-    Their outcomes are not here.
+    Their outcomes are not included.
 
     Attributes:
         rows: shape (n, d) and (n,), as a run normalises them.
@@ -32,7 +32,7 @@ class PublicPeople:
         return float(np.count_nonzero(self.rows.t)) / len(self.rows)
 
     def enclave(self, most: int) -> MemoryEnclave:
-        """At most so many of them, evenly, or more where an arm is rare."""
+        """Return an enclave of at most so many of them, evenly, or more where an arm is rare."""
         rare = min(self.treated, 1 - self.treated)
         count = min(len(self.rows), max(most, math.ceil(SMALLER / rare) if rare > 0 else most))
         if count not in self._kept:
@@ -41,7 +41,7 @@ class PublicPeople:
 
 
 def thinned(rows: Rows, most: int) -> Rows:
-    """At most so many rows, evenly; without their outcomes."""
+    """Return at most so many rows, evenly, without their outcomes."""
     count = min(len(rows), most)
     chosen = np.arange(count) * len(rows) // count
     return Rows(rows.x[chosen], rows.t[chosen], np.zeros(count))

@@ -1,4 +1,4 @@
-"""How many cells a budget can serve: public facts alone."""
+"""The number of cells that a budget can serve, from public facts alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from causalveil.schemas.protocols.study import JointStudy
 
 
 def check_cells(units: int, groups: int, arms: int, least: float) -> None:
-    """Refuse more subgroups than would have ``least`` units in each arm if all cells had the same size.
+    """Refuse so many subgroups that cells of equal size would have less than ``least`` units.
 
     Raises:
         StudyError: says how many the budget can serve.

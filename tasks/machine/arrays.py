@@ -33,9 +33,11 @@ _PREFIX = 10
 
 
 def load_array(path: Path) -> NDArray[Any]:
-    """Map an array of any shape read-only: pages are read when touched and may be dropped again by the system.
+    """Map an array of any shape read-only.
 
-    As ``numpy.load`` does it, which takes ten times as long to parse the same header again and again.
+    Pages are read when touched and may be dropped again by the system.
+
+    ``numpy.load`` maps an array as well, but takes ten times as long to parse the same header again and again.
     """
     with path.open("rb", buffering=0) as file:
         first = file.read(_PREFIX)
@@ -67,7 +69,9 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
 
 @contextmanager
 def new_array(path: Path, shape: tuple[int, ...], dtype: Any) -> Iterator[Callable[[int, NDArray[Any]], None]]:
-    """A .npy file (``shape``, C order, mode 0600) that takes its name when the block is left without an error.
+    """Create a .npy file that takes its name when the block is left without an error.
+
+    Its array is in C order, and its mode is 0600.
 
     Yields:
         ``write(first, rows)``, which writes C-contiguous ``rows`` of ``dtype`` from row number ``first`` on. Threads

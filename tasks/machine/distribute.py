@@ -33,9 +33,9 @@ T = TypeVar("T")
 
 
 class Distributor(Protocol):
-    """Applies a function that can be pickled to 0 ..
+    """A function that applies one that can be pickled to 0, ..., count - 1 somewhere.
 
-    Count-1 somewhere; results in order, or the first error.
+    It returns the results in order, or raises the first error.
     """
 
     def __call__(self, function: Callable[[int], T], count: int) -> list[T]:
@@ -65,7 +65,7 @@ def distribute(function: Callable[[int], T], count: int, workers: int) -> list[T
 def distributing_by(distributor: Distributor | None) -> Iterator[None]:
     """Have every :func:`distribute` of the block done by ``distributor``.
 
-    None leaves it to threads.
+    If it is None, threads do it.
     """
     token = _DISTRIBUTOR.set(distributor)
     try:
@@ -76,7 +76,7 @@ def distributing_by(distributor: Distributor | None) -> Iterator[None]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Hold BLAS and OpenMP to one thread for the block: those of every library that was loaded when it began.
+    """Limit BLAS and OpenMP to one thread for the block, in every library loaded at its start.
 
     Threads over partitions are the parallelism, small products wait for each other longer than they compute, and the
     order of a library's own reductions would depend on its thread count.
@@ -87,10 +87,11 @@ def one_thread() -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _libraries(_modules: int) -> ThreadpoolController:
-    """The libraries of this process that have threads; looking takes milliseconds.
+    """Return the libraries of this process that have threads.
 
-    So it is done again only when modules were imported since: scipy brings a BLAS of its own, scikit-learn an OpenMP.
-    An extension is counted after its libraries are loaded, so an import in another thread cannot slip past the count.
+    The search takes milliseconds, so it is repeated only when modules were imported since: scipy brings a BLAS of its
+    own, scikit-learn an OpenMP. An extension is counted after its libraries are loaded, so an import in another thread
+    cannot be missed by the count.
     """
     return ThreadpoolController()
 
@@ -121,10 +122,7 @@ def refuse_on_worker(what: str) -> None:
 
 
 def worker_parts(count: int, workers: int) -> list[Sequence[int]]:
-    """0 ..
-
-    Count-1 cut into at most ``workers`` runs of consecutive numbers, the sizes as even as can be.
-    """
+    """Cut 0, ..., count - 1 into at most ``workers`` ranges of sizes as equal as possible."""
     pieces = min(count, workers)
     edges = [index * count // pieces for index in range(pieces + 1)] if pieces else [0]
     return [range(low, high) for low, high in pairwise(edges)]
@@ -136,9 +134,9 @@ def gathered(parts: Sequence[list[Any]]) -> list[Any]:
 
 
 def map_partitions(function: Callable[[int], T], count: int, workers: int) -> list[T]:
-    """Apply ``function`` to 0 ..
+    """Apply ``function`` to 0, ..., count - 1 on ``workers`` threads.
 
-    Count-1 on ``workers`` threads; results come in order of partitions.
+    Results come in the order of partitions.
 
     BLAS is held to one thread for the time: threads over partitions are the parallelism, and the order of
     BLAS's own reductions would depend on its thread count. The first error in partition order is raised;
@@ -205,7 +203,7 @@ def tell(done: int, count: int) -> None:
 
 @contextmanager
 def watched_by(steps: Steps) -> Iterator[None]:
-    """Within the block ``steps`` is told."""
+    """Report steps to ``steps`` within the block."""
     token = _STEPS.set(steps)
     try:
         yield

@@ -40,7 +40,9 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 def whole_file(
     path: Path, *, mode: int = PRIVATE, durable: bool = False, exclusive: bool = False, within: int | None = None
 ) -> Iterator[BufferedRandom]:
-    """A new file for reading and writing, which takes its name when the block is left without an error.
+    """Create a file that takes its name when the block is left without an error.
+
+    It is open for reading and writing.
 
     Args:
         path: the name; its folder must exist. An older file of that name stays as it is until then.
@@ -166,7 +168,7 @@ _COUNTER = 0
 def fair_lock(path: Path) -> Iterator[None]:
     """Wait for one's turn in the line of the file ``path``, which is made where it is missing.
 
-    Never fails.
+    It never fails.
     """
     handle = _open_lock(path)
     if handle is None:
@@ -237,9 +239,9 @@ def _first_waiting(handle: int, number: int) -> int | None:
 
 
 def _lock(handle: int, kind: int, start: int, length: int) -> bool:
-    """Lock or unlock bytes at once.
+    """Lock or unlock bytes at once, and return whether it was possible.
 
-    Whether it was possible. A length of 0 means all that follow.
+    A length of 0 means all that follow.
     """
     try:
         fcntl.fcntl(handle, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, kind, os.SEEK_SET, start, length, 0))

@@ -37,7 +37,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class FolderIdentity(NamedTuple):
-    """Which folder it is.
+    """The identity of a folder.
 
     Numbers of devices mean something on one machine alone, between two of its starts.
     """
@@ -55,7 +55,7 @@ class FolderIdentity(NamedTuple):
     def same_as(self, other: FolderIdentity) -> bool:
         """Tell whether both are one folder.
 
-        Between machines that share a file system, as far as its own number tells.
+        Between machines that share a file system, only the inode number is compared.
 
         What is read there is held to digests all the same.
         """
@@ -72,7 +72,7 @@ def machine() -> str:
 
 
 class FolderEntry(NamedTuple):
-    """What stands in a folder: its path below the folder that was opened, and what it is."""
+    """An entry of a folder: its path below the folder that was opened, and its kind."""
 
     path: str
     is_folder: bool
@@ -134,7 +134,7 @@ class OpenFile:
     def place(self) -> str:
         """Return a path to this very file, whatever has its name by now.
 
-        For libraries that open files by path.
+        It is meant for libraries that open files by path.
         """
         return f"/dev/fd/{self._descriptor.number}"
 
@@ -176,7 +176,7 @@ class OpenFile:
     def changed(self) -> bool:
         """Tell whether a larger file was written to, renamed or linked meanwhile.
 
-        A small one is in memory.
+        A small file is in memory.
         """
         if self.content is not None:
             return len(self.content) != self.size
@@ -289,7 +289,7 @@ class OpenFolder:
     def walk(self, skip: Callable[[str], bool]) -> Iterator[FolderEntry]:
         """List everything below the folder but names that ``skip`` says.
 
-        Links are told, and not followed.
+        Links are listed, and not followed.
 
         Raises:
             DataError: a folder cannot be listed.
@@ -358,7 +358,7 @@ class OpenFolder:
     def above(self) -> Iterator[str]:
         """List each folder above, the nearest first, as a path that starts at the folder.
 
-        Wherever it lies by now.
+        The folder may have been moved meanwhile.
         """
         here, way = os.fstat(self.handle), ".."
         while (there := _stat(way, self.handle)) is not None and not os.path.samestat(here, there):

@@ -46,7 +46,7 @@ UUID_BYTES = 16
 def polars_types(schema: pa.Schema) -> dict[str, pl.DataType]:
     """The types in which :func:`frame_of` gives columns.
 
-    ``Unknown`` for those that it does not take.
+    The type is ``Unknown`` for those that it does not take.
     """
     return {field.name: polars_type(field.type) for field in schema}
 
@@ -195,7 +195,7 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def harmless(value: Any) -> Any:
-    """A value of a table as a spreadsheet may read it: a quote before text that begins as a formula does.
+    """Return a value that spreadsheets do not run: text that begins like a formula gets a quote.
 
     A number that was written as text stays as it is.
     """

@@ -50,7 +50,7 @@ def home() -> Path:
 
 
 def private_folder(folder: Path, otherwise: str) -> Path:
-    """Return a folder that nobody else may write to, created with mode 0700 if it is not there yet.
+    """Return a folder that nobody else may write to, created with mode 0700 if missing.
 
     Args:
         folder: where.
@@ -137,7 +137,9 @@ LONGEST = 200
 
 
 def actor() -> str:
-    """In whose name this process works: ``CAUSALVEIL_ACTOR``, else ``actor`` of site.toml, else the login name.
+    """Return the name under which this process works.
+
+    It is ``CAUSALVEIL_ACTOR``, else ``actor`` of site.toml, else the login name.
 
     Raises:
         StudyError: the variable is not one line of at most 200 characters.
@@ -162,7 +164,9 @@ _LOCK = ".lock"
 
 
 def scratch_root() -> Path:
-    """The folder that holds every run's scratch: the operator's, or ``scratch`` in the state folder; mode 0700.
+    """Return the folder, mode 0700, that holds every run's scratch.
+
+    It is the operator's, or ``scratch`` in the state folder.
 
     Raises:
         CausalveilError: it is a link, cannot be made, or other users can open it.
@@ -229,7 +233,9 @@ def clean() -> int:
 
 
 def machine_lock(name: str) -> int | None:
-    """Take a lock of this machine's state folder, which ends with the process or when its descriptor is closed.
+    """Take a lock of this machine's state folder.
+
+    It ends with the process or when its descriptor is closed.
 
     Returns:
         An open descriptor; None if another process holds the lock.

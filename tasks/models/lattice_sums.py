@@ -23,7 +23,7 @@ from causalveil.tasks.privacy.mechanisms import Sensitivity
 def bounded(values: FloatArray) -> FloatArray:
     """Values cut to [-1, 1].
 
-    NaN and infinities become 0, which every contribution may be and lengthens none.
+    NaN and infinities become 0, a value that every contribution may have and that lengthens none.
 
     Declared numbers are checked (``schemas/columns.py``), so nothing here is ever infinite or NaN. If it were,
     an integer made of it would be the smallest there is, and one row would move a sum by 2^63.
@@ -38,7 +38,10 @@ LARGEST_EXPONENT = 32
 
 
 def lattice_exponent(units: int) -> int:
-    """G of the lattice 2^-G: as fine as exact sums of ``units`` numbers in [-1, 1] in float64 allow."""
+    """Return G of the finest lattice 2^-G on which float64 sums are exact.
+
+    The sums are of ``units`` numbers in [-1, 1].
+    """
     return min(LARGEST_EXPONENT, 52 - math.ceil(math.log2(max(units, 1))))
 
 
@@ -50,7 +53,7 @@ BITS = 18
 
 
 def on_lattice(values: FloatArray) -> FloatArray:
-    """``values``, of any shape, cut to [-1, 1] and rounded towards 0 to multiples of 2^-BITS."""
+    """Return ``values`` clipped to [-1, 1] and rounded towards 0 to multiples of 2^-BITS."""
     step = 2.0**BITS
     rounded: FloatArray = np.trunc(bounded(values) * step) / step
     return rounded
@@ -59,7 +62,7 @@ def on_lattice(values: FloatArray) -> FloatArray:
 def exact_sums(pieces: Pieces, of: Callable[[R], FloatArray], numbers: int, workers: int) -> FloatArray:
     """Sums over all rows of what ``of`` gives for a chunk: exact, then rounded once.
 
-    Whatever the order of rows.
+    The order of rows does not matter.
 
     Chunks are small enough for their sums of lattice products to be exact floats in any order of addition, and add up
     as whole numbers: 2^-36 n stays below 2^63 for n up to 10^8.
@@ -90,7 +93,10 @@ def exact_sums(pieces: Pieces, of: Callable[[R], FloatArray], numbers: int, work
 
 
 def sums_sensitivity(numbers: int, units: int | None, size: float = 2.0) -> Sensitivity:
-    """``size``, and what rounding exact sums of ``numbers`` numbers over ``units`` units to floats can add."""
+    """Return the L2 sensitivity of exact sums rounded to floats: ``size`` plus the rounding.
+
+    There are ``numbers`` sums, each over ``units`` units.
+    """
     value = None if units is None else (size + math.sqrt(numbers) * units * 2.0**-51) * (1 + 1e-12)
     return Sensitivity(value, Norm.l2, f"{size:.4g}")
 

@@ -51,7 +51,7 @@ Evaluate = Callable[[FloatArray, bool], Derivatives]
 
 
 def newton(evaluate: Evaluate, start: FloatArray, tolerance: float, largest: float) -> FloatArray:
-    """Newton's method, each step halved until the gradient shrinks as it must for a small enough step.
+    """Minimise by Newton's method with steps halved until the gradient shrinks enough.
 
     The Newton step s descends on ||grad J||: its derivative along s is -||grad J||; J is strongly convex, so
     the only stationary point of ||grad J|| is the minimiser. Two thirds of an evaluation are its Hessian, which the
@@ -93,7 +93,9 @@ def newton_by_sample(
     tolerance: float,
     largest: float,
 ) -> FloatArray | None:
-    """Newton's method with one Hessian of the whole table: how it changes from there on is what a sample says.
+    """Minimise by Newton's method with one Hessian of the whole table.
+
+    Further changes of the Hessian are taken from a sample.
 
     Most of a pass over the table is its Hessian. The sample stands in for changes only, which are small, so that each
     step divides the gradient by hundreds or more. Where it does not, the answer is None.
@@ -169,7 +171,9 @@ def coefficient_bound(penalty: float) -> float:
 
 
 def gradient_diameter(radius: float) -> float:
-    """Largest distance between two rows' loss gradients at one w with ||w|| <= radius, rounded up.
+    """Return the largest distance of two rows' loss gradients, rounded up.
+
+    Both gradients are at one w with ||w|| <= radius.
 
     A row's gradient is sigmoid(w'z) z with z = x or -x in the unit ball; the diameter of that set is
     2 max_k sqrt(1 - k^2) sigmoid(radius k), between 1 (radius 0) and 2 (radius to infinity). The logarithm of
@@ -218,7 +222,7 @@ class PropensityModel:
     exact: bool = False
 
     def sensitivity(self) -> Sensitivity:
-        """L2 distance between the computed coefficients of two tables that differ in one training unit."""
+        """L2 distance of the computed coefficients of tables that differ in one training unit."""
         diameter = 2.0
         if self.variant is Variant.ours:
             diameter = gradient_diameter(coefficient_bound(self.penalty))
@@ -230,9 +234,10 @@ class PropensityModel:
         return Sensitivity(value=value, norm=Norm.l2, formula=formula)
 
     def coordinate_sensitivity(self) -> Sensitivity:
-        """L1 distance, at most sqrt(d) times the L2 distance (Yuan et al.
+        """L1 distance, at most sqrt(d) times the L2 distance.
 
-        2026, Appendix A-B: 2 d/(n penalty) for covariates in [0, 1]^d, which is this for rows of the unit ball).
+        Yuan et al. 2026, Appendix A-B: 2 d/(n penalty) for covariates in [0, 1]^d, which is this for rows of the unit
+        ball.
         """
         bound = self.sensitivity()
         value = None if bound.value is None else math.sqrt(self.dimension) * bound.value * (1 + 1e-12)
@@ -251,7 +256,7 @@ class PropensityModel:
     def release(self, rows: Callable[[int], Rows], segments: int, budget: Budget, workers: int = 1) -> FloatArray:
         """Fit to the training rows and release the coefficients, shape (d,).
 
-        Arguments as of :func:`fit`.
+        The arguments are those of :func:`fit`.
 
         Raises:
             ConvergenceError: before anything is drawn.
@@ -268,7 +273,10 @@ class PropensityModel:
 
 
 def model(study: IpwStudy, sizes: Sizes | None) -> PropensityModel:
-    """The propensity model of inverse probability weighting: the whole cost, on the training units."""
+    """Return the propensity model of inverse probability weighting.
+
+    It spends the whole cost, on the training units.
+    """
     return PropensityModel(
         penalty=study.estimator.penalty,
         dimension=dimension(study),
@@ -338,8 +346,10 @@ def _sample(rows: Callable[[int], Rows], segments: int, units: int) -> list[Rows
 
 
 def _chunk_sums(rows: Rows, w: FloatArray, curved: bool) -> tuple[FloatArray, FloatArray]:
-    """Sums of the loss gradients over each chunk, shape (chunks, d), and, if ``curved``, of the Hessians over all,
-    shape (d, d)."""
+    """Sum the loss gradients over each chunk, shape (chunks, d).
+
+    If ``curved``, also sum the Hessians over all chunks, shape (d, d).
+    """
     d = len(w)
     gradients, hessian = np.zeros((-(-len(rows) // CHUNK), d)), np.zeros((d, d))
     # One piece of memory for all chunks: fresh memory of that size would cost more than what is computed in it.
@@ -394,9 +404,9 @@ def propensity_stage(study: IpwStudy, sizes: Sizes, enclave: Enclave, budget: Bu
 
 
 def fit_scaled(rows: Callable[[int], Rows], segments: int, units: int, penalty: float, workers: int = 1) -> FloatArray:
-    """As of :func:`fit`, of public columns that each have a variance of one over their number.
+    """Fit as :func:`fit` does, to public columns scaled to a variance of one over their number.
 
-    W is of x as it is.
+    The coefficients w are those of x as it is.
 
     The penalty then takes the same part of every direction of like variance, whatever ranges were declared.
     """
@@ -420,7 +430,7 @@ def fit_scaled(rows: Callable[[int], Rows], segments: int, units: int, penalty: 
 
 
 def clipped_scores(x: FloatArray, coefficients: FloatArray, clip: tuple[float, float]) -> FloatArray:
-    """clip(sigmoid(x w)), shape (rows,).
+    """Return clip(sigmoid(x w)), shape (rows,).
 
     ``einsum`` and not BLAS: a row's score must not depend on where in a chunk the row stands.
     """

@@ -34,7 +34,7 @@ NO_CAP = 2**31 - 1
 
 @dataclass(frozen=True)
 class Matching:
-    """Who served whom.
+    """The result of matching: the neighbours of each query, and how often each unit is one.
 
     Attributes:
         uses: shape (n,), K_i, how often unit i serves as a neighbour.
@@ -49,7 +49,10 @@ class Matching:
 
 @dataclass(frozen=True)
 class Arm:
-    """One arm's units, in the order of traversal and by ascending score (equal scores by traversal)."""
+    """One arm's units, in the order of traversal and by ascending score.
+
+    Units of equal scores are in the order of traversal.
+    """
 
     units: Int32Array
     ranked: Int32Array
@@ -70,7 +73,7 @@ def match_capped(
     caliper: float | None = None,
     keep: bool = False,
 ) -> Matching:
-    """Match every query to its ``ratio`` nearest units of the opposite arm that are not exhausted.
+    """Match every query to its ``ratio`` nearest units of the other arm that are not exhausted.
 
     Args:
         scores: shape (n,), finite, in the order of traversal.
@@ -98,7 +101,9 @@ def match_capped(
 
 
 def most_used(scores: FloatArray, treated: ByteArray, ratio: int, estimand: Estimand = Estimand.ATE) -> int:
-    """M: the most often that a unit is among the ``ratio`` nearest of the opposite arm's, nobody being exhausted.
+    """Return M, the most often that a unit is among the ``ratio`` nearest without caps.
+
+    Queries are units of the opposite arm.
 
     Arguments and errors as of :func:`match_capped`.
     """
@@ -111,9 +116,9 @@ def most_used(scores: FloatArray, treated: ByteArray, ratio: int, estimand: Esti
 
 
 def adaptive_limit(epsilon: float, coefficient: float, larger: int, most: float) -> int:
-    """k: how often a unit of the smaller arm may serve, in multiples of N (Yuan et al.
+    """Return k, how often a unit of the smaller arm may serve, in multiples of N.
 
-    2026, Equations 9 to 12).
+    Yuan et al. 2026, Equations 9 to 12.
 
     It weighs noise, whose variance grows like 2 (k/epsilon)^2, against the bias of a cap, like
     (coefficient * larger * most/k)^2.
@@ -206,7 +211,7 @@ NEAREST = 2, 3
 
 
 def traversal(enclave: Enclave) -> IntArray:
-    """The permutation that puts the units of all segments, one after the other, into the order of traversal."""
+    """Return the permutation that sorts the units of all segments into the order of traversal."""
     # One segment's rows ascend by hash already.
     return np.arange(len(enclave.load("h", 0))) if enclave.segments == 1 else ascending(enclave.gather("h"))
 
@@ -247,7 +252,10 @@ def variance_pairs(
 
 
 def sums_exponent(count: int, power: int) -> int:
-    """G of the lattice 2^-G on which ``count`` numbers of size 2^(power G + power) add up in 64 bits."""
+    """Return G of the lattice 2^-G on which sums of powers fit into 64 bits.
+
+    They are sums of ``count`` numbers of size 2^(power G + power).
+    """
     room = 62 - power - math.ceil(math.log2(max(count, 1)))
     return min(LARGEST_EXPONENT, room // power)
 
@@ -259,7 +267,10 @@ def _whole(outcome: FloatArray, exponent: int) -> IntArray:
 def arm_sums(
     weights: IntArray | Int32Array, in_treated: ByteArray, outcome: FloatArray, exponent: int
 ) -> tuple[int, int]:
-    """Sums of W_i u_i 2^G over the treated and over the controls, exact, for whole weights W of shape (n,)."""
+    """Return the exact sums of W_i u_i 2^G over the treated and over the controls.
+
+    The weights W are whole numbers, shape (n,).
+    """
     treated = controls = 0
     for first in range(0, len(in_treated), CHUNK):
         part = slice(first, first + CHUNK)

@@ -17,7 +17,7 @@ from causalveil.tasks.machine.arrays import BoolArray, FloatArray, Int32Array
 def _root(forest: Int32Array, place: int) -> int:
     """The next place that is not exhausted, ``place`` itself perhaps.
 
-    Halves the path on the way.
+    It halves the path on the way.
     """
     while forest[place] != place:
         forest[place] = forest[forest[place]]
@@ -63,7 +63,7 @@ def _match(
 ) -> bool:
     """Give each query in turn its ``ratio`` nearest candidates that are not exhausted.
 
-    False if one lacks them.
+    Return False if a query lacks them.
 
     Args:
         queries: shape (queries,), in the order of traversal.

@@ -1,6 +1,6 @@
 """Mechanisms, budget, accountant and keys: the only room where noise is drawn and budget is spent.
 
-- ``accountant``: What the draws of one run cost together.
+- ``accountant``: The joint privacy cost of the draws of one run.
 - ``budget``: A run's budget: the only way from a stage to the noise.
 - ``concentrated``: Zero-concentrated differential privacy (Bun and Steinke 2016): what a draw costs an account, what a
   cap is worth.
@@ -13,5 +13,6 @@
 - ``special_mechanisms``: Draw by mechanisms that few estimators use: propose-test-release, gross error, smooth
   sensitivity.
 - ``ledger/``: The durable, append-only, hash-chained record of grants, reservations, releases and voids.
-- ``outlook/``: What is left of an account, for people: how many runs fit, when a schedule runs dry, how it burned down.
+- ``outlook/``: The remaining budget of an account, for people: runs that fit, the date a schedule is refused, its
+  history.
 """

@@ -1,4 +1,4 @@
-"""What the draws of one run cost together.
+"""The joint privacy cost of the draws of one run.
 
 ``compose`` adds exact decimals and always holds. ``total`` is what a run reserves: the sum where it keeps the
 request, else the composition of its Gaussian draws by mu, which loses nothing, and beside other draws by privacy loss
@@ -31,9 +31,9 @@ PLD_EPSILON = (1e-6, 100.0)
 
 
 class Concentrated(NamedTuple):
-    """What a run costs an account over runs: ``rho``-zCDP but for a chance of ``delta``.
+    """The cost of a run to an account over runs: ``rho``-zCDP except with probability ``delta``.
 
-    Exact decimals.
+    Both are exact decimals.
     """
 
     rho: Decimal
@@ -142,11 +142,12 @@ def _groups(charges: Sequence[Charge]) -> list[list[list[Charge]]]:
 
 
 def epsilon_pld(charges: Sequence[Charge], delta: Decimal) -> float:
-    """Epsilon of all charges at ``delta``, by privacy loss distributions over the structure of ``compose``.
+    """Return epsilon of all charges at ``delta``, by privacy loss distributions.
 
-    Gaussian draws alone by the closed form. Each distribution is pessimistic, from our own sensitivity and noise
-    scale; mechanisms without a distribution of their own (L2-Laplace, lattice Laplace) enter as the worst mechanism of
-    their (epsilon, delta). For a vector under Laplace noise the scalar of the same L1 sensitivity is the worst case.
+    They are composed over the structure of ``compose``, Gaussian draws alone by the closed form. Each distribution is
+    pessimistic, from our own sensitivity and noise scale; mechanisms without a distribution of their own (L2-Laplace,
+    lattice Laplace) enter as the worst mechanism of their (epsilon, delta). For a vector under Laplace noise the scalar
+    of the same L1 sensitivity is the worst case.
 
     Returns:
         the smaller of this and the basic total; infinity if ``delta`` is below what the charges spend. Outside
@@ -176,7 +177,7 @@ def epsilon_pld(charges: Sequence[Charge], delta: Decimal) -> float:
 
 
 class _Key(NamedTuple):
-    """What a distribution of privacy losses depends on; amounts are rounded up."""
+    """The parameters of a distribution of privacy losses; amounts are rounded up."""
 
     mechanism: str
     ratio: float  # noise scale per unit of sensitivity, rounded down; of randomised response, which has none, its p

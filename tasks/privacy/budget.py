@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class FlowBudget:
     """The allowance of one run that has reserved it.
 
-    Holds no connection: share it, pickle it, fork it.
+    It holds no connection, so it can be shared, pickled and forked.
 
     Attributes:
         ledger: where the run is reserved.
@@ -79,7 +79,7 @@ class FlowBudget:
         return _decode(released)
 
     def spend_records(self, charge: Charge, draw: Callable[[NoiseSource], NDArray[Any]]) -> NDArray[Any]:
-        """As ``spend``, for an array with an entry per record, which stays inside the enclave.
+        """Do as ``spend`` for an array with an entry per record, which stays in the enclave.
 
         The array is on disk before its charge commits; the ledger holds the file's name and digest. Of two
         processes that draw at once, the first to commit wins and the other returns the winner's file.
@@ -178,7 +178,9 @@ class FlowBudget:
 
 
 class StageBudget:
-    """The part of a run's budget that one stage may spend: its own charges, each once, until it returns.
+    """The part of a run's budget that one stage may spend.
+
+    It covers the stage's own charges, each once, until the stage returns.
 
     A stage cannot draw what another declared, nor leave out what it declared itself.
     """
@@ -233,7 +235,7 @@ class StageBudget:
 
 
 def drop_records(run_id: str) -> None:
-    """Delete what a process that died right after its finish had committed left of a run's record-level arrays."""
+    """Delete record-level arrays of a run whose process died after its finish was committed."""
     shutil.rmtree(records_folder(run_id), ignore_errors=True)
 
 

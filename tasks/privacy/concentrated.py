@@ -27,17 +27,22 @@ TINY = Decimal("1e-9")
 
 
 def rho_of_mu(mu: Decimal) -> Decimal:
-    """mu^2/2, rounded up: Gaussian noise of mu is (mu^2/2)-zCDP and no less (Bun and Steinke 2016, Proposition 1.6)."""
+    """Return mu^2/2, rounded up: the rho of Gaussian noise of mu.
+
+    It is (mu^2/2)-zCDP and no less (Bun and Steinke 2016, Proposition 1.6).
+    """
     wide = decimal.Context(prec=60)
     return rounded_up(wide.multiply(wide.multiply(mu, mu), Decimal("0.5")))
 
 
 @lru_cache(maxsize=1024)
 def rho_of_epsilon(epsilon: Decimal, mechanism: str = "") -> Decimal:
-    """The rho of a draw that is (epsilon, 0)-DP, or (epsilon, delta)-DP but for a chance of delta, rounded up.
+    """Return the rho, rounded up, of a draw that is (epsilon, 0)-DP.
 
-    Any: epsilon tanh(epsilon/2), randomised response's (section 4), below epsilon^2/2. Laplace noise: epsilon +
-    exp(-epsilon) - 1.
+    Of an (epsilon, delta)-DP draw rho holds except with probability delta.
+
+    Any draw has at most epsilon tanh(epsilon/2), that of randomised response (section 4), which is below epsilon^2/2.
+    Laplace noise has at most epsilon + exp(-epsilon) - 1.
     """
     if epsilon == 0:
         return Decimal(0)
@@ -52,7 +57,7 @@ def rho_of_epsilon(epsilon: Decimal, mechanism: str = "") -> Decimal:
 def epsilon_of_laplace(rho: Decimal) -> Decimal:
     """The largest epsilon, to four digits, whose Laplace noise costs no more than ``rho``.
 
-    0 if none does.
+    It is 0 if there is none.
     """
     down = decimal.Context(prec=4, rounding=ROUND_FLOOR)
     low, high = math.log(float(SMALLEST)), math.log(float(rho) + 2 * math.sqrt(float(rho)) + 1)
@@ -106,7 +111,7 @@ def understated(charge: Charge) -> bool:
 def rho_of_cap(epsilon: Decimal, delta: Decimal) -> Decimal:
     """The largest rho, to twelve digits, for which rho-zCDP implies (epsilon, delta)-DP.
 
-    0 where there is none.
+    It is 0 if there is none.
     """
     if epsilon <= 0 or delta <= 0:
         return Decimal(0)
@@ -130,7 +135,9 @@ def rho_of_cap(epsilon: Decimal, delta: Decimal) -> Decimal:
 
 @lru_cache(maxsize=256)
 def epsilon_of_rho(rho: Decimal, delta: Decimal) -> Decimal:
-    """The least epsilon of six digits for which rho-zCDP implies (epsilon, delta)-DP: what an account has spent.
+    """Return the least epsilon of six digits for which rho-zCDP implies (epsilon, delta)-DP.
+
+    It is what an account has spent.
 
     Raises:
         CausalveilError: delta is not above 0.

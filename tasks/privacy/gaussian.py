@@ -46,9 +46,10 @@ HALVINGS = 48
 
 
 def gaussian_delta(sigma: float, epsilon: float) -> float:
-    """Delta at ``epsilon`` of Gaussian noise on L2 sensitivity 1, rounded up (Balle and Wang 2018, Theorem 8).
+    """Return delta at ``epsilon`` of Gaussian noise on L2 sensitivity 1, rounded up.
 
-    Phi(1/2s - epsilon s) - exp(epsilon) Phi(-1/2s - epsilon s), in 400-bit arithmetic since the terms nearly cancel.
+    Balle and Wang 2018, Theorem 8: Phi(1/2s - epsilon s) - exp(epsilon) Phi(-1/2s - epsilon s), in 400-bit arithmetic
+    since the terms nearly cancel.
     """
     mp = MPContext()  # of its own: the global one is shared by all threads
     mp.prec = 400
@@ -81,7 +82,7 @@ def unit_sigma(epsilon: float, delta: float) -> float:
 def composed_epsilon(ratios: tuple[float, ...], delta: float) -> float:
     """Epsilon at ``delta`` of Gaussian draws together, rounded up.
 
-    Infinite where no epsilon is enough.
+    It is infinite where no epsilon is enough.
 
     Draws of noise ``s_i`` per unit of sensitivity compose to exactly one draw whose 1/s^2 is the sum of the
     1/s_i^2 (Dong, Roth and Su 2022, Corollary 3.3).
@@ -149,7 +150,7 @@ _WIDE_UP = decimal.Context(prec=60, rounding=ROUND_CEILING)
 
 
 def rounded_up(number: Decimal, digits: int = DIGITS) -> Decimal:
-    """The least decimal of so many significant digits that is not below ``number``, and an amount."""
+    """Round a number up to so many significant digits; above 0 it is at least ``SMALLEST``."""
     up = decimal.Context(prec=digits, rounding=ROUND_CEILING).plus(number)
     return up if up == 0 else max(up, SMALLEST)
 
@@ -158,7 +159,10 @@ _LOCAL = threading.local()
 
 
 def exact_arithmetic() -> Any:
-    """400-bit arithmetic of this thread's own: mpmath's functions change the precision of their context as they go."""
+    """Return this thread's own 400-bit arithmetic.
+
+    mpmath's functions change the precision of their context as they go.
+    """
     if not hasattr(_LOCAL, "mp"):
         _LOCAL.mp = MPContext()
         _LOCAL.mp.prec = 400
@@ -204,7 +208,7 @@ def mu_of(request: PrivacyCost) -> Decimal:
 
 
 def composed(mus: Iterable[Decimal]) -> Decimal:
-    """sqrt(sum mu_i^2) in sixty digits, rounded up; 0 of nothing."""
+    """Return sqrt(sum mu_i^2) in sixty digits, rounded up; 0 of nothing."""
     total = Decimal(0)
     for mu in mus:
         total = _WIDE_UP.add(total, _WIDE_UP.multiply(mu, mu))
@@ -216,7 +220,7 @@ def composed(mus: Iterable[Decimal]) -> Decimal:
 def epsilon_of(mu: Decimal, delta: Decimal) -> Decimal:
     """The least epsilon of six digits for which mu-GDP implies (epsilon, delta)-DP.
 
-    0 where delta alone covers it.
+    It is 0 where delta alone covers it.
 
     Raises:
         CausalveilError: delta is not above 0.

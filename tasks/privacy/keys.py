@@ -56,7 +56,10 @@ _ADMISSION = b"causalveil admission key v1\x00"
 
 @dataclass(frozen=True)
 class RunKey:
-    """The secret of one run: 32 bytes that are never printed, logged, pickled into a task or stored."""
+    """The secret of one run.
+
+    Its 32 bytes are never printed, logged, pickled into a task or stored.
+    """
 
     _secret: bytes = field(repr=False)
 
@@ -75,7 +78,7 @@ class RunKey:
         return hmac.new(self._secret, _CHECK, hashlib.sha256).hexdigest()[:32]
 
     def subkey(self, label: str) -> bytes:
-        """16 bytes for one purpose (an AES-128 key).
+        """Return 16 bytes for one purpose (an AES-128 key).
 
         Purposes with different labels get independent keys.
         """
@@ -98,12 +101,17 @@ def run_key(run_id: str, secret: bytes | None = None) -> RunKey:
 
 
 def simulated_key(seed: int) -> RunKey:
-    """The key of a ``--simulate`` run: anybody can make it again, so such a run is marked not for release."""
+    """Return the key of a ``--simulate`` run.
+
+    Anybody can make it again, so such a run is marked not for release.
+    """
     return RunKey(hashlib.sha256(_SIMULATED + str(seed).encode()).digest())
 
 
 def admission_key(dataset: str) -> str:
-    """The key of the digests of a dataset's files, 32 hex digits: the same whenever the data are admitted here.
+    """Return the key of the digests of a dataset's files, 32 hex digits.
+
+    It is the same whenever the data are admitted here.
 
     Raises:
         CausalveilError: the site secret is unreadable, damaged, or readable by others.
@@ -113,12 +121,12 @@ def admission_key(dataset: str) -> str:
 
 
 def passing_key() -> bytes:
-    """16 random bytes for a hash that nobody needs again."""
+    """Return 16 random bytes for a hash that nobody needs again."""
     return secrets.token_bytes(16)
 
 
 def key_of(run_id: str, seed: int | None = None) -> RunKey:
-    """The simulated key if the run is seeded, else the run's own: what stages call to find their key."""
+    """Return the simulated key if the run is seeded, else the run's own."""
     return run_key(run_id) if seed is None else simulated_key(seed)
 
 
@@ -199,7 +207,7 @@ def _read(path: Path) -> bytes | None:
 def _create(path: Path) -> None:
     """Put a fresh secret at ``path`` unless another process was faster.
 
-    Never a partly written one.
+    A secret is never there in part.
     """
     problem = None
     try:

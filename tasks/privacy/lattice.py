@@ -108,7 +108,7 @@ def add_lattice_laplace(values: FloatArray, scale: float, granularity: float, ra
 
 
 def flip_bits(bits: ByteArray, keep: float, random_bytes: RandomBytes) -> ByteArray:
-    """Randomised response: keep each bit with probability exactly ``keep``, else return its opposite.
+    """Apply randomised response: keep each bit with probability exactly ``keep``, else flip it.
 
     Args:
         bits: shape (n,), zeros and ones.
@@ -130,7 +130,9 @@ def flip_bits(bits: ByteArray, keep: float, random_bytes: RandomBytes) -> ByteAr
 
 
 def add_l2_laplace(value: FloatArray, scale: float, random_bytes: RandomBytes) -> FloatArray:
-    """Add b with density proportional to exp(-||b||_2 / scale) and round to a public lattice, exactly.
+    """Add b with density proportional to exp(-||b||_2 / scale), rounded exactly to a lattice.
+
+    The lattice is public.
 
     The direction of b is uniform (normalised Box-Muller normals), its norm Gamma(d, scale) (minus the log of a
     product of d uniforms). Each uniform is known to 256 bits, hence as an interval; if the intervals leave some
@@ -158,7 +160,9 @@ def add_l2_laplace(value: FloatArray, scale: float, random_bytes: RandomBytes) -
 
 
 def flip(coin: Digits, count: int, random_bytes: RandomBytes) -> BoolArray:
-    """Flip a coin ``count`` times: True with probability exactly p, where ``coin`` gives p's binary digits.
+    """Flip a coin ``count`` times: True with probability exactly p.
+
+    ``coin`` gives the binary digits of p.
 
     U < p is decided by the first binary digit in which they differ: eight digits settle all but 1 in 256, and those
     read on. Returns shape (count,).

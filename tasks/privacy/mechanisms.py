@@ -40,7 +40,7 @@ from causalveil.tasks.privacy.noise import (
 
 @dataclass(frozen=True)
 class Slot:
-    """What a draw is called, and whose units it reads.
+    """The name of a draw, and the units that it reads.
 
     ``name`` is unique in a run: with the run id it is the key under which it is drawn once. To which stage it belongs,
     the stage says (``flows/estimators/stage.py``).
@@ -52,7 +52,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How far a statistic moves, at most, between neighbours, in ``norm``.
+    """The largest change of a statistic between neighbours, in ``norm``.
 
     None while the number of units is unknown.
 
@@ -74,12 +74,15 @@ BIT = Sensitivity(value=1.0, norm=Norm.bit, formula="1 bit")
 
 
 class Budget(Protocol):
-    """The only way to noise: a charge is committed together with what was drawn, once (``budget.FlowBudget``)."""
+    """The only access to noise.
+
+    A charge is committed together with what was drawn, once (``budget.FlowBudget``).
+    """
 
     def spend(self, charge: Charge, draw: Callable[[NoiseSource], FloatArray]) -> FloatArray:
         """Draw, commit value and charge, return the value, shape (d,).
 
-        Or return the value that is stored already.
+        A value that is stored already is returned instead.
         """
 
     def spend_records(self, charge: Charge, draw: Callable[[NoiseSource], NDArray[Any]]) -> NDArray[Any]:
@@ -87,14 +90,14 @@ class Budget(Protocol):
 
 
 class Declared(Protocol):
-    """What a stage declares its charges by."""
+    """An object by which a stage declares its charges."""
 
     def charge(self, slot: Slot) -> Charge:
         """The declaration of one draw."""
 
 
 class Mechanism(Declared, Protocol):
-    """What stages need to know of a mechanism."""
+    """The interface of a mechanism to stages."""
 
     @property
     def cost(self) -> PrivacyCost:
@@ -127,7 +130,7 @@ class Mechanism(Declared, Protocol):
 
 @dataclass(frozen=True)
 class Calibrated(ABC):
-    """What all mechanisms share.
+    """The base class of all mechanisms.
 
     Raises:
         CausalveilError: the sensitivity is in another norm than the mechanism's.
@@ -201,9 +204,9 @@ class Calibrated(ABC):
 
 @dataclass(frozen=True)
 class Laplace(Calibrated):
-    """Laplace noise of scale S1/epsilon on each coordinate: (epsilon, 0)-DP (Dwork et al.
+    """Laplace noise of scale S1/epsilon on each coordinate: (epsilon, 0)-DP.
 
-    2006, Proposition 1).
+    Dwork et al. 2006, Proposition 1.
 
     ``noise_scale`` is b of the density exp(-|x|/b)/(2b), standard deviation sqrt(2) b: the least float with
     S1/b <= epsilon both exactly and by OpenDP's own privacy map.
@@ -224,7 +227,7 @@ class Laplace(Calibrated):
 
 
 class GaussianNoise(Calibrated):
-    """What mechanisms with iid normal noise share."""
+    """The base class of mechanisms with iid normal noise."""
 
     NORM = Norm.l2
     PURE = False
@@ -238,9 +241,10 @@ class GaussianNoise(Calibrated):
 
 @dataclass(frozen=True)
 class GaussianAnalytic(GaussianNoise):
-    """Gaussian noise with the least standard deviation that is (epsilon, delta)-DP, any epsilon > 0.
+    """Gaussian noise with the least standard deviation that is (epsilon, delta)-DP.
 
-    Balle and Wang 2018, Theorem 8: Phi(S/2s - epsilon s/S) - exp(epsilon) Phi(-S/2s - epsilon s/S) <= delta.
+    For any epsilon > 0. Balle and Wang 2018, Theorem 8:
+    Phi(S/2s - epsilon s/S) - exp(epsilon) Phi(-S/2s - epsilon s/S) <= delta.
     ``noise_scale`` is s, widened by 1e-9 and checked against the formula in 400-bit arithmetic.
     """
 
@@ -257,7 +261,9 @@ class GaussianAnalytic(GaussianNoise):
 
 @dataclass(frozen=True)
 class Gaussian(GaussianNoise):
-    """Gaussian noise of deviation S2/mu: mu-GDP (Dong, Roth and Su 2022, Theorem 2.7), a share of a run's mu^2.
+    """Gaussian noise of deviation S2/mu, which is mu-GDP, as a share of a run's mu^2.
+
+    Dong, Roth and Su 2022, Theorem 2.7.
 
     ``cost`` is a ``GaussianCost``, of ``division.divide`` or ``portion``. ``noise_scale`` is the least float s with
     S2/s <= mu.
@@ -285,9 +291,10 @@ class Gaussian(GaussianNoise):
 
 @dataclass(frozen=True)
 class GaussianClassic(GaussianNoise):
-    """Gaussian noise with s = sqrt(2 ln(1.25/delta)) S2/epsilon: (epsilon, delta)-DP for epsilon < 1 only.
+    """Gaussian noise with s = sqrt(2 ln(1.25/delta)) S2/epsilon, for epsilon < 1 only.
 
-    Dwork and Roth 2014, Theorem A.1. For the reproduction of papers that use it; wider than the analytic noise.
+    It is (epsilon, delta)-DP by Dwork and Roth 2014, Theorem A.1. It is there for the reproduction of papers that
+    use it, and wider than the analytic noise.
     """
 
     NAME = "gaussian (classic)"
@@ -331,7 +338,9 @@ class L2Laplace(Calibrated):
 
 @dataclass(frozen=True)
 class LatticeLaplace(Calibrated):
-    """Discrete Laplace noise on each unit's own value: (epsilon, 0)-DP, since a unit touches no other value.
+    """Discrete Laplace noise on each unit's own value: (epsilon, 0)-DP.
+
+    This holds since a unit touches no other value.
 
     The discrete Laplace is Ghosh, Roughgarden and Sundararajan 2012's geometric mechanism. Values are first rounded
     to the public lattice ``granularity * Z``; two values at most S apart land at most floor(S/granularity) + 1 steps
@@ -354,7 +363,7 @@ class LatticeLaplace(Calibrated):
     def granularity(self) -> float | None:
         """Step of the lattice: the power of two in (S 2^-21, S 2^-20].
 
-        Public, as the sensitivity is.
+        It is public, as the sensitivity is.
         """
         return None if self.sensitivity.value is None else granularity(self.sensitivity.value)
 
@@ -409,7 +418,9 @@ class RandomisedResponse(Calibrated):
 
 
 def vector_mechanism(sensitivity: Sensitivity, cost: PrivacyCost) -> Gaussian | GaussianAnalytic | L2Laplace:
-    """The mechanism of choice for a vector with an L2 sensitivity: Gaussian noise if there is a delta to spend.
+    """Return the mechanism for a vector with an L2 sensitivity.
+
+    It is Gaussian noise if there is a delta to spend, else L2-Laplace noise.
 
     A part of a divided request comes with its mu; a cost of its own gets the analytic Gaussian.
     """

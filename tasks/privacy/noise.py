@@ -73,7 +73,7 @@ class SecureNoise:
     def laplace(self, value: FloatArray, scale: float) -> FloatArray:
         """Add iid Laplace noise to a vector, shape (d,), by OpenDP's ``make_laplace``.
 
-        About 0.03 ms a coordinate.
+        It takes about 0.03 ms a coordinate.
         """
         check_input(value, scale)
         return np.array(_opendp_measurement("laplace", value.size, scale)(value.tolist()))
@@ -81,7 +81,7 @@ class SecureNoise:
     def gaussian(self, value: FloatArray, scale: float) -> FloatArray:
         """Add iid Gaussian noise to a vector, shape (d,), by OpenDP's ``make_gaussian``.
 
-        About 0.07 ms a coordinate.
+        It takes about 0.07 ms a coordinate.
         """
         check_input(value, scale)
         return np.array(_opendp_measurement("gaussian", value.size, scale)(value.tolist()))
@@ -89,7 +89,7 @@ class SecureNoise:
     def l2_laplace(self, value: FloatArray, scale: float) -> FloatArray:
         """Add L2-Laplace noise to a vector, shape (d,), by ``lattice.add_l2_laplace``.
 
-        About 0.2 ms a coordinate.
+        It takes about 0.2 ms a coordinate.
         """
         check_input(value, scale)
         return lattice.add_l2_laplace(value, scale, os.urandom)
@@ -97,7 +97,7 @@ class SecureNoise:
     def lattice_laplace(self, values: FloatArray, scale: float, granularity: float) -> FloatArray:
         """Add noise to a vector, shape (n,), by ``lattice.add_lattice_laplace``.
 
-        About 0.15 s per million.
+        It takes about 0.15 s per million.
         """
         check_input(values, scale)
         return lattice.add_lattice_laplace(values, scale, granularity, os.urandom)
@@ -108,7 +108,10 @@ class SecureNoise:
 
 
 class SeededNoise:
-    """numpy's generator from a seed, for ``--simulate`` and tests: noise that can be made again hides nothing."""
+    """Noise of numpy's generator from a seed, for ``--simulate`` and tests.
+
+    Noise that can be made again hides nothing.
+    """
 
     def __init__(self, seed: int) -> None:
         """Start from ``seed``, any integer >= 0."""
@@ -161,7 +164,10 @@ def check_input(value: FloatArray, scale: float) -> None:
 
 
 def opendp_laplace_loss(scale: float, sensitivity: float) -> float:
-    """Epsilon that OpenDP's own Laplace measurement states for a distance of ``sensitivity``, rounded up by it."""
+    """Return the epsilon of OpenDP's own Laplace measurement at a distance of ``sensitivity``.
+
+    OpenDP rounds it up.
+    """
     return float(_opendp_measurement("laplace", 1, scale).map(sensitivity))
 
 
@@ -204,7 +210,7 @@ def quotient_above(sensitivity: Fraction, epsilon: float | Decimal) -> float:
 
 @lru_cache(maxsize=256)
 def laplace_scale(sensitivity: float, epsilon: float) -> float:
-    """Scale of Laplace noise: S/epsilon rounded up, and on until OpenDP's own privacy map agrees."""
+    """Return the scale of Laplace noise: S/epsilon rounded up until OpenDP's own map agrees."""
     scale = quotient_above(Fraction(sensitivity), epsilon)
     while opendp_laplace_loss(scale, sensitivity) > epsilon:
         scale = math.nextafter(scale, math.inf)
@@ -220,7 +226,10 @@ def analytic_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
 
 
 def classic_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
-    """sqrt(2 ln(1.25/delta)) S/epsilon, rounded up (Dwork and Roth 2014, Theorem A.1)."""
+    """Return sqrt(2 ln(1.25/delta)) S/epsilon, rounded up.
+
+    Dwork and Roth 2014, Theorem A.1.
+    """
     multiplier = math.sqrt(2 * math.log(1.25 / delta)) * (1 + WIDENING)
     return product_above(multiplier, quotient_above(Fraction(sensitivity), epsilon))
 
@@ -231,7 +240,10 @@ def granularity(sensitivity: float) -> float:
 
 
 def lattice_scale(sensitivity: float, epsilon: float) -> float:
-    """Scale of lattice Laplace noise: rounding to the lattice may part two values by one step more."""
+    """Return the scale of lattice Laplace noise.
+
+    Rounding to the lattice may move two values one step further apart.
+    """
     step = Fraction(granularity(sensitivity))
     steps = Fraction(sensitivity) // step + 1
     return quotient_above(steps * step, epsilon)

@@ -20,7 +20,7 @@ class RehearsalBudget:
     """Grants every charge, remembers it, and draws from a seed."""
 
     def __init__(self, seed: int) -> None:
-        """``seed`` fixes every draw."""
+        """Start from ``seed``, which fixes every draw."""
         self._noise: NoiseSource = SeededNoise(seed)
         self.charges: list[Charge] = []
 

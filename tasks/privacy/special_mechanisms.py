@@ -36,7 +36,7 @@ TEST_WIDENING = 1e-9
 
 @dataclass(frozen=True)
 class _Tested(Calibrated):
-    """What both share.
+    """The base class of mechanisms that test distances.
 
     Attributes:
         tests: distances that are tested; one that passes is enough. Each is 1-sensitive, and all are at most 1 where
@@ -94,7 +94,9 @@ class _Tested(Calibrated):
 
 @dataclass(frozen=True)
 class ProposeTestRelease(_Tested):
-    """A value with Laplace noise of a *proposed* sensitivity, or no answer: (epsilon, delta)-DP (Dwork & Lei 2009).
+    """A value with Laplace noise of a *proposed* sensitivity, or no answer.
+
+    It is (epsilon, delta)-DP (Dwork & Lei 2009).
 
     ``sensitivity`` is proposed: it must hold between a data set and each neighbour unless every distance of both is
     at most 1. Epsilon is shared equally among the tests and the value: ``noise_scale`` is (tests + 1) S/epsilon.
@@ -119,7 +121,9 @@ class ProposeTestRelease(_Tested):
 
 @dataclass(frozen=True)
 class StableRelease(_Tested):
-    """A value exactly, or no answer, by its distance to instability: (epsilon, delta)-DP (Dwork & Roth 2014, Alg. 13).
+    """A value exactly, or no answer, by its distance to instability.
+
+    It is (epsilon, delta)-DP (Dwork & Roth 2014, Alg. 13).
 
     The value must be the same on a data set and each neighbour unless every distance of both is at most 1. All of
     epsilon goes to the test: ``noise_scale`` is 1/epsilon, that of the noise on the distance.
@@ -147,7 +151,9 @@ def _answer(stored: FloatArray) -> FloatArray | None:
 
 @dataclass(frozen=True)
 class GrossErrorGaussian(GaussianNoise):
-    """Gaussian noise of r = 5 sqrt(2 ln(n) ln(2/delta))/(epsilon n) per unit of the gross-error sensitivity gamma.
+    """Gaussian noise in proportion to the gross-error sensitivity gamma.
+
+    Its deviation is r = 5 sqrt(2 ln(n) ln(2/delta))/(epsilon n) per unit of gamma.
 
     That gamma r bounds what smooth sensitivity would ask for is a statement about large n (Avella-Medina 2021). The
     value is released *in units of gamma*, so that the declared scale is exact whatever gamma turns out to be;
@@ -172,7 +178,10 @@ class GrossErrorGaussian(GaussianNoise):
 
 
 def gross_error_gaussian(units: int | None, cost: PrivacyCost) -> GrossErrorGaussian:
-    """The mechanism for a mean over ``units`` units, released in units of its gross-error sensitivity."""
+    """Return the mechanism for a mean over ``units`` units.
+
+    The mean is released in units of its gross-error sensitivity.
+    """
     bound = Sensitivity(
         value=None if units is None else 1 / units,
         norm=Norm.l2,
@@ -188,7 +197,9 @@ EVERY_SCORE = Sensitivity(value=1.0, norm=Norm.l1, formula="1: every score")
 
 @dataclass(frozen=True)
 class SmoothLaplace(Calibrated):
-    """Laplace noise of scale 2/epsilon per unit of the smooth sensitivity S: (epsilon, delta)-DP for one number.
+    """Laplace noise of scale 2/epsilon per unit of the smooth sensitivity S.
+
+    It is (epsilon, delta)-DP for one number.
 
     Nissim, Raskhodnikova and Smith 2007, Lemma 2.6 and Example 3: S must be at least the local sensitivity and change
     by a factor of at most exp(beta) between neighbours, beta = epsilon/(2 ln(2/delta)). The value is released in units
@@ -223,7 +234,7 @@ def smooth_laplace(cost: PrivacyCost) -> SmoothLaplace:
 class ExponentialChoice(Calibrated):
     """The exponential mechanism: one of several candidates, exp(epsilon score/2) as likely.
 
-    (epsilon, 0)-DP.
+    It is (epsilon, 0)-DP.
 
     McSherry and Talwar 2007; epsilon^2/8-zCDP (Cesar and Rogers 2021). Every score moves by 1 at most between
     neighbours. Drawn as the largest of scores with Gumbel noise of scale 2/epsilon.

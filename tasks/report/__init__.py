@@ -4,17 +4,14 @@
   report.
 - ``desk``: The owner's desk as pages: self-contained HTML that refer to nothing but each other.
 - ``estimand``: The estimand in the five attributes of ICH E9(R1), from what the study declares.
-- ``figures``: Where things lie in the figures of a report: positions in percent of the figure's width, so that text
-  keeps its size.
-- ``flow``: How units went through a study, in the manner of CONSORT: public numbers and released ones, never another
-  count.
-- ``love``: How far the arms lie apart in each covariate, before and after an adjustment: a Love plot, from released
-  details.
+- ``figures``: Positions in the figures of a report, in percent of the figure's width, so that text keeps its size.
+- ``flow``: The flow of units through a study, after CONSORT: public numbers and released ones, never another count.
+- ``love``: Love plots: the arms' differences in each covariate before and after an adjustment, from released details.
 - ``numbers``: Numbers and labels as the pages of reports write them.
 - ``page``: A release as a page for people: self-contained HTML, no network, nothing that is not in the release.
 - ``plots``: Write tables as CSV and figures as SVG in one house style.
-- ``pooled_protocol``: What the page of a protocol over several sites speaks of beside the release itself.
-- ``protocol``: What the page of a protocol speaks of beside the release itself: forest plots, Love plots, gates.
+- ``pooled_protocol``: The context of the page of a protocol over several sites, beside the release itself.
+- ``protocol``: The context of the page of a protocol, beside the release itself: forest plots, Love plots, gates.
 - ``series``: A series as a page: a forest plot over time for each question.
 - ``times``: Curves of a study of times, as a page draws them: steps with bands, areas of cumulative incidence, people
   at risk.

@@ -19,7 +19,7 @@ RECORDED = "Each {unit} counts in the arm that was recorded, whatever happened l
 def estimand_of(release: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Return (attribute, sentence) for each attribute.
 
-    Nothing where a release estimates no effect.
+    There is none where a release estimates no effect.
 
     Args:
         release: the document of a release of one effect, of a protocol, or of times; of one run or of several sites.

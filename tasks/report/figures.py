@@ -1,4 +1,4 @@
-"""Where things lie in the figures of a report: positions in percent of the figure's width, so that text keeps its size.
+"""Positions in the figures of a report, in percent of the figure's width, so that text keeps its size.
 
 Pure geometry; the drawing is in ``tasks/report/templates/figures.svg.j2``.
 """
@@ -85,9 +85,9 @@ class Bar:
 
 @dataclass(frozen=True)
 class Waterfall:
-    """What the units of one set spend, charge after charge.
+    """Bars of what the units of one set spend, charge after charge.
 
-    Not ``cumulative``: bars that do not add up.
+    Bars that do not add up are not ``cumulative``.
     """
 
     title: str
@@ -97,7 +97,7 @@ class Waterfall:
 
 
 def axis_of(lines: Sequence[Line], *, zero: bool = True) -> Axis:
-    """An axis on which all estimates lie, and all intervals but those that are far wider than the others."""
+    """Return an axis for all estimates, and for all intervals but those far wider than others."""
     widths = [line.upper - line.lower for line in lines]
     limit = TOO_WIDE * median(widths)
     ends = [0.0] if zero else []

@@ -1,4 +1,4 @@
-"""How units went through a study, in the manner of CONSORT: public numbers and released ones, never another count."""
+"""The flow of units through a study, after CONSORT: public numbers and released ones, never another count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far the arms lie apart in each covariate, before and after an adjustment: a Love plot, from released details."""
+"""Love plots: the arms' differences in each covariate before and after an adjustment, from released details."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BAR = 2.0
 
 @dataclass(frozen=True)
 class ColumnDifference:
-    """The arms' standardised difference in one column, and the standard deviation of the noise in it."""
+    """The arms' standardised differences in one column, and the standard deviation of noise."""
 
     label: str
     before: float
@@ -40,7 +40,7 @@ class LovePlot:
 
     @classmethod
     def of(cls, details: Mapping[str, Any]) -> LovePlot | None:
-        """From a release's details; None where they say nothing of it."""
+        """Read it from a release's details; None where they say nothing of it."""
         found = []
         for key, before in details.items():
             if key.startswith("difference_before[") and key.endswith("]"):

@@ -15,7 +15,7 @@ LONGEST_LABEL = 20
 def arm_means(release: Mapping[str, Any]) -> tuple[tuple[str, str], tuple[str, str]] | None:
     """Return both arms' means with their standard errors.
 
-    None unless their difference is the estimate.
+    Return None unless their difference is the estimate.
     """
     details, estimate = release.get("details") or {}, release.get("estimate")
     names = [f"mean_{arm}{what}" for arm in ("treated", "control") for what in ("", "_error")]
@@ -53,7 +53,10 @@ def figure(value: float | None) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number for a terminal: four digits, with a plain minus, and no exponent below ten million."""
+    """Return a number of four digits for a terminal.
+
+    It has a plain minus, and no exponent below ten million.
+    """
     return f"{value:,.0f}" if 9999.5 <= abs(value) < 1e7 else f"{value:,.4g}"
 
 
@@ -99,7 +102,7 @@ def span(interval: Mapping[str, Any]) -> str:
 
 
 def difference_label(outcome: str, unit: str | None) -> str:
-    """Return the label of an axis on which effects on an outcome are drawn, with its unit of measure if it has one."""
+    """Return the label of an axis of effects on an outcome, with its unit of measure if any."""
     name = shortened(outcome, 2 * LONGEST_LABEL)
     return f"{name}, difference" if unit is None else f"{name}, difference in {shortened(unit)}"
 

@@ -76,7 +76,9 @@ def report_html(release: Published, contract: Contract | None = None) -> str:
 
 
 def head_html(release: Published) -> str:
-    """The head of a report as a fragment for a notebook: question, answer with its figure, guarantee.
+    """Return the head of a report as HTML for a notebook.
+
+    It holds the question, the answer with its figure, and the guarantee.
 
     Raises:
         CausalveilError: this installation lacks its templates.
@@ -85,7 +87,9 @@ def head_html(release: Published) -> str:
 
 
 def plan_html(plan: Plan, specification: Mapping[str, Any]) -> str:
-    """A plan as a fragment for a notebook: the question, what to expect if the plan says so, and every charge.
+    """Return a plan as HTML for a notebook.
+
+    It holds the question, what to expect if the plan says so, and every charge.
 
     Raises:
         CausalveilError: this installation lacks its templates.
@@ -141,7 +145,7 @@ def _render(release: Published, layout: str, sheet: str, contract: Contract | No
 def _done(release: Published) -> tuple[str, ...]:
     """Say what was done about confounding, by a protocol for its first answer.
 
-    An older release is quoted.
+    The words of an older release are quoted.
     """
     found = getattr(release, "confounding", None)
     if isinstance(release, ProtocolRelease):
@@ -157,7 +161,7 @@ def _done(release: Published) -> tuple[str, ...]:
 def _approvals(release: Published) -> list[tuple[str, str]]:
     """Return who had to allow each site's release, by site.
 
-    Of a site that does not say, where it stands.
+    For a site that does not say, return where it is stated.
     """
     if not isinstance(release, PooledRelease | PooledProtocolRelease):
         return []
@@ -235,7 +239,7 @@ def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
 def _details(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return what was released beside the answer.
 
-    Means of arms only where they are the two sides of the estimate.
+    Means of arms are among it only if the estimate is their difference.
     """
     means = arm_means(document)
     rows = [] if means is None else [(f"mean of {arm}", text) for arm, text in means]

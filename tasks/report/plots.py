@@ -104,7 +104,7 @@ def series(
 ) -> None:
     """One labelled line with the colour, marker and dash of ``index``.
 
-    A band of ``error`` either side if given.
+    It has a band of ``error`` on either side if given.
     """
     place = index % len(COLOURS)
     axes.plot(x, y, label=label, color=COLOURS[place], marker=MARKERS[place], linestyle=DASHES[place])

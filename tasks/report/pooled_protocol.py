@@ -1,4 +1,4 @@
-"""What the page of a protocol over several sites speaks of beside the release itself."""
+"""The context of the page of a protocol over several sites, beside the release itself."""
 
 from __future__ import annotations
 

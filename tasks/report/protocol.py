@@ -1,4 +1,4 @@
-"""What the page of a protocol speaks of beside the release itself: forest plots, Love plots, gates."""
+"""The context of the page of a protocol, beside the release itself: forest plots, Love plots, gates."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def first_of(rows: Sequence[Row]) -> Row:
 
 
 def adjustments(rows: Sequence[ProtocolAnswer | PooledAnswer]) -> list[str]:
-    """Say which answers were adjusted in which way, where that of the first does not say it of all."""
+    """Say how each answer was adjusted, if the first answer's adjustment is not that of all."""
     several, grouped = len({row.arm for row in rows}) > 1, len({row.group for row in rows}) > 1
     found: dict[str, list[str]] = {}
     for row in rows:
@@ -102,7 +102,7 @@ def adjustments(rows: Sequence[ProtocolAnswer | PooledAnswer]) -> list[str]:
 
 
 def first_answer(rows: Sequence[ProtocolAnswer], confidence: float) -> dict[str, Any]:
-    """Return the first primary answer over everybody, for the sentence that a page begins with, and its verdict."""
+    """Return the first primary answer over everybody and its verdict, for a page's first line."""
     row = first_of(rows)
     if row.estimate is None or row.interval is None:
         return said_first(row.outcome, None, None, confidence, "a gate failed")

@@ -25,7 +25,10 @@ UNITS = {Measure.risk: "risk of the treated minus that of controls"}
 
 @dataclass(frozen=True)
 class Area:
-    """One kind of event in one arm: the area between two cumulative incidences, and what it comes to."""
+    """The area between cumulative incidences for one kind of event in an arm.
+
+    ``last`` is the cumulative incidence at the end.
+    """
 
     label: str
     path: str
@@ -34,7 +37,7 @@ class Area:
 
 @dataclass(frozen=True)
 class DrawnArm:
-    """One arm: its curve as far as people are seen at risk, what follows, the band, areas by kind of event."""
+    """One arm: its curve as far as people are seen at risk and beyond, band, areas by event."""
 
     name: str
     code: str
@@ -47,7 +50,7 @@ class DrawnArm:
 
 @dataclass(frozen=True)
 class DrawnPair:
-    """The reference and an arm in one group of a protocol, with their curves as they were released."""
+    """The reference and an arm in one group of a protocol, with their released curves."""
 
     title: str
     names: tuple[str, str]
@@ -144,7 +147,7 @@ def _arm(curves: Curves, arm: ArmCurve, name: str, places: Sequence[int]) -> Dra
 def _steps(axis: Axis, times: Sequence[float], values: Sequence[float]) -> str:
     """Return the path of a curve that changes at the ends of intervals.
 
-    Empty for a single point.
+    It is empty for a single point.
     """
     return "M" + " L".join(_corners(axis, times, values)) if len(times) > 1 else ""
 

@@ -1,6 +1,6 @@
 """Bundles of sites: signing, checking, pooling.
 
-- ``accept``: What a coordinator accepts: every expected site's one bundle, for this round, of this study, under a
+- ``accept``: Acceptance of bundles by a coordinator: one from each expected site, of this round and study, under a
   trusted key.
 - ``bundle``: Making and opening bundles: one release under one site's Ed25519 signature.
 - ``pool``: Combining what several sites or blocks released: fixed and random effects, heterogeneity,

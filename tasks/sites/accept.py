@@ -1,4 +1,4 @@
-"""What a coordinator accepts: every expected site's one bundle, for this round, of this study, under a trusted key.
+"""Acceptance of bundles by a coordinator: one from each expected site, of this round and study, under a trusted key.
 
 The order of the checks matters only for the message: whoever is refused is told the first reason. All refusals of
 a round are told at once.
@@ -101,7 +101,7 @@ def accept(terms: Sites, study: Asked, folder: Path, now: datetime) -> tuple[Acc
 
 
 def study_of_site(study: Asked, site: Site) -> Asked:
-    """The study that a site was asked to run: what travelled, with the privacy that was agreed with it.
+    """Return the study that a site was asked to run, with the privacy agreed with the site.
 
     Raises:
         StudyError: the study cannot have that privacy.
@@ -198,14 +198,14 @@ def _same_study(release: EffectRelease | ProtocolRelease, expected: Asked, where
 
 
 def _places(release: EffectRelease | ProtocolRelease) -> list[tuple[str, ...]]:
-    """Which questions a release answers, in its order; none of an effect, which has one."""
+    """Return the questions that a release answers, in its order; of an effect, none."""
     if isinstance(release, EffectRelease):
         return []
     return [(row.outcome, row.role, row.group, row.arm, row.reference) for row in release.answers]
 
 
 def _asked(study: Asked) -> list[tuple[str, ...]]:
-    """Which questions a study asks, in the order of its table."""
+    """Return the questions that a study asks, in the order of its table."""
     if isinstance(study, EffectStudy):
         return []
     names = study.arm_names
@@ -250,7 +250,7 @@ FOLDER = "rounds"
 
 
 def settle(ledger: Ledger, round_: str, digests: Mapping[str, str]) -> None:
-    """Compare with what this round was pooled from before, and keep it in the ledger if it is new.
+    """Compare with the bundles that this round was pooled from; record those of a new round.
 
     Args:
         ledger: the coordinator's.

@@ -29,7 +29,10 @@ class UnreadableBundle(StudyError):
 
 
 def canonical(statement: Statement) -> bytes:
-    """The bytes that are signed: the label, then the statement as JSON in its own order, no spaces, ASCII."""
+    """Return the bytes that are signed.
+
+    They are the label, then the statement as JSON in its own order, no spaces, ASCII.
+    """
     document = statement.model_dump(mode="json")
     text = json.dumps(document, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return _LABEL + text.encode("ascii")
@@ -48,7 +51,10 @@ def public_key(*, create: bool = False) -> str:
 
 
 def fingerprint(key: str) -> str:
-    """The first 16 hex digits of the key's SHA-256 in groups of four, for comparing over the telephone."""
+    """Return the first 16 hex digits of the key's SHA-256 in groups of four.
+
+    They can be compared over the telephone.
+    """
     digest = hashlib.sha256(key.encode()).hexdigest()[:16]
     return " ".join(digest[index : index + 4] for index in range(0, 16, 4))
 
@@ -125,14 +131,17 @@ def sign(statement: Statement) -> str:
 
 
 def bundle_text(bundle: Bundle) -> str:
-    """The bytes of bundle.json: indented, keys in the order of the model, the release as its own file has it."""
+    """Return the text of bundle.json.
+
+    It is indented, its keys in the order of the model, the release as its own file has it.
+    """
     return _file_text(bundle.model_dump(mode="json"))
 
 
 def read_bundle(path: Path) -> tuple[Bundle, str]:
     """Read a bundle and check that it is intact: signed, as it stands, by the key that it names.
 
-    Whose key that is, ``tasks/sites/accept.py`` asks.
+    ``tasks/sites/accept.py`` checks whose key that is.
 
     Returns:
         The bundle and the SHA-256 of its file.

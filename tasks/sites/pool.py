@@ -31,7 +31,7 @@ RANDOM_COVERS = (*NOISY, "differences between sites")
 
 @dataclass(frozen=True)
 class SiteEstimate:
-    """What pooling needs of a site, in outcome units."""
+    """The results of a site that pooling needs, in outcome units."""
 
     site: str
     estimate: float
@@ -189,7 +189,7 @@ class _Table:
     def fixed(self) -> PooledEstimate:
         """The weighted mean of these very sites, and its normal interval.
 
-        Biases may all point one way and add up.
+        Biases may all have one sign and add up.
         """
         weights = self.fixed_weights
         error = math.sqrt(float(weights**2 @ self.effective))

@@ -208,7 +208,7 @@ def _balance(
 def _gates(study: ProtocolStudy, balance: Sequence[BalanceRow]) -> tuple[GateResult, ...]:
     """The declared gate on balance, judged on the pooled differences.
 
-    How weights spread is each site's own.
+    The spread of weights is judged by each site itself.
     """
     if study.gates is None or study.gates.balance is None or not balance:
         return ()

@@ -68,7 +68,7 @@ def pooled_release(terms: Sites, study: EffectStudy, accepted: Sequence[Accepted
 def over_sites(stated: Sequence[tuple[ConfoundingStatement | None, float]]) -> ConfoundingStatement | None:
     """Return what sites did about confounding together, from each one's statement and weight.
 
-    None if one has none.
+    Return None if a site has none.
     """
     known = [(one, weight) for one, weight in stated if one is not None]
     return over_parts(known) if known and len(known) == len(stated) else None

@@ -143,7 +143,7 @@ def _place_of(study: SurvivalStudy, measure: Measure) -> _Place:
 def _of_measure(release: SurvivalRelease, one: MeasuredEffect) -> _Found | str:
     """Return one measure of a block.
 
-    Of one that ends before the horizon, or is hidden by noise, the block's name.
+    If the block ends before the horizon, or noise hides it, return the block's name.
     """
     if release.restricted_to is not None or one.interval.whole_range:
         return _label(release)

@@ -67,7 +67,7 @@ def _number(one: Found, word: str) -> float:
 def _levels(one: Found, words: list[str], data_class: DataClass) -> list[Any]:
     """Values as the draft reads them.
 
-    Of sensitive data unknown ones stay, as the contract names its levels.
+    Of sensitive data unknown values stay, as the contract names its levels.
     """
     codes = {str(value).casefold(): value for value in one.values}
     read = []

@@ -199,7 +199,7 @@ def _after(one: Found, outcome: Found) -> str | None:
 def _of_one_arm(frame: pl.DataFrame, one: Found, treatment: Found) -> str | None:
     """Say which value one arm alone has, as what treatment allows or causes.
 
-    None: both arms have all common ones.
+    Return None if both arms have all common values.
 
     No value is one as well: how much people smoke is recorded of smokers. A value that m rows have, all of them of an
     arm with a share p of the rows, has a chance of p^m where value and arm have nothing to do with each other.
@@ -241,7 +241,7 @@ def _of_groups(
 ) -> str | None:
     """Say that whole numbers are ids of groups, by their name.
 
-    None: they are none, or their levels are said.
+    Return None if they are none, or if their levels are stated.
     """
     name = spoken(known.get(one.name, (one.name, ""))[0])
     if one.looks is not Looks.number or one.name in levels or not re.search(GROUP_ID, name):
@@ -337,7 +337,7 @@ def _both(left: FloatArray, right: FloatArray) -> tuple[FloatArray, FloatArray]:
 def _alike(left: FloatArray, right: FloatArray) -> float:
     """Return the larger of linear and rank correlation, without sign.
 
-    0 where one has few values.
+    It is 0 where one has few values.
     """
     left, right = _both(left, right)
     if len(left) < FEWEST_ROWS or len(np.unique(left)) < 3 or len(np.unique(right)) < 3:
@@ -388,7 +388,7 @@ def _summands(columns: dict[str, FloatArray], results: FloatArray) -> list[str]:
 def _same_order(left: FloatArray, right: FloatArray) -> bool:
     """Check whether two columns put rows in the same order, or in the opposite one.
 
-    As a number and its square do.
+    A number and its square do, for example.
     """
     there = np.isfinite(left)
     if not np.array_equal(there, np.isfinite(right)) or there.sum() < FEWEST_ROWS:

@@ -50,7 +50,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class Repeats:
-    """Units with several rows: whether all of them are copies, and a column that puts them in order."""
+    """Units with several rows: whether all are copies, and a column that orders them."""
 
     copies_only: bool
     order: str
@@ -188,7 +188,10 @@ def _coded(pair: tuple[Value, Value]) -> dict[str, Value]:
 
 
 def outward(lower: float, upper: float) -> tuple[int | float, int | float]:
-    """A range of round ends that holds ``lower`` and ``upper``: two digits of its width, moved outward."""
+    """Return a range that holds ``lower`` and ``upper`` with ends rounded outward.
+
+    They are rounded to two digits of its width.
+    """
     width = max(upper - lower, abs(upper) * 1e-6, 1e-6)
     step = 10.0 ** (math.floor(math.log10(width)) - 1)
     low, high = math.floor(lower / step) * step, math.ceil(upper / step) * step

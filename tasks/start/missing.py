@@ -21,7 +21,9 @@ MOST_CODES, FEWEST_OTHERS = 4, 4
 
 
 def seem_missing(values: pl.Series) -> list[float]:
-    """Return numbers that may stand for no value: codes of several rows that stand apart at an end of a column.
+    """Return numbers that may be codes of missing values.
+
+    They occur in several rows and stand apart at an end of a column.
 
     Below zero they do where no other number is, and none is as far from its next; above, where they are farther from
     the rest than it is wide. A scale from -3 to 3 has none.
@@ -44,7 +46,7 @@ def seem_missing(values: pl.Series) -> list[float]:
 def told_missing(one: Found, values: pl.Series) -> str | None:
     """Say that numbers of a column may stand for no value, and what to do.
 
-    None: they seem not to.
+    Return None if they seem not to.
     """
     if one.looks is not Looks.number or not values.dtype.is_numeric():
         return None

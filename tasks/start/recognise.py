@@ -1,4 +1,4 @@
-"""What a column holds, by looking at all of it: codes, a category, a number, a date, or text that no study can use."""
+"""Recognise what a column holds from all of it: codes, a category, a number, a date, or text that no study can use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_ODD_WORDS = 5
 
 
 class Looks(StrEnum):
-    """What a column looks like."""
+    """The kinds of content that a column may have."""
 
     binary = "two values"
     category = "a category"
@@ -164,7 +164,7 @@ def _as_typed(name: str, source_name: str, kind: Kind) -> Kind | TextReading:
 
 
 def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Found:
-    """A column of text: what does it say?"""
+    """Recognise a column of text."""
     text = values.str.strip_chars()
     silent = text.is_null() | (text == "") | text.str.to_lowercase().is_in(list(NOTHING))
     nothing = tuple(sorted(set(text.filter(silent).drop_nulls().unique().to_list()) - {""}))
@@ -229,7 +229,10 @@ def _one_spelling(words: dict[str, int]) -> dict[str, str]:
 
 
 def as_read(one: Found, words: Iterable[str]) -> tuple[str, ...]:
-    """Words for values of a column as its reading makes them, so that they may be spelt as in the source; in order."""
+    """Return words for a column's values as its reading makes them, in order.
+
+    The words may be spelt as in the source.
+    """
     spelt = one.reading.spellings if isinstance(one.reading, TextReading) else {}
     known = [str(value) for value in one.values]
     words = [spelt.get(word, word) for word in words]

@@ -1,4 +1,4 @@
-"""Who plays which part in a drafted study: unit, treatment, outcome, covariates."""
+"""The roles of columns in a drafted study: unit, treatment, outcome, covariates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WHOLE = re.compile(r"[-+]?\d{1,18}")
 
 @dataclass(frozen=True)
 class Wishes:
-    """What somebody who starts says of the data; a draft asks for what is not said.
+    """The user's statements about the data; a draft asks for what is not stated.
 
     Attributes:
         name: of the dataset.
@@ -107,7 +107,10 @@ class Cast:
 
 
 def unit_candidates(found: Mapping[str, Found]) -> list[str]:
-    """Columns that may name units, the likeliest first: names of ids, then all with a value of its own in each row."""
+    """Return columns that may name units, the likeliest first.
+
+    These are names of ids, then all with a value of its own in each row.
+    """
     named = [one.name for one in found.values() if re.search(ID_NAME, one.name) and one.nulls == 0]
     unique = [one.name for one in found.values() if one.unique and one.looks is not Looks.date]
     return list(dict.fromkeys([*(name for name in named if name in unique), *named, *unique]))

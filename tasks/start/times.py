@@ -30,7 +30,7 @@ FEWEST_TIMES = 10
 
 
 def times_among(found: Iterable[Found]) -> dict[str, str]:
-    """Return the names of columns that look like times, each with the column that seems to say what ended them.
+    """Return the columns that look like times, each with its likely event indicator.
 
     Args:
         found: all columns of a file.
@@ -79,7 +79,7 @@ def times_in_doubt(found: Iterable[Found]) -> dict[str, str]:
 def other_time(one: Found, time: Found, frame: pl.DataFrame | None) -> str | None:
     """Say that a column is another time of the same follow-up, or what ended one.
 
-    None: it does not look so.
+    Return None if it does not look so.
 
     By its name; and where values may be seen by them: a time to what came before the end is never above the time to
     the end, and is the same where nothing came before.
@@ -100,7 +100,7 @@ def other_time(one: Found, time: Found, frame: pl.DataFrame | None) -> str | Non
 
 
 def followed_to(times: pl.Series, arms: pl.Series, codes: tuple[Any, Any], horizon: float) -> str:
-    """Say how many rows of each arm reach the horizon, and what to do where noise would hide them."""
+    """Say how many rows of each arm reach the horizon, and what to do if noise hides them."""
     reached = arms.filter(times >= horizon)
     few, many = (int((reached == code).sum()) for code in codes)
     controls, treated = (int((arms == code).sum()) for code in codes)
@@ -154,7 +154,7 @@ def declared_time(upper: float, *, trial: bool) -> dict[str, Any]:
 def asked_times(time: str, event: str, horizon: float, adjusts: bool, several: bool = False) -> list[str]:
     """Return the lines of a study that ask for the time to an event.
 
-    Adjusted, each measure has releases of its own.
+    In an adjusted study each measure has releases of its own.
 
     ``several``: it has subgroups or arms, so that it is a protocol, and more outcomes cost nothing.
     """

@@ -102,12 +102,17 @@ _FEWEST_NUMBERED = 2
 
 
 def spoken(name: str) -> str:
-    """Return a name with its words apart, as patterns for names expect them: "policePrecinct" has two."""
+    """Return a name with its words separated, as patterns for names expect them.
+
+    "policePrecinct" has two words.
+    """
     return re.sub(r"(?<=[a-z\d])(?=[A-Z])", "_", name)
 
 
 def stems(names: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Return the stem and the time of each name that stands there for several times, as "read" and "1" of "read1".
+    """Return the stem and the time of each name that is there for several times.
+
+    Of "read1" they are "read" and "1".
 
     Args:
         names: of all columns.
@@ -126,7 +131,9 @@ def stems(names: Iterable[str]) -> dict[str, tuple[str, str]]:
 
 
 def other_times(names: Iterable[str], treatment: str, outcome: str) -> dict[str, str]:
-    """Return the columns that may have been measured after treatment by the times in their names, with reasons.
+    """Return columns that by their names may be measured after treatment, with reasons.
+
+    The times in the names are compared.
 
     What repeats treatment or outcome at a later time tells which times are later; a column of such a time, which is
     there for the time of treatment or outcome as well, was measured then. Times that are no numbers have no order, so

@@ -56,7 +56,7 @@ def led(schema: pa.Schema, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.Record
 def written(name: str, edge: date | int, driver: AdbcDriver | None = None) -> tuple[str, str]:
     """Return a column's name and an edge of a block as the database of a driver writes them.
 
-    None: plain SQL.
+    Return None for plain SQL.
     """
     mark = "`" if driver is AdbcDriver.bigquery else '"'
     column = mark + name.replace(mark, "\\`" if mark == "`" else mark * 2) + mark

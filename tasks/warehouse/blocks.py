@@ -75,7 +75,7 @@ def extracting(folder: Path) -> Iterator[None]:
 def probe_stage(source: Source, place: Path, url: str | None) -> TableSnapshot | None:
     """Check that the source answers, has the declared columns, and no row without a key.
 
-    Writes nothing.
+    Nothing is written.
 
     Returns:
         The state of an open table that every block of this extract is taken from; None of other sources.
@@ -100,7 +100,7 @@ def extract_stage(
 ) -> ExtractedBlock:
     """Take one block, unless it is there with rows.
 
-    Of an open table, with the rows of this very state.
+    A block of an open table must have the rows of this very state.
 
     Args:
         source: the declaration.
@@ -243,7 +243,7 @@ def check_dataset(source: Source, dataset: str | None) -> None:
 def _write(rows: Iterator[pa.RecordBatch], schema: pa.Schema, folder: Path, rows_per_file: int) -> dict[str, int]:
     """Write batches into files of at most ``rows_per_file`` rows.
 
-    At least one file, so that no block is a gap.
+    At least one file is written, so that no block is a gap.
     """
     written: dict[str, int] = {}
     rest: pa.RecordBatch | None = None
@@ -275,7 +275,7 @@ def _write(rows: Iterator[pa.RecordBatch], schema: pa.Schema, folder: Path, rows
 def _new_parquet(path: Path, schema: pa.Schema) -> Iterator[Any]:
     """A new Parquet file, mode 0600, on disk when the block is left.
 
-    No column statistics: nobody needs them.
+    It has no column statistics: nobody needs them.
     """
     import pyarrow.parquet as pq
 

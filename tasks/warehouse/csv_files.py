@@ -181,7 +181,7 @@ def _titles(lines: list[str], delimiter: str) -> int:
 def _likely(text: str) -> str | None:
     """Return the delimiter that more than half of the lines have equally often.
 
-    None: there is none.
+    Return None if there is none.
     """
     lines = [line for line in text.splitlines()[:200] if line.strip()]
     for one in ",;\t|":
@@ -249,7 +249,10 @@ _NUMBER = re.compile(r"[-+(]?[^\w\s]?[\d.,' ]*\d[\d.,' ]*[^\w\s]?\)?")
 
 
 def csv_input(path: Path, files: CsvFiles) -> pa.NativeFile | Path:
-    """Return what Arrow reads a file from: the file, or all of it above the lines that `skip_end` leaves out."""
+    """Return what Arrow reads a file from.
+
+    It is the file, or all of it above the lines that `skip_end` leaves out.
+    """
     import pyarrow as pa
 
     if not files.skip_end:

@@ -38,7 +38,7 @@ from causalveil.tasks.warehouse.extract import UNFINISHED_FILE
 
 @contextmanager
 def in_own_words(told: Callable[[Exception], CausalveilError]) -> Iterator[None]:
-    """Raise what ``told`` makes of any foreign error within the block, without the error itself as its context."""
+    """Raise what ``told`` makes of any foreign error in the block, without it as the context."""
     try:
         yield
         return
@@ -83,7 +83,7 @@ def arrow_place(where: Path | StoredFile) -> dict[str, Any]:
 
 
 def stored_files(url: str, ending: str) -> list[StoredFile]:
-    """List the files of an ending below a URL, or the one that it names, in the order of their names.
+    """List the files of an ending below a URL, or the one that it names, in order of names.
 
     Raises:
         DataError: they are an open table's.
@@ -117,7 +117,9 @@ def stored_files(url: str, ending: str) -> list[StoredFile]:
 
 
 def opened(where: Path | StoredFile) -> AbstractContextManager[None]:
-    """Enter a block that reads a file: what a store says in it is said in our words, and a changed object is told.
+    """Return a context for reading a file that raises a store's errors in our words.
+
+    An object that changed meanwhile is an error as well.
 
     Raises:
         DataError: the object was replaced meanwhile.
@@ -228,7 +230,7 @@ def local_copy(url: str, *, new: bool = False) -> Path:
 
 @contextmanager
 def folder_at(place: str | Path) -> Iterator[Path]:
-    """Yield the folder of a path, or the copy of a URL, whose changes go back into the store at the end.
+    """Yield the folder of a path, or the copy of a URL, which is written back at the end.
 
     Raises:
         CausalveilError: see :func:`local_copy` and :func:`publish`.
@@ -255,7 +257,10 @@ def stored(place: str | Path) -> bool:
 
 
 def shown(text: str) -> str:
-    """Return a text with the URLs of copies in place of their folders, which are gone when somebody follows it."""
+    """Return a text with the URLs of copies in place of their folders.
+
+    The folders are gone when somebody follows the text.
+    """
     for copy in _COPIES.values():
         text = text.replace(str(copy.folder.resolve()), copy.url).replace(str(copy.folder), copy.url)
     return text
@@ -264,7 +269,7 @@ def shown(text: str) -> str:
 def publish(folder: Path) -> None:
     """Bring into the store what changed in the copy that a folder is.
 
-    Nothing of any other folder.
+    Nothing of any other folder is published.
 
     Rows go first, and what vouches for them last. While rows change the store has the mark of an unfinished extract.
 

@@ -269,7 +269,7 @@ def _rows(
 
 
 def _chosen(table: Table, schema: Schema, key: Key | None, interval: KeyInterval | None) -> BooleanExpression:
-    """Which rows are in the block.
+    """Return the expression that selects the rows of the block.
 
     A filter speaks of a column by the name that it has now, whatever it had then.
     """

@@ -94,7 +94,7 @@ def _parquet_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one file after the other, each in the types that it stores them in.
 
-    None: of all blocks.
+    If the interval is None, rows of all blocks are read.
 
     A column that stands in the names of folders alone, as Spark and Hive leave it, is there with its one value.
 
@@ -129,7 +129,7 @@ def _filled(batch: pa.RecordBatch, schema: pa.Schema, said: Mapping[str, str]) -
 def said_of(files: Files, place: Path, path: Path | StoredFile) -> dict[str, str]:
     """Return what folders ``name=value`` between a source and one of its Parquet files say.
 
-    Nothing of CSV.
+    Nothing is returned for CSV.
     """
     if files.kind != "parquet":
         return {}
@@ -158,7 +158,7 @@ def refuse_otherwise(path: Path | StoredFile, batch: pa.RecordBatch | pa.Table, 
 
 
 def _chosen(source: Source, schema: pa.Schema, interval: KeyInterval) -> pc.Expression | None:
-    """Which rows are in the block; None: all."""
+    """Return the expression that selects the rows of the block; None: all."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -226,7 +226,7 @@ def files_of(files: Files, place: Path) -> Sequence[Path | StoredFile]:
 
 
 def paths_of(files: Files, place: Path) -> list[Path]:
-    """The files of a source in the order of their names: the file that it names, or those in the folder.
+    """List the files of a source in order of names: the file that it names, or its folder's.
 
     Raises:
         DataError: they are an open table's.
@@ -251,7 +251,7 @@ def _file_schema(
 ) -> pa.Schema:
     """The columns of one file, from its footer or its header line.
 
-    All are there or in names of its folders.
+    Each column is there or in a name of its folders.
 
     Only text and what is read from text can stand in a name, and no key.
     """

@@ -57,7 +57,7 @@ def target_schema(source: Source) -> pa.Schema:
 def snapshot_of(source: Source, place: Path) -> TableSnapshot | None:
     """Return the state of an open table that an extract takes.
 
-    None of a source that is no such table.
+    Return None for a source that is no such table.
 
     Raises:
         DataError: the table cannot be read, or has no such state.
@@ -114,7 +114,9 @@ def batches(
 
 
 def refuse_keyless(source: Source, place: Path, url: str | None, snapshot: TableSnapshot | None) -> None:
-    """Refuse rows without a value in the key's column: no block would hold them, and nothing would count them.
+    """Refuse rows without a value in the key's column.
+
+    No block would hold them, and nothing would count them.
 
     Of sensitive data such a loss would also let the number of units tell of what stands in a row.
 
@@ -144,7 +146,7 @@ def refuse_keyless(source: Source, place: Path, url: str | None, snapshot: Table
 def _taken(batch: pa.RecordBatch, source: Source) -> pa.RecordBatch:
     """The columns of a batch that are taken, each in a type that says what it holds.
 
-    Of a name there twice, both.
+    Of a name that is there twice, both are taken.
 
     Raises:
         DataError: bytes are no text.

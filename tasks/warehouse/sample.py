@@ -51,7 +51,7 @@ _DATABASES = ("postgresql://", "postgres://", "postgresql+psycopg://")
 
 @dataclass(frozen=True)
 class Sample:
-    """What a draft is made of.
+    """The data that a draft is made from, and their source.
 
     Attributes:
         frame: up to a million rows, each column under its name in the source.

@@ -61,7 +61,7 @@ def check_key(where: str, key: Key | None, schema: pa.Schema) -> None:
 
 
 def converted(values: pa.Array, wanted: pa.DataType) -> pa.Array | None:
-    """Cast.
+    """Cast values to the wanted type.
 
     Numbers must fit exactly but for rounding to float64, times but for digits below a microsecond.
 
@@ -104,7 +104,7 @@ def _in_polars(values: pa.Array) -> pl.Series:
 def read_off(batch: pa.RecordBatch, source: Source) -> pa.RecordBatch:
     """The columns of a batch by the names that they are given, those with a reading as values.
 
-    Others as they are.
+    Other columns stay as they are.
 
     Raises:
         DataError: a value does not fit its column's reading. Names the column, never the value.
@@ -125,7 +125,7 @@ def read_off(batch: pa.RecordBatch, source: Source) -> pa.RecordBatch:
 def complete(batch: pa.RecordBatch, source: Source, lost: Counter[str]) -> pa.RecordBatch:
     """Return the rows of a batch with a value in every column that the source requires.
 
-    Count others in ``lost``.
+    Other rows are counted in ``lost``.
     """
     import pyarrow.compute as pc
 

@@ -1,4 +1,4 @@
-"""What the ledger's entries add up to: one derivation, for reserving, for showing and for verifying.
+"""The accounts that follow from the ledger's entries: one derivation, for reserving, for showing and for verifying.
 
 A ``Book`` reads entries in order and refuses the first that breaks a rule, so an account is never computed
 from entries that could not have been written by the protocol.
@@ -34,7 +34,7 @@ _EVERY = ""
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What the ledger holds on one run."""
+    """The entries of the ledger on one run."""
 
     reservation: Reservation
     reserved: Entry
@@ -45,7 +45,7 @@ class RunRecord:
 
     @property
     def state(self) -> State:
-        """Voided, finished, waiting for its owner's review or rejected by it, or still holding its reservation."""
+        """State of the run: reserved, held for its owner's review, rejected, finished or voided."""
         if self.voided or self.document is None:
             return "voided" if self.voided else "reserved"
         if not self.reservation.review:
@@ -394,7 +394,10 @@ def _block_account(used: Use, spent: Use, runs: int, level: Level, block: str, c
 
 
 def caps_in_force(granted: Caps, contract: Contract | None) -> Caps:
-    """The lower of the owner's grant and the contract as it stands, level by level, epsilon and delta each."""
+    """Return the lower of the owner's grant and the contract as it stands, level by level.
+
+    Epsilon and delta are compared each by itself.
+    """
     if contract is None:
         return granted
     return {

@@ -26,7 +26,7 @@ NO_HASH = "0" * 64
 def canonical(document: Any) -> str:
     """JSON with sorted keys and no spaces.
 
-    Decimals as exact text, floats by the repr that reads back equal.
+    Decimals are exact text, floats the repr that reads back equal.
     """
 
     def plain(value: Any) -> str:

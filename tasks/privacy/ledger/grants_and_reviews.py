@@ -136,7 +136,7 @@ _REVIEW_LABEL = b"causalveil review 1\x00"
 
 
 class ReviewVerdict(StrEnum):
-    """What the owner says; the kind of the entry that says it."""
+    """The owner's verdict; also the kind of the entry that records it."""
 
     approve = "approve"
     reject = "reject"

@@ -24,7 +24,7 @@ OF_A_RUN = ("reserve", "release", "void", "approve", "reject")
 class Journal:
     """One ledger's chain.
 
-    Holds no connection: share it between threads, pickle it, take it over a fork.
+    It holds no connection, so it can be shared between threads, pickled, and taken over a fork.
 
     ``memory`` is what this machine knows of it; a ledger that is thrown away has none.
     """

@@ -90,7 +90,7 @@ def _plain(caps: Caps) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Released:
-    """A release row: what was stored beside the charge, the row's hash, and whether this call drew it."""
+    """The row of a release: its stored document, its hash, and whether this call drew it."""
 
     payload: dict[str, Any]
     entry_hash: str
@@ -99,10 +99,10 @@ class Released:
 
 @dataclass(frozen=True)
 class Ledger(OwnerSide, ReaderSide):
-    """One ledger: what its owner writes, what everybody reads, and here what a run reserves, draws and ends with."""
+    """One ledger: its owner's and readers' methods, and those of a run: reserve, draw, end."""
 
     def reserve(self, request: Reservation, contract: Contract) -> Literal["reserved", "resumed"]:
-        """Set the run's whole cost aside in every block it charges, or recognise a run that comes back.
+        """Reserve the run's whole cost in every block it charges, or resume an earlier reservation.
 
         A refusal is an entry as well: who asked, for how much, and why it was refused. It charges nothing.
 
@@ -193,7 +193,7 @@ class Ledger(OwnerSide, ReaderSide):
         return None if entry is None else Released(entry.document, entry.hash, fresh=False)
 
     def release(self, run_id: str, charge: Charge, draw: Callable[[], dict[str, Any]]) -> Released:
-        """Commit a charge and what was drawn for it in one transaction, once for each (run, charge name).
+        """Commit a charge and its draw in one transaction, once for each (run, charge name).
 
         Args:
             run_id: a run that reserved this very charge.
@@ -228,7 +228,7 @@ class Ledger(OwnerSide, ReaderSide):
     def finish(self, run_id: str, document: str, drawn: Set[str]) -> None:
         """Store the run's final document, which marks it finished.
 
-        Post-processing: no charge. Idempotent.
+        This is post-processing without a charge, and idempotent.
 
         Args:
             run_id: the run.
@@ -362,7 +362,7 @@ class Ledger(OwnerSide, ReaderSide):
 def copy_ledger(source: str, target: str) -> Verified:
     """Copy a ledger, identity and all, into an empty database.
 
-    Retire the source before anything runs again.
+    The source must be retired before anything runs again.
 
     Args:
         source: URL of the ledger; it is verified first, and no run may use it meanwhile.

@@ -1,4 +1,4 @@
-"""What only the owner of data writes into a ledger: grants, reviews, and the acceptance of a restored copy."""
+"""Entries that only the owner of data writes: grants, reviews, and the acceptance of a restored copy."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ class OwnerSide(Journal):
         self._audit_grant(contract, entry)
 
     def grant_itself(self, contract: Contract) -> bool:
-        """Grant the caps of public or synthetic data that nobody granted yet: no owner's hand is needed at first.
+        """Grant the caps of public or synthetic data that have no grant yet.
+
+        The first grant of such data needs no owner.
 
         Returns:
             Whether a grant was written; never for sensitive data or under a contract that names an owner's key.
@@ -128,7 +130,7 @@ class OwnerSide(Journal):
         log_event(str(verdict), run=run_id, dataset=document.dataset, ledger=self.identity, hash=entry.hash)
 
     def restored(self, reason: str) -> Entry:
-        """Accept, for the record, that this ledger lost entries that this machine has seen: an older copy goes on.
+        """Record that this ledger is an older copy, without entries that this machine has seen.
 
         Raises:
             RunConflict: nothing that this machine has seen is missing.

@@ -169,7 +169,7 @@ class ReaderSide(Journal):
         return account_of(book, self.identity, dataset, contract)
 
     def newest(self, dataset: str, most: int, contract: Contract | None = None) -> Account:
-        """Return the account with its newest runs alone, from the sums that this machine verified before.
+        """Return the account with its newest runs alone, from sums that were verified before.
 
         A dataset of years has thousands of runs, and to add all of them up again takes seconds. Where this machine
         never saw the ledger, or cannot tell that it is unchanged, all entries are read.
@@ -196,7 +196,9 @@ class ReaderSide(Journal):
         return whole.model_copy(update={"runs": whole.runs[older:], "older_runs": older})
 
     def standing(self, dataset: str) -> Book:
-        """Caps, grants and sums of a dataset: from where this machine has seen the ledger, else from its first entry.
+        """Return caps, grants and sums of a dataset.
+
+        They follow from the state that this machine has verified, else from the first entry on.
 
         Of its runs the book holds those that may still have entries.
 
@@ -291,7 +293,7 @@ class ReaderSide(Journal):
     def entries_of(self, dataset: str) -> tuple[Entry, ...]:
         """Every entry of a dataset in order, releases among them.
 
-        "" for those of the ledger as a whole.
+        The dataset "" has those of the ledger as a whole.
 
         Raises:
             LedgerError: the ledger cannot be used, or an entry was changed.

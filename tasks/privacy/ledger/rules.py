@@ -1,4 +1,4 @@
-"""When the ledger says no: to a reservation, to a draw, to a reason."""
+"""Rules by which the ledger refuses a reservation, a draw or a reason."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def refuse_other_data(book: Book, request: Reservation) -> None:
 
 
 def caps_with_room(book: Book, request: Reservation, contract: Contract) -> Caps:
-    """The caps in force for the request's level and those that it touches, once it is certain that it fits below them.
+    """Return the caps in force for the levels that a request touches, if it fits below them.
 
     Raises:
         BudgetRefused: no grant of this contract, no cap, charges beyond the request's own total, or too little left in
@@ -87,7 +87,7 @@ def caps_with_room(book: Book, request: Reservation, contract: Contract) -> Caps
 
 
 def refuse_without_room(book: Book, request: Reservation, contract: Contract) -> None:
-    """Refuse what :func:`caps_with_room` would, also before data that grant themselves have done so.
+    """Refuse what :func:`caps_with_room` would, also for data that will grant themselves.
 
     Raises:
         BudgetRefused: as there.
@@ -138,7 +138,9 @@ def _with_room(book: Book, request: Reservation, caps: Mapping[Level, Cap]) -> C
 
 
 def refuse_conversion(book: Book, contract: Contract) -> None:
-    """Keep an account in the accounting that its runs were admitted under: no theorem covers a change in between.
+    """Refuse to change the accounting of an account that has runs.
+
+    No theorem covers a change in between.
 
     Raises:
         ContractError: the contract names another accounting than the grant in force, and there are runs.
@@ -167,7 +169,9 @@ def drawn_before(run: RunRecord, charge: Charge) -> Entry | None:
 
 
 def refuse_undrawn(run: RunRecord, drawn: Set[str]) -> None:
-    """Let a run end only when every charge that it declared is committed and was drawn, or returned, for its release.
+    """Refuse to end a run before every charge that it declared is committed and drawn.
+
+    A charge is drawn, or a stored draw is returned, for its release.
 
     Raises:
         ChargesDiffer: names the charges that were not.

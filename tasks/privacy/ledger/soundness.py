@@ -46,7 +46,9 @@ def leaves_traces(store: Store) -> bool:
 
 
 def stamp(store: Store, connection: sa.Connection | None) -> str:
-    """The traces that a change would leave: equal stamps at one head mean that nobody changed an entry.
+    """Return the traces that a change would leave.
+
+    Equal stamps at one head mean that nobody changed an entry.
 
     SQLite: the file itself, its size and time of change. Its bytes are not read: closing the file would drop the locks
     that SQLite holds on it in this process. PostgreSQL, for which a connection is needed: the server's count of updated
@@ -185,7 +187,7 @@ _RUNS: TypeAdapter[dict[str, list[tuple[int, str]]]] = TypeAdapter(dict[str, lis
 
 @dataclass(frozen=True)
 class Known:
-    """What the file holds: the anchor, the traces that the database's file or tables bore then, the state."""
+    """The content of the file: the anchor, the stamp of the database then, and the state."""
 
     seq: int
     hash: str
@@ -259,7 +261,7 @@ class Memory:
 
 
 def caught_up(store: Store, connection: Connection, identity: str, memory: Memory | None) -> Chain:
-    """The whole ledger, verified, as a writer finds it: what is known, and the entries that followed.
+    """Return the whole ledger, verified: what is known, and the entries that followed.
 
     Must be called in a write transaction: what others committed is then there, and what they know is no newer.
 
@@ -392,7 +394,7 @@ def _state(book: Book) -> dict[str, Any]:
 def _restored(store: Store, connection: Connection, identity: str, known: Known) -> Chain | None:
     """The chain up to the anchor.
 
-    None if the state is of another version, or a run under way was touched.
+    It is None if the state is of another version, or a run under way was changed.
     """
     book, state = Book(identity), known.state
     try:

@@ -39,7 +39,9 @@ SQLITE_TABLES = MIGRATIONS / "sqlite.sql"
 
 
 def bring_up(connection: sa.Connection, version: str) -> None:
-    """Create the tables of an empty database, or migrate those of an older version, inside a write transaction.
+    """Create the tables of an empty database, or migrate those of an older version.
+
+    It must be called in a write transaction.
 
     Raises:
         LedgerError: this installation of causalveil lacks its migrations.
@@ -110,7 +112,7 @@ entries = sa.table(
 class Store:
     """A ledger's database, reached anew for each transaction.
 
-    Can be pickled and used from several threads.
+    It can be pickled and used from several threads.
     """
 
     def __init__(self, url: str | sa.URL) -> None:
@@ -171,7 +173,7 @@ class Store:
     def write(self) -> Iterator[sa.Connection]:
         """A transaction that no other writer overlaps.
 
-        Durable when the block has ended, else without trace.
+        It is durable when the block has ended, else it leaves no trace.
 
         Raises:
             LedgerError: unreachable, read-only, busy for a minute, or an entry that the tables refuse.

@@ -1,4 +1,4 @@
-"""What an account has used and what is left of its cap, in the accounting that its owner chose.
+"""Use of an account and the rest of its cap, in the accounting that its owner chose.
 
 ``basic`` adds epsilons and deltas. ``concentrated`` adds rho, and the deltas of tests: the cap (epsilon, delta) then
 means the largest rho that implies epsilon at what tests leave of delta (``tasks/privacy/concentrated.py``). As long as
@@ -118,7 +118,7 @@ class Cap:
     def keeps_pure(self, use: Use) -> bool:
         """Check whether nothing has a delta and the sum of epsilons is within a concentrated cap.
 
-        Then rho need not be.
+        If so, rho need not be within it.
         """
         return self.concentrated and use.delta == 0 and use.epsilon <= self.cost.epsilon
 
@@ -182,7 +182,7 @@ class Cap:
     def rho_account(self, used: Use, spent: Use) -> RhoAccount | None:
         """The account in rho.
 
-        None in basic accounting, and where epsilons are added up because rho would not do.
+        It is None in basic accounting, and where epsilons are added up because rho would not fit.
         """
         if not self.concentrated:
             return None
@@ -212,9 +212,9 @@ def _short_of(amounts: Iterable[tuple[str, Decimal, Decimal, Decimal]]) -> str |
 
 
 def share_of_request(cap: Cap, before: Use, request: Use) -> float:
-    """Which part of what is left a request would take.
+    """Return the share of what is left that a request would take.
 
-    Infinite where nothing is left. For ``plan``.
+    It is infinite where nothing is left. For ``plan``.
     """
     fits = cap.share_left(before)
     after = cap.share_left(before.plus(request))

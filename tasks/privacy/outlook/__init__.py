@@ -1,4 +1,4 @@
-"""What is left of an account, for people: how many runs fit, when a schedule runs dry, how it burned down.
+"""The remaining budget of an account, for people: runs that fit, the date a schedule is refused, its history.
 
 - ``desk``: All datasets of a ledger as their owner sees them. Declared and recorded facts only: no released value, no
   row.

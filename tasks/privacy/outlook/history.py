@@ -24,7 +24,10 @@ Account = tuple[Level, str]
 
 @dataclass(frozen=True)
 class BurndownStep:
-    """What is left right after a run was reserved or voided, or a cap granted (then ``run`` is empty)."""
+    """The rest right after a run was reserved or voided, or a cap granted.
+
+    Of a grant ``run`` is empty.
+    """
 
     at: datetime
     kind: str

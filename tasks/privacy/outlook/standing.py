@@ -29,7 +29,9 @@ Accounts = Mapping[tuple[Level, str], tuple[Cap, Use]]
 def accounts_in(
     book: Book, dataset: str, level: Level, blocks: Iterable[str], contract: Contract | None = None
 ) -> Accounts:
-    """The accounts that a run of this level on these blocks is charged to, under the caps in force.
+    """Return the accounts, under the caps in force, that such a run would be charged to.
+
+    The run is of this level and on these blocks.
 
     Empty if the level has no cap. A dataset that nobody granted has the contract's caps.
     """
@@ -95,7 +97,7 @@ LOWEST_DECADE, DECADES, STEPS = -3, 5, 900
 
 @dataclass(frozen=True)
 class DryDate:
-    """``fits`` runs fit, the last at ``last``, and the one at ``dry`` is refused.
+    """The number of runs that fit, the last of them at ``last``; the one at ``dry`` is refused.
 
     None: no such run is foreseen.
     """
@@ -106,7 +108,7 @@ class DryDate:
 
 
 def when_dry(accounts: Accounts, request: Use, runs: Iterable[datetime]) -> DryDate:
-    """When the first run of a schedule is refused, if nothing else is asked of the accounts."""
+    """Return when the first run of a schedule is refused, if nothing else is charged."""
     room = fits(accounts, request)
     last: datetime | None = None
     for index, moment in enumerate(islice(runs, room + 1)):
@@ -119,7 +121,7 @@ def when_dry(accounts: Accounts, request: Use, runs: Iterable[datetime]) -> DryD
 def lasting_epsilon(accounts: Accounts, use_at: Callable[[Decimal], Use | None], count: int) -> Decimal | None:
     """The largest epsilon of three digits, 100 at most, of which ``count`` runs fit.
 
-    None if 0.001 is too much.
+    It is None if 0.001 is too much.
 
     Args:
         accounts: that each run is charged to.
@@ -157,7 +159,9 @@ def cron_of(every: str) -> str:
 
 
 def runs_of(every: str, start: date) -> Iterator[datetime]:
-    """When the schedule runs from the beginning of ``start`` on: a hundred thousand times or a hundred years at most.
+    """Yield the times of a schedule from the beginning of ``start`` on.
+
+    There are a hundred thousand at most, within a hundred years.
 
     Raises:
         StudyError: not a cron expression of five fields, or a start before 1900 or after 2900.

@@ -1,6 +1,6 @@
 """Reporting guidelines, filled in as far as study, contract and release know; the rest is marked for people.
 
-- ``facts``: What study, contract and release say of a study, as sentences by name: the answers to a guideline's items.
+- ``facts``: Sentences by name that answer a guideline's items, from study, contract and release.
 - ``fill``: The guidelines that apply to a release, with every item that its documents answer.
 - ``item``: One item of a reporting guideline, and which sentences of ours answer it.
 - ``strobe``: STROBE with its extensions RECORD and RECORD-PE, for observational studies of routinely collected health

@@ -1,4 +1,4 @@
-"""What study, contract and release say of a study, as sentences by name: the answers to a guideline's items.
+"""Sentences by name that answer a guideline's items, from study, contract and release.
 
 Each sentence holds for the release at hand or is empty. Nothing is read but the three documents.
 """
@@ -87,7 +87,7 @@ def _question(release: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _relative(spec: Mapping[str, Any]) -> str:
-    """Which relative measures are released beside the difference."""
+    """Say which relative measures are released beside the difference."""
     named = [
         name for name, key in (("the risk ratio", "ratio"), ("the odds ratio", "odds_ratio")) if key in _measures(spec)
     ]

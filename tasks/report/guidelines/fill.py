@@ -26,7 +26,7 @@ def checklists(
 ) -> tuple[Checklist, ...]:
     """TARGET, STROBE and RECORD-PE for an observational study.
 
-    None where treatment was randomised.
+    There is none where treatment was randomised.
 
     Args:
         release: the document of a release of one effect or of a protocol.
@@ -45,7 +45,10 @@ def checklists(
 def guidelines_context(
     release: Published, document: Mapping[str, Any], arms: Mapping[str, Any], contract: Contract | None
 ) -> dict[str, Any]:
-    """Return ``flow`` (None but for effects of one run), ``contract`` and ``checklists`` for the templates."""
+    """Return ``flow``, ``contract`` and ``checklists`` for the templates.
+
+    Only effects of one run have them; else ``flow`` is None.
+    """
     of_times = isinstance(release, ProtocolRelease) and bool(release.curves)
     if of_times or not isinstance(release, EffectRelease | ProtocolRelease):
         return {"flow": None}

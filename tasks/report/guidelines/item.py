@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class GuidelineItem:
-    """What a guideline asks for, in our words.
+    """An item of a guideline, in our words.
 
     Attributes:
         number: as the guideline numbers it.
@@ -23,9 +23,9 @@ class GuidelineItem:
     people: str = ""
 
     def filled(self, facts: Mapping[str, str]) -> FilledItem:
-        """With the sentences that there are.
+        """Return the item, answered with the sentences that there are.
 
-        Where one is missing and nobody was asked, the authors are.
+        If there is none, and ``people`` is empty, the item is left to the authors.
         """
         known = tuple(facts[name] for name in self.facts if facts.get(name))
         people = self.people or ("" if known else "this item; neither study, contract nor release says it")
