@@ -101,7 +101,9 @@ def of_sites(terms: Sites, study: EffectStudy | ProtocolStudy, accepted: Sequenc
             units_disjoint=True,
             unprotected=tuple(dict.fromkeys(text for statement in statements for text in statement.unprotected)),
         ),
-        "units_of_measure": dict(set.intersection(*(set(item.release.units_of_measure.items()) for item in accepted))),
+        "units_of_measure": dict(
+            sorted(set.intersection(*(set(item.release.units_of_measure.items()) for item in accepted)))
+        ),
         "software": Software(
             version=version("causalveil"), dependencies={name: version(name) for name in DEPENDENCIES}
         ),
