@@ -111,7 +111,7 @@ def alone_at(url: str) -> Iterator[None]:
 
 
 def refuse_lost(url: str) -> None:
-    """Refuse to write where another writer took over, as after a machine that slept for half an hour.
+    """Refuse to write where another writer took over, as it may after a long pause.
 
     Raises:
         CausalveilError: one did.
@@ -216,7 +216,10 @@ def conditional_store(url: str) -> Any:
 
 
 def why(url: str, problem: Exception) -> str:
-    """Say why nothing could be put, without the store's own text, which may quote keys and addresses."""
+    """Say why nothing could be put.
+
+    The store's own text may quote keys and addresses, so it is left out.
+    """
     from obstore import exceptions
 
     if isinstance(problem, exceptions.AlreadyExistsError | exceptions.PreconditionError):

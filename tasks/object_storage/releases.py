@@ -11,7 +11,9 @@ from causalveil.tasks.object_storage.lock import conditional_store, why
 
 
 def refuse_unwritable(url: str) -> None:
-    """Check that a release could be put at a URL, before budget is reserved for it: an empty object is put and removed.
+    """Check that a release could be put at a URL, before budget is reserved for it.
+
+    An empty object is put and removed.
 
     Raises:
         StudyError: another release lies there.
@@ -35,7 +37,9 @@ def refuse_unwritable(url: str) -> None:
 
 
 def put_release(folder: Path, url: str) -> None:
-    """Put the files of a release's folder at a URL, the release first and only if none lies there but the same.
+    """Put the files of a release's folder at a URL.
+
+    The release comes first, and only if none lies there but the same.
 
     Raises:
         StudyError: another release lies there.

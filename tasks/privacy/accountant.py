@@ -186,7 +186,7 @@ class _Key(NamedTuple):
 
     @property
     def reach(self) -> float:
-        """The largest privacy loss that matters: ten standard deviations of a Gaussian loss, else epsilon."""
+        """Largest privacy loss that matters: ten deviations of a Gaussian loss, else epsilon."""
         if self.mechanism.startswith("gaussian"):
             return (0.5 / self.ratio + 10) / self.ratio
         return self.epsilon

@@ -138,7 +138,7 @@ class _Table:
 
     @cached_property
     def variances(self) -> FloatArray:
-        """V_i, shape (sites,): squared standard errors of sampling and noise, of which weights and Q are made."""
+        """V_i, shape (sites,): variances of sampling and noise, of which weights and Q are made."""
         return self.sampling + self.noise
 
     @cached_property

@@ -299,7 +299,7 @@ class _Pieces:
 
     @property
     def variance(self) -> float:
-        """The hypergeometric variance of the excess, with its correction for events at the same time."""
+        """Hypergeometric variance of the excess, corrected for events at the same time."""
         found, total = self.events.sum(axis=0), self.at_risk.sum(axis=0)
         ties = np.clip((total - found) / np.maximum(total - 1, 1.0), 0.0, 1.0)
         return float((found * self.at_risk.prod(axis=0) / total**2 * ties).sum())

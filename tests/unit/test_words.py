@@ -123,21 +123,32 @@ NO_SENTENCE = (
 )
 
 
-def first_lines() -> dict[str, str]:
-    """Return the first line of each function's docstring, by file and name."""
+LONGEST = 90
+Documented = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def first_lines() -> dict[str, tuple[str, str]]:
+    """Return name and first line of each docstring of a function or class, by file and line."""
     found = {}
     for file in FILES:
         if file.endswith(".py") and file.startswith(("flows/", "tasks/", "schemas/")):
             for node in ast.walk(ast.parse((ROOT / file).read_text())):
-                line = ast.get_docstring(node) if isinstance(node, ast.FunctionDef) else None
-                if line is not None:
-                    found[f"{file}:{node.lineno}"] = line.split("\n")[0]
+                if isinstance(node, Documented) and (text := ast.get_docstring(node)) is not None:
+                    found[f"{file}:{node.lineno}"] = (node.name, text.split("\n")[0])
     return found
 
 
 def test_docstrings_begin_with_a_sentence() -> None:
-    odd = {where: line for where, line in first_lines().items() if line.startswith(NO_SENTENCE)}
-    assert odd == {}, "begin with a verb (Return, Check, Write), of a property with a noun"
+    lines = first_lines()
+    assert len(lines) > 2_000
+    odd = {where: line for where, (_, line) in lines.items() if line.startswith(NO_SENTENCE)}
+    assert odd == {}, "begin with a verb (Return, Check, Write), of a class or a property with a noun"
+
+
+def test_first_lines_of_public_docstrings_are_one_short_sentence() -> None:
+    public = {where: line for where, (name, line) in first_lines().items() if not name.startswith("_")}
+    assert {where: line for where, line in public.items() if len(line) > LONGEST} == {}
+    assert {where: line for where, line in public.items() if not line.endswith((".", "?"))} == {}
 
 
 # Metaphors that the field has words for, in what a person reads.
