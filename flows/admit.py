@@ -21,7 +21,7 @@ from causalveil.flows.sequence.admit import admit_folder  # noqa: E402
 from causalveil.schemas.admission.manifest import Admission  # noqa: E402
 from causalveil.schemas.errors import CausalveilError  # noqa: E402
 from causalveil.tasks.enclave.data_folder import DataFolder  # noqa: E402
-from causalveil.tasks.warehouse.object_storage import folder_at  # noqa: E402
+from causalveil.tasks.object_storage.copies import folder_at  # noqa: E402
 
 
 @flow(name="admit", log_prints=False, persist_result=False, validate_parameters=False)

@@ -18,7 +18,7 @@
 - ``machine/``: The machine beneath: files, the state folder, work on partitions distributed over threads or a cluster.
 - ``matching/``: Capped nearest neighbours on a private score.
 - ``models/``: Models and exact sums that several estimators share.
-- ``object_storage/``: Data folders in object storage.
+- ``object_storage/``: Data folders in object storage: copies of them, their one writer, and releases put there.
 - ``privacy/``: Mechanisms, budget, accountant and keys: the only room where noise is drawn and budget is spent.
 - ``protocols/``: Protocols: many questions answered together; ``docs/proofs/questions.md``.
 - ``regression/``: Covariate adjustment of one question: what it adds to ``tasks/adjustment/``.

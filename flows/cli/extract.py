@@ -30,7 +30,7 @@ def extract(
     from causalveil.flows.engine.engine import DirectEngine
     from causalveil.flows.sequence.admit import extract_source, late_line, target_folder
     from causalveil.schemas.warehouse import load_source
-    from causalveil.tasks.warehouse.object_storage import shown
+    from causalveil.tasks.object_storage.copies import shown
 
     with show.progress() as watch:
         if engine is EngineChoice.prefect:

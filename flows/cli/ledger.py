@@ -41,8 +41,8 @@ def grant(
 
     Write this ledger's identity into it.
     """
+    from causalveil.tasks.object_storage.copies import folder_at, stored
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
-    from causalveil.tasks.warehouse.object_storage import folder_at, stored
 
     ledger = open_ledger()
     folder, _, name = contract.rpartition("/") if stored(contract) else (Path(contract).parent, "", Path(contract).name)

@@ -354,7 +354,7 @@ def _exit_code(command: Callable[[], Any], *, wants_json: bool) -> int:
 
 
 def _report(kind: str, message: str, code: int, wants_json: bool) -> int:
-    from causalveil.tasks.warehouse.object_storage import shown
+    from causalveil.tasks.object_storage.copies import shown
 
     message = shown(message)
     if wants_json:

@@ -71,7 +71,7 @@ def admit(
     from causalveil.flows.sequence.admit import admit_folder
     from causalveil.schemas.admission.manifest import NotAdmitted
     from causalveil.tasks.enclave.data_folder import DataFolder
-    from causalveil.tasks.warehouse.object_storage import folder_at
+    from causalveil.tasks.object_storage.copies import folder_at
 
     try:
         with show.progress() as watch:
@@ -102,7 +102,7 @@ def admit(
 
 def _held_to(folder: str) -> str:
     from causalveil.tasks.enclave.data_folder import DataFolder
-    from causalveil.tasks.warehouse.object_storage import folder_at
+    from causalveil.tasks.object_storage.copies import folder_at
 
     with folder_at(folder) as place:
         return held_to(DataFolder(place).contract.data_class)

@@ -34,12 +34,12 @@ from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.enclave.validate import check_manifest, refuse_telling_losses, snapshots_of
 from causalveil.tasks.machine.site import site_settings
+from causalveil.tasks.object_storage.copies import local_copy
+from causalveil.tasks.object_storage.copies import stored as in_a_store
 from causalveil.tasks.privacy.accountant import epsilon_pld, total
 from causalveil.tasks.privacy.keys import RunKey
 from causalveil.tasks.privacy.ledger.ledger import ledger_at_hand
 from causalveil.tasks.privacy.ledger.usage import WHOLE
-from causalveil.tasks.warehouse.object_storage import local_copy
-from causalveil.tasks.warehouse.object_storage import stored as in_a_store
 
 # In place of a key's check, where a reservation is only asked about and not made.
 NO_KEY = "none"

@@ -5,7 +5,6 @@
 - ``blocks``: From a warehouse to Parquet partitions: one block after the other, each whole or not there.
 - ``csv_files``: Find the dialect of a CSV file, and the lines below its table.
 - ``extract``: Cut an extract into blocks by intervals of its key, and mark one that is not finished.
-- ``object_storage``: Read Parquet files in object storage, or copy a data folder from there and back.
 - ``open_tables``: Read Delta and Iceberg tables as sources.
 - ``read_files``: Folders of Parquet or CSV files as a source of an extract.
 - ``read_sql``: TextReading one block of a source as Arrow batches of the declared columns: streamed, never the whole

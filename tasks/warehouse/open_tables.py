@@ -23,9 +23,9 @@ from causalveil.schemas.documents import is_stored
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.sources import NO_SNAPSHOT, TableSnapshot
 from causalveil.schemas.warehouse import DeltaSource, IcebergSource, Key
+from causalveil.tasks.object_storage.copies import in_own_words
 from causalveil.tasks.warehouse.adbc import written
 from causalveil.tasks.warehouse.extract import EVERYTHING, KEYLESS, KeyInterval
-from causalveil.tasks.warehouse.object_storage import in_own_words
 from causalveil.tasks.warehouse.values import check_key
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from causalveil.schemas.warehouse import CsvFiles, Files, Source, Step
 from causalveil.tasks.enclave.partitions import NO_VALUE, contradictions, values_in
 from causalveil.tasks.machine.folders import refuse_log_in, refuse_open_table
 from causalveil.tasks.machine.frames import frame_of, plain_type
+from causalveil.tasks.object_storage.copies import StoredFile, arrow_place, opened, stored_files
 from causalveil.tasks.warehouse.csv_files import csv_input
 from causalveil.tasks.warehouse.extract import EVERYTHING, KEYLESS, KeyInterval
-from causalveil.tasks.warehouse.object_storage import StoredFile, arrow_place, opened, stored_files
 from causalveil.tasks.warehouse.values import holds
 
 if TYPE_CHECKING:

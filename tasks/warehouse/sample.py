@@ -23,10 +23,10 @@ from causalveil.schemas.warehouse import (
 from causalveil.tasks.enclave.partitions import NO_VALUE
 from causalveil.tasks.machine.folders import is_delta, refuse_open_table
 from causalveil.tasks.machine.frames import frame_of, named, polars_types
+from causalveil.tasks.object_storage.copies import StoredFile, arrow_place
 from causalveil.tasks.warehouse.adbc import adbc_batches
 from causalveil.tasks.warehouse.csv_files import csv_input, dialect_of, sums_of, without_footer
 from causalveil.tasks.warehouse.extract import EVERYTHING
-from causalveil.tasks.warehouse.object_storage import StoredFile, arrow_place
 from causalveil.tasks.warehouse.open_tables import (
     delta_batches,
     delta_schema,

@@ -129,7 +129,7 @@ def test_a_store_that_refuses_is_busy_or_cuts_is_told_in_one_line(
 
 
 def test_an_object_that_is_replaced_while_it_is_read_is_told(tmp_path: Path, server: Any) -> None:
-    from causalveil.tasks.warehouse.object_storage import stored_files
+    from causalveil.tasks.object_storage.copies import stored_files
 
     url = put("changing")
     listed = stored_files(url, "parquet")

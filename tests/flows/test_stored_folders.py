@@ -26,12 +26,12 @@ from causalveil.schemas.admission.manifest import ADMISSION_FILE
 from causalveil.schemas.errors import CausalveilError, ContractError, DataError, StudyError
 from causalveil.tasks.machine.site import clean, scratch_root
 from causalveil.tasks.object_storage import lock
+from causalveil.tasks.object_storage.copies import folder_at, local_copy, publish, shown
 from causalveil.tasks.object_storage.lock import LOCK
 from causalveil.tasks.privacy.keys import owner_key
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.warehouse import object_storage
 from causalveil.tasks.warehouse.extract import UNFINISHED_FILE
-from causalveil.tasks.warehouse.object_storage import folder_at, local_copy, publish, shown
 from tests import crash, postgres
 from tests.flows.test_two_machines import Machine
 from tests.s3 import BUCKET, before, s3_server

@@ -33,7 +33,7 @@ def check(
         else:
             show.schema(contract.dataset, columns)
         return
-    from causalveil.tasks.warehouse.object_storage import shown
+    from causalveil.tasks.object_storage.copies import shown
 
     problems = problems_of(study)
     if json_:
