@@ -16,8 +16,8 @@ from causalveil.flows.api import run_study
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.sequence.admit import extract_source
 from causalveil.schemas.errors import CausalveilError
+from causalveil.tasks.object_storage import copies
 from causalveil.tasks.object_storage.lock import LOCK, alone_at
-from causalveil.tasks.warehouse import object_storage
 from tests.needs import AZURITE, NO_AZURITE
 from tests.warehouse import visits, write_source
 
@@ -44,13 +44,13 @@ def container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[fs.Az
                 if there.connect_ex(("127.0.0.1", port)) == 0:
                     break
             time.sleep(0.1)
-        store, _ = object_storage.file_system(f"abfs://clinic@{ACCOUNT}.dfs.core.windows.net/a")
+        store, _ = copies.file_system(f"abfs://clinic@{ACCOUNT}.dfs.core.windows.net/a")
         store.create_dir("clinic")
         yield store
     finally:
-        for copy in object_storage._COPIES.values():
+        for copy in copies._COPIES.values():
             copy.forget()
-        object_storage._COPIES.clear()
+        copies._COPIES.clear()
         server.terminate()
         server.wait()
 

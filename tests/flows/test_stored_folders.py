@@ -25,12 +25,11 @@ from causalveil.flows.sequence.check import check
 from causalveil.schemas.admission.manifest import ADMISSION_FILE
 from causalveil.schemas.errors import CausalveilError, ContractError, DataError, StudyError
 from causalveil.tasks.machine.site import clean, scratch_root
-from causalveil.tasks.object_storage import lock
+from causalveil.tasks.object_storage import copies, lock
 from causalveil.tasks.object_storage.copies import folder_at, local_copy, publish, shown
 from causalveil.tasks.object_storage.lock import LOCK
 from causalveil.tasks.privacy.keys import owner_key
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from causalveil.tasks.warehouse import object_storage
 from causalveil.tasks.warehouse.extract import UNFINISHED_FILE
 from tests import crash, postgres
 from tests.flows.test_two_machines import Machine
@@ -55,9 +54,9 @@ def _as_a_new_process() -> Iterator[None]:
 
 def forget() -> None:
     """End what a process keeps: a later one copies anew."""
-    for copy in object_storage._COPIES.values():
+    for copy in copies._COPIES.values():
         copy.forget()
-    object_storage._COPIES.clear()
+    copies._COPIES.clear()
 
 
 def keys(prefix: str) -> set[str]:
@@ -264,7 +263,7 @@ def test_places_that_are_no_data_folder_are_refused(server: str, tmp_path: Path,
         with pytest.raises(StudyError), folder_at(wrong):
             pass
     with pytest.raises(DataError, match="no folder can hold"):
-        object_storage._parts(url, "a/../../b.parquet")
+        copies._parts(url, "a/../../b.parquet")
     client.delete_object(Bucket=BUCKET, Key="outer/table/_delta_log/00000000000000000000.json")
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10))
