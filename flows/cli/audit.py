@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
-from causalveil.flows.engine import settings
-from causalveil.flows.engine.server import own_server
 from causalveil.schemas.oversight import FlowRecord, PrefectTrail, StageRecord, StateRecord
 
 if TYPE_CHECKING:
@@ -32,8 +29,15 @@ def prefect_trail(run_id: str) -> PrefectTrail:
 
     A server that is gone is no error: the trail says so.
     """
+    # Every command imports this module; what talks to Prefect is imported by an audit alone.
+    import asyncio
+
+    from causalveil.flows.engine import settings
+
     settings.prepare(quiet=True)
     from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    from causalveil.flows.engine.server import own_server
 
     own = own_server()
     if not own and not PREFECT_API_URL.value():

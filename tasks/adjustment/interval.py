@@ -58,13 +58,20 @@ def not_covered(public: Public) -> str:
     return NOT_COVERED if looks_for_curves(public) else NOT_COVERED_LINES
 
 
-def confounding(study: Adjusts, public: Public, found: AdjustedEffect) -> ConfoundingStatement:
-    """Return what was done about confounding."""
+def confounding(study: Adjusts, public: Public, share: float, left_out: tuple[str, ...]) -> ConfoundingStatement:
+    """Return what was done about confounding.
+
+    Args:
+        study: the study.
+        public: what is public of it.
+        share: of the variance of confounding that was expected, what the data took off.
+        left_out: covariates that could not be adjusted for.
+    """
     if study.estimator.trial:
         return RANDOMISED
     default = study.estimator.confounding_prior == ConfoundingPrior()
     linear = not looks_for_curves(public)
-    return of_share(found.adjusted_share, linear=linear, default=default, left_out=found.left_out)
+    return of_share(share, linear=linear, default=default, left_out=left_out)
 
 
 # A number of which more than half have its lowest value has a floor there, as scores and counts do.

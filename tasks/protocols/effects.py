@@ -7,12 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from causalveil.schemas.confounding import RANDOMISED, ConfoundingPrior, ConfoundingStatement, of_share
 from causalveil.schemas.estimators.protocols import RegressionProtocol
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.adjustment.five_releases import FiveReleases
-from causalveil.tasks.adjustment.interval import ErrorLaw
-from causalveil.tasks.adjustment.parts import looks_for_curves
+from causalveil.tasks.adjustment.interval import ErrorLaw, confounding
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.protocols.drawn import Asked, JointScales
 from causalveil.tasks.protocols.parts import Part, with_everybody
@@ -57,6 +55,7 @@ def _part(
     if row is None:
         return Part(outcome, label, study.arm_names[arm], False, 0.0, 0.0, 0.0, 0.0, 0.0, None)
     half = study.outcomes[outcome].width / 2
+    left_out = (one.public.columns[place].name for one in row for place in one.found_scales.left_out)
     law = laws[0] if len(row) == 1 else _contrast(laws[arm], laws[0], row[arm], row[0])
     return Part(
         outcome=outcome,
@@ -68,20 +67,10 @@ def _part(
         noise=float(law.error.var() + law.scale**2) * half**2,
         bias=0.0,
         spread=float(np.mean([one.found_scales.arms.spread for one in row])) * half,
-        confounding=_confounding(study, law, row),
+        confounding=confounding(study, row[0].public, law.adjusted_share, tuple(dict.fromkeys(left_out))),
         error=law.error * half,
         adjusted=None if study.estimator.trial else law.adjusted_share,
     )
-
-
-def _confounding(study: RegressionProtocol, law: ErrorLaw, row: Sequence[FiveReleases]) -> ConfoundingStatement:
-    """Return what was done about confounding in one answer; ``row``: its questions by side."""
-    if study.estimator.trial:
-        return RANDOMISED
-    default = study.estimator.confounding_prior == ConfoundingPrior()
-    names = (one.public.columns[place].name for one in row for place in one.found_scales.left_out)
-    linear, left_out = not looks_for_curves(row[0].public), tuple(dict.fromkeys(names))
-    return of_share(law.adjusted_share, linear=linear, default=default, left_out=left_out)
 
 
 def _contrast(one: ErrorLaw, other: ErrorLaw, of_one: FiveReleases, of_other: FiveReleases) -> ErrorLaw:

@@ -74,4 +74,5 @@ def findings(study: RegressionStudy, asked: FiveReleases, scores: ReleasedScores
         "not_covered": "; ".join((not_covered(asked.public), *found.narrow.words)),
     }
     variance = Variance(sampling=sampling, noise=noise)
-    return EffectFindings(found.value * half, interval, variance, details, confounding(study, asked.public, found))
+    done = confounding(study, asked.public, found.adjusted_share, found.left_out)
+    return EffectFindings(found.value * half, interval, variance, details, done)

@@ -200,7 +200,7 @@ def adjusted(
     )
     return Adjusted(
         compared,
-        confounding(study, last.public, found),
+        confounding(study, last.public, found.adjusted_share, found.left_out),
         found.adjusted_share,
         found.kept_curves,
         last.refit_asked.count,
