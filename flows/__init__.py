@@ -3,11 +3,10 @@
 - ``admit``: The Prefect flow around an admission: the entry of deployments (``flows/admit.py:admit``).
 - ``api``: The functions and classes that ``import causalveil`` offers.
 - ``extract``: The Prefect flow around an extract: the entry of deployments (``causalveil.flows.extract.extract``).
-- ``notebook``: ``cv.run``: a study file, or a study and a data frame in Python. Running a cell again costs nothing.
 - ``pool``: The Prefect flow of a coordinator: the entry of deployments (``causalveil.flows.pool.pool``).
 - ``series``: The Prefect flow of a series: the entry of deployments (``causalveil.flows.series.series``), after each
   month's run.
-- ``start_run``: The one place that chooses an engine for a run.
+- ``start_run``: Run a study, given as a file or in Python beside a data frame, by the engine that was chosen.
 - ``study``: The Prefect flow around a study: the entry of deployments, ``causalveil.flows.study.study``, and of
   `causalveil run`.
 - ``cli/``: The `causalveil` command: arguments in, documents and tables out. No order of stages, no arithmetic.

@@ -13,8 +13,7 @@ settings.prepare()
 from prefect import flow  # noqa: E402  (settings must be in place first)
 
 from causalveil.flows.engine.deployment import one_at_a_time, refuse_open_server, store_nothing  # noqa: E402
-from causalveil.flows.engine.engine import Watcher  # noqa: E402
-from causalveil.flows.engine.guard import guarded  # noqa: E402
+from causalveil.flows.engine.engine import Watcher, guarded  # noqa: E402
 from causalveil.flows.engine.prefect_engine import WATCHER, PrefectEngine, tagged  # noqa: E402
 from causalveil.flows.engine.server import on_a_server  # noqa: E402
 from causalveil.flows.sequence.admit import admit_folder  # noqa: E402

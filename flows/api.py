@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from causalveil.flows.engine.engine import DirectEngine, Watcher
-from causalveil.flows.notebook import ArrowTable, run_with
 from causalveil.flows.planning.study_plan import StudyPlan, plan
 from causalveil.flows.sequence.declare import load_study
 from causalveil.flows.sequence.finished import RunResult
 from causalveil.flows.sequence.pooling import PooledResult, pool_sites
-from causalveil.flows.start_run import EngineName, run_study
+from causalveil.flows.start_run import ArrowTable, EngineName, file_and_id, run_study
 from causalveil.schemas.contract import Contract, load_contract
 from causalveil.schemas.documents import painted_by
 from causalveil.schemas.errors import ContractError, StudyError
@@ -138,7 +137,8 @@ def run(
         >>> 2 < answer.release.estimate < 4
         True
     """
-    return run_with(run_study, study, data, contract, run_id, again, simulate, watch, out=out, engine=engine)
+    path, run_id = file_and_id(study, data, contract, run_id, fresh=again or simulate is not None)
+    return run_study(path, out=out, run_id=run_id, simulate=simulate, engine=engine, watch=watch)
 
 
 def pool(sites: str | Path, *, out: str | Path | None = None) -> PooledResult:

@@ -16,8 +16,7 @@ settings.prepare()
 from prefect import State, flow  # noqa: E402  (settings must be in place first)
 
 from causalveil.flows.engine.deployment import one_at_a_time, refuse_open_server, store_nothing, tell_late  # noqa: E402
-from causalveil.flows.engine.engine import Watcher  # noqa: E402
-from causalveil.flows.engine.guard import guarded  # noqa: E402
+from causalveil.flows.engine.engine import Watcher, guarded  # noqa: E402
 from causalveil.flows.engine.prefect_engine import (  # noqa: E402
     WATCHER,
     PrefectEngine,

@@ -15,7 +15,7 @@ from prefect import State, flow  # noqa: E402  (settings must be in place first)
 from prefect.states import Cancelled  # noqa: E402
 
 from causalveil.flows.engine.deployment import refuse_open_server, store_nothing  # noqa: E402
-from causalveil.flows.engine.guard import guarded  # noqa: E402
+from causalveil.flows.engine.engine import guarded  # noqa: E402
 from causalveil.flows.engine.prefect_engine import PrefectEngine, tagged  # noqa: E402
 from causalveil.flows.sequence.declare import already, load  # noqa: E402
 from causalveil.flows.sequence.pooling import SeriesResult, make_series  # noqa: E402

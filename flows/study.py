@@ -21,8 +21,7 @@ from causalveil.flows.engine.deployment import (  # noqa: E402
     tell_if_low,
     tell_refused,
 )
-from causalveil.flows.engine.engine import Watcher  # noqa: E402
-from causalveil.flows.engine.guard import guarded  # noqa: E402
+from causalveil.flows.engine.engine import Watcher, guarded  # noqa: E402
 from causalveil.flows.engine.prefect_engine import (  # noqa: E402
     WATCHER,
     PrefectEngine,

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from causalveil.flows.engine.engine import DirectEngine, Task
+from causalveil.flows.estimators.stage import Run
 from causalveil.flows.sequence.estimators import estimator_of
-from causalveil.flows.sequence.run import Run
 from causalveil.schemas.estimators.direction import DirectionStudy
 from causalveil.schemas.estimators.survival import SurvivalStudy, TimeToEvent
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol

@@ -1,16 +1,14 @@
 """The `causalveil` command: arguments in, documents and tables out. No order of stages, no arithmetic.
 
 - ``audit``: `causalveil audit`: what happened in a run, from the ledger's verified chain and from Prefect's record.
-- ``extract``: `causalveil extract`: from a warehouse to the partitions that a study reads.
 - ``ledger``: `causalveil ledger`: what the data's owner and the auditor do.
 - ``main``: The `causalveil` command. Every command has --help and --json: one JSON document on standard output.
-- ``options``: Options that several commands share.
-- ``owner``: Commands of a data owner beside granting: a key, admission, the desk, and how long a budget lasts.
+- ``owner``: Commands of a data owner beside granting: a key, extracts, admission, the desk, and how long a budget
+  lasts.
 - ``panel``: The panel that a run ends with: the answer, what was adjusted for, its limits, its cost, and where the rest
   stands.
 - ``releases``: `causalveil report`, `series`, `bundle` and `pool`: what is made of releases, at no charge.
-- ``show``: Output for a person: rich tables on a terminal, one JSON document for scripts. Released and declared values
-  only.
+- ``show``: Options that several commands share, and their output for a person or a script.
 - ``show_protocol``: A protocol's table on a terminal.
 - ``show_sites``: Output for a person about bundles and pooled releases. All of it is in the documents themselves.
 - ``stop``: Ctrl-C and SIGTERM: a run unwinds, so that its scratch goes, and one line says what it holds and how to go

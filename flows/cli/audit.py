@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from causalveil.flows.cli import show
-from causalveil.flows.cli.options import Json
+from causalveil.flows.cli.show import Json
 from causalveil.schemas.errors import RunConflict
 from causalveil.schemas.ledger import Sum
 from causalveil.schemas.oversight import LedgerTrail, Stamp, Trail

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from causalveil.flows.cli import show
-from causalveil.flows.cli.options import Json
+from causalveil.flows.cli.show import Json
 from causalveil.flows.cli.show_protocol import check_gates
 from causalveil.flows.engine import settings
 from causalveil.tasks.report.numbers import number

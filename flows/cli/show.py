@@ -1,4 +1,7 @@
-"""Output for a person: rich tables on a terminal, one JSON document for scripts. Released and declared values only."""
+"""Options that several commands share, and their output for a person or a script.
+
+Rich tables on a terminal, one JSON document for scripts. Released and declared values only.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,10 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
@@ -18,7 +23,6 @@ from rich.text import Text
 
 from causalveil.flows.cli import panel
 
-# Schemas are imported where they are shown: `--help` must not pay for pydantic.
 if TYPE_CHECKING:
     from causalveil.flows.engine.engine import Watcher
     from causalveil.flows.sequence.finished import RunResult
@@ -26,6 +30,25 @@ if TYPE_CHECKING:
     from causalveil.schemas.plan import Plan
     from causalveil.schemas.privacy import Charge
     from causalveil.schemas.study import Study
+
+
+Json = Annotated[bool, typer.Option("--json", help="one JSON document on standard output, all else on standard error")]
+
+
+class EngineChoice(StrEnum):
+    """Name what runs the stages."""
+
+    prefect = "prefect"
+    direct = "direct"
+
+
+class Sweep(StrEnum):
+    """Name what `plan` may vary."""
+
+    penalty = "penalty"
+
+
+# Schemas are imported where they are shown: `--help` must not pay for pydantic.
 
 PATIENCE_SECONDS = 2.0
 

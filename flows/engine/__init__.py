@@ -3,8 +3,6 @@
 - ``deployment``: Requirements of a deployed flow on Prefect's server: a password, one run at a time, events, and
   nothing stored.
 - ``engine``: The one small place that binds stages to an engine. The order of stages is not decided here.
-- ``guard``: Filter of error messages: typed errors pass, the text of all others is withheld, since it may quote the
-  data.
 - ``prefect_engine``: Prefect's engine: each task is one task run of the flow run that is going on.
 - ``runners``: Work on partitions on the cluster of one of Prefect's task runners, for the time of a run.
 - ``server``: A Prefect server of the user's own, and which server a command's flow runs on.

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from causalveil.flows.engine.engine import Task, Watcher
-from causalveil.flows.engine.guard import guarded, guarded_as
+from causalveil.flows.engine.engine import Task, Watcher, guarded, guarded_as
 from causalveil.flows.engine.shown import (
     answer_markdown,
     asset_facts,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from causalveil.flows.engine.guard import guarded
+from causalveil.flows.engine.engine import guarded
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.execution import Execution, Runner
 from causalveil.tasks.machine.distribute import Distributor, distributing_by, gathered, worker_part, worker_parts

@@ -20,7 +20,7 @@ from causalveil.schemas.estimators.balancing import BalancingStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.balancing import stages
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.inference.public_people import PublicPeople
+from causalveil.tasks.inference.people import PublicPeople
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.weighting import weighted_means as weighted
 from causalveil.tasks.weighting.imbalance import Balance

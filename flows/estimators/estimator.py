@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.estimators.stage import Stage, carry_out
+from causalveil.flows.estimators.stage import Run, Stage, carry_out
 from causalveil.flows.planning.medians import DRAWS, FEW
-from causalveil.flows.sequence.run import Run
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge
 from causalveil.schemas.study import Study
-from causalveil.tasks.inference.public_people import PublicPeople
+from causalveil.tasks.inference.people import PublicPeople
 
 S = TypeVar("S", bound=Study)
 Stages = tuple[Stage[Any, Any], ...]

@@ -14,15 +14,14 @@ import numpy as np
 
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.estimators.rehearsed import EFFECTS, PUBLIC, QUICK, SLOW, asked_of, smaller
-from causalveil.flows.sequence.run import Run
+from causalveil.flows.estimators.stage import Run
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.covariates import dimension
 from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.people import Foreseen, stand_in_outcomes
-from causalveil.tasks.inference.public_people import PublicPeople
+from causalveil.tasks.inference.people import Foreseen, PublicPeople, stand_in_outcomes
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.weighting.features import features_of, learn_features

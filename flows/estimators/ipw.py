@@ -25,7 +25,7 @@ from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.inference.public_people import PublicPeople
+from causalveil.tasks.inference.people import PublicPeople
 from causalveil.tasks.ipw import interval, public_scores, weights
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models import logistic

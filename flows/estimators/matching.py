@@ -19,14 +19,13 @@ from causalveil.flows.estimators.estimator import Estimator, Stages
 from causalveil.flows.estimators.foreseen import foreseen, most_read, rows_weighed
 from causalveil.flows.estimators.rehearsed import most_public, rehearsed, weighed_once
 from causalveil.flows.estimators.shared import ENTRY, HALVES
-from causalveil.flows.estimators.stage import Stage, StageRun
+from causalveil.flows.estimators.stage import Run, Stage, StageRun
 from causalveil.flows.planning import matching as planning
-from causalveil.flows.sequence.run import Run
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.inference.public_people import PublicPeople
+from causalveil.tasks.inference.people import PublicPeople
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.matching import interval, perturb, scores, weights
 from causalveil.tasks.matching.weights import Reuse

@@ -25,13 +25,13 @@ from causalveil.flows.planning.medians import DRAWS, affordable, median_of, medi
 from causalveil.flows.planning.sentences import say_effect, say_interval
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.tasks.adjustment import draws, five_releases
-from causalveil.tasks.adjustment.five_releases import FiveReleases
+from causalveil.tasks.adjustment import five_releases
+from causalveil.tasks.adjustment.five_releases import Drawn, FiveReleases
 from causalveil.tasks.adjustment.released import ReleasedScales
 from causalveil.tasks.enclave.split import Folds
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.regression import stages
-from causalveil.tasks.regression.expected import rehearsed
+from causalveil.tasks.regression.stages import rehearsed
 
 NO_CURVES = (
     "at this size and budget no curve of a covariate could be seen: the estimate is adjusted for lines alone, and its "
@@ -42,9 +42,9 @@ plan = recalled(stages.recipe)
 Step = StageRun[RegressionStudy]
 
 
-def _drawn(step: Step) -> draws.Drawn:
+def _drawn(step: Step) -> Drawn:
     pieces = Folds.open(step.enclave).fold(0)
-    return draws.Drawn(plan(step.study, step.sizes), pieces, step.budget, step.study.execution.workers)
+    return Drawn(plan(step.study, step.sizes), pieces, step.budget, step.study.execution.workers)
 
 
 FIVE = FiveStages[RegressionStudy, ReleasedScales, FiveReleases].of(

@@ -18,8 +18,7 @@ import numpy as np
 
 from causalveil.flows.engine.engine import DirectEngine, Engine
 from causalveil.flows.estimators.estimator import Stages
-from causalveil.flows.estimators.stage import Stage, carry_out
-from causalveil.flows.sequence.run import Run
+from causalveil.flows.estimators.stage import Run, Stage, carry_out
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level

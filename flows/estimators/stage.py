@@ -3,6 +3,8 @@
 An estimator is a list of stages (``estimator.py``). What it declares is what they declare, in order; what a task run is
 called, tagged with and logs comes from the stage that it runs. A stage without charges is given no budget, so it cannot
 draw; one with charges is given those alone, each once, and must have drawn all when it returns.
+
+A run carries state between stages: public facts, the handle of its enclave, and the budget. Never a row.
 """
 
 from __future__ import annotations
@@ -11,22 +13,78 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from causalveil.flows.engine.engine import Engine, Task
 from causalveil.flows.engine.shown import stage_line
-from causalveil.flows.sequence.run import RowSource, Run
+from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.errors import ChargesDiffer
-from causalveil.schemas.plan import Sizes
+from causalveil.schemas.plan import Layout, Sizes
 from causalveil.schemas.privacy import Charge, Scope
 from causalveil.schemas.study import Study
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.privacy.budget import FlowBudget, StageBudget
+from causalveil.tasks.privacy.keys import key_of
 from causalveil.tasks.privacy.mechanisms import Budget, Declared, Slot
+
+S = TypeVar("S", bound=Study)
+
+
+@dataclass(frozen=True)
+class RowSource:
+    """The partitions that a run has still to read.
+
+    Attributes:
+        folder: the data folder, held to the admission.
+        layout: what lies there.
+        scratch: the files of the run's enclave.
+        run_id: from which stages derive the run's key.
+        seed: of a simulated run, whose key is derived from it instead.
+        admission: the manifest that every partition is held to.
+    """
+
+    folder: DataFolder
+    layout: Layout
+    scratch: Path
+    run_id: str
+    seed: int | None
+    admission: Admission
+
+
+@dataclass(frozen=True)
+class Run(Generic[S]):
+    """One run of one study.
+
+    Attributes:
+        study: the study.
+        sizes: its public sizes.
+        enclave: its rows, and what stages leave there.
+        budget: where noise is drawn and charged.
+        source: whence the rows come; None: they are in memory already.
+        rehearsal_seed: without a source, of what else is random: learners.
+    """
+
+    study: S
+    sizes: Sizes
+    enclave: Enclave
+    budget: Budget
+    source: RowSource | None
+    rehearsal_seed: int = 0
+
+    def seed_for(self, label: str) -> int:
+        """Return 32 bits for a stage that needs randomness which is no noise.
+
+        They are derived from the run's key, so that a resumed run has the same.
+        """
+        if self.source is None:
+            return self.rehearsal_seed
+        return int.from_bytes(key_of(self.source.run_id, self.source.seed).subkey(label)[:4], "big")
+
 
 _LOG = logging.getLogger("causalveil.flow")
 
-S = TypeVar("S", bound=Study)
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 Draws = Iterable[tuple[Slot, Declared | None]]

@@ -21,8 +21,8 @@ from causalveil.flows.planning.sentences import ELIGIBLE_NOT_TOLD, UNADJUSTED, s
 from causalveil.schemas.estimators.survival import Beyond, Measure, SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import Missing
-from causalveil.tasks.adjustment import draws, five_releases
-from causalveil.tasks.adjustment.five_releases import FiveReleases
+from causalveil.tasks.adjustment import five_releases
+from causalveil.tasks.adjustment.five_releases import Drawn, FiveReleases
 from causalveil.tasks.adjustment.recipe import AdjustmentRecipe
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.survival import stages
@@ -79,10 +79,10 @@ def _stages_of(measure: Measure) -> MeasureStages:
     def own(study: SurvivalStudy, sizes: Sizes | None) -> AdjustmentRecipe:
         return plan(study, sizes)[measure]
 
-    def drawn(step: Step) -> draws.Drawn:
+    def drawn(step: Step) -> Drawn:
         pieces = people(step.study, step.sizes, step.enclave, step[outcomes])
         recipe = read_of(own(step.study, step.sizes), step[outcomes].units)
-        return draws.Drawn(recipe, pieces, step.budget, step.study.execution.workers)
+        return Drawn(recipe, pieces, step.budget, step.study.execution.workers)
 
     def scales(step: Step) -> ScalesOfPeople:
         own_draws = drawn(step)

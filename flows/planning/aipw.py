@@ -10,8 +10,8 @@ from causalveil.flows.planning.sentences import say_effect, say_interval
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Guarantee
-from causalveil.tasks.aipw import rehearsed
 from causalveil.tasks.aipw.recipe import known_recipe
+from causalveil.tasks.aipw.stages import rehearsed
 from causalveil.tasks.aipw_asymptotic import stages
 from causalveil.tasks.inference.assemble import EffectFindings
 
@@ -55,7 +55,7 @@ def rehearsals(study: AipwStudy, sizes: Sizes, stand_in: StandIn, many: int) -> 
 
     There are fewer draws where it has many covariates.
     """
-    return [rehearsed.rehearsed(study, sizes, stand_in, seed) for seed in range(affordable(study, many))]
+    return [rehearsed(study, sizes, stand_in, seed) for seed in range(affordable(study, many))]
 
 
 def drawn(study: AipwStudy, sizes: Sizes, stand_in: StandIn, many: int) -> float:

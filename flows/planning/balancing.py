@@ -7,7 +7,7 @@ from typing import Any
 from causalveil.flows.planning.sentences import put_into, say_effect, say_imbalance, say_interval, say_people
 from causalveil.schemas.estimators.balancing import BalancingStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.tasks.balancing.expected import expected as expected_findings
+from causalveil.tasks.balancing.stages import expected as expected_findings
 from causalveil.tasks.inference.people import Foreseen, Rehearsed
 from causalveil.tasks.weighting.expected import EXPLAINED, OVERLAP
 

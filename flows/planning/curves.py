@@ -21,7 +21,7 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import amount_text
 from causalveil.schemas.study import Study
 from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.public_people import PublicPeople
+from causalveil.tasks.inference.people import PublicPeople
 
 T = TypeVar("T", int, float, Decimal)
 

@@ -25,8 +25,7 @@ from causalveil.schemas.study import EffectStudy, Study, unrecorded_words
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.public_columns import public_rows
 from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.people import assumed
-from causalveil.tasks.inference.public_people import PublicPeople
+from causalveil.tasks.inference.people import PublicPeople, assumed
 
 # What a study without a delta is compared with: small enough for a million units.
 SUGGESTED_DELTA = Decimal("1e-6")

@@ -4,15 +4,11 @@
 - ``check``: Everything that is wrong with a study and its contract, at once, before anything runs. Reads no row.
 - ``declare``: The way from a study file to a reservation: load it, hold it to its contract, declare its charges.
 - ``estimators``: The registry of estimators, the choice of one by ``estimator: auto``, and rehearsals of their stages.
-- ``finished``: A run that is finished already: its release is in the ledger and needs no contract, no data and no key
-  any more.
+- ``finished``: A run's release: made of findings and charges, kept in the ledger, and found there again.
 - ``pooling``: Pooled answers from many sites, or from the released blocks of a series. No row is read here and no noise
   drawn.
-- ``publish``: From findings and charges to the release document: declared facts and released values only.
 - ``ranges``: Ranges found privately: declare, reserve, count, release once. The owner writes what is found into the
   contract.
-- ``run``: State that a run carries between stages: public facts, the handle of its enclave, and the budget. Never a
-  row.
 - ``start``: From somebody's file to a folder that a study can run on: look, draft, write, and take the rows over.
 - ``study``: One study file -> one release: declare, reserve, release. The same on every engine.
 """

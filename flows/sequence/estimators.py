@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.estimators.estimator import Estimator
-from causalveil.flows.sequence.run import Run
+from causalveil.flows.estimators.stage import Run
 from causalveil.schemas.asked.resolve import resolve
 from causalveil.schemas.asked.shorthands import AutoEstimator, options
 from causalveil.schemas.asked.study_file import STUDY_FILES, EffectStudyFile, ProtocolStudyFile, StudyFile

@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.estimators.stage import Stage, carry_out
+from causalveil.flows.estimators.stage import RowSource, Run, Stage, carry_out
 from causalveil.flows.sequence.admit import hold
 from causalveil.flows.sequence.declare import Request, reserve
-from causalveil.flows.sequence.run import RowSource, Run
 from causalveil.flows.sequence.study import check_run_id, new_run_id, settle
 from causalveil.schemas.contract import CONTRACT_FILE, Contract, Review, load_contract
 from causalveil.schemas.declared import NumberColumn

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 
-from causalveil.flows.engine.engine import DirectEngine, Engine
-from causalveil.flows.engine.guard import guarded
+from causalveil.flows.engine.engine import DirectEngine, Engine, guarded
+from causalveil.flows.estimators.stage import RowSource, Run
 from causalveil.flows.sequence.admit import Held, hold
 from causalveil.flows.sequence.declare import (
     Asked,
@@ -33,14 +33,13 @@ from causalveil.flows.sequence.finished import (
     ItsOwnDoing,
     RunResult,
     Stored,
+    assemble_release,
     check_place,
     deliver,
     find_stored,
     give_back,
     place_of,
 )
-from causalveil.flows.sequence.publish import assemble_release
-from causalveil.flows.sequence.run import RowSource, Run
 from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import CausalveilError, ConvergenceError, DataError, LedgerError, StudyError

@@ -1,11 +1,9 @@
 """Covariate adjustment from five noisy releases, which ``regression``, ``aipw``, ``survival`` and protocols share.
 
 - ``decide``: Slopes, balancing weights, cuts of scores and the law of the error, by draws of the posterior.
-- ``draws``: Draw the five releases: exact sums over rows, noise by the recipe's mechanisms, and what noisy sums say.
 - ``features``: Functions of one row alone, for many rows: encoded columns z, lines, curves, and features in the unit
   ball.
-- ``five_releases``: The order of the five releases: each is asked for once the ones before it are set, and decides what
-  comes next.
+- ``five_releases``: The five releases: what each asks for, how it is drawn, and what comes next once it is set.
 - ``interval``: The estimate and its intervals: quantiles of one simulation of all that the releases leave possible.
 - ``moments``: Moments of standardised features around their mean, joined over releases by the inverse of their
   variance.

@@ -1,4 +1,11 @@
-"""AIPW of a known chance, step by step: models from the other folds, one release of all scores, an interval."""
+"""AIPW of a known chance, step by step: models from the other folds, one release of all scores, an interval.
+
+The interval without a normal approximation is the empirical Bernstein inequality's (Maurer and Pontil 2009, Theorem 4):
+n independent numbers in [-1, 1] with sample variance V have a mean within sqrt(2 V L/n) + 14 L/(3 (n - 1)) of its
+expectation, on one side with probability 1 - 2 exp(-L). Folds are scored by models of the other folds, so it is used
+within each fold, where scores are independent given the models; folds add up by the union bound. The exact sums that it
+asks for are bounded by the released ones and quantiles of their noise. Derivation: ``docs/proofs/aipw.md``, section 5.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +17,23 @@ import numpy as np
 
 from causalveil.schemas.confounding import RANDOMISED
 from causalveil.schemas.estimators.aipw import AipwStudy
+from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Coverage
-from causalveil.tasks.adjustment.draws import Drawn
-from causalveil.tasks.adjustment.five_releases import FiveReleases
+from causalveil.tasks.adjustment.five_releases import Drawn, FiveReleases
 from causalveil.tasks.adjustment.recipe import SCORES
-from causalveil.tasks.aipw.recipe import KnownRecipe
+from causalveil.tasks.aipw.recipe import KnownRecipe, known_recipe
 from causalveil.tasks.aipw.scores import FoldScores, OutcomeModel, common_range, expected_variance
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.split import Folds, Pieces
-from causalveil.tasks.inference import bernstein
 from causalveil.tasks.inference.allowance import allowance
 from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, around, assemble
 from causalveil.tasks.inference.confounding import NOT_COVERED_TRIAL
+from causalveil.tasks.inference.people import standing_for
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.models.lattice_sums import BITS, exact_sums
 from causalveil.tasks.privacy.mechanisms import Budget, Laplace
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 
 # A released treated share so many deviations of chance and noise from a true chance is seen once in two million times.
 CONTRADICTS = 5.0
@@ -102,7 +110,7 @@ def findings(
     if study.estimator.coverage is Coverage.finite_sample and not contradicted:
         # Rounding towards 0 moves a score by up to 2^-BITS, and its square by twice that.
         rounding = units * 2.0 ** (1 - BITS)
-        half = bernstein.half_width(released, noise, recipe.known_sizes, study.confidence, rounding)
+        half = bernstein_half_width(released, noise, recipe.known_sizes, study.confidence, rounding)
         value, interval = around(estimate.value, half * unit, study.confidence, (-width, width))
         interval = interval.model_copy(update={"coverage": Coverage.finite_sample})
     details: dict[str, float | int | str | bool] = {
@@ -137,4 +145,57 @@ def scores_stage(
     """Release the sums of everybody's scores and of their squares."""
     folds = Folds.open(enclave)
     units = [folds.fold(fold) for fold in range(folds.count)]
-    return recipe.effect.release(summed(recipe, units, models, study.execution.workers), SCORES, budget)
+    return _released(recipe, summed(recipe, units, models, study.execution.workers), budget)
+
+
+def _released(recipe: KnownRecipe, exact: FloatArray, budget: Budget) -> FloatArray:
+    """Return the sums of all units' scores and of their squares with noise."""
+    return recipe.effect.release(exact, SCORES, budget)
+
+
+def rehearsed(study: AipwStudy, sizes: Sizes, stand_in: StandIn, seed: int) -> EffectFindings:
+    """Return what the study would say of the stand-in population with one draw of noise.
+
+    Nothing is read.
+    """
+    recipe = known_recipe(study, sizes)
+    told = stand_in.model_copy(update={"treated": recipe.chance})
+    rows, units = standing_for(study, told, sizes.units, True, seed), sizes.units
+    budget, times = RehearsalBudget(seed), units / len(rows)
+    everybody = Pieces(lambda _: rows, 1, len(rows))
+    # Outside each fold people are alike: its model differs from the others by noise alone.
+    drawn = [Drawn(one, everybody, budget, times=one.public.units / len(rows)) for one in recipe.folds]
+    models = [learnt(recipe, one) for one in drawn]
+    exact = summed(recipe, [everybody] * len(models), models, 1) * times / len(models)
+    return findings(study, recipe, models, _released(recipe, exact, budget))
+
+
+# How 1 - confidence is divided: the inequality, the noise on the sum, the noise on the sum of squares.
+BERNSTEIN_SAMPLING, BERNSTEIN_EFFECT, BERNSTEIN_SQUARES = 0.5, 0.4, 0.1
+
+
+def bernstein_half_width(
+    released: FloatArray, noise: Noise, sizes: Sequence[int], confidence: float, rounding: float = 0.0
+) -> float:
+    """Half-width around (sum v)/n for the mean of the expectations of v in [-1, 1]; at most 2.
+
+    Args:
+        released: (sum v, sum v^2), noisy, shape (2,).
+        noise: on each of them; the two may depend on each other.
+        sizes: units of each fold, n in all.
+        confidence: the level, in [0.5, 1).
+        rounding: how far either sum may be off before noise.
+    """
+    units, alpha = sum(sizes), 1 - confidence
+    if min(sizes) < 2:
+        return 2.0
+    effect = noise.quantile(alpha * BERNSTEIN_EFFECT / 2) + rounding
+    squares = noise.quantile(alpha * BERNSTEIN_SQUARES) + rounding
+    first, second = released.tolist()
+    # Sum of squared deviations from the folds' means, at most that from the common mean.
+    most = min(second + squares, float(units)) - max(abs(first) - effect, 0.0) ** 2 / units
+    smallest = min(sizes)
+    variance = max(most, 0.0) * smallest / (smallest - 1)
+    bound = math.log(4 * len(sizes) / (alpha * BERNSTEIN_SAMPLING))
+    linear = sum(size * 14 * bound / (3 * (size - 1)) for size in sizes)
+    return min(2.0, (effect + math.sqrt(2 * bound * len(sizes) * variance) + linear) / units)

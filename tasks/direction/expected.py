@@ -16,9 +16,9 @@ from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.direction import DirectionStudy, Releases, Score
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Half
-from causalveil.tasks.direction import dependence
+from causalveil.tasks.direction import scores
 from causalveil.tasks.direction.draws import Draw, draws
-from causalveil.tasks.direction.kernel_ridge import Kernel, residuals
+from causalveil.tasks.direction.scores import Kernel, residuals
 from causalveil.tasks.direction.sensitivity import (
     QuartileRange,
     bin_distances,
@@ -50,7 +50,7 @@ def hsic_margin(penalty: float, bandwidth: float, residual_bandwidth: float) -> 
     train, test = stand_in_pairs(ROWS), stand_in_pairs(ROWS, ROWS)
     residual_y, residual_x = residuals(train, test, penalty, bandwidth)
     kernels = Kernel(bandwidth, 1.0), Kernel(residual_bandwidth, 2.0)
-    return dependence.hsic(test[:, 1], residual_x, *kernels) - dependence.hsic(test[:, 0], residual_y, *kernels)
+    return scores.hsic(test[:, 1], residual_x, *kernels) - scores.hsic(test[:, 0], residual_y, *kernels)
 
 
 def order_kept(study: DirectionStudy, margin: float, scale: float) -> float:

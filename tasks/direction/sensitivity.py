@@ -20,8 +20,7 @@ import numpy as np
 
 from causalveil.schemas.estimators.direction import Score
 from causalveil.schemas.study import Variant
-from causalveil.tasks.direction.dependence import quartile_places
-from causalveil.tasks.direction.kernel_ridge import CHUNK, PRECISION, STEP, TOLERANCE, Kernel
+from causalveil.tasks.direction.scores import CHUNK, PRECISION, STEP, TOLERANCE, Kernel, quartile_places
 from causalveil.tasks.machine.arrays import FloatArray
 
 UNIT_ROUNDOFF = 2.0**-53

@@ -24,10 +24,10 @@ from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.direction import RANKS, DirectionStudy, Releases, Score, Variable
 from causalveil.schemas.plan import Layout, Sizes
 from causalveil.schemas.privacy import Half
-from causalveil.tasks.direction import dependence, sensitivity
+from causalveil.tasks.direction import scores, sensitivity
 from causalveil.tasks.direction.answers import DirectionFindings, ReleasedDraw, findings
 from causalveil.tasks.direction.draws import BESIDE, VECTORS, Draw, draws, fits
-from causalveil.tasks.direction.kernel_ridge import Kernel, Pairs, Regression, fit
+from causalveil.tasks.direction.scores import Kernel, Pairs, Regression, fit
 from causalveil.tasks.direction.sensitivity import QuartileRange, bin_distances, order_distance, released_log
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import Enclave
@@ -166,13 +166,13 @@ def score_values(study: DirectionStudy, score: Score, found: Vectors, test: Test
     if score is Score.hsic:
         variable = Kernel(study.estimator.bandwidth, 1.0)
         residual = Kernel(study.estimator.kernel_of_residuals, 2.0)
-        forwards, backwards = (dependence.hsic(a, b, variable, residual) for a, b in sides)
+        forwards, backwards = (scores.hsic(a, b, variable, residual) for a, b in sides)
     elif score is Score.iqr:
         logs = {name: released_log(_quartile_range(found[name]).now) for name in VECTORS}
         forwards, backwards = logs["x"] + logs["residual_y"], logs["y"] + logs["residual_x"]
     else:
         # Ties of the two variables are broken by unrelated orders: by one order they would look like dependence.
-        measure = dependence.spearman if score is Score.spearman else dependence.kendall
+        measure = scores.spearman if score is Score.spearman else scores.kendall
         forwards, backwards = (measure(a, b, (None, test.ties)) for a, b in sides)
     return forwards, backwards
 

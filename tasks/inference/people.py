@@ -1,14 +1,14 @@
-"""The people of whom `plan` speaks: a population that nobody is, as the planner's reader assumes it.
+"""The people of whom `plan` speaks: those of the run where they are public, else a population that nobody is.
 
-Quasi-random (Kronecker's sequence of square roots of primes), or a seeded sample: equally correlated normal covariates,
-within the declared ranges or cut into levels of equal size; one index of them drives treatment and outcome. Nothing is
-read.
+The population is as the planner's reader assumes it: quasi-random (Kronecker's sequence of square roots of primes), or
+a seeded sample of equally correlated normal covariates, within the declared ranges or cut into levels of equal size;
+one index of them drives treatment and outcome. Nothing is read.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.optimize import brentq
@@ -17,7 +17,7 @@ from scipy.special import gammaincinv, ndtr, ndtri
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.study import CategoricalCovariate, EffectStudy, Study
 from causalveil.tasks.covariates import blocks, dimension, scale
-from causalveil.tasks.enclave.enclave import Rows
+from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 
 # A covariate's standard deviation over half its declared range.
@@ -287,3 +287,37 @@ def _primes(count: int) -> list[int]:
             sieve[number * number :: number] = False
     found: list[int] = np.flatnonzero(sieve)[:count].tolist()
     return found
+
+
+@dataclass(frozen=True)
+class PublicPeople:
+    """Covariates and treatments of a run's people, or of an even part of them.
+
+    Their outcomes are not included.
+
+    Attributes:
+        rows: shape (n, d) and (n,), as a run normalises them.
+    """
+
+    rows: Rows
+    _kept: dict[int, MemoryEnclave] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def treated(self) -> float:
+        """The share of the treated."""
+        return float(np.count_nonzero(self.rows.t)) / len(self.rows)
+
+    def enclave(self, most: int) -> MemoryEnclave:
+        """Return an enclave of at most so many of them, evenly, or more where an arm is rare."""
+        rare = min(self.treated, 1 - self.treated)
+        count = min(len(self.rows), max(most, math.ceil(SMALLER / rare) if rare > 0 else most))
+        if count not in self._kept:
+            self._kept[count] = MemoryEnclave.of(thinned(self.rows, count))
+        return self._kept[count]
+
+
+def thinned(rows: Rows, most: int) -> Rows:
+    """Return at most so many rows, evenly, without their outcomes."""
+    count = min(len(rows), most)
+    chosen = np.arange(count) * len(rows) // count
+    return Rows(rows.x[chosen], rows.t[chosen], np.zeros(count))

@@ -9,9 +9,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from causalveil.tasks.adjustment.draws import NoisySums, made
 from causalveil.tasks.adjustment.features import FeatureMap
-from causalveil.tasks.adjustment.five_releases import FiveReleases
+from causalveil.tasks.adjustment.five_releases import FiveReleases, NoisySums, made
 from causalveil.tasks.adjustment.recipe import LINES, REFIT, SCALES, SCORES, SCREEN
 from causalveil.tasks.adjustment.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
 from causalveil.tasks.enclave.cells import CellRows

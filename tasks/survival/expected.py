@@ -9,7 +9,7 @@ import numpy as np
 
 from causalveil.schemas.estimators.survival import ExpectedTimes, Measure, SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.tasks.adjustment import draws
+from causalveil.tasks.adjustment.five_releases import Drawn, in_order
 from causalveil.tasks.enclave.split import Pieces
 from causalveil.tasks.inference.people import standing_for
 from causalveil.tasks.machine.arrays import FloatArray
@@ -103,8 +103,6 @@ def _rehearsed(
     rows = standing_for(study.bounded, normal, outcomes.units, study.estimator.trial, seed)
     rows = replace(rows, u=outcomes.in_order_of(rows.u))
     plan = read_of(adjusted_recipe(study, sizes)[measure], outcomes.units)
-    drawn = draws.Drawn(
-        plan, Pieces(lambda _: rows, 1, len(rows)), RehearsalBudget(seed), times=outcomes.units / len(rows)
-    )
-    asked, scores = draws.in_order(drawn, outcomes.known(drawn.scales()))
+    drawn = Drawn(plan, Pieces(lambda _: rows, 1, len(rows)), RehearsalBudget(seed), times=outcomes.units / len(rows))
+    asked, scores = in_order(drawn, outcomes.known(drawn.scales()))
     return adjusted(study, measure, both.until(until), outcomes, asked, scores).compared

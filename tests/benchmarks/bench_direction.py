@@ -28,8 +28,8 @@ LIMITS = {"spearman": (1.0, 2.0), "kendall": (1.0, 2.0), "hsic": (60.0, 2.0)}
 
 def part(name: str, points: int) -> Callable[[], object]:
     """The work of one part, on x uniform and y = x^3 and noise; both in [-1, 1]."""
-    from causalveil.tasks.direction import dependence
-    from causalveil.tasks.direction.kernel_ridge import Kernel, residuals
+    from causalveil.tasks.direction import scores
+    from causalveil.tasks.direction.scores import Kernel, residuals
 
     random = np.random.default_rng(0)
     x = random.uniform(-1, 1, points)
@@ -38,10 +38,10 @@ def part(name: str, points: int) -> Callable[[], object]:
     residual = y - x**3
     return {
         "nothing": lambda: None,
-        "spearman": lambda: dependence.spearman(x, residual),
-        "kendall": lambda: dependence.kendall(x, residual),
-        "hsic": lambda: dependence.hsic(x, residual, Kernel(0.2, 1.0), Kernel(0.2, 2.0)),
-        "iqr": lambda: dependence.iqr_score(x, residual),
+        "spearman": lambda: scores.spearman(x, residual),
+        "kendall": lambda: scores.kendall(x, residual),
+        "hsic": lambda: scores.hsic(x, residual, Kernel(0.2, 1.0), Kernel(0.2, 2.0)),
+        "iqr": lambda: scores.iqr_score(x, residual),
         "both regressions, and residuals": lambda: residuals(pairs, pairs, 0.01, 0.2),
     }[name]
 

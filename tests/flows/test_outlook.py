@@ -11,7 +11,7 @@ from causalveil.flows import api
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.sequence.admit import hold
 from causalveil.flows.sequence.declare import load, prepare, reserve
-from causalveil.flows.sequence.publish import left_after
+from causalveil.flows.sequence.finished import left_after
 from causalveil.schemas.privacy import Level
 from causalveil.tasks.privacy.budget import FlowBudget
 from causalveil.tasks.privacy.keys import key_of

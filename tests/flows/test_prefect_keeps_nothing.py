@@ -33,7 +33,7 @@ def test_findings_do_not_travel() -> None:
 
 def test_the_text_of_a_panic_is_withheld() -> None:
     """Polars' panics are no exceptions to Python's mind, and quote what they choked on."""
-    from causalveil.flows.engine.guard import guarded
+    from causalveil.flows.engine.engine import guarded
 
     def stage() -> None:
         pl.Series([WORD]).map_elements(panic, return_dtype=pl.Int64)

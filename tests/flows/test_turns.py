@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from causalveil.flows.engine.deployment import LEASE_SECONDS, limit_name, one_at_a_time
-from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.engine.guard import guarded
+from causalveil.flows.engine.engine import DirectEngine, guarded
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.execution import Execution, Runner
 from tests.children import CONTEXT, process

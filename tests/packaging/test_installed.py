@@ -51,7 +51,7 @@ def test_sdist_installs(built: dict[str, Path], tmp_path: Path) -> None:
 def test_an_error_names_our_file_and_line(wheel: Installed) -> None:
     """A defect deep in our code, reached through a library, with a message that may quote data."""
     script = """
-from causalveil.flows.engine.guard import guarded
+from causalveil.flows.engine.engine import guarded
 from causalveil.tasks.enclave.split import sizes_of
 guarded(sizes_of, object(), 5)
 """

@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from causalveil.tasks.adjustment.draws import Sums
 from causalveil.tasks.adjustment.features import ArmScales, Curve, FeatureMap, Scores, Shape
+from causalveil.tasks.adjustment.five_releases import Sums
 from causalveil.tasks.adjustment.recipe import LINES, SCALES, SCORES, SCREEN
 from causalveil.tasks.adjustment.sums import MomentSums, ScaleSums, ScoreSums, ScreenSums
 from causalveil.tasks.enclave.enclave import Rows

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
-from causalveil.tasks.adjustment.draws import Drawn
+from causalveil.tasks.adjustment.five_releases import Drawn
 from causalveil.tasks.adjustment.recipe import SCALES
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray

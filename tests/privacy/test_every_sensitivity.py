@@ -73,7 +73,6 @@ DOCUMENTED = [
 ELSEWHERE = {
     "aipw_asymptotic/": "has no sensitivity that is proved at a number of units (docs/asymptotic.md)",
     "ranges.py": "counts of whole numbers: tests/unit/test_ranges.py",
-    "aipw/rehearsed.py": "plans on people who are made up",
 }
 
 

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from causalveil.schemas.estimators.direction import Score
 from causalveil.schemas.study import Variant
-from causalveil.tasks.direction import dependence, sensitivity
-from causalveil.tasks.direction.kernel_ridge import Kernel, fit, residuals
+from causalveil.tasks.direction import scores, sensitivity
+from causalveil.tasks.direction.scores import Kernel, fit, residuals
 from causalveil.tasks.direction.sensitivity import Bins, QuartileRange, bin_distances, order_distance
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 
 VARIANTS = tuple(Variant)
-RANK_SCORES = {Score.spearman: dependence.spearman, Score.kendall: dependence.kendall}
+RANK_SCORES = {Score.spearman: scores.spearman, Score.kendall: scores.kendall}
 
 # Ranks -----------------------------------------------------------------------------------------------------
 
@@ -104,7 +104,7 @@ def plain_hsic(a: FloatArray, b: FloatArray, bandwidth: float) -> float:
 
 
 def hsic(a: FloatArray, b: FloatArray, bandwidth: float) -> float:
-    return dependence.hsic(a, b, Kernel(bandwidth, 1.0), Kernel(bandwidth, 2.0))
+    return scores.hsic(a, b, Kernel(bandwidth, 1.0), Kernel(bandwidth, 2.0))
 
 
 def climb(m: int, bandwidth: float, seed: int, steps: int) -> float:
@@ -342,4 +342,4 @@ def test_order_distances_of_moved_residuals_differ_by_one_and_guard_the_order(
     before, after = (order_distance(values, movement, CAP) for values in (one, other))
     assert abs(before - after) <= 1
     if max(before, after) > 1:
-        assert np.array_equal(dependence.ranks(one), dependence.ranks(other))
+        assert np.array_equal(scores.ranks(one), scores.ranks(other))

@@ -16,9 +16,8 @@ from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.adjustment.features import LineFeature
 from causalveil.tasks.aipw.recipe import known_recipe
-from causalveil.tasks.aipw.rehearsed import rehearsed
 from causalveil.tasks.aipw.scores import OutcomeModel, common_range
-from causalveil.tasks.aipw.stages import summed
+from causalveil.tasks.aipw.stages import rehearsed, summed
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget

@@ -13,8 +13,7 @@ from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.balancing.dual import arm_sums_of, solve, weights_of
-from causalveil.tasks.balancing.expected import expected
-from causalveil.tasks.balancing.stages import balance
+from causalveil.tasks.balancing.stages import balance, expected
 from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows, ranks
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.allowance import laplace_allowance

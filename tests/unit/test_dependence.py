@@ -6,18 +6,21 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.errors import ConvergenceError, StudyError
-from causalveil.tasks.direction.dependence import (
+from causalveil.tasks.direction.scores import (
     CHUNK,
+    PRECISION,
+    Kernel,
+    fit,
     hsic,
     iqr_score,
     kendall,
     log_iqr,
     quartile_places,
     ranks,
+    residuals,
     spearman,
     sum_of_squares,
 )
-from causalveil.tasks.direction.kernel_ridge import PRECISION, Kernel, fit, residuals
 from tests.direction_help import cause_and_effect
 
 BANDWIDTHS = (0.02, 0.05, 0.2, 1.0, 10.0)

@@ -15,7 +15,7 @@ from causalveil.flows.estimators.regression import expected
 from causalveil.flows.planning.expected import what_matters
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.privacy import Charge
-from causalveil.tasks.adjustment import draws, five_releases
+from causalveil.tasks.adjustment import five_releases
 from causalveil.tasks.adjustment.parts import moments_sd, scores_sd
 from causalveil.tasks.adjustment.recipe import LINES, SCORES
 from causalveil.tasks.adjustment.sums import moment_numbers
@@ -95,7 +95,7 @@ def test_rows_say_what_arrays_in_memory_say(delta: str) -> None:
     plan = recipe(study, sizes_of(study, UNITS))
     (z,) = [np.concatenate([block[:, : part.stop - part.start].T for part, block in _blocks(plan, rows)])]
     pieces = Pieces(lambda piece: rows[1_000 * piece : 1_000 * (piece + 1)], 4, UNITS)
-    drawn = draws.Drawn(plan, pieces, Exact())
+    drawn = five_releases.Drawn(plan, pieces, Exact())
     memory = InMemory(z, t, u, replace(plan.public, mu=1e15), random)
 
     scales = drawn.scales()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causalveil.flows.cli import show
-from causalveil.flows.cli.options import Json
+from causalveil.flows.cli.show import Json
 from causalveil.schemas.errors import StudyError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from causalveil.flows.cli import show
-from causalveil.flows.cli.options import Json
+from causalveil.flows.cli.show import Json
 
 if TYPE_CHECKING:
     from causalveil.flows.engine.server import KeptServer

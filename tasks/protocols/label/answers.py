@@ -17,7 +17,7 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.protocols.answers import BalanceRow, GateResult, ProtocolAnswer
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.tasks.balancing import stages as balancing
-from causalveil.tasks.balancing.expected import expected_balance
+from causalveil.tasks.balancing.stages import expected_balance
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.allowance import allowance_beside
 from causalveil.tasks.inference.confounding import effect_in_twins, partly_if_left

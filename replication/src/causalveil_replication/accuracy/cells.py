@@ -21,7 +21,7 @@ from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
 from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.public_people import PublicPeople, thinned
+from causalveil.tasks.inference.people import PublicPeople, thinned
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil_replication.accuracy.populations import KnownPopulation

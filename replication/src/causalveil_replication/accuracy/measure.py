@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from causalveil.flows.engine.engine import DirectEngine, Task
-from causalveil.flows.engine.guard import R
+from causalveil.flows.engine.engine import DirectEngine, R, Task
+from causalveil.flows.estimators.stage import Run
 from causalveil.flows.sequence.estimators import estimator_of
-from causalveil.flows.sequence.run import Run
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows

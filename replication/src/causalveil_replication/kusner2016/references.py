@@ -15,7 +15,7 @@ from scipy import stats
 
 from causalveil.schemas.estimators.direction import Score
 from causalveil.schemas.study import Variant
-from causalveil.tasks.direction.kernel_ridge import residuals
+from causalveil.tasks.direction.scores import residuals
 from causalveil.tasks.direction.stages import TestRows, score_values
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil_replication.kusner2016.pairs import CausePair, halves
