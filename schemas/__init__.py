@@ -12,12 +12,10 @@
 - ``ledger``: Requests of a run to the ledger, and answers of the ledger about an account.
 - ``oversight``: Show owners all datasets, and auditors what happened in one run.
 - ``plan``: Declarations of a run before a row is read: the layout of the data, and every charge.
-- ``privacy``: Name the terms of the guarantee: amounts, neighbours, levels and costs.
-- ``public_keys``: Name Ed25519 public keys as files do.
-- ``ranges``: The question that `causalveil ranges` asks: between which round numbers do a column's values lie?
+- ``privacy``: Name the terms of the guarantee: amounts, neighbours, levels, costs and keys.
 - ``release``: release.json: everything that may leave the enclave.
 - ``sources``: Declare how text of a source becomes values, and name the state of an open table.
-- ``studies``: Every kind of study and every estimator by name.
+- ``studies``: Find every kind of study by name, and state the question of `causalveil ranges`.
 - ``study``: A study in full: what the analyst asks with what the owner declares of the columns
   (``schemas/asked/resolve.py``).
 - ``warehouse``: source.yaml: what to take out of a warehouse, by which key, over which declared range; and the manifest

@@ -17,9 +17,8 @@ from causalveil.schemas.estimators.direction import Favours, Pair, Score
 from causalveil.schemas.estimators.survival import Curves, Measure
 from causalveil.schemas.estimators.survival_protocol import GroupCurves
 from causalveil.schemas.ledger import BudgetOutlook
-from causalveil.schemas.privacy import Amount, Charge, Coverage, Frozen, Guarantee, Half, Level, Neighbours
+from causalveil.schemas.privacy import Amount, Charge, Coverage, Frozen, Guarantee, Half, Level, Neighbours, PublicKey
 from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, GateVerdict, ProtocolAnswer
-from causalveil.schemas.public_keys import PublicKey
 from causalveil.schemas.sources import TableSnapshot
 from causalveil.schemas.study import Estimand, Finite
 

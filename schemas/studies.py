@@ -1,16 +1,24 @@
-"""Every kind of study and every estimator by name."""
+"""Find every kind of study by name, and state the question of `causalveil ranges`.
+
+The owner asks for ranges of data whose contract leaves ranges open. It is no kind of study: what it finds goes into the
+contract, and from there into releases.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
+
+from pydantic import Field
 
 from causalveil.schemas import estimators
+from causalveil.schemas.columns import Column, Holds, Nulls
 from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.study import Study
+from causalveil.schemas.privacy import Frozen
+from causalveil.schemas.study import Finite, Name, Study
 
 M = TypeVar("M")
 
@@ -73,3 +81,44 @@ def model_for(models: Mapping[str, Mapping[str, type[M]]], document: Mapping[str
     if not isinstance(name, str) or name not in known:
         raise StudyError(f"{where}: 'estimator.name' must be one of: {', '.join(known)}")
     return known[name]
+
+
+MOST_COLUMNS = 100
+
+
+class RangesStudy(Study):
+    """The numbers to find a range for."""
+
+    kind: Literal["ranges"] = "ranges"
+    numbers: Annotated[tuple[Name, ...], Field(min_length=1, max_length=MOST_COLUMNS)]
+
+    @property
+    def roles(self) -> dict[str, Column]:
+        """The unit, and numbers that may be missing."""
+        return {
+            self.data.unit: Column(holds=Holds.unit),
+            **{name: Column(holds=Holds.number, nulls=Nulls.welcome) for name in self.numbers},
+        }
+
+
+class FoundRange(Frozen):
+    """The ends between which a column's values lie, but for few.
+
+    They are None where noise hides all counts of the column.
+    """
+
+    column: Name
+    lower: Finite | None
+    upper: Finite | None
+
+
+class RangesFound(Frozen):
+    """The ranges that were found, and what they cost."""
+
+    kind: Literal["ranges"] = "ranges"
+    run_id: str
+    dataset: str
+    units: int
+    epsilon: str
+    threshold: Finite
+    ranges: tuple[FoundRange, ...]

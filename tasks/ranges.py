@@ -16,7 +16,7 @@ from causalveil.schemas.admission.cohort import accepts, type_rule
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
-from causalveil.schemas.ranges import FoundRange, RangesStudy
+from causalveil.schemas.studies import FoundRange, RangesStudy
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import column_types, read_rows
 from causalveil.tasks.enclave.unit_hash import keyed_hash

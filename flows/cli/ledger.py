@@ -227,7 +227,7 @@ def reject(run: RunArgument, reason: Reason, key: Key = None, json_: Json = Fals
 
 def _review(run: str, verdict: str, reason: str | None, key: Path | None, *, json_: bool) -> None:
     from causalveil.tasks.privacy.keys import owner_key
-    from causalveil.tasks.privacy.ledger.grants_and_reviews import ReviewVerdict
+    from causalveil.tasks.privacy.ledger.entry import ReviewVerdict
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
     open_ledger().review(run, ReviewVerdict(verdict), owner_key(key), reason)

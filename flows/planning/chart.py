@@ -7,7 +7,7 @@ from pathlib import Path
 from causalveil.schemas.errors import StudyError
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.privacy.ledger.ledger import Ledger
-from causalveil.tasks.privacy.outlook.history import burndowns
+from causalveil.tasks.privacy.outlook.standing import burndowns
 from causalveil.tasks.report.burndown import burndown_html, burndown_svg
 
 WRITERS = {".html": burndown_html, ".svg": burndown_svg}

@@ -7,7 +7,7 @@ from pathlib import Path
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.privacy.ledger.ledger import Ledger
 from causalveil.tasks.privacy.outlook.desk import desk_of
-from causalveil.tasks.privacy.outlook.history import burndowns
+from causalveil.tasks.privacy.outlook.standing import burndowns
 from causalveil.tasks.report.desk import dataset_html, desk_html
 
 

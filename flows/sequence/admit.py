@@ -37,7 +37,7 @@ from causalveil.tasks.enclave.validate import refuse_telling, refuse_telling_los
 from causalveil.tasks.machine.distribute import in_steps
 from causalveil.tasks.machine.site import open_scratch
 from causalveil.tasks.object_storage.copies import local_copy, publish, stored
-from causalveil.tasks.object_storage.lock import alone_at
+from causalveil.tasks.object_storage.writing import alone_at
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
 from causalveil.tasks.warehouse import blocks as warehouse_blocks
 from causalveil.tasks.warehouse.extract import KeyInterval, intervals

@@ -293,7 +293,7 @@ def check_place(place: Place) -> None:
     """
     folder = place.folder
     if place.url is not None:
-        from causalveil.tasks.object_storage.releases import refuse_unwritable
+        from causalveil.tasks.object_storage.writing import refuse_unwritable
 
         refuse_unwritable(place.url)
     if (folder / RELEASE_FILE).is_symlink() or (folder / RELEASE_FILE).exists():
@@ -329,7 +329,7 @@ def write_release(place: Place, text: str) -> Path:
     if isinstance(release, ProtocolRelease):
         write_tables(place.folder, release)
     if place.url is not None:
-        from causalveil.tasks.object_storage.releases import put_release
+        from causalveil.tasks.object_storage.writing import put_release
 
         put_release(place.folder, place.url)
     return path

@@ -16,7 +16,7 @@ from causalveil.schemas.documents import read_text
 from causalveil.schemas.errors import BudgetRefused, CausalveilError, ContractError, LedgerError, StudyError
 from causalveil.schemas.plan import Plan, Sizes
 from causalveil.schemas.privacy import Level, amount_text
-from causalveil.schemas.ranges import RangesFound, RangesStudy
+from causalveil.schemas.studies import RangesFound, RangesStudy
 from causalveil.schemas.study import DataSource, EstimatorSettings, Missing, PrivacyRequest
 from causalveil.tasks import ranges
 from causalveil.tasks.enclave.data_folder import DataFolder

@@ -7,7 +7,7 @@ asks a :class:`Tally`, which looks at a frame once for all of them: one ``select
 1.3 ms. No failing value is gathered: pandera is told yes or no, and the owner how many rows.
 
 Values outside declared bounds are no error: they are clipped, always, because to refuse them at sample level would tell
-about a single row. That no unit stands twice is a property of all partitions together: ``tasks/admission/units.py``.
+about a single row. That no unit stands twice is a property of all partitions together: ``tasks/admission/rows.py``.
 """
 
 from __future__ import annotations

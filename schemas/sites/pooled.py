@@ -18,10 +18,9 @@ from pydantic import Discriminator, Field, TypeAdapter
 from causalveil.schemas.confounding import ConfoundingStatement
 from causalveil.schemas.documents import Shown, parse_json, read_text, validate
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.privacy import Amount, Frozen, Guarantee, Level, Neighbours
+from causalveil.schemas.privacy import Amount, Frozen, Guarantee, Level, Neighbours, PublicKey
 from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, GateVerdict, Limits, State
 from causalveil.schemas.protocols.study import OutcomeRole
-from causalveil.schemas.public_keys import PublicKey
 from causalveil.schemas.release import (
     ApprovalStatement,
     Interval,

@@ -21,8 +21,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, fi
 
 from causalveil.schemas.documents import read_yaml, validate
 from causalveil.schemas.ledger import RunId
-from causalveil.schemas.privacy import Amount, Frozen
-from causalveil.schemas.public_keys import PublicKey
+from causalveil.schemas.privacy import Amount, Frozen, PublicKey
 from causalveil.schemas.study import Slug
 
 BUNDLE_FILE = "bundle.json"

@@ -1,9 +1,7 @@
 """Admission: the one time that all rows are held to their contract, and the manifest that says so.
 
 - ``manifests``: Keep manifests of what was admitted, and tell whether a folder still holds just that.
-- ``rows``: Hold the rows of partitions to the contract, small files many at a time.
+- ``rows``: Hold the rows of partitions to the contract, and each unit to one row.
 - ``stages``: The stage that looks at all rows of a folder once: against the contract, for units that stand twice, for
   digests.
-- ``units``: Has every unit one row? Keyed hashes go to scratch, spread over files by value, and each file is looked at
-  once.
 """

@@ -28,8 +28,7 @@ from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.tasks.admission.manifests import DRAFT, forget_draft
-from causalveil.tasks.admission.rows import Rules, Together, WholeFile, joined, row_findings
-from causalveil.tasks.admission.units import SeenUnits
+from causalveil.tasks.admission.rows import Rules, SeenUnits, Together, WholeFile, joined, row_findings
 from causalveil.tasks.enclave.data_folder import DataFolder, file_digest
 from causalveil.tasks.enclave.partitions import (
     as_compared,

@@ -32,7 +32,7 @@ from causalveil.schemas.errors import CausalveilError, ContractError, DataError,
 from causalveil.tasks.machine.files import whole_file
 from causalveil.tasks.machine.folders import refuse_table
 from causalveil.tasks.machine.site import open_scratch
-from causalveil.tasks.object_storage.lock import alone_at, refuse_lost
+from causalveil.tasks.object_storage.writing import alone_at, refuse_lost
 from causalveil.tasks.warehouse.extract import UNFINISHED_FILE
 
 

@@ -39,7 +39,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from causalveil.schemas.errors import CausalveilError
-from causalveil.schemas.public_keys import PREFIX
+from causalveil.schemas.privacy import PREFIX
 from causalveil.tasks.machine.files import whole_file
 from causalveil.tasks.machine.site import home, site_folder
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from causalveil.schemas.ledger import Account
-from causalveil.tasks.privacy.outlook.history import Burndown, BurndownStep
+from causalveil.tasks.privacy.outlook.standing import Burndown, BurndownStep
 from causalveil.tasks.report.numbers import amount, figure, percent
 from causalveil.tasks.report.page import environment, style
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from causalveil.schemas.oversight import Desk, DeskDataset
-from causalveil.tasks.privacy.outlook.history import Burndown
+from causalveil.tasks.privacy.outlook.standing import Burndown
 from causalveil.tasks.report.burndown import panels_of
 from causalveil.tasks.report.page import environment, style
 

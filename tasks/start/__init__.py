@@ -7,10 +7,9 @@
   to ask.
 - ``missing``: Numbers that stand for no value, as 999 and -9 do: found where they stand apart, and read as none where
   asked.
-- ``numbers_and_dates``: Read numbers and dates as people write them.
 - ``recognise``: Recognise what a column holds from all of it: codes, a category, a number, a date, or text that no
   study can use.
 - ``roles``: The roles of columns in a drafted study: unit, treatment, outcome, covariates.
 - ``times``: Times to an event among the columns of a file: which they are, and what contract and study say of them.
-- ``words``: Read the words of files and names of columns, and write words as YAML.
+- ``words``: Read words, numbers and dates as people write them, and write words as YAML.
 """

@@ -11,8 +11,7 @@ import polars as pl
 
 from causalveil.schemas.admission.casts import as_whole
 from causalveil.schemas.sources import Kind, TextReading
-from causalveil.tasks.start.numbers_and_dates import date_reading, number_reading
-from causalveil.tasks.start.words import FEMALE, MALE, NO, NOTHING, YES
+from causalveil.tasks.start.words import FEMALE, MALE, NO, NOTHING, YES, date_reading, number_reading
 
 MOST_LEVELS = 30
 # At least this share of the values must be of a kind before the rest counts as words for "no value".

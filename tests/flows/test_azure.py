@@ -17,7 +17,7 @@ from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.sequence.admit import extract_source
 from causalveil.schemas.errors import CausalveilError
 from causalveil.tasks.object_storage import copies
-from causalveil.tasks.object_storage.lock import LOCK, alone_at
+from causalveil.tasks.object_storage.writing import LOCK, alone_at
 from tests.needs import AZURITE, NO_AZURITE
 from tests.warehouse import visits, write_source
 

@@ -19,8 +19,8 @@ from causalveil.schemas.contract import DataClass, load_contract
 from causalveil.schemas.declared import CodesColumn, NumberColumn
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.tasks.start.missing import seem_missing
-from causalveil.tasks.start.numbers_and_dates import number_reading
 from causalveil.tasks.start.roles import Wishes
+from causalveil.tasks.start.words import number_reading
 from tests.studies import resolved
 
 N = 120

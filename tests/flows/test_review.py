@@ -13,7 +13,7 @@ from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.schemas.errors import ContractError, LedgerError, ReleaseHeld, RunConflict
 from causalveil.tasks.privacy.keys import OwnerKey, owner_key
-from causalveil.tasks.privacy.ledger.grants_and_reviews import ReviewVerdict
+from causalveil.tasks.privacy.ledger.entry import ReviewVerdict
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.sites.bundle import make_bundle, public_key
 from tests.studies import write_study

@@ -14,11 +14,11 @@ from causalveil.schemas.privacy import Accounting, Level
 from causalveil.tasks.privacy.ledger.accounts import Book
 from causalveil.tasks.privacy.ledger.ledger import Ledger
 from causalveil.tasks.privacy.ledger.usage import Cap, Use, use_of
-from causalveil.tasks.privacy.outlook.history import burndowns
 from causalveil.tasks.privacy.outlook.standing import (
     MOST_RUNS,
     Accounts,
     accounts_in,
+    burndowns,
     count_until,
     lasting_epsilon,
     outlook,

@@ -27,8 +27,7 @@ from causalveil.schemas.contract import BlockKey
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.tasks.admission import rows as together
 from causalveil.tasks.admission.manifests import keep_beside
-from causalveil.tasks.admission.rows import Rules
-from causalveil.tasks.admission.units import SeenHashes, SeenUnits
+from causalveil.tasks.admission.rows import Rules, SeenHashes, SeenUnits
 from causalveil.tasks.enclave.data_folder import DataFolder, file_digest, held_file
 from causalveil.tasks.enclave.partitions import list_partitions
 from causalveil.tasks.machine import folders

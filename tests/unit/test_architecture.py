@@ -61,7 +61,7 @@ WRITES = {
     "flows/engine/server.py",
     "tasks/machine/files.py",
     "tasks/machine/site.py",
-    "tasks/admission/units.py",
+    "tasks/admission/rows.py",
     "tasks/warehouse/blocks.py",
     "tasks/privacy/ledger/store.py",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from causalveil.schemas.public_keys import LOW_ORDER, PublicKey
+from causalveil.schemas.privacy import LOW_ORDER, PublicKey
 from causalveil.tasks.privacy.keys import is_signed, owner_key
 from tests.ledger_help import contract
 

@@ -15,7 +15,7 @@ from causalveil.flows.sequence.ranges import RANGES, declared_lines, find_ranges
 from causalveil.schemas.contract import load_contract
 from causalveil.schemas.errors import BudgetRefused, CausalveilError, DataError, StudyError
 from causalveil.schemas.privacy import PrivacyCost
-from causalveil.schemas.ranges import RangesStudy
+from causalveil.schemas.studies import RangesStudy
 from causalveil.schemas.study import DataSource, EstimatorSettings, PrivacyRequest
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.ranges import BINS, EDGES, FALSE_BIN, counts, found, mechanism, threshold

@@ -20,8 +20,7 @@ from causalveil.schemas.ledger import DOCUMENT, Account, BlockAccount, Reservati
 from causalveil.schemas.privacy import Accounting, Charge, Level, PrivacyCost
 from causalveil.tasks.privacy import accountant
 from causalveil.tasks.privacy.concentrated import understated
-from causalveil.tasks.privacy.ledger.entry import Entry, broken
-from causalveil.tasks.privacy.ledger.grants_and_reviews import Grant, check_verdict, grant_after
+from causalveil.tasks.privacy.ledger.entry import Entry, Grant, broken, check_verdict, grant_after
 from causalveil.tasks.privacy.ledger.usage import TOUCHES, WHOLE, Cap, Use, use_of
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -1,7 +1,16 @@
-"""Encode and hash an entry of the ledger, and log it.
+"""Encode and log entries of the ledger, and read grants and reviews that owners signed.
 
 An event is one JSON line in the logs, after its commit. The ledger is the record; the lines are for people and log
 collectors. They carry amounts and hashes, never a released value: a line that is lost with a crash loses nothing.
+
+A grant says what an owner allowed, and its signature that it was the owner. For sensitive data the owner signs each
+grant. The ledger pins the owner's key at the dataset's first signed grant; from then on a grant counts only under that
+key, also one that pins the next key. A grant's number is signed too, so that an old grant cannot be written again after
+a lower one.
+
+Where runs are reviewed, the ledger holds a release until the owner lets it go. A verdict is a signed entry on one
+document: ledger, run and the hash of the document's entry are under the signature, so a verdict on another run, or on
+another release of it, counts for nothing.
 """
 
 from __future__ import annotations
@@ -11,11 +20,14 @@ import json
 import logging
 from dataclasses import dataclass
 from decimal import Decimal
+from enum import StrEnum
 from typing import Any
 
-from causalveil.schemas.errors import LedgerError
+from causalveil.schemas.contract import Contract, DataClass, Review
+from causalveil.schemas.errors import BudgetRefused, ContractError, LedgerError
 from causalveil.schemas.ledger import Reservation, Sum
-from causalveil.schemas.privacy import Charge, PrivacyCost, amount_text
+from causalveil.schemas.privacy import Accounting, Charge, PrivacyCost, amount_text
+from causalveil.tasks.privacy.keys import OwnerKey, is_signed
 
 # The key of a body under which it says who wrote the entry: actor, host, purpose.
 BY = "by"
@@ -105,3 +117,182 @@ def whose(reservation: Reservation) -> dict[str, str]:
 def amounts(cost: PrivacyCost | Charge | Sum) -> dict[str, str]:
     """Epsilon and delta as exact text."""
     return {"epsilon": amount_text(cost.epsilon), "delta": amount_text(cost.delta)}
+
+
+_GRANT_LABEL = b"causalveil grant 1\x00"
+HOW_TO_GRANT = "its owner must run: causalveil ledger grant CONTRACT --reason TEXT"
+
+
+@dataclass(frozen=True)
+class Grant:
+    """The grant in force of one dataset. A grant of the first format says neither class nor key."""
+
+    number: int
+    digest: str
+    data_class: DataClass | None
+    review: bool
+    owner_key: str | None
+    accounting: Accounting = Accounting.basic
+
+
+def grant_after(before: Grant | None, entry: Entry, identity: str) -> Grant:
+    """The grant in force once a grant's entry is taken in.
+
+    Raises:
+        LedgerError: the entry is not what an owner granted; names its number.
+    """
+    body = entry.document
+    if body.get("number") is None:
+        if before is not None and before.data_class is not None:
+            raise broken(entry, "its grant is of a format that was given up before it")
+        number = 1 if before is None else before.number + 1
+        return Grant(number, str(body.get("policy_digest")), None, review=False, owner_key=None)
+    pinned = None if before is None else before.owner_key
+    key, number = body.get("owner_key"), 1 if before is None else before.number + 1
+    if body["number"] != number:
+        raise broken(entry, "its grant was made for another place in the ledger")
+    if pinned is not None and key is None:
+        raise broken(entry, "its grant drops the owner's key")
+    data_class = DataClass(body["data_class"]) if body.get("data_class") in list(DataClass) else None
+    if data_class is None or (data_class is DataClass.sensitive and key is None):
+        raise broken(entry, "its grant of sensitive data names no owner's key")
+    signer = pinned or key
+    message = _grant_message(identity, entry.dataset, body)
+    if signer is not None and not is_signed(str(signer), str(body.get("signature")), message):
+        raise broken(entry, "its grant is not signed by the owner's key")
+    accounting = body.get("accounting")
+    if accounting not in list(Accounting):
+        raise broken(entry, "its grant is of an older version, which added runs up otherwise; begin a new ledger")
+    return Grant(
+        number, str(body.get("policy_digest")), data_class, body.get("review") is True, key, Accounting(accounting)
+    )
+
+
+def grant_body(
+    before: Grant | None, contract: Contract, reason: str, identity: str, owner: OwnerKey | None
+) -> dict[str, Any]:
+    """Return the body of a new grant's entry, signed where it must be.
+
+    Raises:
+        ContractError: a signature is needed and the contract names no key, or the key at hand does not count.
+    """
+    pinned = None if before is None else before.owner_key
+    body: dict[str, Any] = {
+        "number": 1 if before is None else before.number + 1,
+        "caps": {str(level): cap.model_dump() for level, cap in contract.caps.items()},
+        "accounting": str(contract.accounting),
+        "data_class": str(contract.data_class),
+        "policy_digest": contract.digest,
+        "review": contract.review is Review.required,
+        "owner_key": contract.owner_key,
+        "reason": reason,
+    }
+    if contract.owner_key is None:
+        if pinned is not None or contract.data_class is DataClass.sensitive:
+            raise ContractError(
+                f"the contract of '{contract.dataset}' needs 'owner_key': the line that `causalveil owner key` prints"
+            )
+        return body
+    signer = pinned or contract.owner_key
+    if owner is None or owner.public != signer:
+        raise ContractError(
+            f"a grant for '{contract.dataset}' counts only under its owner's key {signer}; name the file that holds "
+            "its private half by --key or CAUSALVEIL_OWNER_KEY"
+        )
+    return {**body, "signature": owner.sign(_grant_message(identity, contract.dataset, body))}
+
+
+def granted(grant: Grant | None, contract: Contract) -> Grant:
+    """The grant in force, once it is certain that it is for the contract as it stands.
+
+    Raises:
+        BudgetRefused: no grant, a grant of another contract, or one that nobody signed for sensitive data.
+    """
+    name = contract.dataset
+    if grant is None:
+        raise BudgetRefused(f"dataset '{name}' has no grant in this ledger; {HOW_TO_GRANT}")
+    if contract.data_class is DataClass.sensitive and grant.owner_key is None:
+        raise BudgetRefused(f"the grant of '{name}' is not signed, and its data are sensitive; {HOW_TO_GRANT}")
+    if grant.owner_key != contract.owner_key:
+        raise BudgetRefused(f"the contract of '{name}' names another owner's key than its grant; {HOW_TO_GRANT}")
+    if grant.digest != contract.digest:
+        raise BudgetRefused(f"the contract of '{name}' was changed after it was granted; {HOW_TO_GRANT}")
+    return grant
+
+
+def _grant_message(identity: str, dataset: str, body: dict[str, Any]) -> bytes:
+    """Return the bytes to sign of a grant.
+
+    They are the ledger, the dataset and everything that the entry says but who wrote it down.
+    """
+    said = {key: value for key, value in body.items() if key not in ("signature", BY)}
+    return _GRANT_LABEL + canonical({"ledger": identity, "dataset": dataset, "grant": said}).encode()
+
+
+_REVIEW_LABEL = b"causalveil review 1\x00"
+
+
+class ReviewVerdict(StrEnum):
+    """The owner's verdict; also the kind of the entry that records it."""
+
+    approve = "approve"
+    reject = "reject"
+
+
+def verdict_body(
+    document: Entry, verdict: ReviewVerdict, reason: str | None, identity: str, pinned: str | None, owner: OwnerKey
+) -> dict[str, Any]:
+    """Return the body of a verdict's entry, signed by the owner.
+
+    Args:
+        document: the entry that finished the run.
+        verdict: yes or no.
+        reason: why, for the record.
+        identity: the ledger's.
+        pinned: the owner's key that counts.
+        owner: the key at hand.
+
+    Raises:
+        ContractError: the key at hand is not the one that the ledger pinned.
+    """
+    refuse_stranger(document.dataset, pinned, owner)
+    body = {"document": document.hash, "reason": reason}
+    return {**body, "signature": owner.sign(_review_message(identity, document.run_id, verdict, body))}
+
+
+def refuse_stranger(dataset: str, pinned: str | None, owner: OwnerKey) -> None:
+    """Let the owner pass.
+
+    Raises:
+        ContractError: the key at hand is not the one that the ledger pinned.
+    """
+    if owner.public != pinned:
+        raise ContractError(
+            f"only the owner of '{dataset}' reviews its releases, and this is not the key that the ledger pinned; name "
+            "the file of the right one by --key or CAUSALVEIL_OWNER_KEY"
+        )
+
+
+def check_verdict(document: Entry | None, entry: Entry, identity: str, pinned: str | None) -> None:
+    """That a verdict's entry is the owner's, on this very document.
+
+    Raises:
+        LedgerError: it is not; names the entry.
+    """
+    body = entry.document
+    said = {"document": body.get("document"), "reason": body.get("reason")}
+    if document is None or said["document"] != document.hash:
+        raise broken(entry, "it is a verdict on another release")
+    message = _review_message(identity, entry.run_id, entry.kind, said)
+    if pinned is None or not is_signed(pinned, str(body.get("signature")), message):
+        raise broken(entry, "its verdict is not signed by the owner's key")
+
+
+def document_text(entry: Entry) -> str:
+    """The text of release.json in the entry that finished a run."""
+    return str(entry.document.get("document"))
+
+
+def _review_message(identity: str, run_id: str, verdict: str, body: dict[str, Any]) -> bytes:
+    said = {"ledger": identity, "run": run_id, "verdict": str(verdict), **body}
+    return _REVIEW_LABEL + canonical(said).encode()

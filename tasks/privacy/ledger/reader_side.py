@@ -17,8 +17,7 @@ from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import LedgerError, RunConflict
 from causalveil.schemas.ledger import DOCUMENT, Account, UndrawnCharges, Verified
 from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, account_by_sums, account_of, asked_of, manifest_of
-from causalveil.tasks.privacy.ledger.entry import Entry
-from causalveil.tasks.privacy.ledger.grants_and_reviews import check_verdict
+from causalveil.tasks.privacy.ledger.entry import Entry, check_verdict
 from causalveil.tasks.privacy.ledger.journal import Journal
 from causalveil.tasks.privacy.ledger.rules import document_that_may_leave, refuse_other_contract
 from causalveil.tasks.privacy.ledger.soundness import Memory, from_the_first, refuse_older, remembered

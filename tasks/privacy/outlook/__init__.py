@@ -2,6 +2,5 @@
 
 - ``desk``: All datasets of a ledger as their owner sees them. Declared and recorded facts only: no released value, no
   row.
-- ``history``: Read the history of accounts and runs from their entries.
-- ``standing``: Tell what is left of accounts, and when a schedule runs dry.
+- ``standing``: Tell what is left of accounts and how it came to that, and when a schedule runs dry.
 """
