@@ -7,7 +7,9 @@ file, a column name, an amount of budget): never a data value, never a row.
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
 
 _LONG_WORD = re.compile(r"\S{301,}")
 
@@ -44,6 +46,28 @@ def printable(text: str) -> str:
         letter if letter.isprintable() else letter.encode("unicode_escape", "surrogatepass").decode("ascii")
         for letter in text
     )
+
+
+@contextmanager
+def in_own_words(told: Callable[[Any], CausalveilError], *kinds: type[BaseException]) -> Iterator[None]:
+    """Raise what ``told`` makes of an error in the block, and nothing of that error itself.
+
+    Texts of libraries may quote rows, passwords and addresses, and a workflow engine stores causes and contexts too.
+
+    Args:
+        told: makes the error to raise.
+        kinds: of errors to replace; without any, all but this program's own.
+    """
+    replaced = kinds or (Exception,)
+    try:
+        yield
+    except replaced as error:
+        problem = told(error) if kinds or not isinstance(error, CausalveilError) else error
+        try:
+            raise problem
+        finally:
+            # Python sets the context when it raises, also of an error that a context manager raises at its end.
+            problem.__cause__ = problem.__context__ = None
 
 
 class StudyError(CausalveilError):

@@ -35,7 +35,7 @@ from causalveil.schemas.declared import (
     RowsPerUnit,
     TimeColumn,
 )
-from causalveil.schemas.errors import CausalveilError, ContractError, DataError
+from causalveil.schemas.errors import CausalveilError, ContractError, DataError, in_own_words
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import read_rows
@@ -68,15 +68,14 @@ def spread(frame: pl.DataFrame, unit: str, key: bytes, buckets: int, path: Path)
     order = np.argsort(numbers, kind="stable")
     ends = np.searchsorted(numbers[order], np.arange(buckets + 1))
     table = frame[order].rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
-    failure = None
-    try:
-        with whole_file(path) as stream, pa.ipc.new_file(stream, table.schema) as writer:
-            for number in range(buckets):
-                writer.write_batch(_batch(table.slice(ends[number], ends[number + 1] - ends[number])))
-    except (OSError, pa.ArrowException) as error:
-        failure = type(error).__name__
-    if failure:
-        raise CausalveilError(f"scratch cannot be written ({failure}); make room on its disk")
+    told = "scratch cannot be written ({}); make room on its disk"
+    with (
+        in_own_words(lambda error: CausalveilError(told.format(type(error).__name__)), OSError, pa.ArrowException),
+        whole_file(path) as stream,
+        pa.ipc.new_file(stream, table.schema) as writer,
+    ):
+        for number in range(buckets):
+            writer.write_batch(_batch(table.slice(ends[number], ends[number + 1] - ends[number])))
 
 
 def gather(paths: Sequence[Path], bucket: int) -> Iterator[pl.DataFrame]:
@@ -361,11 +360,9 @@ def _cut(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
 
 
 def _write(path: Path, frame: pl.DataFrame) -> None:
-    failure = None
-    try:
-        with whole_file(path, durable=True) as stream:
-            frame.write_parquet(stream, compression="lz4", statistics=False)
-    except OSError as error:
-        failure = type(error).__name__
-    if failure:
-        raise CausalveilError(f"{path.parent}: the reduced rows cannot be written ({failure}); make room on its disk")
+    told = "the reduced rows cannot be written ({}); make room on its disk"
+    with (
+        in_own_words(lambda error: CausalveilError(f"{path.parent}: {told.format(type(error).__name__)}"), OSError),
+        whole_file(path, durable=True) as stream,
+    ):
+        frame.write_parquet(stream, compression="lz4", statistics=False)

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from causalveil.schemas.errors import StudyError
+from causalveil.schemas.errors import StudyError, in_own_words
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.machine.distribute import in_steps
 from causalveil.tasks.machine.files import write_whole
@@ -46,8 +46,7 @@ def simulate(folder: Path, units: int, covariates: int, partitions: int, seed: i
     _check_arguments(units, covariates, partitions, seed, effect)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise StudyError(f"{folder}: exists and is not an empty folder; name a new one")
-    problem = None
-    try:
+    with in_own_words(lambda error: StudyError(f"{folder}: cannot be written ({type(error).__name__})"), OSError):
         folder.mkdir(parents=True, exist_ok=True)
         edges = [index * units // partitions for index in range(partitions + 1)]
         for index in in_steps(range(partitions), partitions):
@@ -56,10 +55,6 @@ def simulate(folder: Path, units: int, covariates: int, partitions: int, seed: i
         # The study comes last: a folder that has one is complete.
         for name, text in _documents(units, covariates, partitions, seed, effect).items():
             write_whole(folder / name, text)
-    except OSError as error:
-        problem = f"{folder}: cannot be written ({type(error).__name__})"
-    if problem:
-        raise StudyError(problem)
 
 
 def simulated_rows(start: int, stop: int, covariates: int, seed: int, partition: int, effect: float) -> pl.DataFrame:

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.documents import parse_written, read_regular
-from causalveil.schemas.errors import DataError
+from causalveil.schemas.errors import DataError, in_own_words
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.study import Slug
 
@@ -228,15 +228,11 @@ def load_admission(path: Path) -> Admission | None:
     Raises:
         DataError: it cannot be read.
     """
-    problem = None
-    try:
-        content = read_regular(path)
-    except FileNotFoundError:
-        return None
-    except OSError:
-        problem = f"{path}: {NO_ADMISSION}"
-    if problem:
-        raise DataError(problem)
+    with in_own_words(lambda _: DataError(f"{path}: {NO_ADMISSION}"), OSError):
+        try:
+            content = read_regular(path)
+        except FileNotFoundError:
+            return None
     return parse_admission(content, str(path))
 
 

@@ -20,7 +20,7 @@ from pydantic import Field
 from causalveil.schemas.admission.manifest import ADMISSION_FILE, Admission, AdmittedFile, declarations, load_admission
 from causalveil.schemas.contract import CONTRACT_FILE, Contract
 from causalveil.schemas.documents import MAX_DOCUMENT_BYTES, parse_json, validate
-from causalveil.schemas.errors import CausalveilError, LedgerError, StudyError
+from causalveil.schemas.errors import CausalveilError, LedgerError, StudyError, in_own_words
 from causalveil.schemas.plan import Layout
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.study import Slug
@@ -70,14 +70,10 @@ def keep_at_home(admission: Admission, place: Path | None = None) -> Path:
         CausalveilError: it cannot be written.
     """
     path = _at_home(admission.dataset, place)
-    problem = None
-    try:
+    told = "cannot be written ({}); make room, or mend its permissions"
+    with in_own_words(lambda error: CausalveilError(f"{path}: {told.format(type(error).__name__)}"), OSError):
         make_folder_durably(path.parent)
         _write(path, admission, 0o600)
-    except OSError as error:
-        problem = f"{path}: cannot be written ({type(error).__name__}); make room, or mend its permissions"
-    if problem:
-        raise CausalveilError(problem)
     return path
 
 

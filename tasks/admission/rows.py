@@ -28,7 +28,7 @@ from causalveil.schemas.columns import Holds
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Partition
 from causalveil.tasks.enclave.enclave import HashArray
-from causalveil.tasks.enclave.partitions import other_count, parquet_errors, unreadable
+from causalveil.tasks.enclave.partitions import other_count, reading
 from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
 from causalveil.tasks.machine.arrays import IntArray
 from causalveil.tasks.machine.frames import frame_of, plain, polars_types
@@ -43,15 +43,10 @@ class WholeFile:
         Raises:
             DataError: it does not parse.
         """
-        self._partition, file = partition, None
-        try:
-            file = pq.ParquetFile(pa.BufferReader(content))
-            self.schema = file.schema_arrow
-        except parquet_errors():
-            file = None
-        if file is None:
-            raise DataError(unreadable(partition.path))
-        self._file = file
+        self._partition = partition
+        with reading(partition.path):
+            self._file = pq.ParquetFile(pa.BufferReader(content))
+            self.schema = self._file.schema_arrow
 
     def types(self) -> dict[str, pl.DataType]:
         """Return :func:`column_types` of a partition; files of one ``schema`` have the same."""
@@ -63,15 +58,8 @@ class WholeFile:
         Raises:
             DataError: as of :func:`read_rows`.
         """
-        table, problem = None, unreadable(self._partition.path)
-        try:
-            table = plain(self._file.read(columns=list(columns), use_threads=False).select(columns))
-        except DataError as error:
-            problem = f"{self._partition.path}: {error}"
-        except parquet_errors():
-            table = None
-        if table is None:
-            raise DataError(problem)
+        with reading(self._partition.path):
+            table: pa.Table = plain(self._file.read(columns=list(columns), use_threads=False).select(columns))
         if table.num_rows != self._partition.rows:
             raise DataError(other_count(self._partition.path))
         return table

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -26,7 +27,7 @@ import pyarrow.parquet as pq
 
 from causalveil.schemas.admission.casts import Roles, Types, empty_frame, read_as, read_frame
 from causalveil.schemas.columns import Column, Holds, Nulls
-from causalveil.schemas.errors import DataError
+from causalveil.schemas.errors import DataError, in_own_words
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.schemas.study import Study
 from causalveil.tasks.enclave.data_folder import DataFolder, held_file
@@ -150,13 +151,8 @@ def column_types(folder: DataFolder, partition: Partition) -> dict[str, pl.DataT
 
 def types_of(file: OpenFile, partition: Partition) -> dict[str, pl.DataType]:
     """Return the same of a file that is open."""
-    schema = None
-    try:
+    with reading(partition.path):
         schema = pq.read_schema(file.place)
-    except parquet_errors():
-        schema = None
-    if schema is None:
-        raise DataError(unreadable(partition.path))
     return polars_types(schema)
 
 
@@ -180,8 +176,7 @@ def read_rows(folder: DataFolder, partition: Partition, columns: Roles, rows: in
 
     Raises:
         DataError: not the admitted file; missing columns, damaged pages, or another number of rows than the layout
-            states. The reader's own error, which may quote data, is dropped: raising after the ``except`` block leaves
-            no trace of it in ``__context__`` either, where a workflow engine would find and store it.
+            states. The reader's own error, which may quote data, is dropped.
     """
     with held_file(folder, partition) as file:
         yield from rows_of(file, partition, columns, rows)
@@ -197,15 +192,8 @@ def rows_of(
     batches = _batches(file, columns, rows, widen=widen)
     left, waiting = partition.rows, list[pl.DataFrame]()
     while True:
-        batch, problem = None, None
-        try:
+        with reading(partition.path):
             batch = next(batches, None)
-        except DataError as error:
-            problem = f"{partition.path}: {error}"
-        except parquet_errors():
-            problem = unreadable(partition.path)
-        if problem:
-            raise DataError(problem)
         left -= 0 if batch is None else batch.height
         if left < 0 or (left and batch is None):
             raise DataError(other_count(partition.path))
@@ -247,9 +235,30 @@ def _batches(source: OpenFile, columns: Roles, rows: int, *, widen: bool) -> Ite
             yield empty_frame(columns)
 
 
-def parquet_errors() -> tuple[type[BaseException], ...]:
-    """Return the exceptions that the two readers raise at a file that they cannot read."""
-    return (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException, OSError, ValueError, KeyError)
+# What the two readers raise at a file that they cannot read.
+READER_ERRORS = (
+    pl.exceptions.PolarsError,
+    pl.exceptions.PanicException,
+    pa.ArrowException,
+    OSError,
+    ValueError,
+    KeyError,
+)
+
+
+def reading(path: str) -> AbstractContextManager[None]:
+    """Name a file in errors of what is read from it, and drop those of its readers.
+
+    Texts of readers may quote data.
+
+    Raises:
+        DataError: the file, or a column of it, cannot be read.
+    """
+
+    def told(error: BaseException) -> DataError:
+        return DataError(f"{path}: {error}" if isinstance(error, DataError) else _unreadable(path))
+
+    return in_own_words(told, DataError, *READER_ERRORS)
 
 
 def other_count(path: str) -> str:
@@ -257,7 +266,7 @@ def other_count(path: str) -> str:
     return f"{path}: the number of rows differs from the plan's; the file was changed"
 
 
-def unreadable(path: str) -> str:
+def _unreadable(path: str) -> str:
     """Say that a file does not parse."""
     return f"{path}: not readable as Parquet (truncated, damaged or encrypted?); write the file again"
 
@@ -282,14 +291,10 @@ def _natural_order(blocks: set[str]) -> list[str]:
 
 
 def _footer_rows(folder: DataFolder, path: str) -> int:
-    rows: int | None = None
-    with opened(folder, path) as file:
-        try:
-            rows = int(pq.read_metadata(file.place).num_rows)
-        except parquet_errors():
-            rows = None
-    if rows is None or rows < 0:
-        raise DataError(unreadable(path))
+    with opened(folder, path) as file, reading(path):
+        rows = int(pq.read_metadata(file.place).num_rows)
+    if rows < 0:
+        raise DataError(_unreadable(path))
     return rows
 
 

@@ -19,7 +19,7 @@ from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.normalise import arm_of, columns, encode
-from causalveil.tasks.enclave.partitions import opened, parquet_errors, unreadable
+from causalveil.tasks.enclave.partitions import READER_ERRORS, opened, reading
 from causalveil.tasks.machine.frames import frame_of, values_of
 
 # Rows of which columns are decoded at most, unless one row group has more.
@@ -56,7 +56,7 @@ def public_rows(study: EffectStudy, folder: DataFolder, layout: Layout, most: in
         passed += rows
     # Nobody has admitted these files yet: whatever they hold instead is not quoted.
     found: Rows | None = None
-    with suppress(*parquet_errors(), TypeError):
+    with suppress(*READER_ERRORS, TypeError):
         found = _rows_of(study, pl.concat(parts))
     if found is None:
         raise DataError(f"{folder}: the files do not hold what the contract declares; `causalveil admit` says where")
@@ -73,29 +73,15 @@ def _groups(folder: DataFolder, layout: Layout) -> list[tuple[Partition, int, in
     """Partition, place and rows of the row groups to be read, in their order."""
     found = list[tuple[Partition, int, int]]()
     for partition in layout.partitions:
-        failed = False
-        try:
-            with opened(folder, partition.path) as file:
-                footer = pq.read_metadata(file.place)
+        with opened(folder, partition.path) as file, reading(partition.path):
+            footer = pq.read_metadata(file.place)
             found += [(partition, group, footer.row_group(group).num_rows) for group in range(footer.num_row_groups)]
-        except parquet_errors():
-            failed = True
-        if failed:
-            raise DataError(unreadable(partition.path))
     every = max(1.0, layout.units / READ)
     places = sorted({int(place) for place in np.arange(0, len(found), every)})
     return [found[place] for place in places if found[place][2]]
 
 
 def _frames(folder: DataFolder, partition: Partition, group: int, roles: Roles) -> Iterator[pl.DataFrame]:
-    problem = None
-    try:
-        with opened(folder, partition.path) as source, pq.ParquetFile(source.place) as file:
-            for batch in file.iter_batches(BATCH, row_groups=[group], columns=list(roles)):
-                yield read_frame(frame_of(batch, list(roles)), roles)
-    except DataError as error:
-        problem = f"{partition.path}: {error}"
-    except parquet_errors():
-        problem = unreadable(partition.path)
-    if problem:
-        raise DataError(problem)
+    with opened(folder, partition.path) as source, reading(partition.path), pq.ParquetFile(source.place) as file:
+        for batch in file.iter_batches(BATCH, row_groups=[group], columns=list(roles)):
+            yield read_frame(frame_of(batch, list(roles)), roles)

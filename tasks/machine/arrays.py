@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from causalveil.schemas.errors import CausalveilError
+from causalveil.schemas.errors import CausalveilError, in_own_words
 from causalveil.tasks.machine.files import whole_file
 
 FloatArray = NDArray[np.float64]
@@ -83,30 +83,18 @@ def new_array(path: Path, shape: tuple[int, ...], dtype: Any) -> Iterator[Callab
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape})
     start, row_bytes = len(header.getvalue()), int(np.prod(shape[1:], dtype=np.int64)) * np.dtype(dtype).itemsize
-    failure = None
-    try:
-        with whole_file(path) as stream:
-            handle = stream.fileno()
-            _write_at(handle, 0, memoryview(header.getvalue()))
-            yield lambda first, rows: _write_at(handle, start + first * row_bytes, rows.reshape(-1).view(np.uint8).data)
-    except OSError as error:
-        failure = error
-    if failure:
-        raise _unwritable(failure)
+    with in_own_words(_unwritable, OSError), whole_file(path) as stream:
+        handle = stream.fileno()
+        _write_at(handle, 0, memoryview(header.getvalue()))
+        yield lambda first, rows: _write_at(handle, start + first * row_bytes, rows.reshape(-1).view(np.uint8).data)
 
 
 def _write_at(handle: int, offset: int, view: memoryview) -> None:
     """Write all of ``view`` at byte ``offset``; the system may take it piece by piece."""
-    failure = None
-    try:
+    with in_own_words(_unwritable, OSError):
         while view:
             written = os.pwrite(handle, view, offset)
             view, offset = view[written:], offset + written
-    except OSError as error:
-        failure = error
-    # Raised here, not by the block that writes: an error that was raised in a block stays the context of a later one.
-    if failure:
-        raise _unwritable(failure)
 
 
 def _unwritable(failure: OSError) -> CausalveilError:

@@ -27,7 +27,7 @@ from io import BufferedRandom
 from pathlib import Path
 from uuid import uuid4
 
-from causalveil.schemas.errors import StudyError
+from causalveil.schemas.errors import StudyError, in_own_words
 
 # Modes of new files: for their user alone, or as the user's umask says.
 PRIVATE = 0o600
@@ -133,19 +133,14 @@ def write_whole(
     Raises:
         StudyError: something else lies there, or nothing can be written.
     """
-    problem, content = None, text.encode() if isinstance(text, str) else text
+    content, advice = text.encode() if isinstance(text, str) else text, f"; {failed}" if failed else ""
     refuse_url_as_path(path)
-    try:
+    with in_own_words(lambda error: StudyError(f"{path}: cannot be written ({type(error).__name__}){advice}"), OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         if taken is not None and os.path.lexists(path) and not _holds(path, content):
-            problem = taken
-        else:
-            with whole_file(path, mode=PRIVATE if private else PUBLIC) as stream:
-                stream.write(content)
-    except OSError as error:
-        problem = f"cannot be written ({type(error).__name__})" + (f"; {failed}" if failed else "")
-    if problem:
-        raise StudyError(f"{path}: {problem}")
+            raise StudyError(f"{path}: {taken}")
+        with whole_file(path, mode=PRIVATE if private else PUBLIC) as stream:
+            stream.write(content)
     return path
 
 

@@ -28,7 +28,7 @@ from uuid import uuid4
 import platformdirs
 
 from causalveil.schemas.documents import read_text, validate
-from causalveil.schemas.errors import CausalveilError, SiteError, StudyError
+from causalveil.schemas.errors import CausalveilError, SiteError, StudyError, in_own_words
 from causalveil.schemas.execution import SITE_FILE, SiteSettings
 
 HOME_VARIABLE = "CAUSALVEIL_HOME"
@@ -59,17 +59,14 @@ def private_folder(folder: Path, otherwise: str) -> Path:
     Raises:
         CausalveilError: it cannot be made a folder, or other users may write to it.
     """
-    problem = None
-    try:
+    told = "mend its permissions, or " + otherwise
+    with in_own_words(
+        lambda error: CausalveilError(f"{folder}: cannot be used ({type(error).__name__}); {told}"), OSError
+    ):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        open_to_others = bool(folder.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH))
-    except OSError as error:
-        problem = f"{folder}: cannot be used ({type(error).__name__}); mend its permissions, or {otherwise}"
-    else:
-        if open_to_others:
-            problem = f"{folder}: other users may write to the state folder; run: chmod go-w '{folder}'"
-    if problem:
-        raise CausalveilError(problem)
+        open_to_others = folder.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if open_to_others:
+        raise CausalveilError(f"{folder}: other users may write to the state folder; run: chmod go-w '{folder}'")
     return folder
 
 
@@ -100,13 +97,8 @@ def site_settings() -> SiteSettings:
     path = home() / SITE_FILE
     document: dict[str, Any] = {}
     if path.exists():
-        text, problem = read_text(path, SiteError), None
-        try:
-            document = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            problem = f"{path}: is not TOML ({error})"
-        if problem:
-            raise SiteError(problem)
+        with in_own_words(lambda error: SiteError(f"{path}: is not TOML ({error})"), tomllib.TOMLDecodeError):
+            document = tomllib.loads(read_text(path, SiteError))
     for variable, place in VARIABLES.items():
         value = os.environ.get(variable)
         if value:
@@ -172,15 +164,12 @@ def scratch_root() -> Path:
         CausalveilError: it is a link, cannot be made, or other users can open it.
     """
     root = site_settings().scratch or home() / "scratch"
-    problem = None
-    try:
+    told = "let CAUSALVEIL_SCRATCH name another"
+    with in_own_words(
+        lambda error: CausalveilError(f"{root}: cannot be used as scratch folder ({type(error).__name__}); {told}"),
+        OSError,
+    ):
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        problem = (
-            f"{root}: cannot be used as scratch folder ({type(error).__name__}); let CAUSALVEIL_SCRATCH name another"
-        )
-    if problem:
-        raise CausalveilError(problem)
     if root.is_symlink() or root.stat().st_mode & 0o077:
         raise CausalveilError(f"{root}: other users can open the scratch folder; run: chmod 700 '{root}'")
     return root

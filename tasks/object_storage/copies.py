@@ -20,7 +20,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -28,25 +28,12 @@ from typing import Any
 
 from causalveil.schemas.contract import CONTRACT_FILE, FORMER_FILE
 from causalveil.schemas.documents import is_stored
-from causalveil.schemas.errors import CausalveilError, ContractError, DataError, StudyError
+from causalveil.schemas.errors import CausalveilError, ContractError, DataError, StudyError, in_own_words
 from causalveil.tasks.machine.files import whole_file
 from causalveil.tasks.machine.folders import refuse_table
 from causalveil.tasks.machine.site import open_scratch
 from causalveil.tasks.object_storage.writing import alone_at, refuse_lost
 from causalveil.tasks.warehouse.extract import UNFINISHED_FILE
-
-
-@contextmanager
-def in_own_words(told: Callable[[Exception], CausalveilError]) -> Iterator[None]:
-    """Raise what ``told`` makes of any foreign error in the block, without it as the context."""
-    try:
-        yield
-        return
-    except CausalveilError:
-        raise
-    except Exception as error:  # libraries, Arrow, catalogs and file systems share no base
-        problem = told(error)
-    raise problem
 
 
 @dataclass(frozen=True, eq=False)

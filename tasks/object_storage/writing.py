@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from causalveil.schemas.errors import CausalveilError, StudyError
+from causalveil.schemas.errors import CausalveilError, StudyError, in_own_words
 from causalveil.schemas.release import RELEASE_FILE
 from causalveil.tasks.machine.folders import FolderIdentity
 from causalveil.tasks.machine.site import home, host, machine_lock
@@ -149,8 +149,7 @@ def _taken(url: str) -> StoreLock:
 
     place = _here()
     content = json.dumps({"host": host(), "place": place, "writer": uuid4().hex}).encode()
-    problem: str | None = None
-    try:
+    with in_own_words(lambda failure: CausalveilError(why(url, failure)), Exception):
         store = conditional_store(url)
         try:
             return StoreLock(url, store, content, _version(put(store, LOCK, content, mode="create")))
@@ -162,10 +161,7 @@ def _taken(url: str) -> StoreLock:
         if said.get("place") == place or age > ABANDONED:
             version = _version(facts)
             return StoreLock(url, store, content, _version(put(store, LOCK, content, mode=_mode(version))))
-        problem = _busy(url, str(said.get("host") or "another machine"))
-    except Exception as failure:
-        problem = why(url, failure)
-    raise CausalveilError(problem)
+    raise CausalveilError(_busy(url, str(said.get("host") or "another machine")))
 
 
 def _busy(url: str, where: str) -> str:
@@ -251,19 +247,12 @@ def refuse_unwritable(url: str) -> None:
     """
     from obstore import delete, put
 
-    problem, taken = None, False
-    try:
+    with in_own_words(lambda failure: CausalveilError(f"{why(url, failure)}; nothing was reserved")):
         store, name = conditional_store(url), f".{uuid4().hex}.partial"
-        taken = _there(url) is not None
-        if not taken:
-            put(store, name, b"", mode="create")
-            delete(store, name)
-    except Exception as failure:
-        problem = why(url, failure)
-    if problem is not None:
-        raise CausalveilError(f"{problem}; nothing was reserved")
-    if taken:
-        raise StudyError(_other_release(url))
+        if _there(url) is not None:
+            raise StudyError(_other_release(url))
+        put(store, name, b"", mode="create")
+        delete(store, name)
 
 
 def put_release(folder: Path, url: str) -> None:
@@ -277,23 +266,16 @@ def put_release(folder: Path, url: str) -> None:
     """
     from obstore import exceptions, put
 
-    problem, taken = None, False
-    try:
+    kept = f"the release is in {folder / RELEASE_FILE}, and in the ledger"
+    with in_own_words(lambda failure: CausalveilError(f"{why(url, failure)}; {kept}")):
         store = conditional_store(url)
         for name in (RELEASE_FILE, *sorted(one.name for one in folder.iterdir() if one.name.startswith("answers."))):
             content = (folder / name).read_bytes()
             try:
                 put(store, name, content, mode="create" if name == RELEASE_FILE else "overwrite")
             except exceptions.AlreadyExistsError:
-                taken = _there(url) != content
-            if taken:
-                break
-    except Exception as failure:
-        problem = why(url, failure)
-    if problem is not None:
-        raise CausalveilError(f"{problem}; the release is in {folder / RELEASE_FILE}, and in the ledger")
-    if taken:
-        raise StudyError(f"{_other_release(url)} (this run is in the ledger)")
+                if _there(url) != content:
+                    raise StudyError(f"{_other_release(url)} (this run is in the ledger)") from None
 
 
 def _there(url: str) -> bytes | None:

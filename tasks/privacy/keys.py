@@ -38,7 +38,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from causalveil.schemas.errors import CausalveilError
+from causalveil.schemas.errors import CausalveilError, in_own_words
 from causalveil.schemas.privacy import PREFIX
 from causalveil.tasks.machine.files import whole_file
 from causalveil.tasks.machine.site import home, site_folder
@@ -184,17 +184,13 @@ def kept_secret(path: Path) -> bytes:
 
 def _read(path: Path) -> bytes | None:
     """The bytes of the secret file, or None if there is no such file."""
-    problem = None
-    try:
-        # O_NOFOLLOW: a link could point to a file of somebody else's choosing. O_NONBLOCK: a fifo must
-        # not hang us.
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        problem = f"{path}: cannot be read ({errno.errorcode.get(error.errno or 0, 'OSError')})"
-    if problem:
-        raise CausalveilError(problem)
+    with in_own_words(lambda error: CausalveilError(f"{path}: cannot be read ({_code(error)})"), OSError):
+        try:
+            # O_NOFOLLOW: a link could point to a file of somebody else's choosing. O_NONBLOCK: a fifo must
+            # not hang us.
+            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return None
     with os.fdopen(handle, "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
@@ -209,15 +205,17 @@ def _create(path: Path) -> None:
 
     A secret is never there in part.
     """
-    problem = None
-    try:
+    with (
+        in_own_words(lambda error: CausalveilError(f"{path}: cannot be created ({_code(error)})"), OSError),
         # The first process wins, and every other one reads its secret.
-        with suppress(FileExistsError), whole_file(path, durable=True, exclusive=True) as file:
-            file.write(secrets.token_bytes(SECRET_BYTES))
-    except OSError as error:
-        problem = f"{path}: cannot be created ({errno.errorcode.get(error.errno or 0, 'OSError')})"
-    if problem:
-        raise CausalveilError(problem)
+        suppress(FileExistsError),
+        whole_file(path, durable=True, exclusive=True) as file,
+    ):
+        file.write(secrets.token_bytes(SECRET_BYTES))
+
+
+def _code(error: OSError) -> str:
+    return errno.errorcode.get(error.errno or 0, "OSError")
 
 
 def _checked(secret: bytes, where: str) -> bytes:

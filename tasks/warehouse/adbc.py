@@ -10,8 +10,9 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from causalveil.schemas.errors import CausalveilError, StudyError
+from causalveil.schemas.errors import CausalveilError, StudyError, in_own_words
 from causalveil.schemas.warehouse import AdbcDriver
+from causalveil.tasks.warehouse.values import led
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,45 +46,33 @@ def adbc_batches(
         yield _typed_late(reader) if driver is AdbcDriver.sqlite else led(reader.schema, reader)
 
 
-def led(schema: pa.Schema, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches with one without rows ahead of them, so that drift is found in an empty block too."""
-    import pyarrow as pa
-
-    yield pa.record_batch([pa.array([], field.type) for field in schema], schema=schema)
-    yield from rest
+def quoted(name: str, driver: AdbcDriver | None = None) -> str:
+    """Return a name as the database of a driver writes it; None: as plain SQL does."""
+    mark, inner = ("`", "\\`") if driver is AdbcDriver.bigquery else ('"', '""')
+    return f"{mark}{name.replace(mark, inner)}{mark}"
 
 
-def written(name: str, edge: date | int, driver: AdbcDriver | None = None) -> tuple[str, str]:
-    """Return a column's name and an edge of a block as the database of a driver writes them.
-
-    Return None for plain SQL.
-    """
-    mark = "`" if driver is AdbcDriver.bigquery else '"'
-    column = mark + name.replace(mark, "\\`" if mark == "`" else mark * 2) + mark
+def literal(edge: date | int, driver: AdbcDriver | None = None) -> str:
+    """Return an edge of a block as the database of a driver writes it."""
     if isinstance(edge, int):
-        return column, str(edge)
+        return str(edge)
     # SQLite has no dates: text in the order of the calendar serves as one.
-    return column, f"{'' if driver is AdbcDriver.sqlite else 'DATE '}'{edge.isoformat()}'"
+    return f"{'' if driver is AdbcDriver.sqlite else 'DATE '}'{edge.isoformat()}'"
 
 
 def _connection(url: str, driver: AdbcDriver) -> Any:
-    failure: CausalveilError
-    try:
+    missing = f"driver {driver} is not installed; install {driver.replace('_', '-')} where this process runs"
+    with in_own_words(lambda _: CausalveilError(missing), ModuleNotFoundError):
         module = importlib.import_module(f"{driver.value}.dbapi")
-    except ModuleNotFoundError:
-        package = driver.value.replace("_", "-")
-        failure = CausalveilError(f"driver {driver.value} is not installed; install {package} where this process runs")
-    else:
-        options = _options(url)
-        if driver is AdbcDriver.postgresql:
-            address = options.pop("uri", "").replace("postgresql+psycopg://", "postgresql://", 1)
-            return module.connect(address, db_kwargs=options or None)
-        if driver in (AdbcDriver.sqlite, AdbcDriver.duckdb):
-            return module.connect(_file(options.pop("uri", ""), driver))
-        if driver is AdbcDriver.bigquery:
-            return module.connect(db_kwargs=options)
-        return module.connect(options.pop("uri", None), db_kwargs=options or None)
-    raise failure
+    options = _options(url)
+    if driver is AdbcDriver.postgresql:
+        address = options.pop("uri", "").replace("postgresql+psycopg://", "postgresql://", 1)
+        return module.connect(address, db_kwargs=options or None)
+    if driver in (AdbcDriver.sqlite, AdbcDriver.duckdb):
+        return module.connect(_file(options.pop("uri", ""), driver))
+    if driver is AdbcDriver.bigquery:
+        return module.connect(db_kwargs=options)
+    return module.connect(options.pop("uri", None), db_kwargs=options or None)
 
 
 def _options(url: str) -> dict[str, str]:

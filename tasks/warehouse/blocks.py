@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from causalveil.schemas.documents import parse_json, read_regular
-from causalveil.schemas.errors import CausalveilError, DataError, StudyError
+from causalveil.schemas.errors import CausalveilError, DataError, StudyError, in_own_words
 from causalveil.schemas.sources import TableSnapshot
 from causalveil.schemas.warehouse import MANIFEST_FILE, ExtractedBlock, ExtractedFile, Manifest, Source
 from causalveil.tasks.machine.files import sync_folder, whole_file
@@ -48,21 +48,13 @@ def extracting(folder: Path) -> Iterator[None]:
     Raises:
         CausalveilError: another extract is filling the folder, or it cannot be written.
     """
-    failure = None
-    try:
+    with in_own_words(lambda error: CausalveilError(f"{folder}: cannot be written ({type(error).__name__})"), OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    except OSError as problem:
-        failure = f"{folder}: cannot be written ({type(problem).__name__})"
-    if failure:
-        raise CausalveilError(failure)
     try:
-        try:
+        busy = f"{folder}: another extract is filling this folder"
+        with in_own_words(lambda _: CausalveilError(busy), BlockingIOError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            failure = f"{folder}: another extract is filling this folder"
-        if failure:
-            raise CausalveilError(failure)
         for left in folder.glob(f".*{_PARTIAL}*"):
             shutil.rmtree(left)
         for left in folder.glob(".*.partial"):
@@ -122,35 +114,35 @@ def extract_stage(
             return before
     partial = folder / f".{interval.block}{_PARTIAL}{uuid4().hex}"
     aside = partial.with_name(f"{partial.name}-before")
-    failure = None
+    told = f"{folder}: block {interval.block} cannot be written"
     try:
-        partial.mkdir(mode=0o700)
-        lost = Counter[str]()
-        files = _write(
-            batches(source, place, url, interval, lost, snapshot), target_schema(source), partial, source.rows_per_file
-        )
-        block = ExtractedBlock(
-            block=interval.block,
-            rows=sum(files.values()),
-            source_digest=source.digest,
-            files=tuple(ExtractedFile(path=f"{interval.block}/{name}", rows=rows) for name, rows in files.items()),
-            left_out=dict(lost),
-            snapshot=snapshot,
-        )
-        if before is None or block.rows or before.rows:
-            _write_text(partial / BLOCK_FILE, block.model_dump_json(indent=1) + "\n")
-            begin_change(folder)
-            if before is not None:
-                place_of_block.rename(aside)
-            partial.rename(place_of_block)
-            sync_folder(folder)
-    except OSError as problem:
-        failure = f"{folder}: block {interval.block} cannot be written ({type(problem).__name__}); run again"
+        with in_own_words(lambda error: CausalveilError(f"{told} ({type(error).__name__}); run again"), OSError):
+            partial.mkdir(mode=0o700)
+            lost = Counter[str]()
+            files = _write(
+                batches(source, place, url, interval, lost, snapshot),
+                target_schema(source),
+                partial,
+                source.rows_per_file,
+            )
+            block = ExtractedBlock(
+                block=interval.block,
+                rows=sum(files.values()),
+                source_digest=source.digest,
+                files=tuple(ExtractedFile(path=f"{interval.block}/{name}", rows=rows) for name, rows in files.items()),
+                left_out=dict(lost),
+                snapshot=snapshot,
+            )
+            if before is None or block.rows or before.rows:
+                _write_text(partial / BLOCK_FILE, block.model_dump_json(indent=1) + "\n")
+                begin_change(folder)
+                if before is not None:
+                    place_of_block.rename(aside)
+                partial.rename(place_of_block)
+                sync_folder(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         shutil.rmtree(aside, ignore_errors=True)
-    if failure:
-        raise CausalveilError(failure)
     return block
 
 
@@ -217,14 +209,10 @@ def manifest_stage(
         blocks=blocks,
         required=source.required,
     )
-    problem = None
-    try:
-        _write_text(folder / MANIFEST_FILE, manifest.model_dump_json(indent=1) + "\n")
+    path = folder / MANIFEST_FILE
+    with in_own_words(lambda error: CausalveilError(f"{path}: cannot be written ({type(error).__name__})"), OSError):
+        _write_text(path, manifest.model_dump_json(indent=1) + "\n")
         end_change(folder)
-    except OSError as error:
-        problem = f"{folder / MANIFEST_FILE}: cannot be written ({type(error).__name__})"
-    if problem:
-        raise CausalveilError(problem)
     return manifest
 
 

@@ -20,13 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from causalveil.schemas.documents import is_stored
-from causalveil.schemas.errors import CausalveilError, DataError
+from causalveil.schemas.errors import CausalveilError, DataError, in_own_words
 from causalveil.schemas.sources import NO_SNAPSHOT, TableSnapshot
 from causalveil.schemas.warehouse import DeltaSource, IcebergSource, Key
-from causalveil.tasks.object_storage.copies import in_own_words
-from causalveil.tasks.warehouse.adbc import written
+from causalveil.tasks.warehouse.adbc import quoted
 from causalveil.tasks.warehouse.extract import EVERYTHING, KEYLESS, KeyInterval
-from causalveil.tasks.warehouse.values import check_key
+from causalveil.tasks.warehouse.values import BATCH_ROWS, check_key, led
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
-
-BATCH_ROWS = 65_536
 # A store that does not answer is told within half a minute, where the library alone goes on for three.
 _PATIENCE = {"max_retries": "3", "retry_timeout": "30s"}
 _ENCODED = re.compile("%[0-9A-Fa-f]{2}")
@@ -102,18 +99,14 @@ def delta_batches(
         check_key(source.path, key, schema)
         # Whoever asks for columns that are not there is told so by name, from the first that is.
         chosen = [name for name in schema.names if name in columns] or schema.names[:1]
-        names = ", ".join(written(name, 0)[0] for name in chosen)
-        query = f"SELECT {names} FROM source WHERE {condition}"
+        query = f"SELECT {', '.join(map(quoted, chosen))} FROM source WHERE {condition}"
         stream = QueryBuilder(_SESSION).register("source", table).execute(query)
         yield _read(source, pa.RecordBatchReader.from_stream(stream))
 
 
 def _read(source: DeltaSource, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
-    yield pa.record_batch([pa.array([], field.type) for field in reader.schema], schema=reader.schema)
     with _in_words_of_delta(source):
-        yield from reader
+        yield from led(reader.schema, reader)
 
 
 def _delta_table(source: DeltaSource, place: Path, version: int | None) -> DeltaTable:
@@ -223,6 +216,7 @@ def iceberg_batches(
         DataError: as :func:`iceberg_snapshot`; or the key's column cannot be cut into blocks, deletes are by equality,
             or files that the snapshot names are not there.
     """
+    import pyarrow as pa
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
     with _in_words_of_iceberg(source):
@@ -232,19 +226,10 @@ def iceberg_batches(
         check_key(source.table, key, types)
         # Whoever asks for columns that are not there is told so by name, from the first that is.
         chosen = [name for name in types.names if name in columns] or types.names[:1]
-        rows = _rows(source, table, schema, snapshot, chosen, key, interval)
-        empty = types.field
-        yield _after([empty(name) for name in chosen], rows if interval is not None else iter(()))
-
-
-def _after(fields: list[pa.Field], rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
-    schema = pa.schema(fields)
-    yield pa.record_batch([pa.array([], one.type) for one in fields], schema=schema)
-    for batch in rest:
+        read = pa.schema([types.field(name) for name in chosen])
+        rows = iter(()) if interval is None else _rows(source, table, schema, snapshot, chosen, key, interval)
         # Text has offsets of 32 or of 64 bits, as a file was written.
-        yield batch.select(schema.names).cast(schema)
+        yield led(read, (batch.select(chosen).cast(read) for batch in rows))
 
 
 def _rows(

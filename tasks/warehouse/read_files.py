@@ -18,14 +18,12 @@ from causalveil.tasks.machine.frames import frame_of, plain_type
 from causalveil.tasks.object_storage.copies import StoredFile, arrow_place, opened, stored_files
 from causalveil.tasks.warehouse.csv_files import csv_input
 from causalveil.tasks.warehouse.extract import EVERYTHING, KEYLESS, KeyInterval
-from causalveil.tasks.warehouse.values import holds
+from causalveil.tasks.warehouse.values import BATCH_ROWS, holds, led
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.csv as pacsv
-
-BATCH_ROWS = 65_536
 
 
 @contextmanager
@@ -54,19 +52,20 @@ def file_batches(
     told = [said_of(files, place, path) for path in paths]
     found = [_file_schema(source, files, path, said) for path, said in zip(paths, told, strict=True)]
     read = [_read_schema(source, files, schema, one) for one in found]
-    empty = pa.record_batch([pa.array([], field.type) for field in read[0]], schema=read[0])
+    rows: Iterator[pa.RecordBatch] = iter(())
     if interval is None:
-        yield iter([empty])
+        pass
     elif isinstance(files, CsvFiles):
-        yield _after(empty, _csv_batches(files, paths_of(files, place), read[0], _chosen(source, read[0], interval)))
+        rows = _csv_batches(files, paths_of(files, place), read[0], _chosen(source, read[0], interval))
     elif files.row_number is None:
-        yield _after(empty, _parquet_batches(_with_said(paths, read, told, found), source, interval))
+        rows = _parquet_batches(_with_said(paths, read, told, found), source, interval)
     else:
         # Rows are numbered before any is left out.
         field = read[0].field(files.row_number)
         stored = [pa.schema([one for one in schema if one.name != field.name]) for schema in read]
-        rows = _parquet_batches(_with_said(paths, stored, told, found), source, None)
-        yield _after(empty, _all_numbered(rows, field, _chosen(source, read[0], interval)))
+        every = _parquet_batches(_with_said(paths, stored, told, found), source, None)
+        rows = _all_numbered(every, field, _chosen(source, read[0], interval))
+    yield led(read[0], rows)
 
 
 class _Told(NamedTuple):
@@ -239,11 +238,6 @@ def paths_of(files: Files, place: Path) -> list[Path]:
     for below in sorted({parent for path in found for parent in path.parents if parent.is_relative_to(folder)}):
         refuse_log_in(below)
     return found
-
-
-def _after(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest
 
 
 def _file_schema(

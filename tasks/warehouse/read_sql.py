@@ -27,16 +27,14 @@ from causalveil.schemas.warehouse import (
     Warehouse,
 )
 from causalveil.tasks.machine.frames import plain
-from causalveil.tasks.warehouse.adbc import adbc_batches, led, written
+from causalveil.tasks.warehouse.adbc import adbc_batches, literal, quoted
 from causalveil.tasks.warehouse.extract import KEYLESS, KeyInterval
 from causalveil.tasks.warehouse.open_tables import delta_batches, delta_snapshot, iceberg_batches, iceberg_snapshot
 from causalveil.tasks.warehouse.read_files import file_batches
-from causalveil.tasks.warehouse.values import complete, converted, holds, read_off
+from causalveil.tasks.warehouse.values import BATCH_ROWS, complete, converted, holds, led, read_off
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-BATCH_ROWS = 65_536
 
 
 def target_schema(source: Source) -> pa.Schema:
@@ -220,8 +218,8 @@ def _condition(key: Key | None, interval: KeyInterval | None, driver: AdbcDriver
     if interval is None or key is None:
         return "1 = 0" if interval is None else "1 = 1"
     if interval == KEYLESS:
-        return f"{written(key.column, 0, driver)[0]} IS NULL"
-    (column, lower), (_, upper) = (written(key.column, one, driver) for one in (interval.lower, interval.upper))
+        return f"{quoted(key.column, driver)} IS NULL"
+    column, lower, upper = quoted(key.column, driver), literal(interval.lower, driver), literal(interval.upper, driver)
     return f"{column} >= {lower} AND {column} < {upper}"
 
 

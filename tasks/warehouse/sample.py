@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from causalveil.schemas.documents import validate
-from causalveil.schemas.errors import CausalveilError, DataError, StudyError
+from causalveil.schemas.errors import CausalveilError, DataError, StudyError, in_own_words
 from causalveil.schemas.warehouse import (
     Credential,
     CsvFiles,
@@ -20,11 +19,11 @@ from causalveil.schemas.warehouse import (
     ParquetFiles,
     Warehouse,
 )
-from causalveil.tasks.enclave.partitions import NO_VALUE
+from causalveil.tasks.enclave.partitions import NO_VALUE, reading
 from causalveil.tasks.machine.folders import is_delta, refuse_open_table
 from causalveil.tasks.machine.frames import frame_of, named, polars_types
 from causalveil.tasks.object_storage.copies import StoredFile, arrow_place
-from causalveil.tasks.warehouse.adbc import adbc_batches
+from causalveil.tasks.warehouse.adbc import adbc_batches, quoted
 from causalveil.tasks.warehouse.csv_files import csv_input, dialect_of, sums_of, without_footer
 from causalveil.tasks.warehouse.extract import EVERYTHING
 from causalveil.tasks.warehouse.open_tables import (
@@ -147,24 +146,18 @@ def _iceberg(where: str) -> Sample:
     source = validate(IcebergSource, {"kind": "iceberg", "table": table} | named | version, "iceberg:")
     snapshot = iceberg_snapshot(source)
     names, nested = _single(polars_types(iceberg_schema(source, snapshot)))
-    frame, _ = _queried(lambda: _first(iceberg_batches(source, snapshot, names, None, EVERYTHING)))
+    frame, _ = _queried(lambda: iceberg_batches(source, snapshot, names, None, EVERYTHING))
     return _of_table(frame, source, table, nested)
 
 
-@contextmanager
-def _first(opened: AbstractContextManager[Iterator[pa.RecordBatch]]) -> Iterator[Iterator[pa.RecordBatch]]:
-    """The first batches, with one row more than a draft is made of."""
-
-    def some(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = 0
-        for batch in batches:
-            yield batch
-            rows += batch.num_rows
-            if rows > MOST_ROWS:
-                return
-
-    with opened as batches:
-        yield some(batches)
+def _first(batches: Iterable[pa.RecordBatch], enough: int = MOST_ROWS + 1) -> Iterator[pa.RecordBatch]:
+    """The first batches, until they hold enough rows."""
+    rows = 0
+    for batch in batches:
+        yield batch
+        rows += batch.num_rows
+        if rows >= enough:
+            return
 
 
 def _kind(path: Path) -> str:
@@ -187,7 +180,7 @@ def _csv(path: Path, encoding: str | None, delimiter: str | None) -> Sample:
     files, footers = without_footer(files, paths_of(files, Path()))
     if len(footers) > 1:
         raise DataError(f"{path.name}: some of its files end in totals or notes, which are no rows; take them out")
-    batches, problem, rows = [], None, 0
+    batches, problem, rows = list[pa.RecordBatch](), None, 0
     for file in paths_of(files, Path()):
         if rows >= MOST_ROWS:
             break
@@ -203,15 +196,12 @@ def _csv(path: Path, encoding: str | None, delimiter: str | None) -> Sample:
                 column_types={name: pa.string() for name in names}, strings_can_be_null=True, null_values=[""]
             )
             with pyarrow.csv.open_csv(csv_input(file, files), reading, parsing, texts) as reader:
-                for batch in reader:
-                    batches.append(batch)
-                    rows += batch.num_rows
-                    if rows >= MOST_ROWS:
-                        break
+                batches += _first(reader, MOST_ROWS - rows)
         except (pa.ArrowException, UnicodeError, ValueError) as error:
             problem = _uneven(file, uneven, files) if uneven else _unreadable(file, error)
         if problem:
             raise DataError(problem)
+        rows = sum(batch.num_rows for batch in batches)
     if not rows:
         raise DataError(f"{path.name}: has a header and no rows; export the table again")
     left_out = _useless(batches[0].schema.names)
@@ -292,31 +282,14 @@ def _parquet_rows(path: Path | StoredFile, left_out: dict[str, str], most: int) 
     import polars as pl
     import pyarrow.parquet as pq
 
-    frame, problem = None, f"{path.name}: not readable as Parquet (truncated, damaged or encrypted?); write it again"
-    try:
-        where = arrow_place(path)
-        with pq.ParquetFile(where["source"], filesystem=where["filesystem"]) as file:
-            types = polars_types(file.schema_arrow)
-            nested = {
-                name: "holds lists, records or other nested values" for name, t in types.items() if t == pl.Unknown
-            }
-            left_out |= nested
-            names = [name for name in types if name not in nested]
-            batches, rows = [frame_of(file.schema_arrow.empty_table(), names)], 0
-            for batch in file.iter_batches(columns=names):
-                batches.append(_of_text(batch, names, left_out))
-                rows += batch.num_rows
-                if rows >= most:
-                    break
-            kept = [named(name) for name in names if name not in left_out]
-            frame = pl.concat([batch.select(kept) for batch in batches])
-    except DataError as error:
-        problem = f"{path.name}: {error}"
-    except (pl.exceptions.PolarsError, OSError, ValueError, KeyError):
-        frame = None
-    if frame is None:
-        raise DataError(problem)
-    return frame
+    where = arrow_place(path)
+    with reading(path.name), pq.ParquetFile(where["source"], filesystem=where["filesystem"]) as file:
+        names, nested = _single(polars_types(file.schema_arrow))
+        left_out |= nested
+        rows = [_of_text(batch, names, left_out) for batch in _first(file.iter_batches(columns=names), most)]
+        kept = [named(name) for name in names if name not in left_out]
+        empty = frame_of(file.schema_arrow.empty_table(), names)
+        return pl.concat([frame.select(kept) for frame in (empty, *rows)])
 
 
 def _of_text(rows: Any, names: list[str], left_out: dict[str, str]) -> pl.DataFrame:
@@ -393,17 +366,11 @@ def _together(types: set[pl.DataType]) -> pl.DataType | None:
 def _duckdb(path: Path, table: str | None) -> Sample:
     import duckdb
 
-    found: list[str] | None = None
-    try:
-        with duckdb.connect(str(path), read_only=True) as connection:
-            rows = connection.sql("SELECT table_name FROM duckdb_tables() UNION SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()  # fmt: skip # noqa: E501
-            found = sorted(name for (name,) in rows)
-    except duckdb.Error:
-        found = None
-    if found is None:
-        raise DataError(f"{path.name}: is no DuckDB file that can be opened; is another program writing to it?")
-    chosen = _one_table(found, table, path.name)
-    query = f"SELECT * FROM {_quoted(chosen)}"
+    told = f"{path.name}: is no DuckDB file that can be opened; is another program writing to it?"
+    with in_own_words(lambda _: DataError(told), duckdb.Error), duckdb.connect(str(path), read_only=True) as connection:
+        rows = connection.sql("SELECT table_name FROM duckdb_tables() UNION SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()  # fmt: skip # noqa: E501
+    chosen = _one_table(sorted(name for (name,) in rows), table, path.name)
+    query = f"SELECT * FROM {quoted(chosen)}"
     frame, left_out = _queried(lambda: duckdb_batches(path, _limited(query)))
     return _of_table(frame, DuckDb(kind="duckdb", path=str(path), query=query), chosen, left_out)
 
@@ -420,7 +387,7 @@ def _postgres(url: str, table: str | None) -> Sample:
     if table is not None and "." not in table:
         table = next((name for name in found if name.partition(".")[2] == table), table)
     schema, _, name = _one_table(found, table, "the database").partition(".")
-    query = f"SELECT * FROM {_quoted(schema)}.{_quoted(name)}"
+    query = f"SELECT * FROM {quoted(schema)}.{quoted(name)}"
     source = Warehouse(kind="adbc", url=Credential(environment=URL_VARIABLE), query=query)
     frame, left_out = _queried(lambda: adbc_batches(url, _limited(query)))
     return _of_table(frame, source, name, left_out)
@@ -430,17 +397,11 @@ def _queried(opened: Any) -> tuple[pl.DataFrame, dict[str, str]]:
     """The rows of a query, and the columns that are left out; a driver's text is withheld."""
     import pyarrow as pa
 
-    failure = None
-    try:
+    with in_own_words(lambda problem: CausalveilError(f"the database cannot be read: {cause(problem)}")):
         with opened() as batches:
-            table = pa.Table.from_batches(list(batches))
-            names, left_out = _single(polars_types(table.schema))
-            return _of_text(table, names, left_out), left_out
-    except CausalveilError:
-        raise
-    except Exception as problem:  # drivers' exceptions share no base
-        failure = cause(problem)
-    raise CausalveilError(f"the database cannot be read: {failure}")
+            table = pa.Table.from_batches(_first(batches))
+        names, left_out = _single(polars_types(table.schema))
+        return _of_text(table, names, left_out), left_out
 
 
 def _of_table(frame: pl.DataFrame, source: Any, name: str, left_out: dict[str, str]) -> Sample:
@@ -458,10 +419,6 @@ def _one_table(found: list[str], table: str | None, where: str) -> str:
         return table
     tables = ", ".join(found[:20]) or "none"
     raise StudyError(f"{where}: say which table: --table NAME; there is {tables}")
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _limited(query: str) -> str:

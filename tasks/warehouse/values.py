@@ -7,6 +7,7 @@ guessed at here.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from causalveil.schemas.admission.casts import as_whole
@@ -17,6 +18,17 @@ from causalveil.schemas.warehouse import Key, Source, Step
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
+
+
+BATCH_ROWS = 65_536
+
+
+def led(schema: pa.Schema, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches with one without rows ahead of them, so that drift is found in an empty block too."""
+    import pyarrow as pa
+
+    yield pa.record_batch([pa.array([], field.type) for field in schema], schema=schema)
+    yield from rest
 
 
 def holds(found: pa.DataType, kind: Kind) -> bool:

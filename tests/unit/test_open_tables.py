@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from causalveil.schemas.errors import DataError
-from causalveil.schemas.warehouse import ParquetFiles
+from causalveil.schemas.warehouse import DeltaSource, ParquetFiles
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import list_partitions
+from causalveil.tasks.warehouse.open_tables import delta_snapshot
 from causalveil.tasks.warehouse.read_files import paths_of
 from causalveil.tasks.warehouse.sample import sample_of
 from tests.bad_data import good, write
@@ -64,3 +65,11 @@ def test_folders_that_are_called_alike_are_read(door: str, tmp_path: Path) -> No
     write(tmp_path / "data" / "metadata", good())
     (tmp_path / "data" / "_delta_log").write_text("no folder")
     assert DOORS[door](tmp_path / "data")
+
+
+def test_a_table_that_cannot_be_read_leaves_nothing_of_its_readers_error(tmp_path: Path) -> None:
+    """Texts of libraries quote paths, keys and values; a workflow engine stores what hangs on an error."""
+    source = DeltaSource(kind="delta", path="none-there")
+    with pytest.raises(DataError, match="no log of one lies there") as caught:
+        delta_snapshot(source, tmp_path)
+    assert caught.value.__cause__ is caught.value.__context__ is None
