@@ -109,6 +109,18 @@ class ConfoundingStatement(Frozen):
         return tuple(one for one in (self.done, why, self.unable) if one)
 
 
+class CovariateBalance(Frozen):
+    """The standardised mean difference of a covariate, before and after weighting.
+
+    It is in standard deviations within arms, treated minus controls, from released numbers alone.
+    """
+
+    covariate: str
+    before: Annotated[Finite, Field(description="as released with noise")]
+    after: Annotated[Finite, Field(description="what the weights leave, as far as noise lets it be seen")]
+    noise_error: Annotated[Finite, Field(ge=0, description="standard error of the latter by noise")]
+
+
 def whole_percent(share: float) -> str:
     """Return a share in whole percent; what is neither nothing nor all does not read so."""
     digits = round(100 * share)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, TypeAdapter
 
-from causalveil.schemas.confounding import ConfoundingStatement
+from causalveil.schemas.confounding import ConfoundingStatement, CovariateBalance
 from causalveil.schemas.documents import Shown, parse_json, read_text, validate
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.direction import Favours, Pair, Score
@@ -189,6 +189,10 @@ class AnsweredEffect(Release):
     confounding: Annotated[
         ConfoundingStatement | None, Field(description="what was done about confounding; null in older releases")
     ] = None
+    balance: Annotated[
+        tuple[CovariateBalance, ...],
+        Field(description="of each covariate that regression adjusted for; empty of other estimators"),
+    ] = ()
     details: Annotated[
         dict[str, float | int | str | bool],
         Field(description="post-processing of released values, or declared facts, by name"),

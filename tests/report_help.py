@@ -48,7 +48,6 @@ STATEMENTS = (
 )
 # What a withheld answer has none of.
 WITHHELD = ("estimate", "interval", "simultaneous", "noise_error", "sampling_error", "bias", "spread")
-BALANCE = (("before", 1.234), ("after", 0.0123), ("noise", 0.0456))
 Documents = dict[str, dict[str, Any]]
 
 
@@ -193,12 +192,15 @@ def releases(folder: Path) -> Documents:
                 "details": {
                     "curves": "square of age",
                     "treated_share": 0.4,
-                    "effective_treated": 0.3,
-                    "effective_control": 0.594,
-                    "outcome_variance_explained": 0.31,
-                    **{f"difference_{what}[age]": value for what, value in BALANCE},
-                    **{f"difference_before[x{place:02d}{LONG}]": place / 20 - 0.7 for place in range(28)},
+                    "effective_share": 0.75,
                 },
+                "balance": [
+                    {"covariate": "age", "before": 1.234, "after": 0.0123, "noise_error": 0.0456},
+                    *(
+                        {"covariate": f"x{place:02d}{LONG}", "before": place / 20 - 0.7, "after": 0.0, "noise_error": 0}
+                        for place in range(28)
+                    ),
+                ],
             },
         ),
         "attenuated": merge(
@@ -256,7 +258,9 @@ def estimator(**settings: Any) -> dict[str, Any]:
 def direction(ran: dict[str, Any], favours: str | None, weight: float) -> dict[str, Any]:
     """A release of a direction study, with everything that all releases have from one that was run."""
     pair = {"x": {"name": "altitude", "lower": 0, "upper": 3000}, "y": {"name": "heat", "lower": -20, "upper": 40}}
-    changes: dict[str, Any] = dict.fromkeys(("estimand", "estimate", "interval", "variance", "confounding"), ...)
+    changes: dict[str, Any] = dict.fromkeys(
+        ("estimand", "estimate", "interval", "variance", "confounding", "balance"), ...
+    )
     specification = dict.fromkeys(("treatment", "outcome", "covariates"), ...)
     score = {
         **{"score": "hsic", "answered": favours is not None, "x_to_y": None, "y_to_x": None},

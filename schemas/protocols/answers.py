@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from causalveil.schemas.confounding import ConfoundingStatement
+from causalveil.schemas.confounding import ConfoundingStatement, CovariateBalance
 from causalveil.schemas.estimators.survival import LogRankTest
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.protocols.study import EffectMeasure, OutcomeRole
@@ -122,15 +122,11 @@ class GateResult(Frozen):
     verdict: GateVerdict
 
 
-class BalanceRow(Frozen):
-    """The standardised mean difference of a covariate, before and after weighting."""
+class BalanceRow(CovariateBalance):
+    """A row of balance: a covariate in a subgroup and arm, before and after weighting."""
 
     group: str
     arm: str
-    covariate: str
-    before: Finite
-    after: Finite
-    noise_error: Annotated[Finite, Field(ge=0)]
 
 
 class Calibration(Frozen):

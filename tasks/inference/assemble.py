@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, ndtri, roots_genlaguerre
 
-from causalveil.schemas.confounding import ConfoundingStatement
+from causalveil.schemas.confounding import ConfoundingStatement, CovariateBalance
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, Variance
 from causalveil.schemas.study import EffectStudy
@@ -140,6 +140,7 @@ class EffectFindings:
     variance: Variance
     details: Mapping[str, float | int | str | bool]
     confounding: ConfoundingStatement | None = None
+    balance: tuple[CovariateBalance, ...] = ()
 
     def __post_init__(self) -> None:
         """Say in the details what was done about confounding, in the words of the statement alone."""
@@ -155,6 +156,7 @@ class EffectFindings:
             "variance": self.variance,
             "details": dict(self.details),
             "confounding": self.confounding,
+            "balance": self.balance,
         }
 
 

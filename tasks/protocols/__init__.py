@@ -6,7 +6,7 @@
 - ``difference``: A protocol by arm means, of a randomised trial or unadjusted: every outcome in every subgroup, from
   one release.
 - ``drawn``: The five joint releases of a protocol, read as those of its questions: by subgroup, outcome and side.
-- ``effects``: Answers to the questions of a protocol: effects with the law of their errors, and the balance of arms.
+- ``effects``: Answers to the questions of a protocol: effects with the law of their errors.
 - ``expected``: Planning of a protocol before a row is read: expected intervals of every outcome.
 - ``failed``: Names of a failed gate: on a terminal, by an exit code, in Prefect.
 - ``files``: The table of a protocol's release as files that other tools read: answers.csv and answers.parquet.

@@ -1,4 +1,4 @@
-"""Answers to the questions of a protocol: effects with the law of their errors, and the balance of arms."""
+"""Answers to the questions of a protocol: effects with the law of their errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from causalveil.schemas.estimators.protocols import RegressionProtocol
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.adjustment.five_releases import FiveReleases
 from causalveil.tasks.adjustment.interval import ErrorLaw, confounding
-from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.protocols.drawn import Asked, JointScales
 from causalveil.tasks.protocols.parts import Part, with_everybody
 
@@ -94,29 +93,3 @@ def _contrast(one: ErrorLaw, other: ErrorLaw, of_one: FiveReleases, of_other: Fi
         None,
         min(one.adjusted_share, other.adjusted_share),
     )
-
-
-def distances(question: FiveReleases) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the arms' distance by line, what weights leave of it, and the doubt in that.
-
-    All are in deviations within arms. What is left is D - sum_t k_t G_t h_t, by the draws that releases leave possible;
-    k_t add up to 1 for two arms.
-    """
-    learnt = question.second
-    lines, lean = len(learnt.features.lines), np.array(learnt.lean) / sum(learnt.lean)
-    moved = np.einsum("t,ktde,te->kd", lean, learnt.draws.grams, learnt.weights)
-    shares = np.array([question.found_scales.arms.share, 1 - question.found_scales.arms.share])
-    size = np.sqrt(np.einsum("t,ktdd->d", shares, learnt.draws.grams) / len(learnt.draws.grams))[:lines]
-    left = (learnt.draws.apart - moved)[:, :lines] / size
-    return learnt.moments.apart[:lines] / size, left.mean(axis=0), left.std(axis=0)
-
-
-def effective(question: FiveReleases) -> tuple[float, float]:
-    """Return the smaller share of an arm's units that weights leave effective, and its doubt.
-
-    The share of an arm is 1/(1 + k^2 h'G h).
-    """
-    learnt = question.second
-    squares = np.einsum("td,ktde,te->kt", learnt.weights, learnt.draws.grams, learnt.weights)
-    found = (1 / (1 + np.array(learnt.lean) ** 2 * squares)).min(axis=1)
-    return float(found.mean()), float(found.std())

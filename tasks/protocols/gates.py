@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from causalveil.schemas.protocols.answers import BalanceRow, GateResult, GateVerdict, ProtocolAnswer, State
 from causalveil.schemas.protocols.study import EVERYBODY, FailedGate, ProtocolStudy
+from causalveil.tasks.adjustment.balance import differences, effective
 from causalveil.tasks.protocols.drawn import Asked
-from causalveil.tasks.protocols.effects import distances, effective
 from causalveil.tasks.protocols.recipe import TWO_ARMS
 
 GATE_ERROR = 0.05
@@ -30,16 +30,10 @@ def sides_of(study: ProtocolStudy) -> list[str]:
 
 def balance_of(study: ProtocolStudy, asked: Asked) -> tuple[BalanceRow, ...]:
     """Return standardised differences of each column that is adjusted for, by subgroup and side."""
-    rows = []
+    rows = list[BalanceRow]()
     for label, group in zip(study.groups, asked, strict=True):
         for arm, question in zip(sides_of(study), [] if group is None else group[study.first], strict=False):
-            lines = question.second.features.lines
-            names = [question.public.columns[line.column].name for line in lines]
-            numbers = (one.tolist() for one in distances(question))
-            for name, before, after, error in zip(names, *numbers, strict=True):
-                rows.append(
-                    BalanceRow(group=label, arm=arm, covariate=name, before=before, after=after, noise_error=error)
-                )
+            rows.extend(BalanceRow(group=label, arm=arm, **vars(one)) for one in differences(question))
     return tuple(rows)
 
 

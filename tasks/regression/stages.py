@@ -12,6 +12,7 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, Variance
 from causalveil.tasks.adjustment import parts
+from causalveil.tasks.adjustment.balance import differences, effective
 from causalveil.tasks.adjustment.features import Encoding
 from causalveil.tasks.adjustment.five_releases import Drawn, FiveReleases, in_order
 from causalveil.tasks.adjustment.interval import FARTHEST, confounding, covers_unseen, not_covered
@@ -72,13 +73,14 @@ def findings(study: RegressionStudy, asked: FiveReleases, scores: ReleasedScores
         "treated_share": arms.share,
         "spread": half * arms.spread,
         "features": last.refit_asked.count,
+        "effective_share": effective(last)[0],
         "confounding_adjusted_for": found.adjusted_share,
         "curves": ", ".join(found.kept_curves) or "none",
         "not_covered": "; ".join((not_covered(asked.public), *found.narrow.words)),
     }
     variance = Variance(sampling=sampling, noise=noise)
     done = confounding(study, asked.public, found.adjusted_share, found.left_out)
-    return EffectFindings(found.value * half, interval, variance, details, done)
+    return EffectFindings(found.value * half, interval, variance, details, done, differences(last))
 
 
 def rehearsed(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, seed: int) -> EffectFindings:

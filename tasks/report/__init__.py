@@ -6,7 +6,7 @@
 - ``estimand``: The estimand in the five attributes of ICH E9(R1), from what the study declares.
 - ``figures``: Positions in the figures of a report, in percent of the figure's width, so that text keeps its size.
 - ``flow``: The flow of units through a study, after CONSORT: public numbers and released ones, never another count.
-- ``love``: Love plots: the arms' differences in each covariate before and after an adjustment, from released details.
+- ``love``: Love plots: the arms' standardised differences in each covariate before and after an adjustment.
 - ``numbers``: Numbers and labels as the pages of reports write them.
 - ``page``: A release as a page for people: self-contained HTML, no network, nothing that is not in the release.
 - ``plots``: Write tables as CSV and figures as SVG in one house style.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import Plan
-from causalveil.schemas.release import DirectionRelease, ProtocolRelease, Release, SurvivalRelease
+from causalveil.schemas.release import AnsweredEffect, DirectionRelease, ProtocolRelease, Release, SurvivalRelease
 from causalveil.schemas.sites.pooled import OfSites, PooledProtocolRelease, PooledRelease, Published
 from causalveil.schemas.where import said, where_words
 from causalveil.tasks.report.estimand import estimand_of
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).with_name("templates")
 # Fields that the general parts of the page speak of; a template for an unknown kind shows all others as they are.
-COMMON = frozenset((*Release.model_fields, "estimand", "estimate", "interval", "variance", "details"))
+COMMON = frozenset(AnsweredEffect.model_fields)
 # Sources of error that an interval covers, in words for a page; others say it themselves.
 COVERED = {
     "sampling": "sampling error",
@@ -51,7 +51,7 @@ COVERED = {
     "variance noise": "privacy noise on its variance",
 }
 # Details that a page says elsewhere, or that would be taken for the two sides of the estimate.
-UNSHOWN = ("not_covered", "adjustment", "mean_treated", "mean_control")
+UNSHOWN = ("not_covered", "effective_share", "adjustment", "mean_treated", "mean_control")
 POPULATIONS = {
     "ATE": ("over everybody", "every unit"),
     "ATT": ("over those who were treated", "every treated unit"),
@@ -225,8 +225,10 @@ def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
             "lines": [line],
             "axis": axis_of([line]),
             "not_covered": details.get("not_covered", ""),
-            "balance": LovePlot.of(details),
         }
+    if isinstance(release, AnsweredEffect):
+        plot = LovePlot.of(release.balance)
+        context["loves"] = [] if plot is None else [("", plot)]
     if isinstance(release, DirectionRelease):
         context |= _direction(release)
     if isinstance(release, ProtocolRelease):

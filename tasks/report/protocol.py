@@ -123,16 +123,9 @@ def said_first(
 
 def love_plots(balance: Sequence[BalanceRow]) -> list[tuple[str, LovePlot]]:
     """A Love plot of each subgroup and arm whose balance was released, with its title."""
-    found = []
-    places = dict.fromkeys((row.group, row.arm) for row in balance)
+    found, places = [], dict.fromkeys((row.group, row.arm) for row in balance)
     for group, arm in places:
-        differences: dict[str, float] = {}
-        for row in balance:
-            if (row.group, row.arm) == (group, arm):
-                differences[f"difference_before[{row.covariate}]"] = row.before
-                differences[f"difference_after[{row.covariate}]"] = row.after
-                differences[f"difference_noise[{row.covariate}]"] = row.noise_error
-        plot = LovePlot.of(differences)
+        plot = LovePlot.of([row for row in balance if (row.group, row.arm) == (group, arm)])
         if plot is not None:
             found.append((group if len(places) == len({place[0] for place in places}) else f"{group}, {arm}", plot))
     return found

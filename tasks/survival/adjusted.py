@@ -21,6 +21,7 @@ from scipy.special import ndtri
 
 from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.schemas.plan import Sizes
+from causalveil.tasks.adjustment.balance import differences
 from causalveil.tasks.adjustment.features import Encoding
 from causalveil.tasks.adjustment.five_releases import FiveReleases
 from causalveil.tasks.adjustment.interval import confounding, covers_unseen, not_covered
@@ -207,6 +208,7 @@ def adjusted(
         outcomes.followed,
         covers_unseen(last.public),
         not_covered(last.public),
+        differences(last),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, ConfoundingStatement
+from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, ConfoundingStatement, CovariateBalance
 from causalveil.schemas.estimators.survival import (
     ArmCurve,
     Beyond,
@@ -51,6 +51,7 @@ class SurvivalFindings:
     details: dict[str, float | int | str | bool]
     confounding: ConfoundingStatement
     restricted_to: float | None
+    balance: tuple[CovariateBalance, ...]
 
     @property
     def estimate(self) -> float:
@@ -74,6 +75,7 @@ class SurvivalFindings:
             "restricted_to": self.restricted_to,
             "details": self.details,
             "confounding": self.confounding,
+            "balance": self.balance,
         }
 
 
@@ -89,6 +91,7 @@ class Adjusted:
         features: how many were adjusted for.
         followed: the least share that censoring leaves until the horizon; 0 where nobody is seen so long.
         covers, not_covered: of confounding that was not adjusted for, what the interval holds and what not.
+        balance: of the covariates that were adjusted for.
     """
 
     compared: Compared
@@ -99,6 +102,7 @@ class Adjusted:
     followed: float
     covers: tuple[str, ...]
     not_covered: str
+    balance: tuple[CovariateBalance, ...]
 
 
 NOT_ADJUSTED: Mapping[Measure, Adjusted] = MappingProxyType({})
@@ -170,7 +174,8 @@ def findings(
     shown = TimesShown(outcome.horizon, outcome.unit_of_measure, outcome.origin, outcome.labels)
     drawn = curves_of(shown, whole, study.confidence, (str(codes[0]), str(codes[1])))
     end = float(both.grid.horizon) if until < grid.intervals else None
-    return SurvivalFindings(measures, drawn, details, done, end)
+    balance = adjusted[study.measure[0]].balance if adjusted else ()
+    return SurvivalFindings(measures, drawn, details, done, end, balance)
 
 
 def findings_as_they_are(study: SurvivalStudy, cells: NoisyCells) -> SurvivalFindings:

@@ -124,8 +124,8 @@ SAYS = {
         *("ε 1 of 1", "all but fold 2 of 2", "The released share of treated contradicts that chance"),
     ],
     "balance": [
-        *("Partly adjusted, for 48% of possible confounding.", "leaving out 25 % of the treated and 1 % of the"),
-        *("age: 1.234 before, 0.0123 after, noise 0.0456", "The 24 furthest apart are shown; 5 more", "explain 31 %"),
+        *("Partly adjusted, for 48% of possible confounding.", "leaving out 25 % of its units"),
+        *("age: 1.234 before, 0.0123 after, noise 0.0456", "The 24 furthest apart are shown; 5 more"),
         "Could not be adjusted for: group is b.",
     ],
     "adjusted 4": ["Adjusted for 97% of possible confounding.", "the declared confounding_prior"],

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from causalveil.tasks.adjustment.balance import differences, effective
 from causalveil.tasks.adjustment.decide import Learnt, errors_of, leaning, learn, losses, scores_of, slopes_of
 from causalveil.tasks.adjustment.features import FeatureMap, LineFeature, feature_values, line_values
+from causalveil.tasks.adjustment.five_releases import FiveReleases
 from causalveil.tasks.adjustment.moments import SeenMoments, moments_of
 from causalveil.tasks.adjustment.parts import FULL, LINES_ALONE, PURE, PURE_LINES_ALONE, parts_of, radius_of
 from causalveil.tasks.adjustment.posterior import (
@@ -452,3 +454,39 @@ def test_noise_does_not_make_an_outcome_hardly_vary() -> None:
         spreads.append(scales_of(public, source.scales(FULL.scales)).arms.spread)
     assert np.mean(np.array(spreads) < 0.7 * 0.2) < 0.04
     assert 0.8 < np.median(spreads) / 0.2 < 1.3
+
+
+def asked_of(public: Public) -> tuple[FiveReleases, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Releases 1 to 4 of ``people``, and the people."""
+    given = people(len(public.columns), public.units)
+    source, asked = InMemory(*given, public, np.random.default_rng(0)), FiveReleases(public)
+    parts = asked.parts
+    asked.scales = source.scales(parts.scales)
+    asked.lines = source.moments(asked.lines_asked, asked.found_scales, parts.lines)
+    if parts.screen:
+        asked.screen = source.screen(asked.screen_asked, parts.screen)
+        asked.refit = source.moments(asked.refit_asked, asked.found_scales, parts.refit)
+    return asked, given
+
+
+def test_balance_is_that_of_the_people_and_weights_take_it_off() -> None:
+    """Seed 1, 4,000 people, next to no noise: differences are standardised by the deviation within arms."""
+    asked, (z, t, _) = asked_of(public_of())
+    found = {one.covariate: one for one in differences(asked)}
+    for place, name in enumerate(found):
+        arms = z[t == 1, place], z[t == 0, place]
+        within = math.sqrt(t.mean() * arms[0].var() + (1 - t.mean()) * arms[1].var())
+        assert found[name].before == pytest.approx((arms[0].mean() - arms[1].mean()) / within, abs=0.02)
+        assert abs(found[name].after) < 0.03 + 3 * found[name].noise_error
+    assert found["x0"].before > 0.5
+    # Weights that move the arms together cost precision.
+    assert 0.5 < effective(asked)[0] < 1
+
+
+def test_balance_through_noise_says_how_much_noise_there_is() -> None:
+    """Seed 0, epsilon 1: weights leave no more than the arms lay apart, with noise errors that are not 0."""
+    asked, _ = asked_of(public_of(mu=mu_of(1.0, 1e-6)))
+    found = differences(asked)
+    assert found
+    assert all(one.noise_error > 0.005 for one in found)
+    assert max(abs(one.after) for one in found) < max(abs(one.before) for one in found)

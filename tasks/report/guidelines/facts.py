@@ -168,7 +168,7 @@ def _design(release: Mapping[str, Any], arms: Mapping[str, Any]) -> dict[str, st
 
 
 def _analysis(release: Mapping[str, Any]) -> dict[str, str]:
-    estimator, details = dict(release["specification"]["estimator"]), release.get("details") or {}
+    estimator = dict(release["specification"]["estimator"])
     name = str(estimator.pop("name")).replace("_", " ")
     settings = ", ".join(f"{key.replace('_', ' ')} {_setting(value)}" for key, value in sorted(estimator.items()))
     done = _adjustment(release)
@@ -176,7 +176,7 @@ def _analysis(release: Mapping[str, Any]) -> dict[str, str]:
     allowed = float((release.get("interval") or {}).get("bias") or 0)
     said = f"The interval allows for a bias of {figure(allowed)} to either side by confounding left out."
     told = said if allowed else ""
-    balance = bool(release.get("balance")) or any(key.startswith("difference_before[") for key in details)
+    balance = bool(release.get("balance"))
     how = f"{name[:1].upper()}{name[1:]}{f' ({settings})' if settings else ''}"
     how += f", {percent(float(confidence))} intervals{f'; {done}' if done else ''}"
     return {
