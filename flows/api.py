@@ -20,7 +20,7 @@ from causalveil.flows.sequence.finished import RunResult
 from causalveil.flows.sequence.pooling import PooledResult, pool_sites
 from causalveil.flows.start_run import ArrowTable, EngineName, file_and_id, run_study
 from causalveil.schemas.contract import Contract, load_contract
-from causalveil.schemas.documents import painted_by
+from causalveil.schemas.documents import painted_by, written_by
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.plan import Plan
 from causalveil.schemas.release import (
@@ -31,10 +31,18 @@ from causalveil.schemas.release import (
     SurvivalRelease,
     release_file,
 )
-from causalveil.schemas.sites.pooled import OfSites, PooledProtocolRelease, PooledRelease, Published, load_published
+from causalveil.schemas.sites.pooled import (
+    OfSites,
+    PooledProtocolRelease,
+    PooledRelease,
+    Published,
+    Series,
+    load_published,
+)
 from causalveil.schemas.study import Study
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.report.page import head_html, plan_html, report_html
+from causalveil.tasks.report.panel.whole import panel_text
 
 __all__ = [
     "DirectionRelease",
@@ -60,6 +68,8 @@ __all__ = [
 
 painted_by(Release, head_html)
 painted_by(OfSites, head_html)
+for _kind in (Release, OfSites, Series):
+    written_by(_kind, panel_text)
 painted_by(StudyPlan, lambda study_plan: plan_html(study_plan, study_plan.specification))
 
 

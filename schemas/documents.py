@@ -481,11 +481,28 @@ def _said(item: Any, place: str, model: type[BaseModel]) -> str:
 _PAINTERS: dict[type, Callable[[Any], str]] = {}
 
 
-class Shown:
-    """Base of what a notebook shows as HTML where its class has a painter, else as text.
+_WRITERS: dict[type, Callable[[Any], str]] = {}
 
-    The words and figures live on a higher floor, which hands its painters down here.
+
+class Shown:
+    """Base of what a notebook shows as HTML, ``print`` as a few lines, and a console as one.
+
+    The words and figures live on a higher floor, which hands its painters and writers down here. Before a model's
+    class in the list of bases, as models have a text of all their fields.
     """
+
+    def brief(self) -> str:
+        """Return the gist in one line."""
+        return ""
+
+    def __repr__(self) -> str:
+        """Return class and gist: all fields would fill a screen."""
+        return f"<{type(self).__name__} {self.brief()}>"
+
+    def __str__(self) -> str:
+        """Return the lines of the panel where the class has a writer, else the gist."""
+        writer = next((_WRITERS[kind] for kind in type(self).__mro__ if kind in _WRITERS), None)
+        return self.brief() if writer is None else writer(self)
 
     def _repr_html_(self) -> str | None:
         """Return a fragment of HTML, as IPython and Jupyter ask for it; None: they show the text."""
@@ -496,3 +513,8 @@ class Shown:
 def painted_by(kind: type[Shown], painter: Callable[[Any], str]) -> None:
     """Have documents of ``kind`` and of its subclasses shown by ``painter``."""
     _PAINTERS[kind] = painter
+
+
+def written_by(kind: type[Shown], writer: Callable[[Any], str]) -> None:
+    """Have ``str`` of documents of ``kind`` and of its subclasses be the text of ``writer``."""
+    _WRITERS[kind] = writer

@@ -17,7 +17,18 @@ from causalveil.schemas.estimators.direction import Favours, Pair, Score
 from causalveil.schemas.estimators.survival import Curves, Measure
 from causalveil.schemas.estimators.survival_protocol import GroupCurves
 from causalveil.schemas.ledger import BudgetOutlook
-from causalveil.schemas.privacy import Amount, Charge, Coverage, Frozen, Guarantee, Half, Level, Neighbours, PublicKey
+from causalveil.schemas.privacy import (
+    Amount,
+    Charge,
+    Coverage,
+    Frozen,
+    Guarantee,
+    Half,
+    Level,
+    Neighbours,
+    PublicKey,
+    amount_text,
+)
 from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, GateVerdict, ProtocolAnswer
 from causalveil.schemas.sources import TableSnapshot
 from causalveil.schemas.study import Estimand, Finite
@@ -38,6 +49,12 @@ class Interval(Frozen):
     bias: Annotated[
         Finite, Field(ge=0, description="how far confounding left out may have moved the estimate, as far as covered")
     ] = 0.0
+
+
+def answer_text(estimate: float, interval: Interval) -> str:
+    """Return an estimate and its interval in one line."""
+    span = f"[{interval.lower:,.4g}, {interval.upper:,.4g}]"
+    return f"{estimate:,.4g}, {interval.confidence:.0%} interval {span}"
 
 
 class Variance(Frozen):
@@ -135,7 +152,7 @@ class LedgerStatement(Frozen):
     sequence: Annotated[int | None, Field(ge=1, description="number of that entry")] = None
 
 
-class Release(Frozen, Shown):
+class Release(Shown, Frozen):
     """The common part of every release: which study, what it cost, where the charge stands."""
 
     kind: str
@@ -178,6 +195,17 @@ class Release(Frozen, Shown):
         BudgetOutlook | None, Field(description="what was left of the owner's budget after this run was reserved")
     ] = None
 
+    def brief(self) -> str:
+        """Return study, question, answer and cost in one line."""
+        asked = getattr(self, "estimand", self.kind)
+        return (
+            f"{self.study}: {asked} by {self.estimator}, {self.answer()}, epsilon {amount_text(self.privacy.epsilon)}"
+        )
+
+    def answer(self) -> str:
+        """Return the answer in a few words."""
+        return f"{self.units:,} units"
+
 
 class AnsweredEffect(Release):
     """A release whose answer is one effect with its interval."""
@@ -197,6 +225,10 @@ class AnsweredEffect(Release):
         dict[str, float | int | str | bool],
         Field(description="post-processing of released values, or declared facts, by name"),
     ]
+
+    def answer(self) -> str:
+        """Return the estimate and its interval."""
+        return answer_text(self.estimate, self.interval)
 
 
 class EffectRelease(AnsweredEffect):
@@ -256,6 +288,10 @@ class ProtocolRelease(Release):
         """Return whether a declared gate failed."""
         return any(gate.verdict is GateVerdict.failed for gate in self.gates)
 
+    def answer(self) -> str:
+        """Return how many answers there are."""
+        return f"{len(self.answers)} answer{'' if len(self.answers) == 1 else 's'}"
+
 
 class ScoreRelease(Frozen):
     """One score's answer.
@@ -299,6 +335,13 @@ class DirectionRelease(Release):
     verdict: Verdict
     unbounded_halves: tuple[Half, ...]
     details: Annotated[dict[str, float | int | str | bool], Field(description="declared facts, by name")]
+
+    def answer(self) -> str:
+        """Return the direction that the scores favour."""
+        if self.verdict.favours is None:
+            return "no verdict"
+        names = (self.pair.x.name, self.pair.y.name)
+        return " -> ".join(names if self.verdict.favours == "x_to_y" else names[::-1])
 
 
 RELEASES: dict[str, type[Release]] = {

@@ -5,12 +5,10 @@
 - ``main``: The `causalveil` command. Every command has --help and --json: one JSON document on standard output.
 - ``owner``: Commands of a data owner beside granting: a key, extracts, admission, the desk, and how long a budget
   lasts.
-- ``panel``: The panel that a run ends with: the answer, what was adjusted for, its limits, its cost, and where the rest
-  stands.
 - ``releases``: `causalveil report`, `series`, `bundle` and `pool`: what is made of releases, at no charge.
 - ``show``: Options that several commands share, and their output for a person or a script.
-- ``show_protocol``: A protocol's table on a terminal.
-- ``show_sites``: Output for a person about bundles and pooled releases. All of it is in the documents themselves.
+- ``show_sites``: Output for a person about bundles, pooled releases and series. All of it is in the documents
+  themselves.
 - ``stop``: Ctrl-C and SIGTERM: a run unwinds, so that its scratch goes, and one line says what it holds and how to go
   on.
 - ``start/``: Commands of the first hour: draft, check, find ranges.

@@ -30,7 +30,6 @@ from causalveil.flows.cli.ledger import ledger_app
 from causalveil.flows.cli.owner import admit, chart, desk, export, extract, forecast, owner_app
 from causalveil.flows.cli.releases import bundle_app, pool, report, series
 from causalveil.flows.cli.show import EngineChoice, Json, Sweep
-from causalveil.flows.cli.show_protocol import check_gates
 from causalveil.flows.cli.start.check import check, ranges
 from causalveil.flows.cli.start.init import init
 from causalveil.flows.cli.start.server import server_app
@@ -154,7 +153,7 @@ def run(
         show.outcome(outcome)
         if bundle is not None:
             show.line(f"Bundle: {bundle}")
-    check_gates(outcome.release)
+    show.check_gates(outcome.release)
 
 
 @app.command()

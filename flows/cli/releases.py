@@ -9,9 +9,7 @@ import typer
 
 from causalveil.flows.cli import show
 from causalveil.flows.cli.show import Json
-from causalveil.flows.cli.show_protocol import check_gates
 from causalveil.flows.engine import settings
-from causalveil.tasks.report.numbers import number
 
 
 def report(
@@ -59,26 +57,9 @@ def series(
             {"path": str(found.path), "page": str(found.page), "series": found.series.model_dump(mode="json")}
         )
         return
-    show.line(found.series.statement)
-    for row in found.series.rows:
-        interval = row.fixed.interval
-        show.line(f"{row.outcome}, {row.group}, {row.arm}: {len(row.blocks)} blocks")
-        for block in row.blocks:
-            ends = block.interval
-            show.line(f"  {block.blocks[-1]}: {number(block.estimate)} ({number(ends.lower)} to {number(ends.upper)})")
-        show.line(
-            f"  together {number(row.fixed.estimate)} ({number(interval.lower)} to {number(interval.upper)}); Q = "
-            f"{row.heterogeneity.q:.3g} on {row.heterogeneity.degrees} degrees of freedom, p = "
-            f"{row.heterogeneity.p_value:.2g}"
-        )
-        show.line(
-            f"  drift {row.drift.per_block:+.3g} ± {row.drift.standard_error:.2g} a block, p = {row.drift.p_value:.2g};"
-            f" newest {row.newest.difference:+.3g} ± {row.newest.standard_error:.2g} from the others, p = "
-            f"{row.newest.p_value:.2g}"
-        )
-    if found.series.left_out:
-        show.line(f"Left out, as their blocks were released before: {', '.join(found.series.left_out)}")
-    show.line(f"Series: {found.path}; page: {found.page}")
+    from causalveil.flows.cli import show_sites
+
+    show_sites.series(found)
 
 
 SiteName = Annotated[str, typer.Option("--site", help="this site, as the coordinator calls it", show_default=False)]
@@ -125,7 +106,7 @@ def show_(
 ) -> None:
     """Show all that is in a bundle, and whether its signature matches.
 
-    Trusts nobody: that is what pool does.
+    Whether the key is a trusted site's is not checked here: `causalveil pool` checks it by sites.yaml.
     """
     from causalveil.tasks.sites.bundle import fingerprint, read_bundle, release_of
 
@@ -165,4 +146,4 @@ def pool(
         from causalveil.flows.cli import show_sites
 
         show_sites.pooled(outcome)
-    check_gates(outcome.release)
+    show.check_gates(outcome.release)

@@ -21,7 +21,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from causalveil.flows.cli import panel
+from causalveil.schemas.errors import GateFailed
+from causalveil.tasks.report.panel import whole
 
 if TYPE_CHECKING:
     from causalveil.flows.engine.engine import Watcher
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from causalveil.schemas.ledger import Account
     from causalveil.schemas.plan import Plan
     from causalveil.schemas.privacy import Charge
+    from causalveil.schemas.sites.pooled import Published
     from causalveil.schemas.study import Study
 
 
@@ -168,13 +170,32 @@ def _line(text: str) -> RenderableType:
     return row
 
 
+def panel(lines: list[str], title: str) -> None:
+    """Print the lines of a panel in a box."""
+    Console().print(Panel(Group(*map(_line, lines)), title=title, title_align="left"))
+
+
+def check_gates(release: Published) -> None:
+    """Say by the exit code that a declared gate failed.
+
+    The release is written, and its charge stands.
+
+    Raises:
+        GateFailed: names gates and subgroups, which are released.
+    """
+    from causalveil.tasks.protocols.failed import failed_gates
+
+    said = failed_gates(release)
+    if said is not None:
+        raise GateFailed(said)
+
+
 def outcome(result: RunResult) -> None:
     """Print the release of a run, readable."""
     release, console = result.release, Console()
     title = "not for release" if release.not_for_release else "release"
-    lines = [_line(text) for text in panel.lines_of(result)]
-    console.print(Panel(Group(*lines), title=title, title_align="left"))
-    for sentence in panel.notes(result):
+    panel(whole.lines_of(result), title)
+    for sentence in whole.notes(result):
         console.print(sentence, highlight=False)
     console.print(f"Release: {result.path}", highlight=False, soft_wrap=True)
     if result.url is not None:

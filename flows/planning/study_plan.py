@@ -28,7 +28,7 @@ ALLOWED = {
 }
 
 
-class StudyPlan(Plan, Shown):
+class StudyPlan(Shown, Plan):
     """A plan, and what its study can be expected to find.
 
     ``str`` of it reads as the command's output.
@@ -45,6 +45,10 @@ class StudyPlan(Plan, Shown):
     sentences: tuple[str, ...]
     warnings: tuple[str, ...]
     budget: BudgetOutlook | None = None
+
+    def brief(self) -> str:
+        """Return study, question and cost in one line."""
+        return f"{self.study}: {self.question} by {self.estimator}, epsilon {amount_text(self.total.epsilon)}"
 
     def __str__(self) -> str:
         """Return the command's plan as plain text."""

@@ -46,6 +46,7 @@ from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
 from causalveil.tasks.privacy.ledger.usage import use_of
 from causalveil.tasks.privacy.outlook.standing import accounts_in, outlook_after
 from causalveil.tasks.protocols.files import write_tables
+from causalveil.tasks.report.panel.whole import lines_of, plain_text
 
 DEPENDENCIES = ("numpy", "scipy", "polars", "pandera", "pyarrow", "opendp", "dp-accounting", "prefect", "sqlalchemy")
 
@@ -189,6 +190,14 @@ class RunResult:
     returned: int | None = 0
     admitted: bool = False
     url: str | None = None
+
+    def __repr__(self) -> str:
+        """Return one line: what was found, what it cost, and where the file lies."""
+        return f"<RunResult {self.release.brief()}, {self.path}>"
+
+    def __str__(self) -> str:
+        """Return the panel that a run ends with, as plain text."""
+        return f"{plain_text(lines_of(self))}\nRelease: {self.path}"
 
     def _repr_html_(self) -> str | None:
         """In a notebook a result is shown as its release."""

@@ -22,6 +22,7 @@ from causalveil.schemas.sites.round import Sites, load_sites
 from causalveil.schemas.study import SLUG, Study
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from causalveil.tasks.report.panel.whole import panel_text
 from causalveil.tasks.report.series import series_html
 from causalveil.tasks.sites.accept import Accepted, Asked, accept, settle
 from causalveil.tasks.sites.bundle import answers, make_bundle, public_key, read_bundle
@@ -36,6 +37,14 @@ class PooledResult:
 
     release: PooledRelease | PooledProtocolRelease
     path: Path
+
+    def __repr__(self) -> str:
+        """Return one line: what was found, what it cost, and where the file lies."""
+        return f"<PooledResult {self.release.brief()}, {self.path}>"
+
+    def __str__(self) -> str:
+        """Return the panel that pooling ends with, as plain text."""
+        return f"{panel_text(self.release)}\nRelease: {self.path}"
 
     def _repr_html_(self) -> str | None:
         """In a notebook a result is shown as its release."""
@@ -138,6 +147,14 @@ class SeriesResult:
     series: Series
     path: Path
     page: Path
+
+    def __repr__(self) -> str:
+        """Return one line: what was asked, and where the file lies."""
+        return f"<SeriesResult {self.series.brief()}, {self.path}>"
+
+    def __str__(self) -> str:
+        """Return the panel of the series, as plain text."""
+        return f"{panel_text(self.series)}\nSeries: {self.path}"
 
 
 def releases_of(study: Study, dataset: str) -> tuple[Release, ...]:

@@ -18,7 +18,8 @@ from pydantic import Discriminator, Field, TypeAdapter
 from causalveil.schemas.confounding import ConfoundingStatement
 from causalveil.schemas.documents import Shown, parse_json, read_text, validate
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.privacy import Amount, Frozen, Guarantee, Level, Neighbours, PublicKey
+from causalveil.schemas.ledger import BudgetOutlook
+from causalveil.schemas.privacy import Amount, Frozen, Guarantee, Level, Neighbours, PublicKey, amount_text
 from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, GateVerdict, Limits, State
 from causalveil.schemas.protocols.study import OutcomeRole
 from causalveil.schemas.release import (
@@ -28,6 +29,7 @@ from causalveil.schemas.release import (
     Release,
     Software,
     Variance,
+    answer_text,
     load_release_text,
     release_file,
 )
@@ -92,6 +94,10 @@ class SiteRecord(Frozen):
     approval: Annotated[
         ApprovalStatement | None, Field(description="who had to allow the site's release; null in older releases")
     ] = None
+    budget: Annotated[
+        BudgetOutlook | None,
+        Field(description="what was left of the site's budget when it answered; null in older releases"),
+    ] = None
 
 
 class SiteResult(SiteRecord):
@@ -120,7 +126,7 @@ class PooledPrivacy(Frozen):
     unprotected: tuple[str, ...]
 
 
-class OfSites(Frozen, Shown):
+class OfSites(Shown, Frozen):
     """The common part of pooled releases: which study, which round, on whose declaration."""
 
     kind: str
@@ -142,6 +148,15 @@ class OfSites(Frozen, Shown):
         dict[str, str], Field(description="of the study's columns, where all sites' contracts name the same")
     ] = Field(default_factory=dict)
 
+    def brief(self) -> str:
+        """Return study, question, answer and cost in one line."""
+        asked = f"{self.study}: {self.estimand} by {self.estimator}, round {self.round}"
+        return f"{asked}, {self.answer()}, epsilon {amount_text(self.privacy.epsilon)}"
+
+    def answer(self) -> str:
+        """Return the answer in a few words."""
+        return f"{self.units:,} units"
+
 
 class PooledRelease(OfSites):
     """A treatment effect over several sites."""
@@ -156,6 +171,10 @@ class PooledRelease(OfSites):
     sites: Annotated[tuple[SiteResult, ...], Field(min_length=2)]
     leave_one_out: tuple[WithoutSite, ...]
     confounding: Stated = None
+
+    def answer(self) -> str:
+        """Return the estimate and its interval."""
+        return answer_text(self.estimate, self.interval)
 
 
 class CellState(StrEnum):
@@ -241,6 +260,10 @@ class PooledProtocolRelease(OfSites):
     def gate_failed(self) -> bool:
         """Return whether a declared gate failed on the pooled balance."""
         return any(gate.verdict is GateVerdict.failed for gate in self.gates)
+
+    def answer(self) -> str:
+        """Return how many answers there are."""
+        return f"{len(self.answers)} answer{'' if len(self.answers) == 1 else 's'}"
 
 
 Published = Release | PooledRelease | PooledProtocolRelease
@@ -340,9 +363,40 @@ class SeriesRow(Frozen):
     heterogeneity: Heterogeneity
     drift: Drift
     newest: Newest
+    confounding: Annotated[
+        ConfoundingStatement | None,
+        Field(description="what was done about confounding in all blocks; null if a block's release does not say"),
+    ] = None
 
 
-class Series(Frozen):
+class SeriesRun(Frozen):
+    """One release of a series: its rows, cost, approval and place in the ledger."""
+
+    run_id: str
+    blocks: tuple[str, ...]
+    units: int
+    epsilon: Amount
+    delta: Amount
+    approval: ApprovalStatement | None
+    budget: Annotated[BudgetOutlook | None, Field(description="what was left of the block's budget after that run")]
+    ledger: LedgerStatement
+
+
+class SeriesPrivacy(Frozen):
+    """The guarantee of a series.
+
+    No unit is in two blocks, so a unit spends what its own block spent.
+    """
+
+    unit: str
+    level: Level
+    neighbours: Neighbours
+    epsilon: Annotated[Amount, Field(description="the largest of any block")]
+    delta: Annotated[Amount, Field(description="the largest of any block")]
+    unprotected: tuple[str, ...]
+
+
+class Series(Shown, Frozen):
     """A series costs nothing: it is post-processing of releases of disjoint blocks.
 
     ``left_out``: finished runs of the study that charged a block again; the first release of a block counts.
@@ -356,8 +410,17 @@ class Series(Frozen):
     estimator: str
     confidence: Finite
     rows: tuple[SeriesRow, ...]
+    runs: Annotated[tuple[SeriesRun, ...], Field(min_length=2, description="oldest block first")]
+    privacy: SeriesPrivacy
+    not_covered: Annotated[str, Field(description="what no interval of the releases holds")]
+    units_of_measure: Annotated[dict[str, str], Field(description="of the study's columns, as the contract names them")]
     left_out: tuple[str, ...]
     statement: str
+
+    def brief(self) -> str:
+        """Return study, blocks and cost in one line."""
+        asked = f"{self.study}: series of {self.dataset} by {self.estimator}, {len(self.runs)} releases"
+        return f"{asked}, {len(self.rows)} question{'' if len(self.rows) == 1 else 's'}, at no cost"
 
     def text(self) -> str:
         """Return the bytes of series.json."""

@@ -17,4 +17,5 @@
   at risk.
 - ``guidelines/``: Reporting guidelines, filled in as far as study, contract and release know; the rest is marked for
   people.
+- ``panel/``: The panel that a run ends with: answer, adjustment, limits, cost, in at most twelve short lines.
 """

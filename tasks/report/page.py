@@ -128,7 +128,7 @@ def _render(release: Published, layout: str, sheet: str, contract: Contract | No
         "populations": POPULATIONS,
         "bounds": _bounds(document["specification"], arms),
         "arms": arms,
-        "likelihood": _likelihood(release.privacy.epsilon),
+        "likelihood": likelihood(release.privacy.epsilon),
         "codes": document["specification"].get("treatment_codes") or {"control": 0, "treated": 1},
         "axis_label": _axis_label(document),
         "unit_of": document.get("units_of_measure", {}),
@@ -299,8 +299,8 @@ def _axis_label(document: Mapping[str, Any]) -> str:
     return difference_label(name, document.get("units_of_measure", {}).get(name))
 
 
-def _likelihood(epsilon: Decimal) -> str:
-    """e to the epsilon, for the sentence on odds."""
+def likelihood(epsilon: Decimal) -> str:
+    """Return e to the epsilon, for the sentence on odds."""
     return figure(float(f"{math.exp(min(float(epsilon), 700.0)):.2g}"))
 
 

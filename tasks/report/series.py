@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from causalveil.schemas.sites.pooled import Series, SeriesRow
 from causalveil.tasks.report.figures import Axis, Line, axis_of
-from causalveil.tasks.report.numbers import beside, shortened, span
-from causalveil.tasks.report.page import environment, style
+from causalveil.tasks.report.numbers import beside, difference_label, shortened, span
+from causalveil.tasks.report.page import environment, likelihood, style
 
 
 def series_html(series: Series) -> str:
@@ -14,9 +14,14 @@ def series_html(series: Series) -> str:
     Raises:
         CausalveilError: this installation lacks its templates.
     """
-    rows = [(row, *_figure(row)) for row in series.rows]
-    runs = list(dict.fromkeys(block.run_id for row in series.rows for block in row.blocks))
-    context = {"series": series, "rows": rows, "runs": runs, "css": style("style.css")}
+    units = series.units_of_measure
+    rows = [(row, *_figure(row), difference_label(row.outcome, units.get(row.outcome))) for row in series.rows]
+    context = {
+        "series": series,
+        "rows": rows,
+        "likelihood": likelihood(series.privacy.epsilon),
+        "css": style("style.css"),
+    }
     return environment().get_template("series.html.j2").render(context)
 
 

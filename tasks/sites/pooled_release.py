@@ -153,4 +153,5 @@ def record_of(item: Accepted, omitted: str) -> dict[str, Any]:
         "ledger": release.ledger,
         "version": release.software.version,
         "approval": release.approval,
+        "budget": release.budget,
     }

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from causalveil.schemas.confounding import ConfoundingStatement
 from causalveil.schemas.errors import StudyError, TooFewBlocks
 from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
@@ -27,9 +28,10 @@ from causalveil.schemas.release import (
     SurvivalRelease,
     Variance,
 )
-from causalveil.schemas.sites.pooled import Drift, Newest, Series, SeriesBlock, SeriesRow
+from causalveil.schemas.sites.pooled import Drift, Newest, Series, SeriesBlock, SeriesPrivacy, SeriesRow, SeriesRun
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.sites.pool import SiteEstimate, estimate_of, pool
+from causalveil.tasks.sites.pooled_release import over_sites
 
 FEWEST = 2
 # What can be asked of one block after the other.
@@ -53,6 +55,7 @@ class _Found:
     estimate: float
     interval: Interval
     variance: Variance
+    confounding: ConfoundingStatement | None
 
 
 def series_of(study: InSeries, releases: Sequence[Release]) -> Series:
@@ -103,10 +106,47 @@ def series_of(study: InSeries, releases: Sequence[Release]) -> Series:
         estimator=study.estimator.name,
         confidence=study.confidence,
         rows=rows,
+        runs=tuple(_run(release) for release in kept),
+        privacy=_privacy(kept),
+        not_covered="; ".join(dict.fromkeys(part for one in kept for part in _not_covered(one).split("; ") if part)),
+        units_of_measure=kept[-1].units_of_measure,
         left_out=tuple(left_out),
         statement=f"{len(kept)} releases of disjoint blocks, pooled at no charge; that no unit has rows in two of them "
         "is the owner's word.",
     )
+
+
+def _run(release: Release) -> SeriesRun:
+    return SeriesRun(
+        run_id=release.run_id,
+        blocks=release.privacy.blocks.charged,
+        units=release.units,
+        epsilon=release.privacy.epsilon,
+        delta=release.privacy.delta,
+        approval=release.approval,
+        budget=release.budget,
+        ledger=release.ledger,
+    )
+
+
+def _privacy(kept: Sequence[Release]) -> SeriesPrivacy:
+    """Return the guarantee: blocks share no unit, on the owner's word, so the largest of any block holds for all."""
+    stated = [release.privacy for release in kept]
+    return SeriesPrivacy(
+        unit=stated[0].unit,
+        level=stated[0].level,
+        neighbours=stated[0].neighbours,
+        epsilon=max(one.epsilon for one in stated),
+        delta=max(one.delta for one in stated),
+        unprotected=tuple(dict.fromkeys(text for one in stated for text in one.unprotected)),
+    )
+
+
+def _not_covered(release: Release) -> str:
+    """Return what a release's intervals leave out, in its own words."""
+    if isinstance(release, ProtocolRelease):
+        return release.not_covered
+    return str(getattr(release, "details", {}).get("not_covered", ""))
 
 
 def _widths(study: InSeries) -> dict[str, float]:
@@ -128,7 +168,7 @@ def _answers(study: InSeries, release: Release) -> list[tuple[_Place, _Found | s
     """Return a release's answer to each question, or the name of its blocks without one."""
     if isinstance(release, EffectRelease) and isinstance(study, EffectStudy):
         place = _Place(study.outcome.name, EVERYBODY, str(study.treatment_codes.pair[1]))
-        return [(place, _Found(release, release.estimate, release.interval, release.variance))]
+        return [(place, _Found(release, release.estimate, release.interval, release.variance, release.confounding))]
     if isinstance(release, SurvivalRelease) and isinstance(study, SurvivalStudy):
         return [(_place_of(study, one.measure), _of_measure(release, one)) for one in release.measures]
     if not isinstance(release, ProtocolRelease):
@@ -147,12 +187,14 @@ def _of_measure(release: SurvivalRelease, one: MeasuredEffect) -> _Found | str:
     """
     if release.restricted_to is not None or one.interval.whole_range:
         return _label(release)
-    return _Found(release, one.estimate, one.interval, one.variance)
+    return _Found(release, one.estimate, one.interval, one.variance, release.confounding)
 
 
 def _of_answer(release: ProtocolRelease, row: ProtocolAnswer) -> _Found | str:
     told = estimate_of(release.run_id, row, row.interval, release.confidence)
-    return _label(release) if told is None else _Found(release, told.estimate, told.interval, told.variance)
+    if told is None:
+        return _label(release)
+    return _Found(release, told.estimate, told.interval, told.variance, row.confounding)
 
 
 def _label(release: Release) -> str:
@@ -197,6 +239,9 @@ def _row(place: _Place, found: Sequence[_Found | str], confidence: float, width:
             difference=difference,
             standard_error=error,
             p_value=_p(difference / error),
+        ),
+        confounding=over_sites(
+            [(one.confounding, float(weight)) for one, weight in zip(told, pooled.weights_fixed, strict=True)]
         ),
     )
 

@@ -162,8 +162,8 @@ def test_commands(call: Call, sites: dict[str, Party], capfd: pytest.CaptureFixt
         "fixed effects",
         "tau2",
         "I2",
-        "Without coast",
-        "no unit is in two sites (declared)",
+        "weight",
+        "No unit is in two sites (declared)",
     ):
         assert words in " ".join(out.split())
     estimate_changed(call, sites)

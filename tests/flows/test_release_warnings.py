@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from causalveil.flows.api import report, run_study
-from causalveil.flows.cli import panel, show
+from causalveil.flows.cli import show
 from causalveil.flows.planning.expected import expected
 from causalveil.flows.sequence.declare import plan_study
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.release import load_release_text
+from causalveil.tasks.report.panel import whole
 from tests.studies import write_study
 
 CAPS = {level: {"epsilon": 1000, "delta": "1e-2"} for level in ("sample", "label", "training_units")}
@@ -60,7 +61,7 @@ def test_the_release_repeats_what_plan_warned_of(
     assert "`causalveil plan` warns of " in printed
     for sentence in foreseen:
         assert sentence in page
-    lines = panel.lines_of(result)
+    lines = whole.lines_of(result)
     assert len(lines) <= 12
     assert all(len(line.split()) <= 25 for line in lines), lines
     assert all(line in printed for line in lines if "[" not in line and not line.startswith("- ")), printed

@@ -68,10 +68,29 @@ def series(path: Path, out: Path, capfd: Any) -> Series:
     assert "Effects over time" in page
     assert "cite as" in page
     assert "may be pooled again at no cost" in page
+    assert "The intervals cover sampling and the noise of privacy." in page
     runs = {block["run_id"] for row in shown["series"]["rows"] for block in row["blocks"]}
     for run in runs:
         assert f"causalveil audit {run}" in page
-    return Series.model_validate(shown["series"])
+    found = Series.model_validate(shown["series"])
+    lines = str(found).splitlines()
+    assert len(lines) <= 12, lines
+    assert all(len(line.split()) <= 25 for line in lines), lines
+    # What was adjusted for and what is left of whose budget stand there, as the blocks' own releases have it.
+    stated = {row.confounding for row in found.rows}
+    assert None not in stated
+    assert any(one is not None and (one.done in lines or one.words in str(found)) for one in stated), lines
+    assert found.runs[-1].budget is not None
+    fits = found.runs[-1].budget.fits
+    assert f"budget of block {found.runs[-1].blocks[-1]} is left: enough for {fits} more such runs." in lines[-1]
+    assert f"{found.rows[0].fixed.estimate:,.4g}" in str(found)
+    assert repr(found) == f"<Series {found.brief()}>"
+    with pytest.raises(SystemExit):
+        main(["series", str(path), "--out", str(out)])
+    printed = capfd.readouterr().out
+    assert f"Series: {out / 'series.json'}" in printed
+    assert "Differential privacy of each block" in printed
+    return found
 
 
 def test_months_are_pooled_at_no_charge_and_the_odd_one_is_seen(tmp_path: Path, capfd: Any) -> None:

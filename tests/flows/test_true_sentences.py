@@ -15,14 +15,18 @@ from typing import Any
 import pytest
 from jinja2 import nodes
 
-from causalveil.flows.cli import panel
 from causalveil.flows.cli.owner import held_to
 from causalveil.flows.sequence.finished import RunResult
+from causalveil.flows.sequence.pooling import PooledResult
 from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, AdjustmentState, ConfoundingStatement, Shortfall
 from causalveil.schemas.contract import DataClass
-from causalveil.schemas.release import ApprovalStatement, EffectRelease, ProtocolRelease, Release
+from causalveil.schemas.privacy import amount_text
+from causalveil.schemas.release import AnsweredEffect, ApprovalStatement, EffectRelease, ProtocolRelease, Release
+from causalveil.schemas.sites.pooled import PooledRelease
 from causalveil.tasks.report.numbers import number
 from causalveil.tasks.report.page import TEMPLATES, environment, report_html
+from causalveil.tasks.report.panel import whole
+from causalveil.tasks.report.panel.parts import LINES
 from tests.report_help import ALL_OF_IT, PART_OF_IT, STATEMENTS, Documents, load, said_of
 from tests.studies import merge
 
@@ -211,9 +215,9 @@ def test_each_sentence_is_there_if_and_only_if_it_is_so(documents: Documents) ->
             assert (words in page) == holds(facts), (words, facts)
         returned = {"new": 0, "resumed": 0, "finished": None}[facts["begun"]]
         result = RunResult(release, Path("r.json"), "r", facts["begun"] != "new", False, returned)
-        lines = panel.lines_of(result)
+        lines = whole.lines_of(result)
         assert len(lines) <= 12, lines
-        shown = plain(re.sub(r"\[/?[a-z ]+\]", "", "\n".join([*lines, *panel.notes(result)])))
+        shown = plain(re.sub(r"\[/?[a-z ]+\]", "", "\n".join([*lines, *whole.notes(result)])))
         for words, holds in SHOWN.items():
             assert (words in shown) == holds(facts), (words, facts, shown)
         assert all(len(line.split()) <= 25 for line in lines), lines
@@ -286,7 +290,7 @@ def test_no_sentence_of_a_report_is_never_rendered(documents: Documents, pages: 
 
 
 def lines_of(release: Release) -> list[str]:
-    return panel.lines_of(RunResult(release, Path("r.json"), "r", False, False, 0))
+    return whole.lines_of(RunResult(release, Path("r.json"), "r", False, False, 0))
 
 
 STATES = zip(
@@ -326,17 +330,59 @@ def test_a_protocol_says_of_each_answer_what_was_adjusted_for(
     assert ("2 of 2 gates failed" in shown) == (gate == "failed")
     assert ("2 of 2 gates cannot be told" in shown) == (gate == "cannot_tell")
     assert ("score, difference in weeks" in page) == (" weeks" in shown) == (unit is not None)
-    assert len(lines) <= panel.LINES
+    assert len(lines) <= LINES
     assert all(len(line.split()) <= 25 for line in lines), lines
 
 
-@pytest.mark.parametrize("name", ["survival", "survival, hidden", "direction", "undecided", "withheld", "protocol"])
-def test_a_panel_of_any_kind_has_twelve_short_lines(documents: Documents, name: str) -> None:
-    release = load(documents[name])
-    assert isinstance(release, Release)
-    lines = lines_of(release)
-    assert len(lines) <= panel.LINES, lines
-    assert all(len(line.split()) <= 25 for line in lines), lines
+def test_a_panel_of_any_kind_has_twelve_short_lines_and_a_console_one(documents: Documents) -> None:
+    for name, document in documents.items():
+        release = load(document)
+        lines = whole.panel_of(release)
+        assert len(lines) <= LINES, (name, lines)
+        assert all(len(line.split()) <= 25 for line in lines), (name, lines)
+        assert str(release).splitlines() == [whole.plain_text([line]) for line in lines]
+        assert repr(release) == f"<{type(release).__name__} {release.brief()}>"
+        assert "\n" not in repr(release)
+        # Names of a hundred letters stand whole.
+        assert len(repr(release)) < 200 or name in ("hostile", "direction long"), repr(release)
+        assert release.study in repr(release)
+        assert f"epsilon {amount_text(release.privacy.epsilon)}" in repr(release)
+        if isinstance(release, AnsweredEffect | PooledRelease):
+            assert f"{release.estimate:,.4g}, 95% interval [{release.interval.lower:,.4g}, " in repr(release)
+    result = RunResult(load(documents["effect"]), Path("there/r.json"), "r", False, False, 0)
+    assert repr(result) == f"<RunResult {result.release.brief()}, there/r.json>"
+    assert str(result) == f"{result.release}\nRelease: there/r.json"
+    pooled = PooledResult(load(documents["pooled"]), Path("there/r.json"))
+    assert repr(pooled) == f"<PooledResult {pooled.release.brief()}, there/r.json>"
+    assert str(pooled) == f"{pooled.release}\nRelease: there/r.json"
+
+
+@pytest.mark.parametrize("name", ["pooled", "pooled protocol"])
+@pytest.mark.parametrize("unit", [None, "weeks"])
+@pytest.mark.parametrize("fits", [None, 0, 1, 74])
+def test_a_pooled_panel_says_what_was_adjusted_for_and_what_is_left(
+    documents: Documents, name: str, unit: str | None, fits: int | None
+) -> None:
+    document = documents[name]
+    outcome = document["specification"].get("outcome") or {"name": document["answers"][0]["outcome"]}
+    ample = {**documents["effect"]["budget"], "fits": 1_000}
+    left = None if fits is None else {**ample, "fits": fits, "share_left": 0.125}
+    sites = [{**site, "budget": left if place else ample} for place, site in enumerate(document["sites"])]
+    changes = {"sites": sites, "units_of_measure": {} if unit is None else {outcome["name"]: unit}}
+    for one in STATEMENTS:
+        if name == "pooled":
+            stated: dict[str, Any] = {"confounding": said_of(one)}
+        else:
+            stated = {"answers": [{**answer, "confounding": said_of(one)} for answer in document["answers"]]}
+        release = load(document | changes | stated)
+        shown = str(release)
+        assert one.done in shown
+        assert (" weeks" in shown) == (unit is not None)
+        assert ("12.5% of its budget left, enough for 74 more such runs" in shown) == (fits == 74)
+        assert ("too little for another such run" in shown) == (fits == 0)
+        assert ("Each site's ledger says what is left" in shown) == (fits is None)
+        assert len(shown.splitlines()) <= LINES, shown
+        assert all(len(line.split()) <= 25 for line in shown.splitlines()), shown
 
 
 @pytest.mark.parametrize("kept", [None, 0.944, 1.0])

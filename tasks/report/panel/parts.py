@@ -1,0 +1,84 @@
+"""Sentences that panels of every kind share: limits, adjustment, cost, and an estimate with its interval.
+
+Lines are in the markup of ``rich``, with all that a study names escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+from causalveil.tasks.report.numbers import number
+
+if TYPE_CHECKING:
+    from causalveil.schemas.confounding import ConfoundingStatement
+    from causalveil.schemas.ledger import BudgetOutlook
+    from causalveil.schemas.release import Interval
+
+# So many lines a panel has, and so many limits at most, in order of importance; the report has the rest.
+LINES = 12
+LIMITS = 3
+
+
+def limits(not_covered: object, room: int, head: str = "The interval does not cover") -> list[str]:
+    """Return the first limits of a release's text, and how many more the report has.
+
+    The text separates its limits by a semicolon.
+    """
+    sentences = [one for one in str(not_covered).split("; ") if one]
+    shown = max(min(LIMITS, room - 1, len(sentences)), 1)
+    if not sentences:
+        return []
+    more = len(sentences) - shown
+    rest = f" ({more} more in the report)" if more > 0 else ""
+    return [f"{head}{rest}:", *(f"- {escape(sentence)}" for sentence in sentences[:shown])]
+
+
+def estimate_line(estimate: float, interval: Interval, unit: str | None) -> str:
+    """Return an estimate with its unit of measure and its interval."""
+    of = escape(f" {unit}") if unit else ""
+    return f"[bold]{number(estimate)}{of}[/bold]   {interval.confidence:.0%} interval [bold]{ends(interval)}[/bold]"
+
+
+def ends(interval: Interval) -> str:
+    """Return the ends of an interval in square brackets."""
+    return escape(f"[{number(interval.lower)}, ") + f"{number(interval.upper)}]"
+
+
+def adjusted(found: ConfoundingStatement | None) -> list[str]:
+    """Return what was done about confounding, in yellow where it was not all that could be done."""
+    from causalveil.schemas.confounding import AdjustmentState
+
+    if found is None:
+        return []
+    whole = found.state in (AdjustmentState.adjusted, AdjustmentState.randomised) and not found.left_out
+    said = [escape(one) for one in found.sentences]
+    return said if whole else [f"[yellow]{one}[/yellow]" for one in said]
+
+
+def adjusted_by_answer(stated: Sequence[ConfoundingStatement | None]) -> list[str]:
+    """Return what was done about confounding, best and worst where answers differ."""
+    from causalveil.schemas.confounding import AdjustmentState
+
+    found = list(dict.fromkeys(one for one in stated if one is not None))
+    if not found:
+        return []
+    order = list(AdjustmentState)
+    found.sort(key=lambda one: (order.index(one.state), -(one.share or 0.0)))
+    if found[0].done == found[-1].done:
+        return [escape(found[0].done)]
+    return [f"Best adjusted answer: {escape(found[0].words)}.", f"[yellow]Worst: {escape(found[-1].words)}.[/yellow]"]
+
+
+def runs_left(fits: int) -> str:
+    """Return for how many more runs like this one a budget is enough."""
+    if fits == 0:
+        return "too little for another such run"
+    return f"enough for {fits:,} more such run{'' if fits == 1 else 's'}"
+
+
+def budget_left(outlook: BudgetOutlook, of: str) -> str:
+    """Return the share of a budget that is left, and for how many runs it is enough."""
+    return f"{outlook.share_left:.1%} of the budget of {escape(of)} is left: {runs_left(outlook.fits)}."

@@ -1,0 +1,76 @@
+"""Panels of what several sites say together, and of what pooling cost: nothing beside what each site spent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+from causalveil.tasks.report.numbers import number
+from causalveil.tasks.report.panel.parts import adjusted, budget_left, ends, estimate_line, limits, runs_left
+
+if TYPE_CHECKING:
+    from causalveil.schemas.sites.pooled import OfSites, PooledRelease, Series, SiteRecord
+
+
+def head_of_sites(release: OfSites, sites: Sequence[SiteRecord]) -> str:
+    """Return the first line: study, question, estimator, sites and units."""
+    asked = f"{release.study}: {release.estimand} by {release.estimator}, {release.model} effects"
+    return escape(f"{asked} of {len(sites)} sites, {release.units:,} units (round {release.round})")
+
+
+def pooled_lines(release: PooledRelease, room: int) -> list[str]:
+    """Return the panel of an effect over several sites, without its cost."""
+    unit = release.units_of_measure.get(release.specification["outcome"]["name"])
+    apart, fixed = release.heterogeneity, release.model == "fixed"
+    name, other = ("random", release.random) if fixed else ("fixed", release.fixed)
+    lines = [
+        head_of_sites(release, release.sites),
+        estimate_line(release.estimate, release.interval, unit),
+        *adjusted(release.confounding),
+        f"Between sites: tau2 {apart.tau2:.3g}, I2 {apart.i2:.0%}, Q {apart.q:.3g} on {apart.degrees} degrees of "
+        f"freedom, p = {apart.p_value:.2g}. With {name} effects {number(other.estimate)} {ends(other.interval)}.",
+    ]
+    omitted = "; ".join(dict.fromkeys(part for site in release.sites for part in site.not_covered.split("; ")))
+    # Sites are named if all of them have room beside the first limit.
+    if len(lines) + len(release.sites) + 2 <= room:
+        for site, without in zip(release.sites, release.leave_one_out, strict=True):
+            weight = site.weight_fixed if fixed else site.weight_random
+            others = without.fixed if fixed or without.random is None else without.random
+            lines.append(
+                f"- {escape(site.site)}: {number(site.estimate)} {ends(site.interval)}, weight {weight:.0%}; "
+                f"without it {number(others.estimate)}"
+            )
+    return lines + limits(omitted, room - len(lines))
+
+
+def cost_of_sites(release: OfSites, sites: Sequence[SiteRecord]) -> list[str]:
+    """Return what the sites spent, and what is left of their budgets."""
+    from causalveil.schemas.privacy import amount_text
+
+    privacy = release.privacy
+    spent = f"epsilon {amount_text(privacy.epsilon)}, delta {amount_text(privacy.delta)}"
+    where = f"one replaced {escape(privacy.unit)}, level {privacy.level.replace('_', ' ')}"
+    lines = [f"Differential privacy at each site: {spent} at most ({where}). No unit is in two sites (declared)."]
+    known = [site for site in sites if site.budget is not None]
+    if len(known) < len(sites):
+        return [*lines, "Pooling cost nothing. Each site's ledger says what is left of its budget."]
+    scarce = min(known, key=lambda site: (site.budget.fits, site.budget.share_left) if site.budget else (0, 0.0))
+    if scarce.budget is None:
+        return lines
+    left = f"{scarce.budget.share_left:.1%} of its budget left, {runs_left(scarce.budget.fits)}"
+    return [*lines, f"Pooling cost nothing. Of all sites {escape(scarce.site)} has least left: {left}."]
+
+
+def cost_of_series(series: Series) -> list[str]:
+    """Return what each block spent, and what is left of the newest one's budget."""
+    from causalveil.schemas.privacy import amount_text
+
+    privacy, newest = series.privacy, series.runs[-1]
+    spent = f"epsilon {amount_text(privacy.epsilon)}, delta {amount_text(privacy.delta)}"
+    where = f"one replaced {escape(privacy.unit)}, level {privacy.level.replace('_', ' ')}"
+    lines = [f"Differential privacy of each block: {spent} at most ({where}). The series cost nothing."]
+    if newest.budget is not None:
+        lines.append(budget_left(newest.budget, f"block {newest.blocks[-1]}"))
+    return lines
