@@ -17,6 +17,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from causalveil.schemas.columns import NumberScale, sane_range, scaled_ends
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.study import (
+    OTHER,
     Bounds,
     Code,
     Codes,
@@ -114,11 +115,14 @@ class TimeColumn(DeclaredColumn):
 class EventColumn(DeclaredColumn):
     """The end of a person's follow-up: an event of some kind, or censoring.
 
-    ``censored``: the name of censoring; without it the name whose code is 0 or false.
+    ``censored``: the name of censoring; without it the name whose code is 0 or false. ``others``: whether a code that
+    is not declared counts as an event of the name ``other``, or is refused.
     """
 
     event: Annotated[dict[Name, Code], Field(min_length=2, max_length=20)]
     censored: Name | None = None
+    # Left out where nothing is said, so that a contract has the digest that it had before this could be declared.
+    others: Annotated[Others, Field(exclude_if=lambda value: value is Others.refuse)] = Others.refuse
 
     @model_validator(mode="after")
     def _one_is_censoring(self) -> Self:
@@ -128,12 +132,21 @@ class EventColumn(DeclaredColumn):
             raise ValueError(f"'censored' is '{self.censored}', which is none of the names of 'event'")
         if self.censored is None and 0 not in codes:
             raise ValueError("no code of 'event' is 0, so say which of its names is censoring: 'censored: NAME'")
+        if self.others is Others.other and OTHER in self.event:
+            raise ValueError(
+                f"'event' has a code of the name '{OTHER}', as codes that nobody declared would; rename it"
+            )
         return self
 
     @property
     def codes(self) -> dict[str, str | int]:
         """Every name with its code; booleans as 0 and 1."""
         return {name: code if isinstance(code, str) else int(code) for name, code in self.event.items()}
+
+    @property
+    def kinds(self) -> dict[str, str | int | None]:
+        """Every name with its code; None where it has all that nobody declared."""
+        return {**self.codes, **({OTHER: None} if self.others is Others.other else {})}
 
     @property
     def censoring(self) -> str:

@@ -414,9 +414,9 @@ def every_problem(model: type[Model], document: Mapping[str, Any], where: str) -
             missing = item["type"] == "missing"
             # What lacks a key only because that was taken out is told already, and goes as a whole.
             if not (missing and any(key[:-1] == place[:-1] for key in removed)):
-                told = _said(item, ".".join(str(part) for part in place) or "document", model)
+                told = _said(item, ".".join(str(part) for part in place), model)
                 # Rules for the whole document tell several problems in one, each of which begins with its place.
-                for one in [told] if place else re.split(r"; (?=')", told.removeprefix("'document': ")):
+                for one in [told] if place else re.split(r"; (?=')", told):
                     if not any(f"'{key[-1]}'" in one for key in removed):
                         problems[Problem(where, line_of(document, place), one)] = None
             wrong = place[:-1] if missing else place
@@ -450,7 +450,7 @@ def line_of(document: Any, place: Place) -> int | None:
 def _described(item: Any, model: type[BaseModel], document: Any) -> str:
     place = _place(item["loc"], document, missing=item["type"] == "missing")
     line = line_of(document, place)
-    said = _said(item, ".".join(str(part) for part in place) or "document", model)
+    said = _said(item, ".".join(str(part) for part in place), model)
     return said if line is None else f"line {line}: {said}"
 
 
@@ -475,7 +475,9 @@ def _said(item: Any, place: str, model: type[BaseModel]) -> str:
         return f"unknown key '{place}'{hint(model, item['loc'])}"
     if item["type"] == "missing":
         return f"missing key '{place}'"
-    return f"'{place}': {item['msg'].removeprefix('Value error, ')}"
+    told = str(item["msg"]).removeprefix("Value error, ")
+    # A rule for the whole document names the keys that it is about.
+    return f"'{place}': {told}" if place else told
 
 
 _PAINTERS: dict[type, Callable[[Any], str]] = {}

@@ -39,10 +39,12 @@ class Rule(StrEnum):
         "treatment it is by 'missing_treatment' what they count as"
     )
     finite = "holds infinity, which is no finite number; write missing values as nulls"
-    level = "holds a value that is not among its declared levels"
+    level = "holds a value that is not among its declared levels; declare it, or 'others: other', in the contract"
     binary = "must hold 0 and 1 only"
     codes = "must hold its two declared codes only"
-    unique = "names a unit twice; each unit has one row over all partitions"
+    unique = (
+        "names a unit twice; each unit has one row over all partitions, or 'rows' of the contract makes one of several"
+    )
     unique_in_block = "names a unit twice in a block; each unit has one row in a block"
     folder = "says otherwise than the name of the folder that the file lies in; move the file, or mend the column"
 
@@ -73,7 +75,8 @@ def contract_roles(contract: Contract) -> dict[str, Column]:
             roles[name] = Column(holds=Holds.binary, codes=column.codes.pair, nulls=nulls)
         elif isinstance(column, EventColumn):
             codes = tuple(column.codes.values())
-            roles[name] = Column(holds=Holds.level, levels=codes, nulls=nulls, admitted=codes)
+            admitted = codes if column.others is Others.refuse else None
+            roles[name] = Column(holds=Holds.level, levels=codes, nulls=nulls, admitted=admitted)
         else:
             roles[name] = Column(holds=Holds.number, nulls=nulls)
     if contract.rows is not None and contract.rows.order is not None:

@@ -209,11 +209,11 @@ def _times(times: AskedTimes, place: str, contract: Contract, problems: Problems
     return {
         "time": times.time,
         "event": times.event,
-        "of": times.of or tuple(name for name in event.event if name != event.censoring),
+        "of": times.of or tuple(name for name in event.kinds if name != event.censoring),
         "horizon": times.horizon,
         "unit_of_measure": time.unit_of_measure,
         **time.time.model_dump(),
-        "codes": event.codes,
+        "codes": event.kinds,
         "censoring": event.censoring,
         "time_nulls": time.nulls,
         "event_nulls": event.nulls,

@@ -239,6 +239,17 @@ class EffectStudyFile(StudyFile):
     measure: AskedMeasures = (EffectMeasure.difference,)
 
 
+def _refuse_entry(document: Any) -> Any:
+    """Refuse what other tools call the time of later entry, wherever in a study of times it stands."""
+    if isinstance(document, Mapping):
+        for key in ("entry", "start", "start_time", "time2"):
+            if key in document:
+                raise ValueError(
+                    f"'{key}': everybody is followed from the origin; people who entered later cannot be compared"
+                )
+    return document
+
+
 class AskedTimes(Frozen):
     """The time to an event, in two columns.
 
@@ -255,13 +266,7 @@ class AskedTimes(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _from_the_origin(cls, value: Any) -> Any:
-        if isinstance(value, Mapping):
-            for key in ("entry", "start", "start_time", "time2"):
-                if key in value:
-                    raise ValueError(
-                        f"'{key}': everybody is followed from the origin; people who entered later cannot be compared"
-                    )
-        return value
+        return _refuse_entry(value)
 
 
 Classes = dict[Name, Annotated[tuple[Finite, ...], Field(min_length=1)]]
@@ -347,6 +352,7 @@ class SurvivalStudyFile(StudyFile):
     @classmethod
     def _one_measure_if_adjusted(cls, document: Any) -> Any:
         """Ask for the risk alone where covariates are named and no measure is: each has releases of its own."""
+        _refuse_entry(document)
         if isinstance(document, Mapping) and document.get("covariates") and "measure" not in document:
             return {**document, "measure": [Measure.risk]}
         return document
@@ -434,6 +440,7 @@ class SurvivalProtocolFile(StudyFile):
     @model_validator(mode="before")
     @classmethod
     def _as_the_arms_are(cls, document: Any) -> Any:
+        _refuse_entry(document)
         if isinstance(document, Mapping):
             if document.get("covariates"):
                 raise ValueError(f"'covariates': {NOT_ADJUSTED}")

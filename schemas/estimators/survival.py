@@ -62,7 +62,7 @@ class TimeToEvent(Frozen):
         unit_of_measure: of the times, as the contract names it.
         horizon: until when, in that unit.
         upper, origin, step: as the contract declares the times.
-        codes: of every event and of censoring, by name.
+        codes: of every event and of censoring, by name; None: of all codes that the contract does not declare.
         censoring: its name.
         time_nulls, event_nulls: whether a column may hold nulls; who has one is censored in the first interval.
     """
@@ -75,14 +75,16 @@ class TimeToEvent(Frozen):
     upper: Annotated[Finite, Field(gt=0, le=1e9)]
     origin: str
     step: Annotated[Finite, Field(ge=1e-9)]
-    codes: Annotated[dict[Name, Code], Field(min_length=2)]
+    codes: Annotated[dict[Name, Code | None], Field(min_length=2)]
     censoring: Name
     time_nulls: Missing = Missing.refuse
     event_nulls: Missing = Missing.refuse
 
     @model_validator(mode="after")
     def _within_the_contract(self) -> Self:
-        event_codes(tuple(code if isinstance(code, str) else int(code) for code in self.codes.values()))
+        event_codes(self.declared_codes)
+        if self.codes.get(self.censoring) is None:
+            raise ValueError(f"'censoring' is '{self.censoring}', which has no code")
         if self.horizon > self.upper:
             raise ValueError(
                 f"'horizon' is {self.horizon:g}, and the contract's times end at {self.upper:g}; ask for an earlier one"
@@ -98,6 +100,21 @@ class TimeToEvent(Frozen):
         if len(set(self.of)) < len(self.of):
             raise ValueError("'of' names an event twice; write it once")
         return self
+
+    @property
+    def declared_codes(self) -> tuple[str | int, ...]:
+        """The codes that the contract declares; booleans as 0 and 1."""
+        return tuple(one if isinstance(one, str) else int(one) for one in self.codes.values() if one is not None)
+
+    @property
+    def column(self) -> Column:
+        """Return the rule of the column of events."""
+        return Column(
+            holds=Holds.level,
+            levels=self.declared_codes,
+            nulls=Nulls.welcome if self.event_nulls is Missing.indicator else Nulls.undeclared,
+            admitted=None if None in self.codes.values() else self.declared_codes,
+        )
 
     @property
     def competing(self) -> tuple[str, ...]:
@@ -312,16 +329,12 @@ class SurvivalStudy(Study):
     def roles(self) -> dict[str, Column]:
         """Unit, treatment, time and event."""
         arm = Nulls.never if self.missing_treatment is MissingTreatment.refuse else Nulls.welcome
-        time, event = (
-            Nulls.welcome if one is Missing.indicator else Nulls.undeclared
-            for one in (self.outcome.time_nulls, self.outcome.event_nulls)
-        )
-        codes = tuple(one if isinstance(one, str) else int(one) for one in self.outcome.codes.values())
+        time = Nulls.welcome if self.outcome.time_nulls is Missing.indicator else Nulls.undeclared
         roles = {
             self.data.unit: Column(holds=Holds.unit),
             self.treatment: Column(holds=Holds.binary, codes=self.treatment_codes.pair, nulls=arm),
             self.outcome.time: Column(holds=Holds.number, nulls=time),
-            self.outcome.event: Column(holds=Holds.level, levels=codes, nulls=event, admitted=codes),
+            self.outcome.event: self.outcome.column,
         }
         beside = self.people.roles
         roles |= {name: beside[name] for name in self._beside}

@@ -201,17 +201,13 @@ class SurvivalProtocol(JointStudy):
         """Unit, treatment, time and event; arms are levels, and so are subgroups."""
         first = self.outcomes[0]
         arm = Nulls.never if self.missing_treatment is MissingTreatment.refuse else Nulls.welcome
-        time, event = (
-            Nulls.welcome if one is Missing.indicator else Nulls.undeclared
-            for one in (first.time_nulls, first.event_nulls)
-        )
-        codes = tuple(one if isinstance(one, str) else int(one) for one in first.codes.values())
+        time = Nulls.welcome if first.time_nulls is Missing.indicator else Nulls.undeclared
         treatment = (self.treatment_codes or ZERO_ONE).pair
         return {
             self.data.unit: Column(holds=Holds.unit),
             self.treatment: Column(holds=Holds.binary, codes=treatment, nulls=arm),
             first.time: Column(holds=Holds.number, nulls=time),
-            first.event: Column(holds=Holds.level, levels=codes, nulls=event, admitted=codes),
+            first.event: first.column,
         } | self.shared_roles
 
     @property

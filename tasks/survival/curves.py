@@ -38,6 +38,11 @@ def at_risk(cells: FloatArray, grid: Grid) -> FloatArray:
     return np.asarray(cells.sum(axis=-1, keepdims=True) - np.cumsum(left, axis=-1) + left)
 
 
+def not_lost(cells: FloatArray, grid: Grid) -> FloatArray:
+    """Return people who begin intervals and are not censored within them, shape (..., J)."""
+    return np.asarray(at_risk(cells, grid) - censored(cells, grid))
+
+
 def hazards(cells: FloatArray, grid: Grid) -> FloatArray:
     """Return the chance of each kind of event within each interval, shape (..., K, J).
 

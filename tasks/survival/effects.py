@@ -22,7 +22,7 @@ from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.grid import ARMS, Grid
 from causalveil.tasks.survival.strategy import NoisyCells
 
-# People at risk are seen where their noisy number is above so many deviations of its noise, and above so many people.
+# People are seen where their noisy number is above so many deviations of its noise, and above so many people.
 SEEN_DEVIATIONS, SEEN_PEOPLE = 2.0, 5.0
 # No ratio of hazards is told that may be off by more than this factor to either side.
 MOST_RATIO = 1e3
@@ -111,15 +111,23 @@ class TwoArms:
     @cached_property
     def at_risk_error(self) -> FloatArray:
         """Standard deviations of their noise, shape (2, J)."""
-        take = curves.at_risk(np.eye(self.grid.cells), self.grid)
+        return self._error_of(curves.at_risk)
+
+    def _error_of(self, sums: Callable[[FloatArray, Grid], FloatArray]) -> FloatArray:
+        """Return standard deviations of the noise of sums of cells, shape (2, J)."""
+        take = sums(np.eye(self.grid.cells), self.grid)
         variances = [np.einsum("cj,cd,dj->j", take, self.cells.part(arm), take) for arm in range(ARMS)]
         return np.asarray(np.sqrt(np.maximum(np.array(variances), 0.0)))
 
     @cached_property
     def seen(self) -> int:
-        """In how many intervals from the first on people of both arms are seen at risk."""
-        least = np.maximum(SEEN_DEVIATIONS * self.at_risk_error, SEEN_PEOPLE)
-        short = np.flatnonzero((self.at_risk < least).any(axis=0))
+        """In how many intervals from the first on people of both arms are seen.
+
+        They are followed to an interval's end, or to an event in it. Who is lost within it does not show the rest: were
+        all lost, the estimate would stand on the assumption alone that they were at risk for half of it.
+        """
+        least = np.maximum(SEEN_DEVIATIONS * self._error_of(curves.not_lost), SEEN_PEOPLE)
+        short = np.flatnonzero((curves.not_lost(self.cells.counts, self.grid) < least).any(axis=0))
         return int(short[0]) if len(short) else self.grid.intervals
 
     def until(self, intervals: int) -> TwoArms:

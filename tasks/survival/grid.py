@@ -73,18 +73,22 @@ class Grid:
         """
         if self.between:
             own = np.searchsorted(self.ends, time).astype(np.int32)
+            at_end = self.ends[np.minimum(own, self.intervals - 1)] == time
             own += 1
-            np.minimum(own, np.int32(self.intervals), out=own)
         else:
             # The product comes first: of whole numbers it is exact, so an event at an interval's end lies in it.
             place = time * float(self.intervals)
             place /= self.horizon
-            np.clip(np.ceil(place, out=place), 1, self.intervals, out=place)
-            # Whole numbers of 32 bits, in place: every pass over the people makes them.
-            own = place.astype(np.int32)
+            # Whole numbers of 32 bits: every pass over the people makes them.
+            own = np.clip(np.ceil(place), 0, self.intervals).astype(np.int32)
+            at_end = place == own
+        # Events come before losses of the same time: who is lost at an interval's end was followed to it.
+        own += at_end & (kind == 0)
+        late = (own > self.intervals) | (time > self.horizon)
+        np.clip(own, 1, self.intervals, out=own)
         first = np.array([self.kinds, *range(self.kinds)], dtype=np.int32) * self.intervals - 1
         own += first[kind]
-        own[time > self.horizon] = self.cells - 1
+        own[late] = self.cells - 1
         own += arm.astype(np.int32) * np.int32(self.cells)
         if group is not None:
             own += group.astype(np.int32) * np.int32(self.arms * self.cells)

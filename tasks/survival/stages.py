@@ -142,16 +142,16 @@ def followed(
     ):
         if series.null_count() and nulls != "indicator":
             raise DataError(f"column '{name}' holds nulls")
-    text = isinstance(next(iter(outcome.codes.values())), str)
-    of_code = {
-        (code if isinstance(code, str) else int(code)): place + 1
-        for place, kind in enumerate(kinds_of_events)
-        for code in (outcome.codes[name] for name in kind)
-    }
-    censoring = outcome.codes[outcome.censoring]
-    of_code[censoring if isinstance(censoring, str) else int(censoring)] = 0
-    coded = events.cast(pl.String() if text else pl.Int64(), strict=False)
+    place_of = {name: place + 1 for place, kind in enumerate(kinds_of_events) for name in kind}
+    place_of[outcome.censoring] = 0
+    codes = {name: code for name, code in outcome.codes.items() if code is not None}
+    text = isinstance(next(iter(codes.values())), str)
+    coded = events.cast(pl.String(), strict=False) if text else _whole(events)
+    of_code = {(code if isinstance(code, str) else int(code)): place_of[name] for name, code in codes.items()}
     kinds = coded.replace_strict(of_code, default=None, return_dtype=pl.UInt8)
+    # Of all names one may have no code: it has every code that the contract does not declare.
+    for name in outcome.codes.keys() - codes:
+        kinds = kinds.fill_null(place_of[name]).set(events.is_null(), None)
     if kinds.null_count() != events.null_count():
         raise DataError(f"column '{outcome.event}' holds a code that is not declared")
     number = times.cast(pl.Float64(), strict=False).fill_nan(None)
@@ -159,6 +159,12 @@ def followed(
     longest = float(np.nextafter(outcome.upper, np.inf))
     time = np.where(known, np.clip(number.fill_null(0.0).to_numpy(), 0.0, longest), 0.0)
     return time, np.where(known, kinds.fill_null(0).to_numpy(), 0).astype(np.uint8)
+
+
+def _whole(values: pl.Series) -> pl.Series:
+    """Return whole numbers, null where a value is none: a cast alone would cut a fraction off."""
+    numbers = values.cast(pl.Int64(), strict=False)
+    return numbers.set(numbers.cast(values.dtype) != values, None) if values.dtype.is_float() else numbers
 
 
 def columns_of(grid: Grid) -> tuple[str, ...]:

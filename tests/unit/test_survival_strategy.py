@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -45,7 +46,11 @@ def test_a_person_is_in_one_cell() -> None:
     kind = np.array([1, 1, 2, 0, 1, 1, 2, 0], dtype=np.uint8)
     arm = np.array([0, 0, 0, 1, 1, 1, 0, 0], dtype=np.uint8)
     # Events at an interval's end are in it, and who outlives the horizon is at risk there whatever came later.
-    assert grid.cell(arm, time, kind).tolist() == [0, 0, 11, 31 + 21, 31 + 9, 31 + 30, 30, 29]
+    # So is who is lost at the horizon: she was followed to it.
+    expected = [0, 0, 11, 31 + 22, 31 + 9, 31 + 30, 30, 30]
+    assert grid.cell(arm, time, kind).tolist() == expected
+    uneven = replace(grid, between=tuple(36.5 * np.arange(1, 11)))
+    assert uneven.cell(arm, time, kind).tolist() == expected
 
 
 def test_times_at_ends_of_intervals_are_not_pushed_on_by_rounding() -> None:
