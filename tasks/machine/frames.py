@@ -15,19 +15,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
+import polars.selectors as cs
+import pyarrow as pa
+from pyarrow import types
 
 from causalveil.schemas.errors import DataError
-
-if TYPE_CHECKING:
-    import polars as pl
-    import pyarrow as pa
 
 
 def named(name: str) -> pl.Expr:
     """Return the expression of the column of exactly this name."""
-    import polars.selectors as cs
-
     return cs.by_name(name)
 
 
@@ -54,9 +53,6 @@ def polars_types(schema: pa.Schema) -> dict[str, pl.DataType]:
 @lru_cache(maxsize=256)
 def polars_type(type_: pa.DataType) -> pl.DataType:
     """Return the type that :func:`frame_of` gives a column; ``Unknown`` if it does not take it."""
-    import polars as pl
-    import pyarrow as pa
-
     if not _taken(type_):
         return pl.Unknown()
     empty = pa.record_batch([pa.array([], plain_type(type_))], names=["column"])
@@ -71,9 +67,6 @@ def frame_of(rows: pa.RecordBatch | pa.Table, columns: Sequence[str]) -> pl.Data
     Raises:
         DataError: bytes are no text; names the column.
     """
-    import polars as pl
-    import polars.selectors as cs
-
     frame = pl.DataFrame(plain(rows.select(columns)))
     entries = [name for name, kind in frame.schema.items() if kind.base_type() in (pl.Categorical, pl.Enum)]
     return frame.with_columns(cs.by_name(entries).cast(pl.String)) if entries else frame
@@ -85,8 +78,6 @@ def plain(rows: Any) -> Any:
     Raises:
         DataError: bytes are no text; names the column.
     """
-    import pyarrow as pa
-
     for place, field in enumerate(rows.schema):
         wanted = plain_type(field.type)
         if wanted == field.type:
@@ -104,9 +95,6 @@ def plain(rows: Any) -> Any:
 
 def plain_type(type_: pa.DataType) -> pa.DataType:
     """The type that :func:`plain` makes of one: the same where polars takes it as it is meant."""
-    import pyarrow as pa
-    from pyarrow import types
-
     if isinstance(type_, pa.BaseExtensionType):
         return pa.string() if isinstance(type_, pa.UuidType) else plain_type(type_.storage_type)
     if types.is_dictionary(type_):
@@ -124,9 +112,6 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
 
 
 def _plain_values(values: Any, type_: pa.DataType, wanted: pa.DataType) -> Any:
-    import pyarrow as pa
-    from pyarrow import types
-
     if isinstance(type_, pa.BaseExtensionType):
         chunked = isinstance(values, pa.ChunkedArray)
         storage = (
@@ -147,9 +132,6 @@ def _plain_values(values: Any, type_: pa.DataType, wanted: pa.DataType) -> Any:
 
 def _hexadecimal(values: Any, width: int) -> Any:
     """Bytes as digits; sixteen of them as UUIDs are written."""
-    import polars as pl
-    import pyarrow as pa
-
     digits = pl.DataFrame(pa.table({"bytes": values.cast(pa.large_binary())}))["bytes"].bin.encode("hex")
     if width == UUID_BYTES:
         ends = (0, 8, 12, 16, 20, 32)
@@ -163,9 +145,6 @@ def _taken(type_: pa.DataType) -> bool:
 
     Lists, records, unions and intervals of months do not.
     """
-    import pyarrow as pa
-    from pyarrow import types
-
     type_ = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
     if types.is_dictionary(type_):
         return _taken(type_.value_type)
@@ -215,8 +194,6 @@ def harmless_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def csv_text(frame: pl.DataFrame) -> str:
     """A frame as CSV for people."""
-    import polars as pl
-
     texts = [series.name for series in frame if series.dtype == pl.String]
     columns = [pl.Series(name, [harmless(value) for value in frame[name]], dtype=pl.String) for name in texts]
     return frame.with_columns(columns).rename({name: harmless(name) for name in frame.columns}).write_csv()

@@ -7,15 +7,14 @@ import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
+
+import pyarrow as pa
 
 from causalveil.schemas.errors import CausalveilError, StudyError, in_own_words
 from causalveil.schemas.warehouse import AdbcDriver
 from causalveil.tasks.warehouse.values import led
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 # SQLite tells no types; its driver infers them from so many rows.
 _SQLITE_ROWS = {"adbc.sqlite.query.batch_rows": "65536"}
@@ -98,8 +97,6 @@ def _file(url: str, driver: AdbcDriver) -> str:
 
 def _typed_late(reader: Any) -> Iterator[pa.RecordBatch]:
     """Batches of SQLite, which tells no types: a column without a value may be of any."""
-    import pyarrow as pa
-
     empty = pa.schema([(name, pa.null()) for name in reader.schema.names])
     for batch in led(empty, reader):
         arrays = [pa.nulls(len(one)) if one.null_count == len(one) else one for one in batch.columns]

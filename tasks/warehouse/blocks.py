@@ -23,8 +23,11 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from causalveil.schemas.documents import parse_json, read_regular
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError, in_own_words
@@ -33,9 +36,6 @@ from causalveil.schemas.warehouse import MANIFEST_FILE, ExtractedBlock, Extracte
 from causalveil.tasks.machine.files import sync_folder, whole_file
 from causalveil.tasks.warehouse.extract import BLOCK_FILE, EVERYTHING, KeyInterval, begin_change, end_change
 from causalveil.tasks.warehouse.read_sql import batches, refuse_keyless, snapshot_of, target_schema
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 LOCK_FILE = "_extract.lock"
 _PARTIAL = ".partial-"
@@ -165,8 +165,6 @@ def stored_block(source: Source, folder: Path, name: str) -> ExtractedBlock:
     Raises:
         DataError: no extract made it, or one of another declaration, or its files were changed.
     """
-    import pyarrow.parquet as pq
-
     problem = None
     try:
         document = parse_json(read_regular(folder / name / BLOCK_FILE))
@@ -265,8 +263,6 @@ def _new_parquet(path: Path, schema: pa.Schema) -> Iterator[Any]:
 
     It has no column statistics: nobody needs them.
     """
-    import pyarrow.parquet as pq
-
     with (
         whole_file(path, durable=True) as stream,
         pq.ParquetWriter(stream, schema, compression="lz4", write_statistics=False) as writer,

@@ -16,15 +16,14 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
 
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.warehouse import CsvFiles
 from causalveil.tasks.machine.files import whole_file
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 SAMPLE_BYTES = 1 << 20
 MOST_COLUMNS = 2000
@@ -253,8 +252,6 @@ def csv_input(path: Path, files: CsvFiles) -> pa.NativeFile | Path:
 
     It is the file, or all of it above the lines that `skip_end` leaves out.
     """
-    import pyarrow as pa
-
     if not files.skip_end:
         return path
     tail, encoding = _tail(path, files.encoding)
@@ -336,8 +333,6 @@ def sums_of(frame: Any) -> bool:
 
     Only columns of numbers are compared.
     """
-    import polars as pl
-
     if frame.height < 10:
         return False
     told = 0

@@ -19,6 +19,8 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from causalveil.schemas.documents import is_stored
 from causalveil.schemas.errors import CausalveilError, DataError, in_own_words
 from causalveil.schemas.sources import NO_SNAPSHOT, TableSnapshot
@@ -28,7 +30,6 @@ from causalveil.tasks.warehouse.extract import EVERYTHING, KEYLESS, KeyInterval
 from causalveil.tasks.warehouse.values import BATCH_ROWS, check_key, led
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from deltalake import DeltaTable
     from pyiceberg.expressions import BooleanExpression
     from pyiceberg.schema import Schema
@@ -61,8 +62,6 @@ def delta_schema(source: DeltaSource, place: Path, snapshot: TableSnapshot) -> p
     Raises:
         DataError: as :func:`delta_snapshot`.
     """
-    import pyarrow as pa
-
     with _in_words_of_delta(source):
         return pa.schema(_delta_table(source, place, snapshot.version).schema().to_arrow())
 
@@ -90,7 +89,6 @@ def delta_batches(
         DataError: as :func:`delta_snapshot`; or the key's column cannot be cut into blocks, or files that the log names
             are not there.
     """
-    import pyarrow as pa
     from deltalake import QueryBuilder
 
     with _in_words_of_delta(source):
@@ -216,7 +214,6 @@ def iceberg_batches(
         DataError: as :func:`iceberg_snapshot`; or the key's column cannot be cut into blocks, deletes are by equality,
             or files that the snapshot names are not there.
     """
-    import pyarrow as pa
     from pyiceberg.io.pyarrow import schema_to_pyarrow
 
     with _in_words_of_iceberg(source):

@@ -8,6 +8,10 @@ from datetime import UTC, date, datetime
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet
+from pyarrow import types
+
 from causalveil.schemas.documents import is_stored
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.sources import Kind, TextReading
@@ -21,7 +25,6 @@ from causalveil.tasks.warehouse.extract import EVERYTHING, KEYLESS, KeyInterval
 from causalveil.tasks.warehouse.values import BATCH_ROWS, holds, led
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.csv as pacsv
 
@@ -43,8 +46,6 @@ def file_batches(
         DataError: a file lacks a column. (A data set's reader alone would fill it with nulls.)
         CausalveilError: no such folder, or no such file in it.
     """
-    import pyarrow as pa
-
     paths = files_of(files, place)
     if not paths:
         where = files.path if is_stored(files.path) else place / files.path
@@ -80,8 +81,6 @@ def _with_said(
     paths: Sequence[Path | StoredFile], read: list[pa.Schema], told: list[dict[str, str]], found: list[pa.Schema]
 ) -> dict[Path | StoredFile, _Told]:
     """Return what is to be read of each file."""
-    import pyarrow as pa
-
     return {
         path: _Told(schema, pa.schema([one for one in schema if has.get_field_index(one.name) >= 0]), said)
         for path, schema, said, has in zip(paths, read, told, found, strict=True)
@@ -112,8 +111,6 @@ def _parquet_batches(
 
 
 def _filled(batch: pa.RecordBatch, schema: pa.Schema, said: Mapping[str, str]) -> pa.RecordBatch:
-    import pyarrow as pa
-
     if batch.schema.names == schema.names:
         return batch
     arrays = [
@@ -158,7 +155,6 @@ def refuse_otherwise(path: Path | StoredFile, batch: pa.RecordBatch | pa.Table, 
 
 def _chosen(source: Source, schema: pa.Schema, interval: KeyInterval) -> pc.Expression | None:
     """Return the expression that selects the rows of the block; None: all."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     if source.key is None or interval == EVERYTHING:
@@ -208,8 +204,6 @@ def _all_numbered(
 
 def _numbered(batch: pa.RecordBatch, field: pa.Field, before: int) -> pa.RecordBatch:
     """With the numbers of its rows, ``before`` of which came before it."""
-    import pyarrow as pa
-
     numbers = pa.array(range(before + 1, before + batch.num_rows + 1), pa.int64())
     return batch.append_column(field, numbers.cast(field.type))
 
@@ -255,7 +249,6 @@ def _file_schema(
         if source.found_as[name] in (said or {}) and (isinstance(one, TextReading) or one is Kind.text)
     }
     import pyarrow.csv
-    import pyarrow.parquet
 
     if not isinstance(files, CsvFiles) or isinstance(path, StoredFile):
         where = arrow_place(path)
@@ -296,8 +289,6 @@ def _check_kinds(source: Source, path: Path | StoredFile, schema: pa.Schema) -> 
 
 def _read_schema(source: Source, files: Files, schema: pa.Schema, found: pa.Schema) -> pa.Schema:
     """The types to read as: Parquet's own, for CSV the declared ones."""
-    import pyarrow as pa
-
     if files.kind == "parquet":
         numbers = pa.field(files.row_number or "", pa.int64())
         return pa.schema(
@@ -344,8 +335,6 @@ def csv_options(files: CsvFiles) -> tuple[pacsv.ReadOptions, pacsv.ParseOptions]
 
 
 def _edge(edge: date | int, wanted: pa.DataType) -> date | int:
-    from pyarrow import types
-
     if isinstance(edge, int) or not types.is_timestamp(wanted):
         return edge
     return datetime(edge.year, edge.month, edge.day, tzinfo=UTC if wanted.tz is not None else None)

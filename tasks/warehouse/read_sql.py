@@ -11,7 +11,9 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.sources import Kind, TableSnapshot
@@ -33,14 +35,9 @@ from causalveil.tasks.warehouse.open_tables import delta_batches, delta_snapshot
 from causalveil.tasks.warehouse.read_files import file_batches
 from causalveil.tasks.warehouse.values import BATCH_ROWS, complete, converted, holds, led, read_off
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 def target_schema(source: Source) -> pa.Schema:
     """The Arrow schema that every partition has: the declared columns in their order."""
-    import pyarrow as pa
-
     types = {
         Kind.integer: pa.int64(),
         Kind.number: pa.float64(),
@@ -159,8 +156,6 @@ def conform(batch: pa.RecordBatch, source: Source, schema: pa.Schema) -> pa.Reco
     Raises:
         DataError: a column is missing or of another kind; names it and the types, never a value.
     """
-    import pyarrow as pa
-
     arrays = []
     for name, kind in source.kinds.items():
         place = batch.schema.get_field_index(name)
@@ -243,7 +238,6 @@ def _without_end(query: str) -> str:
 @contextmanager
 def _sqlalchemy(url: str, query: str) -> Iterator[Iterator[pa.RecordBatch]]:
     """Rows of any dialect, as many at a time as a server-side cursor fetches; slower than ADBC."""
-    import pyarrow as pa
     import sqlalchemy as sa
 
     address = sa.make_url(url)

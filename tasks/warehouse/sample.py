@@ -6,7 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.types as of
 
 from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError, in_own_words
@@ -36,10 +41,6 @@ from causalveil.tasks.warehouse.open_tables import (
 )
 from causalveil.tasks.warehouse.read_files import csv_options, files_of, paths_of, refuse_otherwise, said_of
 from causalveil.tasks.warehouse.read_sql import cause, duckdb_batches
-
-if TYPE_CHECKING:
-    import polars as pl
-    import pyarrow as pa
 
 MOST_ROWS = 1_000_000
 # The variable that a drafted source names: a URL holds a password, and has no place in a file.
@@ -171,7 +172,6 @@ def _kind(path: Path) -> str:
 
 
 def _csv(path: Path, encoding: str | None, delimiter: str | None) -> Sample:
-    import pyarrow as pa
     import pyarrow.csv
 
     first = paths_of(CsvFiles(kind="csv", path=str(path)), Path())[0]
@@ -246,8 +246,6 @@ def _useless(names: list[str]) -> dict[str, str]:
 
 
 def _frame(table: pa.Table, left_out: dict[str, str]) -> pl.DataFrame:
-    import polars as pl
-
     kept = [index for index, name in enumerate(table.schema.names) if name not in left_out]
     frame = pl.from_arrow(table.select(kept))
     if not isinstance(frame, pl.DataFrame) or not frame.width:
@@ -256,8 +254,6 @@ def _frame(table: pa.Table, left_out: dict[str, str]) -> pl.DataFrame:
 
 
 def _parquet(files: ParquetFiles) -> Sample:
-    import polars as pl
-
     name = PurePath(files.path).name
     frames: list[pl.DataFrame] = []
     left_out: dict[str, str] = {}
@@ -279,9 +275,6 @@ def _parquet(files: ParquetFiles) -> Sample:
 
 def _parquet_rows(path: Path | StoredFile, left_out: dict[str, str], most: int) -> pl.DataFrame:
     """The first rows of a file: numbers without a fraction by their type as whole, whatever writer they are of."""
-    import polars as pl
-    import pyarrow.parquet as pq
-
     where = arrow_place(path)
     with reading(path.name), pq.ParquetFile(where["source"], filesystem=where["filesystem"]) as file:
         names, nested = _single(polars_types(file.schema_arrow))
@@ -297,8 +290,6 @@ def _of_text(rows: Any, names: list[str], left_out: dict[str, str]) -> pl.DataFr
 
     Those of bytes that are no text, such as pictures, are left out.
     """
-    import pyarrow.types as of
-
     for name in names:
         kind = rows.schema.field(name).type
         if of.is_binary(kind) or of.is_large_binary(kind) or of.is_binary_view(kind) or of.is_fixed_size_binary(kind):
@@ -311,8 +302,6 @@ def _of_text(rows: Any, names: list[str], left_out: dict[str, str]) -> pl.DataFr
 
 def _single(types: dict[str, pl.DataType]) -> tuple[list[str], dict[str, str]]:
     """Columns of single values, and the others with what they hold."""
-    import polars as pl
-
     nested = {name: "holds lists, records or other nested values" for name, kind in types.items() if kind == pl.Unknown}
     return [name for name in types if name not in nested], nested
 
@@ -323,8 +312,6 @@ def _as_one(frames: list[pl.DataFrame], left_out: dict[str, str], name: str) -> 
     Raises:
         DataError: a column is text in one file and a number in another; or no file has it with the others.
     """
-    import polars as pl
-
     common = [one for one in frames[0].columns if one not in left_out and all(one in f.columns for f in frames)]
     for frame in frames:
         odd = [one for one in frame.columns if one not in common and one not in left_out]
@@ -349,8 +336,6 @@ def _not_in_all(column: str, frames: list[pl.DataFrame]) -> str:
 
 def _together(types: set[pl.DataType]) -> pl.DataType | None:
     """A type for values of all of these; None: there is none."""
-    import polars as pl
-
     types = {kind for kind in types if kind != pl.Null} or {pl.Null()}
     if len(types) == 1:
         return next(iter(types))
@@ -395,8 +380,6 @@ def _postgres(url: str, table: str | None) -> Sample:
 
 def _queried(opened: Any) -> tuple[pl.DataFrame, dict[str, str]]:
     """The rows of a query, and the columns that are left out; a driver's text is withheld."""
-    import pyarrow as pa
-
     with in_own_words(lambda problem: CausalveilError(f"the database cannot be read: {cause(problem)}")):
         with opened() as batches:
             table = pa.Table.from_batches(_first(batches))

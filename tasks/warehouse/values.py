@@ -8,25 +8,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+from pyarrow import types
 
 from causalveil.schemas.admission.casts import as_whole
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.sources import Kind, TextReading
 from causalveil.schemas.warehouse import Key, Source, Step
 
-if TYPE_CHECKING:
-    import polars as pl
-    import pyarrow as pa
-
-
 BATCH_ROWS = 65_536
 
 
 def led(schema: pa.Schema, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Batches with one without rows ahead of them, so that drift is found in an empty block too."""
-    import pyarrow as pa
-
     yield pa.record_batch([pa.array([], field.type) for field in schema], schema=schema)
     yield from rest
 
@@ -36,8 +32,6 @@ def holds(found: pa.DataType, kind: Kind) -> bool:
 
     A column of nulls alone may.
     """
-    from pyarrow import types
-
     if types.is_null(found):
         return True
     if types.is_dictionary(found):
@@ -59,8 +53,6 @@ def check_key(where: str, key: Key | None, schema: pa.Schema) -> None:
     Raises:
         DataError: it has not; names the column and its type.
     """
-    from pyarrow import types
-
     if key is None:
         return
     if schema.get_field_index(key.column) < 0:
@@ -82,9 +74,7 @@ def converted(values: pa.Array, wanted: pa.DataType) -> pa.Array | None:
     Returns:
         None where a number that is to be whole is not, or is out of reach.
     """
-    import polars as pl
     import pyarrow.compute as pc
-    from pyarrow import types
 
     if types.is_integer(wanted) and (types.is_floating(values.type) or types.is_decimal(values.type)):
         return _whole(values)
@@ -98,8 +88,6 @@ def converted(values: pa.Array, wanted: pa.DataType) -> pa.Array | None:
 
 
 def _whole(values: pa.Array) -> pa.Array | None:
-    import polars as pl
-
     given = _in_polars(values)
     given = given.fill_nan(None) if given.dtype.is_float() else given
     whole = given.to_frame().select(as_whole(pl.col("values"), given.dtype, None)).to_series()
@@ -107,9 +95,6 @@ def _whole(values: pa.Array) -> pa.Array | None:
 
 
 def _in_polars(values: pa.Array) -> pl.Series:
-    import polars as pl
-    import pyarrow as pa
-
     return pl.DataFrame(pa.table({"values": values}))["values"]
 
 
@@ -121,8 +106,6 @@ def read_off(batch: pa.RecordBatch, source: Source) -> pa.RecordBatch:
     Raises:
         DataError: a value does not fit its column's reading. Names the column, never the value.
     """
-    import pyarrow as pa
-
     if not any(isinstance(one, TextReading) for one in source.columns.values()):
         return batch
     arrays = {}
@@ -151,9 +134,6 @@ def complete(batch: pa.RecordBatch, source: Source, lost: Counter[str]) -> pa.Re
 
 def _values(found: pa.Array, reading: Kind | TextReading, where: str) -> pa.Array:
     """One column; polars does the reading, whose parsers turn what does not fit into null."""
-    import polars as pl
-    import pyarrow as pa
-
     if not isinstance(reading, TextReading):
         return found
     text = pl.Series("text", found.cast(pa.string()), dtype=pl.String).to_frame()
@@ -171,8 +151,6 @@ def said(reading: TextReading) -> pl.Expr:
 
     Spaces around it are removed; it is null where nothing is said.
     """
-    import polars as pl
-
     text = pl.col("text").str.strip_chars()
     silent = text.is_in(["", *reading.nulls])
     return pl.when(~silent).then(text.replace(reading.spellings) if reading.spellings else text)
@@ -183,8 +161,6 @@ def value_of(text: pl.Expr, reading: TextReading) -> pl.Expr:
 
     A number in brackets is negative, as accountants write it.
     """
-    import polars as pl
-
     match reading.kind:
         case Kind.integer:
             # 1.0 is a whole number, as tools write one where a column has gaps.
@@ -208,8 +184,6 @@ def value_of(text: pl.Expr, reading: TextReading) -> pl.Expr:
 
 def _day(text: pl.Expr, reading: TextReading) -> pl.Expr:
     """A date by the first format that fits; a time of day is dropped."""
-    import polars as pl
-
     return pl.coalesce(
         *(text.str.to_datetime(one, strict=False).dt.date() if "%H" in one or "%T" in one
           else text.str.to_date(one, strict=False) for one in reading.formats)
@@ -217,8 +191,6 @@ def _day(text: pl.Expr, reading: TextReading) -> pl.Expr:
 
 
 def _digits(text: pl.Expr, reading: TextReading) -> pl.Expr:
-    import polars as pl
-
     for piece in reading.remove:
         text = text.str.replace_all(piece, "", literal=True)
     text = text.str.strip_chars()
