@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from causalveil.schemas.contract import DataClass
-from causalveil.schemas.sources import Kind, TextReading
+from causalveil.schemas.sources import TextReading
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.frames import values_of
 from causalveil.tasks.start.recognise import MOST_LEVELS, Found, Looks
@@ -33,6 +33,7 @@ from causalveil.tasks.start.words import (
     spoken,
     stems,
 )
+from causalveil.tasks.warehouse.values import said, value_of
 
 # Fewer rows than this tell of nothing: small integers are often all different.
 FEWEST_ROWS = 20
@@ -120,8 +121,6 @@ def doubts(
 
 def as_read(frame: pl.DataFrame, one: Found) -> pl.Series:
     """Return a column as its reading makes it."""
-    from causalveil.tasks.warehouse.values import said, value_of
-
     values = values_of(frame, one.source_name)
     if isinstance(one.reading, TextReading) and values.dtype == pl.String:
         text = values.alias("text").to_frame()
@@ -129,13 +128,9 @@ def as_read(frame: pl.DataFrame, one: Found) -> pl.Series:
     return values
 
 
-def _whole(one: Found) -> bool:
-    return one.reading is Kind.integer or getattr(one.reading, "kind", None) is Kind.integer
-
-
 def _name_of_units(one: Found, values: pl.Series, frame: pl.DataFrame, unit: Found) -> str | None:
     """Say why a column is another name of rows or units; None: it is not."""
-    if one.looks is not Looks.number or not _whole(one) or len(values) < FEWEST_ROWS or values.null_count():
+    if one.looks is not Looks.number or not one.whole or len(values) < FEWEST_ROWS or values.null_count():
         return None
     ids = values_of(frame, unit.source_name)
     pairs = pl.DataFrame({"a": values, "b": ids}).unique().height
@@ -159,12 +154,12 @@ def _moment(one: Found, values: pl.Series) -> str | None:
     for word, day in _EPOCHS.items():
         if _MOMENTS[0] * day <= one.lower and one.upper <= _MOMENTS[1] * day and one.distinct > MOST_LEVELS:
             return f"moments, in {word} since 1970"
-    if _whole(one) and _calendar(values.drop_nulls()):
+    if one.whole and _calendar(values.drop_nulls()):
         return "dates, written as whole numbers"
     told = re.search(TIME_WORD, spoken(one.name)) is not None
     if _SERIAL[0] <= one.lower and one.upper <= _SERIAL[1] and one.distinct > MOST_LEVELS:
         # Without a telling name: whole days within three years of this century, which no income stays in.
-        within = _whole(one) and one.upper - one.lower <= 366 * 3 and one.lower >= 36_526
+        within = one.whole and one.upper - one.lower <= 366 * 3 and one.lower >= 36_526
         if told or within:
             return "dates, as spreadsheets number days"
     return None
@@ -264,7 +259,7 @@ def _weighs_rows(one: Found, values: pl.Series | None) -> str | None:
 
 def _like_codes(one: Found) -> bool:
     """Check whether a column has few different whole numbers and a name that speaks of kinds."""
-    return _whole(one) and 3 <= one.distinct <= MOST_LEVELS and re.search(CODE_NAME, spoken(one.name)) is not None
+    return one.whole and 3 <= one.distinct <= MOST_LEVELS and re.search(CODE_NAME, spoken(one.name)) is not None
 
 
 def _told_by_values(
@@ -323,9 +318,7 @@ def _numbers(frame: pl.DataFrame, one: Found) -> FloatArray:
     """Return a column as numbers, words by their place in the alphabet, nulls as NaN."""
     values = as_read(frame, one)
     if values.dtype == pl.String or values.dtype.base_type() in (pl.Categorical, pl.Enum):
-        values = values.cast(pl.String)
-        ranks = values.rank("dense")
-        return ranks.cast(pl.Float64).to_numpy()
+        values = values.cast(pl.String).rank("dense")
     return values.cast(pl.Float64, strict=False).to_numpy()
 
 

@@ -80,7 +80,7 @@ def draft(
     open_ranges = [name for name, value in declared.items() if value is None and found[name].looks is Looks.number]
     open_levels = [name for name, value in declared.items() if value is None and name not in open_ranges]
     kept = [one for one in parts.covariates if one.name not in open_levels]
-    roles = (parts.unit, parts.treatment, parts.outcome, *([] if parts.event is None else [parts.event]))
+    roles = (parts.unit, *parts.recorded)
     unused = {one.name: _why_unused(one) for one in found.values() if one.looks not in USABLE and one not in roles}
     unused |= doubtful.left_out | {name: "--not says so" for name in wishes.without}
     counted = _counted(parts, wishes)
@@ -125,8 +125,7 @@ def _counted(parts: Cast, wishes: Wishes) -> tuple[str, ...]:
     """
     if wishes.data_class is not DataClass.sensitive:
         return ()
-    asked = (parts.treatment, parts.outcome, *([] if parts.event is None else [parts.event]))
-    return tuple(one.name for one in asked if one.name not in wishes.recorded)
+    return tuple(one.name for one in parts.recorded if one.name not in wishes.recorded)
 
 
 def _declaration(one: Found, parts: Cast, wishes: Wishes) -> tuple[dict[str, Any], tuple[str, ...]] | None:
@@ -300,21 +299,16 @@ def _covariates(names: list[str], doubtful: Doubts, parts: Cast) -> list[str]:
 def _asked(parts: Cast, wishes: Wishes, adjusts: bool) -> list[str]:
     """Treatment and outcome, as a study or a protocol names them."""
     treatment, outcome = scalar(parts.treatment.name), scalar(parts.outcome.name)
+    lines = [f"treatment: {treatment}  # {flow(parts.codes[1])} means treated"]
+    if parts.arms:
+        reference = f"arms: {{reference: {flow(parts.arms[0])}}}  # each other arm is compared with it"
+        lines = [f"treatment: {treatment}", reference]
     if parts.event is not None:
         several = bool(parts.arms) or parts.subgroups is not None
-        lines = asked_times(parts.outcome.name, parts.event.name, wishes.horizon, adjusts, several)
-        if parts.arms:
-            reference = f"arms: {{reference: {flow(parts.arms[0])}}}  # each other arm is compared with it"
-            return [f"treatment: {treatment}", reference, *lines]
-        return [f"treatment: {treatment}  # {flow(parts.codes[1])} means treated", *lines]
+        return lines + asked_times(parts.outcome.name, parts.event.name, wishes.horizon, adjusts, several)
     if parts.arms:
-        return [
-            f"treatment: {treatment}",
-            f"arms: {{reference: {flow(parts.arms[0])}}}  # each other arm is compared with it",
-            "outcomes:",
-            f"  - {{name: {outcome}, role: primary}}",
-        ]
-    return [f"treatment: {treatment}  # {flow(parts.codes[1])} means treated", f"outcome: {{name: {outcome}}}"]
+        return [*lines, "outcomes:", f"  - {{name: {outcome}, role: primary}}"]
+    return [*lines, f"outcome: {{name: {outcome}}}"]
 
 
 def _within(parts: Cast) -> list[str]:
@@ -332,16 +326,15 @@ def _within(parts: Cast) -> list[str]:
 
 
 def _estimator(parts: Cast, wishes: Wishes, names: list[str]) -> list[str]:
-    if parts.measures:
+    trial = {"trial": True} if wishes.trial else {}
+    if parts.measures or (parts.event is None and parts.arms and not names):
         return [f"estimator: {flow({'name': 'difference_in_means', 'trial': True})}"]
     if parts.event is not None:
         drawn = [] if wishes.trial else comment("Drawn by lot: {name: survival, trial: true}.")
-        return [*drawn, f"estimator: {flow({'name': 'survival'} | ({'trial': True} if wishes.trial else {}))}"]
-    if parts.arms and not names:
-        return [f"estimator: {flow({'name': 'difference_in_means', 'trial': True})}"]
+        return [*drawn, f"estimator: {flow({'name': 'survival'} | trial)}"]
     if parts.arms:
-        return [f"estimator: {flow({'name': 'regression'} | ({'trial': True} if wishes.trial else {}))}"]
-    how = {"known": wishes.chance} if wishes.chance is not None else {"trial": True} if wishes.trial else {}
+        return [f"estimator: {flow({'name': 'regression'} | trial)}"]
+    how = {"known": wishes.chance} if wishes.chance is not None else trial
     words = "Public facts choose; `causalveil plan` says which and why."
     lot = "" if how else " Drawn by lot: {name: auto, trial: true}."
     return [*comment(words + lot), f"estimator: {flow({'name': 'auto'} | how)}"]
@@ -367,8 +360,7 @@ def _unrecorded(parts: Cast, counted: tuple[str, ...]) -> list[str]:
 def _source(found: dict[str, Found], parts: Cast, wishes: Wishes, source: dict[str, Any]) -> str:
     taken = [one for one in found.values() if one.looks in _READ or one == parts.unit]
     counted = _counted(parts, wishes)
-    needed = (parts.unit, parts.treatment, parts.outcome, *([] if parts.event is None else [parts.event]))
-    required = [one.name for one in needed if one.nulls and one.name not in counted]
+    required = [one.name for one in (parts.unit, *parts.recorded) if one.nulls and one.name not in counted]
     lines = [
         *comment("How the data are read. Drafted by `causalveil init`; `causalveil extract` reads them again."),
         f"name: {scalar(wishes.name)}",

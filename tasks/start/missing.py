@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.sources import Kind, TextReading
+from causalveil.schemas.sources import TextReading
 from causalveil.tasks.machine.frames import named, values_of
-from causalveil.tasks.start.recognise import Found, Looks, recognise
+from causalveil.tasks.start.recognise import TYPED_FORMATS, Found, Looks, recognise
 
 # The last values of a questionnaire's scale: not asked, refused, unknown. A single digit counts below zero alone.
 CODE = re.compile(r"-[1-9]|-?(9{2,6}|8{2,6}|7{2,6}|9{1,5}[78])(\.0+)?")
@@ -100,9 +100,8 @@ def _is_one(text: pl.Series, words: tuple[str, ...]) -> pl.Series:
 def _reading(now: Found, spelt: tuple[str, ...]) -> TextReading:
     if isinstance(now.reading, TextReading):
         return now.reading.model_copy(update={"nulls": tuple(dict.fromkeys((*now.reading.nulls, *spelt)))})
-    formats = {Kind.date: ("%Y-%m-%d",), Kind.timestamp: ("%Y-%m-%d %H:%M:%S%.f",)}.get(now.reading, ())
     column = None if now.name == now.source_name else now.source_name
-    return TextReading(kind=now.reading, column=column, nulls=spelt, formats=formats)
+    return TextReading(kind=now.reading, column=column, nulls=spelt, formats=TYPED_FORMATS.get(now.reading, ()))
 
 
 def _note(spelt: list[str]) -> str:

@@ -12,6 +12,7 @@ import polars as pl
 from causalveil.schemas.admission.casts import as_whole
 from causalveil.schemas.sources import Kind, TextReading
 from causalveil.tasks.start.words import FEMALE, MALE, NO, NOTHING, YES, date_reading, number_reading
+from causalveil.tasks.warehouse.values import said, value_of
 
 MOST_LEVELS = 30
 # At least this share of the values must be of a kind before the rest counts as words for "no value".
@@ -64,6 +65,15 @@ class Found:
     unique: bool = False
     notes: tuple[str, ...] = field(default=())
     levels: tuple[str | int, ...] = ()
+
+    @property
+    def whole(self) -> bool:
+        """Return whether it is read as whole numbers."""
+        return Kind.integer in (self.reading, getattr(self.reading, "kind", None))
+
+
+# How a type that is no text says dates and times once it is written as text.
+TYPED_FORMATS = {Kind.date: ("%Y-%m-%d",), Kind.timestamp: ("%Y-%m-%d %H:%M:%S%.f",)}
 
 
 def recognise(name: str, values: pl.Series, *, delimiter: str = ",") -> Found:
@@ -158,8 +168,8 @@ def _as_typed(name: str, source_name: str, kind: Kind) -> Kind | TextReading:
     """The reading of a column whose type says what it holds: its kind alone, unless its name needs mending."""
     if kind is not Kind.text and name == source_name:
         return kind
-    formats = {Kind.date: ("%Y-%m-%d",), Kind.timestamp: ("%Y-%m-%d %H:%M:%S%.f",)}.get(kind, ())
-    return TextReading(kind=kind, column=None if name == source_name else source_name, formats=formats)
+    column = None if name == source_name else source_name
+    return TextReading(kind=kind, column=column, formats=TYPED_FORMATS.get(kind, ()))
 
 
 def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Found:
@@ -270,21 +280,5 @@ def _read(
     name: str, source_name: str, values: pl.Series, reading: TextReading, looks: Looks, notes: tuple[str, ...]
 ) -> Found:
     """The column as its reading makes it, which is what an extract will see."""
-    from causalveil.tasks.warehouse.values import said, value_of
-
     read = values.alias("text").to_frame().select(value=value_of(said(reading), reading))["value"]
-    found = _typed(name, source_name, read, reading.kind, looks)
-    return Found(
-        name,
-        source_name,
-        found.looks,
-        reading,
-        found.nulls,
-        found.distinct,
-        found.values,
-        found.lower,
-        found.upper,
-        found.unique,
-        notes,
-        found.levels,
-    )
+    return replace(_typed(name, source_name, read, reading.kind, looks), reading=reading, notes=notes)

@@ -10,7 +10,6 @@ from typing import Any
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.protocols.study import MOST_ARMS
-from causalveil.schemas.sources import Kind
 from causalveil.tasks.start.about import condition, groups, measures
 from causalveil.tasks.start.recognise import Found, Looks, as_read
 from causalveil.tasks.start.words import CODED, CONTROL, ID_NAME, NEGATION, NO, YES
@@ -98,6 +97,11 @@ class Cast:
     where: tuple[Mapping[str, Any], ...] = ()
     subgroups: Found | None = None
     measures: tuple[str, ...] = ()
+
+    @property
+    def recorded(self) -> tuple[Found, ...]:
+        """Return treatment and outcome, and what ended its times where it is one."""
+        return (self.treatment, self.outcome, *(() if self.event is None else (self.event,)))
 
     @property
     def named(self) -> frozenset[str]:
@@ -255,8 +259,7 @@ def resolved(found: Mapping[str, Found], wishes: Wishes) -> Wishes:
         ranges[one.name] = ends
     for name, words in wishes.levels.items():
         one = _column(found, name, "--levels")
-        whole = one.reading is Kind.integer or getattr(one.reading, "kind", None) is Kind.integer
-        if one.looks is Looks.number and not (whole and all(WHOLE.fullmatch(word) for word in words)):
+        if one.looks is Looks.number and not (one.whole and all(WHOLE.fullmatch(word) for word in words)):
             raise StudyError(f"--levels: column '{one.name}' has no whole levels such as these; give its --range")
         if one.looks not in USABLE:
             raise StudyError(f"--levels: column '{one.name}' holds {one.looks}; leave its levels out")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -199,13 +200,10 @@ def flow(value: Any) -> str:
 
 def comment(text: str, width: int = 118) -> list[str]:
     """A comment of as many lines as it needs."""
-    lines, line = [], "#"
-    for word in text.split():
-        if len(line) + 1 + len(word) > width and line != "#":
-            lines.append(line)
-            line = "#"
-        line += f" {word}"
-    return [*lines, line]
+    mark = "# "
+    return textwrap.wrap(
+        text, width, initial_indent=mark, subsequent_indent=mark, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def entry(key: str, value: Any, notes: Iterable[str] = (), indent: str = "  ") -> list[str]:
