@@ -22,7 +22,7 @@ from causalveil.schemas.estimators.direction import DirectionStudy
 from causalveil.tasks.direction import draws, stages
 from causalveil.tasks.direction.answers import DirectionFindings
 
-NORMALISE = normalised_by(lambda: stages.normalise_stage)
+NORMALISE = normalised_by(lambda: stages.normalise_segment)
 HALVES = replace(shared.HALVES, reads=(NORMALISE,))
 REGRESS = Stage[DirectionStudy, None](
     "regress",

@@ -46,7 +46,7 @@ from causalveil.tasks.protocols.label import answers, draw, weights
 from causalveil.tasks.protocols.label.weights import Comparison, Weighing
 from causalveil.tasks.protocols.recipe import joint_recipe
 
-NORMALISE = normalised_by(lambda: cells.normalise_protocol_stage)
+NORMALISE = normalised_by(lambda: cells.normalise_cells)
 
 plan = recalled(joint_recipe)
 Step = StageRun[RegressionProtocol]

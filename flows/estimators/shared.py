@@ -18,21 +18,21 @@ def _validate(step: StageRun[Any]) -> None:
 VALIDATE = Stage[Study, None]("validate", _validate, from_files=True)
 
 
-def normalised_by(normalise_stage: Callable[[], Callable[..., None]]) -> Stage[Any, None]:
+def normalised_by(write: Callable[[], Callable[..., None]]) -> Stage[Any, None]:
     """Return the stage that writes normalised rows into the enclave.
 
-    ``normalise_stage``: returns the function that an estimator's rows need.
+    ``write``: returns the function that writes the rows that an estimator needs of one segment.
     """
 
     def run(step: StageRun[Any]) -> None:
         where = step.source
         place = (where.folder, where.layout, where.scratch)
-        normalise_stage()(step.study, *place, where.run_id, where.seed)
+        normalise.normalise_stage(step.study, *place, where.run_id, where.seed, write())
 
     return Stage("normalise", run, reads=(VALIDATE,), from_files=True)
 
 
-NORMALISE = normalised_by(lambda: normalise.normalise_stage)
+NORMALISE = normalised_by(lambda: normalise.normalise_segment)
 ENTRY: tuple[Stage[Any, None], ...] = (VALIDATE, NORMALISE)
 """The first two stages of every estimator: hold the partitions to their manifest, normalise them into the enclave."""
 

@@ -41,7 +41,7 @@ from causalveil.tasks.survival.grid import budget_of
 from causalveil.tasks.survival.pseudo import PseudoOutcomes
 from causalveil.tasks.survival.strategy import SLOT, mechanism
 
-NORMALISE = normalised_by(lambda: stages.normalise_survival_stage)
+NORMALISE = normalised_by(lambda: stages.normalise_times)
 CELLS = Stage[SurvivalStudy, FloatArray](
     "cells",
     lambda step: stages.release_stage(*step.given, step.budget),

@@ -20,7 +20,7 @@ from causalveil.tasks.survival import joint_answers as answers
 from causalveil.tasks.survival.joint_expected import expected_rows, served
 from causalveil.tasks.survival.strategy import SLOT
 
-NORMALISE = normalised_by(lambda: answers.normalise_joint_times_stage)
+NORMALISE = normalised_by(lambda: answers.normalise_joint_times)
 CELLS = Stage[SurvivalProtocol, FloatArray](
     "cells",
     lambda step: answers.release_joint_stage(*step.given, step.budget),

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,16 +21,15 @@ import polars as pl
 
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.direction import RANKS, DirectionStudy, Releases, Score, Variable
-from causalveil.schemas.plan import Layout, Sizes
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Half
 from causalveil.tasks.direction import scores, sensitivity
 from causalveil.tasks.direction.answers import DirectionFindings, ReleasedDraw, findings
 from causalveil.tasks.direction.draws import BESIDE, VECTORS, Draw, draws, fits
 from causalveil.tasks.direction.scores import Kernel, Pairs, Regression, fit
 from causalveil.tasks.direction.sensitivity import QuartileRange, bin_distances, order_distance, released_log
-from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.enclave.normalise import hashed_order, rescale, write_segments
+from causalveil.tasks.enclave.normalise import hashed_order, rescale
 from causalveil.tasks.enclave.partitions import LoadedSegment
 from causalveil.tasks.enclave.split import Halves
 from causalveil.tasks.enclave.unit_hash import ascending
@@ -78,21 +76,6 @@ def normalise_segment(study: DirectionStudy, segment: LoadedSegment, place: Path
     pair = study.pair
     columns = [scaled(variable, values_of(segment.frame, variable.name))[order] for variable in (pair.x, pair.y)]
     save_array(place / "xy.npy", np.column_stack(columns))
-
-
-def normalise_stage(
-    study: DirectionStudy,
-    folder: DataFolder,
-    layout: Layout,
-    scratch: Path,
-    run_id: str,
-    seed: int | None = None,
-) -> None:
-    """Normalise every partition into ``scratch/enclave``.
-
-    All as for ``tasks.enclave.normalise.normalise_stage``.
-    """
-    write_segments(partial(normalise_segment, study), study, folder, layout, scratch, run_id, seed)
 
 
 def training_sizes(enclave: Enclave) -> IntArray:

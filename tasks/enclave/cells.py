@@ -7,19 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 from causalveil.schemas.errors import DataError
-from causalveil.schemas.plan import Layout
 from causalveil.schemas.protocols.study import JointStudy, ProtocolStudy
 from causalveil.schemas.study import OTHER, ZERO_ONE, CategoricalCovariate, Missing
 from causalveil.schemas.where import Condition, Operator, Value
 from causalveil.tasks.covariates import Block
-from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.enclave.normalise import (
     binary,
@@ -29,7 +26,6 @@ from causalveil.tasks.enclave.normalise import (
     nulls_as_reference,
     scaled_outcome,
     write_covariates,
-    write_segments,
 )
 from causalveil.tasks.enclave.partitions import LoadedSegment
 from causalveil.tasks.enclave.split import Pieces
@@ -74,24 +70,6 @@ def everybody(enclave: Enclave) -> Pieces:
         return CellRows(x, t, u, g)
 
     return Pieces(rows, enclave.segments, units)
-
-
-def normalise_protocol_stage(
-    study: ProtocolStudy,
-    folder: DataFolder,
-    layout: Layout,
-    scratch: Path,
-    run_id: str,
-    seed: int | None = None,
-) -> None:
-    """Normalise every partition of a protocol into ``scratch/enclave``.
-
-    The arguments are those of ``normalise_stage``.
-
-    Raises:
-        DataError: a file was changed since it was validated.
-    """
-    write_segments(partial(normalise_cells, study), study, folder, layout, scratch, run_id, seed)
 
 
 def normalise_cells(study: ProtocolStudy, segment: LoadedSegment, place: Path, key: bytes) -> None:

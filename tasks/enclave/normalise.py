@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -225,12 +224,13 @@ def hashed_order(units: pl.Series, place: Path, key: bytes) -> IntArray:
 
 
 def normalise_stage(
-    study: EffectStudy,
+    study: Study,
     folder: DataFolder,
     layout: Layout,
     scratch: Path,
     run_id: str,
     seed: int | None = None,
+    write: Callable[[Any, LoadedSegment, Path, bytes], None] = normalise_segment,
 ) -> None:
     """Normalise every partition into ``scratch/enclave``.
 
@@ -241,34 +241,18 @@ def normalise_stage(
         scratch: the run's scratch folder.
         run_id: the run; its key is derived from the site secret.
         seed: of a simulated run, whose key is derived from it instead.
+        write: writes the rows that an estimator needs of one segment, given the study, the segment, its folder in
+            scratch and the key of units' hashes. It can be pickled, since it may be called on a worker.
 
     Raises:
         DataError: a file was changed since it was admitted.
-    """
-    write_segments(partial(normalise_segment, study), study, folder, layout, scratch, run_id, seed)
-
-
-def write_segments(
-    write: Callable[[LoadedSegment, Path, bytes], None],
-    study: Study,
-    folder: DataFolder,
-    layout: Layout,
-    scratch: Path,
-    run_id: str,
-    seed: int | None,
-) -> None:
-    """Call ``write`` with every segment, its folder in scratch, and the key of units' hashes.
-
-    Args:
-        write: can be pickled; it may be called on a worker.
-        study, folder, layout, scratch, run_id, seed: as for :func:`normalise_stage`.
     """
     key = key_of(run_id, seed).subkey(HASH_LABEL)
     roles = {name: study.roles[name] for name in study.columns}
     work = readings(layout, len(roles))
 
     def write_one(segment: LoadedSegment) -> None:
-        write(segment, segment_folder(scratch, segment.number), key)
+        write(study, segment, segment_folder(scratch, segment.number), key)
 
     def normalise(index: int) -> None:
         segments = read_segments(folder, work[index], roles)

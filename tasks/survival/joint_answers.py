@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,12 @@ import numpy as np
 from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED
 from causalveil.schemas.estimators.survival import Measure
 from causalveil.schemas.estimators.survival_protocol import GroupCurves, SurvivalProtocol
-from causalveil.schemas.plan import Layout, Sizes
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.protocols.answers import Calibration, Limits, ProtocolAnswer, State
 from causalveil.schemas.protocols.study import OutcomeRole
 from causalveil.tasks.enclave.cells import arms_of, eligible, groups_of
-from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.enclave.normalise import hashed_order, write_segments
+from causalveil.tasks.enclave.normalise import hashed_order
 from causalveil.tasks.enclave.partitions import LoadedSegment
 from causalveil.tasks.inference.confounding import NOT_COVERED_ARMS, NOT_COVERED_DECLARED
 from causalveil.tasks.machine.arrays import FloatArray, save_array
@@ -34,24 +32,6 @@ from causalveil.tasks.survival.strategy import SLOT, measured
 
 # Why an answer has no statement on confounding.
 HIDDEN = "not told: through the noise too few people are seen to be followed so long"
-
-
-def normalise_joint_times_stage(
-    study: SurvivalProtocol,
-    folder: DataFolder,
-    layout: Layout,
-    scratch: Path,
-    run_id: str,
-    seed: int | None = None,
-) -> None:
-    """Write arm, time, event and subgroup of every partition.
-
-    Arguments as of ``normalise_stage``.
-
-    Raises:
-        DataError: a file was changed since it was validated.
-    """
-    write_segments(partial(normalise_joint_times, study), study, folder, layout, scratch, run_id, seed)
 
 
 def normalise_joint_times(study: SurvivalProtocol, segment: LoadedSegment, place: Path, key: bytes) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +10,10 @@ import polars as pl
 
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.survival import SurvivalStudy, TimeToEvent
-from causalveil.schemas.plan import Layout, Sizes
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.study import ZERO_ONE, CategoricalCovariate, Missing
 from causalveil.tasks.covariates import Block
 from causalveil.tasks.enclave.cells import eligible
-from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.normalise import (
     arm_of,
@@ -24,7 +22,6 @@ from causalveil.tasks.enclave.normalise import (
     hashed_order,
     level_codes,
     write_covariates,
-    write_segments,
 )
 from causalveil.tasks.enclave.partitions import LoadedSegment
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray, save_array
@@ -37,24 +34,6 @@ from causalveil.tasks.survival.strategy import SLOT, measured, mechanism, read_c
 
 # Rows whose cells are in memory at a time.
 CHUNK_ROWS = 1 << 18
-
-
-def normalise_survival_stage(
-    study: SurvivalStudy,
-    folder: DataFolder,
-    layout: Layout,
-    scratch: Path,
-    run_id: str,
-    seed: int | None = None,
-) -> None:
-    """Write arm, time and event of every partition into ``scratch/enclave``.
-
-    Arguments as of ``normalise_stage``.
-
-    Raises:
-        DataError: a file was changed since it was validated.
-    """
-    write_segments(partial(normalise_times, study), study, folder, layout, scratch, run_id, seed)
 
 
 def normalise_times(study: SurvivalStudy, segment: LoadedSegment, place: Path, key: bytes) -> None:

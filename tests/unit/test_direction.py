@@ -23,8 +23,9 @@ from causalveil.tasks.direction import sensitivity
 from causalveil.tasks.direction.answers import favoured, verdict
 from causalveil.tasks.direction.draws import draws, fits, shares
 from causalveil.tasks.direction.expected import hsic_margin, stand_in_pairs, sweep
-from causalveil.tasks.direction.stages import normalise_stage, regress, score_values, vectors
+from causalveil.tasks.direction.stages import normalise_segment, regress, score_values, vectors
 from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.tasks.enclave.normalise import normalise_stage
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.privacy.accountant import total
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
@@ -263,7 +264,7 @@ def test_a_pair_changed_after_admission_is_refused(tmp_path: Path) -> None:
     data = DataFolder(folder)
     layout = read_layout(study, data)
     admission = admit_stage(data.contract, data, layout, tmp_path, tmp_path / "reduced")
-    normalise_stage(study, data.held_to(admission.digests), layout, scratch, "run", 1)
+    normalise_stage(study, data.held_to(admission.digests), layout, scratch, "run", 1, normalise_segment)
     write_direction(folder, frame=doses(400).with_columns(pl.col("person") + 1))
     with pytest.raises(DataError, match=r"part-0\.parquet: changed since"):
-        normalise_stage(study, data.held_to(admission.digests), layout, scratch, "run", 1)
+        normalise_stage(study, data.held_to(admission.digests), layout, scratch, "run", 1, normalise_segment)
