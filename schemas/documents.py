@@ -286,17 +286,13 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def read_yaml(path: Path, error: type[StudyError] = StudyError) -> Document:
+def read_yaml(path: Path) -> Document:
     """Parse one YAML mapping; numbers with a point or exponent become exact ``Decimal``.
 
-    Args:
-        path: the file.
-        error: the type to raise, so that a contract's mistakes are the contract's.
-
     Raises:
-        StudyError: (or ``error``) unreadable, not YAML, not a mapping, a key twice, aliases, or over a megabyte.
+        StudyError: unreadable, not YAML, not a mapping, a key twice, aliases, or over a megabyte.
     """
-    return parse_yaml(read_text(path, error, MAX_BYTES), str(path), error)
+    return parse_yaml(read_text(path, StudyError, MAX_BYTES), str(path))
 
 
 def parse_yaml(text: str, where: str, error: type[StudyError] = StudyError) -> Document:

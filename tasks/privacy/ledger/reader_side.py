@@ -20,66 +20,11 @@ from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, account_by
 from causalveil.tasks.privacy.ledger.entry import Entry, check_verdict
 from causalveil.tasks.privacy.ledger.journal import Journal
 from causalveil.tasks.privacy.ledger.rules import document_that_may_leave, refuse_other_contract
-from causalveil.tasks.privacy.ledger.soundness import Memory, from_the_first, refuse_older, remembered
-from causalveil.tasks.privacy.ledger.store import Store, entries
+from causalveil.tasks.privacy.ledger.soundness import from_the_first, refuse_older, refuse_unguarded, remembered
+from causalveil.tasks.privacy.ledger.store import entries
 
 if TYPE_CHECKING:
     from causalveil.schemas.release import LedgerStatement, Release
-
-
-def verify_ledger(store: Store, identity: str, dataset: str | None = None, memory: Memory | None = None) -> Verified:
-    """Recompute every hash, and the accounts of one dataset or of all.
-
-    Checks that entries are consecutive and chained from a genesis with this identity; that no reservation ever
-    exceeded the cap recorded with it, nor that cap the owner's grant; that each release and void belongs to a
-    reservation that was open; that each charge is one that its reservation declared; that grants and verdicts are
-    their owner's; that the database is whole and the triggers stand; that this machine has seen no later entry.
-    Finished runs that never drew a declared charge are named: older versions wrote them, and the chain holds.
-
-    Raises:
-        LedgerError: names the first entry that fails.
-    """
-    return _audit(store, identity, dataset, memory)[0]
-
-
-def verify_held_release(store: Store, identity: str, release: Release, memory: Memory | None = None) -> Verified:
-    """Verify the whole ledger, then that it holds what the release says.
-
-    Raises:
-        LedgerError: another ledger's release, or one that this ledger does not have any more or has otherwise.
-    """
-    if release.ledger.identity != identity:
-        raise LedgerError(
-            f"run {release.run_id}: its release names ledger {release.ledger.identity}, and this is {identity}"
-        )
-    verified, book = _audit(store, identity, None, memory)
-    run = book.runs.get(release.run_id)
-    problem = "the ledger does not have it" if run is None else _difference(run, release)
-    if problem:
-        raise LedgerError(
-            f"run {release.run_id}: {problem}; either this release file was changed or the ledger was rolled back "
-            "or truncated"
-        )
-    return verified
-
-
-def _audit(store: Store, identity: str, dataset: str | None, memory: Memory | None) -> tuple[Verified, Book]:
-    # Read before the transaction begins: what it sees is then no older than what is known.
-    known = None if memory is None else memory.read()
-    with store.read() as connection:
-        chain = from_the_first(store, connection, identity, dataset)
-        refuse_older(store, connection, known, identity)
-        guarded = store.guarded(connection)
-    if not guarded:
-        raise LedgerError("the triggers that keep the ledger append-only are gone; somebody removed them")
-    runs = chain.book.runs
-    undrawn = tuple(
-        UndrawnCharges(run_id=run_id, charges=run.undrawn)
-        for run_id, run in runs.items()
-        if run.document is not None and run.undrawn
-    )
-    found = Verified(ledger=identity, entries=chain.seq, runs=len(runs), head_hash=chain.hash, undrawn=undrawn)
-    return found, chain.book
 
 
 def _difference(run: RunRecord, release: Release) -> str | None:
@@ -317,12 +262,52 @@ class ReaderSide(Journal):
             return next(iter(self.store.select(connection, entries.c.dataset == dataset)), None) is not None
 
     def verify(self, dataset: str | None = None) -> Verified:
-        """Recompute the chain and the accounts (of one dataset, or of all). See ``verify_ledger``."""
-        return verify_ledger(self.store, self.identity, dataset, self.memory)
+        """Recompute every hash, and the accounts of one dataset or of all.
+
+        Checks that entries are consecutive and chained from a genesis with this identity; that no reservation ever
+        exceeded the cap recorded with it, nor that cap the owner's grant; that each release and void belongs to a
+        reservation that was open; that each charge is one that its reservation declared; that grants and verdicts are
+        their owner's; that the database is whole and the triggers stand; that this machine has seen no later entry.
+        Finished runs that never drew a declared charge are named: older versions wrote them, and the chain holds.
+
+        Raises:
+            LedgerError: names the first entry that fails.
+        """
+        return self._audit(dataset)[0]
 
     def verify_release(self, release: Release) -> Verified:
-        """Verify the chain and that it still holds what a release in hand says.
+        """Verify the whole ledger, then that it holds what the release says.
 
-        See ``verify_held_release``.
+        Raises:
+            LedgerError: another ledger's release, or one that this ledger does not have any more or has otherwise.
         """
-        return verify_held_release(self.store, self.identity, release, self.memory)
+        if release.ledger.identity != self.identity:
+            raise LedgerError(
+                f"run {release.run_id}: its release names ledger {release.ledger.identity}, and this is {self.identity}"
+            )
+        verified, book = self._audit(None)
+        run = book.runs.get(release.run_id)
+        problem = "the ledger does not have it" if run is None else _difference(run, release)
+        if problem:
+            raise LedgerError(
+                f"run {release.run_id}: {problem}; either this release file was changed or the ledger was rolled back "
+                "or truncated"
+            )
+        return verified
+
+    def _audit(self, dataset: str | None) -> tuple[Verified, Book]:
+        # Read before the transaction begins: what it sees is then no older than what is known.
+        known = None if self.memory is None else self.memory.read()
+        with self.store.read() as connection:
+            chain = from_the_first(self.store, connection, self.identity, dataset)
+            refuse_older(self.store, connection, known, self.identity)
+            refuse_unguarded(self.store, connection)
+        runs = chain.book.runs
+        undrawn = tuple(
+            UndrawnCharges(run_id=run_id, charges=run.undrawn)
+            for run_id, run in runs.items()
+            if run.document is not None and run.undrawn
+        )
+        return Verified(
+            ledger=self.identity, entries=chain.seq, runs=len(runs), head_hash=chain.hash, undrawn=undrawn
+        ), chain.book

@@ -272,7 +272,7 @@ def caught_up(store: Store, connection: Connection, identity: str, memory: Memor
     after_loss = known is not None and not holds(store, connection, known)
     if after_loss:
         known = None
-    _refuse_unguarded(store, connection)
+    refuse_unguarded(store, connection)
     chain = remembered(store, connection, identity, known)
     if chain is not None:
         return chain
@@ -313,7 +313,7 @@ def look_once(store: Store, identity: str, memory: Memory) -> None:
     if memory.read() is not None:
         return
     with store.read() as connection:
-        _refuse_unguarded(store, connection)
+        refuse_unguarded(store, connection)
         traces = stamp(store, connection)
         check_integrity(store, connection)
     chain = Chain(Book(identity))
@@ -329,7 +329,12 @@ def look_once(store: Store, identity: str, memory: Memory) -> None:
     memory.keep(chain, traces)
 
 
-def _refuse_unguarded(store: Store, connection: Connection) -> None:
+def refuse_unguarded(store: Store, connection: Connection) -> None:
+    """Refuse a ledger whose triggers do not keep it append-only.
+
+    Raises:
+        LedgerError: they are gone.
+    """
     if not store.guarded(connection):
         raise LedgerError("the triggers that keep the ledger append-only are gone; somebody removed them")
 
