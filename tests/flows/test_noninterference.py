@@ -190,9 +190,9 @@ def observe(
     files.extend(sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*")))
     shown = capfd.readouterr()
     (out / "release.json").unlink()
-    # How far regression adjusted is read off noisy numbers; of all others it follows from the study.
+    # What regression adjusted and what its weights leave is read off noisy numbers; of others a study says it.
     adjusts = asked["estimator"]["name"] in ("regression", "survival")
-    hidden = NOISY | ({"confounding"} if adjusts else set())
+    hidden = NOISY | ({"confounding", "balance"} if adjusts else set())
     noisy = {name: getattr(release, name) for name in hidden if hasattr(release, name)}
     return {
         "release": release.model_dump(mode="json", exclude=hidden | {"ledger"}),
