@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from typing import Annotated, Self
 
 from pydantic import Field
 
+from causalveil.schemas.documents import digest_of
 from causalveil.schemas.privacy import Charge, Frozen, PrivacyCost
 
 
@@ -44,8 +43,7 @@ class Layout(Frozen):
     @property
     def digest(self) -> str:
         """SHA-256 of paths and counts: a resumed run must find the same."""
-        text = json.dumps([[p.path, p.rows, p.block] for p in self.partitions], separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        return digest_of([[p.path, p.rows, p.block] for p in self.partitions])
 
 
 class Sizes(Frozen):

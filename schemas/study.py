@@ -5,9 +5,9 @@ Stages and ledger see this and nothing else; no number in it comes from the data
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from causalveil.schemas.columns import Column, Holds, Nulls, NumberScale, sane_clip, sane_range, scaled_ends
-from causalveil.schemas.documents import AnyPath
+from causalveil.schemas.documents import AnyPath, digest_of
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.privacy import Amount, Frozen, Guarantee, Half, Level, Neighbours, PrivacyCost
 
@@ -273,6 +273,15 @@ Covariate = Annotated[
 ]
 
 
+def covariate_role(covariate: NumericCovariate | CategoricalCovariate, nulls: Nulls) -> Column:
+    """Return what the column of a covariate must hold, given the rule for its nulls."""
+    if isinstance(covariate, CategoricalCovariate):
+        return Column(holds=Holds.level, levels=covariate.levels, nulls=nulls, admitted=covariate.admitted)
+    if covariate.codes is not None:
+        return Column(holds=Holds.binary, codes=covariate.codes.pair, nulls=nulls)
+    return Column(holds=Holds.number, nulls=nulls)
+
+
 class Outcome(Bounds):
     """The outcome column and its declared range.
 
@@ -373,7 +382,7 @@ class Study(Frozen):
 
         It leaves out ``data.path``, ``purpose`` and ``execution``.
         """
-        return specification_digest(self.specification())
+        return digest_of(self.specification())
 
     def specification(self) -> dict[str, Any]:
         """Return the study as plain JSON values, the same at every site.
@@ -401,6 +410,16 @@ class Study(Frozen):
     def columns(self) -> tuple[str, ...]:
         """The columns that the study reads."""
         return tuple(self.roles)
+
+    def refuse_two_roles(self, also: str = "") -> None:
+        """Refuse a column that stands in two places of the study, or is its block key too.
+
+        Raises:
+            ValueError: names the column; ``also``: what else may be wrong.
+        """
+        twice = [column for column, times in Counter((*self.columns, self.data.blocks)).items() if times > 1]
+        if twice:
+            raise ValueError(f"column {min(twice, key=str)!r} has two roles; each column has one{also}")
 
     @property
     def question(self) -> str:
@@ -437,12 +456,6 @@ class Study(Frozen):
         The contract must name each.
         """
         return ()
-
-
-def specification_digest(specification: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a specification as canonical JSON."""
-    text = json.dumps(specification, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def unrecorded_words(specification: Mapping[str, Any]) -> tuple[str, ...]:
@@ -539,12 +552,7 @@ class EffectStudy(Study):
 
     @model_validator(mode="after")
     def _columns_are_distinct(self) -> Self:
-        columns = list(self.columns)
-        if self.data.blocks is not None:
-            columns.append(self.data.blocks)
-        twice = sorted({column for column in columns if columns.count(column) > 1})
-        if twice:
-            raise ValueError(f"column {twice[0]!r} has two roles; each column has one")
+        self.refuse_two_roles()
         return self
 
     def indicated(self, name: str) -> bool:
@@ -568,12 +576,7 @@ class EffectStudy(Study):
         }
         for name, covariate in self.covariates.items():
             may = Nulls.welcome if self.indicated(name) else Nulls.undeclared
-            if isinstance(covariate, CategoricalCovariate):
-                roles[name] = Column(holds=Holds.level, levels=covariate.levels, nulls=may, admitted=covariate.admitted)
-            elif covariate.codes is not None:
-                roles[name] = Column(holds=Holds.binary, codes=covariate.codes.pair, nulls=may)
-            else:
-                roles[name] = Column(holds=Holds.number, nulls=may)
+            roles[name] = covariate_role(covariate, may)
         return roles
 
     @property

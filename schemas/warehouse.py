@@ -8,8 +8,6 @@ into it is refused as an unknown key.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections import Counter
 from collections.abc import Collection
@@ -20,7 +18,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from causalveil.schemas.documents import AnyPath, LocalPath, parse_written, read_yaml, validate
+from causalveil.schemas.documents import AnyPath, LocalPath, digest_of, parse_written, read_yaml, validate
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.sources import Kind, TableSnapshot, TextReading
 from causalveil.schemas.study import Name, Slug
@@ -255,8 +253,7 @@ class Source(Frozen):
         )
         if self.required:
             document["required"] = self.required
-        text = json.dumps(document, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        return digest_of(document)
 
 
 class ExtractedFile(Frozen):

@@ -14,10 +14,18 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from causalveil.schemas.columns import Column, Holds, Nulls
+from causalveil.schemas.columns import Column, Nulls
 from causalveil.schemas.declared import CodesColumn, Declared
 from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.study import ZERO_ONE, CategoricalCovariate, Code, Covariate, Finite, Missing, Name
+from causalveil.schemas.study import (
+    CategoricalCovariate,
+    Code,
+    Covariate,
+    Finite,
+    Missing,
+    Name,
+    covariate_role,
+)
 
 MOST_CONDITIONS, MOST_VALUES = 20, 1000
 
@@ -139,12 +147,7 @@ class Condition(Frozen):
     def role(self) -> Column:
         """Declaration of what the column must hold."""
         nulls = Nulls.welcome if self._may_be_missing else Nulls.undeclared
-        if isinstance(self.holds, CategoricalCovariate):
-            levels = self.holds.levels
-            return Column(holds=Holds.level, levels=levels, admitted=self.holds.admitted, nulls=nulls)
-        if self.holds.codes is not None:
-            return Column(holds=Holds.binary, codes=(self.holds.codes or ZERO_ONE).pair, nulls=nulls)
-        return Column(holds=Holds.number, nulls=nulls)
+        return covariate_role(self.holds, nulls)
 
     @property
     def words(self) -> str:

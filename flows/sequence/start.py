@@ -23,7 +23,7 @@ from causalveil.tasks.machine.files import refuse_url_as_path, write_whole
 from causalveil.tasks.machine.frames import named, values_of
 from causalveil.tasks.start.doubts import Doubts, as_read, doubts
 from causalveil.tasks.start.draft import Draft, Repeats, draft
-from causalveil.tasks.start.missing import read_as_missing, told_missing
+from causalveil.tasks.start.options import read_as_missing, told_missing
 from causalveil.tasks.start.recognise import Found, Looks, recognise
 from causalveil.tasks.start.roles import Cast, Wishes, cast, resolved
 from causalveil.tasks.start.times import followed_to, other_time, times_in_doubt

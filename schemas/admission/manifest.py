@@ -17,8 +17,9 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from causalveil.schemas.contract import Contract
-from causalveil.schemas.documents import parse_written, read_regular
+from causalveil.schemas.documents import digest_of, parse_written, read_regular
 from causalveil.schemas.errors import DataError, in_own_words
+from causalveil.schemas.plan import Partition
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.study import Slug
 
@@ -45,21 +46,15 @@ _NOT_OF_ROWS = {
 _FOR_PEOPLE = {"unit_of_measure", "description"}
 
 
-class AdmittedFile(Frozen):
-    """One Parquet file as it was admitted.
+class AdmittedFile(Partition):
+    """One Parquet file as it was admitted; its rows are units.
 
     Attributes:
-        path: below the data folder.
-        rows: of the file, which are units.
-        block: its ledger block.
         size: bytes.
         modified: time of the last change, ns; it decides about nothing but whether public data are looked at anew.
         digest: of the bytes, under the manifest's key, 64 hex digits: ``tasks.enclave.data_folder.file_digest``.
     """
 
-    path: str
-    rows: Annotated[int, Field(ge=0)]
-    block: str
     size: Annotated[int, Field(ge=0)]
     modified: int
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -109,8 +104,7 @@ class Admission(Frozen):
         if not self.casts:
             # So had manifests that knew of none: what was recorded of them stays true.
             del document["casts"]
-        text = json.dumps(document, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        return digest_of(document)
 
     @property
     def units(self) -> int:
@@ -218,8 +212,7 @@ def declarations(contract: Contract) -> str:
     for column in document["columns"].values():
         for key in _FOR_PEOPLE:
             column.pop(key, None)
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return digest_of(document)
 
 
 def load_admission(path: Path) -> Admission | None:

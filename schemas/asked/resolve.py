@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from causalveil.schemas.asked.shorthands import AutoEstimator
 from causalveil.schemas.asked.study_file import (
     AskedCovariate,
+    AskedNumber,
     AskedTimes,
     Clipping,
     DirectionStudyFile,
@@ -108,13 +109,9 @@ def completed(
     elif isinstance(asked, DirectionStudyFile):
         pair = {"x": asked.pair.x, "y": asked.pair.y}
         document["pair"] = {
-            axis: {"name": one.name, **_number(one.name, f"pair.{axis}", one, contract, problems)}
+            axis: {"name": one.name, **_number(one.name, f"pair.{axis}", one, contract, problems, keep=())}
             for axis, one in pair.items()
         }
-        for one in document["pair"].values():
-            one.pop("codes", None)
-            one.pop("nulls", None)
-            one.pop("scale", None)
     return document, problems
 
 
@@ -130,16 +127,24 @@ def _effect(asked: EffectStudyFile, contract: Contract | None, problems: Problem
         **unrecorded(asked),
         **_two_arms(asked, contract, problems),
     }
-    outcome = asked.outcome
-    number = _number(outcome.name, "outcome", outcome, contract, problems)
-    number.pop("nulls", None)
-    number.pop("scale", None)
-    declared = None if contract is None else contract.offered.get(outcome.name)
-    _nulls_counted(declared, "outcome", outcome.name, asked, problems)
-    document["outcome"] = {"name": outcome.name, **number}
+    document["outcome"] = _outcome(asked.outcome, "outcome", asked, contract, problems)
     document["covariates"] = {name: _covariate(name, one, contract, problems) for name, one in asked.covariates.items()}
     _nulls_refused(asked, contract, problems)
     return document
+
+
+def _outcome(
+    one: AskedNumber,
+    place: str,
+    asked: EffectStudyFile | ProtocolStudyFile,
+    contract: Contract | None,
+    problems: Problems,
+) -> dict[str, Any]:
+    """Return an outcome in full; what nulls of it count as, the study says."""
+    number = _number(one.name, place, one, contract, problems, keep=("codes",))
+    declared = None if contract is None else contract.offered.get(one.name)
+    _nulls_counted(declared, place.partition(".")[0], one.name, asked, problems)
+    return {"name": one.name, **number}
 
 
 def _nulls_refused(asked: EffectStudyFile | SurvivalStudyFile, contract: Contract | None, problems: Problems) -> None:
@@ -289,14 +294,14 @@ def _protocol(asked: ProtocolStudyFile, contract: Contract | None, problems: Pro
         key: getattr(asked, key) for key in ("treatment", "estimand", "confidence", "gates", "measure")
     } | {"missing": asked.missing or Missing.refuse, **unrecorded(asked)}
     document |= _groups_and_arms(asked, contract, problems)
-    document["outcomes"] = []
-    for place, one in enumerate(asked.outcomes):
-        number = _number(one.name, f"outcomes.{place + 1}", one, contract, problems)
-        number.pop("nulls", None)
-        number.pop("scale", None)
-        found = None if contract is None else contract.offered.get(one.name)
-        _nulls_counted(found, "outcomes", one.name, asked, problems)
-        document["outcomes"].append({"name": one.name, "role": one.role, "importance": one.importance, **number})
+    document["outcomes"] = [
+        {
+            "role": one.role,
+            "importance": one.importance,
+            **_outcome(one, f"outcomes.{place}", asked, contract, problems),
+        }
+        for place, one in enumerate(asked.outcomes, 1)
+    ]
     if asked.subgroups is not None and asked.subgroups.name in asked.covariates:
         problems.append(
             f"'subgroups': '{asked.subgroups.name}' is a covariate too; take it out there: each answer is within "
@@ -403,8 +408,18 @@ def _nulls_counted(
         problems.append(f"'{place}': column '{name}' may hold nulls; say what they count as: {says}")
 
 
-def _number(name: str, place: str, asked: Clipping, contract: Contract | None, problems: Problems) -> dict[str, Any]:
-    """Return a range: the study's ends, else the contract's; 0 and 1 for codes."""
+def _number(
+    name: str,
+    place: str,
+    asked: Clipping,
+    contract: Contract | None,
+    problems: Problems,
+    keep: tuple[str, ...] = ("codes", "nulls", "scale"),
+) -> dict[str, Any]:
+    """Return a range: the study's ends, else the contract's; 0 and 1 for codes.
+
+    ``keep``: what else of the declaration is told.
+    """
     column = _declared(name, place, contract, problems)
     if isinstance(column, LevelsColumn):
         problems.append(f"'{place}': column '{name}' has levels in the contract; name a column with a range or codes")
@@ -427,7 +442,7 @@ def _number(name: str, place: str, asked: Clipping, contract: Contract | None, p
             f"'{place}': no contract is at hand, so the study must declare the range of '{name}': {{lower, upper}}"
         )
     given = {key: value for key in ("lower", "upper") if (value := getattr(asked, key)) is not None}
-    return {**ends, **given, **extra}
+    return {**ends, **given, **{key: value for key, value in extra.items() if key in keep}}
 
 
 def _covariate(

@@ -187,6 +187,16 @@ def _listed(value: Any) -> Any:
     return value
 
 
+def _several(value: Any) -> Any:
+    """Return one name, or one mapping of names to classes, as a list of one."""
+    return (value,) if isinstance(value, str | Mapping) else value
+
+
+AskedCovariates = Annotated[
+    dict[Name, AskedCovariate],
+    BeforeValidator(_listed, json_schema_input_type=list[Name] | dict[Name, AskedCovariate | None]),
+]
+AskedTimesMeasures = Annotated[tuple[Measure, ...], Field(min_length=1, max_length=2), BeforeValidator(_several)]
 CountedAs = Annotated[
     MissingTreatment, Field(description="what units without a treatment count as, where the contract lets it be null")
 ]
@@ -198,10 +208,7 @@ ImputedAs = Annotated[
 AskedMeasures = Annotated[
     tuple[EffectMeasure, ...],
     Field(min_length=1, description="how arms are compared; of outcomes of two values in a trial also by ratios"),
-    BeforeValidator(
-        lambda value: (value,) if isinstance(value, str) else value,
-        json_schema_input_type=list[EffectMeasure] | EffectMeasure,
-    ),
+    BeforeValidator(_several, json_schema_input_type=list[EffectMeasure] | EffectMeasure),
 ]
 
 
@@ -215,6 +222,9 @@ class AskedGroups(Frozen):
     levels: Levels | None = None
 
 
+AskedSubgroups = Annotated[AskedGroups | None, BeforeValidator(_named, json_schema_input_type=Name | AskedGroups)]
+
+
 class EffectStudyFile(StudyFile):
     """Asks for the effect of a treatment on an outcome.
 
@@ -225,12 +235,9 @@ class EffectStudyFile(StudyFile):
     kind: Literal["effect"]
     treatment: Name
     outcome: Annotated[AskedNumber, BeforeValidator(_outcome, json_schema_input_type=Name | AskedNumber)]
-    covariates: Annotated[
-        dict[Name, AskedCovariate],
-        BeforeValidator(_listed, json_schema_input_type=list[Name] | dict[Name, AskedCovariate | None]),
-    ]
+    covariates: AskedCovariates
     where: AskedWhere = ()
-    subgroups: Annotated[AskedGroups | None, BeforeValidator(_named, json_schema_input_type=Name | AskedGroups)] = None
+    subgroups: AskedSubgroups = None
     missing: Missing | None = None
     missing_treatment: CountedAs | None = None
     missing_outcome: ImputedAs | None = None
@@ -258,9 +265,7 @@ class AskedTimes(Frozen):
 
     time: Name
     event: Name
-    of: Annotated[
-        tuple[Name, ...] | None, BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
-    ] = None
+    of: Annotated[tuple[Name, ...] | None, BeforeValidator(_several)] = None
     horizon: Annotated[Finite, Field(gt=0)]
 
     @model_validator(mode="before")
@@ -285,10 +290,7 @@ class AskedCensoring(Frozen):
 
     by: Annotated[
         tuple[Name | Classes, ...],
-        BeforeValidator(
-            lambda value: (value,) if isinstance(value, str | Mapping) else value,
-            json_schema_input_type=Name | list[Name | Classes],
-        ),
+        BeforeValidator(_several, json_schema_input_type=Name | list[Name | Classes]),
     ] = ()
     floor: Annotated[Finite, Field(ge=0.02, le=0.9)] = FLOOR
     beyond: Beyond = Beyond.refuse
@@ -327,17 +329,9 @@ class SurvivalStudyFile(StudyFile):
     kind: Literal["effect"]
     treatment: Name
     outcome: Annotated[AskedTimes, BeforeValidator(_two_columns, json_schema_input_type=AskedTimes)]
-    measure: Annotated[
-        tuple[Measure, ...],
-        Field(min_length=1, max_length=2),
-        BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
-    ] = (Measure.risk, Measure.rmst)
+    measure: AskedTimesMeasures = (Measure.risk, Measure.rmst)
     intervals: Annotated[int, Field(ge=1, le=MOST_INTERVALS)] | None = None
-    covariates: Annotated[
-        dict[Name, AskedCovariate],
-        BeforeValidator(_listed, json_schema_input_type=list[Name] | dict[Name, AskedCovariate | None]),
-        Field(default_factory=dict),
-    ]
+    covariates: Annotated[AskedCovariates, Field(default_factory=dict)]
     where: AskedWhere = ()
     missing: Missing | None = None
     censoring: Annotated[
@@ -389,12 +383,9 @@ class ProtocolStudyFile(StudyFile):
         Field(min_length=1),
         BeforeValidator(_all_named, json_schema_input_type=list[AskedOutcome | Name]),
     ]
-    subgroups: Annotated[AskedGroups | None, BeforeValidator(_named, json_schema_input_type=Name | AskedGroups)] = None
+    subgroups: AskedSubgroups = None
     where: AskedWhere = ()
-    covariates: Annotated[
-        dict[Name, AskedCovariate],
-        BeforeValidator(_listed, json_schema_input_type=list[Name] | dict[Name, AskedCovariate | None]),
-    ]
+    covariates: AskedCovariates
     missing: Missing | None = None
     missing_treatment: CountedAs | None = None
     missing_outcome: ImputedAs | None = None
@@ -424,13 +415,9 @@ class SurvivalProtocolFile(StudyFile):
         Field(min_length=1),
         BeforeValidator(_all_times, json_schema_input_type=list[AskedTimesOutcome]),
     ]
-    subgroups: Annotated[AskedGroups | None, BeforeValidator(_named, json_schema_input_type=Name | AskedGroups)] = None
+    subgroups: AskedSubgroups = None
     where: AskedWhere = ()
-    measure: Annotated[
-        tuple[Measure, ...],
-        Field(min_length=1, max_length=2),
-        BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
-    ] = (Measure.risk, Measure.rmst)
+    measure: AskedTimesMeasures = (Measure.risk, Measure.rmst)
     intervals: Annotated[int, Field(ge=1, le=MOST_INTERVALS)] | None = None
     missing_treatment: CountedAs | None = None
     estimand: Estimand = Estimand.ATE

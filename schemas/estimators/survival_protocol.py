@@ -111,10 +111,7 @@ class SurvivalProtocol(JointStudy):
 
     @model_validator(mode="after")
     def _one_role_each(self) -> Self:
-        columns = [*self.columns, *([] if self.data.blocks is None else [self.data.blocks])]
-        twice = sorted({column for column in columns if columns.count(column) > 1})
-        if twice:
-            raise ValueError(f"column {twice[0]!r} has two roles; each column has one")
+        self.refuse_two_roles()
         first = self.outcomes[0]
         roles = {self.data.unit: "the unit", self.treatment: "the treatment", self.data.blocks: "the block key"}
         refuse_roles(self.where, roles | {first.time: "the time", first.event: "the event"})

@@ -35,6 +35,7 @@ from causalveil.schemas.study import (
     NumericCovariate,
     Outcome,
     Study,
+    covariate_role,
     distinct_levels,
 )
 from causalveil.schemas.where import MOST_CONDITIONS, Condition, refuse_roles
@@ -217,11 +218,7 @@ class JointStudy(Study):
         if self.subgroups is not None:
             column = self.subgroups.column
             nulls = Nulls.welcome if column.nulls is Missing.indicator else Nulls.never
-            if isinstance(column, CategoricalCovariate):
-                role = Column(holds=Holds.level, levels=column.levels, nulls=nulls, admitted=column.admitted)
-            else:
-                role = Column(holds=Holds.binary, codes=(column.codes or ZERO_ONE).pair, nulls=nulls)
-            roles[self.subgroups.name] = role
+            roles[self.subgroups.name] = covariate_role(column, nulls)
         for one in self.where:
             roles.setdefault(one.column, one.role)
         return roles
@@ -295,10 +292,7 @@ class ProtocolStudy(JointStudy):
 
     @model_validator(mode="after")
     def _one_role_each(self) -> Self:
-        columns = [*self.columns, *([] if self.data.blocks is None else [self.data.blocks])]
-        twice = sorted({column for column in columns if columns.count(column) > 1})
-        if twice:
-            raise ValueError(f"column {twice[0]!r} has two roles; each column has one, and an outcome stands once")
+        self.refuse_two_roles(", and an outcome stands once")
         if not any(outcome.role is OutcomeRole.primary for outcome in self.outcomes):
             raise ValueError("one outcome at least needs 'role: primary'")
         return self

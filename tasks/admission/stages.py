@@ -281,11 +281,4 @@ class _Look:
 
 def admitted_file(partition: Partition, file: OpenFile, digest: str, *, modified: int) -> AdmittedFile:
     """One line of a manifest."""
-    return AdmittedFile(
-        path=partition.path,
-        rows=partition.rows,
-        block=partition.block,
-        size=file.size,
-        modified=modified,
-        digest=digest,
-    )
+    return AdmittedFile(**dict(partition), size=file.size, modified=modified, digest=digest)

@@ -17,13 +17,13 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from causalveil.schemas.documents import parse_json, read_regular
+from causalveil.schemas.documents import digest_of, parse_json, read_regular
 from causalveil.schemas.errors import BundleError, CausalveilError, StudyError
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.schemas.release import EffectRelease, ProtocolRelease
 from causalveil.schemas.sites.round import Bundle, Reason, Site, Sites, instant_text
 from causalveil.schemas.studies import parse_study
-from causalveil.schemas.study import EffectStudy, specification_digest, travelling
+from causalveil.schemas.study import EffectStudy, travelling
 from causalveil.tasks.machine.site import home
 from causalveil.tasks.privacy.ledger.ledger import Ledger
 from causalveil.tasks.sites.bundle import read_bundle, refuse_unfit, release_of
@@ -179,7 +179,7 @@ def _same_study(release: EffectRelease | ProtocolRelease, expected: Asked, where
     privacy = release.privacy
     confidence = release.interval.confidence if isinstance(release, EffectRelease) else release.confidence
     said: dict[str, tuple[Any, Any]] = {
-        "study digest": (release.study_digest, specification_digest(release.specification)),
+        "study digest": (release.study_digest, digest_of(release.specification)),
         "unit": (privacy.unit, release.specification["data"].get("unit")),
         "study name": (release.study, expected.name),
         "estimand": (release.estimand, expected.estimand),

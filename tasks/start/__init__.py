@@ -1,12 +1,10 @@
 """From a file that somebody has to a draft of contract, study and source: what columns hold, and how to write it.
 
-- ``about``: Whom a study is about, and in which groups it asks, in the words of options, such as "age >= 25".
 - ``doubts``: Columns that no study should adjust for by default, and why: ids, moments, copies and parts of treatment
   or outcome.
 - ``draft``: A draft of dataset.yaml, study.yaml and source.yaml, each with comments that say what was assumed and what
   to ask.
-- ``missing``: Numbers that stand for no value, as 999 and -9 do: found where they stand apart, and read as none where
-  asked.
+- ``options``: Read options of `init`: conditions, groups and measures, and codes that stand for no value.
 - ``recognise``: Recognise what a column holds from all of it: codes, a category, a number, a date, or text that no
   study can use.
 - ``roles``: The roles of columns in a drafted study: unit, treatment, outcome, covariates.

@@ -10,7 +10,7 @@ from typing import Any
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.protocols.study import MOST_ARMS
-from causalveil.tasks.start.about import condition, groups, measures
+from causalveil.tasks.start.options import condition, groups, measures
 from causalveil.tasks.start.recognise import Found, Looks, as_read
 from causalveil.tasks.start.words import CODED, CONTROL, ID_NAME, NEGATION, NO, YES
 

@@ -18,7 +18,7 @@ from causalveil.flows.sequence.start import Begun, begin, numbered, survey, with
 from causalveil.schemas.contract import DataClass, load_contract
 from causalveil.schemas.declared import CodesColumn, NumberColumn
 from causalveil.schemas.errors import DataError, StudyError
-from causalveil.tasks.start.missing import seem_missing
+from causalveil.tasks.start.options import seem_missing
 from causalveil.tasks.start.roles import Wishes
 from causalveil.tasks.start.words import number_reading
 from tests.studies import resolved
