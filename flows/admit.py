@@ -14,11 +14,9 @@ from prefect import flow  # noqa: E402  (settings must be in place first)
 
 from causalveil.flows.engine.deployment import one_at_a_time, refuse_open_server, store_nothing  # noqa: E402
 from causalveil.flows.engine.engine import Watcher, guarded  # noqa: E402
-from causalveil.flows.engine.prefect_engine import WATCHER, PrefectEngine, tagged  # noqa: E402
-from causalveil.flows.engine.server import on_a_server  # noqa: E402
+from causalveil.flows.engine.prefect_engine import PrefectEngine, in_this_process, tagged  # noqa: E402
 from causalveil.flows.sequence.admit import admit_folder  # noqa: E402
 from causalveil.schemas.admission.manifest import Admission  # noqa: E402
-from causalveil.schemas.errors import CausalveilError  # noqa: E402
 from causalveil.tasks.enclave.data_folder import DataFolder  # noqa: E402
 from causalveil.tasks.object_storage.copies import folder_at  # noqa: E402
 
@@ -41,21 +39,8 @@ def admit(folder: str) -> Admission:
 def admit_with_prefect(folder: str, watch: Watcher) -> Admission:
     """Run the flow in this process.
 
-    Prefect's API is that of PREFECT_API_URL, the user's own server, or Prefect's temporary one.
-
     Raises:
         CausalveilError: the stage's own; or that Prefect's API cannot be reached.
     """
-    token = WATCHER.set(watch)
-    watch("Prefect")
-    failure = None
-    try:
-        with on_a_server():
-            return admit(folder)
-    except CausalveilError:
-        raise
-    except Exception as problem:
-        failure = type(problem).__name__
-    finally:
-        WATCHER.reset(token)
-    raise CausalveilError(f"Prefect could not run the flow ({failure}); check PREFECT_API_URL, or use --engine direct")
+    admission: Admission = in_this_process(lambda: admit(folder), watch)
+    return admission

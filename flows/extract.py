@@ -17,17 +17,8 @@ from prefect import State, flow  # noqa: E402  (settings must be in place first)
 
 from causalveil.flows.engine.deployment import one_at_a_time, refuse_open_server, store_nothing, tell_late  # noqa: E402
 from causalveil.flows.engine.engine import Watcher, guarded  # noqa: E402
-from causalveil.flows.engine.prefect_engine import (  # noqa: E402
-    WATCHER,
-    PrefectEngine,
-    ended_as,
-    lost_before,
-    outcome_of,
-    tagged,
-)
-from causalveil.flows.engine.server import on_a_server  # noqa: E402
+from causalveil.flows.engine.prefect_engine import PrefectEngine, ended_as, in_this_process, tagged  # noqa: E402
 from causalveil.flows.sequence.admit import Extracted, extract_source, late_line  # noqa: E402
-from causalveil.schemas.errors import CausalveilError  # noqa: E402
 from causalveil.schemas.warehouse import load_source  # noqa: E402
 
 _LOG = logging.getLogger("causalveil.flow")
@@ -55,27 +46,8 @@ def extract(source: str) -> Extracted | State[Extracted]:
 def extract_with_prefect(path: Path, watch: Watcher) -> Extracted:
     """Run the flow in this process.
 
-    Prefect's API is that of PREFECT_API_URL, the user's own server, or Prefect's temporary one.
-
     Raises:
         CausalveilError: the stages' own; or that Prefect's API cannot be reached.
     """
-    token = WATCHER.set(watch)
-    watch("Prefect")
-    failure = None
-    try:
-        with on_a_server():
-            outcome = outcome_of(lambda: extract(str(path)))
-            if isinstance(outcome, Extracted):
-                return outcome
-            failure = "no result"
-    except CausalveilError:
-        raise
-    except Exception as problem:
-        lost = lost_before(problem)
-        if lost is not None:
-            raise lost from None
-        failure = type(problem).__name__
-    finally:
-        WATCHER.reset(token)
-    raise CausalveilError(f"Prefect could not run the flow ({failure}); check PREFECT_API_URL, or use --engine direct")
+    extracted: Extracted = in_this_process(lambda: extract(str(path)), watch)
+    return extracted

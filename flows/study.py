@@ -23,16 +23,13 @@ from causalveil.flows.engine.deployment import (  # noqa: E402
 )
 from causalveil.flows.engine.engine import Watcher, guarded  # noqa: E402
 from causalveil.flows.engine.prefect_engine import (  # noqa: E402
-    WATCHER,
     PrefectEngine,
     add_tags,
     ended_as,
-    lost_before,
-    outcome_of,
+    in_this_process,
     rename_flow_run,
     tagged,
 )
-from causalveil.flows.engine.server import on_a_server  # noqa: E402
 from causalveil.flows.engine.shown import tags_by  # noqa: E402
 from causalveil.flows.sequence.declare import Loaded, find_data, load  # noqa: E402
 from causalveil.flows.sequence.finished import RunResult, find_stored, give_back  # noqa: E402
@@ -92,7 +89,7 @@ def study(
         with tagged(run=run):
             found = guarded(find_stored, path, run) if run is not None and simulate is None else None
             if run is not None and found is not None:
-                release = load_release_text(found.text)
+                release = load_release_text(found)
                 with tagged(study=release.study, dataset=release.dataset):
                     return _judged(give_back(found, out, run, PrefectEngine()))
             return _judged(_run(_loaded(path), out, run, simulate))
@@ -150,31 +147,16 @@ def run_with_prefect(
 ) -> RunResult:
     """Run the flow in this process.
 
-    Prefect's API is that of PREFECT_API_URL, the user's own server, or Prefect's temporary one.
-
     Raises:
         ReleaseHeld: the run is finished, and its release waits for the data's owner.
         CausalveilError: the stages' own; or that Prefect's API cannot be reached.
     """
-    token = WATCHER.set(watch)
-    watch("Prefect")
-    try:
-        with on_a_server():
-            named = study.with_options(flow_run_name=run_id)
-            outcome = outcome_of(lambda: named(str(path), None if out is None else str(out), run_id, simulate))
-    except CausalveilError:
-        raise
-    except Exception as problem:
-        # Prefect fails once more as it records how the run ended; what ended it says more.
-        lost = lost_before(problem)
-        if lost is not None:
-            raise lost from None
-        raise CausalveilError(
-            f"Prefect could not run the flow ({type(problem).__name__}); check PREFECT_API_URL and that its server "
-            f"is up, or use --engine direct; the same --run-id {run_id} continues this run"
-        ) from None
-    finally:
-        WATCHER.reset(token)
+    named = study.with_options(flow_run_name=run_id)
+    outcome = in_this_process(
+        lambda: named(str(path), None if out is None else str(out), run_id, simulate),
+        watch,
+        f"; the same --run-id {run_id} continues this run",
+    )
     if not isinstance(outcome, RunResult):
         raise ReleaseHeld(run_id)
     return outcome

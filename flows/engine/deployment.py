@@ -24,8 +24,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import httpx
+from prefect import runtime
+from prefect.concurrency.sync import concurrency
 from prefect.context import FlowRunContext
+from prefect.events import emit_event
 from prefect.filesystems import LocalFileSystem
+from prefect.settings import PREFECT_API_URL
 
 from causalveil.flows.sequence.finished import RunResult
 from causalveil.schemas.contract import Contract
@@ -36,6 +41,7 @@ from causalveil.schemas.warehouse import Manifest
 from causalveil.tasks.machine.site import site_settings
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
+_LOG = logging.getLogger("causalveil.flow")
 # Set to "test", a run takes an open server: of a test, with made-up data.
 OPEN_SERVER = "CAUSALVEIL_OPEN_SERVER"
 
@@ -49,9 +55,6 @@ def refuse_open_server() -> None:
     Raises:
         SiteError: the server is open.
     """
-    from prefect import runtime
-    from prefect.settings import PREFECT_API_URL
-
     url = PREFECT_API_URL.value()
     if not runtime.deployment.id or not url or os.environ.get(OPEN_SERVER) == "test":
         return
@@ -67,8 +70,6 @@ def lets_anybody_in(url: str) -> bool:
 
     A server that hangs up on such a call does not: it wants a client certificate, say.
     """
-    import httpx
-
     # Nothing secret is sent and nothing that comes back is believed, so the certificate may be anybody's.
     try:
         with httpx.Client(verify=False, timeout=30, trust_env=False) as client:
@@ -77,7 +78,6 @@ def lets_anybody_in(url: str) -> bool:
         return False
 
 
-_LOG = logging.getLogger("causalveil.flow")
 # After so many seconds a run that was killed gives its turn back: the least that Prefect allows (its default is 300). A
 # run that lives renews it.
 LEASE_SECONDS = 60.0
@@ -99,9 +99,6 @@ def one_at_a_time(dataset: str) -> Iterator[None]:
         EngineLost: the server does not answer.
         CausalveilError: there is no such limit on the server. Strict, so that nobody is let in for want of one.
     """
-    from prefect import runtime
-    from prefect.concurrency.sync import concurrency
-
     if not runtime.deployment.id:
         yield
         return
@@ -130,8 +127,6 @@ def one_at_a_time(dataset: str) -> Iterator[None]:
 
 def _unreachable(problem: BaseException | None) -> bool:
     """Tell whether a failure comes from a server that was not reached, and not from its answer."""
-    import httpx
-
     while problem is not None:
         if isinstance(problem, httpx.TransportError):
             return True
@@ -187,8 +182,6 @@ def _left(row: BlockAccount, what: str) -> str:
 
 
 def _emit(event: str, dataset: str, payload: dict[str, Any]) -> None:
-    from prefect.events import emit_event
-
     resource = {"prefect.resource.id": f"causalveil.dataset.{dataset}", "prefect.resource.name": dataset}
     emit_event(event=event, resource=resource, payload=payload)
 

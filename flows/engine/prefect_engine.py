@@ -8,9 +8,20 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+from prefect import State, runtime, tags
+from prefect import task as prefect_task
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.assets import Asset, AssetProperties, materialize
+from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
+from prefect.exceptions import MissingResult
+from prefect.logging.handlers import APILogHandler
+from prefect.states import Completed
 
 from causalveil.flows.engine.engine import Task, Watcher, guarded, guarded_as
+from causalveil.flows.engine.server import on_a_server
 from causalveil.flows.engine.shown import (
     answer_markdown,
     asset_facts,
@@ -27,15 +38,15 @@ from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.privacy import amount_text
 from causalveil.schemas.release import Release
 
-if TYPE_CHECKING:
-    from prefect import State
-
 R = TypeVar("R")
 _LOG = logging.getLogger("causalveil.flow")
 
 # Who is told of each stage as it starts; a flow has no parameter for what is not to be stored. It stands here and not
 # beside the flow, because Prefect sends flows to workers by value and a context variable cannot be sent.
 WATCHER: ContextVar[Watcher] = ContextVar("watcher", default=lambda _: None)
+
+
+NOTHING_STORED: dict[str, Any] = {"cache_policy": NO_CACHE, "persist_result": False, "log_prints": False}
 
 
 @dataclass(frozen=True)
@@ -65,9 +76,6 @@ class PrefectEngine:
         It has no parameters and returns its title: nothing is hashed, traversed or stored. Retries belong to the flow,
         whose run id is stable; the ledger hands out stored values on the second try.
         """
-        from prefect import task as prefect_task
-        from prefect.cache_policies import NO_CACHE
-
         self._watch(task.name)
         found: list[R] = []
 
@@ -79,10 +87,8 @@ class PrefectEngine:
             name=task.name,
             task_run_name=task.title,
             tags=[] if self._run is None else [*tags_of(self._run), *declared_tags(task.charges)],
-            cache_policy=NO_CACHE,
-            persist_result=False,
-            log_prints=False,
             retries=0,
+            **NOTHING_STORED,
         )
         upstream = [self._ended[title] for title in task.reads if title in self._ended]
         with answering(f"task '{task.title}'", self._run):
@@ -106,11 +112,6 @@ class PrefectEngine:
 
         Two artifacts show it.
         """
-        from prefect import task
-        from prefect.artifacts import create_markdown_artifact
-        from prefect.assets import Asset, AssetProperties, materialize
-        from prefect.cache_policies import NO_CACHE
-
         asset = Asset(
             key=release_asset(release),
             properties=AssetProperties(name=f"{release.study} ({release.dataset})", description="private releases"),
@@ -127,29 +128,22 @@ class PrefectEngine:
             return path
 
         if release.not_for_release:
-            simulated = task(
-                name="deliver", task_run_name="deliver", cache_policy=NO_CACHE, persist_result=False, log_prints=False
-            )
             with answering("the release", None):
-                return simulated(call)()
+                return prefect_task(name="deliver", task_run_name="deliver", **NOTHING_STORED)(call)()
         released = materialize(
             asset,
             by="causalveil",
+            tags=tags_of(self._run) if self._run else [],
+            asset_deps=[data_asset(release.dataset)],
             name="deliver",
             task_run_name="deliver",
-            tags=tags_of(self._run) if self._run else [],
-            cache_policy=NO_CACHE,
-            persist_result=False,
-            log_prints=False,
-            asset_deps=[data_asset(release.dataset)],
+            **NOTHING_STORED,
         )
         with answering("the release", self._run):
             return released(call)()
 
     def publish(self, key: str, rows: list[dict[str, Any]], description: str) -> None:
         """Create a table artifact; ``key`` in lower case and dashes."""
-        from prefect.artifacts import create_table_artifact
-
         with answering("a table", self._run):
             create_table_artifact(key=key, table=rows, description=description)
 
@@ -191,44 +185,59 @@ def answering(doing: str, run: Reservation | None) -> Iterator[None]:
         raise lost
 
 
-# Outcomes of flow runs of this process that end in a state with a name of its own; None outside of `outcome_of`.
+# Outcomes of flow runs of this process that end in a state with a name of its own; None outside of `in_this_process`.
 _OUTCOMES: ContextVar[list[Any] | None] = ContextVar("outcomes", default=None)
 
 
 def ended_as(name: str, message: str, outcome: R) -> State[R]:
     """Return the completed state ``name`` that holds ``outcome``.
 
-    ``outcome`` is also handed to ``outcome_of``.
+    ``outcome`` is also handed to ``in_this_process``.
     """
-    from prefect.states import Completed
-
     outcomes = _OUTCOMES.get()
     if outcomes is not None:
         outcomes.append(outcome)
     return Completed(name=name, message=message, data=outcome)
 
 
-def outcome_of(call: Callable[[], Any]) -> Any:
-    """Call a flow of this process and return its outcome, whatever state it ended in.
+def in_this_process(flow: Callable[[], Any], watch: Watcher, go_on: str = "") -> Any:
+    """Run a flow in this process and return its outcome, whatever state it ended in.
 
-    A server that is busy may take a state and answer too late. Asked again it returns the state as stored, without the
-    outcome, and Prefect then reports a missing result of a run that is complete.
+    Prefect's API is that of PREFECT_API_URL, the user's own server, or Prefect's temporary one. One that is busy may
+    take a state and answer too late. Asked again it returns the state as stored, without the outcome, and Prefect then
+    reports a missing result of a run that is complete.
+
+    Args:
+        flow: calls it.
+        watch: is told the name of each task as it starts.
+        go_on: ends the line of an error, and says how to start the same again.
+
+    Raises:
+        CausalveilError: the stages' own; or that Prefect's API cannot be reached.
     """
-    from prefect.exceptions import MissingResult
-
     outcomes: list[Any] = []
-    token = _OUTCOMES.set(outcomes)
+    tokens = WATCHER.set(watch), _OUTCOMES.set(outcomes)
+    watch("Prefect")
     try:
-        return call()
-    except MissingResult:
-        if not outcomes:
-            raise
-        return outcomes[-1]
+        with on_a_server():
+            return flow()
+    except CausalveilError:
+        raise
+    except Exception as problem:
+        if isinstance(problem, MissingResult) and outcomes:
+            return outcomes[-1]
+        # Prefect fails once more as it records how the run ended; what ended it says more.
+        failure = _lost_before(problem) or CausalveilError(
+            f"Prefect could not run the flow ({type(problem).__name__}); check PREFECT_API_URL and that its server is "
+            f"up, or use --engine direct{go_on}"
+        )
     finally:
-        _OUTCOMES.reset(token)
+        WATCHER.reset(tokens[0])
+        _OUTCOMES.reset(tokens[1])
+    raise failure
 
 
-def lost_before(problem: BaseException | None) -> EngineLost | None:
+def _lost_before(problem: BaseException | None) -> EngineLost | None:
     """Return the line that said how to go on, where Prefect failed again afterwards.
 
     Returns None if there was none.
@@ -240,9 +249,6 @@ def lost_before(problem: BaseException | None) -> EngineLost | None:
 
 def rename_flow_run(name: str) -> None:
     """Give the flow run that is going on another name; nothing outside of one."""
-    from prefect import runtime
-    from prefect.client.orchestration import get_client
-
     flow_run = runtime.flow_run.id
     if flow_run is not None:
         with answering("the name of the run", None), get_client(sync_client=True) as client:
@@ -251,8 +257,6 @@ def rename_flow_run(name: str) -> None:
 
 def _hand_on_lines() -> None:
     """See that our lines reach Prefect's API, also where Prefect was imported before our settings, as in a notebook."""
-    from prefect.logging.handlers import APILogHandler
-
     ours = logging.getLogger("causalveil")
     if not any(isinstance(handler, APILogHandler) for handler in ours.handlers):
         ours.addHandler(APILogHandler())
@@ -265,8 +269,6 @@ def tagged(**names: str | None) -> Iterator[None]:
     Args:
         names: by kind, as ``study="drug"``; those that are None are not known yet.
     """
-    from prefect import tags
-
     own = tags_by(**names)
     add_tags(own)
     with tags(*own):
@@ -278,9 +280,6 @@ def add_tags(own: list[str], run: Reservation | None = None) -> None:
 
     ``run``: whose budget is spent already.
     """
-    from prefect import runtime
-    from prefect.client.orchestration import get_client
-
     flow_run = runtime.flow_run.id
     if flow_run is None or set(own) <= set(runtime.flow_run.tags):
         return

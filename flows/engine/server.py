@@ -320,11 +320,7 @@ def own_server() -> dict[Any, Any]:
 
     They are empty if Prefect is told of a server, or none is usable.
     """
-    from importlib.metadata import version
-
     from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL
-
-    pass
 
     found = None if PREFECT_API_URL.value() else find()
     if found is None:
@@ -352,9 +348,6 @@ def notes() -> tuple[str, ...]:
 
 def _offer() -> None:
     """Offer a server of the user's own, once for a state folder: where its folder is, it has been offered."""
-    pass
-    from causalveil.tasks.machine.site import home
-
     if not (home() / FOLDER).exists():
         server_folder()
         _note(OFFER)

@@ -48,6 +48,7 @@ from causalveil.tasks.privacy.outlook.standing import accounts_in, outlook_after
 from causalveil.tasks.protocols.files import write_tables
 from causalveil.tasks.report.panel.whole import lines_of, plain_text
 
+_LOG = logging.getLogger("causalveil.flow")
 DEPENDENCIES = ("numpy", "scipy", "polars", "pandera", "pyarrow", "opendp", "dp-accounting", "prefect", "sqlalchemy")
 
 
@@ -155,17 +156,6 @@ def _known(value: float | None) -> float:
     return value
 
 
-_LOG = logging.getLogger("causalveil.flow")
-
-
-@dataclass(frozen=True)
-class ItsOwnDoing:
-    """Steps that public and synthetic data took at a run without an owner: grant or admit."""
-
-    granted: bool = False
-    admitted: bool = False
-
-
 @dataclass(frozen=True)
 class RunResult:
     """The result of a run.
@@ -204,15 +194,8 @@ class RunResult:
         return self.release._repr_html_()
 
 
-@dataclass(frozen=True)
-class Stored:
-    """The release of a finished run as the ledger holds it."""
-
-    text: str
-
-
-def find_stored(path: Path, run_id: str) -> Stored | None:
-    """Return the release of a finished run; it is looked for before anything else.
+def find_stored(path: Path, run_id: str) -> str | None:
+    """Return the text of a finished run's release; it is looked for before anything else.
 
     Returns None if the run is not finished.
 
@@ -233,16 +216,16 @@ def find_stored(path: Path, run_id: str) -> Stored | None:
             f"run id {run_id} is taken by a finished run of another study; choose a new run id, or fetch that run's "
             f"release: causalveil ledger release {run_id} --out DIR"
         )
-    return Stored(text)
+    return text
 
 
-def give_back(stored: Stored, out: str | Path | None, run_id: str, engine: Engine) -> RunResult:
+def give_back(stored: str, out: str | Path | None, run_id: str, engine: Engine) -> RunResult:
     """Write a stored release where it is wanted; no stage runs and nothing is charged.
 
     Raises:
         StudyError: the folder cannot be written, or holds another release.
     """
-    return deliver(open_ledger(), stored.text, place_of(out, run_id), run_id, engine, resumed=True, returned=None)
+    return deliver(open_ledger(), stored, place_of(out, run_id), run_id, engine, resumed=True, returned=None)
 
 
 def deliver(
@@ -254,15 +237,16 @@ def deliver(
     *,
     resumed: bool,
     returned: int | None,
-    itself: ItsOwnDoing = ItsOwnDoing(),
+    granted: bool = False,
+    admitted: bool = False,
 ) -> RunResult:
-    """Show what a finished run charged, and write its release."""
+    """Show what a finished run charged, and write its release; for the rest see :class:`RunResult`."""
     release = load_release_text(text)
     path = engine.deliver(release, lambda: write_release(place, text))
     run = ledger.record(run_id)
     if run is not None:
         _LOG.info(committed_line(len(run.charges), run.reservation))
-    return RunResult(release, path, run_id, resumed, itself.granted, returned, itself.admitted, place.url)
+    return RunResult(release, path, run_id, resumed, granted, returned, admitted, place.url)
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,7 @@ from causalveil.flows.sequence.declare import (
 )
 from causalveil.flows.sequence.estimators import estimator_of, warnings_of
 from causalveil.flows.sequence.finished import (
-    ItsOwnDoing,
     RunResult,
-    Stored,
     assemble_release,
     check_place,
     deliver,
@@ -170,7 +168,7 @@ def execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int |
     return give_back(found, out, run_id, engine)
 
 
-def _ended_meanwhile(path: Path, run_id: str) -> Stored | None:
+def _ended_meanwhile(path: Path, run_id: str) -> str | None:
     """Return the release of another process that was started for the same run, where there is one.
 
     What went wrong here is what is said, whether or not the ledger can be read, and no ledger is made to look into.
@@ -203,8 +201,17 @@ def _execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int 
                     settle(ledger, run_id, problem)
                 raise
             stored = budget.stored_document()
-        itself = ItsOwnDoing(granted=granted, admitted=held.by_itself)
-        return deliver(ledger, str(stored), target, run_id, engine, resumed=resumed, itself=itself, returned=drawn)
+        return deliver(
+            ledger,
+            str(stored),
+            target,
+            run_id,
+            engine,
+            resumed=resumed,
+            returned=drawn,
+            granted=granted,
+            admitted=held.by_itself,
+        )
 
 
 def _held(asked: Asked, held: Held) -> Request:

@@ -101,7 +101,7 @@ def misbehave(patch: pytest.MonkeyPatch, scores: Run, interval: Run | None) -> N
     last = replace(regression.INTERVAL, run=interval or regression.INTERVAL.run, reads=reads)
     stages = tuple({SCORES: bad, regression.INTERVAL: last}.get(one, one) for one in REGRESSION.stages_of(None))
     patch.setattr(regression, "SCORES", bad)
-    patch.setitem(ESTIMATORS, RegressionStudy, lambda: replace(REGRESSION, stages=stages))
+    patch.setitem(ESTIMATORS, RegressionStudy, replace(REGRESSION, stages=stages))
 
 
 @pytest.fixture(params=[None, "before:scores", "after:scores"], ids=["fresh", "killed before", "killed after"])
@@ -145,7 +145,7 @@ def test_a_charge_too_many_is_refused_before_anything_is_reserved(
         return [*SCORES.charges(study, sizes), (Slot("extra", Scope.all), plan(study, sizes).mechanism(recipe.SCORES))]
 
     stages = tuple(replace(one, charges=more) if one is SCORES else one for one in REGRESSION.stages_of(None))
-    monkeypatch.setitem(ESTIMATORS, RegressionStudy, lambda: replace(REGRESSION, stages=stages))
+    monkeypatch.setitem(ESTIMATORS, RegressionStudy, replace(REGRESSION, stages=stages))
     with pytest.raises(StudyError, match="adds up to"):
         run_study(path, out=tmp_path / "out", run_id="one")
     assert open_ledger().record("one") is None
@@ -174,7 +174,7 @@ class TestFolds:
         stages = aipw.AIPW.stages
         if when == "declared":
             asked = replace(aipw.AIPW, stages=lambda study: (*stages(study), OUTCOME_MODEL.of(3, 4)))
-            monkeypatch.setitem(ESTIMATORS, AipwStudy, lambda: asked)
+            monkeypatch.setitem(ESTIMATORS, AipwStudy, asked)
         else:
             honest = aipw.stages.scores_stage
 
