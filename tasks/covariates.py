@@ -13,7 +13,7 @@ at its ends how far it is one. Post-processing of released or public values: ``d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
@@ -264,14 +264,6 @@ class NarrowRanges:
         parts = list(zip(numbers.declared.names, away, some, strict=True))
         clipped = tuple(name for name, away, _ in parts if away)
         return cls(clipped, tuple(name for name, away, some in parts if some and not away))
-
-    @classmethod
-    def together(cls, several: Iterable[NarrowRanges]) -> NarrowRanges:
-        """Return the union of several: names that any of them has."""
-        found = list(several)
-        clipped = dict.fromkeys(name for one in found for name in one.clipped)
-        cut = dict.fromkeys(name for one in found for name in one.cut if name not in clipped)
-        return cls(tuple(clipped), tuple(cut))
 
     @property
     def words(self) -> list[str]:

@@ -25,14 +25,12 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 from causalveil.flows.cli import show
-from causalveil.flows.cli.audit import audit
+from causalveil.flows.cli.audit import audit, server_app
+from causalveil.flows.cli.init import check, init, ranges
 from causalveil.flows.cli.ledger import ledger_app
 from causalveil.flows.cli.owner import admit, chart, desk, export, extract, forecast, owner_app
 from causalveil.flows.cli.releases import bundle_app, pool, report, series
 from causalveil.flows.cli.show import EngineChoice, Json, Sweep
-from causalveil.flows.cli.start.check import check, ranges
-from causalveil.flows.cli.start.init import init
-from causalveil.flows.cli.start.server import server_app
 from causalveil.flows.cli.stop import code_of, saying_what_is_held, unwind_on_sigterm
 from causalveil.flows.engine import server, settings
 from causalveil.flows.engine.engine import place

@@ -21,7 +21,7 @@ from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.privacy import Guarantee
 from causalveil.tasks.adjustment.recipe import SCORES as SLOT
 from causalveil.tasks.aipw import recipe, stages
-from causalveil.tasks.aipw.scores import OutcomeModel
+from causalveil.tasks.aipw.recipe import OutcomeModel
 from causalveil.tasks.aipw_asymptotic import stages as asymptotic
 from causalveil.tasks.enclave import split
 from causalveil.tasks.inference.assemble import EffectFindings

@@ -22,6 +22,7 @@ from causalveil.tasks.balancing import stages
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.people import PublicPeople
 from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.weighting import imbalance
 from causalveil.tasks.weighting import weighted_means as weighted
 from causalveil.tasks.weighting.imbalance import Balance
 
@@ -30,12 +31,12 @@ WEIGH = Stage[BalancingStudy, Balance](
 )
 PERTURB = Stage[BalancingStudy, FloatArray](
     "perturb",
-    lambda step: stages.perturb_stage(step.study, step.enclave, step[WEIGH], step.budget),
-    charges=lambda study, _: [(stages.SLOT, weighted.mechanism(study.privacy.cost))],
+    lambda step: imbalance.perturb_stage(step.study, step.enclave, step[WEIGH], step.budget),
+    charges=lambda study, _: [(weighted.SLOT, weighted.mechanism(study.privacy.cost))],
     reads=(WEIGH,),
 )
 INTERVAL = Stage[BalancingStudy, EffectFindings](
-    "interval", lambda step: stages.interval_stage(step.study, step[WEIGH], step[PERTURB]), reads=(WEIGH, PERTURB)
+    "interval", lambda step: stages.findings(step.study, step[WEIGH], step[PERTURB]), reads=(WEIGH, PERTURB)
 )
 STAGES: Stages = (*ENTRY, WEIGH, PERTURB, INTERVAL)
 

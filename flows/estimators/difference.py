@@ -18,13 +18,13 @@ from causalveil.tasks.weighting import weighted_means as weighted
 PUBLIC_ARMS = Stage[DifferenceStudy, EffectFindings](
     "public_arms",
     lambda step: difference.public_arms_stage(step.study, step.enclave, step.budget),
-    charges=lambda study, _: [(difference.SLOT, weighted.mechanism(study.privacy.cost))],
+    charges=lambda study, _: [(weighted.SLOT, weighted.mechanism(study.privacy.cost))],
     reads=(NORMALISE,),
 )
 DIFFERENCE = Stage[DifferenceStudy, EffectFindings](
     "difference",
     lambda step: difference.difference_stage(*step.given, step.budget),
-    charges=lambda study, sizes: [(difference.SLOT, difference.mechanism(study, sizes))],
+    charges=lambda study, sizes: [(weighted.SLOT, difference.mechanism(study, sizes))],
     reads=(EVERYBODY,),
 )
 

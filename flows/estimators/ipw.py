@@ -29,6 +29,7 @@ from causalveil.tasks.inference.people import PublicPeople
 from causalveil.tasks.ipw import interval, public_scores, weights
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models import logistic
+from causalveil.tasks.weighting import imbalance
 from causalveil.tasks.weighting import weighted_means as weighted
 from causalveil.tasks.weighting.imbalance import Balance
 
@@ -60,8 +61,8 @@ PUBLIC_WEIGHTS = Stage[IpwStudy, Balance](
 )
 PUBLIC_SUMS = Stage[IpwStudy, FloatArray](
     "public_sums",
-    lambda step: public_scores.public_sums_stage(step.study, step.enclave, step[PUBLIC_WEIGHTS], step.budget),
-    charges=lambda study, _: [(weights.LABEL_SLOT, weighted.mechanism(study.privacy.cost))],
+    lambda step: imbalance.perturb_stage(step.study, step.enclave, step[PUBLIC_WEIGHTS], step.budget),
+    charges=lambda study, _: [(weighted.SLOT, weighted.mechanism(study.privacy.cost))],
     reads=(PUBLIC_WEIGHTS,),
 )
 PUBLIC_INTERVAL = Stage[IpwStudy, EffectFindings](

@@ -27,7 +27,7 @@ from causalveil.schemas.privacy import Level
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.people import PublicPeople
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.matching import interval, perturb, scores, weights
+from causalveil.tasks.matching import interval, scores, weights
 from causalveil.tasks.matching.weights import Reuse
 from causalveil.tasks.models.nearest import traversal
 
@@ -57,8 +57,8 @@ IMBALANCE = Stage[MatchingStudy, Reuse](
 )
 PERTURB = Stage[MatchingStudy, FloatArray](
     "perturb",
-    lambda step: perturb.perturb_stage(step.study, step.enclave, _reuse(step), step.budget),
-    charges=lambda study, _: [(perturb.SLOT, perturb.mechanism(study))],
+    lambda step: weights.perturb_stage(step.study, step.enclave, _reuse(step), step.budget),
+    charges=lambda study, _: [(weights.SLOT, weights.mechanism(study))],
     reads=(MATCH, IMBALANCE),
 )
 INTERVAL = Stage[MatchingStudy, EffectFindings](

@@ -9,7 +9,7 @@ from causalveil.schemas.estimators.direction import DirectionStudy, Score
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Half
 from causalveil.schemas.study import Study
-from causalveil.tasks.direction import expected as direction_expected
+from causalveil.tasks.direction import answers as direction_expected
 from causalveil.tasks.direction.draws import Draw, draws
 from causalveil.tasks.direction.sensitivity import residual_movement
 from causalveil.tasks.privacy.mechanisms import Laplace
@@ -101,7 +101,7 @@ def _test(
 def sweep(study: Study, sizes: Sizes) -> list[dict[str, float]]:
     """Return the expected numbers of a direction study at each penalty of a grid.
 
-    See ``tasks/direction/expected.py``.
+    See ``tasks/direction/answers.py``.
 
     Raises:
         StudyError: no direction study with HSIC, or the number of units is unknown.

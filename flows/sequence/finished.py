@@ -240,7 +240,7 @@ def deliver(
     granted: bool = False,
     admitted: bool = False,
 ) -> RunResult:
-    """Show what a finished run charged, and write its release; for the rest see :class:`RunResult`."""
+    """Show what a finished run charged, and write its release; see :class:`RunResult`."""
     release = load_release_text(text)
     path = engine.deliver(release, lambda: write_release(place, text))
     run = ledger.record(run_id)

@@ -8,8 +8,6 @@
 - ``interval``: The estimate and its intervals: quantiles of one simulation of all that the releases leave possible.
 - ``moments``: Moments of standardised features around their mean, joined over releases by the inverse of their
   variance.
-- ``parts``: Division of the budget over the five releases: decided from public facts, so that no part depends on a
-  release.
 - ``posterior``: A posterior that knows its noise: what released moments leave possible of slopes, arms and their second
   moments.
 - ``recipe``: Recipe of the five releases: the budget of each, decided from public facts alone, before a row is read.

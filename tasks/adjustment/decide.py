@@ -14,8 +14,8 @@ import numpy as np
 
 from causalveil.tasks.adjustment.features import FeatureMap, Scores
 from causalveil.tasks.adjustment.moments import SeenMoments
-from causalveil.tasks.adjustment.parts import scores_sd
 from causalveil.tasks.adjustment.posterior import Draws
+from causalveil.tasks.adjustment.recipe import scores_sd
 from causalveil.tasks.adjustment.released import Public, RandomDraws
 from causalveil.tasks.adjustment.scales import MIDDLE, FoundScales
 from causalveil.tasks.machine.arrays import FloatArray

@@ -166,17 +166,6 @@ def curve_values(curves: tuple[Curve, ...], f: FloatArray) -> FloatArray:
     return np.clip(found, -CURVE_CUT, CURVE_CUT, out=found)
 
 
-def feature_values(features: FeatureMap, z: FloatArray) -> FloatArray:
-    """Return v of rows z, shape (rows, 1 + count), cut to a ball.
-
-    Its columns are the constant, lines and curves, which are cut together.
-    """
-    f = line_values(features.lines, z)
-    v = np.column_stack([np.ones(len(z)), f, curve_values(features.curves, f)])
-    v *= np.minimum(1.0, features.radius / np.sqrt(np.einsum("ij,ij->i", v, v)))[:, None]
-    return v
-
-
 # Keeps a row that was cut in floats within the ball.
 HAIR = 1 - 2.0**-40
 # Rows of which features are made at a time: few enough for a processor's cache, and enough for a call.

@@ -18,7 +18,6 @@ from causalveil.tasks.adjustment.decide import Learnt, learn, scores_of
 from causalveil.tasks.adjustment.features import FeatureMap, Scores, Screen
 from causalveil.tasks.adjustment.interval import AdjustedEffect, ErrorLaw, found_of, law_of
 from causalveil.tasks.adjustment.moments import moments_of
-from causalveil.tasks.adjustment.parts import Parts, parts_of
 from causalveil.tasks.adjustment.posterior import Posterior
 from causalveil.tasks.adjustment.recipe import LINES, REFIT, SCALES, SCORES, SCREEN, AdjustmentRecipe
 from causalveil.tasks.adjustment.released import (
@@ -57,11 +56,6 @@ class FiveReleases:
     screen: ReleasedScreen | None = None
     refit: ReleasedMoments | None = None
     scores: ReleasedScores | None = None
-
-    @property
-    def parts(self) -> Parts:
-        """Parts of the budget."""
-        return parts_of(self.public)
 
     @cached_property
     def found_scales(self) -> FoundScales:

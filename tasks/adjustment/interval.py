@@ -17,15 +17,13 @@ import numpy as np
 from causalveil.schemas.confounding import RANDOMISED, ConfoundingPrior, ConfoundingStatement, of_share
 from causalveil.tasks.adjustment.decide import Learnt, losses
 from causalveil.tasks.adjustment.features import FeatureMap, Scores
-from causalveil.tasks.adjustment.parts import looks_for_curves
 from causalveil.tasks.adjustment.posterior import hidden_bias
-from causalveil.tasks.adjustment.recipe import AdjustsBy
+from causalveil.tasks.adjustment.recipe import AdjustsBy, looks_for_curves
 from causalveil.tasks.adjustment.released import Public, RandomDraws, ReleasedScores
 from causalveil.tasks.adjustment.scales import FoundScales
 from causalveil.tasks.adjustment.screen import Kept
 from causalveil.tasks.covariates import FIT, DeclaredRanges, NarrowRanges, Ranged
-from causalveil.tasks.inference.assemble import may_be_empty
-from causalveil.tasks.inference.confounding import NOT_COVERED_TRIAL, UNMEASURED
+from causalveil.tasks.inference.assemble import NOT_COVERED_TRIAL, UNMEASURED, may_be_empty
 from causalveil.tasks.machine.arrays import FloatArray
 
 # No effect is larger, in half ranges of the outcome.

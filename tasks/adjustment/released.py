@@ -85,11 +85,6 @@ class Public:
     asked: tuple[Decimal, ...] | None = None
     weight: float = 1.0
 
-    @property
-    def covariates(self) -> int:
-        """Number of histograms of covariates in release 1."""
-        return len({column.covariate for column in self.columns})
-
 
 @dataclass(frozen=True)
 class ReleasedScales:

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from causalveil.tasks.adjustment.features import ArmScales, FeatureMap, LineFeature
-from causalveil.tasks.adjustment.parts import moments_sd, radius_of
+from causalveil.tasks.adjustment.recipe import moments_sd, radius_of
 from causalveil.tasks.adjustment.released import EDGES, ColumnKind, EncodedColumn, Public, ReleasedScales
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 

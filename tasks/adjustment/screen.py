@@ -17,7 +17,7 @@ import numpy as np
 
 from causalveil.tasks.adjustment.decide import Learnt, unit
 from causalveil.tasks.adjustment.features import Curve, FeatureMap, Screen, Shape, curve_values, line_values, raw_values
-from causalveil.tasks.adjustment.parts import MOST_CANDIDATES, radius_of, scores_sd
+from causalveil.tasks.adjustment.recipe import MOST_CANDIDATES, MOST_KEPT, radius_of, scores_sd
 from causalveil.tasks.adjustment.released import EDGES, ColumnKind, Public, RandomDraws, ReleasedScreen
 from causalveil.tasks.adjustment.scales import MIDDLE, FoundScales, normal_scores
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
@@ -116,8 +116,8 @@ REACH = 1.5
 # null, some in one of them, some in both (chosen on random tables 0 to 199).
 WIDTHS_BETA, WIDTHS_ETA = np.array([0, 0.05, 0.12, 0.3]), np.array([0, 0.1, 0.25, 0.6])
 NULL, ONE_SIDED, BOTH, ROUNDS = 2.0, 3.0, 4.0, 40
-# Curves kept at most; each is as likely to be in both, and harms by so much of the estimate's expected error.
-MOST_KEPT, LIKELY, HARM = 6, 0.1, 0.25
+# A curve that is kept is as likely to be in both, and harms by so much of the estimate's expected error.
+LIKELY, HARM = 0.1, 0.25
 
 
 @dataclass(frozen=True)

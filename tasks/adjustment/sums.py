@@ -44,7 +44,7 @@ from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 from causalveil.tasks.models.lattice_sums import on_lattice, symmetric, triangle_weights
 
 ARM_NUMBERS = 4
-# Sensitivities beside those of parts.py: in the L1 norm, and of moments that are not by arm.
+# Sensitivities beside those of recipe.py: in the L1 norm, and of moments that are not by arm.
 SCALES_L1, MOMENTS_ALIKE, SCORES_L1 = 6.0, math.sqrt(8), 2.25
 # By what differences of the arms' cross moments and Gram matrices are multiplied in releases 2 and 4.
 ARM_CROSS, ARM_GRAM = 0.49, 0.5

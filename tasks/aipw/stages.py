@@ -21,13 +21,18 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Coverage
 from causalveil.tasks.adjustment.five_releases import Drawn, FiveReleases
 from causalveil.tasks.adjustment.recipe import SCORES
-from causalveil.tasks.aipw.recipe import KnownRecipe, known_recipe
-from causalveil.tasks.aipw.scores import FoldScores, OutcomeModel, common_range, expected_variance
+from causalveil.tasks.aipw.recipe import (
+    FoldScores,
+    KnownRecipe,
+    OutcomeModel,
+    common_range,
+    expected_variance,
+    known_recipe,
+)
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.split import Folds, Pieces
 from causalveil.tasks.inference.allowance import allowance
-from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, around, assemble
-from causalveil.tasks.inference.confounding import NOT_COVERED_TRIAL
+from causalveil.tasks.inference.assemble import NOT_COVERED_TRIAL, EffectFindings, Estimate, Noise, around, assemble
 from causalveil.tasks.inference.people import standing_for
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread

@@ -264,11 +264,3 @@ def _spread(count: int, d: int) -> FloatArray:
     for _ in range(64):
         ratio = (1 + ratio) ** (1 / (d + 1))
     return (0.5 + np.outer(np.arange(1, count + 1), ratio ** -np.arange(1.0, d + 1))) % 1.0
-
-
-def rate(units: int, epsilon: float, delta: float) -> float:
-    """Return r(eps, delta) = 5 sqrt(2 ln n ln(2/delta))/(eps n) of equations 7 and 13.
-
-    It is for planners, and for any n >= 2.
-    """
-    return 5 * math.sqrt(2 * math.log(units) * math.log(2 / delta)) / (epsilon * units)

@@ -15,7 +15,6 @@ import numpy as np
 from causalveil.schemas.confounding import AdjustmentMethod
 from causalveil.schemas.estimators.balancing import BalancingStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.privacy import Scope
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.balancing.dual import (
     Solution,
@@ -29,10 +28,8 @@ from causalveil.tasks.balancing.dual import (
     weights_of,
 )
 from causalveil.tasks.enclave.enclave import Enclave, Rows
-from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.inference.confounding import COVERS_IMBALANCE, UNMEASURED, partly_if_left
+from causalveil.tasks.inference.assemble import COVERS_IMBALANCE, UNMEASURED, EffectFindings, partly_if_left
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
-from causalveil.tasks.privacy.mechanisms import Budget, Slot
 from causalveil.tasks.weighting.expected import (
     EXPLAINED,
     OVERLAP,
@@ -43,12 +40,10 @@ from causalveil.tasks.weighting.expected import (
     weighted_expected,
 )
 from causalveil.tasks.weighting.features import learn_features
-from causalveil.tasks.weighting.imbalance import Balance, Balancer, open_units, save_units, summary
+from causalveil.tasks.weighting.imbalance import Balance, Balancer, save_units, summary
 from causalveil.tasks.weighting.weighted_means import (
     WeightedUnits,
     check_arms,
-    mechanism,
-    sums,
     weigh_units,
     weighted_findings,
 )
@@ -162,17 +157,10 @@ def weigh_stage(study: BalancingStudy, enclave: Enclave) -> Balance:
     return found
 
 
-SLOT = Slot(name="effect", scope=Scope.all)
 NOT_COVERED = (
     f"{UNMEASURED}; non-linear confounding beyond squares, products, joint cells of coarse covariates and the "
     "propensity index"
 )
-
-
-def perturb_stage(study: BalancingStudy, enclave: Enclave, found: Balance, budget: Budget) -> FloatArray:
-    """Release what the outcomes add up to under the weights that ``weigh`` left."""
-    exact = sums(open_units(enclave, found), enclave.gather("t"), enclave.gather("u"), study.privacy.cost)
-    return mechanism(study.privacy.cost).release(exact, SLOT, budget)
 
 
 def findings(study: BalancingStudy, found: Balance, statistics: FloatArray) -> EffectFindings:
@@ -196,11 +184,6 @@ def findings(study: BalancingStudy, found: Balance, statistics: FloatArray) -> E
     }
     done = partly_if_left(AdjustmentMethod.balancing, found.left if found.narrow.clipped else 0.0)
     return replace(result, interval=interval, details=details, confounding=done)
-
-
-def interval_stage(study: BalancingStudy, found: Balance, statistics: FloatArray) -> EffectFindings:
-    """The last stage: reads nothing but public and released values."""
-    return findings(study, found, statistics)
 
 
 @lru_cache(maxsize=256)

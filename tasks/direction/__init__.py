@@ -1,9 +1,8 @@
 """Causal direction between two variables by additive noise models.
 
-- ``answers``: From released draws to directions: post-processing of released and public values alone.
+- ``answers``: From released draws to directions, and what a plan expects of them; released and public values alone.
 - ``draws``: Every draw that a direction study makes, from public facts alone: which scores, on whose units, at what
   cost.
-- ``expected``: A stand-in pair for planning: a curve that everybody knows, not the data.
 - ``scores``: Scores of the two directions between two variables: residuals of kernel ridge regressions, and their
   dependence.
 - ``sensitivity``: Sensitivities of direction finding, distances for propose-test-release, and how surely noise keeps an

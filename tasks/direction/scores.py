@@ -271,11 +271,3 @@ def log_iqr(values: FloatArray) -> float:
     parted = np.partition(values, (low, high))
     width = float(parted[high] - parted[low])
     return math.log(width) if width > 0 else -math.inf
-
-
-def iqr_score(a: FloatArray, b: FloatArray) -> float:
-    """Return log IQR(a) + log IQR(b) of vectors of shape (m,).
-
-    It is -infinity if one of the ranges is 0.
-    """
-    return log_iqr(a) + log_iqr(b)

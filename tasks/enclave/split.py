@@ -21,6 +21,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isqrt
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -90,23 +91,33 @@ def leading_rows(hashes: Sequence[HashArray], size: int) -> IntArray:
 
 
 @dataclass(frozen=True)
-class Halves:
-    """The rows of one run, split into those for training and those for estimation.
+class Cut:
+    """The rows of one run, cut at edges.
 
-    ``edges``: shape (2, segments); the leading rows of each segment that train, and the first that is estimated on.
+    ``edges``: whole numbers of rows, a column for each segment. ``name``: of the edges in the enclave.
     """
 
     enclave: Enclave
     edges: IntArray
+    name: ClassVar[str]
 
     @classmethod
-    def open(cls, enclave: Enclave) -> Halves:
-        """Open what ``split`` left.
+    def open(cls, enclave: Enclave) -> Self:
+        """Open what the stage of that name left.
 
         Raises:
             CausalveilError: it has not run.
         """
-        return cls(enclave, np.array(enclave.load(SPLIT)))
+        return cls(enclave, np.array(enclave.load(cls.name)))
+
+
+class Halves(Cut):
+    """Rows for training and rows for estimation.
+
+    ``edges``: shape (2, segments); the leading rows of each segment that train, and the first that is estimated on.
+    """
+
+    name = SPLIT
 
     @property
     def segments(self) -> int:
@@ -165,21 +176,10 @@ class Pieces:
     units: int
 
 
-@dataclass(frozen=True)
-class Folds:
-    """The rows of one run, cut into folds. ``edges``: shape (K + 1, segments)."""
+class Folds(Cut):
+    """Rows of each fold. ``edges``: shape (K + 1, segments)."""
 
-    enclave: Enclave
-    edges: IntArray
-
-    @classmethod
-    def open(cls, enclave: Enclave) -> Folds:
-        """Open what ``folds`` left.
-
-        Raises:
-            CausalveilError: it has not run.
-        """
-        return cls(enclave, np.array(enclave.load(FOLDS)))
+    name = FOLDS
 
     @property
     def count(self) -> int:

@@ -2,9 +2,6 @@
 
 - ``allowance``: The allowance of an interval for noise in its own variance that is independent of the estimate's noise.
 - ``assemble``: From released sums to an estimate and an interval that covers sampling error and every draw of noise.
-- ``confounding``: Words about confounding, and what declared or hidden confounding asks of an interval. All of it
-  post-processing.
 - ``people``: The people of whom `plan` speaks: those of the run where they are public, else a population that nobody
   is.
-- ``served``: The number of cells that a budget can serve, from public facts alone.
 """

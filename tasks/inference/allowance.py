@@ -50,24 +50,29 @@ def laplace_allowance(ratio: float, confidence: float) -> float:
     nodes, shares = laplace_rule()
     # In units of the estimate's noise variance.
     sampling = np.geomspace(min(ratio, 1.0) * 1e-3, max(ratio * 1e5, 1e5), 600)
-    table = _critical(sampling, 1 - confidence)
+    tails = partial(laplace_tails, scale=math.sqrt(0.5))
+    table = critical_values(tails, sampling, 1 - confidence, 0.0)
     true = ratio * PLACES[:, None]
     read = ratio * (PLACES[:, None] + nodes[None])
 
     def covered(a: float) -> float:
         used = np.maximum(read, 0.0) + a * ratio
         half = np.interp(np.log(np.maximum(used, sampling[0])), np.log(sampling), table / np.sqrt(1 + sampling))
-        tails = laplace_tails(half * np.sqrt(1 + used), np.sqrt(np.maximum(true, 1e-12 * ratio)), math.sqrt(0.5))
-        return float(((1 - 2 * tails) @ shares).min())
+        outside = 2 * tails(half * np.sqrt(1 + used), np.sqrt(np.maximum(true, 1e-12 * ratio)))
+        return float(((1 - outside) @ shares).min())
 
-    low, high = 0.0, LARGEST
     # Far from 0 the coverage is the confidence itself, up to the table's and the rule's error.
-    wanted = confidence - 1e-4
-    if covered(0.0) >= wanted:
+    return _least(lambda a: covered(a) >= confidence - 1e-4)
+
+
+def _least(enough: Callable[[float], bool]) -> float:
+    """Return the least allowance that is enough, rounded up to 1e-3."""
+    low, high = 0.0, LARGEST
+    if enough(0.0):
         return 0.0
     while high - low > 1e-3:
         middle = (low + high) / 2
-        low, high = (low, middle) if covered(middle) >= wanted else (middle, high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
     return high
 
 
@@ -81,17 +86,6 @@ def laplace_tails(distance: FloatArray, deviation: FloatArray, scale: float) -> 
     below = np.exp(log_ndtr(-z - a) + a * a / 2 + a * z)
     found: FloatArray = ndtr(-z) + (above - below) / 2
     return found
-
-
-def _critical(sampling: FloatArray, error: float) -> FloatArray:
-    """Two-sided critical values beside Laplace noise of variance 1, by bisection."""
-    deviation = np.sqrt(sampling)
-    low, high = np.zeros(len(sampling)), np.sqrt(1 + sampling) / math.sqrt(error)
-    for _ in range(60):
-        middle = (low + high) / 2
-        outside = 2 * laplace_tails(middle, deviation, math.sqrt(0.5)) > error
-        low, high = np.where(outside, middle, low), np.where(outside, high, middle)
-    return high
 
 
 @lru_cache(maxsize=1)
@@ -114,13 +108,7 @@ def allowance(ratio: float, confidence: float) -> float:
     if ratio == 0:
         return 0.0
     quantile = -float(ndtri((1 - confidence) / 2))
-    low, high = 0.0, LARGEST
-    if least_coverage(0.0, ratio, quantile) >= confidence:
-        return 0.0
-    while high - low > 1e-3:
-        middle = (low + high) / 2
-        low, high = (low, middle) if least_coverage(middle, ratio, quantile) >= confidence else (middle, high)
-    return high
+    return _least(lambda a: least_coverage(a, ratio, quantile) >= confidence)
 
 
 def least_coverage(a: float, ratio: float, quantile: float) -> float:

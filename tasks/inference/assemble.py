@@ -1,8 +1,8 @@
 """From released sums to an estimate and an interval that covers sampling error and every draw of noise.
 
-Everything here is post-processing of released or public values and serves every estimator of an effect: an
-estimator's own module computes an :class:`Estimate` and calls :func:`assemble`. Derivations: ``docs/proofs/ipw.md``,
-section 6.
+Everything here is post-processing of released or public values and serves every estimator of an effect: an estimator's
+own module computes an :class:`Estimate` and calls :func:`assemble`. Words about confounding stand here too, and what
+declared or hidden confounding asks of an interval. Derivations: ``docs/proofs/ipw.md``, section 6.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, ndtri, roots_genlaguerre
 
-from causalveil.schemas.confounding import ConfoundingStatement, CovariateBalance
+from causalveil.schemas.confounding import AdjustmentMethod, ConfoundingStatement, CovariateBalance, Shortfall, by
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, Variance
 from causalveil.schemas.study import EffectStudy
@@ -170,7 +170,7 @@ class Estimate:
     sampling variance above ``largest_variance``, so its upper bound need not go beyond it. ``allowance``, where it
     was computed (``tasks/inference/allowance.py``), takes the place of the union bound: deviations of the
     variance's noise. ``bias``: what the estimate may be off by on average, in standard errors of sampling
-    (``tasks/inference/confounding.py``); ``offset``: what it may be off by besides, in outcome units.
+    (``tasks/inference/assemble.py``); ``offset``: what it may be off by besides, in outcome units.
     """
 
     value: float
@@ -258,3 +258,55 @@ def may_be_empty(share: float, error: float, confidence: float) -> bool:
         confidence: in [0.5, 1).
     """
     return min(share, 1 - share) <= float(ndtri(confidence)) * error
+
+
+COVERS_DECLARED = "confounding up to the size that `confounding_prior` assumes"
+COVERS_MODELS = "noise of slopes and weights"
+COVERS_IMBALANCE = "imbalance that is left, up to the declared allowance"
+# What no covariate holds is seen by no released number.
+UNMEASURED = "confounding by variables that are not among the covariates"
+NOT_COVERED_DECLARED = "confounding larger than the size that `confounding_prior` assumes"
+NOT_COVERED_TRIAL = "confounding, if treatment was not randomised as the study declares"
+# Of arms that are compared as they are.
+NOT_COVERED_ARMS = "confounding: the arms are compared as if treatment had been randomised"
+
+# What was done about confounding, as ``details["adjustment"]`` says it.
+UNADJUSTED = "unadjusted"
+RANDOMISED = "not adjusted: treatment was randomised"
+# Of public weights that leave more than so much of what may confound, in deviations of the outcome, as is usual of
+# differences in covariates (Austin 2009).
+ENOUGH_LEFT = 0.1
+
+
+def partly_if_left(method: AdjustmentMethod, left: float) -> ConfoundingStatement:
+    """Return how far public weights adjust: in part where much imbalance is left.
+
+    Args:
+        method: whose weights they are.
+        left: what they leave of the arms' differences, in standard deviations of the outcome.
+    """
+    return by(method, Shortfall.imbalance if left > ENOUGH_LEFT else None)
+
+
+def part_hidden(hidden: int, columns: int) -> float:
+    """Return the part, 0 to 1, of the declared confounding that hidden columns may have.
+
+    Noise shows some columns by chance: where most are hidden, all are taken to be.
+    """
+    return 1.0 if hidden and 2 * hidden >= columns else math.sqrt(hidden / max(columns, 1))
+
+
+def effect_in_twins(value: float, bias: float, square: float) -> float:
+    """Return the least squared effect in differences of twins, for outcomes in [-1, 1].
+
+    Differences of twins hold it beside the variance.
+
+    An estimate that is off by a bias says so much less of twins, who are near each other: they would take off more
+    than they hold, and leave the variance too small.
+
+    Args:
+        value: the estimate.
+        bias: what it may be off by, in standard errors of sampling.
+        square: the sampling variance before anything is taken off.
+    """
+    return max(min(abs(value), 2.0) - bias * math.sqrt(max(square, 0.0)), 0.0) ** 2

@@ -2,7 +2,8 @@
 
 The population is as the planner's reader assumes it: quasi-random (Kronecker's sequence of square roots of primes), or
 a seeded sample of equally correlated normal covariates, within the declared ranges or cut into levels of equal size;
-one index of them drives treatment and outcome. Nothing is read.
+one index of them drives treatment and outcome. Nothing is read. How many cells a budget serves is told from the same
+public facts.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import gammaincinv, ndtr, ndtri
 
-from causalveil.schemas.plan import StandIn
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.schemas.protocols.study import JointStudy
 from causalveil.schemas.study import CategoricalCovariate, EffectStudy, Study
 from causalveil.tasks.covariates import blocks, dimension, scale
 from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
@@ -321,3 +324,24 @@ def thinned(rows: Rows, most: int) -> Rows:
     count = min(len(rows), most)
     chosen = np.arange(count) * len(rows) // count
     return Rows(rows.x[chosen], rows.t[chosen], np.zeros(count))
+
+
+def check_cells(units: int, groups: int, arms: int, least: float) -> None:
+    """Refuse so many subgroups that cells of equal size would have less than ``least`` units.
+
+    Raises:
+        StudyError: says how many the budget can serve.
+    """
+    most = int(units / (least * arms))
+    if groups > 1 and most < groups:
+        raise StudyError(
+            f"{groups} subgroups of {arms} arms are more cells than this budget can serve on {units:,} units: it can "
+            f"serve {most} subgroup{'' if most == 1 else 's'}; ask for fewer levels, or for more epsilon"
+        )
+
+
+def counted_units(study: JointStudy, sizes: Sizes, stand_in: StandIn) -> float:
+    """Return how many units a plan takes to be eligible: all where the study is about everybody."""
+    if not study.where:
+        return float(sizes.units)
+    return sizes.units * stand_in.eligible_share

@@ -18,8 +18,14 @@ from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand, Variant
 from causalveil.tasks.covariates import dimension, feature_names
-from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble
-from causalveil.tasks.inference.confounding import COVERS_DECLARED, NOT_COVERED_DECLARED
+from causalveil.tasks.inference.assemble import (
+    COVERS_DECLARED,
+    NOT_COVERED_DECLARED,
+    EffectFindings,
+    Estimate,
+    Noise,
+    assemble,
+)
 from causalveil.tasks.ipw import weights
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models import logistic

@@ -18,13 +18,11 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.enclave.enclave import Enclave, Rows
-from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.inference.confounding import COVERS_IMBALANCE, UNMEASURED, partly_if_left
-from causalveil.tasks.ipw.weights import CHUNK, LABEL_SLOT, weights
+from causalveil.tasks.inference.assemble import COVERS_IMBALANCE, UNMEASURED, EffectFindings, partly_if_left
+from causalveil.tasks.ipw.weights import CHUNK, weights
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import map_partitions
 from causalveil.tasks.models.logistic import clipped_scores
-from causalveil.tasks.privacy.mechanisms import Budget
 from causalveil.tasks.weighting.expected import (
     EXPLAINED,
     OVERLAP,
@@ -35,8 +33,8 @@ from causalveil.tasks.weighting.expected import (
     weighted_expected,
 )
 from causalveil.tasks.weighting.features import learn_features
-from causalveil.tasks.weighting.imbalance import Balance, Balancer, open_units, save_units, summary
-from causalveil.tasks.weighting.weighted_means import check_arms, mechanism, sums, weigh_units, weighted_findings
+from causalveil.tasks.weighting.imbalance import Balance, Balancer, save_units, summary
+from causalveil.tasks.weighting.weighted_means import check_arms, weigh_units, weighted_findings
 
 NOT_COVERED = f"{UNMEASURED}; non-linear confounding beyond squares, products and the propensity index"
 
@@ -98,12 +96,6 @@ def _weights_and_scores(study: IpwStudy, enclave: Enclave, coefficients: FloatAr
 
     both = np.concatenate(map_partitions(of, enclave.segments, study.execution.workers), axis=1)
     return both[0], both[1]
-
-
-def public_sums_stage(study: IpwStudy, enclave: Enclave, found: Balance, budget: Budget) -> FloatArray:
-    """Release what the outcomes add up to under the weights that ``weigh`` left."""
-    exact = sums(open_units(enclave, found), enclave.gather("t"), enclave.gather("u"), study.privacy.cost)
-    return mechanism(study.privacy.cost).release(exact, LABEL_SLOT, budget)
 
 
 def public_interval_stage(study: IpwStudy, found: Balance, statistics: FloatArray) -> EffectFindings:

@@ -19,11 +19,11 @@ from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand, Variant
 from causalveil.tasks.enclave.split import least_units, sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings, Noise
-from causalveil.tasks.matching import interval, perturb, scores
-from causalveil.tasks.matching import scores as matching_scores
+from causalveil.tasks.matching import interval, scores
 from causalveil.tasks.matching.interval import findings
-from causalveil.tasks.matching.weights import Reuse, effect_epsilon
+from causalveil.tasks.matching.weights import Reuse, effect_epsilon, variance_unit
 from causalveil.tasks.models.nearest import NEAREST, adaptive_limit, integer_caps
+from causalveil.tasks.weighting.expected import square_within
 
 
 @dataclass(frozen=True)
@@ -100,11 +100,10 @@ def expected_reuse(study: MatchingStudy, units: int, stand_in: StandIn = StandIn
 def expected_findings(study: MatchingStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> EffectFindings:
     """Return the findings of the stand-in population without an effect or drawn noise."""
     reuse = expected_reuse(study, sizes.units, stand_in)
-    deviation = stand_in.deviation if stand_in.deviation is not None else study.outcome.width / 4
-    square = (deviation / (study.outcome.width / 2)) ** 2
+    square = square_within(study, stand_in, 0.0)
     total = 2 * reuse.queries * square
     total += sum(float(squares - reuse.queries) * square for squares in reuse.weight_squares)
-    second = total / float(perturb.variance_unit(reuse)) if reuse.measurable else 0.0
+    second = total / float(variance_unit(reuse)) if reuse.measurable else 0.0
     return findings(study, sizes, reuse, np.array([0.0, study.estimator.variance_share * second]))
 
 
@@ -115,14 +114,14 @@ def expected(study: MatchingStudy, sizes: Sizes, stand_in: StandIn = StandIn()) 
         DataError: an arm would have fewer than N units.
     """
     found = expected_findings(study, sizes, stand_in)
-    scores, keep = matching_scores.mechanism(study), _keep(study)
+    by_score, keep = scores.mechanism(study), _keep(study)
     return ExpectedMatching(
         half_width=(found.interval.upper - found.interval.lower) / 2,
         noise_standard_error=math.sqrt(found.variance.noise),
         sampling_standard_error=math.sqrt(found.variance.sampling),
         whole_range=found.interval.whole_range,
         reuse=expected_reuse(study, sizes.units, stand_in),
-        score_noise=0.0 if scores is None else math.sqrt(2) * scores.known_scale,
+        score_noise=0.0 if by_score is None else math.sqrt(2) * by_score.known_scale,
         keep=keep,
         attenuation=interval.attenuation(stand_in.treated, keep),
     )

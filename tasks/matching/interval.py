@@ -21,17 +21,21 @@ from causalveil.schemas.release import Interval, Variance
 from causalveil.schemas.study import Variant
 from causalveil.tasks.covariates import dimension, feature_names
 from causalveil.tasks.inference.allowance import allowance_beside
-from causalveil.tasks.inference.assemble import VARIANCE_SHARE, EffectFindings, Estimate, Noise, assemble
-from causalveil.tasks.inference.confounding import (
+from causalveil.tasks.inference.assemble import (
     COVERS_DECLARED,
     COVERS_IMBALANCE,
     NOT_COVERED_DECLARED,
     UNMEASURED,
+    VARIANCE_SHARE,
+    EffectFindings,
+    Estimate,
+    Noise,
+    assemble,
     effect_in_twins,
     partly_if_left,
 )
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.matching import perturb, scores
+from causalveil.tasks.matching import scores, weights
 from causalveil.tasks.matching.scores import model
 from causalveil.tasks.matching.weights import Reuse
 
@@ -124,7 +128,7 @@ def findings(study: MatchingStudy, sizes: Sizes, reuse: Reuse, statistics: Float
         reuse: what the matching may say of itself.
         statistics: the two numbers that ``match_perturb`` released.
     """
-    scale = perturb.mechanism(study).known_scale
+    scale = weights.mechanism(study).known_scale
     estimate, noise = _estimate(study, reuse, statistics, scale)
     width = study.outcome.width
     details: Details = {"not_covered": _not_covered(study, reuse)}
@@ -216,7 +220,7 @@ def _estimate(study: MatchingStudy, reuse: Reuse, statistics: FloatArray, scale:
     value = factor * first
     if not reuse.measurable:
         return Estimate(value * half, most * half**2, factor * half, 0.0, bias=reuse.bias), noise
-    unit = float(perturb.variance_unit(reuse)) / m**2 / share
+    unit = float(weights.variance_unit(reuse)) / m**2 / share
     # The twins' differences hold the effect itself; its share is taken off with the estimate.
     variance = unit * second - effect_in_twins(value, reuse.bias, unit * second) / m
     estimate = Estimate(

@@ -16,7 +16,7 @@ from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Scope
 from causalveil.tasks.enclave.cells import CellRows, everybody
 from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.inference.served import check_cells
+from causalveil.tasks.inference.people import check_cells
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import on_lattice, sums_sensitivity
 from causalveil.tasks.privacy.mechanisms import Budget, Mechanism, Slot, vector_mechanism

@@ -16,8 +16,7 @@ from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.schemas.study import Outcome
 from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.split import Pieces
-from causalveil.tasks.inference.people import enough, people
-from causalveil.tasks.inference.served import counted_units
+from causalveil.tasks.inference.people import counted_units, enough, people
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.protocols import difference
 from causalveil.tasks.protocols.drawn import Asked, JointDraws, JointScales

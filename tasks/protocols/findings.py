@@ -10,8 +10,8 @@ from causalveil.schemas.plan import Sizes
 from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, ProtocolAnswer
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
 from causalveil.tasks.adjustment.interval import NOT_COVERED, NOT_COVERED_LINES, curve_names, cut_away
-from causalveil.tasks.adjustment.parts import looks_for_curves
-from causalveil.tasks.inference.confounding import NOT_COVERED_TRIAL
+from causalveil.tasks.adjustment.recipe import looks_for_curves
+from causalveil.tasks.inference.assemble import NOT_COVERED_TRIAL
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.protocols.calibration import calibrate
 from causalveil.tasks.protocols.drawn import Asked, JointScales

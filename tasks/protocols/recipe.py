@@ -15,13 +15,23 @@ from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import PrivacyCost
 from causalveil.schemas.protocols.study import ProtocolStudy
-from causalveil.tasks.adjustment import parts
 from causalveil.tasks.adjustment.features import Encoding
-from causalveil.tasks.adjustment.parts import MOST_CANDIDATES, Parts, parts_of
-from causalveil.tasks.adjustment.recipe import SCALES, SCORES, SCREEN, AdjustmentRecipe
+from causalveil.tasks.adjustment.recipe import (
+    MOMENTS_L2,
+    MOST_CANDIDATES,
+    SCALES,
+    SCALES_L2,
+    SCORES,
+    SCORES_L2,
+    SCREEN,
+    SCREEN_L2,
+    AdjustmentRecipe,
+    Parts,
+    parts_of,
+)
 from causalveil.tasks.adjustment.released import CELLS, Public
 from causalveil.tasks.adjustment.sums import MOMENTS_ALIKE, ScaleSums, moment_numbers
-from causalveil.tasks.inference.served import check_cells
+from causalveil.tasks.inference.people import check_cells
 from causalveil.tasks.models.lattice_sums import sums_sensitivity
 from causalveil.tasks.privacy.gaussian import divide
 from causalveil.tasks.privacy.mechanisms import Mechanism, Slot, vector_mechanism
@@ -114,14 +124,14 @@ class ProtocolRecipe:
         q, arms, most = len(self.weights), self.arms, self.one.most_features
         if slot == SCALES:
             own = (q + 1) * arms + q + (q - 1) * CELLS + self.scale_sums.numbers
-            return own, parts.SCALES if self.groups == 1 else SCALES_OF_GROUPS
+            return own, SCALES_L2 if self.groups == 1 else SCALES_OF_GROUPS
         if slot == SCREEN:
-            return (q + self.sides) * MOST_CANDIDATES, parts.SCREEN
+            return (q + self.sides) * MOST_CANDIDATES, SCREEN_L2
         if slot == SCORES:
-            return 2 * q * self.sides, parts.SCORES
+            return 2 * q * self.sides, SCORES_L2
         # Of a further outcome there are x rho by arm and rho^2; of a third arm all is released once more.
         own = arms * (moment_numbers(most, by_arm=False) + q * (most + 2))
-        return own, parts.MOMENTS if arms == TWO_ARMS else MOMENTS_ALIKE
+        return own, MOMENTS_L2 if arms == TWO_ARMS else MOMENTS_ALIKE
 
 
 def asked_of(found: Parts) -> tuple[Decimal, ...]:

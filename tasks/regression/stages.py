@@ -11,17 +11,14 @@ from causalveil.schemas.estimators.regression import RegressionEstimator, Regres
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, Variance
-from causalveil.tasks.adjustment import parts
 from causalveil.tasks.adjustment.balance import differences, effective
 from causalveil.tasks.adjustment.features import Encoding
 from causalveil.tasks.adjustment.five_releases import Drawn, FiveReleases, in_order
 from causalveil.tasks.adjustment.interval import FARTHEST, confounding, covers_unseen, not_covered
-from causalveil.tasks.adjustment.parts import parts_of
-from causalveil.tasks.adjustment.recipe import AdjustmentRecipe, public_of
+from causalveil.tasks.adjustment.recipe import LINES_ALONE, PURE_LINES_ALONE, AdjustmentRecipe, parts_of, public_of
 from causalveil.tasks.adjustment.released import ReleasedScores
 from causalveil.tasks.enclave.split import Pieces
-from causalveil.tasks.inference.assemble import NOISY, EffectFindings
-from causalveil.tasks.inference.confounding import COVERS_MODELS
+from causalveil.tasks.inference.assemble import COVERS_MODELS, NOISY, EffectFindings
 from causalveil.tasks.inference.people import standing_for
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.privacy.gaussian import divide
@@ -46,7 +43,7 @@ def _asked(settings: RegressionEstimator, pure: bool) -> tuple[Decimal, ...] | N
     """Return the parts that a study asks for; None: they are decided by public sizes."""
     if settings.parts != "auto":
         return tuple(settings.parts.model_dump().values())
-    alone = parts.PURE_LINES_ALONE if pure else parts.LINES_ALONE
+    alone = PURE_LINES_ALONE if pure else LINES_ALONE
     return tuple(vars(alone).values()) if settings.curves == "none" else None
 
 

@@ -22,8 +22,7 @@ from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.protocols.answers import Limits, ProtocolAnswer, State
 from causalveil.schemas.release import Interval, Variance
 from causalveil.schemas.sites.pooled import Heterogeneity, PooledEstimate, WithoutSite
-from causalveil.tasks.inference.assemble import NOISY, Noise
-from causalveil.tasks.inference.confounding import COVERS_DECLARED
+from causalveil.tasks.inference.assemble import COVERS_DECLARED, NOISY, Noise
 from causalveil.tasks.machine.arrays import FloatArray
 
 RANDOM_COVERS = (*NOISY, "differences between sites")

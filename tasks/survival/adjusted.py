@@ -25,8 +25,7 @@ from causalveil.tasks.adjustment.balance import differences
 from causalveil.tasks.adjustment.features import Encoding
 from causalveil.tasks.adjustment.five_releases import FiveReleases
 from causalveil.tasks.adjustment.interval import confounding, covers_unseen, not_covered
-from causalveil.tasks.adjustment.parts import parts_of
-from causalveil.tasks.adjustment.recipe import AdjustmentRecipe, public_of
+from causalveil.tasks.adjustment.recipe import AdjustmentRecipe, parts_of, public_of
 from causalveil.tasks.adjustment.released import Public, ReleasedScales, ReleasedScores
 from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.enclave.split import Pieces

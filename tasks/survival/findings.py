@@ -22,10 +22,10 @@ from causalveil.schemas.estimators.survival import (
 )
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, MeasuredEffect, Variance
-from causalveil.tasks.inference.assemble import NOISY
-from causalveil.tasks.inference.confounding import (
+from causalveil.tasks.inference.assemble import (
     COVERS_DECLARED,
     COVERS_MODELS,
+    NOISY,
     NOT_COVERED_ARMS,
     NOT_COVERED_DECLARED,
 )

@@ -19,7 +19,7 @@ from causalveil.tasks.enclave.cells import arms_of, eligible, groups_of
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.normalise import hashed_order
 from causalveil.tasks.enclave.partitions import LoadedSegment
-from causalveil.tasks.inference.confounding import NOT_COVERED_ARMS, NOT_COVERED_DECLARED
+from causalveil.tasks.inference.assemble import NOT_COVERED_ARMS, NOT_COVERED_DECLARED
 from causalveil.tasks.machine.arrays import FloatArray, save_array
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.machine.frames import values_of

@@ -9,7 +9,7 @@ import numpy as np
 
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.tasks.inference.served import check_cells, counted_units
+from causalveil.tasks.inference.people import check_cells, counted_units
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.privacy.mechanisms import Mechanism
 from causalveil.tasks.survival.effects import SEEN_DEVIATIONS, SEEN_PEOPLE, Compared

@@ -18,25 +18,28 @@ from functools import partial
 import numpy as np
 
 from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, ConfoundingStatement
-from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.difference import DifferenceEstimator, DifferenceStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.privacy import Scope
 from causalveil.schemas.release import Interval
 from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.enclave.split import Folds, Pieces
-from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble
-from causalveil.tasks.inference.confounding import COVERS_DECLARED, NOT_COVERED_ARMS, NOT_COVERED_DECLARED
+from causalveil.tasks.inference.assemble import (
+    COVERS_DECLARED,
+    NOT_COVERED_ARMS,
+    NOT_COVERED_DECLARED,
+    EffectFindings,
+    Estimate,
+    Noise,
+    assemble,
+)
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice, sums_sensitivity
 from causalveil.tasks.models.nearest import traversal
-from causalveil.tasks.privacy.mechanisms import Budget, Mechanism, Slot, vector_mechanism
-from causalveil.tasks.weighting.expected import weighted_expected
-from causalveil.tasks.weighting.weighted_means import PublicWeights, weigh_units, weighted_findings
-from causalveil.tasks.weighting.weighted_means import mechanism as weighted_mechanism
-from causalveil.tasks.weighting.weighted_means import sums as weighted_sums
+from causalveil.tasks.privacy.mechanisms import Budget, Mechanism, vector_mechanism
+from causalveil.tasks.weighting import weighted_means as weighted
+from causalveil.tasks.weighting.expected import arms_of, square_within, weighted_expected
+from causalveil.tasks.weighting.weighted_means import SLOT, PublicWeights, weigh_units, weighted_findings
 
-SLOT = Slot(name="effect", scope=Scope.all)
 SECOND_MOMENT = math.sqrt(0.5)
 NUMBERS = 5
 # A noisy number of units in an arm below so many noise standard deviations carries no mean.
@@ -139,8 +142,7 @@ def findings(study: DifferenceStudy, sizes: Sizes, released: FloatArray) -> Effe
 
 def expected_findings(study: DifferenceStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> EffectFindings:
     """Return the findings of the stand-in population if no noise happened to be drawn."""
-    deviation = stand_in.deviation if stand_in.deviation is not None else study.outcome.width / 4
-    square = (deviation / (study.outcome.width / 2)) ** 2 * SECOND_MOMENT
+    square = square_within(study, stand_in, 0.0) * SECOND_MOMENT
     treated = stand_in.treated * sizes.units
     numbers = [0.0, 0.0, treated, treated * square, (sizes.units - treated) * square]
     return findings(study, sizes, np.array(numbers))
@@ -174,8 +176,8 @@ def public_arms_stage(study: DifferenceStudy, enclave: Enclave, budget: Budget) 
     order = traversal(enclave)
     t, u = enclave.gather("t")[order], enclave.gather("u")[order]
     units = weigh_units(np.ones(len(t)), t, len(t))
-    exact = weighted_sums(units, t, u, study.privacy.cost)
-    return public_findings(study, units.summary, weighted_mechanism(study.privacy.cost).release(exact, SLOT, budget))
+    exact = weighted.sums(units, t, u, study.privacy.cost)
+    return public_findings(study, units.summary, weighted.mechanism(study.privacy.cost).release(exact, SLOT, budget))
 
 
 def expected_public_findings(
@@ -188,12 +190,7 @@ def expected_public_findings(
     Raises:
         DataError: it has no two arms.
     """
-    n = sizes.units
-    if n < 2:
-        raise DataError("one unit has no other to be compared with")
-    treated = min(max(round(n * stand_in.treated), 1), n - 1)
-    arms = treated, n - treated
-    weights = PublicWeights(arms, n, arms, (1, 1), arms, (arms[0] // 2, arms[1] // 2, 0))
-    deviation = stand_in.deviation if stand_in.deviation is not None else study.outcome.width / 4
-    square = (deviation / (study.outcome.width / 2)) ** 2
+    arms = arms_of(sizes.units, stand_in.treated)
+    weights = PublicWeights(arms, sizes.units, arms, (1, 1), arms, (arms[0] // 2, arms[1] // 2, 0))
+    square = square_within(study, stand_in, 0.0)
     return weighted_expected(weights, square, study.privacy.cost, partial(public_findings, study, weights))

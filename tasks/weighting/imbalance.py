@@ -10,13 +10,15 @@ from typing import TypeVar
 import numpy as np
 
 from causalveil.schemas.confounding import ConfoundingPrior
+from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.covariates import FIT, NarrowRanges
 from causalveil.tasks.enclave.enclave import Enclave, Rows
-from causalveil.tasks.inference.confounding import part_hidden
+from causalveil.tasks.inference.assemble import part_hidden
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.machine.distribute import map_partitions
+from causalveil.tasks.privacy.mechanisms import Budget
 from causalveil.tasks.weighting.features import BalancedFeatures
-from causalveil.tasks.weighting.weighted_means import PublicWeights, WeightedUnits
+from causalveil.tasks.weighting.weighted_means import SLOT, PublicWeights, WeightedUnits, mechanism, sums
 
 T = TypeVar("T")
 WEIGHTS, PAIRS = "balancing-weights", "balancing-pairs-{}"
@@ -205,3 +207,9 @@ def open_units(enclave: Enclave, found: Balance) -> WeightedUnits:
     """Load the weighting that ``save_units`` saved."""
     first, second, across = (enclave.load(PAIRS.format(place)) for place in range(3))
     return WeightedUnits(found.weights, enclave.load(WEIGHTS), (first, second, across))
+
+
+def perturb_stage(study: EffectStudy, enclave: Enclave, found: Balance, budget: Budget) -> FloatArray:
+    """Release what the outcomes add up to under the weighting that ``save_units`` saved."""
+    exact = sums(open_units(enclave, found), enclave.gather("t"), enclave.gather("u"), study.privacy.cost)
+    return mechanism(study.privacy.cost).release(exact, SLOT, budget)

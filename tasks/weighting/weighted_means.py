@@ -19,11 +19,10 @@ from fractions import Fraction
 import numpy as np
 
 from causalveil.schemas.errors import DataError
-from causalveil.schemas.privacy import Norm, PrivacyCost
+from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.inference.allowance import allowance_beside
-from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble
-from causalveil.tasks.inference.confounding import effect_in_twins
+from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble, effect_in_twins
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
 from causalveil.tasks.models.nearest import (
     ROUNDING,
@@ -33,8 +32,9 @@ from causalveil.tasks.models.nearest import (
     sums_exponent,
     variance_pairs,
 )
-from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Sensitivity, vector_mechanism
+from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
 
+SLOT = Slot(name="effect", scope=Scope.all)
 # Weights of a mean of this size are told apart to one part in RESOLUTION; fewer where their sum would not fit.
 RESOLUTION = 2**12
 LARGEST_TOTAL = 2**40

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from causalveil.tasks.adjustment.features import FeatureMap, Scores, Screen, curve_values, feature_values, line_values
+from causalveil.tasks.adjustment.features import FeatureMap, Scores, Screen, curve_values, line_values
 from causalveil.tasks.adjustment.five_releases import FiveReleases
 from causalveil.tasks.adjustment.interval import AdjustedEffect
-from causalveil.tasks.adjustment.parts import MOMENTS, SCALES, SCORES, SCORES_L1, SCREEN
+from causalveil.tasks.adjustment.recipe import MOMENTS_L2, SCALES_L2, SCORES_L2, SCREEN_L2
 from causalveil.tasks.adjustment.released import (
     EDGES,
     ColumnKind,
@@ -30,11 +30,23 @@ from causalveil.tasks.adjustment.released import (
     ReleasedScreen,
 )
 from causalveil.tasks.adjustment.scales import FoundScales
+from causalveil.tasks.adjustment.sums import SCORES_L1
 
 Array = NDArray[np.float64]
 LEVELS = (0.8, 0.9, 0.95)
 # Of the arms' differences in releases 2 and 4 (docs/proofs/regression.md, section 2).
 ARM_GRAM, ARM_CROSS = 0.5, 0.49
+
+
+def feature_values(features: FeatureMap, z: Array) -> Array:
+    """Return v of rows z, shape (rows, 1 + count), cut to a ball.
+
+    Its columns are the constant, lines and curves, which are cut together.
+    """
+    f = line_values(features.lines, z)
+    v = np.column_stack([np.ones(len(z)), f, curve_values(features.curves, f)])
+    v *= np.minimum(1.0, features.radius / np.sqrt(np.einsum("ij,ij->i", v, v)))[:, None]
+    return v
 
 
 @dataclass(frozen=True)
@@ -106,7 +118,7 @@ class InMemory:
 
     def scales(self, part: Any) -> ReleasedScales:
         t, u, columns = self.t, self.u, self.public.columns
-        histograms = self.public.covariates + 1
+        histograms = len({column.covariate for column in self.public.columns}) + 1
         weight = math.sqrt(2 / histograms)
         cells = [np.array([t @ u, (1 - t) @ u, math.sqrt(2) * t.sum(), u @ u]), weight * np.histogram(u, EDGES)[0]]
         for place, column in enumerate(columns):
@@ -127,7 +139,7 @@ class InMemory:
             scale = (3 + math.sqrt(2) + 2 * histograms * weight) / (float(part) * self.public.mu * self.n)
             noisy, sd = sums / self.n + self.random.laplace(size=len(sums)) * scale, math.sqrt(2) * scale
         else:
-            sd = self._sd(part, SCALES, len(sums))
+            sd = self._sd(part, SCALES_L2, len(sums))
             noisy = self._noisy(sums, sd)
         arms = noisy[:4] / np.array([1, 1, math.sqrt(2), 1])
         at, found, sds, wide = 4 + len(EDGES) - 1, [], [], len(EDGES) - 1
@@ -154,7 +166,7 @@ class InMemory:
         if not self.public.pure:
             parts += [ARM_CROSS * (x.T @ (s * rho)), ARM_GRAM * ((x.T * s) @ x)[upper] * weigh]
         sums = np.concatenate(parts)
-        sd = self._sd(part, SCREEN if self.public.pure else MOMENTS, len(sums))
+        sd = self._sd(part, SCREEN_L2 if self.public.pure else MOMENTS_L2, len(sums))
         noisy = self._noisy(sums, sd)
         cuts = np.cumsum([k, k, 1, len(upper[0]), k])
         cross, apart, square, gram, arm_cross, arm_gram = np.split(noisy, cuts)
@@ -184,7 +196,7 @@ class InMemory:
         left = t - arms.share - arms.share * (1 - arms.share) * (f @ screen.weights)
         a = np.clip(left / screen.reach, -1, 1)
         sums = np.concatenate([c.T @ r, c.T @ a])
-        sd = self._sd(part, SCREEN, len(sums))
+        sd = self._sd(part, SCREEN_L2, len(sums))
         noisy = self._noisy(sums, sd)
         return ReleasedScreen(noisy[: c.shape[1]], noisy[c.shape[1] :], sd)
 
@@ -205,7 +217,7 @@ class InMemory:
             scale = SCORES_L1 / (float(part) * self.public.mu * self.n)
             mean, square = sums + scale * self.random.laplace(size=2)
             return ReleasedScores(float(mean), float(square), math.sqrt(2) * scale, scale, 1.0)
-        sd = self._sd(part, SCORES, 2)
+        sd = self._sd(part, SCORES_L2, 2)
         mean, square = sums + sd * self.random.standard_normal(2)
         return ReleasedScores(float(mean), float(square), sd, sd)
 

@@ -22,8 +22,8 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from causalveil.flows.api import run_study
+from causalveil.flows.cli import init as command
 from causalveil.flows.cli.main import app
-from causalveil.flows.cli.start import init as command
 from causalveil.flows.sequence.check import check
 
 N = 400

@@ -16,7 +16,7 @@ def test_a_resumed_run_matches_on_the_same_records(tmp_path: Path, home: Path, m
     """The run dies after its records are drawn, twice; whoever resumes finds scores and arms as they were."""
     from causalveil.flows.api import run_study
     from causalveil.schemas.errors import CausalveilError
-    from causalveil.tasks.matching import perturb, weights
+    from causalveil.tasks.matching import weights
 
     study = write_study(
         tmp_path / "study", study=matching_changes(level="sample"), contract={"estimators": ["matching"]}
@@ -32,14 +32,14 @@ def test_a_resumed_run_matches_on_the_same_records(tmp_path: Path, home: Path, m
 
     watched.__name__ = "match_stage"
     monkeypatch.setattr(weights, "match_stage", watched)
-    broken = perturb.perturb_stage
+    broken = weights.perturb_stage
     for attempt in range(3):
 
         def dies(*_):
             raise RuntimeError("out of memory")
 
         dies.__name__ = "perturb_stage"
-        monkeypatch.setattr(perturb, "perturb_stage", dies if attempt < 2 else broken)
+        monkeypatch.setattr(weights, "perturb_stage", dies if attempt < 2 else broken)
         if attempt < 2:
             with pytest.raises(CausalveilError, match="withheld"):
                 run_study(study, out=tmp_path / "out", run_id="again", engine="direct")

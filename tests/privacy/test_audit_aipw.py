@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from causalveil.tasks.adjustment.recipe import SCORES
-from causalveil.tasks.aipw.recipe import known_recipe
-from causalveil.tasks.aipw.scores import OutcomeModel
+from causalveil.tasks.aipw.recipe import OutcomeModel, known_recipe
 from causalveil.tasks.aipw.stages import summed
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.split import sizes_of

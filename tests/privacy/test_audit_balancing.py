@@ -10,13 +10,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from causalveil.tasks.balancing.stages import SLOT, balance
+from causalveil.tasks.balancing.stages import balance
 from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
 from causalveil.tasks.ipw.public_scores import public_weights_stage
 from causalveil.tasks.models.logistic import fit
 from causalveil.tasks.privacy.noise import SeededNoise
 from causalveil.tasks.weighting.imbalance import open_units
-from causalveil.tasks.weighting.weighted_means import WeightedUnits, mechanism, sums
+from causalveil.tasks.weighting.weighted_means import SLOT, WeightedUnits, mechanism, sums
 from tests.audit import OpenBudget, epsilon_lower_bound
 from tests.balancing_help import confounded, make_balancing
 from tests.ipw_help import make_study

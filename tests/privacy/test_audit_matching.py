@@ -26,8 +26,8 @@ from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
-from causalveil.tasks.matching import perturb as match_perturb
 from causalveil.tasks.matching import scores as match_scores
+from causalveil.tasks.matching import weights as match_perturb
 from causalveil.tasks.matching import weights as match_weights
 from causalveil.tasks.privacy.noise import NoiseSource, SecureNoise, SeededNoise
 from tests.audit import caught, epsilon_lower_bound

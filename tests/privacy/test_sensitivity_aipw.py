@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causalveil.tasks.aipw.recipe import KnownRecipe, known_recipe
-from causalveil.tasks.aipw.scores import OutcomeModel
+from causalveil.tasks.aipw.recipe import KnownRecipe, OutcomeModel, known_recipe
 from causalveil.tasks.aipw.stages import summed
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.split import sizes_of

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.tasks.enclave.enclave import Rows
-from causalveil.tasks.matching import perturb, weights
 from causalveil.tasks.matching import scores as matching_scores
+from causalveil.tasks.matching import weights
 from causalveil.tasks.matching.weights import Weighted
 from causalveil.tasks.privacy.noise import SeededNoise
 from tests.matching_help import Transcript, two_covariates
@@ -51,11 +51,11 @@ def sums(study: MatchingStudy, rows: Rows, records: dict[str, Any]) -> tuple[np.
     scores = matching_scores.release(study, matching_scores.exact_scores(rows, W), budget)
     arms = matching_scores.release_treatment(study, rows.t, budget)
     weighted = weights.weigh(study, scores, arms)
-    return perturb.sums(study, weighted, arms, rows.u), weighted
+    return weights.sums(study, weighted, arms, rows.u), weighted
 
 
 def declared(study: MatchingStudy) -> float:
-    value = perturb.mechanism(study).sensitivity.value
+    value = weights.mechanism(study).sensitivity.value
     assert value is not None
     return value
 

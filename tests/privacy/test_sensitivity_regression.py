@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.tasks.adjustment import parts, sums
+from causalveil.tasks.adjustment import recipe, sums
 from causalveil.tasks.adjustment.features import (
     BLOCK,
     ArmScales,
@@ -19,7 +19,6 @@ from causalveil.tasks.adjustment.features import (
     Scores,
     Screen,
     Shape,
-    feature_values,
     features_of,
 )
 from causalveil.tasks.adjustment.sums import MomentSums, ScaleSums, ScoreSums, ScreenSums
@@ -27,6 +26,7 @@ from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums
 from tests.aipw_help import in_memory
+from tests.benchmarks.adjust_in_memory import feature_values
 from tests.regression_help import Design, make_regression
 
 KINDS: dict[str, Any] = {
@@ -58,7 +58,7 @@ def moved(one: Any, *pair: Rows) -> FloatArray:
 
 
 def test_scales_attain_their_bounds() -> None:
-    for delta, order, bound in (("1e-6", 2, parts.SCALES), ("0", 1, sums.SCALES_L1)):
+    for delta, order, bound in (("1e-6", 2, recipe.SCALES_L2), ("0", 1, sums.SCALES_L1)):
         made = design(delta=delta)
         one = ScaleSums(made.encoding, pure=delta == "0")
         here = row(made, [1.0, 0, 1, 0, 0, 0, 0, 1.0], 1, 1.0)
@@ -95,7 +95,7 @@ def test_moments_attain_their_bounds(by_arm: bool) -> None:
     ]
     # An arm's share of one half makes tau as long in either.
     one = MomentSums(steep.encoding, features, ArmScales(0.5, (0.0, 0.0), 0.2, 0.6), by_arm)
-    bound = parts.MOMENTS if by_arm else sums.MOMENTS_ALIKE
+    bound = recipe.MOMENTS_L2 if by_arm else sums.MOMENTS_ALIKE
     assert np.linalg.norm(moved(one, *ends)) == pytest.approx(bound, abs=1e-4)
 
 
@@ -107,12 +107,14 @@ def test_the_screen_and_scores_attain_their_bounds() -> None:
     screen = Screen(arms, made.lines, (second,), 1.0, none, none, np.zeros((2, 2)), np.array([-0.5, 0.0]), 1.0)
     one, treated = ScreenSums(made.encoding, screen), np.array([1], np.uint8)
     here, there = (Rows(np.array([[1, z, 1.0]]) * made.encoding.span, treated, np.ones(1)) for z in (1.0, -1.0))
-    assert np.linalg.norm(moved(one, here, there)) == pytest.approx(parts.SCREEN, abs=1e-4)
+    assert np.linalg.norm(moved(one, here, there)) == pytest.approx(recipe.SCREEN_L2, abs=1e-4)
     scores = Scores(
         arms, FeatureMap(made.lines, (), 10.0), (0.5, 0.5), none, none, np.zeros((2, 2)), np.zeros((2, 2)), none, 1.0
     )
     scored = ScoreSums(made.encoding, scores)
-    assert np.linalg.norm(moved(scored, here, Rows(here.x, here.t, -here.u))) == pytest.approx(parts.SCORES, abs=1e-4)
+    assert np.linalg.norm(moved(scored, here, Rows(here.x, here.t, -here.u))) == pytest.approx(
+        recipe.SCORES_L2, abs=1e-4
+    )
     # A score of -1/2: an outcome half a cut below its arm's mean.
     half = Rows(here.x, here.t, np.array([-0.5 * arms.spread * arms.share]))
     assert np.linalg.norm(moved(scored, here, half), 1) == pytest.approx(sums.SCORES_L1, abs=1e-4)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causalveil.tasks.adjustment.features import LineFeature
-from causalveil.tasks.aipw.scores import OutcomeModel, common_range, expected_variance
-from causalveil.tasks.aipw.scores import Precision as Known
+from causalveil.tasks.aipw.recipe import OutcomeModel, common_range, expected_variance
+from causalveil.tasks.aipw.recipe import Precision as Known
 from causalveil.tasks.machine.arrays import FloatArray
 
 ENDS = np.array([-1.0, 1.0])

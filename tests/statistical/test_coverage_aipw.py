@@ -15,8 +15,7 @@ from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.adjustment.features import LineFeature
-from causalveil.tasks.aipw.recipe import known_recipe
-from causalveil.tasks.aipw.scores import OutcomeModel, common_range
+from causalveil.tasks.aipw.recipe import OutcomeModel, common_range, known_recipe
 from causalveil.tasks.aipw.stages import rehearsed, summed
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.split import sizes_of

@@ -11,8 +11,7 @@ from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.covariates import Columns, NarrowRanges
-from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.inference.confounding import COVERS_IMBALANCE
+from causalveil.tasks.inference.assemble import COVERS_IMBALANCE, EffectFindings
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.weighting.features import in_ranges

@@ -12,7 +12,6 @@ from causalveil.tasks.direction.scores import (
     Kernel,
     fit,
     hsic,
-    iqr_score,
     kendall,
     log_iqr,
     quartile_places,
@@ -155,5 +154,4 @@ def test_quartile_range() -> None:
     assert quartile_places(8) == (1, 5)
     values = np.array([7.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
     assert log_iqr(values) == pytest.approx(np.log(4))
-    assert iqr_score(values, 2 * values) == pytest.approx(np.log(4) + np.log(8))
     assert log_iqr(np.zeros(9)) == -np.inf

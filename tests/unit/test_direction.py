@@ -20,9 +20,8 @@ from causalveil.schemas.release import ScoreRelease
 from causalveil.schemas.study import Variant
 from causalveil.tasks.admission.stages import admit_stage
 from causalveil.tasks.direction import sensitivity
-from causalveil.tasks.direction.answers import favoured, verdict
+from causalveil.tasks.direction.answers import favoured, hsic_margin, stand_in_pairs, sweep, verdict
 from causalveil.tasks.direction.draws import draws, fits, shares
-from causalveil.tasks.direction.expected import hsic_margin, stand_in_pairs, sweep
 from causalveil.tasks.direction.stages import normalise_segment, regress, score_values, vectors
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.normalise import normalise_stage

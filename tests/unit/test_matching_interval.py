@@ -11,7 +11,7 @@ from scipy.stats import laplace, norm
 
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.assemble import Noise, laplace_tail
-from causalveil.tasks.matching import interval, perturb, weights
+from causalveil.tasks.matching import interval, weights
 from causalveil.tasks.matching.interval import Contrast, findings
 from causalveil.tasks.matching.weights import Reuse
 from tests.matching_help import population, two_covariates
@@ -82,7 +82,7 @@ def test_the_released_variance_is_that_of_abadie_and_imbens() -> None:
     for seed in range(120):
         rows = population(1_500, np.random.default_rng(seed), varying=0.3)
         weighted = weights.weigh(study, np.rint(rows.x[:, 0] * 2**30) / 2**30, rows.t)
-        exact = perturb.sums(study, weighted, rows.t, rows.u)
+        exact = weights.sums(study, weighted, rows.t, rows.u)
         found = findings(study, sizes_of(study, 1_500), weighted.reuse, exact)
         estimates.append(found.estimate)
         variances.append(found.variance.sampling)

@@ -76,8 +76,6 @@ def test_most_people_at_the_ends_are_named_as_such() -> None:
     values = np.random.default_rng(4).normal(size=MANY)
     assert NarrowRanges.of(moments(values, -0.01, 0.01)).clipped == ("x",)
     assert NarrowRanges.of(moments(values, -1, 1)).cut == ("x",)
-    both = NarrowRanges.together([NarrowRanges(("x",)), NarrowRanges((), ("x", "y")), NarrowRanges(("z", "x"))])
-    assert both == NarrowRanges(("x", "z"), ("y",))
 
 
 def test_no_moments_make_it_infinite_or_less_than_nothing() -> None:

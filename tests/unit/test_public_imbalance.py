@@ -12,8 +12,7 @@ from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
 from causalveil.tasks.inference.allowance import allowance, allowance_beside, laplace_allowance
-from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble
-from causalveil.tasks.inference.confounding import effect_in_twins
+from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble, effect_in_twins
 from causalveil.tasks.matching import weights
 from causalveil.tasks.matching.scores import exact_scores
 from causalveil.tasks.matching.weights import with_imbalance

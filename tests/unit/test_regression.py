@@ -11,10 +11,9 @@ import pytest
 
 from causalveil.tasks.adjustment.balance import differences, effective
 from causalveil.tasks.adjustment.decide import Learnt, errors_of, leaning, learn, losses, scores_of, slopes_of
-from causalveil.tasks.adjustment.features import FeatureMap, LineFeature, feature_values, line_values
+from causalveil.tasks.adjustment.features import FeatureMap, LineFeature, line_values
 from causalveil.tasks.adjustment.five_releases import FiveReleases
 from causalveil.tasks.adjustment.moments import SeenMoments, moments_of
-from causalveil.tasks.adjustment.parts import FULL, LINES_ALONE, PURE, PURE_LINES_ALONE, parts_of, radius_of
 from causalveil.tasks.adjustment.posterior import (
     EVEN,
     WIDTHS,
@@ -25,6 +24,7 @@ from causalveil.tasks.adjustment.posterior import (
     hidden_bias,
     prior_of,
 )
+from causalveil.tasks.adjustment.recipe import FULL, LINES_ALONE, PURE, PURE_LINES_ALONE, parts_of, radius_of
 from causalveil.tasks.adjustment.released import (
     EDGES,
     ColumnKind,
@@ -36,7 +36,7 @@ from causalveil.tasks.adjustment.released import (
 )
 from causalveil.tasks.adjustment.scales import FoundScales, lines_of, margin, normal_scores, scales_of
 from causalveil.tasks.adjustment.screen import CurvePrior
-from tests.benchmarks.adjust_in_memory import InMemory, adjust, encode, mu_of
+from tests.benchmarks.adjust_in_memory import InMemory, adjust, encode, feature_values, mu_of
 
 LOUD = 1e4
 

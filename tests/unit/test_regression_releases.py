@@ -16,8 +16,7 @@ from causalveil.flows.planning.expected import what_matters
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.adjustment import five_releases
-from causalveil.tasks.adjustment.parts import moments_sd, scores_sd
-from causalveil.tasks.adjustment.recipe import LINES, SCORES
+from causalveil.tasks.adjustment.recipe import LINES, SCORES, moments_sd, scores_sd
 from causalveil.tasks.adjustment.sums import moment_numbers
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.normalise import columns, encode

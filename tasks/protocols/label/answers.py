@@ -20,11 +20,11 @@ from causalveil.tasks.balancing import stages as balancing
 from causalveil.tasks.balancing.stages import expected_balance
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.allowance import allowance_beside
-from causalveil.tasks.inference.confounding import effect_in_twins, partly_if_left
-from causalveil.tasks.inference.served import counted_units
+from causalveil.tasks.inference.assemble import effect_in_twins, partly_if_left
+from causalveil.tasks.inference.people import counted_units
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.matching import interval as matching
-from causalveil.tasks.matching import perturb as matched
+from causalveil.tasks.matching import weights as matched
 from causalveil.tasks.matching.expected import expected_reuse
 from causalveil.tasks.matching.weights import Reuse
 from causalveil.tasks.protocols.calibration import calibrate

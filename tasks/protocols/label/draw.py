@@ -22,7 +22,7 @@ from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.inference.served import check_cells
+from causalveil.tasks.inference.people import check_cells
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.nearest import ROUNDING
 from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Mechanism, Sensitivity, Slot, vector_mechanism

@@ -26,8 +26,8 @@ from causalveil.tasks.balancing.stages import balance
 from causalveil.tasks.covariates import Columns
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.machine.arrays import BoolArray, ByteArray, FloatArray, IntArray
-from causalveil.tasks.matching import perturb as matched
 from causalveil.tasks.matching import scores as matching_scores
+from causalveil.tasks.matching import weights as matched
 from causalveil.tasks.matching import weights as matching_weights
 from causalveil.tasks.matching.weights import Reuse, Weighted, with_imbalance
 from causalveil.tasks.models.logistic import fit

@@ -110,12 +110,12 @@ def half_width(
     noise = effect_noise(found, epsilon, share, own)
     if kind == BOOTSTRAP:
         # Units are resampled, and each of the estimates has its part of the budget; nuisances are not fitted again.
-        each = found.gamma * influence.rate(n, epsilon / BOOTSTRAPS, DELTA / BOOTSTRAPS)
+        each = found.gamma * rate(n, epsilon / BOOTSTRAPS, DELTA / BOOTSTRAPS)
         return z * math.sqrt(found.sigma2 / n + each**2)
     sigma2 = found.sigma2
     if kind == PRIVATE:
         gamma_s = max(found.attained**2 - sigma2, sigma2) if own else found.gamma_s
-        scale = gamma_s * influence.rate(n, (1 - share) * epsilon, (1 - share) * DELTA)
+        scale = gamma_s * rate(n, (1 - share) * epsilon, (1 - share) * DELTA)
         sigma2 = max(0.0, sigma2 + scale * found.normal_variance)
     return z * math.sqrt(sigma2 / n + noise**2)
 
@@ -123,7 +123,7 @@ def half_width(
 def effect_noise(found: FitMoments, epsilon: float, share: float = SHARE, own: bool = False) -> float:
     """gamma r: the standard deviation of tau_DP around tau (equation 7)."""
     gamma = found.attained if own else found.gamma
-    return gamma * influence.rate(found.units, share * epsilon, share * DELTA)
+    return gamma * rate(found.units, share * epsilon, share * DELTA)
 
 
 def coverage(kind: str, found: FitMoments, level: float, epsilon: float, truth: float, share: float = SHARE) -> float:
@@ -133,3 +133,11 @@ def coverage(kind: str, found: FitMoments, level: float, epsilon: float, truth: 
         return float(abs(off) <= half)
     noise = effect_noise(found, epsilon, share)
     return float(stats.norm.cdf((off + half) / noise) - stats.norm.cdf((off - half) / noise))
+
+
+def rate(units: int, epsilon: float, delta: float) -> float:
+    """Return r(eps, delta) = 5 sqrt(2 ln n ln(2/delta))/(eps n) of equations 7 and 13.
+
+    It holds for any n >= 2.
+    """
+    return 5 * math.sqrt(2 * math.log(units) * math.log(2 / delta)) / (epsilon * units)

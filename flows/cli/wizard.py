@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from causalveil.tasks.start.recognise import Found
     from causalveil.tasks.start.roles import Wishes
 
+
 EACH_ROW = "each row"
 YES, NO = ("yes", "y"), ("no", "n", "")
 
