@@ -131,7 +131,7 @@ class ApprovalStatement(Frozen):
     def words(self) -> str:
         """Say it to a person."""
         if self.data_class != "sensitive":
-            granted = f"No owner had to approve: the data are {self.data_class}, and the contract's cap grants itself."
+            granted = f"No approval was needed: the data are {self.data_class}, and the contract itself grants the cap."
         elif self.owner_key is None:
             granted = "The data's owner granted the budget, without a signature."
         else:

@@ -116,6 +116,7 @@ def releases(folder: Path) -> Documents:
         ),
         "survival, adjusted": merge(ended, {"estimate": 0.1, "interval": {"lower": 0.02, "upper": 0.2}}),
         "pooled protocol": cells,
+        "protocol, long": json.loads(json.dumps(asked).replace('"group": "a"', f'"group": "{LONG}"')),
         "withheld": merge(
             asked,
             {

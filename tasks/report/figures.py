@@ -12,6 +12,7 @@ from decimal import Decimal
 from statistics import median
 
 from causalveil.schemas.privacy import Charge
+from causalveil.tasks.report.numbers import broken, percent
 
 # Positions keep clear of both edges, for markers and the labels of ticks.
 LEFT, RIGHT = 3.0, 97.0
@@ -19,6 +20,8 @@ LEFT, RIGHT = 3.0, 97.0
 TOO_WIDE = 4.0
 STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 MOST_TICKS = 5
+# Letters of label and numbers together, in one line of a figure on a screen of 400 pixels.
+BESIDE_NUMBERS = 44
 HALVES = {"train": "a unit of the training half", "estimation": "a unit of the estimation half"}
 Writer = Callable[[Decimal], str]
 
@@ -66,6 +69,13 @@ class Line:
     weight: float | None = None
     # A wider interval that is drawn behind.
     outer: tuple[float, float] | None = None
+    # An estimate that noise hides has no marker: the interval alone is drawn.
+    hidden: bool = False
+
+    @property
+    def above(self) -> tuple[str, ...]:
+        """Lines of a label that has no room beside its numbers: it stands above them, whole."""
+        return broken(self.label) if len(self.label) + len(self.note) > BESIDE_NUMBERS else ()
 
     @property
     def marker(self) -> float:
@@ -81,6 +91,11 @@ class Bar:
     note: str
     start: float
     end: float
+
+    @property
+    def above(self) -> tuple[str, ...]:
+        """Lines of a label that has no room beside its note."""
+        return broken(self.label) if len(self.label) + len(self.note) > BESIDE_NUMBERS else ()
 
 
 @dataclass(frozen=True)
@@ -115,8 +130,8 @@ def waterfalls(charges: Sequence[Charge], total: Decimal, write: Writer) -> tupl
 
     For each half of a split, else for a unit that meets the most.
 
-    The structure of ``tasks.privacy.accountant.compose``: what reads everybody, and of each partition of the units
-    the charges that touch the unit's own part. Widths add up as draws do: Gaussian ones by mu^2, others by epsilon.
+    The structure of ``tasks.privacy.accountant.compose``: what reads all units, and of each partition of the units
+    the charges that touch the unit's own part. Shares add up as draws do: Gaussian ones by mu^2, others by epsilon.
 
     Args:
         charges: of the release.
@@ -159,8 +174,8 @@ def _fall(
     bars, spent = [], Decimal(0)
     for charge in charges:
         start, spent = spent, spent + weights[charge.name]
-        note = f"ε {write(charge.epsilon)}, δ {write(charge.delta)}"
-        bars.append(Bar(charge.name, note, _share(start, width), _share(spent, width)))
+        ends = _share(start, width), _share(spent, width)
+        bars.append(Bar(charge.name.replace("_", " "), percent(_share(spent - start, width) / 100), *ends))
     # Charges compose to the release's total; those of one half alone may come to less.
     alone = sum((charge.epsilon for charge in charges), Decimal(0))
     return Waterfall(title, tuple(bars), f"ε {write(min(alone, total))}")

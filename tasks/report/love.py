@@ -7,9 +7,12 @@ from dataclasses import dataclass
 
 from causalveil.schemas.confounding import CovariateBalance
 from causalveil.tasks.report.figures import Axis
+from causalveil.tasks.report.numbers import broken
 
 # The figure shows so many columns, those that were furthest apart; the release has all.
 MOST_COLUMNS = 24
+# Names up to so many letters stand in a column beside their marks; where one is longer, all stand above them.
+BESIDE_MARKS = 16
 # Noise bars reach so many standard deviations to either side.
 BAR = 2.0
 
@@ -27,6 +30,16 @@ class LovePlot:
     rows: tuple[CovariateBalance, ...]
     others: int
     axis: Axis
+
+    @property
+    def above(self) -> bool:
+        """True if names stand above their marks, so that none is cut."""
+        return any(len(row.covariate) > BESIDE_MARKS for row in self.rows)
+
+    @property
+    def lines(self) -> tuple[tuple[str, ...], ...]:
+        """Each row's name, in lines."""
+        return tuple(broken(row.covariate) if self.above else (row.covariate,) for row in self.rows)
 
     @classmethod
     def of(cls, balance: Sequence[CovariateBalance]) -> LovePlot | None:

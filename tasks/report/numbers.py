@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+# Sources of error that an interval covers, in words for a page; others say it themselves.
+COVERED = {
+    "sampling": "sampling error",
+    "effect noise": "privacy noise on the estimate",
+    "variance noise": "privacy noise on its variance",
+}
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-# Longer labels would run into the numbers on a narrow screen; the table below a figure has them whole.
+# Letters of a figure's text that fit beside each other on a screen of 400 pixels, at 13 pixels a letter's height.
+ACROSS = 42
+# A label longer than this leaves its numbers no room beside it.
 LONGEST_LABEL = 20
 
 
@@ -101,12 +110,39 @@ def span(interval: Mapping[str, Any]) -> str:
     return f"{beside(interval['lower'], interval)} to {beside(interval['upper'], interval)}"
 
 
-def difference_label(outcome: str, unit: str | None) -> str:
-    """Return the label of an axis of effects on an outcome, with its unit of measure if any."""
-    name = shortened(outcome, 2 * LONGEST_LABEL)
-    return f"{name}, difference" if unit is None else f"{name}, difference in {shortened(unit)}"
+def near(value: float, error: float) -> str:
+    """Return a value with the decimals that its standard error bears: two digits of it."""
+    return beside(value, {"lower": value - 2 * error, "upper": value + 2 * error})
+
+
+def at_time(value: float) -> str:
+    """Return a time of a table's head: whole from a hundred on."""
+    return f"{value:,.0f}" if value >= 100 else figure(value)
+
+
+def axis_name(unit: str | None, sides: str = "treated minus controls") -> str:
+    """Return the label of an axis of effects, with the outcome's unit of measure if any."""
+    return sides if unit is None else f"{sides}, in {shortened(unit)}"
 
 
 def shortened(label: str, longest: int = LONGEST_LABEL) -> str:
-    """A label that fits into a figure on a narrow screen."""
+    """Return a label that is cut where it would be too long, for what is written out elsewhere."""
     return label if len(label) <= longest else f"{label[: longest - 1]}…"
+
+
+def broken(label: str, across: int = ACROSS) -> tuple[str, ...]:
+    """Return a label as lines of a figure, broken after spaces, underscores and hyphens.
+
+    >>> broken("number_of_previous_admissions", 20)
+    ('number_of_previous_', 'admissions')
+    """
+    lines = [""]
+    for part in re.findall(r"[^\s_/-]*[\s_/-]?", label):
+        whole = part
+        while len(lines[-1]) + len(whole.rstrip()) > across:
+            room = across if not lines[-1] else 0
+            lines[-1] += whole[:room]
+            whole = whole[room:]
+            lines.append("")
+        lines[-1] += whole
+    return tuple(line.strip() for line in lines if line.strip()) or ("",)

@@ -25,11 +25,14 @@ from causalveil.tasks.report.figures import Axis, Line, axis_of, site_bars, wate
 from causalveil.tasks.report.guidelines.fill import guidelines_context
 from causalveil.tasks.report.love import LovePlot
 from causalveil.tasks.report.numbers import (
+    COVERED,
     amount,
     arm_means,
+    at_time,
+    axis_name,
     beside,
-    difference_label,
     figure,
+    near,
     percent,
     shortened,
     span,
@@ -44,18 +47,23 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).with_name("templates")
 # Fields that the general parts of the page speak of; a template for an unknown kind shows all others as they are.
 COMMON = frozenset(AnsweredEffect.model_fields)
-# Sources of error that an interval covers, in words for a page; others say it themselves.
-COVERED = {
-    "sampling": "sampling error",
-    "effect noise": "privacy noise on the estimate",
-    "variance noise": "privacy noise on its variance",
-}
 # Details that a page says elsewhere, or that would be taken for the two sides of the estimate.
-UNSHOWN = ("not_covered", "effective_share", "adjustment", "mean_treated", "mean_control")
+UNSHOWN = (
+    *("not_covered", "adjustment", "mean_treated", "mean_control", "choice", "curves", "confounding_adjusted_for"),
+    "effective_share",
+)
+# Details whose names say too little by themselves.
+DETAILS = {
+    "spread": "standard deviation of the outcome within the arms",
+    "features": "terms of covariates in the model",
+    "noise_standard_error": "standard error by noise",
+    "sampling_standard_error": "standard error by sampling",
+}
+SIDES = {"0": "controls", "1": "treated"}
 POPULATIONS = {
-    "ATE": ("over everybody", "every unit"),
-    "ATT": ("over those who were treated", "every treated unit"),
-    "ATC": ("over those who were not treated", "every untreated unit"),
+    "ATE": ("over all units", "every unit"),
+    "ATT": ("over the treated units", "every treated unit"),
+    "ATC": ("over the untreated units", "every untreated unit"),
 }
 
 
@@ -197,6 +205,8 @@ def environment() -> Environment:
         "figure": figure,
         "amount": amount,
         "beside": beside,
+        "near": near,
+        "at_time": at_time,
         "span": span,
         "words": _words,
         "percent": percent,
@@ -246,7 +256,14 @@ def _details(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     means = arm_means(document)
     rows = [] if means is None else [(f"mean of {arm}", text) for arm, text in means]
     kept = {key: value for key, value in document.get("details", {}).items() if not key.startswith(UNSHOWN)}
-    return rows + _rows(kept)
+    return rows + [row for key, value in kept.items() for row in _rows({_detail(key): value})]
+
+
+def _detail(key: str) -> str:
+    """Return the name of a detail in words: ``units[north][0]`` is of units in north, of the controls."""
+    name, *places = key.replace("]", "").split("[")
+    of = ", ".join(SIDES.get(place, place) if place is places[-1] and len(places) > 1 else place for place in places)
+    return f"{DETAILS.get(name, _words(name))}{f': {of}' if of else ''}"
 
 
 def _direction(release: DirectionRelease) -> dict[str, Any]:
@@ -264,9 +281,7 @@ def _pooled(document: Mapping[str, Any], release: PooledRelease) -> dict[str, An
     lines += [_line(f"{model.capitalize()} effects", document[model]) for model in models]
     omitted = dict.fromkeys(site.not_covered for site in release.sites if site.not_covered)
     return {
-        "waterfalls": (
-            site_bars([(shortened(site.site), site.epsilon, site.delta) for site in release.sites], amount),
-        ),
+        "waterfalls": (site_bars([(site.site, site.epsilon, site.delta) for site in release.sites], amount),),
         "method": f"method_{release.estimator}.html.j2",
         "verdict": _verdict(document["interval"]),
         "lines": lines,
@@ -280,7 +295,7 @@ def _line(label: str, part: Mapping[str, Any], weight: float | None = None) -> L
     """A line of a figure, from anything that has an estimate and an interval."""
     interval = part["interval"]
     note = f"{beside(part['estimate'], interval)} ({span(interval)})"
-    return Line(shortened(label), note, part["estimate"], interval["lower"], interval["upper"], weight)
+    return Line(label, note, part["estimate"], interval["lower"], interval["upper"], weight)
 
 
 def _verdict(interval: Mapping[str, Any]) -> str:
@@ -296,7 +311,7 @@ def _verdict(interval: Mapping[str, Any]) -> str:
 
 def _axis_label(document: Mapping[str, Any]) -> str:
     name = (document["specification"].get("outcome") or {}).get("name", "")
-    return difference_label(name, document.get("units_of_measure", {}).get(name))
+    return axis_name(document.get("units_of_measure", {}).get(name))
 
 
 def likelihood(epsilon: Decimal) -> str:
@@ -311,7 +326,7 @@ def _bounds(specification: Mapping[str, Any], arms: Mapping[str, Any]) -> list[t
     several = specification.get("outcomes") or ([{"role": "outcome", **one_outcome}] if one_outcome else [])
     if several and "horizon" in several[0]:
         first = several[0]
-        horizons = ", ".join(f"{at:g}" for at in sorted({one["horizon"] for one in several}))
+        horizons = ", ".join(figure(at) for at in sorted({one["horizon"] for one in several}))
         rows.append(("time", first["time"], f"0 to {figure(first['upper'])}, compared until {horizons}"))
         events = dict.fromkeys(", ".join(one["of"]) for one in several)
         rows.append(("event", first["event"], f"{'; '.join(events)}; censored: {first['censoring']}"))
@@ -354,6 +369,9 @@ def _arms(estimator: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _range(bounds: Mapping[str, Any]) -> str:
+    codes = bounds.get("codes")
+    if codes:
+        return f"{codes['control']} or {codes['treated']}"
     return f"{figure(bounds['lower'])} to {figure(bounds['upper'])}"
 
 

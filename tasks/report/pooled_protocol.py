@@ -7,13 +7,22 @@ from typing import Any
 from causalveil.schemas.protocols.study import EVERYBODY
 from causalveil.schemas.sites.pooled import PooledAnswer, PooledProtocolRelease
 from causalveil.tasks.report.figures import Axis, Line, axis_of, site_bars
-from causalveil.tasks.report.numbers import amount, beside, difference_label, shortened, span
-from causalveil.tasks.report.protocol import ROLES, Forest, adjustments, first_of, love_plots, place_of, said_first
+from causalveil.tasks.report.numbers import amount, axis_name, beside, span
+from causalveil.tasks.report.protocol import (
+    ROLES,
+    Forest,
+    adjustments,
+    first_of,
+    love_plots,
+    place_of,
+    said_first,
+    sides_of,
+)
 
 
 def pooled_context_of(release: PooledProtocolRelease) -> dict[str, Any]:
     """Return what a page says, by the names that the template uses."""
-    bars = [(shortened(site.site), site.epsilon, site.delta) for site in release.sites]
+    bars = [(site.site, site.epsilon, site.delta) for site in release.sites]
     row = first_of(release.answers)
     pooled = release.headline(row)
     ends = None if pooled is None else (pooled.interval.lower, pooled.interval.upper)
@@ -43,7 +52,7 @@ def _forests(release: PooledProtocolRelease) -> tuple[Forest, ...]:
             Forest(
                 outcome=outcome,
                 role=ROLES[rows[0].role],
-                label=difference_label(outcome, release.units_of_measure.get(outcome)),
+                label=axis_name(release.units_of_measure.get(outcome), sides_of(release.specification)),
                 lines=lines,
                 axis=axis_of(lines) if lines else Axis(-1.0, 1.0),
                 withheld=tuple(f"{_label(release, row)} ({_why(row)})" for row, line in drawn if line is None),
@@ -68,7 +77,7 @@ def _line(release: PooledProtocolRelease, row: PooledAnswer) -> Line | None:
     ends = {"lower": pooled.interval.lower, "upper": pooled.interval.upper}
     note = f"{beside(pooled.estimate, ends)} ({span(ends)})"
     return Line(
-        label=shortened(_label(release, row)),
+        label=_label(release, row),
         note=note + (" – gate failed" if row.state == "marked" else ""),
         estimate=pooled.estimate,
         lower=pooled.interval.lower,

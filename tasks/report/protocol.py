@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ from causalveil.schemas.release import ProtocolRelease
 from causalveil.schemas.sites.pooled import PooledAnswer
 from causalveil.tasks.report.figures import Axis, Line, axis_of
 from causalveil.tasks.report.love import LovePlot
-from causalveil.tasks.report.numbers import beside, difference_label, shortened, span
+from causalveil.tasks.report.numbers import axis_name, beside, span
 
 Row = TypeVar("Row", bound=ProtocolAnswer | PooledAnswer)
 ROLES = {"primary": "primary outcome", "secondary": "secondary outcome", "negative_control": "negative control"}
@@ -43,7 +43,7 @@ def forests(release: ProtocolRelease) -> tuple[Forest, ...]:
             Forest(
                 outcome=outcome,
                 role=ROLES[rows[0].role],
-                label=difference_label(outcome, release.units_of_measure.get(outcome)),
+                label=axis_name(release.units_of_measure.get(outcome), sides_of(release.specification)),
                 lines=lines,
                 axis=axis_of(lines) if lines else Axis(-1.0, 1.0),
                 withheld=tuple(_label(release, row) for row in rows if row.estimate is None),
@@ -73,14 +73,20 @@ def _line(release: ProtocolRelease, row: ProtocolAnswer) -> Line | None:
     ends = {"lower": row.interval.lower, "upper": row.interval.upper}
     note = "the noise is too large" if row.state == "unresolved" else f"{beside(row.estimate, ends)} ({span(ends)})"
     return Line(
-        label=shortened(_label(release, row)),
+        label=_label(release, row),
         note=note + (" – gate failed" if row.state == "marked" else ""),
         estimate=row.estimate,
         lower=row.interval.lower,
         upper=row.interval.upper,
         weight=None if row.group == EVERYBODY else 0.4,
         outer=(row.simultaneous.lower, row.simultaneous.upper),
+        hidden=row.state == "unresolved",
     )
+
+
+def sides_of(specification: Mapping[str, Any]) -> str:
+    """Return which side is subtracted from which."""
+    return "arm minus reference" if specification.get("arms") else "treated minus controls"
 
 
 def first_of(rows: Sequence[Row]) -> Row:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from causalveil.schemas.sites.pooled import Series, SeriesRow
 from causalveil.tasks.report.figures import Axis, Line, axis_of
-from causalveil.tasks.report.numbers import beside, difference_label, shortened, span
+from causalveil.tasks.report.numbers import axis_name, beside, span
 from causalveil.tasks.report.page import environment, likelihood, style
 
 
@@ -15,7 +15,7 @@ def series_html(series: Series) -> str:
         CausalveilError: this installation lacks its templates.
     """
     units = series.units_of_measure
-    rows = [(row, *_figure(row), difference_label(row.outcome, units.get(row.outcome))) for row in series.rows]
+    rows = [(row, *_figure(row), axis_name(units.get(row.outcome))) for row in series.rows]
     context = {
         "series": series,
         "rows": rows,
@@ -30,7 +30,7 @@ def _figure(row: SeriesRow) -> tuple[list[Line], Axis]:
     for block in row.blocks:
         ends = block.interval.model_dump()
         note = f"{beside(block.estimate, ends)} ({span(ends)})"
-        label = shortened(block.blocks[-1])
+        label = block.blocks[-1]
         lines.append(Line(label, note, block.estimate, block.interval.lower, block.interval.upper, 0.3))
     ends = row.fixed.interval.model_dump()
     note = f"{beside(row.fixed.estimate, ends)} ({span(ends)})"

@@ -12,7 +12,7 @@ from typing import Any
 from causalveil.schemas.estimators.survival import ArmCurve, Curves, Measure
 from causalveil.schemas.release import ProtocolRelease, SurvivalRelease
 from causalveil.tasks.report.figures import Axis, Line, axis_of
-from causalveil.tasks.report.numbers import beside, shortened, span
+from causalveil.tasks.report.numbers import axis_name, beside, span
 
 # So many times fit below a figure on a narrow screen.
 TIMES_SHOWN = 5
@@ -20,18 +20,19 @@ TIMES_SHOWN = 5
 PAIRS_SHOWN = 12
 NAMES = ("control", "treated")
 WORDS = {Measure.risk: "Risk difference", Measure.rmst: "Difference of restricted mean survival times"}
-UNITS = {Measure.risk: "risk of the treated minus that of controls"}
+NAMED = {Measure.risk: "Risk difference", Measure.rmst: "RMST difference"}
 
 
 @dataclass(frozen=True)
 class Area:
-    """The area between cumulative incidences for one kind of event in an arm.
+    """The area of cumulative incidence of one kind of event in an arm.
 
-    ``last`` is the cumulative incidence at the end.
+    ``beyond`` is where too few people are seen at risk; ``last`` is the incidence where ``path`` ends.
     """
 
     label: str
     path: str
+    beyond: str
     last: float
 
 
@@ -106,7 +107,7 @@ def groups_context(release: ProtocolRelease) -> dict[str, Any]:
     for one in release.curves[:PAIRS_SHOWN]:
         parts = [one.group] if len(grouped) > 1 or len(several) == 1 else []
         parts += [f"{one.arm} against {one.reference}"] if len(several) > 1 else []
-        names = (shortened(one.reference), shortened(one.arm)) if asks_for_arms else ("controls", "treated")
+        names = (one.reference, one.arm) if asks_for_arms else ("controls", "treated")
         arms = tuple(_arm(one.curves, arm, name, places) for arm, name in zip(one.curves.arms, NAMES, strict=True))
         pairs.append(DrawnPair(", ".join(parts), names, one.curves, arms))
     starts = [0.0, *curves.times[:-1]]
@@ -130,8 +131,10 @@ def _arm(curves: Curves, arm: ArmCurve, name: str, places: Sequence[int]) -> Dra
     lower, upper = [1.0, *arm.lower], [1.0, *arm.upper]
     areas, below = [], [0.0] * len(ends)
     for label, rising in arm.incidence.items():
-        above = [min(low + high, 1.0) for low, high in zip(below, [0.0, *rising], strict=True)]
-        areas.append(Area(label, _between(axis, ends, below, above), rising[-1]))
+        incidence = [0.0, *rising]
+        above = [min(low + high, 1.0) for low, high in zip(below, incidence, strict=True)]
+        seen = _between(axis, ends[: last + 1], below[: last + 1], above[: last + 1])
+        areas.append(Area(label, seen, _between(axis, ends[last:], below[last:], above[last:]), incidence[last]))
         below = above
     return DrawnArm(
         name=name,
@@ -174,6 +177,6 @@ def _forest(release: SurvivalRelease, place: int) -> MeasureLine:
     one = release.measures[place]
     interval = one.interval.model_dump()
     note = f"{beside(one.estimate, interval)} ({span(interval)})"
-    line = Line(shortened(one.measure), note, one.estimate, one.interval.lower, one.interval.upper, 0.4)
-    unit = UNITS.get(one.measure) or f"{release.curves.unit or 'time'} of the treated minus that of controls"
-    return MeasureLine(WORDS[one.measure], line, axis_of([line]), unit)
+    line = Line(NAMED[one.measure], note, one.estimate, one.interval.lower, one.interval.upper, 0.4)
+    unit = None if one.measure is Measure.risk else release.curves.unit or "time"
+    return MeasureLine(WORDS[one.measure], line, axis_of([line]), axis_name(unit))

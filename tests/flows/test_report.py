@@ -13,7 +13,7 @@ from causalveil.flows.cli.main import main
 from causalveil.schemas.release import Release
 from causalveil.schemas.sites.pooled import load_published
 from causalveil.tasks.report.figures import Axis, Line, axis_of, waterfalls
-from causalveil.tasks.report.numbers import amount, beside, figure
+from causalveil.tasks.report.numbers import amount, beside, broken, figure, near, percent
 from causalveil.tasks.report.page import TEMPLATES, head_html, report_html
 from tests.report_help import LONG, Documents, load
 
@@ -55,11 +55,11 @@ def test_every_page_is_self_contained(pages: dict[str, Path]) -> None:
 
 SAYS = {
     "effect": [
-        *("treated lowers score by 2.10, if the assumptions below hold", "−3.00 to −1.20", "On average over everybody"),
+        *("treated lowers score by 2.10, if the assumptions below hold", "−3.00 to −1.20", "On average over all units"),
         *(
             "ATE: every person of small",
             "Difference of means, treated minus controls",
-            "No other confounder",
+            "No unmeasured confounding",
             # May I ask again, who approved, how do I cite it.
             *(
                 "returns this release, free of charge",
@@ -70,21 +70,21 @@ SAYS = {
         ),
         *("probability from 0.1 to 0.9", "(1, 10⁻⁶)-differential privacy", "The whole row of any one person"),
         *("What is true of people in general", "20 to 60", "a, b, c", "by a factor of 2.7", "at this sample size"),
-        *("Not covered: confounding", "ledger", "polars", "inverse probability weighting (hajek)"),
+        *("Not covered: confounding", "ledger", "polars", "inverse probability weighting (Hájek)"),
     ],
     "survival": [
         *(
             "How does treated change the risk of death until 365 days (origin: randomised)?",
-            "lowers the risk of death by 0.2",
+            "lowers the risk of death until 365 days by 0.200 (20.0 percentage points)",
         ),
         *("People at risk, with noise", "Cumulative incidence among the treated, stacked: death", "relapse"),
-        *("Log-rank test: p =", "Hazard ratio", "Censoring tells nothing", "alive", "Kaplan-Meier’s"),
+        *("Log-rank test: p =", "Hazard ratio", "Independent censoring", "alive", "curves of Kaplan-Meier"),
     ],
     "protocol of times": [
         *("lowers risk of death until 365 days by", "questions were asked together", "by their joint normal law"),
         *("death, until 365 days; relapse or death, until 365 days; relapse, until 730 days", "competes with it"),
         *("compared until 365, 730", "Log-rank tests", "Curves until 730 days", "treated solid, controls dashed"),
-        *("Cumulative incidence among treated, stacked: death", "north", "Censoring tells nothing"),
+        *("Cumulative incidence among treated, stacked: death", "north", "Independent censoring"),
     ],
     "survival, hidden": [
         *(
@@ -99,11 +99,12 @@ SAYS = {
             "Until 299.3 days alone.",
             "The study asked for 365 days.",
             "Adjusted for",
-            "As the arms are, the difference",
+            "Without adjustment the difference",
         ),
         *("every person of older where age >= 30", "followed until 299.3 days", "The arms as they are, not adjusted."),
         *("the choice of an earlier horizon", "Who is lost may depend on the arm and on these levels"),
     ],
+    "withheld": ["score has no answer: a gate failed.", "4 questions were asked together. Each has its own row below."],
     "raises": ["treated raises score by 2.00"],
     "open": ["No effect was shown.", "includes zero"],
     "drowned": ["Nothing can be said:", "the whole declared range"],
@@ -125,7 +126,7 @@ SAYS = {
     ],
     "balance": [
         *("Partly adjusted, for 48% of possible confounding.", "leaving out 25 % of its units"),
-        *("age: 1.234 before, 0.0123 after, noise 0.0456", "The 24 furthest apart are shown; 5 more"),
+        *("age: 1.234 before, 0.012 after, noise 0.046", "The 24 furthest apart are shown; 5 more"),
         "Could not be adjusted for: group is b.",
     ],
     "adjusted 4": ["Adjusted for 97% of possible confounding.", "the declared confounding_prior"],
@@ -137,7 +138,7 @@ SAYS = {
         *("Not adjusted: treatment was randomised.", "Treatment was randomised."),
         "difference of the two arms’ noisy means",
     ],
-    "as they are": ["Unadjusted: the arms are compared as they are.", "No other confounder."],
+    "as they are": ["Unadjusted: the arms are compared as they are.", "No unmeasured confounding."],
     "direction": [
         *("Does altitude cause heat, or heat cause altitude?", "favour altitude → heat", "0.83", "Additive noise"),
         *("0 to 3,000", "Theorem 2", "takes no account of sampling", "Nothing else causes both", "0.031"),
@@ -179,6 +180,49 @@ def test_every_number_of_the_figure_is_in_its_text_alternative(pages: dict[str, 
                 assert beside(value, part["interval"]) in described
 
 
+def drawn_text(page: str) -> list[str]:
+    """Return what figures of a page write."""
+    return re.findall(r"<text[^>]*>(.*?)</text>", page)
+
+
+def test_no_label_of_a_figure_is_cut(pages: dict[str, Path]) -> None:
+    for name, path in pages.items():
+        assert [text for text in drawn_text(path.read_text()) if "…" in text] == [], name
+    assert broken("number_of_previous_admissions", 20) == ("number_of_previous_", "admissions")
+    assert "".join(broken(LONG)) == LONG
+    assert max(map(len, broken(LONG))) <= 42
+
+
+def test_bars_of_what_was_spent_add_up_as_they_are_labelled(documents: Documents) -> None:
+    page = report_html(load(documents["survival, adjusted"]))
+    assert "scales_risk" not in re.sub(r"<code>.*?</code>", "", page)
+    (fall,) = re.findall(r'<desc id="fall-1-text">(.*?)</desc>', page)
+    shares = [float(share) for share in re.findall(r": ([0-9.]+) %", fall)]
+    assert len(shares) == 6
+    assert abs(sum(shares) - 100) < 0.5
+
+
+def test_nothing_is_said_of_times_at_which_too_few_are_at_risk(documents: Documents) -> None:
+    document = documents["survival, hidden"]
+    page = report_html(load(document))
+    for side, arm in zip((1, 2), document["curves"]["arms"], strict=True):
+        (said,) = re.findall(rf'<desc id="incidence-{side}-text">(.*?)</desc>', page)
+        for rising in arm["incidence"].values():
+            assert percent(rising[20]) in said
+            assert percent(rising[-1]) not in said
+    assert "area unseen" in page
+
+
+def test_a_hidden_estimate_has_no_marker_and_no_number(documents: Documents) -> None:
+    document = documents["protocol"]
+    hidden = {**document, "answers": [{**row, "state": "unresolved"} for row in document["answers"]]}
+    page = report_html(load(hidden))
+    forest = page.split('aria-labelledby="forest-1-title')[1].split("</svg>\n</figure>")[0]
+    assert 'class="marker"' not in forest
+    assert 'class="interval"' in forest
+    assert page.count("hidden by noise") == len(document["answers"])
+
+
 def test_command(documents: Documents, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def run(*words: str) -> int:
         with pytest.raises(SystemExit) as ended:
@@ -209,6 +253,8 @@ def test_numbers_and_amounts() -> None:
     interval = {"lower": -9214.3, "upper": 9000.1}
     assert beside(-107.4, interval) == "−107"
     assert beside(-0.00001, {"lower": -1.0, "upper": 1.0}) == "0.00"
+    assert near(0.0000478, 0.007116) == "0.0000"
+    assert near(0.4819, 0.071) == "0.482"
 
 
 @pytest.mark.parametrize(

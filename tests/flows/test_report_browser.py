@@ -38,6 +38,7 @@ NAMES = (
         "withheld",
         "pooled protocol",
         "protocol of times",
+        "protocol, long",
     ),
     *(f"adjusted {place}" for place in range(len(STATEMENTS))),
     "older",

@@ -128,8 +128,8 @@ CLAIMS: dict[str, Holds] = {
     "plan warned of this study": lambda f: bool(f["warnings"]),
     "Attenuated:": lambda f: f["corrected"] is False,
     " weeks": lambda f: f["unit"] is not None,
-    "score, difference in weeks": lambda f: f["unit"] is not None,
-    "No owner had to approve: the data are public": lambda f: approved(f, "data_class") == "public",
+    "treated minus controls, in weeks": lambda f: f["unit"] is not None,
+    "No approval was needed: the data are public": lambda f: approved(f, "data_class") == "public",
     "owner granted the budget, without a signature": lambda f: (
         approved(f, "data_class") == "sensitive" and not approved(f, "owner_key")
     ),
@@ -329,7 +329,7 @@ def test_a_protocol_says_of_each_answer_what_was_adjusted_for(
     assert ("All 2 gates passed." in shown) == (gate == "passed")
     assert ("2 of 2 gates failed" in shown) == (gate == "failed")
     assert ("2 of 2 gates cannot be told" in shown) == (gate == "cannot_tell")
-    assert ("score, difference in weeks" in page) == (" weeks" in shown) == (unit is not None)
+    assert ("treated minus controls, in weeks" in page) == (" weeks" in shown) == (unit is not None)
     assert len(lines) <= LINES
     assert all(len(line.split()) <= 25 for line in lines), lines
 

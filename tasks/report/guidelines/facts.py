@@ -18,7 +18,7 @@ from causalveil.tasks.report.guidelines.variables import (
     missing_text,
     rows_text,
 )
-from causalveil.tasks.report.numbers import amount, arm_means, beside, figure, percent, span
+from causalveil.tasks.report.numbers import COVERED, amount, arm_means, beside, figure, percent, span
 
 WHOM = {"ATE": "every unit", "ATT": "every treated unit", "ATC": "every untreated unit"}
 LEVELS = {
@@ -26,6 +26,16 @@ LEVELS = {
     "label": "a unit's outcome is protected; covariates and treatment count as public",
     "training_units": "a unit's row is protected in the training half alone",
 }
+# Estimators as sentences name them, and settings that are no part of a method's description.
+METHODS = {
+    "aipw": "augmented inverse probability weighting",
+    "balancing": "balancing weights",
+    "difference_in_means": "difference of means",
+    "ipw": "inverse probability weighting",
+    "matching": "matching on the propensity score",
+    "regression": "regression adjustment",
+}
+UNTOLD = ("name", "variant", "trial")
 INDEPENDENCE = "no interference between units, one version of each treatment, independent units"
 
 
@@ -80,7 +90,8 @@ def _question(release: Mapping[str, Any]) -> dict[str, str]:
         if groups
         else "No subgroups were declared.",
         "codes": f"{spec['treatment']}: {codes_text(spec)}; "
-        + "; ".join(f"{name}: {bounds_text(one)}" for name, one in (spec.get("covariates") or {}).items()),
+        + "; ".join(f"{name}: {bounds_text(one)}" for name, one in (spec.get("covariates") or {}).items())
+        + ".",
         "bounds": _bounds_text(release),
         "clipped": "Numbers enter as they are, clipped to their declared bounds; levels enter as indicators.",
     }
@@ -154,12 +165,13 @@ def _design(release: Mapping[str, Any], arms: Mapping[str, Any]) -> dict[str, st
     by = "arms are compared as they are" if unadjusted else "arms are compared after adjustment for baseline covariates"
     return {
         "design": f"Observational: {spec['treatment']} is as it was recorded, and {by}; one time point.",
-        "random": "Everybody would be put into a strategy at random, and would know into which.",
+        "random": "Each unit would be assigned to a strategy at random, and would know to which.",
         "random_assumptions": f"Exchangeable arms by randomisation; {INDEPENDENCE}.",
         "assignment": f"By the recorded value of {spec['treatment']}, one for each unit; as good as random only given "
         f"{names}.",
-        "one_arm": f"{spec['treatment']} has one value for each unit, so nobody is in two arms.",
-        "assumptions": f"No confounder but {names}; overlap ({overlap}); {INDEPENDENCE}; clipping is harmless.",
+        "one_arm": f"{spec['treatment']} has one value for each unit, so no unit is in two arms.",
+        "assumptions": f"No unmeasured confounding given {names}; overlap ({overlap}); {INDEPENDENCE}; "
+        "clipping is harmless.",
         "matching": f"Up to {spec['estimator']['ratio']} nearest neighbours of the other arm by propensity score; how "
         "often one unit may serve is capped."
         if release["estimator"] == "matching"
@@ -168,9 +180,10 @@ def _design(release: Mapping[str, Any], arms: Mapping[str, Any]) -> dict[str, st
 
 
 def _analysis(release: Mapping[str, Any]) -> dict[str, str]:
-    estimator = dict(release["specification"]["estimator"])
-    name = str(estimator.pop("name")).replace("_", " ")
-    settings = ", ".join(f"{key.replace('_', ' ')} {_setting(value)}" for key, value in sorted(estimator.items()))
+    estimator = release["specification"]["estimator"]
+    name = METHODS.get(str(estimator["name"]), str(estimator["name"]).replace("_", " "))
+    kept = {key: value for key, value in sorted(estimator.items()) if key not in UNTOLD}
+    settings = ", ".join(f"{key.replace('_', ' ')} {_setting(value)}" for key, value in kept.items())
     done = _adjustment(release)
     confidence = release.get("confidence") or release["interval"]["confidence"]
     allowed = float((release.get("interval") or {}).get("bias") or 0)
@@ -230,8 +243,8 @@ def _results(release: Mapping[str, Any]) -> dict[str, str]:
         "means": means,
         "found": f"{release['estimand']} {beside(release['estimate'], interval)}, "
         f"{percent(interval['confidence'])} interval {span(interval)}.",
-        "precision": f"The interval covers {', '.join(interval['covers'])}.",
-        "limits": f"The interval does not cover {omitted}." if omitted else "",
+        "precision": _plain(f"The interval covers {', '.join(COVERED.get(one, one) for one in interval['covers'])}."),
+        "limits": _plain(f"The interval does not cover {omitted}.") if omitted else "",
         "reading": "The privacy noise is too large for an answer."
         if interval["whole_range"]
         else f"The interval {sides}.",
@@ -250,7 +263,7 @@ def _protocol_results(release: Mapping[str, Any]) -> dict[str, str]:
         if first
         else "Every answer is withheld.",
         "precision": "Single and simultaneous intervals (Bonferroni) cover sampling and the noise of privacy.",
-        "limits": f"No interval covers {release['not_covered']}.",
+        "limits": _plain(f"No interval covers {release['not_covered']}."),
         "additional": f"{controls} negative control{'s'[: controls != 1]}, intervals that hold together{gates}, "
         "all declared before a row was read.",
     }
@@ -264,6 +277,11 @@ def _adjustment(release: Mapping[str, Any]) -> str:
     if "answers" in release:
         return "; ".join(dict.fromkeys(row["adjustment"] for row in release["answers"]))
     return str((release.get("details") or {}).get("adjustment", ""))
+
+
+def _plain(sentence: str) -> str:
+    """Return a sentence without the marks of code in it."""
+    return sentence.replace("`", "")
 
 
 def _setting(value: Any) -> str:
