@@ -43,6 +43,7 @@ class Learnt:
         slopes, weights, index: b_t and h_t, shape (2, d), and h_t'D, shape (2,).
         residual: the outcome's variance that slopes leave.
         distances: h_t'G h_t, shape (2,).
+        tilt: by how much h_t'x is larger where the outcome is larger by a deviation, if that counts; shape (2,).
         error: of the estimate before release 5, by draw, shape (K,).
     """
 
@@ -56,6 +57,7 @@ class Learnt:
     index: FloatArray
     residual: float
     distances: FloatArray
+    tilt: FloatArray
     error: FloatArray
 
 
@@ -85,7 +87,8 @@ def learn(
     error = errors_of(draws, moments, scales.arms.share, (slopes, weights, index), lean, discrepancy, random)
     distances = np.einsum("td,tde,te->t", weights, gram, weights)
     counts = np.array([1.0, float(public.estimand != "ARM")])
-    return Learnt(features, moments, draws, lean, counts, slopes, weights, index, residual, distances, error)
+    tilt = np.einsum("td,tde,te->t", slopes, gram, weights) * public.tilted
+    return Learnt(features, moments, draws, lean, counts, slopes, weights, index, residual, distances, tilt, error)
 
 
 def slopes_of(draws: Draws) -> FloatArray:
@@ -174,14 +177,16 @@ def losses(scales: FoundScales, learnt: Learnt, cut: float) -> FloatArray:
     """Return what a cut of scores takes off each arm's mean, shape (2,).
 
     It is computed from the outcome's released histogram. Residuals are taken to have the outcome's shape, and an arm's
-    weights to be normal around 1/p_t.
+    weights to be normal, around 1/p_t or around a line in the outcome: whoever has a rare event is where events are
+    more likely, and so are the weights of the arm that has few people there.
     """
-    y = (MIDDLE - scales.outcome.mean) / scales.outcome.deviation * math.sqrt(learnt.residual)
-    found = []
-    for part, k, distance in zip(
-        (scales.arms.share, 1 - scales.arms.share), learnt.lean, learnt.distances, strict=True
-    ):
-        score = np.outer(1 + k * math.sqrt(distance) * NODES, y) / part
+    away = (MIDDLE - scales.outcome.mean) / scales.outcome.deviation
+    y, found = away * math.sqrt(learnt.residual), []
+    shares, signs = (scales.arms.share, 1 - scales.arms.share), (-1, 1)
+    for part, sign, k, distance, tilt in zip(shares, signs, learnt.lean, learnt.distances, learnt.tilt, strict=True):
+        spread = math.sqrt(max(distance - tilt**2, 0.0))
+        weight = (1 + k * spread * NODES)[:, None] + sign * k * tilt * away
+        score = weight * y / part
         beyond = np.sign(score) * np.maximum(np.abs(score) - cut, 0)
         found.append(part * float(NODE_WEIGHTS @ beyond @ scales.outcome.shares) / float(NODE_WEIGHTS.sum()))
     taken: FloatArray = learnt.counts * np.array(found)

@@ -73,6 +73,8 @@ class Public:
         pure: whether there is no delta.
         asked: parts of the budget that the study asks for, in the order of releases.
         weight: by what the noise on numbers of this outcome alone is divided; below 1 where others share its budget.
+        tilted: whether cuts of scores allow for weights that are larger where the outcome is far out, as those of rare
+            events are; else they are taken to be independent.
     """
 
     units: int
@@ -84,6 +86,7 @@ class Public:
     pure: bool = False
     asked: tuple[Decimal, ...] | None = None
     weight: float = 1.0
+    tilted: bool = False
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def adjusted_recipe(study: SurvivalStudy, sizes: Sizes | None) -> dict[Measure, 
     left, many = 1 - study.estimator.share, len(study.measure)
     own = float(left) / many
     public = public_of(total, str(study.estimand), study.estimator, encoding, sizes)
-    public = replace(public, mu=public.mu * (own if public.pure else math.sqrt(own)))
+    public = replace(public, mu=public.mu * (own if public.pure else math.sqrt(own)), tilted=True)
     parts = vars(parts_of(public))
     shares: dict[str, Decimal] = {SLOT.name: study.estimator.share}
     for measure in study.measure:

@@ -266,7 +266,7 @@ def test_the_error_of_scores_is_the_identity(estimand: str) -> None:
     draws = Draws(beta[None] / arms.spread, grams[None], apart[None], np.zeros((1, 2)))
     error = errors_of(draws, moments, p, (slopes, weights, index), lean, 0.0, random)
     counts = np.array([1.0, float(not alone)])
-    learnt = Learnt(features, moments, draws, lean, counts, slopes, weights, index, 0.5, np.ones(2), error)
+    learnt = Learnt(features, moments, draws, lean, counts, slopes, weights, index, 0.5, np.ones(2), zero, error)
     scores = replace(scores_of(public, scales, learnt), cut=1e3)
     rows = np.flatnonzero(t >= alone)
     released = InMemory(z[rows], t[rows], u[rows], public, random).scores(scores, parts_of(public).scores)
@@ -290,6 +290,29 @@ def test_what_a_cut_takes_off_is_told_by_the_outcomes_histogram() -> None:
     y = (u - u.mean()) / u.std() / 0.5
     assert lost[0] == pytest.approx(0.5 * float(np.mean(y - np.clip(y, -cut, cut))), rel=0.35)
     assert lost[0] > 0
+
+
+def test_weights_are_larger_where_a_rare_event_is_likely_if_that_counts() -> None:
+    """Two in a hundred have it, those ahead in what drives treatment more often: controls lose, the treated hardly."""
+    random, n, share, index = np.random.default_rng(0), 400_000, 0.5, 0.8
+    x = random.normal(size=n)
+    u = np.where(random.random(n) < np.minimum(0.02 * np.exp(0.7 * x - 0.245), 1), 0.9, -0.9)
+    y = (u - u.mean()) / u.std()
+    public = public_of()
+    _, scales, features, moments = first_releases(public)
+    outcome = margin(np.histogram(u, EDGES)[0] / n, 1e-4)
+    scales = replace(scales, outcome=outcome, arms=replace(scales.arms, share=share))
+    learnt = replace(learnt_of(public, scales, features, moments), residual=1.0, distances=np.full(2, index**2))
+    assert not learnt.tilt.any(), "only where it counts"
+    tilted = replace(learnt, tilt=np.full(2, index * float(np.mean(x * y))))
+    cut = 20.0
+    scores = [(1 + sign * 0.5 * index * x) * y / share for sign in (-1, 1)]
+    treated, controls = (share * float(np.mean(one - np.clip(one, -cut, cut))) for one in scores)
+    assert controls > 10 * treated
+    told = losses(scales, tilted, cut)
+    assert told[1] == pytest.approx(controls, rel=0.35)
+    assert told[0] < controls / 4
+    assert losses(scales, learnt, cut)[1] < controls / 2
 
 
 def test_a_curve_that_stands_out_in_both_harms_and_one_in_noise_does_not() -> None:
