@@ -20,6 +20,7 @@ from causalveil.schemas.asked.study_file import load_study_file  # noqa: E402
 from causalveil.schemas.sites.pooled import SiteResult  # noqa: E402
 from causalveil.schemas.sites.round import load_sites  # noqa: E402
 from causalveil.tasks.protocols.failed import failed_gates  # noqa: E402
+from causalveil.tasks.report.protocol import labelled  # noqa: E402
 
 
 @flow(name="pool", log_prints=False, persist_result=False, validate_parameters=False)
@@ -40,5 +41,5 @@ def pool(sites: str, out: str | None = None) -> PooledResult | State[PooledResul
         for site in outcome.release.sites
     ]
     engine.publish("pooled-sites", rows, f"Sites of round {outcome.release.round}")
-    said = failed_gates(outcome.release)
+    said = failed_gates(labelled(outcome.release))
     return outcome if said is None else ended_as("GateFailed", said, outcome)

@@ -38,6 +38,7 @@ from causalveil.schemas.asked.study_file import load_study_file  # noqa: E402
 from causalveil.schemas.errors import BudgetRefused, CausalveilError, ReleaseHeld  # noqa: E402
 from causalveil.schemas.release import load_release_text  # noqa: E402
 from causalveil.tasks.protocols.failed import failed_gates  # noqa: E402
+from causalveil.tasks.report.protocol import labelled  # noqa: E402
 
 
 def default_run_id() -> str:
@@ -118,7 +119,7 @@ def _judged(outcome: RunResult) -> RunResult | State[RunResult]:
 
     The message of the state names the gate: gates are released.
     """
-    said = failed_gates(outcome.release)
+    said = failed_gates(labelled(outcome.release))
     return outcome if said is None else ended_as("GateFailed", said, outcome)
 
 

@@ -184,8 +184,9 @@ def check_gates(release: Published) -> None:
         GateFailed: names gates and subgroups, which are released.
     """
     from causalveil.tasks.protocols.failed import failed_gates
+    from causalveil.tasks.report.protocol import labelled
 
-    said = failed_gates(release)
+    said = failed_gates(labelled(release))
     if said is not None:
         raise GateFailed(said)
 

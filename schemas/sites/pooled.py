@@ -408,6 +408,7 @@ class Series(Shown, Frozen):
     study: str
     study_digest: str
     estimator: str
+    specification: Annotated[dict[str, Any], Field(description="of the newest block's release")]
     confidence: Finite
     rows: tuple[SeriesRow, ...]
     runs: Annotated[tuple[SeriesRun, ...], Field(min_length=2, description="oldest block first")]

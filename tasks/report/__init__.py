@@ -3,6 +3,7 @@
 - ``burndown``: The burn-down of a dataset's accounts as a page and as a figure: what the ledger says, in the style of a
   report.
 - ``desk``: The owner's desk as pages: self-contained HTML that refer to nothing but each other.
+- ``details``: Rows of a report's table of details, in the field's words: what was released beside the answer.
 - ``estimand``: The estimand in the five attributes of ICH E9(R1), from what the study declares.
 - ``figures``: Positions in the figures of a report, in percent of the figure's width, so that text keeps its size.
 - ``flow``: The flow of units through a study, after CONSORT: public numbers and released ones, never another count.

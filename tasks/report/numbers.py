@@ -19,6 +19,8 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 ACROSS = 42
 # A label longer than this leaves its numbers no room beside it.
 LONGEST_LABEL = 20
+# As ``schemas/protocols/study.py`` names the subgroup of those without a value.
+MISSING = "(missing)"
 
 
 def arm_means(release: Mapping[str, Any]) -> tuple[tuple[str, str], tuple[str, str]] | None:
@@ -123,6 +125,33 @@ def at_time(value: float) -> str:
 def axis_name(unit: str | None, sides: str = "treated minus controls") -> str:
     """Return the label of an axis of effects, with the outcome's unit of measure if any."""
     return sides if unit is None else f"{sides}, in {shortened(unit)}"
+
+
+def group_label(specification: Mapping[str, Any], group: str) -> str:
+    """Return a subgroup as a person reads it, a code with the name of its column."""
+    subgroups = specification.get("subgroups") or {}
+    return _coded(subgroups.get("name"), subgroups.get("column") or {}, group)
+
+
+def arm_label(specification: Mapping[str, Any], arm: str) -> str:
+    """Return an arm as a person reads it, a code with the name of the treatment."""
+    arms, codes = specification.get("arms") or {}, specification.get("treatment_codes")
+    return _coded(
+        specification.get("treatment"), arms if arms else {"codes": codes or {"control": 0, "treated": 1}}, arm
+    )
+
+
+def _coded(name: str | None, column: Mapping[str, Any], value: str) -> str:
+    """Return ``name = value`` where the value is a code; a word stands by itself."""
+    codes = column.get("codes") or {}
+    held = list(codes.values()) if codes else list(column.get("levels") or ())
+    if name is None:
+        return value
+    if value == MISSING:
+        return f"{name} missing"
+    # Booleans are written 0 and 1, as everywhere.
+    written = {str(int(one)) for one in held if isinstance(one, int)}
+    return f"{name} = {value}" if value in written else value
 
 
 def shortened(label: str, longest: int = LONGEST_LABEL) -> str:

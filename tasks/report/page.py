@@ -20,6 +20,7 @@ from causalveil.schemas.plan import Plan
 from causalveil.schemas.release import AnsweredEffect, DirectionRelease, ProtocolRelease, Release, SurvivalRelease
 from causalveil.schemas.sites.pooled import OfSites, PooledProtocolRelease, PooledRelease, Published
 from causalveil.schemas.where import said, where_words
+from causalveil.tasks.report.details import detail_rows, text_of
 from causalveil.tasks.report.estimand import estimand_of
 from causalveil.tasks.report.figures import Axis, Line, axis_of, site_bars, waterfalls
 from causalveil.tasks.report.guidelines.fill import guidelines_context
@@ -27,7 +28,6 @@ from causalveil.tasks.report.love import LovePlot
 from causalveil.tasks.report.numbers import (
     COVERED,
     amount,
-    arm_means,
     at_time,
     axis_name,
     beside,
@@ -38,7 +38,7 @@ from causalveil.tasks.report.numbers import (
     span,
 )
 from causalveil.tasks.report.pooled_protocol import pooled_context_of
-from causalveil.tasks.report.protocol import context_of, first_of
+from causalveil.tasks.report.protocol import context_of, first_of, labelled
 from causalveil.tasks.report.times import groups_context, times_context
 
 if TYPE_CHECKING:
@@ -47,19 +47,6 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).with_name("templates")
 # Fields that the general parts of the page speak of; a template for an unknown kind shows all others as they are.
 COMMON = frozenset(AnsweredEffect.model_fields)
-# Details that a page says elsewhere, or that would be taken for the two sides of the estimate.
-UNSHOWN = (
-    *("not_covered", "adjustment", "mean_treated", "mean_control", "choice", "curves", "confounding_adjusted_for"),
-    "effective_share",
-)
-# Details whose names say too little by themselves.
-DETAILS = {
-    "spread": "standard deviation of the outcome within the arms",
-    "features": "terms of covariates in the model",
-    "noise_standard_error": "standard error by noise",
-    "sampling_standard_error": "standard error by sampling",
-}
-SIDES = {"0": "controls", "1": "treated"}
 POPULATIONS = {
     "ATE": ("over all units", "every unit"),
     "ATT": ("over the treated units", "every treated unit"),
@@ -125,6 +112,7 @@ def style(name: str) -> str:
 
 def _render(release: Published, layout: str, sheet: str, contract: Contract | None = None) -> str:
     """The templates of the release's kind within a layout: the whole page, or its head."""
+    release = labelled(release)
     kind = release.kind if (TEMPLATES / f"{release.kind}.html.j2").exists() else "any"
     document = release.model_dump(mode="json")
     arms = _arms(document["specification"]["estimator"])
@@ -225,7 +213,7 @@ def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
     context: dict[str, Any] = {
         "waterfalls": falls,
         "method": f"method_{release.estimator}.html.j2",
-        "details": _details(document),
+        "details": detail_rows(document),
         "findings": _rows({key: value for key, value in document.items() if key not in COMMON}),
     }
     if "interval" in document:
@@ -246,24 +234,6 @@ def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
     if isinstance(release, SurvivalRelease):
         context |= times_context(release)
     return context
-
-
-def _details(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what was released beside the answer.
-
-    Means of arms are among it only if the estimate is their difference.
-    """
-    means = arm_means(document)
-    rows = [] if means is None else [(f"mean of {arm}", text) for arm, text in means]
-    kept = {key: value for key, value in document.get("details", {}).items() if not key.startswith(UNSHOWN)}
-    return rows + [row for key, value in kept.items() for row in _rows({_detail(key): value})]
-
-
-def _detail(key: str) -> str:
-    """Return the name of a detail in words: ``units[north][0]`` is of units in north, of the controls."""
-    name, *places = key.replace("]", "").split("[")
-    of = ", ".join(SIDES.get(place, place) if place is places[-1] and len(places) > 1 else place for place in places)
-    return f"{DETAILS.get(name, _words(name))}{f': {of}' if of else ''}"
 
 
 def _direction(release: DirectionRelease) -> dict[str, Any]:
@@ -385,18 +355,8 @@ def _rows(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
         elif isinstance(value, list) and any(isinstance(part, Mapping) for part in value):
             rows += _rows({str(index + 1): part for index, part in enumerate(value)}, f"{name} ")
         else:
-            rows.append((name, _text(value)))
+            rows.append((name, text_of(value)))
     return rows
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int | float):
-        return figure(value)
-    if isinstance(value, list):
-        return ", ".join(_text(part) for part in value)
-    return "–" if value is None else str(value)
 
 
 def _words(name: str) -> str:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
+
+from pydantic import BaseModel
 
 from causalveil.schemas.protocols.answers import BalanceRow, ProtocolAnswer
 from causalveil.schemas.protocols.study import EVERYBODY
 from causalveil.schemas.release import ProtocolRelease
-from causalveil.schemas.sites.pooled import PooledAnswer
+from causalveil.schemas.sites.pooled import PooledAnswer, PooledProtocolRelease, Series
 from causalveil.tasks.report.figures import Axis, Line, axis_of
 from causalveil.tasks.report.love import LovePlot
-from causalveil.tasks.report.numbers import axis_name, beside, span
+from causalveil.tasks.report.numbers import arm_label, axis_name, beside, group_label, span
 
 Row = TypeVar("Row", bound=ProtocolAnswer | PooledAnswer)
+Document = TypeVar("Document", bound=BaseModel)
+# Fields whose rows are of a subgroup and an arm.
+TABLES = ("answers", "balance", "gates", "site_gates", "curves", "rows")
 ROLES = {"primary": "primary outcome", "secondary": "secondary outcome", "negative_control": "negative control"}
 
 
@@ -31,6 +36,25 @@ class Forest:
     lines: tuple[Line, ...]
     axis: Axis
     withheld: tuple[str, ...]
+
+
+def labelled(document: Document) -> Document:
+    """Return a table in which codes of subgroups and arms stand with their columns.
+
+    Of documents without subgroups and arms nothing changes.
+    """
+    if not isinstance(document, ProtocolRelease | PooledProtocolRelease | Series):
+        return document
+    specification = document.specification
+    labels = {"group": group_label, "arm": arm_label, "reference": arm_label}
+
+    def read(row: BaseModel) -> BaseModel:
+        told = {key: label(specification, getattr(row, key)) for key, label in labels.items() if hasattr(row, key)}
+        return row.model_copy(update=told)
+
+    fields = [name for name in TABLES if hasattr(document, name)]
+    changed = {name: tuple(map(read, getattr(document, name))) for name in fields}
+    return cast(Document, document.model_copy(update=changed))
 
 
 def forests(release: ProtocolRelease) -> tuple[Forest, ...]:

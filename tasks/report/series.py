@@ -6,6 +6,7 @@ from causalveil.schemas.sites.pooled import Series, SeriesRow
 from causalveil.tasks.report.figures import Axis, Line, axis_of
 from causalveil.tasks.report.numbers import axis_name, beside, span
 from causalveil.tasks.report.page import environment, likelihood, style
+from causalveil.tasks.report.protocol import labelled
 
 
 def series_html(series: Series) -> str:
@@ -14,6 +15,7 @@ def series_html(series: Series) -> str:
     Raises:
         CausalveilError: this installation lacks its templates.
     """
+    series = labelled(series)
     units = series.units_of_measure
     rows = [(row, *_figure(row), axis_name(units.get(row.outcome))) for row in series.rows]
     context = {

@@ -104,6 +104,7 @@ def series_of(study: InSeries, releases: Sequence[Release]) -> Series:
         study=study.name,
         study_digest=study.digest,
         estimator=study.estimator.name,
+        specification=kept[-1].specification,
         confidence=study.confidence,
         rows=rows,
         runs=tuple(_run(release) for release in kept),

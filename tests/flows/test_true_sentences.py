@@ -357,6 +357,41 @@ def test_a_panel_of_any_kind_has_twelve_short_lines_and_a_console_one(documents:
     assert str(pooled) == f"{pooled.release}\nRelease: there/r.json"
 
 
+CODED: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "codes": ({"codes": {"control": 1, "treated": 2}}, {"1": "sex = 1", "2": "sex = 2"}),
+    "booleans": ({"codes": {"control": False, "treated": True}}, {"0": "sex = 0", "1": "sex = 1"}),
+    "whole numbers": ({"levels": [1, 2]}, {"1": "sex = 1", "2": "sex = 2", "(missing)": "sex missing"}),
+    "words": ({"levels": ["women", "men"]}, {"women": "women", "men": "men", "(missing)": "sex missing"}),
+}
+
+
+@pytest.mark.parametrize("held", CODED)
+def test_a_code_stands_with_the_name_of_its_column(documents: Documents, held: str) -> None:
+    column, groups = CODED[held]
+    document = documents["protocol"]
+    answers = [document["answers"][0], *({**document["answers"][0], "group": group} for group in groups)]
+    gates = [
+        {"gate": "balance", "group": group, "arm": "1", "bound": 0.1, "value": 0.3, "noise_error": 0.1}
+        for group in groups
+    ]
+    details = {f"units[{group}][1]": 7.0 for group in groups} | {f"curves[{group}]": "none" for group in groups}
+    changed = document | {
+        "answers": answers,
+        "gates": [{**gate, "verdict": "failed"} for gate in gates],
+        "details": details,
+    }
+    release = load(
+        merge(changed, {"specification": {"subgroups": {"name": "sex", "column": {"levels": ..., **column}}}})
+    )
+    page, shown = plain(report_html(release).replace("<", " <")), str(release)
+    assert all(group in shown.replace("balance in ", "") for group in groups.values())
+    for group in groups.values():
+        assert f"units, {group}, treated = 1" in page
+        assert f"{group}, treated = 1 0.1" in page
+    first = next(iter(groups.values()))
+    assert f"balance in {first}, treated = 1: 0.3" in shown
+
+
 @pytest.mark.parametrize("name", ["pooled", "pooled protocol"])
 @pytest.mark.parametrize("unit", [None, "weeks"])
 @pytest.mark.parametrize("fits", [None, 0, 1, 74])

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from causalveil.schemas.release import ProtocolRelease
     from causalveil.schemas.sites.pooled import PooledAnswer, PooledProtocolRelease, Series, SeriesRow, SiteGate
 
+Table = TypeVar("Table", "ProtocolRelease", "PooledProtocolRelease", "Series")
 Row = TypeVar("Row", "ProtocolAnswer", "PooledAnswer")
 ROLES = ("primary", "secondary", "negative_control")
 
@@ -38,6 +39,7 @@ class TableRow(Protocol):
 
 def protocol_lines(release: ProtocolRelease, room: int) -> list[str]:
     """Return a protocol's panel without its cost: answers over everybody come first."""
+    release = _labelled(release)
     ends_with = [*adjusted_by_answer([one.confounding for one in release.answers]), *_gates(release.gates)]
     if release.calibration.controls:
         ends_with.append(escape(release.calibration.statement))
@@ -55,6 +57,7 @@ def protocol_lines(release: ProtocolRelease, room: int) -> list[str]:
 
 def pooled_protocol_lines(release: PooledProtocolRelease, head: str, room: int) -> list[str]:
     """Return the panel of a protocol over several sites, without its cost."""
+    release = _labelled(release)
     ends_with = [*adjusted_by_answer([one.confounding for one in release.answers]), *_gates(release.gates)]
     ends_with += _site_gates(release.site_gates)
     if release.calibration.controls:
@@ -71,6 +74,7 @@ def pooled_protocol_lines(release: PooledProtocolRelease, head: str, room: int) 
 
 def series_lines(series: Series, room: int) -> list[str]:
     """Return the panel of a series, without its cost: one line a question."""
+    series = _labelled(series)
     count = len({block for row in series.rows for one in row.blocks for block in one.blocks})
     head = f"{series.study}: series of {count} blocks of {series.dataset}, by {series.estimator}"
     ends_with = adjusted_by_answer([row.confounding for row in series.rows])
@@ -87,6 +91,13 @@ def series_lines(series: Series, room: int) -> list[str]:
         lines += _blocks(series.rows[0])
     lines += ends_with
     return lines + limits(series.not_covered, room - len(lines))
+
+
+def _labelled(table: Table) -> Table:
+    """Return a table in which a code stands with the name of its column."""
+    from causalveil.tasks.report.protocol import labelled
+
+    return labelled(table)
 
 
 def _trend(row: SeriesRow) -> str:
