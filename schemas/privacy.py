@@ -16,7 +16,7 @@ import math
 import re
 from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 from pydantic_core import core_schema
@@ -100,6 +100,12 @@ class Frozen(BaseModel):
     """Base of all contracts: immutable, unknown keys refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    @classmethod
+    def taken_from(cls, document: BaseModel, **own: Any) -> Self:
+        """Return a document with fields of another by the same names, and some of its own."""
+        shared = {key: getattr(document, key) for key in cls.model_fields if key in type(document).model_fields}
+        return cls(**shared | own)
 
 
 class Neighbours(StrEnum):

@@ -65,7 +65,7 @@ def answered(study: DirectionStudy, train: FloatArray, test: TestRows, budget: B
     estimator = study.estimator.model_copy(update={"train_fraction": n / (n + m)})
     hashes = ranks(n + m)
     hashes[n:, 1] = test.ties
-    enclave = MemoryEnclave.of_pairs(np.concatenate([train, test.pairs]), hashes)
+    enclave = MemoryEnclave([{"xy": np.concatenate([train, test.pairs]), "h": hashes}])
     found = rehearse(study.model_copy(update={"estimator": estimator}), enclave, budget)
     assert isinstance(found, DirectionFindings)
     return found

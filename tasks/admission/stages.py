@@ -281,4 +281,4 @@ class _Look:
 
 def admitted_file(partition: Partition, file: OpenFile, digest: str, *, modified: int) -> AdmittedFile:
     """One line of a manifest."""
-    return AdmittedFile(**dict(partition), size=file.size, modified=modified, digest=digest)
+    return AdmittedFile.taken_from(partition, size=file.size, modified=modified, digest=digest)

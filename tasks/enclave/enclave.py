@@ -177,14 +177,6 @@ class MemoryEnclave(Enclave):
         """
         return cls([{"x": rows.x, "t": rows.t, "u": rows.u, "h": ranks(len(rows))}])
 
-    @classmethod
-    def of_pairs(cls, pairs: FloatArray, hashes: HashArray) -> MemoryEnclave:
-        """One segment of a direction study: shape (n, 2).
-
-        Hashes ascend, and their low words break ties.
-        """
-        return cls([{"xy": pairs, "h": hashes}])
-
     def with_outcomes(self, outcomes: FloatArray) -> MemoryEnclave:
         """Return an enclave of the same people with other outcomes.
 

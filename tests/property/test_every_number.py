@@ -224,7 +224,7 @@ def enclave(study: Any, last: dict[str, Any]) -> MemoryEnclave:
     hashes = ranks(PEOPLE)
     if study.kind == "direction":
         pairs = np.column_stack([scaled(one, frame[one.name]) for one in (study.pair.x, study.pair.y)])
-        return MemoryEnclave.of_pairs(pairs, hashes)
+        return MemoryEnclave([{"xy": pairs, "h": hashes}])
     if isinstance(study, SurvivalStudy):
         time, kind = follow_up(study, frame["score"], frame["treated"])
         arm = frame["treated"].cast(pl.UInt8).to_numpy()

@@ -364,16 +364,7 @@ def _account(
 
 
 def _run_account(run: RunRecord) -> RunAccount:
-    return RunAccount(
-        run_id=run.reservation.run_id,
-        study=run.reservation.study,
-        level=run.reservation.level,
-        blocks=run.reservation.blocks,
-        state=run.state,
-        cost=run.cost,
-        spent=run.spent,
-        snapshots=run.reservation.snapshots,
-    )
+    return RunAccount.taken_from(run.reservation, state=run.state, cost=run.cost, spent=run.spent)
 
 
 def _block_account(used: Use, spent: Use, runs: int, level: Level, block: str, cap: Cap) -> BlockAccount:

@@ -113,15 +113,8 @@ def _grant(entry: Entry) -> DeskGrant:
 def _run(run: RunRecord) -> DeskRun:
     asked = run.reservation
     end = run.voided or run.verdict or (None if run.state == "held" else run.document)
-    return DeskRun(
-        run_id=asked.run_id,
-        study=asked.study,
-        purpose=asked.purpose,
-        estimator=asked.estimator,
-        guarantee=asked.guarantee,
-        level=asked.level,
-        blocks=asked.blocks,
-        units=asked.units,
+    return DeskRun.taken_from(
+        asked,
         state=run.state,
         cost=run.cost,
         spent=run.spent,

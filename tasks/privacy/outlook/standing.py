@@ -306,14 +306,8 @@ def ledger_trail(ledger: Ledger, run_id: str) -> LedgerTrail | None:
     run = ledger.record(run_id)
     if run is None:
         return None
-    reservation = run.reservation
-    return LedgerTrail(
-        **reservation.model_dump(
-            include={"dataset", "study", "study_digest", "layout_digest", "policy_digest", "estimator", "units"}
-        ),
-        guarantee=reservation.guarantee,
-        level=reservation.level,
-        blocks=reservation.blocks,
+    return LedgerTrail.taken_from(
+        run.reservation,
         state=run.state,
         reserved=_stamp(run.reserved),
         cost=run.cost,
