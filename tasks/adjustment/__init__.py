@@ -1,6 +1,5 @@
 """Covariate adjustment from five noisy releases, which ``regression``, ``aipw``, ``survival`` and protocols share.
 
-- ``balance``: Balance and overlap of the arms, from what the releases leave possible: post-processing, at no cost.
 - ``decide``: Slopes, balancing weights, cuts of scores and the law of the error, by draws of the posterior.
 - ``features``: Functions of one row alone, for many rows: encoded columns z, lines, curves, and features in the unit
   ball.

@@ -20,11 +20,10 @@ from causalveil.tasks.inference.people import check_cells
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import on_lattice, sums_sensitivity
 from causalveil.tasks.privacy.mechanisms import Budget, Mechanism, Slot, vector_mechanism
-from causalveil.tasks.protocols.blocks import by_block, one_hot
 from causalveil.tasks.protocols.calibration import calibrate
 from causalveil.tasks.protocols.findings import ProtocolFindings
-from causalveil.tasks.protocols.measures import Risks
-from causalveil.tasks.protocols.parts import Part, table, with_everybody
+from causalveil.tasks.protocols.parts import Part, Risks, table, with_everybody
+from causalveil.tasks.protocols.releases import by_block, one_hot
 from causalveil.tasks.trial.difference import confounding, words
 
 SLOT = Slot(name="effect", scope=Scope.all)

@@ -20,7 +20,7 @@ from causalveil.tasks.inference.people import counted_units, enough, people
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.protocols import difference
 from causalveil.tasks.protocols.drawn import Asked, JointDraws, JointScales
-from causalveil.tasks.protocols.effects import parts_of
+from causalveil.tasks.protocols.findings import parts_of
 from causalveil.tasks.protocols.label.answers import label_rows
 from causalveil.tasks.protocols.parts import table
 from causalveil.tasks.protocols.questions import begun, with_lines, with_refit, with_scores, with_screen

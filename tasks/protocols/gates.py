@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from causalveil.schemas.protocols.answers import BalanceRow, GateResult, GateVerdict, ProtocolAnswer, State
 from causalveil.schemas.protocols.study import EVERYBODY, FailedGate, ProtocolStudy
-from causalveil.tasks.adjustment.balance import differences, effective
+from causalveil.tasks.adjustment.five_releases import differences, effective
 from causalveil.tasks.protocols.drawn import Asked
 from causalveil.tasks.protocols.recipe import TWO_ARMS
 

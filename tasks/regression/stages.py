@@ -11,9 +11,8 @@ from causalveil.schemas.estimators.regression import RegressionEstimator, Regres
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, Variance
-from causalveil.tasks.adjustment.balance import differences, effective
 from causalveil.tasks.adjustment.features import Encoding
-from causalveil.tasks.adjustment.five_releases import Drawn, FiveReleases, in_order
+from causalveil.tasks.adjustment.five_releases import Drawn, FiveReleases, differences, effective, in_order
 from causalveil.tasks.adjustment.interval import FARTHEST, confounding, covers_unseen, not_covered
 from causalveil.tasks.adjustment.recipe import LINES_ALONE, PURE_LINES_ALONE, AdjustmentRecipe, parts_of, public_of
 from causalveil.tasks.adjustment.released import ReleasedScores

@@ -21,9 +21,8 @@ from scipy.special import ndtri
 
 from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.schemas.plan import Sizes
-from causalveil.tasks.adjustment.balance import differences
 from causalveil.tasks.adjustment.features import Encoding
-from causalveil.tasks.adjustment.five_releases import FiveReleases
+from causalveil.tasks.adjustment.five_releases import FiveReleases, differences
 from causalveil.tasks.adjustment.interval import confounding, covers_unseen, not_covered
 from causalveil.tasks.adjustment.recipe import AdjustmentRecipe, parts_of, public_of
 from causalveil.tasks.adjustment.released import Public, ReleasedScales, ReleasedScores

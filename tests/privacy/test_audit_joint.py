@@ -17,10 +17,9 @@ from causalveil.tasks.enclave.split import Pieces
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Mechanism
 from causalveil.tasks.privacy.noise import SeededNoise
-from causalveil.tasks.protocols.blocks import by_block
 from causalveil.tasks.protocols.drawn import joined
 from causalveil.tasks.protocols.recipe import ProtocolRecipe
-from causalveil.tasks.protocols.releases import numbers_of
+from causalveil.tasks.protocols.releases import by_block, numbers_of
 from tests.audit import OpenBudget, epsilon_lower_bound
 from tests.joint_help import SLOTS, Shape
 

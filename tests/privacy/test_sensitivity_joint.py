@@ -17,10 +17,9 @@ from causalveil.tasks.adjustment import features as of_rows
 from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.split import Pieces
 from causalveil.tasks.protocols import releases
-from causalveil.tasks.protocols.blocks import by_block
 from causalveil.tasks.protocols.drawn import joined
 from causalveil.tasks.protocols.recipe import ProtocolRecipe
-from causalveil.tasks.protocols.releases import numbers_of
+from causalveil.tasks.protocols.releases import by_block, numbers_of
 from tests.joint_help import SLOTS, Shape
 
 KINDS: dict[str, Any] = {

@@ -13,9 +13,9 @@ from causalveil.flows import api
 from causalveil.schemas.contract import load_contract
 from causalveil.schemas.errors import ContractError
 from causalveil.tasks.report.flow import unit_flow
-from causalveil.tasks.report.guidelines import strobe, target
 from causalveil.tasks.report.guidelines.facts import facts_of
-from causalveil.tasks.report.guidelines.fill import GUIDELINES, checklists
+from causalveil.tasks.report.guidelines.fill import checklists
+from causalveil.tasks.report.guidelines.items import GUIDELINES, STROBE_ITEMS, TARGET_ITEMS
 from tests.studies import write_study
 
 ARMS = {"randomised": False, "chance": None, "clip": [0.1, 0.9]}
@@ -31,16 +31,16 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]
 
 
 def test_numbers_are_those_of_the_guidelines() -> None:
-    assert [item.number for item in target.ITEMS if item.number.isdecimal()] == [
+    assert [item.number for item in TARGET_ITEMS if item.number.isdecimal()] == [
         "2",
         "3",
         "4",
         "5",
         *map(str, range(8, 22)),
     ]
-    assert [item.number[:2] for item in target.ITEMS if item.number[0] in "67"].count("6a") == 1
+    assert [item.number[:2] for item in TARGET_ITEMS if item.number[0] in "67"].count("6a") == 1
     # STROBE has 22 items, some with parts.
-    assert list(dict.fromkeys(re.sub(r"[a-e]$", "", item.number) for item in strobe.ITEMS)) == list(
+    assert list(dict.fromkeys(re.sub(r"[a-e]$", "", item.number) for item in STROBE_ITEMS)) == list(
         map(str, range(1, 23))
     )
     for _, _, items in GUIDELINES:

@@ -16,7 +16,7 @@ from causalveil.flows.sequence.check import check
 from causalveil.schemas.protocols.study import EVERYBODY, ProtocolStudy
 from causalveil.schemas.release import ProtocolRelease
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.protocols.measures import Risks, fieller, over_all
+from causalveil.tasks.protocols.parts import Risks, fieller, over_all
 from tests.protocol_help import analysed, in_cells, make_protocol
 from tests.studies import people, resolved, write_study
 

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.tasks.adjustment.balance import differences, effective
 from causalveil.tasks.adjustment.decide import Learnt, errors_of, leaning, learn, losses, scores_of, slopes_of
 from causalveil.tasks.adjustment.features import FeatureMap, LineFeature, line_values
-from causalveil.tasks.adjustment.five_releases import FiveReleases
+from causalveil.tasks.adjustment.five_releases import FiveReleases, differences, effective
 from causalveil.tasks.adjustment.moments import SeenMoments, moments_of
 from causalveil.tasks.adjustment.posterior import (
     EVEN,

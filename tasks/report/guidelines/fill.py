@@ -9,16 +9,9 @@ from causalveil.schemas.contract import Contract
 from causalveil.schemas.release import EffectRelease, ProtocolRelease
 from causalveil.schemas.sites.pooled import Published
 from causalveil.tasks.report.flow import UnitFlow, unit_flow
-from causalveil.tasks.report.guidelines import strobe, target
 from causalveil.tasks.report.guidelines.facts import facts_of
-from causalveil.tasks.report.guidelines.item import Checklist, GuidelineItem
+from causalveil.tasks.report.guidelines.items import GUIDELINES, Checklist
 from causalveil.tasks.report.guidelines.variables import rows_text
-
-GUIDELINES: tuple[tuple[str, str, tuple[GuidelineItem, ...]], ...] = (
-    (target.TITLE, target.SOURCE, target.ITEMS),
-    (strobe.TITLE, strobe.SOURCE, strobe.ITEMS),
-    (strobe.EXTENSION_TITLE, strobe.EXTENSION_SOURCE, strobe.EXTENSION),
-)
 
 
 def checklists(
