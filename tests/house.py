@@ -21,11 +21,16 @@ READERS = {"scan_parquet", "read_parquet", "ParquetFile", "read_csv", "scan_csv"
 
 @dataclass(frozen=True)
 class Module:
-    """One file: its path below the root, its dotted name and its syntax."""
+    """One file: its path below the root, its dotted name and its text."""
 
     where: str
     name: str
-    tree: ast.Module = field(repr=False)
+    text: str = field(repr=False)
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """Return its syntax, parsed when it is first asked for."""
+        return ast.parse(self.text)
 
     @cached_property
     def imports(self) -> set[str]:
@@ -93,7 +98,7 @@ class House:
                 parts = path.relative_to(root).with_suffix("").parts
                 parts = parts[2:] if floor == "replication" else (PACKAGE, *parts)
                 name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-                self.modules[where] = Module(where, name, ast.parse(path.read_text()))
+                self.modules[where] = Module(where, name, path.read_text())
         self._by_name = {module.name: module for module in self.modules.values()}
 
     def climbing(self) -> list[str]:

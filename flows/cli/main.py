@@ -17,6 +17,7 @@ if __name__ == "__main__" and not __package__:
 import json
 import logging
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -293,12 +294,16 @@ def main(arguments: list[str] | None = None, program: typer.Typer = app) -> None
     words = sys.argv[1:] if arguments is None else arguments
     logging.getLogger("causalveil").setLevel(logging.INFO)
     unwind_on_sigterm()
-    code = _exit_code(
-        lambda: _in_plain_words(get_command(program))(words, standalone_mode=False), wants_json="--json" in words
-    )
+    code = _exit_code(lambda: _command(program)(words, standalone_mode=False), wants_json="--json" in words)
     for note in server.notes():
         sys.stderr.write(f"{note}\n")
     sys.exit(code)
+
+
+@cache
+def _command(program: typer.Typer) -> Any:
+    """Return the commands as they are called; Typer reads every signature, so a process asks it once."""
+    return _in_plain_words(get_command(program))
 
 
 # What a type is called in help, by its name in Python; a flag takes nothing.

@@ -8,6 +8,7 @@ import io
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ HEADER = ["id", "age", "sex", "treated", "cost"]
 Row = list[str]
 
 
+@cache
 def people(rows: int = ROWS) -> list[Row]:
     """Ids, an age, a sex, who was treated and what it cost: two decimals, below a thousand."""
     draw = random.Random(1)

@@ -21,6 +21,8 @@ from tests.house import House
 
 ROOT = Path(__file__).parents[2]
 HOUSE = House(ROOT)
+# Its modules are parsed when a test asks for them, in one process.
+pytestmark = pytest.mark.xdist_group("architecture")
 
 # Who may touch randomness outside tasks/privacy, and for what other than noise on a release.
 RANDOM = {
