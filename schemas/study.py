@@ -497,7 +497,6 @@ def travelling(specification: Mapping[str, Any]) -> dict[str, Any]:
     left_out = {
         "data": ("unit", "blocks"),
         "treatment_codes": None,
-        "outcome": ("codes",),
         "covariates": ("codes", "known", "others", "nulls"),
     }
     result: dict[str, Any] = {}
@@ -505,10 +504,16 @@ def travelling(specification: Mapping[str, Any]) -> dict[str, Any]:
         keys = left_out.get(key, ())
         if keys is None:
             continue
+        if key == "outcome":
+            result[key] = _travelling_outcome(value)
+            continue
         if key == "covariates" and isinstance(value, Mapping):
             result[key] = {name: _without(one, keys) for name, one in value.items()}
         elif key == "outcomes" and isinstance(value, list):
-            result[key] = [_without(one, left_out["outcome"] or ()) for one in value]
+            result[key] = [_travelling_outcome(one) for one in value]
+        elif key == "censoring" and isinstance(value, Mapping) and isinstance(value.get("by"), Mapping):
+            by = {name: _without(one, left_out["covariates"] or ()) for name, one in value["by"].items()}
+            result[key] = {**value, "by": by}
         elif key == "subgroups" and isinstance(value, Mapping):
             column = _without(value.get("column"), left_out["covariates"] or ())
             result[key] = {**value, "column": column}
@@ -518,6 +523,16 @@ def travelling(specification: Mapping[str, Any]) -> dict[str, Any]:
         else:
             result[key] = _without(value, keys)
     return result
+
+
+def _travelling_outcome(value: Any) -> Any:
+    """An outcome without its codes; of a time to an event the names of all events stay, in no order."""
+    if not isinstance(value, Mapping) or "horizon" not in value:
+        return _without(value, ("codes",))
+    own = ("codes", "censoring", "upper", "step", "time_nulls", "event_nulls")
+    codes, censoring = value.get("codes"), value.get("censoring")
+    events = sorted(str(name) for name in codes if name != censoring) if isinstance(codes, Mapping) else codes
+    return {**_without(value, own), "events": events}
 
 
 def _without(value: Any, keys: tuple[str, ...]) -> Any:

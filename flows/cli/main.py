@@ -108,7 +108,7 @@ def run(
     if site is not None or round_ is not None:
         from causalveil.flows.sequence.pooling import check_signer
 
-        check_signer(site, round_, simulated=simulate is not None)
+        check_signer(site, round_, simulated=simulate is not None, study=study)
     settings.prepare(quiet=True)
     named: list[str] = []
 

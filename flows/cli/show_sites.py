@@ -11,7 +11,7 @@ from rich.table import Table
 
 from causalveil.flows.cli.show import charge_table, panel
 from causalveil.flows.sequence.pooling import PooledResult, SeriesResult
-from causalveil.schemas.release import EffectRelease, Release
+from causalveil.schemas.release import AnsweredEffect, Release
 from causalveil.schemas.sites.round import Bundle, instant_text
 from causalveil.tasks.report.panel.parts import estimate_line
 from causalveil.tasks.report.panel.whole import panel_of
@@ -22,8 +22,10 @@ def bundle(content: Bundle, release: Release, path: Path) -> None:
     """Print all that a coordinator would get, before it is sent."""
     console, statement = Console(), content.statement
     found = ""
-    if isinstance(release, EffectRelease):
-        unit = release.units_of_measure.get(release.specification["outcome"]["name"])
+    if isinstance(release, AnsweredEffect):
+        outcome = release.specification["outcome"]
+        # Of a time to an event the first measure may be a risk, which has no unit.
+        unit = release.units_of_measure.get(outcome["name"]) if "name" in outcome else None
         found = f"\n{estimate_line(release.estimate, release.interval, unit)}"
     console.print(
         Panel(

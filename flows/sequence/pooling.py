@@ -13,21 +13,29 @@ from pathlib import Path
 from causalveil.flows.engine.engine import Engine, Task
 from causalveil.flows.sequence.declare import load
 from causalveil.schemas.asked.resolve import resolve
-from causalveil.schemas.asked.study_file import load_study_file
+from causalveil.schemas.asked.study_file import (
+    DirectionStudyFile,
+    SurvivalProtocolFile,
+    SurvivalStudyFile,
+    load_study_file,
+)
 from causalveil.schemas.errors import ReleaseHeld, RunConflict, StudyError
+from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.schemas.release import RELEASE_FILE, Release, load_release_text
-from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, Series, pooled_text
+from causalveil.schemas.sites.pooled import Pooled, Series, pooled_text
 from causalveil.schemas.sites.round import Sites, load_sites
 from causalveil.schemas.study import SLUG, Study
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.report.panel.whole import panel_text
 from causalveil.tasks.report.series import series_html
-from causalveil.tasks.sites.accept import Accepted, Asked, accept, settle
+from causalveil.tasks.sites.accept import Accepted, Asked, accept, differences, settle
 from causalveil.tasks.sites.bundle import answers, make_bundle, public_key, read_bundle
 from causalveil.tasks.sites.pooled_protocol import pooled_protocol
 from causalveil.tasks.sites.pooled_release import pooled_release
+from causalveil.tasks.sites.pooled_times import pooled_times
 from causalveil.tasks.sites.series import InSeries, series_of
 
 
@@ -35,7 +43,7 @@ from causalveil.tasks.sites.series import InSeries, series_of
 class PooledResult:
     """The result of a coordinator's run."""
 
-    release: PooledRelease | PooledProtocolRelease
+    release: Pooled
     path: Path
 
     def __repr__(self) -> str:
@@ -73,10 +81,12 @@ def verify_bundles(terms: Sites, study: Asked, folder: Path) -> tuple[Accepted, 
     return accepted
 
 
-def pool_accepted(terms: Sites, study: Asked, accepted: tuple[Accepted, ...]) -> PooledRelease | PooledProtocolRelease:
+def pool_accepted(terms: Sites, study: Asked, accepted: tuple[Accepted, ...]) -> Pooled:
     """Pool what was accepted."""
-    if isinstance(study, ProtocolStudy):
+    if isinstance(study, ProtocolStudy | SurvivalProtocol):
         return pooled_protocol(terms, study, accepted)
+    if isinstance(study, SurvivalStudy):
+        return pooled_times(terms, study, accepted)
     return pooled_release(terms, study, accepted)
 
 
@@ -102,11 +112,17 @@ def pool_sites(path: Path, out: str | Path | None, engine: Engine) -> PooledResu
     return PooledResult(release, written)
 
 
-def check_signer(site: str | None, round_: str | None, *, simulated: bool = False) -> None:
-    """Check that a run will be able to leave a signed bundle, before any budget is spent.
+def check_signer(site: str | None, round_: str | None, *, simulated: bool = False, study: Path | None = None) -> None:
+    """Check before any budget is spent that a run can leave a bundle that can be pooled.
+
+    Args:
+        site: this site's name.
+        round_: the coordinator's.
+        simulated: whether the run is a simulation.
+        study: the study file that the run is of.
 
     Raises:
-        StudyError: one of the two names is missing, or is none; or the run is a simulation.
+        StudyError: one of the two names is missing, or is none; the run is a simulation; or the study cannot be pooled.
         CausalveilError: this site has no key to sign with.
     """
     if site is None and round_ is None:
@@ -119,6 +135,28 @@ def check_signer(site: str | None, round_: str | None, *, simulated: bool = Fals
         if not SLUG.fullmatch(value):
             raise StudyError(f"{name}: letters, digits, '.', '-' or '_', beginning with a letter or digit")
     public_key()
+    if study is not None:
+        check_travels(study)
+
+
+def check_travels(path: Path) -> None:
+    """Check that answers to this study can be pooled where no contract is at hand.
+
+    Raises:
+        StudyError: it is of a kind that is not pooled; or of times, and does not declare what only contracts say, or
+            says something else than this site's contract.
+    """
+    asked = load_study_file(path)
+    if isinstance(asked, DirectionStudyFile):
+        raise StudyError(f"{path}: only effects are pooled, and this asks for a direction; drop --site and --round")
+    if not isinstance(asked, SurvivalStudyFile | SurvivalProtocolFile):
+        return
+    wanted = resolve(asked, None, f"{path}: as it travels over sites")
+    if apart := sorted(differences(wanted.specification(), load(path).study.specification())):
+        raise StudyError(
+            f"{path}: what it leaves to contracts would differ between sites: {', '.join(apart)}; write these into the "
+            "study as this site's contract has them"
+        )
 
 
 def leave_bundle(run_id: str, site: str, round_: str, out: Path) -> Path:

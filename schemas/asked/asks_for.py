@@ -7,6 +7,7 @@ from typing import Any
 from causalveil.schemas.asked.resolve import unrecorded
 from causalveil.schemas.asked.shorthands import AutoEstimator, options
 from causalveil.schemas.asked.study_file import (
+    AskedTimes,
     DirectionStudyFile,
     EffectStudyFile,
     ProtocolStudyFile,
@@ -15,7 +16,7 @@ from causalveil.schemas.asked.study_file import (
     SurvivalStudyFile,
 )
 from causalveil.schemas.estimators.direction import DirectionStudy
-from causalveil.schemas.estimators.survival import SurvivalStudy, equal_classes
+from causalveil.schemas.estimators.survival import SurvivalStudy, TimeToEvent, equal_classes
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.protocols.study import JointStudy, ProtocolStudy, Subgroups
@@ -70,8 +71,14 @@ def _asks_for_times(asked: SurvivalStudyFile, study: SurvivalStudy) -> bool:
         and _asks_for_losses(asked, study)
         and len(asked.where) == len(study.where)
         and all(one.is_asked_by(found) for one, found in zip(asked.where, study.where, strict=True))
-        and all(getattr(study.outcome, key) == value for key, value in asked.outcome if value is not None)
+        and _asks_for_time(asked.outcome, study.outcome)
     )
+
+
+def _asks_for_time(asked: AskedTimes, found: TimeToEvent) -> bool:
+    """Return whether a time and its event are the file's; the order of all events is each contract's."""
+    same = asked.events is None or set(asked.events) == {name for name in found.codes if name != found.censoring}
+    return same and _within(asked.model_copy(update={"events": None}), found)
 
 
 def _asks_for_many_times(asked: SurvivalProtocolFile, study: SurvivalProtocol) -> bool:
@@ -80,7 +87,7 @@ def _asks_for_many_times(asked: SurvivalProtocolFile, study: SurvivalProtocol) -
         all(getattr(asked, key) == getattr(study, key) for key in keys)
         and (asked.missing_treatment or MissingTreatment.refuse) == study.missing_treatment
         and len(asked.outcomes) == len(study.outcomes)
-        and all(_within(one, other) for one, other in zip(asked.outcomes, study.outcomes, strict=True))
+        and all(_asks_for_time(one, other) for one, other in zip(asked.outcomes, study.outcomes, strict=True))
         and _asks_for_groups(asked, study)
     )
 

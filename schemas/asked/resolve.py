@@ -6,7 +6,7 @@ ranges and fewer levels, which are public and apply to every row; so no row can 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 from pydantic import ValidationError
@@ -183,20 +183,22 @@ def _survival(asked: SurvivalStudyFile, contract: Contract | None, problems: Pro
     document["covariates"] = {name: _covariate(name, one, contract, problems) for name, one in asked.covariates.items()}
     _nulls_refused(asked, contract, problems)
     document["censoring"] = _censoring(asked, contract, problems)
-    document["where"] = _where(asked.where, contract, problems)
+    document["where"] = _where(asked.where, contract, problems, asked.covariates)
     document |= {"missing_treatment": unrecorded(asked)["missing_treatment"], **_two_arms(asked, contract, problems)}
-    if contract is None:
-        problems.append(f"'outcome': {ONLY_A_CONTRACT}")
-    elif found := _times(asked.outcome, "outcome", contract, problems):
+    if found := _times(asked.outcome, "outcome", contract, problems):
         document["outcome"] = found
     return document
 
 
-ONLY_A_CONTRACT = "no contract is at hand, and only a contract declares times and events"
+# Stands for the name of censoring, and for the least step of times, where no contract is at hand.
+UNKNOWN_CENSORING = "(the contract's censoring)"
+UNKNOWN_STEP = 1e-9
 
 
-def _times(times: AskedTimes, place: str, contract: Contract, problems: Problems) -> dict[str, Any] | None:
-    """Return a time and its event in full; None where the contract does not declare them so."""
+def _times(times: AskedTimes, place: str, contract: Contract | None, problems: Problems) -> dict[str, Any] | None:
+    """Return a time and its event in full; None where they are not declared so."""
+    if contract is None:
+        return _travelling_times(times, place, problems)
     time = _declared(times.time, f"{place}.time", contract, problems)
     event = _declared(times.event, f"{place}.event", contract, problems)
     if time is not None and not isinstance(time, TimeColumn):
@@ -211,10 +213,11 @@ def _times(times: AskedTimes, place: str, contract: Contract, problems: Problems
         )
     if not (isinstance(time, TimeColumn) and isinstance(event, EventColumn)):
         return None
+    _declared_alike(times, place, time, event, problems)
     return {
         "time": times.time,
         "event": times.event,
-        "of": times.of or tuple(name for name in event.kinds if name != event.censoring),
+        "of": times.of or times.events or tuple(name for name in event.kinds if name != event.censoring),
         "horizon": times.horizon,
         "unit_of_measure": time.unit_of_measure,
         **time.time.model_dump(),
@@ -225,6 +228,47 @@ def _times(times: AskedTimes, place: str, contract: Contract, problems: Problems
     }
 
 
+def _travelling_times(times: AskedTimes, place: str, problems: Problems) -> dict[str, Any] | None:
+    """Return a time and its event as a study that travels declares them by itself.
+
+    Codes, the name of censoring and the longest time are each contract's own; what stands for them is in no digest.
+    """
+    if times.events is None or times.origin is None:
+        problems.append(
+            f"'{place}': no contract is at hand, so the study must declare 'events', all that end follow-up, and "
+            "'origin', and 'unit_of_measure' if the contracts name one, each as every contract has it"
+        )
+        return None
+    return {
+        "time": times.time,
+        "event": times.event,
+        "of": times.of or times.events,
+        "horizon": times.horizon,
+        "unit_of_measure": times.unit_of_measure,
+        "upper": times.horizon,
+        "origin": times.origin,
+        "step": min(UNKNOWN_STEP, times.horizon),
+        "codes": {name: place for place, name in enumerate((UNKNOWN_CENSORING, *times.events))},
+        "censoring": UNKNOWN_CENSORING,
+    }
+
+
+def _declared_alike(times: AskedTimes, place: str, time: TimeColumn, event: EventColumn, problems: Problems) -> None:
+    """Hold what a study says of times and events itself to the contract."""
+    declared = [name for name in event.kinds if name != event.censoring]
+    if times.events is not None and set(times.events) != set(declared):
+        problems.append(f"'{place}.events': the contract's events are {_quoted(declared)}")
+    if times.origin is not None and times.origin != time.time.origin:
+        problems.append(f"'{place}.origin': the contract's times begin at '{time.time.origin}'")
+    if times.unit_of_measure is not None and times.unit_of_measure != time.unit_of_measure:
+        named = "names none" if time.unit_of_measure is None else f"has '{time.unit_of_measure}'"
+        problems.append(f"'{place}.unit_of_measure': the contract {named}; 'horizon' is in its unit")
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)
+
+
 def _survival_protocol(asked: SurvivalProtocolFile, contract: Contract | None, problems: Problems) -> dict[str, Any]:
     """Arms, subgroups, who is eligible, times and events in full."""
     document: dict[str, Any] = {
@@ -232,9 +276,6 @@ def _survival_protocol(asked: SurvivalProtocolFile, contract: Contract | None, p
     }
     document["missing_treatment"] = unrecorded(asked)["missing_treatment"]
     document |= _groups_and_arms(asked, contract, problems)
-    if contract is None:
-        problems.append(f"'outcomes': {ONLY_A_CONTRACT}")
-        return document
     found = [_times(one, f"outcomes.{place}", contract, problems) for place, one in enumerate(asked.outcomes, 1)]
     document["outcomes"] = [
         {**one, "role": asked_one.role} for one, asked_one in zip(found, asked.outcomes, strict=True) if one is not None
@@ -283,7 +324,7 @@ def _groups_and_arms(
         levels = AskedCovariate(levels=asked.subgroups.levels)
         group = _covariate(asked.subgroups.name, levels, contract, problems, "subgroups")
         document["subgroups"] = {"name": asked.subgroups.name, "column": group}
-    covariates = asked.covariates if isinstance(asked, ProtocolStudyFile) else {}
+    covariates = asked.covariates if isinstance(asked, ProtocolStudyFile) else None
     document["where"] = _where(asked.where, contract, problems, covariates)
     return document
 
@@ -319,14 +360,15 @@ def _where(
 ) -> list[dict[str, Any]]:
     """Comparisons with what is declared of their columns; each is checked by itself.
 
-    The contract declares them; a study that travels without one does by itself, for its covariates.
+    The contract declares them; a study that travels without one does by itself, for its covariates, if it has any.
     """
     found = []
     for place, one in enumerate(asked, 1):
         if contract is None and one.column not in (covariates or {}):
+            own = "remove it" if covariates is None else "make it a covariate with its range or levels"
             problems.append(
-                f"'where.{place}': no contract is at hand that declares '{one.column}'; make it a covariate with its "
-                "range or levels, or put the contract in place"
+                f"'where.{place}': no contract is at hand that declares '{one.column}'; {own}, or put the contract in "
+                "place"
             )
             continue
         before = len(problems)

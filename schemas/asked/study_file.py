@@ -261,10 +261,16 @@ class AskedTimes(Frozen):
     """The time to an event, in two columns.
 
     ``of``: the events that count; all without it. They count until the horizon.
+
+    A study that travels over sites says ``events`` (all that end follow-up), ``origin`` and ``unit_of_measure`` itself,
+    as every site's contract declares them.
     """
 
     time: Name
     event: Name
+    events: Annotated[tuple[Name, ...] | None, BeforeValidator(_several)] = None
+    origin: Name | None = None
+    unit_of_measure: Name | None = None
     of: Annotated[tuple[Name, ...] | None, BeforeValidator(_several)] = None
     horizon: Annotated[Finite, Field(gt=0)]
 

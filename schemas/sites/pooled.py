@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, TypeAdapter
 
 from causalveil.schemas.confounding import ConfoundingStatement
 from causalveil.schemas.documents import Shown, parse_json, read_text, validate
 from causalveil.schemas.errors import StudyError
+from causalveil.schemas.estimators.survival import Measure
 from causalveil.schemas.ledger import BudgetOutlook
 from causalveil.schemas.privacy import Amount, Frozen, Guarantee, Level, Neighbours, PublicKey, amount_text
 from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, GateVerdict, Limits, State
@@ -204,6 +205,10 @@ class SitePart(Frozen):
     weight_random: Share = 0.0
     confounding: Stated = None
 
+    def weight(self, model: Model) -> float:
+        """Return the site's weight under a model."""
+        return self.weight_fixed if model is Model.fixed else self.weight_random
+
 
 class PooledAnswer(Frozen):
     """One row of a pooled protocol: an outcome, a subgroup and an arm.
@@ -266,10 +271,72 @@ class PooledProtocolRelease(OfSites):
         return f"{len(self.answers)} answer{'' if len(self.answers) == 1 else 's'}"
 
 
-Published = Release | PooledRelease | PooledProtocolRelease
-POOLED: dict[str, type[PooledRelease] | type[PooledProtocolRelease]] = {
+# What stands for the estimate of a site that has no part in a measure.
+NOT_SEEN = "hidden by noise"
+MEASURES = {Measure.risk: "Risk difference", Measure.rmst: "Difference of restricted mean survival times"}
+
+
+class PooledMeasure(Frozen):
+    """One measure of the time to an event over the sites that answered it.
+
+    A site has no part in it where noise hides whether anybody was followed so long.
+    """
+
+    measure: Measure
+    state: CellState
+    fixed: PooledEstimate | None
+    random: PooledEstimate | None
+    heterogeneity: Heterogeneity | None
+    sites: Annotated[tuple[SitePart, ...], Field(min_length=2)]
+    leave_one_out: tuple[WithoutSite, ...]
+
+    @property
+    def words(self) -> str:
+        """Return the measure in a few words."""
+        return MEASURES[self.measure]
+
+
+class PooledSurvivalRelease(OfSites):
+    """Effects on the time to an event over several sites: every measure, pooled as an effect is."""
+
+    kind: Literal["pooled_survival"] = "pooled_survival"
+    confidence: Finite
+    horizon: Annotated[Finite, Field(gt=0)]
+    unit: Annotated[str | None, Field(description="of the times, as every site's contract names it")]
+    origin: str
+    events: Annotated[tuple[str, ...], Field(description="what counts, and what competes with it")]
+    measures: Annotated[tuple[PooledMeasure, ...], Field(min_length=1)]
+    not_covered: str
+    sites: Annotated[tuple[SiteRecord, ...], Field(min_length=2)]
+    confounding: Stated = None
+
+    @property
+    def question(self) -> tuple[str, ...]:
+        """Say what was asked: event, horizon, origin, and what competes."""
+        unit = "" if self.unit is None else f" {self.unit}"
+        asked = f"{self.events[0]} until {self.horizon:g}{unit} (origin: {self.origin})"
+        return (asked, *(f"competing: {one}" for one in self.events[1:]))
+
+    def unit_of(self, measure: PooledMeasure) -> str:
+        """Return the unit of a measure; of a risk there is none."""
+        return self.unit or "" if measure.measure is Measure.rmst else ""
+
+    def answer(self) -> str:
+        """Return the first measure's estimate and its interval."""
+        found = self.headline(self.measures[0])
+        return "no answer" if found is None else answer_text(found.estimate, found.interval)
+
+    def headline(self, measure: PooledMeasure) -> PooledEstimate | None:
+        """Return the estimate of the declared model."""
+        return measure.fixed if self.model is Model.fixed else measure.random
+
+
+Pooled: TypeAlias = PooledRelease | PooledProtocolRelease | PooledSurvivalRelease
+Published: TypeAlias = Release | Pooled
+POOLED: dict[str, type[Pooled]] = {
     "pooled": PooledRelease,
     "pooled_protocol": PooledProtocolRelease,
+    "pooled_survival": PooledSurvivalRelease,
 }
 # What a reader skips first stands last in the file.
 LAST = ("sites_digest", "privacy", "not_for_release", "software")
@@ -283,13 +350,13 @@ def pooled_schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **TypeAdapter(
-            Annotated[PooledRelease | PooledProtocolRelease, Discriminator("kind")],
+            Annotated[Pooled, Discriminator("kind")],
         ).json_schema(mode="serialization"),
         "title": "causalveil pooled release, version 1",
     }
 
 
-def pooled_text(release: PooledRelease | PooledProtocolRelease) -> str:
+def pooled_text(release: Pooled) -> str:
     """Return the bytes of a pooled release.json.
 
     They are indented, in the order of the model, but with ``LAST`` at the end.

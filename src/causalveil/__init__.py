@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     )
     from causalveil.schemas.plan import Plan
     from causalveil.schemas.release import DirectionRelease, EffectRelease, ProtocolRelease, Release, SurvivalRelease
-    from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease
+    from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, PooledSurvivalRelease
     from causalveil.schemas.study import Study
 
 __all__ = [
@@ -59,6 +59,7 @@ __all__ = [
     "PooledProtocolRelease",
     "PooledRelease",
     "PooledResult",
+    "PooledSurvivalRelease",
     "ProtocolRelease",
     "Release",
     "ReleaseHeld",

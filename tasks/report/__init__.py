@@ -12,6 +12,7 @@
 - ``page``: A release as a page for people: self-contained HTML, no network, nothing that is not in the release.
 - ``plots``: Write tables as CSV and figures as SVG in one house style.
 - ``pooled_protocol``: The context of the page of a protocol over several sites, beside the release itself.
+- ``pooled_times``: The context of the page of a study of times over several sites, beside the release itself.
 - ``protocol``: The context of the page of a protocol, beside the release itself: forest plots, Love plots, gates.
 - ``series``: A series as a page: a forest plot over time for each question.
 - ``times``: Curves of a study of times, as a page draws them: steps with bands, areas of cumulative incidence, people

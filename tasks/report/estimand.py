@@ -69,6 +69,12 @@ def _outcomes(release: Mapping[str, Any]) -> str:
         until = release.get("restricted_to") or curves["horizon"]
         return f"Time to {curves['events'][0]} (origin: {curves['origin']}), followed until {until:g}{unit}."
     several = spec["outcomes"] if "outcomes" in spec else [spec["outcome"]]
+    first = several[0]
+    if "horizon" in first:
+        # Of several sites there are no curves; the study that travelled says the rest.
+        unit = f" {first['unit_of_measure']}" if first["unit_of_measure"] else ""
+        until = "; ".join(f"{' or '.join(one['of'])}, until {one['horizon']:g}{unit}" for one in several)
+        return f"Time to {until} (origin: {first['origin']})."
     return "; ".join(f"{one['name']} ({bounds_text(one)})" for one in several) + "."
 
 
@@ -80,19 +86,24 @@ def _events(spec: Mapping[str, Any]) -> str:
     if "horizon" in outcome and len(several) > 1:
         if any(len(one["of"]) + 1 < len(one["codes"]) for one in several):
             said.append("An event that an outcome does not count competes with it, and ends the time at risk.")
-        said.append(f"Censored: {outcome['censoring']}.")
+        said.append(_censored(outcome))
     elif "horizon" in outcome:
         others = [one for one in outcome["codes"] if one not in (*outcome["of"], outcome["censoring"])]
         said += [f"Competing events, which end the time at risk: {', '.join(others)}."] if others else []
-        said.append(f"Censored: {outcome['censoring']}.")
+        said.append(_censored(outcome))
     else:
         said += [f"{one[:1].upper()}{one[1:]}." for one in unrecorded_words(spec)]
     return " ".join(said)
 
 
+def _censored(outcome: Mapping[str, Any]) -> str:
+    name = str(outcome["censoring"])
+    return "Censored: as each site's contract names it." if name.startswith(PLACEHOLDER) else f"Censored: {name}."
+
+
 def _summary(release: Mapping[str, Any]) -> str:
     spec, measures = release["specification"], release.get("measures")
-    if release.get("curves"):
+    if release.get("curves") or "horizon" in (spec.get("outcomes") or [spec.get("outcome") or {}])[0]:
         measures = measures or [{"measure": one} for one in spec["measure"]]
         names = {"risk": "difference of risks", "rmst": "difference of restricted mean survival times"}
         return f"{' and '.join(names[one['measure']] for one in measures).capitalize()}, treated minus controls."

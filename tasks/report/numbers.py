@@ -175,3 +175,14 @@ def broken(label: str, across: int = ACROSS) -> tuple[str, ...]:
             lines.append("")
         lines[-1] += whole
     return tuple(line.strip() for line in lines if line.strip()) or ("",)
+
+
+def verdict_of(interval: Mapping[str, Any]) -> str:
+    """Return what the interval says about the sign: one of four words that the templates know."""
+    if interval["whole_range"]:
+        return "drowned"
+    if interval["lower"] > 0:
+        return "raises"
+    if interval["upper"] < 0:
+        return "lowers"
+    return "open"

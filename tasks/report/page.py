@@ -18,10 +18,17 @@ from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import Plan
 from causalveil.schemas.release import AnsweredEffect, DirectionRelease, ProtocolRelease, Release, SurvivalRelease
-from causalveil.schemas.sites.pooled import OfSites, PooledProtocolRelease, PooledRelease, Published
+from causalveil.schemas.sites.pooled import (
+    OfSites,
+    Pooled,
+    PooledProtocolRelease,
+    PooledRelease,
+    PooledSurvivalRelease,
+    Published,
+)
 from causalveil.schemas.where import said, where_words
 from causalveil.tasks.report.details import detail_rows, text_of
-from causalveil.tasks.report.estimand import estimand_of
+from causalveil.tasks.report.estimand import PLACEHOLDER, estimand_of
 from causalveil.tasks.report.figures import Axis, Line, axis_of, site_bars, waterfalls
 from causalveil.tasks.report.guidelines.fill import guidelines_context
 from causalveil.tasks.report.love import LovePlot
@@ -36,8 +43,10 @@ from causalveil.tasks.report.numbers import (
     percent,
     shortened,
     span,
+    verdict_of,
 )
 from causalveil.tasks.report.pooled_protocol import pooled_context_of
+from causalveil.tasks.report.pooled_times import pooled_times_context
 from causalveil.tasks.report.protocol import context_of, first_of, labelled
 from causalveil.tasks.report.times import groups_context, times_context
 
@@ -159,7 +168,7 @@ def _approvals(release: Published) -> list[tuple[str, str]]:
 
     For a site that does not say, return where it is stated.
     """
-    if not isinstance(release, PooledRelease | PooledProtocolRelease):
+    if not isinstance(release, Pooled):
         return []
     unsaid = "Its release does not say; the site's ledger does."
     return [(site.site, unsaid if site.approval is None else site.approval.words) for site in release.sites]
@@ -168,6 +177,8 @@ def _approvals(release: Published) -> list[tuple[str, str]]:
 def _of_kind(release: Published, document: dict[str, Any]) -> dict[str, Any]:
     if isinstance(release, PooledProtocolRelease):
         return pooled_context_of(release)
+    if isinstance(release, PooledSurvivalRelease):
+        return pooled_times_context(release)
     return _pooled(document, release) if isinstance(release, PooledRelease) else _single(release, document)
 
 
@@ -219,7 +230,7 @@ def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
     if "interval" in document:
         line = _line("Estimate", document, 0.4)
         context |= {
-            "verdict": _verdict(document["interval"]),
+            "verdict": verdict_of(document["interval"]),
             "lines": [line],
             "axis": axis_of([line]),
             "not_covered": details.get("not_covered", ""),
@@ -253,7 +264,7 @@ def _pooled(document: Mapping[str, Any], release: PooledRelease) -> dict[str, An
     return {
         "waterfalls": (site_bars([(site.site, site.epsilon, site.delta) for site in release.sites], amount),),
         "method": f"method_{release.estimator}.html.j2",
-        "verdict": _verdict(document["interval"]),
+        "verdict": verdict_of(document["interval"]),
         "lines": lines,
         "axis": axis_of(lines),
         "not_covered": "; ".join(omitted),
@@ -266,17 +277,6 @@ def _line(label: str, part: Mapping[str, Any], weight: float | None = None) -> L
     interval = part["interval"]
     note = f"{beside(part['estimate'], interval)} ({span(interval)})"
     return Line(label, note, part["estimate"], interval["lower"], interval["upper"], weight)
-
-
-def _verdict(interval: Mapping[str, Any]) -> str:
-    """Return what the interval says about the sign: one of four words that the templates know."""
-    if interval["whole_range"]:
-        return "drowned"
-    if interval["lower"] > 0:
-        return "raises"
-    if interval["upper"] < 0:
-        return "lowers"
-    return "open"
 
 
 def _axis_label(document: Mapping[str, Any]) -> str:
@@ -297,9 +297,13 @@ def _bounds(specification: Mapping[str, Any], arms: Mapping[str, Any]) -> list[t
     if several and "horizon" in several[0]:
         first = several[0]
         horizons = ", ".join(figure(at) for at in sorted({one["horizon"] for one in several}))
-        rows.append(("time", first["time"], f"0 to {figure(first['upper'])}, compared until {horizons}"))
+        # Of several sites each contract says how long people were followed, and how it names censoring.
+        own = str(first["censoring"]).startswith(PLACEHOLDER)
+        longest = "" if own else f"0 to {figure(first['upper'])}, "
+        rows.append(("time", first["time"], f"{longest}compared until {horizons}"))
         events = dict.fromkeys(", ".join(one["of"]) for one in several)
-        rows.append(("event", first["event"], f"{'; '.join(events)}; censored: {first['censoring']}"))
+        lost = "" if own else f"; censored: {first['censoring']}"
+        rows.append(("event", first["event"], f"{'; '.join(events)}{lost}"))
     else:
         rows += [(one["role"].replace("_", " "), one["name"], _range(one)) for one in several]
     groups = specification.get("subgroups")

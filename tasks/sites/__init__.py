@@ -9,5 +9,6 @@
   and balance.
 - ``pooled_release``: From accepted bundles to the pooled release: what the sites said, pooled, with everybody's part
   stated.
+- ``pooled_times``: Effects on the time to an event over several sites: every measure pooled as an effect is.
 - ``series``: A series: the released blocks of one dataset together, at no charge.
 """

@@ -19,8 +19,10 @@ from typing import Any, TypeAlias
 
 from causalveil.schemas.documents import digest_of, parse_json, read_regular
 from causalveil.schemas.errors import BundleError, CausalveilError, StudyError
-from causalveil.schemas.protocols.study import ProtocolStudy
-from causalveil.schemas.release import EffectRelease, ProtocolRelease
+from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
+from causalveil.schemas.release import EffectRelease, ProtocolRelease, SurvivalRelease
 from causalveil.schemas.sites.round import Bundle, Reason, Site, Sites, instant_text
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy, travelling
@@ -29,7 +31,8 @@ from causalveil.tasks.privacy.ledger.ledger import Ledger
 from causalveil.tasks.sites.bundle import read_bundle, refuse_unfit, release_of
 
 # What sites can be asked together.
-Asked: TypeAlias = EffectStudy | ProtocolStudy
+Asked: TypeAlias = EffectStudy | ProtocolStudy | SurvivalStudy | SurvivalProtocol
+Answer: TypeAlias = EffectRelease | ProtocolRelease | SurvivalRelease
 # How far a site's clock may run ahead of the coordinator's.
 CLOCK_SKEW = timedelta(minutes=5)
 
@@ -41,7 +44,7 @@ class Accepted:
     site: str
     bundle: Bundle
     digest: str
-    release: EffectRelease | ProtocolRelease
+    release: Answer
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,7 @@ def _accept(item: _Arrived, terms: Sites, site: Site, expected: Asked, now: date
     _in_time(statement.finished_at, statement.issued_at, terms, now, where)
     release = release_of(item.bundle, where)
     refuse_unfit(release, where)
-    if not isinstance(release, EffectRelease | ProtocolRelease):
+    if not isinstance(release, Answer):
         raise BundleError(f"{where}: {Reason.unfit}: only effects are pooled")
     _same_study(release, expected, where)
     return Accepted(item.site, item.bundle, item.digest, release)
@@ -167,17 +170,17 @@ def _in_time(finished: datetime, issued: datetime, terms: Sites, now: datetime, 
         )
 
 
-def _same_study(release: EffectRelease | ProtocolRelease, expected: Asked, where: str) -> None:
+def _same_study(release: Answer, expected: Asked, where: str) -> None:
     """The site ran what it was asked to: digest, and everything that the release itself says about it.
 
     Raises:
         BundleError: names the keys of the study that differ.
     """
-    differing = sorted(_differences(travelling(expected.specification()), travelling(release.specification)))
+    differing = sorted(differences(expected.specification(), release.specification))
     if differing:
         raise BundleError(f"{where}: {Reason.foreign}: it ran another study; differing: {', '.join(differing[:8])}")
     privacy = release.privacy
-    confidence = release.interval.confidence if isinstance(release, EffectRelease) else release.confidence
+    confidence = release.confidence if isinstance(release, ProtocolRelease) else release.interval.confidence
     said: dict[str, tuple[Any, Any]] = {
         "study digest": (release.study_digest, digest_of(release.specification)),
         "unit": (privacy.unit, release.specification["data"].get("unit")),
@@ -186,7 +189,7 @@ def _same_study(release: EffectRelease | ProtocolRelease, expected: Asked, where
         "estimator": (release.estimator, expected.estimator.name),
         "guarantee": (release.guarantee, expected.guarantee),
         "confidence": (confidence, expected.confidence),
-        "questions": (_places(release), _asked(expected)),
+        "questions": (_places(release), _asked(expected, release)),
         "neighbouring relation": (privacy.neighbours, expected.privacy.neighbours),
         "level": (privacy.level, expected.privacy.level),
         "epsilon": (privacy.epsilon, expected.privacy.epsilon),
@@ -197,24 +200,51 @@ def _same_study(release: EffectRelease | ProtocolRelease, expected: Asked, where
         raise BundleError(f"{where}: {Reason.foreign}: its release contradicts the study in: {', '.join(wrong)}")
 
 
-def _places(release: EffectRelease | ProtocolRelease) -> list[tuple[str, ...]]:
-    """Return the questions that a release answers, in its order; of an effect, none."""
+def _places(release: Answer) -> list[tuple[Any, ...]]:
+    """Return the questions that a release answers, in its order; of one effect, none."""
+    if isinstance(release, SurvivalRelease):
+        shown = release.curves
+        asked = [(shown.horizon, shown.unit, shown.origin, shown.events[0]), (release.estimate, release.interval)]
+        return [*asked, *((one.measure, one.interval.confidence) for one in release.measures)]
     if isinstance(release, EffectRelease):
         return []
     return [(row.outcome, row.role, row.group, row.arm, row.reference) for row in release.answers]
 
 
-def _asked(study: Asked) -> list[tuple[str, ...]]:
-    """Return the questions that a study asks, in the order of its table."""
+def _asked(study: Asked, release: Answer) -> list[tuple[Any, ...]]:
+    """Return the questions that a study asks, in the order of its table.
+
+    A release of times has its first measure as its estimate.
+    """
     if isinstance(study, EffectStudy):
         return []
+    if isinstance(study, SurvivalStudy):
+        shown, first = study.outcome, release.measures[:1] if isinstance(release, SurvivalRelease) else ()
+        asked = [(shown.horizon, shown.unit_of_measure, shown.origin, shown.labels[0])]
+        return [
+            *asked,
+            *((one.estimate, one.interval) for one in first),
+            *((measure, study.confidence) for measure in study.measure),
+        ]
     names = study.arm_names
     return [
-        (outcome.name, outcome.role, group, arm, names[0])
-        for outcome in study.outcomes
+        (label, role, group, arm, names[0])
+        for label, role in labels_of(study)
         for arm in names[1:]
         for group in study.answered_groups
     ]
+
+
+def labels_of(study: ProtocolStudy | SurvivalProtocol) -> list[tuple[str, OutcomeRole]]:
+    """Return each question of a protocol, as its table names it, with its role."""
+    if isinstance(study, SurvivalProtocol):
+        return [(question.label, question.role) for question in study.questions]
+    return [(outcome.name, outcome.role) for outcome in study.outcomes]
+
+
+def differences(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the keys at which two specifications of one travelling study differ."""
+    yield from _differences(travelling(wanted), travelling(found))
 
 
 def _differences(wanted: Mapping[str, Any], found: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from causalveil.schemas.documents import NotADocument, parse_json, read_regular, validate
 from causalveil.schemas.errors import BundleError, RunConflict, StudyError
-from causalveil.schemas.release import EffectRelease, ProtocolRelease, Release, load_release_text
+from causalveil.schemas.release import EffectRelease, ProtocolRelease, Release, SurvivalRelease, load_release_text
 from causalveil.schemas.sites.round import Bundle, Reason, Statement
 from causalveil.tasks.privacy.keys import is_signed, signing_secret
 from causalveil.tasks.privacy.ledger.ledger import Ledger
@@ -106,12 +106,12 @@ def answers(bundle: Bundle, run_id: str, site: str, round_: str) -> bool:
 
 
 def refuse_unfit(release: Release, where: str) -> None:
-    """Only effects and protocols of them, with noise from the operating system, are pooled.
+    """Refuse what is no effect and no protocol, and simulations: neither can be pooled.
 
     Raises:
         BundleError: another kind, or a simulation.
     """
-    if not isinstance(release, EffectRelease | ProtocolRelease):
+    if not isinstance(release, EffectRelease | ProtocolRelease | SurvivalRelease):
         raise BundleError(
             f"{where}: {Reason.unfit}: a release of kind '{release.kind}' cannot be pooled, only effects can"
         )

@@ -9,12 +9,13 @@ confidence. Post-processing of released values; costs nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from scipy.special import ndtri, stdtrit
 
 from causalveil.schemas.errors import BundleError
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.protocols.answers import (
     BalanceRow,
     Calibration,
@@ -24,7 +25,7 @@ from causalveil.schemas.protocols.answers import (
     ProtocolAnswer,
     State,
 )
-from causalveil.schemas.protocols.study import EVERYBODY, FailedGate, OutcomeRole, ProtocolOutcome, ProtocolStudy
+from causalveil.schemas.protocols.study import EVERYBODY, FailedGate, OutcomeRole, ProtocolStudy
 from causalveil.schemas.release import Interval, ProtocolRelease
 from causalveil.schemas.sites.pooled import (
     CellState,
@@ -50,7 +51,7 @@ class _Cell:
     """One question: what the sites said of it, and what they say together if two of them answered.
 
     Attributes:
-        outcome: as the study declares it.
+        width: how far the effect may reach to either side.
         said: by site.
         pooled: of the sites that answered; None: fewer than two.
         together: the same from simultaneous intervals.
@@ -58,7 +59,7 @@ class _Cell:
         spread: standard deviation of the outcome within arms, over the sites.
     """
 
-    outcome: ProtocolOutcome
+    width: float
     said: tuple[tuple[str, ProtocolAnswer], ...]
     pooled: Pooled | None
     together: Pooled | None
@@ -79,11 +80,13 @@ class _Cell:
         if self.pooled is None:
             return None
         one = _of(self.pooled, model)
-        return Measured(one.estimate, one.standard_error, scale_of(self.spread, self.outcome.width))
+        return Measured(one.estimate, one.standard_error, scale_of(self.spread, self.width))
 
 
-def pooled_protocol(terms: Sites, study: ProtocolStudy, accepted: Sequence[Accepted]) -> PooledProtocolRelease:
-    """Pool accepted bundles of a protocol.
+def pooled_protocol(
+    terms: Sites, study: ProtocolStudy | SurvivalProtocol, accepted: Sequence[Accepted]
+) -> PooledProtocolRelease:
+    """Pool accepted bundles of a protocol, of bounded outcomes or of times.
 
     Args:
         terms: of the round.
@@ -95,10 +98,11 @@ def pooled_protocol(terms: Sites, study: ProtocolStudy, accepted: Sequence[Accep
     """
     releases = {item.site: _protocol_of(item) for item in accepted}
     tables = [[(site, row) for row in release.answers] for site, release in releases.items()]
-    cells = [_cell(study, row, len(tables[0])) for row in zip(*tables, strict=True)]
-    calibration, calibrated = _calibrated(study, cells, terms.model)
-    balance = _balance(study, cells, releases, terms.model)
-    gates = _gates(study, balance)
+    widths = _widths(study)
+    cells = [_cell(study, row, widths, len(tables[0])) for row in zip(*tables, strict=True)]
+    calibration, calibrated = _calibrated(study, cells, terms.model, releases)
+    balance = () if isinstance(study, SurvivalProtocol) else _balance(study, cells, releases, terms.model)
+    gates = () if isinstance(study, SurvivalProtocol) else _gates(study, balance)
     return PooledProtocolRelease(
         **of_sites(terms, study, accepted),
         confidence=study.confidence,
@@ -128,28 +132,45 @@ def _of(pooled: Pooled, model: Model) -> PooledEstimate:
     return pooled.fixed if model is Model.fixed else pooled.random
 
 
-def _cell(study: ProtocolStudy, said: tuple[tuple[str, ProtocolAnswer], ...], rows: int) -> _Cell:
+def _widths(study: ProtocolStudy | SurvivalProtocol) -> dict[str, float]:
+    """Return how far an effect may reach to either side, by question."""
+    if isinstance(study, SurvivalProtocol):
+        return {question.label: question.span for question in study.questions}
+    return {outcome.name: outcome.width for outcome in study.outcomes}
+
+
+def _cell(
+    study: ProtocolStudy | SurvivalProtocol,
+    said: tuple[tuple[str, ProtocolAnswer], ...],
+    widths: Mapping[str, float],
+    rows: int,
+) -> _Cell:
     """One question of a table of so many rows."""
-    outcome = next(one for one in study.outcomes if one.name == said[0][1].outcome)
-    bounds, each = (-outcome.width, outcome.width), 1 - (1 - study.confidence) / rows
+    width = widths[said[0][1].outcome]
+    bounds, each = (-width, width), 1 - (1 - study.confidence) / rows
     single = [estimate_of(site, row, row.interval, study.confidence) for site, row in said]
     all_ = [estimate_of(site, row, row.simultaneous, each) for site, row in said]
     told = [(one, two) for one, two in zip(single, all_, strict=True) if one is not None and two is not None]
     if len(told) < FEWEST:
-        return _Cell(outcome, said, None, None, {}, 0.0)
+        return _Cell(width, said, None, None, {}, 0.0)
     pooled = pool([one for one, _ in told], study.confidence, bounds)
     weights = {
         one.site: (float(fixed), float(random))
         for (one, _), fixed, random in zip(told, pooled.weights_fixed, pooled.weights_random, strict=True)
     }
     spread = math.fsum(weights[site][0] * (row.spread or 0.0) ** 2 for site, row in said if site in weights)
-    return _Cell(outcome, said, pooled, pool([two for _, two in told], each, bounds), weights, math.sqrt(spread))
+    return _Cell(width, said, pooled, pool([two for _, two in told], each, bounds), weights, math.sqrt(spread))
 
 
 def _calibrated(
-    study: ProtocolStudy, cells: Sequence[_Cell], model: Model
+    study: ProtocolStudy | SurvivalProtocol,
+    cells: Sequence[_Cell],
+    model: Model,
+    releases: Mapping[str, ProtocolRelease],
 ) -> tuple[Calibration, tuple[Limits | None, ...]]:
-    """Calibrate every other answer's interval by the pooled negative controls."""
+    """Calibrate every other answer's interval by the pooled negative controls; those of times calibrate nothing."""
+    if isinstance(study, SurvivalProtocol):
+        return next(iter(releases.values())).calibration, (None,) * len(cells)
     controls = [cell for cell in cells if cell.row.role is OutcomeRole.negative_control]
     shown = [found for cell in controls if cell.row.group == EVERYBODY and (found := cell.shown(model)) is not None]
     declared = sum(outcome.role is OutcomeRole.negative_control for outcome in study.outcomes)
@@ -160,7 +181,7 @@ def _calibrated(
         if systematic is None or one is None:
             limits.append(None)
             continue
-        limits.append(systematic.limits(one, _quantile(study.confidence, cell, model), cell.outcome.width))
+        limits.append(systematic.limits(one, _quantile(study.confidence, cell, model), cell.width))
     return calibration, tuple(limits)
 
 
@@ -220,14 +241,20 @@ def _gates(study: ProtocolStudy, balance: Sequence[BalanceRow]) -> tuple[GateRes
 
 
 def _answer(
-    study: ProtocolStudy, cell: _Cell, calibrated: Limits | None, gates: Sequence[GateResult], model: Model
+    study: ProtocolStudy | SurvivalProtocol,
+    cell: _Cell,
+    calibrated: Limits | None,
+    gates: Sequence[GateResult],
+    model: Model,
 ) -> PooledAnswer:
     row, told = cell.row, cell.pooled is not None
     groups = study.groups if row.group == EVERYBODY else (row.group,)
     arms = (row.arm, row.reference)
     failed = any(gate.verdict is GateVerdict.failed and gate.group in groups and gate.arm in arms for gate in gates)
     marked = any(part.state is State.marked for site, part in cell.said if site in cell.weights)
-    withheld = failed and study.gates is not None and study.gates.failed is FailedGate.withhold
+    # Without declared gates none fails.
+    declared = study.gates if isinstance(study, ProtocolStudy) else None
+    withheld = failed and declared is not None and declared.failed is FailedGate.withhold
     if not told:
         state = CellState.unresolved
     elif withheld:

@@ -8,12 +8,11 @@ from typing import Any
 
 from causalveil.schemas.confounding import ConfoundingStatement, over_parts
 from causalveil.schemas.errors import BundleError
-from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.schemas.release import EffectRelease, Software
 from causalveil.schemas.sites.pooled import PooledPrivacy, PooledRelease, SiteResult
 from causalveil.schemas.sites.round import Model, Reason, Sites
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.sites.accept import Accepted
+from causalveil.tasks.sites.accept import Accepted, Asked
 from causalveil.tasks.sites.pool import SiteEstimate, pool
 
 DEPENDENCIES = ("numpy", "scipy", "cryptography")
@@ -74,7 +73,7 @@ def over_sites(stated: Sequence[tuple[ConfoundingStatement | None, float]]) -> C
     return over_parts(known) if known and len(known) == len(stated) else None
 
 
-def of_sites(terms: Sites, study: EffectStudy | ProtocolStudy, accepted: Sequence[Accepted]) -> dict[str, Any]:
+def of_sites(terms: Sites, study: Asked, accepted: Sequence[Accepted]) -> dict[str, Any]:
     """Return the fields that every pooled release has, whatever was asked.
 
     Epsilon and delta of the whole are the largest of any site: sites are disjoint, by declaration, and a release of

@@ -148,7 +148,8 @@ TYPES = [
     "causalveil.flows.sequence.pooling.PooledResult",
     "pathlib.Path",
     "causalveil.schemas.release.Release | causalveil.schemas.sites.pooled.PooledRelease | "
-    "causalveil.schemas.sites.pooled.PooledProtocolRelease",
+    "causalveil.schemas.sites.pooled.PooledProtocolRelease | "
+    "causalveil.schemas.sites.pooled.PooledSurvivalRelease",
     "int",
 ]
 

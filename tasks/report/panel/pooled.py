@@ -11,7 +11,11 @@ from causalveil.tasks.report.numbers import number
 from causalveil.tasks.report.panel.parts import adjusted, budget_left, ends, estimate_line, limits, runs_left
 
 if TYPE_CHECKING:
-    from causalveil.schemas.sites.pooled import OfSites, PooledRelease, Series, SiteRecord
+    from causalveil.schemas.sites.pooled import OfSites, PooledRelease, PooledSurvivalRelease, Series, SiteRecord
+
+
+# Why a site has no part in a measure of times.
+NO_PART = "noise hides whether anybody was followed so long, or its measures end earlier"
 
 
 def head_of_sites(release: OfSites, sites: Sequence[SiteRecord]) -> str:
@@ -43,6 +47,29 @@ def pooled_lines(release: PooledRelease, room: int) -> list[str]:
                 f"without it {number(others.estimate)}"
             )
     return lines + limits(omitted, room - len(lines))
+
+
+def pooled_times_lines(release: PooledSurvivalRelease, room: int) -> list[str]:
+    """Return the panel of times to an event over several sites, without its cost."""
+    lines = [head_of_sites(release, release.sites), escape(f"{'; '.join(release.question)}.")]
+    for measure in release.measures:
+        found = release.headline(measure)
+        if found is None:
+            lines.append(f"[yellow]{measure.words}: at fewer than two sites noise leaves an answer.[/yellow]")
+            continue
+        lines.append(f"{measure.words}: {estimate_line(found.estimate, found.interval, release.unit_of(measure))}")
+    lines += adjusted(release.confounding)
+    first = release.measures[0]
+    if first.heterogeneity is not None:
+        apart = first.heterogeneity
+        lines.append(
+            f"Between sites, first measure: tau2 {apart.tau2:.3g}, I2 {apart.i2:.0%}, Q {apart.q:.3g} on "
+            f"{apart.degrees} degrees of freedom, p = {apart.p_value:.2g}."
+        )
+    hidden = [escape(part.site) for part in first.sites if part.estimate is None]
+    if hidden:
+        lines.append(f"[yellow]No answer at {', '.join(hidden)}: {NO_PART}.[/yellow]")
+    return lines + limits(release.not_covered, room - len(lines))
 
 
 def cost_of_sites(release: OfSites, sites: Sequence[SiteRecord]) -> list[str]:

@@ -1,0 +1,293 @@
+"""Studies and protocols of times over three sites: what travels, what is pooled, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from causalveil.flows.api import run_study
+from causalveil.flows.cli.main import main
+from causalveil.flows.cli.show_sites import pooled as shown
+from causalveil.schemas.errors import BundleError, StudyError
+from causalveil.schemas.release import ProtocolRelease, SurvivalRelease, load_release
+from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledSurvivalRelease, load_published, pooled_schema
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from causalveil.tasks.report.page import head_html, report_html
+from tests.bundle_cases import resign
+from tests.sites_help import NAMES, Call, Party, at_home
+from tests.studies import merge
+from tests.survival_help import MANY, STUDY, patients, write_survival, write_times
+
+Parties = dict[str, Party]
+# What a study that travels says of its times itself; each site has codes of its own, and an order of events.
+TRAVELS = {"events": ["relapse", "death"], "origin": "randomised", "unit_of_measure": "days"}
+TRAVELLING: dict[str, Any] = merge(STUDY, {"outcome": TRAVELS})
+OUTCOMES = [{**one, **TRAVELS, "events": list(TRAVELS["events"])} for one in MANY["outcomes"][:2]]
+CODES = {
+    "north": {"alive": 0, "relapse": 1, "death": 2},
+    "coast": {"death": 1, "alive": 2, "relapse": 3},
+    "valley": {"alive": 0, "death": 4, "relapse": 5},
+}
+
+
+def coded(name: str, frame: pl.DataFrame) -> pl.DataFrame:
+    own = CODES[name]
+    return frame.with_columns(
+        status=frame["status"].replace_strict({0: own["alive"], 1: own["relapse"], 2: own["death"]})
+    )
+
+
+def owner_of(name: str) -> dict[str, Any]:
+    removed = {one: ... for one in ("alive", "relapse", "death") if one not in CODES[name]}
+    event = {**CODES[name], **removed}
+    return {"dataset": f"{name}-trial", "columns": {"status": {"event": event, "censored": "alive"}}}
+
+
+class Clinic(Party):
+    """A site of a trial with times, whose codes of events are its own."""
+
+    def run(self, run_id: str, **changes: Any) -> Path:
+        frame = coded(self.name, patients(1_500 if self.name == "valley" else 3_000, self.seed))
+        place, asked, owner = self.folder / f"data-{run_id}", changes.get("study", {}), owner_of(self.name)
+        if "outcomes" in asked:
+            owner = {"dataset": f"{self.name}-many", "columns": {**owner["columns"], "site": ...}}
+            path = write_times(place, frame=frame, contract=owner, study={"subgroups": ..., **asked})
+        else:
+            path = write_survival(place, frame=frame, contract=owner, study=merge({"outcome": TRAVELS}, asked))
+        with at_home(self.home):
+            return run_study(path, out=self.folder / run_id, run_id=run_id, engine="direct").path
+
+
+@pytest.fixture(scope="module")
+def parties(tmp_path_factory: pytest.TempPathFactory) -> Parties:
+    folder = tmp_path_factory.mktemp("clinics")
+    found: Parties = {name: Clinic(name, folder / name, seed) for seed, name in enumerate(NAMES)}
+    for party in found.values():
+        party.run("asked")
+    return found
+
+
+def call_of(
+    folder: Path, parties: Parties, asked: dict[str, Any] = TRAVELLING, run_id: str = "asked", **terms: Any
+) -> Call:
+    call = Call(folder, parties)
+    call.write(**terms)
+    (folder / "study.yaml").write_text(yaml.safe_dump({**asked, "data": {"path": "."}}, sort_keys=False))
+    for name, party in parties.items():
+        call.put(name, party.bundle(run_id))
+    return call
+
+
+def pooled(call: Call) -> PooledSurvivalRelease:
+    release = call.pool().release
+    assert isinstance(release, PooledSurvivalRelease)
+    return release
+
+
+def changed(call: Call, name: str, change: Callable[[dict[str, Any]], None]) -> None:
+    """Let a site sign a release that it has changed."""
+    document = call.statement(name)["release"]
+    change(document)
+    resign(call, name, release=document)
+
+
+def hidden(document: dict[str, Any]) -> None:
+    """A release of a site where noise hides whether anybody was followed to the horizon."""
+    for one, span in zip(document["measures"], (1.0, 365.0), strict=True):
+        # The variances of such cells are small and mean nothing.
+        one["interval"] |= {"lower": -span, "upper": span, "whole_range": True}
+        one["variance"] = {"sampling": 1e-9, "noise": 1e-9}
+    document["interval"], document["variance"] = (document["measures"][0][key] for key in ("interval", "variance"))
+
+
+@pytest.mark.parametrize("model", ["fixed", "random"])
+def test_every_measure_is_pooled_as_one_effect_is(parties: Parties, tmp_path: Path, model: str) -> None:
+    """Codes and orders of events are each site's own; what is pooled is the textbook's inverse-variance mean."""
+    call = call_of(tmp_path, parties, model=model)
+    release = pooled(call)
+    document = json.loads((tmp_path / "out" / "release.json").read_text())
+    Draft202012Validator(pooled_schema()).validate(document)
+    assert load_published(tmp_path / "out" / "release.json") == release
+    runs = [load_release(parties[name].folder / "asked" / "release.json") for name in NAMES]
+    for place, measure in enumerate(release.measures):
+        own = [one.measures[place] for one in runs if isinstance(one, SurvivalRelease)]
+        values = np.array([one.estimate for one in own])
+        weights = 1 / np.array([one.variance.sampling + one.variance.noise for one in own])
+        assert measure.fixed is not None
+        assert measure.fixed.estimate == pytest.approx(float(np.average(values, weights=weights)))
+        assert measure.fixed.standard_error == pytest.approx(float(weights.sum() ** -0.5), rel=0.01)
+        assert [part.weight_fixed for part in measure.sites] == pytest.approx(list(weights / weights.sum()))
+        assert release.headline(measure) == getattr(measure, model)
+        assert len(measure.leave_one_out) == len(NAMES)
+    assert release.units == 7_500
+    assert (release.events, release.unit, release.origin) == (("death", "relapse"), "days", "randomised")
+    # One effect and restricted means that it implies, by six standard errors.
+    risk = release.measures[0].fixed
+    assert risk is not None
+    assert abs(risk.estimate - -0.153) < 6 * risk.standard_error
+
+
+def test_its_page_and_its_lines_say_it(parties: Parties, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call = call_of(tmp_path, parties)
+    changed(call, "valley", hidden)
+    found = call.pool()
+    shown(found)
+    said = " ".join(capsys.readouterr().out.split())
+    page = report_html(found.release)
+    for words in ("death until 365 days (origin: randomised)", "competing: relapse", "No answer at valley"):
+        assert words in said
+    for words in ("Without an answer: valley", "random-effects", "Time to death, until 365 days", "hidden by noise"):
+        assert words in page
+    assert "(the contract" not in page
+    assert "treated" in head_html(found.release)
+
+
+def test_sites_where_nobody_is_seen_have_no_part(parties: Parties, tmp_path: Path) -> None:
+    """However small the variance that such a site reports: its interval is the whole range, and it has no estimate."""
+    call = call_of(tmp_path, parties)
+    changed(call, "valley", hidden)
+    release = pooled(call)
+    for measure in release.measures:
+        north, coast, valley = measure.sites
+        assert (valley.state, valley.estimate, valley.weight_fixed) == ("unresolved", None, 0.0)
+        assert north.weight_fixed + coast.weight_fixed == pytest.approx(1)
+        assert len(measure.leave_one_out) == 2
+    other = call_of(tmp_path / "two", parties, round="autumn")
+    for name in ("north", "valley"):
+        other.put(name, parties[name].bundle("asked", "autumn"))
+        changed(other, name, hidden)
+    other.put("coast", parties["coast"].bundle("asked", "autumn"))
+    release = pooled(other)
+    assert [(one.state, one.fixed, one.random) for one in release.measures] == [("unresolved", None, None)] * 2
+    assert "Nothing can be said" in report_html(release)
+
+
+def test_a_site_that_ends_earlier_has_no_part(parties: Parties, tmp_path: Path) -> None:
+    call = call_of(tmp_path, parties)
+    changed(call, "coast", lambda document: document.update(restricted_to=200.0))
+    assert [part.state for part in pooled(call).measures[0].sites] == ["answered", "unresolved", "answered"]
+
+
+FOREIGN: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
+    ("horizon", lambda one: one["specification"]["outcome"].update(horizon=180.0), "outcome.horizon"),
+    ("events that count", lambda one: one["specification"]["outcome"].update(of=["relapse"]), "outcome.of"),
+    ("events", lambda one: one["specification"]["outcome"]["codes"].update(stroke=9), "outcome.events"),
+    ("unit", lambda one: one["specification"]["outcome"].update(unit_of_measure="months"), "outcome.unit_of_measure"),
+    ("origin", lambda one: one["specification"]["outcome"].update(origin="diagnosed"), "outcome.origin"),
+    ("measures", lambda one: one["specification"].update(measure=["risk"]), "measure"),
+    ("confidence", lambda one: one["specification"].update(confidence=0.9), "confidence"),
+    ("epsilon", lambda one: one["specification"]["privacy"].update(epsilon=2.0), "privacy.epsilon"),
+    ("intervals", lambda one: one["specification"].update(intervals=12), "intervals"),
+    ("not the first", lambda one: one.update(estimate=one["measures"][1]["estimate"]), "questions"),
+    ("another order", lambda one: one["measures"].reverse(), "questions"),
+    ("one measure", lambda one: one["measures"].pop(), "questions"),
+    ("another day", lambda one: one["curves"].update(horizon=180.0), "questions"),
+    ("a cheap level", lambda one: one["measures"][1]["interval"].update(confidence=0.5), "questions"),
+]
+
+
+@pytest.mark.parametrize(("change", "named"), [case[1:] for case in FOREIGN], ids=[case[0] for case in FOREIGN])
+def test_another_question_is_foreign(
+    parties: Parties, tmp_path: Path, change: Callable[[dict[str, Any]], Any], named: str
+) -> None:
+    call = call_of(tmp_path, parties)
+    changed(call, "north", change)
+    with pytest.raises(BundleError, match="'north': foreign") as refused:
+        call.pool()
+    assert named in str(refused.value)
+    assert "'coast'" not in str(refused.value)
+
+
+def test_codes_names_of_censoring_and_longest_times_are_each_sites_own(parties: Parties, tmp_path: Path) -> None:
+    call = call_of(tmp_path, parties)
+
+    def own(document: dict[str, Any]) -> None:
+        outcome = document["specification"]["outcome"]
+        outcome |= {"upper": 400.0, "step": 7.0, "censoring": "lost", "codes": {"lost": 0, "death": 7, "relapse": 8}}
+        document["study_digest"] = "0" * 64
+
+    changed(call, "north", own)
+    # Only the digest, which was left as it cannot be, is refused.
+    with pytest.raises(BundleError) as refused:
+        call.pool()
+    assert "another study" not in str(refused.value)
+
+
+def test_a_coordinators_study_says_what_contracts_say(parties: Parties, tmp_path: Path) -> None:
+    """What it leaves out is asked for; written in, the very same bundles are pooled."""
+    call = call_of(tmp_path, parties, STUDY)
+    with pytest.raises(StudyError, match="must declare 'events'") as refused:
+        call.pool()
+    assert "'origin'" in str(refused.value)
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump({**TRAVELLING, "data": {"path": "."}}))
+    assert pooled(call).measures[0].fixed is not None
+
+
+def refused_run(path: Path) -> int:
+    """The exit code of a run that would leave a bundle."""
+    with pytest.raises(SystemExit):
+        main(["bundle", "key"])
+    with pytest.raises(SystemExit) as ended:
+        main(["run", str(path), "--site", "north", "--round", "spring", "--engine", "direct"])
+    return int(ended.value.code or 0)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [
+        ({"events": ["death"]}, "'outcome.events': the contract's events are 'relapse', 'death'"),
+        ({"events": ["relapse", "death", "stroke"]}, "'outcome.events'"),
+        ({"origin": "diagnosed"}, "'outcome.origin': the contract's times begin at 'randomised'"),
+        ({"unit_of_measure": "months"}, "'outcome.unit_of_measure': the contract has 'days'"),
+        ({"events": ...}, "must declare 'events'"),
+        ({"origin": ...}, "must declare 'events'"),
+        ({"unit_of_measure": ...}, "outcome.unit_of_measure; write these into the study"),
+    ],
+)
+def test_a_study_that_nobody_could_pool_is_not_charged(
+    outcome: dict[str, Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_survival(tmp_path, frame=patients(400), study=merge({"outcome": TRAVELS}, {"outcome": outcome}))
+    assert refused_run(path) == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert not open_ledger().account("people").runs
+
+
+def test_a_direction_is_refused_before_it_is_charged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "study.yaml"
+    direction = {"kind": "direction", "name": "way", "pair": {"x": {"name": "a"}, "y": {"name": "b"}}}
+    more = {"estimator": {"name": "direction"}, "privacy": {"epsilon": 1}, "data": {"path": "."}}
+    path.write_text(yaml.safe_dump(direction | more))
+    assert refused_run(path) == 2
+    assert "only effects are pooled" in capsys.readouterr().err
+
+
+def test_a_protocol_of_times_is_pooled_row_by_row(parties: Parties, tmp_path: Path) -> None:
+    for party in parties.values():
+        party.run("many", study={"outcomes": OUTCOMES, "estimator": {"name": "survival", "trial": True}})
+    call = call_of(tmp_path, parties, {**MANY, "outcomes": OUTCOMES}, "many", model="fixed")
+    release = call.pool().release
+    assert isinstance(release, PooledProtocolRelease)
+    tables = [load_release(parties[name].folder / "many" / "release.json") for name in NAMES]
+    labels = ["risk of death until 365 days", "mean time without event until 365 days"]
+    assert [row.outcome for row in release.answers] == [*labels, "risk of relapse or death until 365 days"]
+    for place, answer in enumerate(release.answers):
+        rows = [table.answers[place] for table in tables if isinstance(table, ProtocolRelease)]
+        values = np.array([row.estimate or 0.0 for row in rows])
+        weights = 1 / np.array([(row.sampling_error or 0) ** 2 + (row.noise_error or 0) ** 2 for row in rows])
+        assert answer.fixed is not None
+        assert answer.simultaneous is not None
+        assert answer.fixed.estimate == pytest.approx(float(np.average(values, weights=weights)))
+        assert answer.simultaneous.lower < answer.fixed.interval.lower
+    assert release.calibration.controls == 0
+    page = report_html(release)
+    assert "Time to death, until 365 days; relapse or death, until 365 days" in page
+    assert "random-effects" not in page
