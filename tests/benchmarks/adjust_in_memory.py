@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from causalveil.tasks.adjustment.features import FeatureMap, Scores, Screen, curve_values, line_values
 from causalveil.tasks.adjustment.five_releases import FiveReleases
 from causalveil.tasks.adjustment.interval import AdjustedEffect
-from causalveil.tasks.adjustment.recipe import MOMENTS_L2, SCALES_L2, SCORES_L2, SCREEN_L2
+from causalveil.tasks.adjustment.recipe import MOMENTS_L2, SCALES_L2, SCORES_L2, SCREEN_L2, parts_of
 from causalveil.tasks.adjustment.released import (
     EDGES,
     ColumnKind,
@@ -255,7 +255,7 @@ def adjust(
     public = Public(len(t), columns, estimand, trial, prior or Prior(), mu, delta == 0)
     source = InMemory(z, np.asarray(t, dtype=float), u, public, rng)
     estimator = FiveReleases(public)
-    parts = estimator.parts
+    parts = parts_of(public)
     estimator.scales = source.scales(parts.scales)
     estimator.lines = source.moments(estimator.lines_asked, estimator.found_scales, parts.lines)
     if parts.screen:

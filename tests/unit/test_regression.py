@@ -482,7 +482,7 @@ def asked_of(public: Public) -> tuple[FiveReleases, tuple[np.ndarray, np.ndarray
     """Releases 1 to 4 of ``people``, and the people."""
     given = people(len(public.columns), public.units)
     source, asked = InMemory(*given, public, np.random.default_rng(0)), FiveReleases(public)
-    parts = asked.parts
+    parts = parts_of(public)
     asked.scales = source.scales(parts.scales)
     asked.lines = source.moments(asked.lines_asked, asked.found_scales, parts.lines)
     if parts.screen:
