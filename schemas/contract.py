@@ -283,7 +283,7 @@ def check_allowed(contract: Contract, study: Study, *, simulate: bool) -> None:
 
 
 def refusals(contract: Contract, study: Study, *, simulate: bool) -> Iterator[StudyError | BudgetRefused]:
-    """Everything for which :func:`check_allowed` may refuse a study."""
+    """List everything for which :func:`check_allowed` may refuse a study."""
     if simulate and contract.data_class is DataClass.sensitive:
         yield ContractError(
             "--simulate is refused for sensitive data: noise that can be made again is no noise; "

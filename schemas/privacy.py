@@ -57,7 +57,7 @@ def parse_amount(value: Any) -> Decimal:
 
 
 def amount_text(amount: Decimal) -> str:
-    """Canonical text of an amount: plain digits for sizes people read, scientific below 1e-4."""
+    """Return an amount as text: plain digits for sizes people read, scientific below 1e-4."""
     if amount == 0:
         return "0"
     reduced = amount.normalize(EXACT)
@@ -65,7 +65,7 @@ def amount_text(amount: Decimal) -> str:
 
 
 def add(*amounts: Decimal) -> Decimal:
-    """Exact sum; raises ``decimal.Inexact`` rather than round."""
+    """Return the exact sum; raise ``decimal.Inexact`` rather than round."""
     total = Decimal(0)
     for amount in amounts:
         total = EXACT.add(total, amount)
@@ -73,7 +73,7 @@ def add(*amounts: Decimal) -> Decimal:
 
 
 def subtract(left: Decimal, right: Decimal) -> Decimal:
-    """Exact difference."""
+    """Return the exact difference."""
     return EXACT.subtract(left, right)
 
 
@@ -196,7 +196,7 @@ class Scope(str):
 
     @classmethod
     def without_fold(cls, fold: int, folds: int) -> Scope:
-        """Everybody but the units of fold ``fold``, counted from 1, of ``folds`` folds."""
+        """Return the scope of all units but those of fold ``fold``, counted from 1."""
         return cls(f"all but fold {fold} of {folds}")
 
     @property

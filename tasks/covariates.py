@@ -40,7 +40,7 @@ class Block:
 
 
 def blocks(study: EffectStudy) -> tuple[Block, ...]:
-    """The covariates in order of their names, each with its columns of x."""
+    """Return the covariates in order of their names, each with its columns of x."""
     result: list[Block] = []
     start = 0
     for name, covariate in sorted(study.covariates.items()):
@@ -51,7 +51,7 @@ def blocks(study: EffectStudy) -> tuple[Block, ...]:
 
 
 def feature_names(study: EffectStudy) -> tuple[str, ...]:
-    """Names of the d columns of x, the intercept last."""
+    """Return names of the d columns of x, the intercept last."""
     return (*(feature for block in blocks(study) for feature in block.features), "(intercept)")
 
 
@@ -341,7 +341,7 @@ class Columns:
 
     @classmethod
     def of(cls, study: EffectStudy) -> Columns:
-        """The columns of a study."""
+        """Return the columns of a study."""
         kept: list[int] = []
         owners: list[int] = []
         curved: list[int] = []

@@ -36,7 +36,7 @@ FALSE_BIN = 1e-3
 
 
 def counts(values: pl.Series) -> IntArray:
-    """Values in each bin, shape (BINS,).
+    """Count the values in each bin, shape (BINS,).
 
     Bin i holds EDGES[i - 1] <= x < EDGES[i]; nulls and NaN in none.
     """
@@ -46,12 +46,12 @@ def counts(values: pl.Series) -> IntArray:
 
 
 def mechanism(columns: int, cost: PrivacyCost) -> Laplace:
-    """Laplace noise for the counts of so many columns."""
+    """Return Laplace noise for the counts of so many columns."""
     return Laplace(Sensitivity(2.0 * columns, Norm.l1, "2 d"), cost)
 
 
 def release(study: RangesStudy, histogram: IntArray, budget: Budget) -> FloatArray:
-    """The counts, shape (d, BINS), with noise on each."""
+    """Return the counts with noise on each, shape (d, BINS)."""
     noisy = mechanism(len(study.numbers), study.privacy.cost).release(
         histogram.astype(np.float64).ravel(), SLOT, budget
     )

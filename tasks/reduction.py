@@ -46,7 +46,7 @@ from causalveil.tasks.machine.frames import named, values_of
 
 
 def bucket_of(units: pl.Series, key: bytes, buckets: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """The bucket of each unit, in [0, buckets); the same in every partition."""
+    """Return the bucket of each unit, in [0, buckets); the same in every partition."""
     high = keyed_hash(units, key)[:, 0] >> np.uint64(32)
     return np.asarray((high * np.uint64(buckets)) >> np.uint64(32)).astype(np.int64)
 
@@ -79,7 +79,7 @@ def spread(frame: pl.DataFrame, unit: str, key: bytes, buckets: int, path: Path)
 
 
 def gather(paths: Sequence[Path], bucket: int) -> Iterator[pl.DataFrame]:
-    """The rows of one bucket, a frame from each of the files that :func:`spread` wrote."""
+    """Yield the rows of one bucket, a frame from each of the files that :func:`spread` wrote."""
     for path in paths:
         with pa.memory_map(str(path)) as file:
             found = pl.from_arrow(pa.Table.from_batches([pa.ipc.open_file(file).get_batch(bucket)]))
@@ -109,12 +109,12 @@ class Groups:
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
     def picked(self, keep: Keep) -> IntArray:
-        """The row of each unit that stands first, or last."""
+        """Return the row of each unit that stands first, or last."""
         return self.starts if keep is Keep.first else self.starts + self.lengths - 1
 
 
 def reduce_rows(frame: pl.DataFrame, unit: str, rows: RowsPerUnit, columns: Mapping[str, Declared]) -> pl.DataFrame:
-    """One row per unit.
+    """Return one row per unit.
 
     Args:
         frame: all rows of its units, in any order: the unit, ``rows.order`` and the declared columns, as checked.

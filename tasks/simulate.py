@@ -58,7 +58,7 @@ def simulate(folder: Path, units: int, covariates: int, partitions: int, seed: i
 
 
 def simulated_rows(start: int, stop: int, covariates: int, seed: int, partition: int, effect: float) -> pl.DataFrame:
-    """Rows ``start`` .. ``stop`` - 1 of the model in the module's docstring, as one partition.
+    """Return rows ``start`` .. ``stop`` - 1 of the model in the module's docstring.
 
     Returns:
         Columns unit (int64), treated (int8), outcome (float64 in [0, 1]) and one float64 in [-1, 1] a covariate.
@@ -108,7 +108,7 @@ def covariate_names(covariates: int) -> tuple[str, ...]:
 
 
 def penalty(units: int, covariates: int) -> float:
-    """A penalty that balances shrinkage against noise for this model at epsilon = 1.
+    """Return a penalty that balances shrinkage against noise for this model at epsilon = 1.
 
     Shrinkage of the propensity model is about lambda / (lambda + h) with h = 0.07 / (p + 1), the curvature of the
     logistic loss per direction of the unit ball; the noise on the coefficients is about 17 / (n lambda), and its

@@ -139,7 +139,7 @@ def trail_of(run_id: str) -> Trail:
 
 
 def lines(trail: Trail) -> Iterator[str]:
-    """The trail as a page of Markdown."""
+    """Yield the trail as a page of Markdown."""
     chain = trail.chain
     yield f"# Run {trail.run_id}"
     yield ""

@@ -120,7 +120,7 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def charge_table(charges: tuple[Charge, ...], *, title: str) -> Table:
-    """Stage, mechanism, units touched, sensitivity, noise scale, epsilon, delta."""
+    """Return the table of charges: stage, mechanism, units, sensitivity, noise, epsilon, delta."""
     from causalveil.schemas.privacy import amount_text
 
     table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))

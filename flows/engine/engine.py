@@ -136,7 +136,7 @@ class Engine(Protocol):
         ...
 
     def distributing(self, execution: Execution) -> AbstractContextManager[None]:
-        """While the block runs, have work on partitions done where ``execution`` says."""
+        """Have work on partitions done where ``execution`` says, while the block runs."""
         ...
 
 
@@ -153,10 +153,10 @@ class DirectEngine:
         return guarded_as(task.name, task.call)
 
     def publish(self, key: str, rows: list[dict[str, Any]], description: str) -> None:
-        """Nowhere to show it: the ledger and the release hold the same rows."""
+        """Do nothing: the ledger and the release hold the same rows."""
 
     def announce(self, run: Reservation) -> None:
-        """Nobody to tell."""
+        """Do nothing: no one is to be told."""
 
     def deliver(self, release: Release, write: Callable[[], Path]) -> Path:
         """Write it."""

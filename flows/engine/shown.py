@@ -17,7 +17,7 @@ def tags_of(run: Reservation) -> list[str]:
 
 
 def tags_by(**names: str | None) -> list[str]:
-    """Tags of what is known by name: ``study``, ``dataset``, ``run``, ``round``."""
+    """Return tags of what is known by name: ``study``, ``dataset``, ``run``, ``round``."""
     return [f"{kind}:{name}" for kind, name in names.items() if name is not None]
 
 

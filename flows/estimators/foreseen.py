@@ -81,18 +81,18 @@ def foreseen(
 
 
 def most_read(study: EffectStudy) -> int:
-    """People whose public columns are read for a plan."""
+    """Return how many people's public columns are read for a plan at most."""
     return max(rows_balanced(study), rows_weighed(study))
 
 
 def rows_balanced(study: EffectStudy) -> int:
-    """People whose balancing weights are rehearsed: rows times features squared stay below WORK."""
+    """Return how many people a rehearsal balances: rows times features squared stay below WORK."""
     wide = features_of(study)
     return min(max(WORK // wide**2, SLOW), QUICK)
 
 
 def rows_weighed(study: EffectStudy) -> int:
-    """People whose weights are made one by one: their columns have NUMBERS numbers at most."""
+    """Return how many people are weighted one by one, of at most NUMBERS numbers in all."""
     return min(PUBLIC, NUMBERS // dimension(study))
 
 

@@ -118,7 +118,7 @@ def weighed_once(
 
 
 def most_public(study: EffectStudy) -> int:
-    """Units of a rehearsal whose weights are public and computed once."""
+    """Return the units of a rehearsal whose weights are public and computed once."""
     return min(PUBLIC, NUMBERS // dimension(study))
 
 

@@ -76,7 +76,7 @@ def export(ledger: Ledger, folder: Path, form: ExportFormat, dataset: str | None
 
 
 def tables(desk: Desk) -> dict[str, pl.DataFrame]:
-    """Runs, drawn charges and refusals; amounts are exact text, moments ISO 8601 in UTC."""
+    """Return runs, drawn charges and refusals as tables; amounts are exact text, moments in UTC."""
     runs, charges, refusals = [], [], []
     for one in desk.datasets:
         runs += [_run_row(one.dataset, run) for run in one.runs]

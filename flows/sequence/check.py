@@ -51,7 +51,7 @@ class Checked:
         return None
 
     def add(self, file: Path, line: int | None, text: str) -> None:
-        """One problem; the same one is told once."""
+        """Note one problem; the same one is told once."""
         problem = Problem(str(file), line, text)
         if problem not in self.problems:
             self.problems.append(problem)

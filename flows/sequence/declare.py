@@ -156,7 +156,7 @@ def _completed(path: Path, asked: StudyFile, folder: DataFolder | None, units: i
 
 
 def units_there(study: Study, folder: DataFolder | None) -> int | None:
-    """:func:`known_units`; None where there is no folder, no contract or no partition."""
+    """Return :func:`known_units`; None without a folder, a contract or a partition."""
     if folder is None or folder.find_contract() is None or not any(folder.parquet_paths()):
         return None
     return known_units(study, folder)

@@ -156,7 +156,7 @@ def _read(text: str, run: str) -> RangesFound:
 
 
 def declared_lines(folder: Path, found: RangesFound) -> list[str]:
-    """Lines for ``columns`` of dataset.yaml, one for each range that was found."""
+    """Return lines for ``columns`` of dataset.yaml, one for each range that was found."""
     contract = load_contract(folder / CONTRACT_FILE)
     lines = []
     for one in found.ranges:

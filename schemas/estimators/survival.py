@@ -316,7 +316,7 @@ class SurvivalStudy(Study):
         return self
 
     def specification(self) -> dict[str, Any]:
-        """As of every study, without what a plan expects."""
+        """Return the specification as of every study, without what a plan expects."""
         document = {key: value for key, value in super().specification().items() if key != "expect"}
         # Keys that came later: a study that does not use them has the digest that it had before.
         unused = {"classes": {}, "beyond": Beyond.refuse}

@@ -139,7 +139,7 @@ class SurvivalProtocol(JointStudy):
         return self
 
     def specification(self) -> dict[str, Any]:
-        """As of every study, without what a plan expects."""
+        """Return the specification as of every study, without what a plan expects."""
         return {key: value for key, value in super().specification().items() if key != "expect"}
 
     @property

@@ -53,7 +53,7 @@ def parse_instant(value: Any) -> datetime:
 
 
 def instant_text(moment: datetime) -> str:
-    """ISO 8601 in UTC."""
+    """Return a moment as ISO 8601 in UTC."""
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 

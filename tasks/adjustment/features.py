@@ -184,7 +184,7 @@ class Encoding:
 
     @classmethod
     def of(cls, study: EffectStudy) -> Encoding:
-        """That of a study."""
+        """Return the features of a study."""
         columns: list[EncodedColumn] = []
         places: list[int] = []
         for covariate, block in enumerate(blocks(study)):

@@ -84,7 +84,7 @@ class Margin:
         return math.sqrt(self.variance)
 
     def skewness(self) -> float:
-        """Third central moment over the deviation's cube."""
+        """Return the third central moment over the deviation's cube."""
         return float(self.shares @ ((MIDDLE - self.mean) / self.deviation) ** 3)
 
 

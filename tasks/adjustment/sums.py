@@ -162,12 +162,12 @@ class ScaleSums:
         return np.concatenate([arms, np.repeat(of_columns, self.widths)])
 
     def of(self, rows: Rows) -> FloatArray:
-        """The sums of some rows, before their weights, shape (numbers,)."""
+        """Return the sums of some rows, before their weights, shape (numbers,)."""
         u, t = on_lattice(rows.u), treated(rows)
         return np.concatenate([[u @ t, u @ (1 - t), t.sum(), u @ u], self.of_columns(rows.x), in_cells(u)])
 
     def of_columns(self, x: FloatArray) -> FloatArray:
-        """Histograms of all columns of some rows, one after the other."""
+        """Return histograms of all columns of some rows, one after the other."""
         columns, counts = self.encoding.columns, [np.zeros(width) for width in self.widths[:-1]]
         indicators = {one.covariate: at for at, one in enumerate(columns) if one.kind is ColumnKind.missing}
         for part, block in self.encoding.blocks(x):
@@ -215,7 +215,7 @@ class MomentSums:
         return np.concatenate([found, np.full(k, ARM_CROSS), ARM_GRAM * triangle]) if self.by_arm else found
 
     def of(self, rows: Rows) -> FloatArray:
-        """The sums of some rows, before their weights, shape (numbers,)."""
+        """Return the sums of some rows, before their weights, shape (numbers,)."""
         upper, one = np.triu_indices(self.size), (rows.t != 0).astype(np.intp)
         rho = on_lattice(residuals(self.arms, rows) * (self.arms.spread / self.arms.limit))
         sums = arm_moments(self.encoding, self.features, rows.x, one, rho[None], 2)
@@ -325,7 +325,7 @@ class ScreenSums:
         return np.ones(self.numbers)
 
     def of(self, rows: Rows) -> FloatArray:
-        """The sums of some rows, shape (numbers,)."""
+        """Return the sums of some rows, shape (numbers,)."""
         screen, one = self.screen, rows.t != 0
         y, found = residuals(screen.arms, rows), np.zeros((2, len(screen.curves)))
         for part, z in self.encoding.blocks(rows.x):
@@ -355,7 +355,7 @@ class ScoreSums:
         return np.ones(self.numbers)
 
     def of(self, rows: Rows) -> FloatArray:
-        """The sums of v and of v^2 of some rows, shape (2,)."""
+        """Return the sums of v and of v^2 of some rows, shape (2,)."""
         scores, one, found = self.scores, rows.t != 0, np.zeros(2)
         y = residuals(scores.arms, rows)
         for part, z in self.encoding.blocks(rows.x):

@@ -78,7 +78,7 @@ def keep_at_home(admission: Admission, place: Path | None = None) -> Path:
 
 
 def find_admission(folder: DataFolder, dataset: str, digest: str | None, place: Path | None = None) -> Admission | None:
-    """The manifest that the ledger speaks of, wherever it lies.
+    """Return the manifest that the ledger speaks of, wherever it lies.
 
     Args:
         folder: the data folder.
@@ -95,7 +95,7 @@ def find_admission(folder: DataFolder, dataset: str, digest: str | None, place: 
 
 
 def kept_admission(folder: DataFolder, contract: Contract) -> Admission | None:
-    """A manifest of the contract's declarations, for planning: no ledger vouches for it.
+    """Return a manifest of the contract's declarations, for planning: no ledger vouches for it.
 
     Raises:
         DataError: a manifest cannot be read.
@@ -170,7 +170,7 @@ def clean_reduced(dataset: str | None) -> int:
 
 
 def scratch_name(dataset: str) -> str:
-    """The name under which an admission of a dataset holds scratch, as long as it lives."""
+    """Return the name under which an admission of a dataset holds scratch, as long as it lives."""
     return f"admit-{dataset}"
 
 

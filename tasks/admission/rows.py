@@ -53,7 +53,7 @@ class WholeFile:
         return polars_types(self.schema)
 
     def rows(self, columns: Sequence[str]) -> pa.Table:
-        """All rows of some columns as the file stores them, for :func:`joined`.
+        """Return all rows of some columns as the file stores them, for :func:`joined`.
 
         Raises:
             DataError: as of :func:`read_rows`.
@@ -66,7 +66,7 @@ class WholeFile:
 
 
 def joined(tables: Sequence[pa.Table], columns: Sequence[str]) -> pl.DataFrame:
-    """The rows of some tables of one schema."""
+    """Return the rows of some tables of one schema."""
     return frame_of(pa.concat_tables(tables), columns)
 
 
@@ -91,7 +91,7 @@ class Together:
         self._known: tuple[pa.Schema, Types] | None = None
 
     def types_of(self, file: WholeFile) -> Types:
-        """The types of a file's columns; those of the one before if their schemas are equal.
+        """Return the types of a file's columns; those of the one before if their schemas are equal.
 
         Raises:
             DataError: the footer does not parse.

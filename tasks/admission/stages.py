@@ -133,7 +133,7 @@ class _Look:
         return found
 
     def admission(self, files: tuple[AdmittedFile, ...], given: tuple[AdmittedFile, ...]) -> Admission:
-        """The manifest of data in which nothing was found."""
+        """Return the manifest of data in which nothing was found."""
         columns = {name: str(dtype) for name, dtype in self.first.items() if name in self.roles or self.contract.rows}
         casts = {}
         for name, stored in sorted(self._stored.items()):
@@ -179,7 +179,7 @@ class _Look:
             return admitted_file(partition, file, file_digest(file, self.key), modified=0)
 
     def repeated(self) -> list[Finding]:
-        """Units that have two rows where they may have one."""
+        """Return units that have two rows where they may have one."""
         span = self.contract.units_span_blocks
         rule = Rule.unique_in_block if span else Rule.unique
         counts = ((block if span else None, seen.repeated()) for block, seen in sorted(self._seen.items()))
@@ -280,5 +280,5 @@ class _Look:
 
 
 def admitted_file(partition: Partition, file: OpenFile, digest: str, *, modified: int) -> AdmittedFile:
-    """One line of a manifest."""
+    """Return one line of a manifest."""
     return AdmittedFile.taken_from(partition, size=file.size, modified=modified, digest=digest)

@@ -165,7 +165,7 @@ class FoldScores:
     bound: ScoreRange
 
     def of(self, rows: Rows) -> FloatArray:
-        """The sums of v and of v^2 of some rows, shape (2,)."""
+        """Return the sums of v and of v^2 of some rows, shape (2,)."""
         p, one, found = self.model.chance, rows.t != 0, np.zeros(2)
         u = np.clip(rows.u, -1.0, 1.0)
         for part, z in self.encoding.blocks(rows.x):

@@ -182,7 +182,7 @@ BERNSTEIN_SAMPLING, BERNSTEIN_EFFECT, BERNSTEIN_SQUARES = 0.5, 0.4, 0.1
 def bernstein_half_width(
     released: FloatArray, noise: Noise, sizes: Sequence[int], confidence: float, rounding: float = 0.0
 ) -> float:
-    """Half-width around (sum v)/n for the mean of the expectations of v in [-1, 1]; at most 2.
+    """Return the half-width around (sum v)/n for the mean of expectations of v in [-1, 1].
 
     Args:
         released: (sum v, sum v^2), noisy, shape (2,).

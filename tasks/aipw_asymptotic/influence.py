@@ -176,7 +176,7 @@ def moments(
     seed: int,
     suprema: Callable[[NuisanceSurfaces, Domain, float], float] = farthest,
 ) -> InfluenceMoments:
-    """Cross-fit, score everybody, and search the domain for the largest influence.
+    """Cross-fit, score all units, and search the domain for the largest influence.
 
     Args:
         folds: the units in two or more disjoint parts; each is scored by models of the others.

@@ -54,7 +54,7 @@ def learners(study: AipwStudy, units: int | None) -> tuple[Learner, Learner]:
 
 
 def draws(study: AipwStudy, sizes: Sizes | None) -> tuple[tuple[Slot, GrossErrorGaussian], ...]:
-    """Effect and variance, from public facts alone.
+    """Return the draws of effect and variance, from public facts alone.
 
     Raises:
         StudyError: a model is not in the registry, or not for so many units.
@@ -92,7 +92,7 @@ def table(study: AipwStudy, rows: Rows) -> Table:
 
 
 def findings(study: AipwStudy, found: InfluenceMoments, released: tuple[float, float]) -> EffectFindings:
-    """Equations 15 and 16.
+    """Return the findings by equations 15 and 16.
 
     The common assembly gives them when nothing is kept for the noise of the variance.
     """
@@ -113,7 +113,7 @@ def findings(study: AipwStudy, found: InfluenceMoments, released: tuple[float, f
 
 
 def asymptotic_stage(study: AipwStudy, enclave: Enclave, seed: int, budget: Budget) -> EffectFindings:
-    """Nuisances, scores, suprema, two releases and the interval, from the folds.
+    """Return nuisances, scores, suprema, two releases and the interval, from the folds.
 
     All rows are held in memory.
 

@@ -38,7 +38,7 @@ SMALLEST_STEP = 2.0**-8
 
 
 def weights_of(features: FloatArray, multipliers: FloatArray, cap: float) -> FloatArray:
-    """v, shape (rows,)."""
+    """Return v, shape (rows,)."""
     return np.clip(features @ multipliers, 0.0, cap)
 
 
@@ -125,7 +125,7 @@ def weighed(estimand: Estimand) -> tuple[bool, bool]:
 
 
 def deviation_of_noise(cost: PrivacyCost) -> float:
-    """Standard deviation of the estimate's noise over B max w, about."""
+    """Return the standard deviation of the estimate's noise over B max w, about."""
     release_by = mechanism(cost)
     return (1.0 if cost.delta > 0 else math.sqrt(2)) * release_by.known_scale / ESTIMATE_SHARE
 

@@ -148,14 +148,14 @@ def _values(score: Score, parts: Sequence[ReleasedDraw]) -> list[float]:
 
 
 def favoured(margin: float | None) -> Favours | None:
-    """Above 0 x to y, below 0 y to x."""
+    """Return a number above 0 for x to y, below 0 for y to x."""
     if margin is None or margin == 0:
         return None
     return Favours.x_to_y if margin > 0 else Favours.y_to_x
 
 
 def verdict(scores: Sequence[ScoreRelease]) -> Verdict:
-    """All scores that answered, weighted by how sure the theorems are of each."""
+    """Return the verdict of all scores that answered, weighted by how sure the theorems are."""
     votes = [
         (2 * score.order_kept - 1) * (1 if score.favours is Favours.x_to_y else -1)
         for score in scores
@@ -174,7 +174,7 @@ PENALTIES = tuple(10 ** (-k / 2) for k in range(8, -1, -1))
 
 
 def stand_in_pairs(rows: int, start: int = 0) -> FloatArray:
-    """(x, y) of the stand-in, shape (rows, 2), in [-1, 1]; another ``start`` gives other rows."""
+    """Return (x, y) of the stand-in, shape (rows, 2), in [-1, 1]; ``start`` chooses the rows."""
     place = np.arange(start + 1, start + rows + 1)
     x, noise = (2 * np.modf(0.5 + place / PLASTIC**power)[0] - 1 for power in (1, 2))
     return np.column_stack([x, 0.35 * (x + x**3) + 0.3 * noise])
@@ -237,7 +237,7 @@ def expected_order_kept(study: DirectionStudy, sizes: Sizes) -> tuple[float, flo
 
 
 def sweep(study: DirectionStudy, sizes: Sizes) -> list[dict[str, float]]:
-    """Every penalty of a grid: what it costs in noise and in fit, on the stand-in.
+    """Compare every penalty of a grid: what it costs in noise and in fit, on the stand-in.
 
     No data is read.
 

@@ -85,7 +85,7 @@ class Fit:
 
 
 def draws(study: DirectionStudy, sizes: Sizes | None) -> tuple[Draw, ...]:
-    """The draws on scores, in the order of the study's scores.
+    """Return the draws on scores, in the order of the study's scores.
 
     Without sizes their sensitivities are formulas.
     """
@@ -136,7 +136,7 @@ def fits(study: DirectionStudy, sizes: Sizes | None) -> tuple[Fit, ...]:
 
 
 def shares(total: Decimal, parts: int) -> list[Decimal]:
-    """``total`` in nearly equal parts that add up to it exactly; zeros of zero.
+    """Return ``total`` in nearly equal parts that add up to it exactly; zeros of zero.
 
     Raises:
         StudyError: so many digits that the parts are no amounts.

@@ -75,7 +75,7 @@ class Kernel:
         return math.exp(-0.5) / self.bandwidth * (1 + 1e-12)
 
     def features(self, values: FloatArray) -> FloatArray:
-        """phi of each value, shape (n,) to shape (n, d); values beyond the radius are clipped to it."""
+        """Return phi of each value, shape (n,) to (n, d); values beyond the radius are clipped."""
         angles = np.multiply.outer(np.clip(values, -self.radius, self.radius), self._frequencies)
         result = np.empty((len(values), self.dimension))
         result[:, 0] = self._amplitudes[0]
@@ -119,7 +119,7 @@ class Regression:
     weights: FloatArray
 
     def predict(self, values: FloatArray) -> FloatArray:
-        """Predictions in [-1, 1], shape (m,) for values of shape (m,); multiples of ``STEP``.
+        """Return predictions in [-1, 1], shape (m,) for values of shape (m,); multiples of ``STEP``.
 
         Equal values have equal predictions then, whatever a product's rounding makes of their places: rows that tie
         are ranked by their keyed order, not by the last bit of a float.
@@ -173,7 +173,7 @@ def _sums(pairs: FloatArray, cause: int, kernel: Kernel) -> tuple[int, FloatArra
 
 
 def residuals(train: FloatArray, test: FloatArray, penalty: float, bandwidth: float) -> tuple[FloatArray, FloatArray]:
-    """(r_Y, r_X) on the test rows, shape (m,) each, in [-2, 2], for arrays that are at hand.
+    """Return (r_Y, r_X) on the test rows, shape (m,) each, in [-2, 2], for arrays at hand.
 
     Args:
         train: (x, y) in [-1, 1], shape (n, 2).
@@ -189,7 +189,7 @@ def residuals(train: FloatArray, test: FloatArray, penalty: float, bandwidth: fl
 
 
 def ranks(values: FloatArray, ties: IntArray | None = None) -> IntArray:
-    """Ranks 0 .. m - 1, a permutation, shape (m,).
+    """Return ranks 0 .. m - 1, a permutation, shape (m,).
 
     Args:
         values: shape (m,), finite.
@@ -266,7 +266,7 @@ def quartile_places(m: int) -> tuple[int, int]:
 
 
 def log_iqr(values: FloatArray) -> float:
-    """Natural logarithm of the interquartile range of values, shape (m,); -infinity if it is 0."""
+    """Return the natural logarithm of the interquartile range of values; -infinity if it is 0."""
     low, high = quartile_places(len(values))
     parted = np.partition(values, (low, high))
     width = float(parted[high] - parted[low])

@@ -51,7 +51,7 @@ def score_sensitivity(score: Score, m: int, variant: Variant) -> float:
 
 
 def weight_movement(n: int, penalty: float, variant: Variant) -> float:
-    """L2 distance between the weights of two regressions whose n training units differ in one.
+    """Bound the L2 distance of two regressions' weights whose n training units differ in one.
 
     4 (sqrt(penalty) + 1/sqrt(2)) / (n penalty^1.5); the paper's 8/(n penalty^1.5) for penalty <= 1 (Theorem 5). The
     solver's tolerance and the rounding of sums and features are charged on top.
@@ -173,7 +173,7 @@ class Bins:
     shift: float
 
     def of(self, iqr: float) -> int | None:
-        """The bin of a range; None if it counts as 0."""
+        """Return the bin of a range; None if it counts as 0."""
         if iqr < SMALLEST:
             return None
         return math.floor(math.log(iqr) / self.width - self.shift) if iqr < math.inf else 10**9

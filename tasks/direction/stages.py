@@ -79,12 +79,12 @@ def normalise_segment(study: DirectionStudy, segment: LoadedSegment, place: Path
 
 
 def training_sizes(enclave: Enclave) -> IntArray:
-    """Leading rows of each segment that are training rows, shape (segments,)."""
+    """Return how many leading rows of each segment are training rows, shape (segments,)."""
     return np.asarray(Halves.open(enclave).edges[0])
 
 
 def training_rows(enclave: Enclave) -> Callable[[int], FloatArray]:
-    """The training rows of a segment, shape (rows, 2), by its number."""
+    """Return the training rows of a segment, shape (rows, 2), by its number."""
     sizes = training_sizes(enclave)
     return lambda index: np.asarray(enclave.load("xy", index)[: sizes[index]])
 

@@ -47,7 +47,7 @@ class CellRows(Rows):
         return CellRows(self.x[part], self.t[part], self.u[part], self.g[part])
 
     def by_group(self, groups: int) -> Iterator[CellRows]:
-        """The rows of each subgroup in turn, in the order in which they stand.
+        """Yield the rows of each subgroup in turn, in the order in which they stand.
 
         Rows outside all subgroups are left out.
         """
@@ -62,7 +62,7 @@ class CellRows(Rows):
 
 
 def everybody(enclave: Enclave) -> Pieces:
-    """All units of a protocol, a piece per segment."""
+    """Return all units of a protocol, a piece per segment."""
     units = sum(map(len, enclave.hashes()))
 
     def rows(index: int) -> CellRows:
@@ -91,7 +91,7 @@ def normalise_cells(study: ProtocolStudy, segment: LoadedSegment, place: Path, k
 
 
 def arms_of(study: JointStudy, series: pl.Series) -> ByteArray:
-    """The arm of each row, 0 for the reference.
+    """Return the arm of each row, 0 for the reference.
 
     Raises:
         DataError: a value that is no arm.
@@ -111,7 +111,7 @@ def arms_of(study: JointStudy, series: pl.Series) -> ByteArray:
 
 
 def groups_of(study: JointStudy, frame: pl.DataFrame) -> ByteArray:
-    """The subgroup of each row, by its place in ``study.groups``.
+    """Return the subgroup of each row, by its place in ``study.groups``.
 
     Raises:
         DataError: a value that is no declared level.

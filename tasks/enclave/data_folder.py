@@ -176,7 +176,7 @@ CONTENTS_LABEL = "data contents"
 
 
 def file_digest(file: OpenFile, key: str, version: int = DIGESTS) -> str:
-    """The keyed digest of a file's bytes.
+    """Return the keyed digest of a file's bytes.
 
     Args:
         file: it.
@@ -263,7 +263,7 @@ def contents_digest(admission: Admission, layout: Layout, key: bytes) -> str:
 
 
 def changed(path: str) -> DataError:
-    """The error of a file that is not what was admitted."""
+    """Return the error of a file that is not what was admitted."""
     return DataError(
         f"{path}: changed since it was admitted; bring back the file that was, or let the data's owner admit what is "
         "there: causalveil admit FOLDER"

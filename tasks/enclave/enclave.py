@@ -66,7 +66,7 @@ class Enclave(ABC):
 
     @abstractmethod
     def load(self, name: str, segment: int | None = None) -> NDArray[Any]:
-        """An array of the run or of one segment, read-only.
+        """Return an array of the run or of one segment, read-only.
 
         Raises:
             CausalveilError: the stage that leaves it has not run.
@@ -84,16 +84,16 @@ class Enclave(ABC):
         """
 
     def rows(self, segment: int) -> Rows:
-        """All units of a segment."""
+        """Return all units of a segment."""
         x, t, u = (self.load(name, segment) for name in ("x", "t", "u"))
         return Rows(x, t, u)
 
     def hashes(self) -> Sequence[HashArray]:
-        """The hashes of each segment's units, ascending; each is opened when it is asked for."""
+        """Return the hashes of each segment's units, ascending; each is opened when asked for."""
         return OpenedInTurn(lambda segment: self.load("h", segment), self.segments)
 
     def gather(self, name: str, first: Sequence[int] | IntArray | None = None) -> NDArray[Any]:
-        """The rows of all segments one after the other, in memory; one segment is open at a time.
+        """Return the rows of all segments one after the other; one segment is open at a time.
 
         Args:
             name: of an array that every segment has; there is at least one segment.
@@ -151,7 +151,7 @@ class FileEnclave(Enclave):
         return load_array(folder / f"{name}.npy")
 
     def once(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """A run of record computes everything when it is asked for."""
+        """Compute when asked for, as a run of record computes everything."""
         del key
         return compute()
 
@@ -200,21 +200,21 @@ class MemoryEnclave(Enclave):
         self._left[name] = _read_only(array)
 
     def load(self, name: str, segment: int | None = None) -> NDArray[Any]:
-        """The array itself."""
+        """Return the array itself."""
         held = self._left if segment is None else self._parts[segment]
         if name not in held:
             raise CausalveilError(f"the enclave holds no '{name}': the stage that leaves it has not run")
         return held[name]
 
     def once(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """Computed for the first who asks."""
+        """Compute for the first who asks."""
         if key not in self._known:
             self._known[key] = compute()
         return cast(T, self._known[key])
 
 
 def ranks(units: int) -> HashArray:
-    """Stand-ins for hashes, ascending: each row's rank, spread over the range that hashes have."""
+    """Return stand-ins for hashes, ascending: each row's rank, spread over the hashes' range."""
     rank = np.arange(units, dtype=np.uint64)
     return np.column_stack([rank * np.uint64(2**64 // max(units, 1)), rank])
 

@@ -77,7 +77,7 @@ def rescale(values: FloatArray, bounds: Bounds, radius: float, out: FloatArray) 
 
 
 def on_scale(values: FloatArray, covariate: NumericCovariate) -> FloatArray:
-    """Values on the covariate's declared scale, shape (n,), clipped to its range first.
+    """Return values on the covariate's declared scale, shape (n,), clipped to its range first.
 
     A NaN stays a NaN.
     """
@@ -116,7 +116,7 @@ def columns(study: EffectStudy, frame: pl.DataFrame) -> list[CovariateValues]:
 def encode(
     study: EffectStudy, prepared: Sequence[CovariateValues], chosen: IntArray | slice, out: FloatArray | None = None
 ) -> FloatArray:
-    """The rows of x for some rows of a partition.
+    """Return the rows of x for some rows of a partition.
 
     Args:
         study: declares bounds and levels.
@@ -204,7 +204,7 @@ def normalise_segment(study: EffectStudy, segment: LoadedSegment, place: Path, k
 
 
 def hashed_order(units: pl.Series, place: Path, key: bytes) -> IntArray:
-    """The order of a segment's rows by the keyed hash of their units.
+    """Return the order of a segment's rows by the keyed hash of their units.
 
     The hashes are left in that order in ``place``.
 
@@ -324,7 +324,7 @@ def _floats(series: pl.Series, name: str) -> FloatArray:
 
 
 def level_codes(series: pl.Series, block: Block) -> IntArray:
-    """Position of each value's level in the block; nulls have the last."""
+    """Return the position of each value's level in the block; nulls have the last."""
     if not isinstance(block.covariate, CategoricalCovariate):
         raise TypeError("not a categorical covariate")
     dtype = pl.String() if isinstance(block.covariate.levels[0], str) else pl.Int64()

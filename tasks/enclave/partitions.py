@@ -95,7 +95,7 @@ _NUMBER = re.compile(r"^-?[0-9]+(\.[0-9]+)?$")
 
 
 def read_layout(study: Study, folder: DataFolder) -> Layout:
-    """The partitions below ``folder`` that a study selects; see :func:`list_partitions`."""
+    """Return the partitions below ``folder`` that a study selects; see :func:`list_partitions`."""
     select = study.data.select
     return list_partitions(folder, study.data.blocks, None if select is None else select.newest)
 
@@ -140,7 +140,7 @@ def list_partitions(folder: DataFolder, key: str | None, newest: int | None = No
 
 
 def column_types(folder: DataFolder, partition: Partition) -> dict[str, pl.DataType]:
-    """The types in which one partition stores its columns, from its footer.
+    """Return the types in which one partition stores its columns, from its footer.
 
     Raises:
         DataError: the file is gone or no file of its own, or its footer does not parse.
@@ -361,12 +361,12 @@ class Reading:
 
 
 def segment_rows(columns: int) -> int:
-    """The rows of a segment of so many columns, at most."""
+    """Return the rows of a segment of so many columns, at most."""
     return max(FEWEST_ROWS, VALUES // max(1, columns))
 
 
 def readings(layout: Layout, columns: int) -> tuple[Reading, ...]:
-    """The work of reading a layout, in its order. Partitions without rows have a segment too.
+    """Return the work of reading a layout, in order; a partition without rows has a segment too.
 
     Args:
         layout: the partitions.

@@ -28,7 +28,7 @@ BATCH = 1 << 16
 
 
 def public_rows(study: EffectStudy, folder: DataFolder, layout: Layout, most: int) -> Rows:
-    """Covariates and treatments of at most so many units of a folder, evenly.
+    """Return covariates and treatments of at most so many units of a folder, evenly.
 
     Outcomes are not opened; they are set to 0.
 

@@ -125,11 +125,11 @@ class Halves(Cut):
         return len(self.edges[0])
 
     def train(self, segment: int) -> Rows:
-        """The training units of a segment."""
+        """Return the training units of a segment."""
         return self.enclave.rows(segment)[: int(self.edges[0, segment])]
 
     def estimation(self, segment: int) -> Rows:
-        """The estimation units of a segment."""
+        """Return the estimation units of a segment."""
         return self.enclave.rows(segment)[int(self.edges[1, segment]) :]
 
 
@@ -157,7 +157,7 @@ SMALLEST_FOLD = 2
 
 
 def fold_sizes(units: int, folds: int) -> tuple[int, ...]:
-    """The public number of units of each fold: as equal as can be, the first ones larger by one.
+    """Return the public number of units of each fold, as equal as can be, the larger first.
 
     Raises:
         StudyError: fewer than two units in a fold.
@@ -187,11 +187,11 @@ class Folds(Cut):
         return len(self.edges) - 1
 
     def fold(self, fold: int) -> Pieces:
-        """The units of one fold, 0 <= fold < K, a piece per segment."""
+        """Return the units of one fold, 0 <= fold < K, a piece per segment."""
         return self._pieces([(fold, fold + 1)])
 
     def without(self, fold: int) -> Pieces:
-        """The units of all other folds: those before it, then those behind it, of each segment."""
+        """Return the units of all other folds: those before it, then those behind it."""
         return self._pieces([(0, fold), (fold + 1, self.count)])
 
     def _pieces(self, spans: list[tuple[int, int]]) -> Pieces:
@@ -228,7 +228,7 @@ MOST_UNITS = 10**13
 
 
 def sizes_of(study: Study, units: int) -> Sizes:
-    """Sizes that every sensitivity depends on.
+    """Return sizes that every sensitivity depends on.
 
     They are public, since replace-one leaves the number of units alone.
 
@@ -249,7 +249,7 @@ def sizes_of(study: Study, units: int) -> Sizes:
 
 
 def least_units(enough: Callable[[int], bool]) -> int | None:
-    """The fewest units, to 1 %, that are enough; None if no number up to 1e13 is.
+    """Return the fewest units, to 1 %, that are enough; None if no number up to 1e13 is.
 
     Args:
         enough: says so of a number of units; once true it should stay true.

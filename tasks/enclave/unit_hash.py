@@ -65,7 +65,7 @@ def keyed_hash(units: pl.Series, key: bytes) -> HashArray:
 
 
 def ascending(hashes: HashArray) -> IntArray:
-    """The permutation that sorts (n, 2) hashes by their 128-bit value."""
+    """Return the permutation that sorts (n, 2) hashes by their 128-bit value."""
     high = hashes[:, 0]
     order = np.argsort(high)
     ranked = high[order]

@@ -90,14 +90,14 @@ def laplace_tails(distance: FloatArray, deviation: FloatArray, scale: float) -> 
 
 @lru_cache(maxsize=1)
 def laplace_rule() -> tuple[FloatArray, FloatArray]:
-    """Nodes and weights of the expectation over a Laplace draw of deviation 1."""
+    """Return nodes and weights of the expectation over a Laplace draw of deviation 1."""
     nodes, shares = np.polynomial.laguerre.laggauss(NODES)
     half = nodes / math.sqrt(2)
     return np.concatenate([-half, half]), np.concatenate([shares, shares]) / 2
 
 
 def allowance(ratio: float, confidence: float) -> float:
-    """The least a, in deviations of the variance's noise, rounded up to 1e-3.
+    """Return the least a, in deviations of the variance's noise, rounded up to 1e-3.
 
     It is 0 if there is no noise in the variance.
 
@@ -126,7 +126,7 @@ def least_coverage(a: float, ratio: float, quantile: float) -> float:
 
 @lru_cache(maxsize=1)
 def normal_rule() -> tuple[FloatArray, FloatArray]:
-    """Nodes and weights of a standard normal's expectation."""
+    """Return nodes and weights of a standard normal's expectation."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
     return nodes, weights / math.sqrt(2 * math.pi)
 
@@ -136,7 +136,7 @@ POINTS, HALVINGS, STEP = 240, 44, 1e-3
 
 
 def allowance_beside(ratio: float, confidence: float, bias: float, laplace: bool) -> float:
-    """The least a, in deviations of the variance's noise, rounded up to 1e-3.
+    """Return the least a, in deviations of the variance's noise, rounded up to 1e-3.
 
     Args:
         ratio: deviation m of the variance's noise over the noise variance of the estimate, > 0.

@@ -66,7 +66,7 @@ class Noise:
 
     @classmethod
     def of(cls, mechanism: Mechanism | None, dimension: int) -> Noise:
-        """The noise of one release of ``dimension`` numbers.
+        """Return the noise of one release of ``dimension`` numbers.
 
         Raises:
             CausalveilError: the number of units is not known yet.
@@ -107,7 +107,7 @@ class Noise:
         return float(brentq(lambda q: part.tail(q, sampling) - tail, 0.0, 1 / math.sqrt(tail), xtol=1e-12)) * deviation
 
     def outside(self, distance: float, bias: float, sampling_variance: float = 0.0, factor: float = 1.0) -> float:
-        """P(|bias + E| > distance), E of :meth:`tail`."""
+        """Return P(|bias + E| > distance), E of :meth:`tail`."""
         return sum(self.tail(distance + side, sampling_variance, factor) for side in (-bias, bias))
 
     def critical(self, error: float, bias: float, sampling_variance: float = 0.0, factor: float = 1.0) -> float:

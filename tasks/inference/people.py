@@ -100,7 +100,7 @@ def people(
     effect: float = 0.0,
     uneven: bool = False,
 ) -> Rows:
-    """The stand-in population, as rows of the unit ball.
+    """Return the stand-in population, as rows of the unit ball.
 
     Args:
         study: the study.
@@ -156,7 +156,7 @@ def stand_in_outcomes(
     followed: bool,
     effect: float,
 ) -> FloatArray:
-    """Outcomes of people whose covariates and treatments are known, shape (n,) in [-1, 1].
+    """Return outcomes of people whose covariates and treatments are known, shape (n,).
 
     Args:
         study: the study.

@@ -108,7 +108,7 @@ def expected_findings(study: IpwStudy, sizes: Sizes, stand_in: StandIn = StandIn
 
 
 def expected(study: IpwStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> ExpectedWeighting:
-    """Expected half-width of the interval, and what it is made of. Reads no data."""
+    """Return the expected half-width of the interval, and what it is made of. Reads no data."""
     found = expected_findings(study, sizes, stand_in)
     half_width = (found.interval.upper - found.interval.lower) / 2
     if public_scores.has_public_scores(study):

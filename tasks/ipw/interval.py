@@ -256,7 +256,7 @@ def _horvitz_thompson(
 def interval_stage(
     study: IpwStudy, sizes: Sizes, coefficients: FloatArray, statistics: FloatArray, largest: weights.Largest
 ) -> EffectFindings:
-    """The last stage: reads nothing but released and public values.
+    """Return the interval: the last stage reads nothing but released and public values.
 
     Args:
         study: the study.

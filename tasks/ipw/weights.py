@@ -88,7 +88,7 @@ def horvitz_thompson_scale(study: IpwStudy, largest: Largest | None = None) -> S
 
 
 def weights(estimand: Estimand, scores: FloatArray, t: ByteArray) -> FloatArray:
-    """Weight of each unit, shape (rows,), positive; ``scores`` in the clip interval."""
+    """Return each unit's weight, shape (rows,), positive; ``scores`` in the clip interval."""
     treated = t != 0
     one = np.ones_like(scores)
     odds = scores / (1 - scores)
@@ -189,7 +189,7 @@ def private_entries(study: IpwStudy) -> list[int]:
 
 
 def sensitivity(study: IpwStudy, sizes: Sizes | None) -> Sensitivity:
-    """L2 distance between the private entries of the sums of two tables that differ in one unit.
+    """Bound the L2 distance of the sums' private entries of two tables that differ in one unit.
 
     sample, Hajek: sqrt(4 + 6 c^2), attained when the unit changes arm; the same formula for every estimand
     since each arm is scaled by its own largest weight. sample, Horvitz-Thompson: 2. label,

@@ -129,7 +129,7 @@ def worker_parts(count: int, workers: int) -> list[Sequence[int]]:
 
 
 def gathered(parts: Sequence[list[Any]]) -> list[Any]:
-    """The results of consecutive parts as one list."""
+    """Return the results of consecutive parts as one list."""
     return [result for part in parts for result in part]
 
 
@@ -187,7 +187,7 @@ _STEPS: ContextVar[Steps | None] = ContextVar("steps", default=None)
 
 
 def in_steps(items: Iterable[T], count: int) -> Iterator[T]:
-    """The items, telling after each how many of ``count`` are done."""
+    """Yield the items, telling after each how many of ``count`` are done."""
     tell(0, count)
     for done, item in enumerate(items, start=1):
         yield item

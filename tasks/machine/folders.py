@@ -435,7 +435,7 @@ def refuse_table(folder: Path, is_folder: Callable[[str], bool], names: Callable
 
 
 def open_table(is_folder: Callable[[str], bool], names: Callable[[str], Iterable[str]]) -> str | None:
-    """The kind of table whose log lies in a folder, with its article; None where there is none."""
+    """Return the kind of table whose log lies in a folder, with its article; None for none."""
     try:
         if is_folder(_DELTA):
             return "a Delta table"

@@ -43,7 +43,7 @@ UUID_BYTES = 16
 
 
 def polars_types(schema: pa.Schema) -> dict[str, pl.DataType]:
-    """The types in which :func:`frame_of` gives columns.
+    """Return the types in which :func:`frame_of` gives columns.
 
     The type is ``Unknown`` for those that it does not take.
     """
@@ -60,7 +60,7 @@ def polars_type(type_: pa.DataType) -> pl.DataType:
 
 
 def frame_of(rows: pa.RecordBatch | pa.Table, columns: Sequence[str]) -> pl.DataFrame:
-    """Some columns of Arrow's batch or table, dictionaries of text as text.
+    """Return some columns of Arrow's batch or table, dictionaries of text as text.
 
     Columns are chosen here, since a Parquet reader takes names for paths into nested columns.
 
@@ -73,7 +73,7 @@ def frame_of(rows: pa.RecordBatch | pa.Table, columns: Sequence[str]) -> pl.Data
 
 
 def plain(rows: Any) -> Any:
-    """A batch or table whose columns polars takes as they are meant.
+    """Return a batch or table whose columns polars takes as they are meant.
 
     Raises:
         DataError: bytes are no text; names the column.
@@ -94,7 +94,7 @@ def plain(rows: Any) -> Any:
 
 
 def plain_type(type_: pa.DataType) -> pa.DataType:
-    """The type that :func:`plain` makes of one: the same where polars takes it as it is meant."""
+    """Return the type that :func:`plain` makes of one: the same where polars takes it."""
     if isinstance(type_, pa.BaseExtensionType):
         return pa.string() if isinstance(type_, pa.UuidType) else plain_type(type_.storage_type)
     if types.is_dictionary(type_):
@@ -188,12 +188,12 @@ def harmless(value: Any) -> Any:
 
 
 def harmless_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of a table, its names too."""
+    """Return a row of a table, its names too."""
     return {harmless(name): harmless(value) for name, value in row.items()}
 
 
 def csv_text(frame: pl.DataFrame) -> str:
-    """A frame as CSV for people."""
+    """Return a frame as CSV for people."""
     texts = [series.name for series in frame if series.dtype == pl.String]
     columns = [pl.Series(name, [harmless(value) for value in frame[name]], dtype=pl.String) for name in texts]
     return frame.with_columns(columns).rename({name: harmless(name) for name in frame.columns}).write_csv()

@@ -148,7 +148,7 @@ def actor() -> str:
 
 
 def host() -> str:
-    """The name of this machine."""
+    """Return the name of this machine."""
     return platform.node() or "unknown"
 
 
@@ -177,7 +177,7 @@ def scratch_root() -> Path:
 
 @contextmanager
 def open_scratch(run_id: str) -> Iterator[Path]:
-    """A new empty folder for run ``run_id``.
+    """Open a new empty scratch folder for run ``run_id``.
 
     Its rows are gone when the block is left, by an error too.
 

@@ -108,7 +108,7 @@ def expected_findings(study: MatchingStudy, sizes: Sizes, stand_in: StandIn = St
 
 
 def expected(study: MatchingStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> ExpectedMatching:
-    """Expected half-width of the interval, and what it is made of. Reads no data.
+    """Return the expected half-width of the interval, and what it is made of. Reads no data.
 
     Raises:
         DataError: an arm would have fewer than N units.

@@ -77,7 +77,7 @@ def treated_share(responses: int, units: int, keep: float, tail: float) -> tuple
 
 
 def attenuation_range(low: float, high: float, keep: float) -> tuple[float, float]:
-    """Least and largest attenuation factor for shares in [low, high]; largest of all at p = 1/2."""
+    """Return the least and largest attenuation factor for shares in [low, high]."""
     ends = (attenuation(low, keep), attenuation(high, keep))
     return min(ends), attenuation(0.5, keep) if low <= 0.5 <= high else max(ends)
 
@@ -110,7 +110,7 @@ class Contrast(Noise):
         return self.scale * math.sqrt(2 * (1 + self.ratio**2))
 
     def tail(self, distance: float, sampling_variance: float = 0.0, factor: float = 1.0) -> float:
-        """P(E > distance), E = N(0, sampling_variance) + factor * difference, independent."""
+        """Return P(E > distance), E = N(0, sampling_variance) + factor * difference, independent."""
         # Of equal draws: a normal whose variance is Gamma(2, 2 scale^2).
         if self.ratio > 1 - 1e-6:
             return Noise(self.scale, 2.0).tail(distance, sampling_variance, factor)
@@ -327,7 +327,7 @@ def _said_of(study: MatchingStudy, reuse: Reuse) -> Details:
 def interval_stage(
     study: MatchingStudy, sizes: Sizes, reuse: Reuse, coefficients: FloatArray, statistics: FloatArray
 ) -> EffectFindings:
-    """The last stage: reads nothing but released and public values.
+    """Return the interval: the last stage reads nothing but released and public values.
 
     Args:
         study: the study.

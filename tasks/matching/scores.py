@@ -64,7 +64,7 @@ def mechanism(study: MatchingStudy) -> LatticeLaplace | None:
 
 
 def exact_scores(rows: Rows, w: FloatArray) -> FloatArray:
-    """sigmoid(x w) rounded to the lattice, shape (rows,), in [0, 1]."""
+    """Return sigmoid(x w) rounded to the lattice, shape (rows,), in [0, 1]."""
     parts = [
         clipped_scores(rows.x[first : first + CHUNK], w, (0.0, 1.0)) for first in range(0, max(len(rows), 1), CHUNK)
     ]

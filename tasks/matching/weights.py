@@ -324,7 +324,7 @@ def variance_unit(reuse: Reuse) -> Fraction:
 
 
 def sums(study: MatchingStudy, weighted: Weighted, in_treated: ByteArray, outcome: FloatArray) -> FloatArray:
-    """The two numbers to be released, shape (2,); arguments as of :func:`exact_sums`."""
+    """Return the two numbers to be released, shape (2,); arguments as of :func:`exact_sums`."""
     first, second = exact_sums(study, weighted, in_treated, outcome)
     return np.array([float(first), float(second)])
 

@@ -21,7 +21,7 @@ from causalveil.tasks.privacy.mechanisms import Sensitivity
 
 
 def bounded(values: FloatArray) -> FloatArray:
-    """Values cut to [-1, 1].
+    """Return values cut to [-1, 1].
 
     NaN and infinities become 0, a value that every contribution may have and that lengthens none.
 
@@ -60,7 +60,7 @@ def on_lattice(values: FloatArray) -> FloatArray:
 
 
 def exact_sums(pieces: Pieces, of: Callable[[R], FloatArray], numbers: int, workers: int) -> FloatArray:
-    """Sums over all rows of what ``of`` gives for a chunk: exact, then rounded once.
+    """Return sums over all rows of what ``of`` gives for a chunk: exact, then rounded once.
 
     The order of rows does not matter.
 
@@ -111,7 +111,7 @@ def triangle_weights(size: int) -> FloatArray:
 
 
 def symmetric(triangle: FloatArray, size: int) -> FloatArray:
-    """The matrix of an upper triangle, row by row."""
+    """Return the matrix of an upper triangle, row by row."""
     found = np.zeros((size, size))
     found[np.triu_indices(size)] = triangle
     return found + np.triu(found, 1).T

@@ -153,7 +153,7 @@ PEAK_AT = 1.2784645427610737
 
 
 def coefficient_bound(penalty: float) -> float:
-    """R with ||w|| <= R for the exact minimiser on every possible table.
+    """Return R with ||w|| <= R for the exact minimiser on every possible table.
 
     At the minimiser penalty ||w||^2 = mean_i (t_i - sigmoid(s_i)) s_i with s_i = w'x_i, |s_i| <= ||w||, and each
     term is at most psi(min(||w||, 1.278)), psi(s) = s sigmoid(-s). Tighter than sqrt(2 ln 2 / penalty).
@@ -191,7 +191,7 @@ def gradient_diameter(radius: float) -> float:
 
 
 def rounding_bound(columns: int, penalty: float) -> float:
-    """Upper bound on the L2 error of a computed gradient, whatever the order in which BLAS adds.
+    """Bound the L2 error of a computed gradient, in whatever order BLAS adds.
 
     Holds at every w that is accepted, that is with ||w|| <= 2 R + 1 (R of :func:`coefficient_bound`).
     """
@@ -222,7 +222,7 @@ class PropensityModel:
     exact: bool = False
 
     def sensitivity(self) -> Sensitivity:
-        """L2 distance of the computed coefficients of tables that differ in one training unit."""
+        """Bound the L2 distance of computed coefficients of tables that differ in one training unit."""
         diameter = 2.0
         if self.variant is Variant.ours:
             diameter = gradient_diameter(coefficient_bound(self.penalty))
@@ -234,7 +234,7 @@ class PropensityModel:
         return Sensitivity(value=value, norm=Norm.l2, formula=formula)
 
     def coordinate_sensitivity(self) -> Sensitivity:
-        """L1 distance, at most sqrt(d) times the L2 distance.
+        """Return the L1 distance, at most sqrt(d) times the L2 distance.
 
         Yuan et al. 2026, Appendix A-B: 2 d/(n penalty) for covariates in [0, 1]^d, which is this for rows of the unit
         ball.
@@ -267,7 +267,7 @@ class PropensityModel:
         return self.perturb(fit(rows, segments, self.units, self.penalty, workers), budget)
 
     def perturb(self, w: FloatArray, budget: Budget) -> FloatArray:
-        """Fitted coefficients with noise, shape (d,); as they are where they need none."""
+        """Return fitted coefficients with noise, shape (d,); as they are where they need none."""
         release_by = self.mechanism()
         return w if release_by is None else release_by.release(w, self.slot, budget)
 
@@ -289,7 +289,7 @@ def model(study: IpwStudy, sizes: Sizes | None) -> PropensityModel:
 
 
 def fit(rows: Callable[[int], Rows], segments: int, units: int, penalty: float, workers: int = 1) -> FloatArray:
-    """Coefficients w, shape (d,), with a computed gradient of J of norm at most ``TOLERANCE``.
+    """Return coefficients w, shape (d,), where J's computed gradient is within ``TOLERANCE``.
 
     Args:
         rows: training rows of a segment, x of shape (rows, d) in the unit ball.

@@ -59,7 +59,7 @@ class Arm:
 
     @classmethod
     def of(cls, scores: FloatArray, members: BoolArray) -> Arm:
-        """The units where ``members`` is true; both arrays shape (n,)."""
+        """Return the units where ``members`` is true; both arrays shape (n,)."""
         units = np.flatnonzero(members).astype(np.int32)
         return cls(units, units[np.argsort(scores[units], kind="stable")])
 
@@ -219,7 +219,7 @@ def traversal(enclave: Enclave) -> IntArray:
 def variance_pairs(
     scores: FloatArray, in_treated: ByteArray, used: BoolArray
 ) -> tuple[PairArray, PairArray, PairArray]:
-    """Pairs of units near each other in score, no unit twice in one of the three lists.
+    """Return pairs of units near each other in score, no unit twice in one of the three lists.
 
     Within the treated and within the controls: neighbours in score. Across (a treated unit first): every unit of the
     smaller arm with its nearest unit of the larger one that is still free, the nearest two thirds of these pairs: where

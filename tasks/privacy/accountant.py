@@ -41,7 +41,7 @@ class Concentrated(NamedTuple):
 
 
 def compose(charges: Iterable[Charge]) -> PrivacyCost:
-    """Basic composition in exact decimals: the largest sum of charges that a unit can meet.
+    """Compose basically, in exact decimals: the largest sum of charges that a unit can meet.
 
     Scope ``all`` meets every unit. Of each partition of the units (two halves; K folds) a unit is in one part, and
     meets the charges whose scope touches that part: their largest sum over the parts counts. A unit that trains K - 1

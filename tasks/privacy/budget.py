@@ -125,7 +125,7 @@ class FlowBudget:
         shutil.rmtree(self.records, ignore_errors=True)
 
     def stored_document(self) -> str | None:
-        """The document of the run if it is finished."""
+        """Return the document of the run if it is finished."""
         return self.ledger.stored_document(self.run_id)
 
     def _write(self, charge: Charge, values: NDArray[Any]) -> tuple[Path, str]:
@@ -192,7 +192,7 @@ class StageBudget:
         self._open = True
 
     def spend(self, charge: Charge, draw: Callable[[NoiseSource], FloatArray]) -> FloatArray:
-        """As the run's budget does.
+        """Spend as the run's budget does.
 
         Raises:
             ChargesDiffer: the charge is not the stage's, or it has drawn it. Nothing is drawn.
@@ -202,7 +202,7 @@ class StageBudget:
         return value
 
     def spend_records(self, charge: Charge, draw: Callable[[NoiseSource], NDArray[Any]]) -> NDArray[Any]:
-        """As the run's budget does.
+        """Spend as the run's budget does.
 
         Raises:
             ChargesDiffer: the charge is not the stage's, or it has drawn it. Nothing is drawn.

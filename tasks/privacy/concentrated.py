@@ -55,7 +55,7 @@ def rho_of_epsilon(epsilon: Decimal, mechanism: str = "") -> Decimal:
 
 
 def epsilon_of_laplace(rho: Decimal) -> Decimal:
-    """The largest epsilon, to four digits, whose Laplace noise costs no more than ``rho``.
+    """Return the largest epsilon of four digits whose Laplace noise costs at most ``rho``.
 
     It is 0 if there is none.
     """
@@ -85,7 +85,7 @@ def rho_of(charge: Charge) -> Decimal:
 
 
 def tested_delta(charge: Charge) -> Decimal:
-    """The chance with which a charge's rho may fail.
+    """Return the chance with which a charge's rho may fail.
 
     Gaussian noise spends no delta until a cap is converted.
     """
@@ -109,7 +109,7 @@ def understated(charge: Charge) -> bool:
 
 @lru_cache(maxsize=256)
 def rho_of_cap(epsilon: Decimal, delta: Decimal) -> Decimal:
-    """The largest rho, to twelve digits, for which rho-zCDP implies (epsilon, delta)-DP.
+    """Return the largest rho, to twelve digits, for which rho-zCDP implies (epsilon, delta)-DP.
 
     It is 0 if there is none.
     """

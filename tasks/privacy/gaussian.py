@@ -60,7 +60,7 @@ def gaussian_delta(sigma: float, epsilon: float) -> float:
 
 @lru_cache(maxsize=256)
 def unit_sigma(epsilon: float, delta: float) -> float:
-    """Standard deviation of the analytic Gaussian on L2 sensitivity 1.
+    """Return the standard deviation of the analytic Gaussian on L2 sensitivity 1.
 
     ``gaussian_delta`` of it is at most ``delta``.
 
@@ -80,7 +80,7 @@ def unit_sigma(epsilon: float, delta: float) -> float:
 
 @lru_cache(maxsize=256)
 def composed_epsilon(ratios: tuple[float, ...], delta: float) -> float:
-    """Epsilon at ``delta`` of Gaussian draws together, rounded up.
+    """Return the epsilon at ``delta`` of Gaussian draws together, rounded up.
 
     It is infinite where no epsilon is enough.
 
@@ -218,7 +218,7 @@ def composed(mus: Iterable[Decimal]) -> Decimal:
 
 @lru_cache(maxsize=1024)
 def epsilon_of(mu: Decimal, delta: Decimal) -> Decimal:
-    """The least epsilon of six digits for which mu-GDP implies (epsilon, delta)-DP.
+    """Return the least epsilon of six digits for which mu-GDP implies (epsilon, delta)-DP.
 
     It is 0 where delta alone covers it.
 

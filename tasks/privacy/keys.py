@@ -168,7 +168,7 @@ def _place(name: str) -> Path:
 
 
 def kept_secret(path: Path) -> bytes:
-    """The 32 bytes of a secret file, made on first use.
+    """Return the 32 bytes of a secret file, made on first use.
 
     Raises:
         CausalveilError: not a regular file, not 32 bytes, unreadable, or open to other users.
@@ -244,7 +244,7 @@ class OwnerKey:
         return f"{PREFIX}{self._key.public_key().public_bytes_raw().hex()}"
 
     def sign(self, message: bytes) -> str:
-        """An Ed25519 signature as 128 hex digits."""
+        """Return an Ed25519 signature as 128 hex digits."""
         return self._key.sign(message).hex()
 
 

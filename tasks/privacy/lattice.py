@@ -188,7 +188,7 @@ def _read_on(coin: Digits, known: int, count: int, random_bytes: RandomBytes) ->
 
 
 def dyadic(p: float) -> Digits:
-    """The binary digits of a float in [0, 1), which end: ``digits(k)`` is floor(2^k p).
+    """Return the binary digits of a float in [0, 1), which end: ``digits(k)`` is floor(2^k p).
 
     Raises:
         CausalveilError: p lies outside.
@@ -200,12 +200,12 @@ def dyadic(p: float) -> Digits:
 
 
 def logistic(x: Fraction) -> Digits:
-    """The digits of 1/(1 + exp(x)), x > 0."""
+    """Return the digits of 1/(1 + exp(x)), x > 0."""
     return lambda bits: _digits(x, False, bits)
 
 
 def decay(x: Fraction) -> Digits:
-    """The digits of exp(-x), x > 0."""
+    """Return the digits of exp(-x), x > 0."""
     return lambda bits: _digits(x, True, bits)
 
 

@@ -93,7 +93,7 @@ class Declared(Protocol):
     """An object by which a stage declares its charges."""
 
     def charge(self, slot: Slot) -> Charge:
-        """The declaration of one draw."""
+        """Return the declaration of one draw."""
 
 
 class Mechanism(Declared, Protocol):
@@ -184,7 +184,7 @@ class Calibrated(ABC):
         return None
 
     def charge(self, slot: Slot) -> Charge:
-        """The declaration of one draw under ``slot``; the stage that owns it puts its name in."""
+        """Declare one draw under ``slot``; the stage that owns it puts its name in."""
         mu = self.mu
         return Charge(
             name=slot.name,

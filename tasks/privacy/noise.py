@@ -140,12 +140,12 @@ class SeededNoise:
         return np.asarray(value + direction * (norm / np.linalg.norm(direction)), dtype=np.float64)
 
     def lattice_laplace(self, values: FloatArray, scale: float, granularity: float) -> FloatArray:
-        """The secure sampler's steps, shape (n,), fed with seeded bytes."""
+        """Draw by the secure sampler's steps, shape (n,), fed with seeded bytes."""
         check_input(values, scale)
         return lattice.add_lattice_laplace(values, scale, granularity, self._generator.bytes)
 
     def randomised_response(self, bits: ByteArray, keep: float) -> ByteArray:
-        """The secure sampler's steps, shape (n,), fed with seeded bytes."""
+        """Draw by the secure sampler's steps, shape (n,), fed with seeded bytes."""
         return lattice.flip_bits(bits, keep, self._generator.bytes)
 
 
@@ -195,7 +195,7 @@ LATTICE_BITS = 20
 
 
 def quotient_above(sensitivity: Fraction, epsilon: float | Decimal) -> float:
-    """The least float b with ``sensitivity / b <= epsilon``, exactly.
+    """Return the least float b with ``sensitivity / b <= epsilon``, exactly.
 
     Raises:
         StudyError: no float is so large.
@@ -218,7 +218,7 @@ def laplace_scale(sensitivity: float, epsilon: float) -> float:
 
 
 def analytic_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
-    """Standard deviation of the analytic Gaussian, rounded up.
+    """Return the standard deviation of the analytic Gaussian, rounded up.
 
     ``gaussian_delta`` of it is at most ``delta``.
     """
@@ -251,7 +251,7 @@ def lattice_scale(sensitivity: float, epsilon: float) -> float:
 
 @lru_cache(maxsize=256)
 def keep_probability(epsilon: float) -> float:
-    """The largest float p with p/(1 - p) <= exp(epsilon), and below 1."""
+    """Return the largest float p with p/(1 - p) <= exp(epsilon), and below 1."""
     mp = MPContext()
     mp.prec = 400
     odds = mp.exp(mp.mpf(epsilon))
@@ -262,7 +262,7 @@ def keep_probability(epsilon: float) -> float:
 
 
 def product_above(left: float, right: float) -> float:
-    """The least float that is not below the exact product."""
+    """Return the least float that is not below the exact product."""
     exact = Fraction(left) * Fraction(right)
     nearest = float(exact)
     return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)

@@ -78,7 +78,7 @@ class _Tested(Calibrated):
         return math.nextafter(1 + room, math.inf)
 
     def answer_probability(self, distance: float) -> float:
-        """P(answer) at a distance; with several tests, that of one of them."""
+        """Return P(answer) at a distance; with several tests, that of one of them."""
         room = (distance - self.threshold) / self.test_scale
         return 1 - math.exp(-room) / 2 if room > 0 else math.exp(room) / 2
 
@@ -226,7 +226,7 @@ class SmoothLaplace(Calibrated):
 
 
 def smooth_laplace(cost: PrivacyCost) -> SmoothLaplace:
-    """The mechanism for a number that is released in units of its smooth sensitivity."""
+    """Return the mechanism for a number that is released in units of its smooth sensitivity."""
     return SmoothLaplace(UNIT, cost)
 
 
@@ -250,7 +250,7 @@ class ExponentialChoice(Calibrated):
         return quotient_above(Fraction(sensitivity) * 2, self._epsilon)
 
     def choose(self, scores: FloatArray, slot: Slot, budget: Budget) -> int:
-        """The place of the chosen score, of ``scores`` of shape (candidates,)."""
+        """Return the place of the chosen score, of ``scores`` of shape (candidates,)."""
         scale = self.known_scale
         check_input(scores, scale)
 

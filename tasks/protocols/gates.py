@@ -57,7 +57,7 @@ def results(study: ProtocolStudy, asked: Asked, balance: Sequence[BalanceRow]) -
 
 
 def critical_of(values: int) -> float:
-    """One-sided quantile of the gates' error, divided among so many values."""
+    """Return the one-sided quantile of the gates' error, divided among so many values."""
     from scipy.special import ndtri
 
     return -float(ndtri(GATE_ERROR / values))

@@ -36,7 +36,7 @@ from causalveil.tasks.protocols.recipe import TWO_ARMS, ProtocolRecipe
 
 
 def one_hot(arms: FloatArray | np.ndarray, count: int) -> FloatArray:
-    """Shape (rows, count): 1 in the column of each row's arm."""
+    """Return 1 in the column of each row's arm, shape (rows, count)."""
     return np.asarray(arms[:, None] == np.arange(count)[None, :], dtype=np.float64)
 
 
@@ -56,7 +56,7 @@ def by_block(
     """
 
     def together(index: int) -> CellRows:
-        """A piece with the rows of each subgroup beside each other, so that a chunk is of few."""
+        """Return a piece with the rows of each subgroup beside each other, so chunks are of few."""
         rows = cast(CellRows, pieces.rows(index))
         if not rows.g.any():
             return rows
@@ -86,7 +86,7 @@ class JointSums(Protocol):
         """Factor of each sum, in the order of the release."""
 
     def of(self, rows: CellRows) -> Named:
-        """The sums of some rows of the subgroup, before their weights."""
+        """Return the sums of some rows of the subgroup, before their weights."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class JointScaleSums:
         }
 
     def of(self, rows: CellRows) -> Named:
-        """The sums of some rows."""
+        """Return the sums of some rows."""
         u, own = on_lattice(rows.u), one_hot(rows.t, self.joint.arms)
         return {
             "sums": own.T @ u,
@@ -187,7 +187,7 @@ class JointMomentSums:
         return {**both, "arm_cross": ARM_CROSS * cross, "arm_gram": ARM_GRAM * triangle}
 
     def of(self, rows: CellRows) -> Named:
-        """The sums of some rows."""
+        """Return the sums of some rows."""
         sums = arm_moments(
             self.joint.encoding, self.features, rows.x, rows.t, self.residuals.cut(rows), self.joint.arms
         )
@@ -225,7 +225,7 @@ class JointScreenSums:
         return {"outcome": outcome, "treatment": np.full((self.joint.sides, count), self.joint.side_weight)}
 
     def of(self, rows: CellRows) -> Named:
-        """The sums of some rows."""
+        """Return the sums of some rows."""
         first, y = self.screens[self.joint.first], self.residuals.in_deviations(rows)
         one, found = first[0], {name: np.zeros_like(sums) for name, sums in self.weights.items()}
         for part, z in self.joint.encoding.blocks(rows.x):
@@ -266,7 +266,7 @@ class JointScoreSums:
         return {"mean": of_side, "square": of_side}
 
     def of(self, rows: CellRows) -> Named:
-        """The sums of some rows."""
+        """Return the sums of some rows."""
         y, sides = self.residuals.in_deviations(rows), self.joint.sides
         found = {name: np.zeros((len(y), sides)) for name in ("mean", "square")}
         for part, z in self.joint.encoding.blocks(rows.x):

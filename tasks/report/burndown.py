@@ -65,12 +65,12 @@ class Panel:
 
     @staticmethod
     def down(share: float) -> float:
-        """Pixels from the top at which a share of the cap lies."""
+        """Return the pixels from the top at which a share of the cap lies."""
         return round(TOP + (1 - share) * TALL, 2)
 
 
 def burndown_html(account: Account, burndowns: Sequence[Burndown]) -> str:
-    """One HTML document: styles and figures inside, no script, no reference to anything outside.
+    """Return one HTML document: styles and figures inside, nothing outside it referred to.
 
     Raises:
         CausalveilError: this installation lacks its templates.
@@ -98,7 +98,7 @@ def burndown_svg(account: Account, burndowns: Sequence[Burndown]) -> str:
 
 
 def panels_of(burndowns: Sequence[Burndown]) -> list[Panel]:
-    """The drawing of each account, on one axis of time."""
+    """Return the drawing of each account, on one axis of time."""
     moments = [step.at for one in burndowns for step in one.steps]
     if not moments:
         return []

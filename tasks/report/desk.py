@@ -12,7 +12,7 @@ from causalveil.tasks.report.page import environment, style
 
 
 def desk_html(desk: Desk) -> str:
-    """The first page: every dataset.
+    """Return the first page: every dataset.
 
     Raises:
         CausalveilError: this installation lacks its templates.
@@ -21,7 +21,7 @@ def desk_html(desk: Desk) -> str:
 
 
 def dataset_html(one: DeskDataset, burndowns: Sequence[Burndown], at: datetime) -> str:
-    """The page of one dataset.
+    """Return the page of one dataset.
 
     Raises:
         CausalveilError: this installation lacks its templates.

@@ -34,7 +34,7 @@ class Axis:
     high: float
 
     def at(self, value: float) -> float:
-        """Percent of the width; values beyond the axis lie on its end."""
+        """Return the percent of the width; values beyond the axis lie on its end."""
         share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
         return round(LEFT + share * (RIGHT - LEFT), 3)
 

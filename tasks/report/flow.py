@@ -51,7 +51,7 @@ class UnitFlow:
 
 
 def unit_flow(release: Mapping[str, Any], rows: str) -> UnitFlow:
-    """The flow of a release of effects.
+    """Return the flow of a release of effects.
 
     Args:
         release: the document. The number of units is public under replace-one, and so are the sizes of the halves,

@@ -45,7 +45,7 @@ def _with_error(mean: float, error: float) -> str:
 
 
 def figure(value: float | None) -> str:
-    """A number for people: four digits, a real minus, no exponent where it can be helped."""
+    """Return a number for people: four digits, a real minus, an exponent where it must be."""
     if value is None:
         return "–"
     rounded = float(f"{value:.4g}")
@@ -72,7 +72,7 @@ def number(value: float) -> str:
 
 
 def amount(value: float | Decimal) -> str:
-    """An amount of budget, exactly as it was declared: digits, or a power of ten."""
+    """Return an amount of budget exactly as declared: digits, or a power of ten."""
     # Here alone: a terminal writes numbers by this module, and `--help` must not pay for pydantic.
     from causalveil.schemas.privacy import amount_text, parse_amount
 
@@ -88,7 +88,7 @@ def _power(digits: str, power: str) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as percent, three digits of it; what is neither all nor nothing does not read so."""
+    """Return a share as percent of three digits; what is not all never reads so."""
     digits = f"{100 * share:.3g}"
     if digits == "100" and share < 1:
         digits = "more than 99.9"
@@ -96,7 +96,7 @@ def percent(share: float) -> str:
 
 
 def beside(value: float, interval: Mapping[str, Any]) -> str:
-    """A value with the decimals that its interval bears: two digits of a standard error."""
+    """Return a value with the decimals that its interval bears: two digits of a standard error."""
     error = (interval["upper"] - interval["lower"]) / 4
     if not 0 < error < math.inf:
         return figure(value)
@@ -108,7 +108,7 @@ def beside(value: float, interval: Mapping[str, Any]) -> str:
 
 
 def span(interval: Mapping[str, Any]) -> str:
-    """An interval of confidence, as text."""
+    """Return an interval of confidence, as text."""
     return f"{beside(interval['lower'], interval)} to {beside(interval['upper'], interval)}"
 
 

@@ -64,7 +64,7 @@ POPULATIONS = {
 
 
 def report_html(release: Published, contract: Contract | None = None) -> str:
-    """The page of a release of any kind.
+    """Return the page of a release of any kind.
 
     Args:
         release: as loaded from release.json.
@@ -109,7 +109,7 @@ def plan_html(plan: Plan, specification: Mapping[str, Any]) -> str:
 
 
 def style(name: str) -> str:
-    """A style sheet.
+    """Return a style sheet.
 
     Raises:
         CausalveilError: this installation lacks it.
@@ -184,7 +184,7 @@ def _of_kind(release: Published, document: dict[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def environment() -> Environment:
-    """The templates of reports, with the filters that write numbers for people."""
+    """Return the templates of reports, with the filters that write numbers for people."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     made = Environment(

@@ -102,7 +102,7 @@ def figure(path: Path, *, alt: str, down: int = 1, across: int = 1, **shared: An
 def series(
     axes: Axes, x: Sequence[float], y: Sequence[float], label: str, index: int, error: Sequence[float] | None = None
 ) -> None:
-    """One labelled line with the colour, marker and dash of ``index``.
+    """Draw one labelled line with the colour, marker and dash of ``index``.
 
     It has a band of ``error`` on either side if given.
     """
@@ -114,7 +114,7 @@ def series(
 
 
 def legend(axes: list[list[Axes]], title: str | None = None) -> None:
-    """One legend for all panels, below them; entries are those of the first panel, in order."""
+    """Draw one legend for all panels, below them; entries are those of the first panel."""
     handles, labels = axes[0][0].get_legend_handles_labels()
     drawing: Any = axes[0][0].figure
     # As many columns as the longest label leaves room for.

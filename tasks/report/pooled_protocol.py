@@ -42,7 +42,7 @@ def pooled_context_of(release: PooledProtocolRelease) -> dict[str, Any]:
 
 
 def _forests(release: PooledProtocolRelease) -> tuple[Forest, ...]:
-    """A forest plot of each outcome, in the order of the study."""
+    """Return a forest plot of each outcome, in the order of the study."""
     found = []
     for outcome in dict.fromkeys(answer.outcome for answer in release.answers):
         rows = [answer for answer in release.answers if answer.outcome == outcome]

@@ -58,7 +58,7 @@ def labelled(document: Document) -> Document:
 
 
 def forests(release: ProtocolRelease) -> tuple[Forest, ...]:
-    """A forest plot of each outcome, in the order of the study."""
+    """Return a forest plot of each outcome, in the order of the study."""
     found = []
     for outcome in dict.fromkeys(answer.outcome for answer in release.answers):
         rows = [answer for answer in release.answers if answer.outcome == outcome]
@@ -81,7 +81,7 @@ def _label(release: ProtocolRelease, row: ProtocolAnswer) -> str:
 
 
 def place_of(places: Sequence[tuple[str, str]], group: str, arm: str, reference: str) -> str:
-    """The subgroup, the arm if there are several, or both.
+    """Return the subgroup, the arm if there are several, or both.
 
     ``places``: every (subgroup, arm) of the table.
     """
@@ -152,7 +152,7 @@ def said_first(
 
 
 def love_plots(balance: Sequence[BalanceRow]) -> list[tuple[str, LovePlot]]:
-    """A Love plot of each subgroup and arm whose balance was released, with its title."""
+    """Return a Love plot of each subgroup and arm whose balance was released, with its title."""
     found, places = [], dict.fromkeys((row.group, row.arm) for row in balance)
     for group, arm in places:
         plot = LovePlot.of([row for row in balance if (row.group, row.arm) == (group, arm)])

@@ -10,7 +10,7 @@ from causalveil.tasks.report.protocol import labelled
 
 
 def series_html(series: Series) -> str:
-    """One HTML document: styles and figures inside, no script, no reference to anything outside.
+    """Return one HTML document: styles and figures inside, nothing outside it referred to.
 
     Raises:
         CausalveilError: this installation lacks its templates.

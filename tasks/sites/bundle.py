@@ -39,7 +39,7 @@ def canonical(statement: Statement) -> bytes:
 
 
 def public_key(*, create: bool = False) -> str:
-    """This site's public key, as ``sites.yaml`` wants it.
+    """Return this site's public key, as ``sites.yaml`` wants it.
 
     Args:
         create: make the key first if there is none.
@@ -120,7 +120,7 @@ def refuse_unfit(release: Release, where: str) -> None:
 
 
 def sign(statement: Statement) -> str:
-    """The bundle of a statement under this site's key.
+    """Sign a statement under this site's key, and return the bundle.
 
     Raises:
         CausalveilError: there is no key, or it cannot be used.
@@ -183,7 +183,7 @@ def open_bundle(text: str, where: str) -> Bundle:
 
 
 def release_of(bundle: Bundle, where: str) -> Release:
-    """The release in a bundle, after a check that it is the one that the statement speaks of.
+    """Return the release in a bundle, once it is the one that the statement speaks of.
 
     Raises:
         BundleError: of another version of causalveil, or statement and release disagree.
@@ -200,7 +200,7 @@ def release_of(bundle: Bundle, where: str) -> Release:
 
 
 def digest_of(text: str) -> str:
-    """SHA-256 of a text's UTF-8 bytes."""
+    """Return SHA-256 of a text's UTF-8 bytes."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 

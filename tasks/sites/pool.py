@@ -96,7 +96,7 @@ class _Table:
 
     @classmethod
     def of(cls, sites: Sequence[SiteEstimate], confidence: float, bounds: tuple[float, float]) -> _Table:
-        """The sites' estimates, checked.
+        """Return the sites' estimates, checked.
 
         Raises:
             BundleError: a site reports no variance at all.
@@ -120,7 +120,7 @@ class _Table:
         )
 
     def drop(self, position: int) -> _Table:
-        """All sites but one."""
+        """Return all sites but one."""
         kept = np.delete(np.arange(self.size), position)
         return replace(
             self,
@@ -186,7 +186,7 @@ class _Table:
         return max(0.0, (self.q - (self.size - 1)) / scale)
 
     def fixed(self) -> PooledEstimate:
-        """The weighted mean of these very sites, and its normal interval.
+        """Return the weighted mean of these very sites, and its normal interval.
 
         Biases may all have one sign and add up.
         """
@@ -196,7 +196,7 @@ class _Table:
         return self._estimate(weights, error, half, NOISY)
 
     def random(self) -> PooledEstimate:
-        """The mean of the effects that such sites have, and its Hartung-Knapp interval.
+        """Return the mean of the effects that such sites have, and its Hartung-Knapp interval.
 
         Hartung and Knapp 2001: the squared error is sum w_i (theta_i - mean)^2 / ((k - 1) sum w_i), with k - 1
         degrees of freedom. It is not allowed below what the sites' own intervals and tau2 ask for (the
@@ -212,7 +212,7 @@ class _Table:
         return self._estimate(weights, error, quantile * error + float(weights @ self.biases), RANDOM_COVERS)
 
     def heterogeneity(self) -> Heterogeneity:
-        """Q, its p-value under equal effects, tau2 and I2 (Higgins and Thompson 2002)."""
+        """Return Q, its p-value under equal effects, tau2 and I2 (Higgins and Thompson 2002)."""
         degrees = self.size - 1
         excess = max(0.0, self.q - degrees)
         return Heterogeneity(
@@ -252,7 +252,7 @@ def _shares(weights: FloatArray) -> FloatArray:
 
 
 def estimate_of(name: str, answer: ProtocolAnswer, limits: Limits | None, confidence: float) -> SiteEstimate | None:
-    """An answer to be pooled with others; None where noise hides it or a gate withholds it.
+    """Return an answer to be pooled; None where noise hides it or a gate withholds it.
 
     Args:
         name: of the site or block.

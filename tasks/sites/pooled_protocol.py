@@ -76,7 +76,7 @@ class _Cell:
         return self.weights.get(site, (0.0, 0.0))[0 if model is Model.fixed else 1]
 
     def shown(self, model: Model) -> Measured | None:
-        """The estimate under a model, as calibration takes it."""
+        """Return the estimate under a model, as calibration takes it."""
         if self.pooled is None:
             return None
         one = _of(self.pooled, model)
@@ -299,5 +299,5 @@ def _speaks(part: ProtocolAnswer) -> bool:
 
 
 def limits_of(interval: Interval) -> Limits:
-    """An interval's ends alone."""
+    """Return an interval's ends alone."""
     return Limits(lower=interval.lower, upper=interval.upper)

@@ -110,7 +110,7 @@ def of_sites(terms: Sites, study: Asked, accepted: Sequence[Accepted]) -> dict[s
 
 
 def effect_of(item: Accepted) -> EffectRelease:
-    """The release of a bundle that answers a study of one effect.
+    """Return the release of a bundle that answers a study of one effect.
 
     Raises:
         BundleError: it is of another kind.
@@ -130,7 +130,7 @@ def _estimate(site: str, release: EffectRelease) -> SiteEstimate:
 
 
 def record_of(item: Accepted, omitted: str) -> dict[str, Any]:
-    """Whom a site's answer is of, and where its charge stands.
+    """Return whom a site's answer is of, and where its charge stands.
 
     ``omitted``: what its intervals do not cover.
     """

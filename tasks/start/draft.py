@@ -386,6 +386,6 @@ def _source(found: dict[str, Found], parts: Cast, wishes: Wishes, source: dict[s
 
 
 def slug(name: str) -> str:
-    """A name that files and ledgers take."""
+    """Return a name that files and ledgers take."""
     kept = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name.lower())
     return "-".join(part for part in kept.split("-") if part)[:60] or "data"

@@ -177,7 +177,7 @@ _TAKEN = {"null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "i
 
 
 def scalar(value: Any) -> str:
-    """A text, a number, a truth value."""
+    """Return a text, a number, a truth value."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -190,7 +190,7 @@ def scalar(value: Any) -> str:
 
 
 def flow(value: Any) -> str:
-    """A value on one line, lists and mappings in brackets."""
+    """Return a value on one line, lists and mappings in brackets."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{scalar(key)}: {flow(one)}" for key, one in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -199,7 +199,7 @@ def flow(value: Any) -> str:
 
 
 def comment(text: str, width: int = 118) -> list[str]:
-    """A comment of as many lines as it needs."""
+    """Return a comment of as many lines as it needs."""
     mark = "# "
     return textwrap.wrap(
         text, width, initial_indent=mark, subsequent_indent=mark, break_long_words=False, break_on_hyphens=False
@@ -207,7 +207,7 @@ def comment(text: str, width: int = 118) -> list[str]:
 
 
 def entry(key: str, value: Any, notes: Iterable[str] = (), indent: str = "  ") -> list[str]:
-    """One line ``key: value  # notes``; notes that do not fit stand above."""
+    """Return one line ``key: value  # notes``; notes that do not fit stand above."""
     line, told = f"{indent}{scalar(key)}: {flow(value)}", "; ".join(notes)
     if not told:
         return [line]
@@ -241,7 +241,7 @@ _STYLES = (Style(_PLAIN, (), "."), Style(_THOUSANDS, (",",), "."), Style(_COMMA,
 
 
 def number_reading(words: Iterable[str], delimiter: str) -> tuple[TextReading | None, set[str], tuple[str, ...]]:
-    """The reading under which most of the words are numbers, and which those are.
+    """Return the reading under which most of the words are numbers, and which those are.
 
     Args:
         words: the different values of a column, without spaces around them.
@@ -357,7 +357,7 @@ _YEARS = (1800, 2200)
 
 
 def date_reading(words: Iterable[str]) -> tuple[TextReading | None, set[str], tuple[str, ...]]:
-    """The formats under which most of the words are dates, and which those are.
+    """Return the formats under which most of the words are dates, and which those are.
 
     A few formats in turn may do it.
     """

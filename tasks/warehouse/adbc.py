@@ -24,7 +24,7 @@ _SQLITE_ROWS = {"adbc.sqlite.query.batch_rows": "65536"}
 def adbc_batches(
     url: str, query: str, driver: AdbcDriver = AdbcDriver.postgresql
 ) -> Iterator[Iterator[pa.RecordBatch]]:
-    """Arrow batches as a driver delivers them, some megabytes each, the first of them empty.
+    """Yield Arrow batches as a driver delivers them, some megabytes each, the first one empty.
 
     Args:
         url: what the driver connects to, or a JSON object of the driver's own options.

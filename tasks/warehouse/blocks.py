@@ -160,7 +160,7 @@ def _refuse_other_table(folder: Path, before: ExtractedBlock, snapshot: TableSna
 
 
 def stored_block(source: Source, folder: Path, name: str) -> ExtractedBlock:
-    """A block that an earlier extract finished.
+    """Return a block that an earlier extract finished.
 
     Raises:
         DataError: no extract made it, or one of another declaration, or its files were changed.
@@ -215,7 +215,7 @@ def manifest_stage(
 
 
 def check_dataset(source: Source, dataset: str | None) -> None:
-    """The contract in the folder, if there is one, must be of the dataset that the source names.
+    """Check that the contract in the folder, if any, is of the dataset that the source names.
 
     Raises:
         StudyError: it is of another.

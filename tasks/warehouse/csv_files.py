@@ -78,7 +78,7 @@ _MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BO
 
 
 def dialect_of(path: Path, *, encoding: str | None = None, delimiter: str | None = None) -> CsvFiles:
-    """The dialect of one file.
+    """Return the dialect of one file.
 
     Args:
         path: the file.

@@ -38,7 +38,7 @@ KEYLESS = KeyInterval("", "", -1, -1)
 
 
 def intervals(key: Key | None, today: date) -> tuple[KeyInterval, ...]:
-    """Every block of the declared range, in order.
+    """Return every block of the declared range, in order.
 
     Args:
         key: the declaration; None: all rows are one block.

@@ -75,7 +75,7 @@ def delta_batches(
     condition: str,
     key: Key | None = None,
 ) -> Iterator[Iterator[pa.RecordBatch]]:
-    """Batches of one version's rows, the first of them empty.
+    """Yield batches of one version's rows, the first of them empty.
 
     Args:
         source: the declaration.
@@ -199,7 +199,7 @@ def iceberg_batches(
     key: Key | None,
     interval: KeyInterval | None,
 ) -> Iterator[Iterator[pa.RecordBatch]]:
-    """Batches of the rows of one block, the first of them empty.
+    """Yield batches of the rows of one block, the first of them empty.
 
     One data file is in memory at a time.
 

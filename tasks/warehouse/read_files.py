@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def file_batches(
     source: Source, files: Files, place: Path, schema: pa.Schema, interval: KeyInterval | None
 ) -> Iterator[Iterator[pa.RecordBatch]]:
-    """Batches of the rows of one block; row groups whose statistics exclude it are skipped.
+    """Yield the rows of one block in batches; row groups that cannot hold any are skipped.
 
     Args:
         source: the declaration.
@@ -209,7 +209,7 @@ def _numbered(batch: pa.RecordBatch, field: pa.Field, before: int) -> pa.RecordB
 
 
 def files_of(files: Files, place: Path) -> Sequence[Path | StoredFile]:
-    """The files of a source, here or in object storage, as :func:`paths_of`.
+    """Return the files of a source, here or in object storage, as :func:`paths_of`.
 
     Raises:
         DataError: they are an open table's.

@@ -37,7 +37,7 @@ from causalveil.tasks.warehouse.values import BATCH_ROWS, complete, converted, h
 
 
 def target_schema(source: Source) -> pa.Schema:
-    """The Arrow schema that every partition has: the declared columns in their order."""
+    """Return the Arrow schema that every partition has: the declared columns in their order."""
     types = {
         Kind.integer: pa.int64(),
         Kind.number: pa.float64(),
@@ -151,7 +151,7 @@ def _taken(batch: pa.RecordBatch, source: Source) -> pa.RecordBatch:
 
 
 def conform(batch: pa.RecordBatch, source: Source, schema: pa.Schema) -> pa.RecordBatch:
-    """The declared columns of a batch as the declared types.
+    """Return the declared columns of a batch as the declared types.
 
     Raises:
         DataError: a column is missing or of another kind; names it and the types, never a value.
@@ -200,7 +200,7 @@ def _open(
 
 
 def statement(key: Key | None, query: str, interval: KeyInterval | None, driver: AdbcDriver | None = None) -> str:
-    """The owner's query, cut to one block.
+    """Return the owner's query, cut to one block.
 
     The literals are dates and integers of the declared range.
     """
@@ -261,7 +261,7 @@ def _sqlalchemy(url: str, query: str) -> Iterator[Iterator[pa.RecordBatch]]:
 
 @contextmanager
 def duckdb_batches(path: Path, query: str) -> Iterator[Iterator[pa.RecordBatch]]:
-    """Arrow batches of a query on a DuckDB file."""
+    """Yield Arrow batches of a query on a DuckDB file."""
     import duckdb
 
     if not path.is_file():

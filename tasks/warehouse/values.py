@@ -22,7 +22,7 @@ BATCH_ROWS = 65_536
 
 
 def led(schema: pa.Schema, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches with one without rows ahead of them, so that drift is found in an empty block too."""
+    """Yield one batch without rows ahead of the others, so drift is found in empty blocks too."""
     yield pa.record_batch([pa.array([], field.type) for field in schema], schema=schema)
     yield from rest
 
@@ -99,7 +99,7 @@ def _in_polars(values: pa.Array) -> pl.Series:
 
 
 def read_off(batch: pa.RecordBatch, source: Source) -> pa.RecordBatch:
-    """The columns of a batch by the names that they are given, those with a reading as values.
+    """Return the columns of a batch by their given names, those with a reading as values.
 
     Other columns stay as they are.
 
@@ -157,7 +157,7 @@ def said(reading: TextReading) -> pl.Expr:
 
 
 def value_of(text: pl.Expr, reading: TextReading) -> pl.Expr:
-    """Text as a value of the reading's kind; null where it is none.
+    """Return text as a value of the reading's kind; null where it is none.
 
     A number in brackets is negative, as accountants write it.
     """

@@ -46,7 +46,7 @@ class People(NamedTuple):
 
 @lru_cache(maxsize=64)
 def stand_in_people(treated: float, overlap: float) -> People:
-    """People at the quantiles of a normal index.
+    """Return people at the quantiles of a normal index.
 
     A share of treated that leaves an arm empty is moved inwards.
     """
@@ -66,7 +66,7 @@ def stand_in_people(treated: float, overlap: float) -> People:
 
 
 def arms_of(units: int, share: float) -> tuple[int, int]:
-    """Treated and controls.
+    """Return treated and controls.
 
     Raises:
         DataError: there are no two arms.

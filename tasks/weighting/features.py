@@ -90,7 +90,7 @@ class Cells:
 
 
 def spread(indicators: FloatArray, index: FloatArray, t: ByteArray) -> float:
-    """Variance of the log odds of treatment between cells, beyond an index.
+    """Return the variance of the log odds of treatment between cells, beyond an index.
 
     It is 0 where nothing speaks for any.
 
@@ -258,7 +258,7 @@ def sample_size(features: int) -> int:
 
 
 def sample_rows(enclave: Enclave, units: int, size: int) -> Rows:
-    """Every k-th row of all segments; rows ascend by keyed hash, so these are rows at random."""
+    """Return every k-th row of all segments: rows ascend by keyed hash, so these are random."""
     step = max(1, units // size)
     parts: list[Rows] = []
     passed = 0

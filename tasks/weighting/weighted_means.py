@@ -170,7 +170,7 @@ REACH = 1.0
 
 
 def mechanism(cost: PrivacyCost) -> Mechanism:
-    """Laplace noise on two numbers; Gaussian if there is a delta to spend."""
+    """Return Laplace noise on two numbers; Gaussian if there is a delta to spend."""
     if cost.delta > 0:
         return vector_mechanism(
             Sensitivity(1 + ROUNDING, Norm.l2, "1: a^2 + b^2 = 1 in units of max_i w_i B and of the variance's"), cost
@@ -217,7 +217,7 @@ def _rest(share: Fraction, cost: PrivacyCost) -> Fraction:
 
 
 def sums(units: WeightedUnits, in_treated: ByteArray, outcome: FloatArray, cost: PrivacyCost) -> FloatArray:
-    """The two numbers to be released, shape (2,); arguments as of :func:`exact_sums`."""
+    """Return the two numbers to be released, shape (2,); arguments as of :func:`exact_sums`."""
     first, second = exact_sums(units, in_treated, outcome, cost)
     return np.array([float(first), float(second)])
 

@@ -102,11 +102,11 @@ class RunRecord:
         return tuple(sorted(found, key=lambda entry: entry.seq))
 
     def drawn(self, name: str) -> Entry | None:
-        """The entry of the charge of that name, if it was released."""
+        """Return the entry of the charge of that name, if it was released."""
         return next((entry for charge, entry in self.charges if charge.name == name), None)
 
     def after(self, entry: Entry) -> RunRecord:
-        """The run once its next entry is taken in.
+        """Return the run once its next entry is taken in.
 
         Raises:
             LedgerError: the entry may not follow.
@@ -130,7 +130,7 @@ class RunRecord:
 
 
 def run_of(entries: Iterable[Entry]) -> RunRecord | None:
-    """One run, from its own entries in order; None if there are none.
+    """Return one run, from its own entries in order; None if there are none.
 
     Raises:
         LedgerError: they are not what the protocol writes.
@@ -206,12 +206,12 @@ class Book:
         return self._used.get((dataset, level, block), Use()).plus(self._used.get((dataset, level, WHOLE), Use()))
 
     def caps_for(self, request: Reservation, caps: Caps) -> dict[Level, Cap]:
-        """The caps that a request is held to: of its level, and of those that it touches beside it."""
+        """Return the caps that a request is held to: of its level, and of those it touches beside."""
         held = self.caps_of(request.dataset, caps)
         return {level: held[level] for level in TOUCHES[request.level] if level in held}
 
     def caps_of(self, dataset: str, caps: Caps | None = None) -> dict[Level, Cap]:
-        """Caps in the accounting that the owner granted; by default those of the grant."""
+        """Return caps in the accounting that the owner granted; by default those of the grant."""
         grant = self.grants.get(dataset)
         accounting = Accounting.basic if grant is None else grant.accounting
         named = self.caps.get(dataset, {}) if caps is None else caps
@@ -400,7 +400,7 @@ def caps_in_force(granted: Caps, contract: Contract | None) -> Caps:
 
 
 def as_sum(cost: PrivacyCost) -> Sum:
-    """A cost as an exact total."""
+    """Return a cost as an exact total."""
     return Sum(epsilon=cost.epsilon, delta=cost.delta)
 
 
@@ -418,7 +418,7 @@ def within(used: Sum, cap: PrivacyCost) -> bool:
 
 
 def grant_caps(entry: Entry) -> Caps:
-    """The caps of a grant."""
+    """Return the caps of a grant."""
     try:
         return _CAPS.validate_python(entry.document.get("caps"))
     except ValidationError:
@@ -426,7 +426,7 @@ def grant_caps(entry: Entry) -> Caps:
 
 
 def entry_caps(entry: Entry) -> Caps:
-    """The caps that a reservation was held to when it was made.
+    """Return the caps that a reservation was held to when it was made.
 
     Raises:
         LedgerError: the entry names none: it was written by an older version, which added levels up apart.
@@ -440,7 +440,7 @@ def entry_caps(entry: Entry) -> Caps:
 
 
 def manifest_of(entry: Entry) -> str:
-    """The digest of the manifest in an admit entry."""
+    """Return the digest of the manifest in an admit entry."""
     digest = entry.document.get("manifest")
     if not isinstance(digest, str):
         raise broken(entry, "its body does not parse")
@@ -448,7 +448,7 @@ def manifest_of(entry: Entry) -> str:
 
 
 def reservation_of(entry: Entry) -> Reservation:
-    """The reservation in a reserve entry."""
+    """Return the reservation in a reserve entry."""
     return parsed(Reservation, entry.document.get("reservation"), entry)
 
 
@@ -466,7 +466,7 @@ def asked_of(entry: Entry) -> tuple[Level, tuple[str, ...]]:
 
 
 def parsed(model: type[Model], document: Any, entry: Entry) -> Model:
-    """A model out of an entry's body.
+    """Return a model out of an entry's body.
 
     Raises:
         LedgerError: the body is not what the program writes.

@@ -36,7 +36,7 @@ NO_HASH = "0" * 64
 
 
 def canonical(document: Any) -> str:
-    """JSON with sorted keys and no spaces.
+    """Return JSON with sorted keys and no spaces.
 
     Decimals are exact text, floats the repr that reads back equal.
     """
@@ -66,7 +66,7 @@ class Entry:
     written_at: str
 
     def digest(self) -> str:
-        """SHA-256 over the previous hash and every other column, as 64 hex digits.
+        """Return SHA-256 over the previous hash and every other column, as 64 hex digits.
 
         A JSON array of texts is an encoding that no two different rows share.
         """
@@ -92,7 +92,7 @@ class Entry:
 
 
 def broken(entry: Entry, why: str) -> LedgerError:
-    """The error for an entry that the protocol could not have written."""
+    """Return the error for an entry that the protocol could not have written."""
     return LedgerError(f"ledger entry {entry.seq} does not verify: {why}; restore the ledger from a backup")
 
 
@@ -105,7 +105,7 @@ def log_event(event: str, **facts: Any) -> None:
 
 
 def whose(reservation: Reservation) -> dict[str, str]:
-    """The facts by which lines are grouped."""
+    """Return the facts by which lines are grouped."""
     return {
         "study": reservation.study,
         "run": reservation.run_id,
@@ -115,7 +115,7 @@ def whose(reservation: Reservation) -> dict[str, str]:
 
 
 def amounts(cost: PrivacyCost | Charge | Sum) -> dict[str, str]:
-    """Epsilon and delta as exact text."""
+    """Return the epsilon and delta as exact text."""
     return {"epsilon": amount_text(cost.epsilon), "delta": amount_text(cost.delta)}
 
 
@@ -136,7 +136,7 @@ class Grant:
 
 
 def grant_after(before: Grant | None, entry: Entry, identity: str) -> Grant:
-    """The grant in force once a grant's entry is taken in.
+    """Return the grant in force once a grant's entry is taken in.
 
     Raises:
         LedgerError: the entry is not what an owner granted; names its number.
@@ -203,7 +203,7 @@ def grant_body(
 
 
 def granted(grant: Grant | None, contract: Contract) -> Grant:
-    """The grant in force, once it is certain that it is for the contract as it stands.
+    """Return the grant in force, once it is certain that it is for the contract as it stands.
 
     Raises:
         BudgetRefused: no grant, a grant of another contract, or one that nobody signed for sensitive data.
@@ -274,7 +274,7 @@ def refuse_stranger(dataset: str, pinned: str | None, owner: OwnerKey) -> None:
 
 
 def check_verdict(document: Entry | None, entry: Entry, identity: str, pinned: str | None) -> None:
-    """That a verdict's entry is the owner's, on this very document.
+    """Check that a verdict's entry is the owner's, on this very document.
 
     Raises:
         LedgerError: it is not; names the entry.
@@ -289,7 +289,7 @@ def check_verdict(document: Entry | None, entry: Entry, identity: str, pinned: s
 
 
 def document_text(entry: Entry) -> str:
-    """The text of release.json in the entry that finished a run."""
+    """Return the text of release.json in the entry that finished a run."""
     return str(entry.document.get("document"))
 
 

@@ -170,7 +170,7 @@ class OwnerSide(Journal):
         return True
 
     def held_document(self, run_id: str, owner: OwnerKey) -> str:
-        """The document of a run that waits for its owner's review, for the owner to read.
+        """Return the document of a run that waits for its owner's review, for the owner to read.
 
         Raises:
             RunConflict: no such run, or it is not held.

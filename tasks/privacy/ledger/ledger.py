@@ -59,7 +59,7 @@ def open_ledger(url: str | None = None) -> Ledger:
 
 
 def ledger_at_hand() -> Ledger | None:
-    """The ledger that ``open_ledger`` opens, unless it is a SQLite file that nobody created yet.
+    """Return the ledger that ``open_ledger`` opens; None for a SQLite file yet to be made.
 
     Raises:
         LedgerError: see ``open_ledger``.
@@ -71,7 +71,7 @@ def ledger_at_hand() -> Ledger | None:
 
 
 def throwaway_ledger(directory: Path) -> Ledger:
-    """A new SQLite ledger in a temporary folder, for simulations: its charges count nowhere."""
+    """Open a SQLite ledger in a temporary folder, for simulations: its charges count nowhere."""
     store = Store(_sqlite(directory / "throwaway-ledger.db"))
     return Ledger(store, store.prepare())
 

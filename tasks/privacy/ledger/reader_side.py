@@ -50,7 +50,7 @@ class ReaderSide(Journal):
     """The side of a ledger that analysts, officers and auditors read."""
 
     def record(self, run_id: str) -> RunRecord | None:
-        """All that the ledger holds on a run, or None if it does not know it.
+        """Return all that the ledger holds on a run, or None if it does not know it.
 
         Raises:
             LedgerError: the ledger cannot be used, or an entry of the run breaks a rule.
@@ -59,7 +59,7 @@ class ReaderSide(Journal):
             return self._run(connection, run_id)
 
     def stored_document(self, run_id: str) -> str | None:
-        """The document of a finished run, else None.
+        """Return the document of a finished run, else None.
 
         Raises:
             ReleaseHeld: it waits for the owner's review.
@@ -101,7 +101,7 @@ class ReaderSide(Journal):
         return 0 if run is None else len(run.charges)
 
     def account(self, dataset: str, contract: Contract | None = None) -> Account:
-        """Caps in force, every charged block, every run. With a contract its caps bind as well.
+        """Return caps in force, every charged block and every run; a contract's caps bind as well.
 
         Raises:
             LedgerError: the ledger cannot be used, or an entry of the dataset breaks a rule.
@@ -206,7 +206,7 @@ class ReaderSide(Journal):
         refuse_other_contract(book, contract)
 
     def refusals(self, run_id: str) -> tuple[Entry, ...]:
-        """Every refusal of a reservation under this run id."""
+        """Return every refusal of a reservation under this run id."""
         with self.store.read() as connection:
             return tuple(self.store.select(connection, entries.c.run_id == run_id, entries.c.kind == "refuse"))
 
@@ -225,7 +225,7 @@ class ReaderSide(Journal):
             )
 
     def datasets(self) -> tuple[str, ...]:
-        """The names of all datasets that anybody granted or asked anything of, sorted.
+        """Return the names of all datasets of which anything was granted or asked, sorted.
 
         Raises:
             LedgerError: the ledger cannot be used.
@@ -235,7 +235,7 @@ class ReaderSide(Journal):
             return tuple(sorted(name for (name,) in names))
 
     def entries_of(self, dataset: str) -> tuple[Entry, ...]:
-        """Every entry of a dataset in order, releases among them.
+        """Return every entry of a dataset in order, releases among them.
 
         The dataset "" has those of the ledger as a whole.
 

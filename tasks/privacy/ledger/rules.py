@@ -153,7 +153,7 @@ def refuse_conversion(book: Book, contract: Contract) -> None:
 
 
 def drawn_before(run: RunRecord, charge: Charge) -> Entry | None:
-    """The entry in which the charge was released; None if the run may draw it now.
+    """Return the entry in which the charge was released; None if the run may draw it now.
 
     Raises:
         BudgetRefused: the run did not declare this charge, or has ended without it.
@@ -184,7 +184,7 @@ def refuse_undrawn(run: RunRecord, drawn: Set[str]) -> None:
 
 
 def one_line(reason: str) -> str:
-    """A reason as it goes into the record.
+    """Return a reason as it goes into the record.
 
     Raises:
         StudyError: empty, too long, or not text.
@@ -196,7 +196,7 @@ def one_line(reason: str) -> str:
 
 
 def document_that_may_leave(run: RunRecord) -> str | None:
-    """The text of a run's release; None as long as it has none.
+    """Return the text of a run's release; None as long as it has none.
 
     Raises:
         ReleaseHeld: its owner has not approved it yet.

@@ -354,7 +354,7 @@ def refuse_older(store: Store, connection: Connection, known: Known | None, iden
 
 
 def from_the_first(store: Store, connection: Connection, identity: str, dataset: str | None = None) -> Chain:
-    """Every entry and the database itself, verified.
+    """Verify every entry and the database itself.
 
     Raises:
         LedgerError: names the first entry that fails, or says that the database is damaged.

@@ -161,7 +161,7 @@ class Store:
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """A transaction that only reads.
+        """Open a transaction that only reads.
 
         Raises:
             LedgerError: unreachable or not a ledger.
@@ -171,7 +171,7 @@ class Store:
 
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
-        """A transaction that no other writer overlaps.
+        """Open a transaction that no other writer overlaps.
 
         It is durable when the block has ended, else it leaves no trace.
 
@@ -237,7 +237,7 @@ class Store:
                 connection.execute(sa.insert(entries).values(**entry.__dict__))
 
     def head(self, connection: sa.Connection) -> Entry | None:
-        """The last entry."""
+        """Return the last entry."""
         query = sa.select(*entries.c).order_by(entries.c.seq.desc()).limit(1)
         row = connection.execute(query).one_or_none()
         return None if row is None else Entry(*row)
@@ -245,7 +245,7 @@ class Store:
     def select(
         self, connection: sa.Connection, *where: sa.ColumnElement[bool], checked: bool = True
     ) -> Iterable[Entry]:
-        """Entries that meet all conditions, oldest first, fetched as they are consumed.
+        """Return entries that meet all conditions, oldest first, fetched as they are consumed.
 
         Args:
             connection: of a transaction.

@@ -44,7 +44,7 @@ class Use:
     tested: Decimal = Decimal(0)
 
     def plus(self, other: Use) -> Use:
-        """The exact sum."""
+        """Return the exact sum."""
         return Use(
             add(self.epsilon, other.epsilon),
             add(self.delta, other.delta),
@@ -53,7 +53,7 @@ class Use:
         )
 
     def minus(self, other: Use) -> Use:
-        """The exact difference, not below zero."""
+        """Return the exact difference, not below zero."""
 
         def less(left: Decimal, right: Decimal) -> Decimal:
             return max(subtract(left, right), Decimal(0))
@@ -85,7 +85,7 @@ class Cap:
         return self.accounting is Accounting.concentrated and self.cost.delta > 0
 
     def rho(self, use: Use) -> Decimal:
-        """The largest rho that the cap allows, at what the tests of ``use`` leave of its delta."""
+        """Return the largest rho that the cap allows, at what tests of ``use`` leave of its delta."""
         left = subtract(self.cost.delta, use.tested)
         return rho_of_cap(self.cost.epsilon, left) if left > 0 else Decimal(0)
 
@@ -147,14 +147,14 @@ class Cap:
         return Sum(epsilon=self.epsilon(use), delta=use.tested if self.concentrated else use.delta)
 
     def say(self, use: Use) -> str:
-        """Money in words: epsilon x of cap y at delta d."""
+        """Say the amounts in words: epsilon x of cap y at delta d."""
         return (
             f"epsilon {amount_text(self.epsilon(use))} of {amount_text(self.cost.epsilon)} at delta "
             f"{amount_text(self.cost.delta)}"
         )
 
     def share_left(self, use: Use) -> float:
-        """The part of the cap that is left, of rho or the scarcer of epsilon and delta; in [0, 1]."""
+        """Return the share of the cap that is left, of rho or the scarcer of epsilon and delta."""
         if self.concentrated:
             pairs = [(use.rho, self.rho(use)), (use.tested, self.cost.delta)]
         else:
@@ -180,7 +180,7 @@ class Cap:
         return min(low, MOST_FITS)
 
     def rho_account(self, used: Use, spent: Use) -> RhoAccount | None:
-        """The account in rho.
+        """Return the account in rho.
 
         It is None in basic accounting, and where epsilons are added up because rho would not fit.
         """

@@ -125,7 +125,7 @@ def when_dry(accounts: Accounts, request: Use, runs: Iterable[datetime]) -> DryD
 
 
 def lasting_epsilon(accounts: Accounts, use_at: Callable[[Decimal], Use | None], count: int) -> Decimal | None:
-    """The largest epsilon of three digits, 100 at most, of which ``count`` runs fit.
+    """Return the largest epsilon of three digits, 100 at most, of which ``count`` runs fit.
 
     It is None if 0.001 is too much.
 
@@ -160,7 +160,7 @@ FIRST_YEAR, LAST_YEAR = 1900, 2900
 
 
 def cron_of(every: str) -> str:
-    """The cron expression of ``day``, ``week``, ``month``, ``year``, or of itself."""
+    """Return the cron expression of ``day``, ``week``, ``month``, ``year``, or of itself."""
     return NAMED.get(every, every)
 
 
@@ -236,7 +236,7 @@ class Burndown:
 
 
 def burndowns(entries: Iterable[Entry], identity: str, dataset: str) -> tuple[Burndown, ...]:
-    """Every account of a dataset that was ever charged, in the order of levels and blocks.
+    """Return every account of a dataset that was ever charged, by levels and blocks.
 
     Raises:
         LedgerError: an entry breaks a rule.
@@ -298,7 +298,7 @@ def _together(tracks: dict[Account, list[BurndownStep]]) -> tuple[Burndown, ...]
 
 
 def ledger_trail(ledger: Ledger, run_id: str) -> LedgerTrail | None:
-    """All that the ledger holds of a run; None if it does not know it.
+    """Return all that the ledger holds of a run; None if it does not know it.
 
     Raises:
         LedgerError: the ledger cannot be used, or an entry of the run breaks a rule.
@@ -324,7 +324,7 @@ def ledger_trail(ledger: Ledger, run_id: str) -> LedgerTrail | None:
 
 
 def refusals_of(ledger: Ledger, run_id: str) -> tuple[RefusalRecord, ...]:
-    """Every reservation under a run's id that was refused.
+    """Return every reservation under a run's id that was refused.
 
     Raises:
         LedgerError: the ledger cannot be used, or an entry is not what the program writes.

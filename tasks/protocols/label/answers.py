@@ -149,7 +149,7 @@ def _confounding(found: Balance | Reuse) -> ConfoundingStatement:
 
 
 def number_of_answers(study: ProtocolStudy) -> int:
-    """Rows of the table."""
+    """Return the number of rows of the table."""
     return len(study.outcomes) * (len(study.arm_names) - 1) * len(study.answered_groups)
 
 
@@ -159,7 +159,7 @@ def answers_stage(
     weighed: Sequence[Weighing | None],
     released: FloatArray,
 ) -> ProtocolFindings:
-    """The last stage: reads nothing but public and released values."""
+    """Return the answers: the last stage reads nothing but public and released values."""
     draw, answers = JointDraw.of(study), number_of_answers(study)
     parts = []
     for comparison, weighing, numbers in zip(comparisons, weighed, released, strict=True):

@@ -74,7 +74,7 @@ class JointDraw:
         return self.mechanism.known_scale / weighted_means.mechanism(self.cost).known_scale / self.part(outcome)
 
     def deviation(self, outcome: int) -> float:
-        """Standard deviation of the noise on an outcome's numbers."""
+        """Return the standard deviation of the noise on an outcome's numbers."""
         return (1.0 if self.gaussian else math.sqrt(2)) * self.mechanism.known_scale / self.part(outcome)
 
 

@@ -52,12 +52,12 @@ class PartEnclave(Enclave):
         self.whole.save(f"{name}-{self.name}", array)
 
     def load(self, name: str, segment: int | None = None) -> NDArray[Any]:
-        """As of the whole, for these rows."""
+        """Load as of the whole, for these rows."""
         place = f"{name}-{self.name}"
         return self.whole.load(place if segment is None else f"{place}-{segment}")
 
     def once(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """As of the whole, for these rows."""
+        """Compute as of the whole, for these rows."""
         return self.whole.once((self.name, key), compute)
 
 
@@ -83,15 +83,15 @@ class Comparison:
     others: int | None
 
     def rows(self, enclave: Enclave) -> PartEnclave:
-        """The rows that are compared; t is 1 in the arm and 0 in the reference."""
+        """Return the rows that are compared; t is 1 in the arm and 0 in the reference."""
         return PartEnclave(enclave, self.name, self.segments)
 
     def subgroup(self, enclave: Enclave) -> PartEnclave | None:
-        """All rows of the subgroup, where these are more."""
+        """Return all rows of the subgroup, where these are more."""
         return None if self.others is None else PartEnclave(enclave, _subgroup(self.group), self.others)
 
     def weight(self, estimand: Estimand) -> int:
-        """Units whom the effect is averaged over."""
+        """Return the units over whom the effect is averaged."""
         return {Estimand.ATE: self.everybody, Estimand.ATT: self.arms[0], Estimand.ATC: self.arms[1]}[estimand]
 
 
@@ -220,7 +220,7 @@ def _as_loud(study: MatchingStudy, louder: float) -> MatchingStudy:
 
 
 def matching_rows(study: MatchingStudy, rows: PartEnclave) -> tuple[FloatArray, ByteArray, IntArray]:
-    """Public scores and arms in the order of traversal, and that order."""
+    """Return public scores and arms in the order of traversal, and that order."""
     units = sum(len(part) for part in rows.hashes())
     w = fit(rows.rows, rows.segments, units, study.estimator.penalty, study.execution.workers)
     lattice = matching_scores.COEFFICIENT_LATTICE

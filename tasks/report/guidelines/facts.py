@@ -42,7 +42,7 @@ INDEPENDENCE = "no interference between units, one version of each treatment, in
 def facts_of(
     release: Mapping[str, Any], arms: Mapping[str, Any], flow: UnitFlow, contract: Contract | None
 ) -> dict[str, str]:
-    """Every sentence that an item can name; an empty one where the documents say nothing.
+    """Return every sentence that an item can name; empty where the documents say nothing.
 
     Args:
         release: the document of a release of one effect or of a protocol.

@@ -17,7 +17,7 @@ from causalveil.tasks.report.guidelines.variables import rows_text
 def checklists(
     release: Mapping[str, Any], arms: Mapping[str, Any], flow: UnitFlow, contract: Contract | None
 ) -> tuple[Checklist, ...]:
-    """TARGET, STROBE and RECORD-PE for an observational study.
+    """Return the checklists TARGET, STROBE and RECORD-PE of an observational study.
 
     There is none where treatment was randomised.
 

@@ -76,5 +76,5 @@ def _make_again() -> None:
 
 
 def downgrade() -> None:
-    """Refused: ledger rows are never deleted."""
+    """Refuse: ledger rows are never deleted."""
     raise LedgerError("a ledger is never downgraded: its rows would have to be deleted")
