@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causalveil.flows.cli import show
+from causalveil.flows.cli.show import Json
 from causalveil.schemas.errors import ContractError, LedgerError, RunConflict, StudyError
 from causalveil.tasks.machine.files import whole_file
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 ledger_app = typer.Typer(help="Grant, inspect, verify and void what the ledger holds.", no_args_is_help=True)
 
-Json = Annotated[bool, typer.Option("--json", help="one JSON document on standard output, all else on standard error")]
 Dataset = Annotated[str, typer.Argument(help="the dataset's name, as its contract says", show_default=False)]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="the run's id", show_default=False)]
 Key = Annotated[
     Path | None, typer.Option("--key", metavar="FILE", help="the owner's private key [default: CAUSALVEIL_OWNER_KEY]")
 ]
@@ -160,7 +161,7 @@ def verify(
 
 @ledger_app.command()
 def void(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="the run's id", show_default=False)],
+    run: RunArgument,
     reason: Reason,
     json_: Json = False,
 ) -> None:
@@ -197,9 +198,6 @@ def restored(reason: Reason, json_: Json = False) -> None:
             f"Ledger {ledger.identity} goes on at entry {entry.seq}; this machine had seen entry {lost}. Hold every "
             "release against it (causalveil ledger verify --release FILE) and lower the caps by those it does not know."
         )
-
-
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="the run's id", show_default=False)]
 
 
 @ledger_app.command()
