@@ -10,6 +10,7 @@
 - ``execution``: The operator's settings of stages on one machine, in ``site.toml`` or the environment. No study can
   change them.
 - ``ledger``: Requests of a run to the ledger, and answers of the ledger about an account.
+- ``mistakes``: Say what is wrong with a key of a study or contract, and what to write in its place.
 - ``oversight``: Show owners all datasets, and auditors what happened in one run.
 - ``plan``: Declarations of a run before a row is read: the layout of the data, and every charge.
 - ``privacy``: Name the terms of the guarantee: amounts, neighbours, levels, costs and keys.

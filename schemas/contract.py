@@ -290,7 +290,9 @@ def refusals(contract: Contract, study: Study, *, simulate: bool) -> Iterator[St
             "use `causalveil simulate` for data to try things on"
         )
     if study.estimator.name not in contract.estimators:
-        yield ContractError(f"the contract of '{contract.dataset}' does not allow estimator '{study.estimator.name}'")
+        allowed = ", ".join(contract.estimators)
+        asked = f"does not allow estimator '{study.estimator.name}'"
+        yield ContractError(f"the contract of '{contract.dataset}' {asked}; it allows {allowed}")
     if study.guarantee not in contract.guarantees:
         yield ContractError(f"the contract of '{contract.dataset}' does not allow guarantee '{study.guarantee}'")
     for half in study.unbounded:

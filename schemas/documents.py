@@ -23,6 +23,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, Tag, ValidationError
 
 from causalveil.schemas.errors import DataError, StudyError
+from causalveil.schemas.mistakes import SYNONYMS, missing_key, plain_message
 
 # A model, and the tag by which a union knows it.
 Branch = tuple[type[BaseModel], str | None]
@@ -37,6 +38,8 @@ def hint(model: type[BaseModel], location: Sequence[str | int]) -> str:
     """
     name = str(location[-1])
     here = sorted({key for one in _at(model, location[:-1]) for key in one.model_fields} - {name})
+    if SYNONYMS.get(name) in here:
+        return f", did you mean '{SYNONYMS[name]}'?"
     close = difflib.get_close_matches(name, here, n=1, cutoff=0.6)
     # It is no help to be sent where one is: below a mapping, or in another branch of a union.
     above = {parts for parts in _parents(model).get(name, set()) if not parts or tuple(location[: len(parts)]) != parts}
@@ -352,7 +355,11 @@ def validate(model: type[Model], document: Any, where: str, error: type[StudyErr
     try:
         return model.model_validate(document)
     except ValidationError as problem:
-        told = [_described(item, model, document) for item in problem.errors(include_url=False)]
+        items = problem.errors(include_url=False)
+        # A list that is too short for want of a wrong item is told by that item.
+        below = {item["loc"][:-1] for item in items}
+        kept = [item for item in items if item["type"] != "too_short" or item["loc"] not in below]
+        told = [_described(item, model, document) for item in kept]
         raise error(f"{where}: " + "; ".join(dict.fromkeys(told))) from None
 
 
@@ -415,6 +422,9 @@ def every_problem(model: type[Model], document: Mapping[str, Any], where: str) -
         places = [_place(item["loc"], rest, missing=item["type"] == "missing") for item in items]
         for item, place in zip(items, places, strict=True):
             missing = item["type"] == "missing"
+            # A list that is too short because a wrong item was taken out is told already, by that item.
+            if item["type"] == "too_short" and any(key[:-1] == place for key in removed):
+                continue
             # What lacks a key only because that was taken out is told already, and goes as a whole.
             if not (missing and any(key[:-1] == place[:-1] for key in removed)):
                 told = _said(item, ".".join(str(part) for part in place), model)
@@ -477,8 +487,8 @@ def _said(item: Any, place: str, model: type[BaseModel]) -> str:
     if item["type"] == "extra_forbidden":
         return f"unknown key '{place}'{hint(model, item['loc'])}"
     if item["type"] == "missing":
-        return f"missing key '{place}'"
-    told = str(item["msg"]).removeprefix("Value error, ")
+        return missing_key(place)
+    told = plain_message(item, place)
     # A rule for the whole document names the keys that it is about.
     return f"'{place}': {told}" if place else told
 

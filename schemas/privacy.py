@@ -44,7 +44,7 @@ def parse_amount(value: Any) -> Decimal:
     try:
         amount = value if isinstance(value, Decimal) else Decimal(str(value).strip())
     except decimal.InvalidOperation:
-        raise ValueError("not a decimal number") from None
+        raise ValueError("must be a decimal number, as 1.0 or 1e-6") from None
     if not amount.is_finite():
         raise ValueError("must be finite")
     if amount < 0:

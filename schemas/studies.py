@@ -17,6 +17,7 @@ from causalveil.schemas import estimators
 from causalveil.schemas.columns import Column, Holds, Nulls
 from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import StudyError
+from causalveil.schemas.mistakes import example, nearest
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.study import Finite, Name, Study
 
@@ -74,12 +75,16 @@ def model_for(models: Mapping[str, Mapping[str, type[M]]], document: Mapping[str
     """
     kind = document.get("kind")
     if not isinstance(kind, str) or kind not in models:
-        raise StudyError(f"{where}: 'kind' must be one of: {', '.join(models)}")
+        asked = nearest(kind, models) if isinstance(kind, str) else ""
+        raise StudyError(f"{where}: 'kind' must be one of: {', '.join(models)}{asked or example('kind')}")
     known = models[kind]
     estimator = document.get("estimator")
     name = estimator.get("name") if isinstance(estimator, Mapping) else None
     if not isinstance(name, str) or name not in known:
-        raise StudyError(f"{where}: 'estimator.name' must be one of: {', '.join(known)}")
+        wrong = name if isinstance(name, str) else estimator if isinstance(estimator, str) else ""
+        choice = "; write estimator: {name: auto} to leave the choice open" if "auto" in known else ""
+        asked = f"; write estimator: {{name: {wrong}}}" if wrong in known else nearest(wrong, known) or choice
+        raise StudyError(f"{where}: 'estimator.name' must be one of: {', '.join(known)}{asked}")
     return known[name]
 
 

@@ -419,7 +419,9 @@ class Study(Frozen):
         """
         twice = [column for column, times in Counter((*self.columns, self.data.blocks)).items() if times > 1]
         if twice:
-            raise ValueError(f"column {min(twice, key=str)!r} has two roles; each column has one{also}")
+            raise ValueError(
+                f"column {min(twice, key=str)!r} has two roles; take it out of one place, each column has one{also}"
+            )
 
     @property
     def question(self) -> str:

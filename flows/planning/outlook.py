@@ -64,7 +64,10 @@ def budget_of(path: Path, study: Study, declared: Plan) -> PlannedBudget:
         return PlannedBudget(None, warnings=tuple(warnings))
     found = outlook(accounts, use_of(declared.charges, declared.total), "ledger" if known else "contract")
     if found.fits == 0:
-        warnings.append(f"a run would be refused for lack of budget: {account_text(found)}.")
+        warnings.append(
+            f"a run would be refused for lack of budget: it takes epsilon {amount_text(declared.total.epsilon)}, and "
+            f"{account_text(found)}. Ask for a smaller epsilon, or the data's owner for a larger cap."
+        )
         return PlannedBudget(found, warnings=tuple(warnings))
     whose = "" if known else " (by its contract: no ledger knows the dataset)"
     taken = "all" if found.share is None else f"{100 * found.share:.3g} %"

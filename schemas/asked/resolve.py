@@ -30,6 +30,7 @@ from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.estimators.survival import equal_classes
 from causalveil.schemas.execution import Execution
+from causalveil.schemas.mistakes import nearest
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.studies import STUDIES
 from causalveil.schemas.study import (
@@ -425,7 +426,10 @@ def _declared(name: str, place: str, contract: Contract | None, problems: Proble
         return None
     if name not in contract.offered:
         known = ", ".join(f"'{one}'" for one in list(contract.offered)[:20])
-        problems.append(f"'{place}': the contract of '{contract.dataset}' declares no column '{name}'; it has {known}")
+        asked = nearest(name, contract.offered).rstrip("?")
+        problems.append(
+            f"'{place}': the contract of '{contract.dataset}' declares no column '{name}'{asked}; it has {known}"
+        )
         return None
     return contract.offered[name]
 

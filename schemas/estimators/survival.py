@@ -273,7 +273,7 @@ class SurvivalStudy(Study):
         columns += [] if self.data.blocks is None else [self.data.blocks]
         twice = sorted({column for column in columns if columns.count(column) > 1})
         if twice:
-            raise ValueError(f"column {twice[0]!r} has two roles; each column has one")
+            raise ValueError(f"column {twice[0]!r} has two roles; take it out of one place, each column has one")
         if len(set(self.measure)) < len(self.measure):
             raise ValueError("'measure' names one twice; write it once")
         return self
