@@ -20,7 +20,7 @@ from causalveil.schemas.confounding import refuse_renamed
 from causalveil.schemas.documents import AnyPath, read_yaml, validate
 from causalveil.schemas.estimators.ipw import with_free_penalty
 from causalveil.schemas.estimators.survival import FLOOR, MOST_INTERVALS, Beyond, ExpectedTimes, Measure
-from causalveil.schemas.estimators.survival_protocol import NOT_ADJUSTED
+from causalveil.schemas.estimators.survival_protocol import ARMS_NOT_ADJUSTED, NOT_ADJUSTED
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.protocols.study import AskedOf, EffectMeasure, Gates, OutcomeRole
 from causalveil.schemas.studies import STUDIES, model_for
@@ -436,7 +436,7 @@ class SurvivalProtocolFile(StudyFile):
         _refuse_entry(document)
         if isinstance(document, Mapping):
             if document.get("covariates"):
-                raise ValueError(f"'covariates': {NOT_ADJUSTED}")
+                raise ValueError(f"'covariates': {ARMS_NOT_ADJUSTED if document.get('arms') else NOT_ADJUSTED}")
             if document.get("censoring"):
                 raise ValueError("'censoring' is for adjusted effects, and a protocol compares the arms as they are")
             return {key: value for key, value in document.items() if key not in ("covariates", "censoring")}

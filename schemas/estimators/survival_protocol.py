@@ -34,6 +34,10 @@ NOT_ADJUSTED = (
     "a protocol by 'survival' compares the arms as they are: remove 'covariates', or ask each adjusted question by "
     "itself, as 'kind: effect' with one 'outcome', and with 'where' in place of 'subgroups'"
 )
+ARMS_NOT_ADJUSTED = (
+    "a protocol by 'survival' compares the arms as they are: remove 'covariates'; an adjusted effect is that of a "
+    "treatment with two codes"
+)
 
 
 class TimesOutcome(TimeToEvent):
@@ -120,7 +124,7 @@ class SurvivalProtocol(JointStudy):
     @model_validator(mode="after")
     def _provable(self) -> Self:
         if self.covariates:
-            raise ValueError(NOT_ADJUSTED)
+            raise ValueError(NOT_ADJUSTED if self.arms is None else ARMS_NOT_ADJUSTED)
         if self.privacy.level is not Level.sample:
             raise ValueError("estimator 'survival' protects whole rows: declare level 'sample'")
         if self.estimand is not Estimand.ATE:

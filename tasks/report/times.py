@@ -27,7 +27,7 @@ NAMED = {Measure.risk: "Risk difference", Measure.rmst: "RMST difference"}
 class Area:
     """The area of cumulative incidence of one kind of event in an arm.
 
-    ``beyond`` is where too few people are seen at risk; ``last`` is the incidence where ``path`` ends.
+    ``beyond`` is where too few people are seen at risk; ``last`` is the incidence that a reader is told.
     """
 
     label: str
@@ -86,9 +86,13 @@ def times_context(release: SurvivalRelease) -> dict[str, Any]:
     curves = release.curves
     places = _places(len(curves.times))
     starts = [0.0, *curves.times[:-1]]
+    # Where measures end earlier, so do the values that stand in words for those who cannot see the figure.
+    told = min(curves.seen_until, curves.horizon if release.restricted_to is None else release.restricted_to)
+    drawn = (_arm(curves, arm, name, places, told) for arm, name in zip(curves.arms, NAMES, strict=True))
     return {
         "time_axis": Axis(0.0, curves.horizon),
-        "arms_drawn": tuple(_arm(curves, arm, name, places) for arm, name in zip(curves.arms, NAMES, strict=True)),
+        "arms_drawn": tuple(drawn),
+        "told_until": told,
         "risk_times": tuple(starts[place] for place in places),
         "forests": tuple(_forest(release, place) for place in range(len(release.measures))),
         "unit": curves.unit or "",
@@ -108,7 +112,8 @@ def groups_context(release: ProtocolRelease) -> dict[str, Any]:
         parts = [one.group] if len(grouped) > 1 or len(several) == 1 else []
         parts += [f"{one.arm} against {one.reference}"] if len(several) > 1 else []
         names = (one.reference, one.arm) if asks_for_arms else ("controls", "treated")
-        arms = tuple(_arm(one.curves, arm, name, places) for arm, name in zip(one.curves.arms, NAMES, strict=True))
+        both, told = zip(one.curves.arms, NAMES, strict=True), one.curves.seen_until
+        arms = tuple(_arm(one.curves, arm, name, places, told) for arm, name in both)
         pairs.append(DrawnPair(", ".join(parts), names, one.curves, arms))
     starts = [0.0, *curves.times[:-1]]
     return {
@@ -124,7 +129,7 @@ def _places(intervals: int) -> list[int]:
     return sorted({round(place * (intervals - 1) / max(shown - 1, 1)) for place in range(shown)})
 
 
-def _arm(curves: Curves, arm: ArmCurve, name: str, places: Sequence[int]) -> DrawnArm:
+def _arm(curves: Curves, arm: ArmCurve, name: str, places: Sequence[int], told: float) -> DrawnArm:
     axis, ends = Axis(0.0, curves.horizon), [0.0, *curves.times]
     last = sum(end <= curves.seen_until for end in curves.times)
     values = [1.0, *arm.survival]
@@ -134,7 +139,14 @@ def _arm(curves: Curves, arm: ArmCurve, name: str, places: Sequence[int]) -> Dra
         incidence = [0.0, *rising]
         above = [min(low + high, 1.0) for low, high in zip(below, incidence, strict=True)]
         seen = _between(axis, ends[: last + 1], below[: last + 1], above[: last + 1])
-        areas.append(Area(label, seen, _between(axis, ends[last:], below[last:], above[last:]), incidence[last]))
+        areas.append(
+            Area(
+                label,
+                seen,
+                _between(axis, ends[last:], below[last:], above[last:]),
+                incidence[sum(end <= told for end in curves.times)],
+            )
+        )
         below = above
     return DrawnArm(
         name=name,

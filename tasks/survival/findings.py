@@ -191,8 +191,8 @@ def _of_the_end(study: SurvivalStudy) -> tuple[str, ...]:
 
 def _of_adjustment(study: SurvivalStudy, first: Adjusted, crude: Compared) -> dict[str, float | int | str | bool]:
     """Return the details of the first measure's adjustment, with the unadjusted measure."""
-    by = list(study.censoring.by)
-    within = "an arm" if not by else "an arm and the levels of " + ", ".join(f"'{one}'" for one in by)
+    by = [_levels_of(study, name) for name in study.censoring.by]
+    within = "an arm" if not by else "an arm and the levels of " + ", ".join(by)
     return {
         "confounding_adjusted_for": first.share,
         "features": first.features,
@@ -203,6 +203,12 @@ def _of_adjustment(study: SurvivalStudy, first: Adjusted, crude: Compared) -> di
         "unadjusted_upper": crude.upper,
         "not_covered": f"{first.not_covered}; censoring that depends on when the event would come, within {within}",
     }
+
+
+def _levels_of(study: SurvivalStudy, name: str) -> str:
+    """Return a column of ``censoring.by``, with where its classes begin if it is a number."""
+    classes = ", ".join(f"{one:g}" for one in study.censoring.classes.get(name, ()))
+    return f"'{name}' (classes from {classes})" if classes else f"'{name}'"
 
 
 def _interval(study: SurvivalStudy, found: Compared, unseen: tuple[str, ...]) -> Interval:

@@ -29,7 +29,7 @@ from tests.direction_help import doses, write_direction
 from tests.ledger_help import audit_lines
 from tests.matching_help import matching_changes
 from tests.studies import merge, people, write_study
-from tests.survival_help import write_adjusted, write_survival
+from tests.survival_help import write_adjusted, write_survival, write_times
 
 CAPS = {level: {"epsilon": 1000, "delta": "1e-2"} for level in ("sample", "label")}
 AIPW = {
@@ -81,6 +81,10 @@ def adjusted_times(folder: Path, study: dict[str, Any]) -> Path:
     return write_adjusted(folder, study=study, contract={"caps": CAPS})
 
 
+def times_protocol(folder: Path, study: dict[str, Any]) -> Path:
+    return write_times(folder, study=study, contract={"caps": CAPS})
+
+
 # Every estimator in the form that draws most, and the one whose models are fitted again by a resumed run.
 STUDIES: dict[str, tuple[str, Write]] = {
     "ipw": effect("ipw", {}),
@@ -95,6 +99,7 @@ STUDIES: dict[str, tuple[str, Write]] = {
     "direction": ("direction", direction),
     "survival": ("survival", times),
     "survival, adjusted": ("survival", adjusted_times),
+    "survival, protocol": ("survival", times_protocol),
 }
 
 

@@ -213,6 +213,18 @@ def test_nothing_is_said_of_times_at_which_too_few_are_at_risk(documents: Docume
     assert "area unseen" in page
 
 
+def test_figures_of_restricted_times_are_told_of_the_day_on_which_measures_end(documents: Documents) -> None:
+    """People may be seen for longer than enough of them are followed."""
+    document = documents["survival, adjusted"]
+    times = document["curves"]["times"]
+    page = report_html(load({**document, "restricted_to": times[20]}))
+    (said,) = re.findall(r'<desc id="survival-text">(.*?)</desc>', page)
+    for arm in document["curves"]["arms"]:
+        assert f"{percent(arm['survival'][20])} at {figure(times[20])} days" in said
+    assert "age</code> (classes from 40)" in page
+    assert "'age' (classes from 40)" in document["details"]["not_covered"]
+
+
 def test_a_hidden_estimate_has_no_marker_and_no_number(documents: Documents) -> None:
     document = documents["protocol"]
     hidden = {**document, "answers": [{**row, "state": "unresolved"} for row in document["answers"]]}

@@ -254,6 +254,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no primary": ({"outcomes": [{"horizon": 365}]}, "role: primary"),
     "no event": ({"outcomes": [{"horizon": 365, "of": ["alive"], "role": "primary"}]}, "is censoring and no event"),
     "covariates": ({"covariates": {"age": {"lower": 0, "upper": 1}}}, "remove 'covariates', or ask each adjusted"),
+    "covariates of arms": (
+        {"covariates": {"age": {"lower": 0, "upper": 1}}, "arms": {"reference": 0, "levels": [0, 1, 2]}},
+        "a treatment with two codes",
+    ),
     "treated alone": ({"estimand": "ATT"}, "use estimand 'ATE'"),
     "subgroups by the arm": ({"subgroups": {"name": "treated", "column": {"levels": ["a", "b"]}}}, "two roles"),
     "too many": (
