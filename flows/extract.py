@@ -1,4 +1,6 @@
-"""The Prefect flow around an extract: the entry of deployments (``causalveil.flows.extract.extract``).
+"""The Prefect flow around an extract.
+
+The entry of deployments (``causalveil.flows.extract.extract``).
 
 Prefect stores one parameter, the path of the source file. The warehouse's URL comes from the worker's environment or
 from a Secret block and is handed to stages as a plain argument, which Prefect does not see.

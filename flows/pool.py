@@ -1,4 +1,6 @@
-"""The Prefect flow of a coordinator: the entry of deployments (``causalveil.flows.pool.pool``).
+"""The Prefect flow of a coordinator.
+
+The entry of deployments (``causalveil.flows.pool.pool``).
 
 Its parameters are paths. The bundles that it reads are public documents; so is what it writes.
 """

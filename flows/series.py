@@ -1,4 +1,6 @@
-"""The Prefect flow of a series: the entry of deployments (``causalveil.flows.series.series``), after each month's run.
+"""The Prefect flow of a series.
+
+The entry of deployments (``causalveil.flows.series.series``), after each month's run.
 
 Its parameters are paths. It reads released documents of the ledger alone and charges nothing.
 """

@@ -1,4 +1,6 @@
-"""Run a study, given as a file or in Python beside a data frame, by the engine that was chosen.
+"""Run a study, given as a file or in Python beside a data frame.
+
+The engine is the one that was chosen.
 
 The same order of stages runs under Prefect (the default) and directly; ledger and release are the same. A notebook's
 cell that runs again costs nothing, since the content of its study, contract and frame names the run.

@@ -1,4 +1,6 @@
-"""The Prefect flow around a study: the entry of deployments, ``causalveil.flows.study.study``, and of `causalveil run`.
+"""The Prefect flow around a study.
+
+The entry of deployments, ``causalveil.flows.study.study``, and of `causalveil run`.
 
 Prefect stores flow parameters, logs, state messages and artifacts: all of them are paths, ids and declared amounts.
 """

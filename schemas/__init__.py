@@ -1,14 +1,12 @@
-"""Models of everything that goes in and comes out: frozen, no arithmetic on rows, no Prefect.
+"""Frozen models of all that goes in and comes out: no arithmetic on rows, no Prefect.
 
-- ``columns``: Say what columns must hold, which numbers may be declared, and on which scale they are read.
+- ``columns``: Say what columns must hold, which numbers may be declared, and on which scale.
 - ``confounding``: State facts on adjustment for confounding, and what an analyst assumes of it.
-- ``contract``: dataset.yaml: what the data's owner declares and allows. It lies beside the data; without one nothing
-  runs.
+- ``contract``: dataset.yaml: what the data's owner declares and allows.
 - ``declared``: Declare what columns hold, and how several rows of a unit become one.
 - ``documents``: Read the YAML that people write, and help with what is not understood.
 - ``errors``: Every way a run can end badly, each with the exit code that scripts may rely on.
-- ``execution``: The operator's settings of stages on one machine, in ``site.toml`` or the environment. No study can
-  change them.
+- ``execution``: The operator's settings of stages on one machine, in ``site.toml`` or the environment.
 - ``ledger``: Requests of a run to the ledger, and answers of the ledger about an account.
 - ``mistakes``: Say what is wrong with a key of a study or contract, and what to write in its place.
 - ``oversight``: Show owners all datasets, and auditors what happened in one run.
@@ -17,14 +15,12 @@
 - ``release``: release.json: everything that may leave the enclave.
 - ``sources``: Declare how text of a source becomes values, and name the state of an open table.
 - ``studies``: Find every kind of study by name, and state the question of `causalveil ranges`.
-- ``study``: A study in full: what the analyst asks with what the owner declares of the columns
-  (``schemas/asked/resolve.py``).
-- ``warehouse``: source.yaml: what to take out of a warehouse, by which key, over which declared range; and the manifest
-  of a take.
+- ``study``: A study in full.
+- ``warehouse``: source.yaml: what to take out of a warehouse, by which key, over which declared range.
 - ``where``: Compare declared columns with public values: whom a study is about.
 - ``admission/``: Rules for admitting data, breaches of them, and the manifest of admitted data.
-- ``asked/``: Models of the study file that an analyst writes, and its completion by the owner's contract.
+- ``asked/``: Models of the study file that an analyst writes, which the owner's contract completes.
 - ``estimators/``: Models of each estimator's study: one module an estimator.
 - ``protocols/``: Protocols: what they ask, and what their releases say.
-- ``sites/``: Documents that travel between sites and a coordinator: terms of a round, bundles, pooled releases.
+- ``sites/``: Documents between sites and a coordinator: terms of a round, bundles, pooled releases.
 """

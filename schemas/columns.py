@@ -1,4 +1,4 @@
-"""Say what columns must hold, which numbers may be declared, and on which scale they are read.
+"""Say what columns must hold, which numbers may be declared, and on which scale.
 
 One rule holds for all numbers of a file, so that no scale derived from them is infinite, NaN or denormal. Ranges enter
 sensitivities by their width, its square and the midpoint, clips by their reciprocals. A declared number within these

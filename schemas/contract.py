@@ -1,4 +1,6 @@
-"""dataset.yaml: what the data's owner declares and allows. It lies beside the data; without one nothing runs.
+"""dataset.yaml: what the data's owner declares and allows.
+
+It lies beside the data; without one nothing runs.
 
 The owner alone says who is protected, what each column holds and what may be asked; a study can only ask
 (``schemas/asked/``). The file speaks of the folder that it lies in and names no other.

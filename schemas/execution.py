@@ -1,4 +1,7 @@
-"""The operator's settings of stages on one machine, in ``site.toml`` or the environment. No study can change them."""
+"""The operator's settings of stages on one machine, in ``site.toml`` or the environment.
+
+No study can change them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A study in full: what the analyst asks with what the owner declares of the columns (``schemas/asked/resolve.py``).
+"""A study in full.
+
+What the analyst asks with what the owner declares of the columns (``schemas/asked/resolve.py``).
 
 Stages and ledger see this and nothing else; no number in it comes from the data.
 """

@@ -1,4 +1,6 @@
-"""source.yaml: what to take out of a warehouse, by which key, over which declared range; and the manifest of a take.
+"""source.yaml: what to take out of a warehouse, by which key, over which declared range.
+
+The manifest of what was taken stands here as well.
 
 The range of the key is declared and never learnt from rows: a month without rows has a partition like any other, so
 which blocks exist says nothing about the data. It is charged nothing, and the next extract asks for it again.

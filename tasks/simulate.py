@@ -1,4 +1,6 @@
-"""A synthetic study of any size with a known effect: Parquet partitions, study.yaml, dataset.yaml, provenance.
+"""A synthetic study of any size with a known effect.
+
+Parquet partitions, study.yaml, dataset.yaml, provenance.
 
 The model, with p covariates of which the first k = min(5, p) confound::
 

@@ -1,4 +1,6 @@
-"""`causalveil audit` and `causalveil server`: what happened in a run, and a Prefect server of one's own.
+"""`causalveil audit` and `causalveil server`.
+
+What happened in a run, and a Prefect server of one's own.
 
 An audit reads the ledger's verified chain and Prefect's record. Later runs find the server by themselves.
 """

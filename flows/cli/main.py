@@ -1,4 +1,6 @@
-"""The `causalveil` command. Every command has --help and --json: one JSON document on standard output.
+"""The `causalveil` command.
+
+Every command has --help and --json: one JSON document on standard output.
 
 Exit codes: 0 done; 2 study or contract wrong, or ids clash; 3 data do not meet the schema; 4 the budget refuses;
 5 ledger unreachable, foreign, or does not verify; 6 a site's bundle is refused; 7 the run is finished and its release

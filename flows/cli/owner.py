@@ -1,4 +1,6 @@
-"""Commands of a data owner beside granting: a key, extracts, admission, the desk, and how long a budget lasts.
+"""Commands of a data owner beside granting.
+
+A key, extracts, admission, the desk, and how long a budget lasts.
 
 `causalveil owner key`, `extract`, `admit`, `desk`, and `ledger export`, `forecast` and `chart`.
 """

@@ -1,4 +1,7 @@
-"""`causalveil report`, `series`, `bundle` and `pool`: what is made of releases, at no charge."""
+"""`causalveil report`, `series`, `bundle` and `pool`.
+
+They make something of releases, at no charge.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Output for a person about bundles, pooled releases and series. All of it is in the documents themselves."""
+"""Output for a person about bundles, pooled releases and series.
+
+All of it is in the documents themselves.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Ctrl-C and SIGTERM: a run unwinds, so that its scratch goes, and one line says what it holds and how to go on."""
+"""Ctrl-C and SIGTERM.
+
+A run unwinds, so that its scratch goes, and one line says what it holds and how to go on.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Questions of `causalveil init` in a terminal, and the one sentence where there is no terminal to ask in.
+"""Questions of `causalveil init` in a terminal.
+
+Where there is no terminal to ask in, one sentence names what is missing.
 
 Each answer is checked when it is given and asked again if it is wrong. Answers are kept in a file beside the folder
 that they are for, so that the same command goes on after an interruption. The file holds names and values that study

@@ -1,12 +1,10 @@
-"""Engines that run stages: direct calls or Prefect's tasks, with its runners, limits, events and settings.
+"""Engines that run stages: direct calls, or Prefect's tasks with its runners and events.
 
-- ``deployment``: Requirements of a deployed flow on Prefect's server: a password, one run at a time, events, and
-  nothing stored.
-- ``engine``: The one small place that binds stages to an engine. The order of stages is not decided here.
+- ``deployment``: Requirements of a deployed flow on Prefect's server.
+- ``engine``: The one small place that binds stages to an engine.
 - ``prefect_engine``: Prefect's engine: each task is one task run of the flow run that is going on.
 - ``runners``: Work on partitions on the cluster of one of Prefect's task runners, for the time of a run.
 - ``server``: A Prefect server of the user's own, and which server a command's flow runs on.
-- ``settings``: The settings that causalveil relies on, set before Prefect is imported, and credentials that Prefect
-  keeps.
-- ``shown``: Tags, log lines, artifacts and assets that Prefect shows of a run. Released and declared values alone.
+- ``settings``: The settings that causalveil relies on, set before Prefect is imported.
+- ``shown``: Tags, log lines, artifacts and assets that Prefect shows of a run.
 """

@@ -1,4 +1,6 @@
-"""Requirements of a deployed flow on Prefect's server: a password, one run at a time, events, and nothing stored.
+"""Requirements of a deployed flow on Prefect's server.
+
+A password, one run at a time, events, and nothing stored.
 
 Whoever reaches the API of a Prefect server may have its workers run any code. A server that answers an unauthenticated
 call has been set up without ``PREFECT_SERVER_API_AUTH_STRING``, and no run is to make that useful.

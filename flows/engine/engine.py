@@ -1,4 +1,6 @@
-"""The one small place that binds stages to an engine. The order of stages is not decided here.
+"""The one small place that binds stages to an engine.
+
+The order of stages is not decided here.
 
 Both engines make the same calls in the same process. A call that ends in an error of ours passes it on; any other
 exception is replaced, since a library's message may quote the data and Prefect stores what it is told.

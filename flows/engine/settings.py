@@ -1,4 +1,6 @@
-"""The settings that causalveil relies on, set before Prefect is imported, and credentials that Prefect keeps.
+"""The settings that causalveil relies on, set before Prefect is imported.
+
+Credentials that Prefect keeps are among them.
 
 A user's own settings win. Two of ours are part of the guarantee: results are not persisted and prints are not captured.
 A worker's credentials may lie in Prefect's Secret blocks.

@@ -1,4 +1,7 @@
-"""Tags, log lines, artifacts and assets that Prefect shows of a run. Released and declared values alone."""
+"""Tags, log lines, artifacts and assets that Prefect shows of a run.
+
+Released and declared values alone.
+"""
 
 from __future__ import annotations
 

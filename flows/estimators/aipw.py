@@ -1,4 +1,6 @@
-"""AIPW with cross-fitting: doubly robust scores of private outcome models and a known chance of treatment.
+"""AIPW with cross-fitting.
+
+Doubly robust scores of private outcome models and a known chance of treatment.
 
     1  cut D into K folds by the rank of a keyed hash                 folds
     2  for each fold, from the units of all others:

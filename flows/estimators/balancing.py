@@ -1,4 +1,6 @@
-"""Minimal-noise balancing weights, covariates and treatments public, outcomes private (``docs/proofs/balancing.md``).
+"""Minimal-noise balancing weights on public covariates and treatments.
+
+Outcomes are private (``docs/proofs/balancing.md``).
 
 1  features of covariates, and their means over whom the effect is averaged     weigh, public
 2  per arm the weights of least noise, sampling error and imbalance             weigh, public

@@ -1,4 +1,7 @@
-"""The difference of arm means, of a randomised trial or unadjusted, with one release and its own private interval."""
+"""The difference of arm means, of a randomised trial or unadjusted.
+
+One release and its own private interval.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Causal direction between two variables (Kusner, Sun, Sridharan & Weinberger 2016, Algorithm 1).
+"""Causal direction between two variables by additive noise models.
+
+Kusner, Sun, Sridharan and Weinberger 2016, Algorithm 1.
 
     1  split D into a training and a test half
     2  regress y on x and x on y                        regress, charged to the training half if weights are released

@@ -1,4 +1,7 @@
-"""An estimator: its stages, in order, and what can be expected of them. Its budget is the sum over its stages."""
+"""An estimator: its stages, in order, and what can be expected of them.
+
+Its budget is the sum over its stages.
+"""
 
 from __future__ import annotations
 

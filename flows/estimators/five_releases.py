@@ -1,4 +1,7 @@
-"""The stages of the five releases by which covariates are adjusted for: the same of every estimator that has them."""
+"""The stages of the five releases by which covariates are adjusted for.
+
+They are the same for every estimator that has them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A plan from public covariates and treatments of the study's own people, with outcomes that nobody has.
+"""A plan from public covariates and treatments of the study's own people.
+
+Outcomes are stand-ins.
 
 Weights, their noise and the imbalance that they leave are then those of the run. Outcomes are stood in for, of several
 kinds, since how far they follow what treatment follows is known to nobody yet.

@@ -1,4 +1,6 @@
-"""PP-IPW: inverse probability weighting with two private steps (Lee et al. 2019a, Algorithm 1).
+"""Inverse probability weighting with two private steps.
+
+PP-IPW of Lee et al. 2019a, Algorithm 1.
 
     1  split D into D_m and D_n
     A  2  minimise J(w, D_m)                  propensity

@@ -1,4 +1,6 @@
-"""Covariate adjustment from noisy moments: five releases on all units, read by one posterior that knows their noise.
+"""Covariate adjustment from noisy moments.
+
+Five releases on all units, read by one posterior that knows their noise.
 
     1  arms' sums, histograms of covariates and outcome                                   scales
     2  cross moments of lines with outcome and treatment, and their Gram matrices by arm        lines

@@ -1,4 +1,6 @@
-"""The average answer of a study on people who do not exist: its own stages, a few times over, with seeded noise.
+"""The average answer of a study on people who do not exist.
+
+Its own stages, a few times over, with seeded noise.
 
 A study of more units than are rehearsed has fewer with more epsilon. At label level epsilon grows with the square root:
 noise over sampling error is then the same, by which weights are chosen, and the interval is narrower by that root. At

@@ -1,4 +1,7 @@
-"""Stages that several estimators share: how rows enter, and how they are cut into halves and folds."""
+"""Stages that several estimators share.
+
+How rows enter, and how they are cut into halves and folds.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A stage of a flow: one object that has its name, its work, the charges that it alone may draw, and what it reads.
+"""A stage of a flow.
+
+One object that has its name, its work, the charges that it alone may draw, and what it reads.
 
 An estimator is a list of stages (``estimator.py``). What it declares is what they declare, in order; what a task run is
 called, tagged with and logs comes from the stage that it runs. A stage without charges is given no budget, so it cannot

@@ -1,4 +1,7 @@
-"""Numbers and sentences that `plan` has on a direction study before a row is read, with a comparison of penalties."""
+"""Numbers and sentences that `plan` has on a direction study before a row is read.
+
+They compare penalties.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Exports of a ledger: tables of runs and charges, and entries for a public registry of deployments.
+"""Exports of a ledger.
+
+Tables of runs and charges, and entries for a public registry of deployments.
 
 Declared and recorded facts only. No released value is in any of these files.
 """

@@ -1,4 +1,7 @@
-"""Forecast of a dataset's budget if a study runs by a schedule. Reads the ledger and footers, never a row."""
+"""Forecast of a dataset's budget if a study runs by a schedule.
+
+Reads the ledger and footers, never a row.
+"""
 
 from __future__ import annotations
 

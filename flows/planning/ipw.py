@@ -1,4 +1,7 @@
-"""Numbers and sentences that `plan` has on inverse probability weighting before a row is read."""
+"""Numbers and sentences that `plan` has on inverse probability weighting.
+
+No row is read.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Summaries over several draws of noise: the median half-width, and how far draws are from each other."""
+"""Summaries over several draws of noise.
+
+The median half-width, and how far draws are from each other.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The share of its dataset's budget that a planned study would take, and how many more like it fit. Reads no row."""
+"""The share of its dataset's budget that a planned study would take.
+
+How many more like it fit is said as well. No row is read.
+"""
 
 from __future__ import annotations
 

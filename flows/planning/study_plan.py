@@ -1,4 +1,7 @@
-"""A study's plan with all that can be said before a row is read: what ``causalveil.plan`` returns."""
+"""A study's plan with all that can be said before a row is read.
+
+What ``causalveil.plan`` returns.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""From a warehouse or a folder to admitted rows: take blocks, hold rows to the contract, keep the manifest."""
+"""From a warehouse or a folder to admitted rows.
+
+Take blocks, hold rows to the contract, keep the manifest.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Everything that is wrong with a study and its contract, at once, before anything runs. Reads no row."""
+"""Everything that is wrong with a study and its contract, at once, before anything runs.
+
+Reads no row.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The way from a study file to a reservation: load it, hold it to its contract, declare its charges.
+"""The way from a study file to a reservation.
+
+Load it, hold it to its contract, declare its charges.
 
 Refusals that come before a reservation are recorded: an owner reads in the ledger who asked for what the contract
 forbids. Of the study's own words only its name and purpose are repeated, and a dataset takes a hundred such entries a

@@ -1,4 +1,6 @@
-"""The registry of estimators, the choice of one by ``estimator: auto``, and rehearsals of their stages.
+"""The registry of estimators, the choice of one, and rehearsals of their stages.
+
+The choice is that of ``estimator: auto``.
 
 A new estimator is one entry here, one module in ``schemas/estimators/``, one in ``flows/estimators/`` and one folder in
 ``tasks/``.

@@ -1,4 +1,6 @@
-"""Pooled answers from many sites, or from the released blocks of a series. No row is read here and no noise drawn.
+"""Pooled answers from many sites, or from the released blocks of a series.
+
+No row is read here and no noise drawn.
 
 Every bundle of a site is verified and the round settled first. This is the same on every engine; ``flows/pool.py`` and
 ``flows/series.py`` are the Prefect flows around it.

@@ -1,4 +1,7 @@
-"""Ranges found privately: declare, reserve, count, release once. The owner writes what is found into the contract."""
+"""Ranges found privately: declare, reserve, count, release once.
+
+The owner writes what is found into the contract.
+"""
 
 from __future__ import annotations
 

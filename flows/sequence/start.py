@@ -1,4 +1,7 @@
-"""From somebody's file to a folder that a study can run on: look, draft, write, and take the rows over."""
+"""From a file to a folder that a study can run on.
+
+Look, draft, write, and take the rows over.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The one table of lossless casts, from the type that files store to the type that a declaration is read as.
+"""The one table of lossless casts.
+
+It leads from the type that files store to the type that a declaration is read as.
 
 What is read follows from the declaration and the stored type alone, so footers decide it and no row does: files of one
 folder may store a column in different types and are read as one. A value that its cast would change becomes one that

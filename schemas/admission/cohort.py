@@ -1,4 +1,6 @@
-"""Rules that a contract implies for rows of its columns, and words that tell an owner of a breach.
+"""Rules that a contract implies for rows of its columns.
+
+Each has words that tell an owner of a breach.
 
 A rule of rows is a polars expression of the rows that break it; ``schemas/admission/contract_schema.py`` makes one
 pandera schema of all of them.

@@ -1,4 +1,6 @@
-"""The contract as a pandera schema: it decides which columns and rows are admitted, and nothing else does.
+"""The contract as a pandera schema.
+
+It decides which columns and rows are admitted, and nothing else does.
 
 The schema follows from what is declared alone. Its columns say which stored types may be read as what is declared; a
 file's footer is held to them. Its checks say what no row may hold, one check a rule over all columns that the rule is

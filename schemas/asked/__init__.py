@@ -1,7 +1,7 @@
-"""Models of the study file that an analyst writes, and its completion by the owner's contract.
+"""Models of the study file that an analyst writes, which the owner's contract completes.
 
 - ``asks_for``: Tell whether a study in full is what a study file asks for, by what the file itself says.
 - ``resolve``: A study file and the owner's contract -> one study in full, which is all that stages see.
 - ``shorthands``: Complete shorthands of a study file: an automatic estimator, a protocol of one question.
-- ``study_file``: study.yaml: what the analyst asks. Columns by name; what they hold is the owner's contract's to say.
+- ``study_file``: study.yaml: what the analyst asks.
 """

@@ -1,4 +1,7 @@
-"""A study by minimal-noise balancing weights: covariates and treatments public, outcomes private."""
+"""A study by minimal-noise balancing weights.
+
+Covariates and treatments public, outcomes private.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The difference of arm means: of a randomised trial (the comparator of Guha & Reiter 2025), else unadjusted."""
+"""The difference of arm means.
+
+Of a randomised trial (the comparator of Guha & Reiter 2025), else unadjusted.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The estimators that can answer a protocol of many questions (``schemas/protocols/study.py``)."""
+"""The estimators that can answer a protocol of many questions.
+
+Its study is ``schemas/protocols/study.py``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A study by covariate adjustment from noisy moments: five releases on all units (``docs/proofs/regression.md``)."""
+"""A study by covariate adjustment from noisy moments.
+
+Five releases on all units (``docs/proofs/regression.md``).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Time to event of two arms: survival curves, risks, restricted mean times (``docs/proofs/survival.md``)."""
+"""Time to event of two arms.
+
+Survival curves, risks, restricted mean times (``docs/proofs/survival.md``).
+"""
 
 from __future__ import annotations
 

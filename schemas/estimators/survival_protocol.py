@@ -1,4 +1,6 @@
-"""Many questions of times to an event: subgroups, horizons, causes and arms, all read off one release of cells.
+"""Many questions of times to an event.
+
+Subgroups, horizons, causes and arms, all read off one release of cells.
 
 A person is in one cell, so that nothing here costs budget (``docs/proofs/survival.md``, section 10).
 """

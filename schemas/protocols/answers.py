@@ -1,4 +1,7 @@
-"""Tables of a protocol's release: its answers, its balance, and the gates that were declared."""
+"""Tables of a protocol's release.
+
+Its answers, its balance, and the gates that were declared.
+"""
 
 from __future__ import annotations
 

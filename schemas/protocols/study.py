@@ -1,4 +1,6 @@
-"""A protocol: several outcomes, subgroups and arms, asked together of one table within one budget.
+"""A protocol: several outcomes, subgroups and arms, asked together.
+
+One table answers all within one budget.
 
 A person is one row, so groups and arms share one draw of noise, and q outcomes of equal importance cost sqrt(q) times
 the noise of one (``docs/proofs/questions.md``). Every estimator that can answer a protocol has a class of its own in

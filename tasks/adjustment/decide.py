@@ -1,4 +1,6 @@
-"""Slopes, balancing weights, cuts of scores and the law of the error, by draws of the posterior.
+"""Slopes, balancing weights, cuts of scores and the law of the error.
+
+All follow from draws of the posterior.
 
 For any slopes b_t and weights h_t the estimate of estimand k (k_1 = 1 - p, k_0 = p for the ATE; 0, 1 for the ATT; 1, 0
 for the ATC) is off by sum_t k_t (beta_t - b_t)'(D - G_t h_t) beside second-order terms of noise in means: a product of

@@ -1,4 +1,6 @@
-"""Functions of one row alone, for many rows: encoded columns z, lines, curves, and features in the unit ball.
+"""Functions of one row alone, for many rows.
+
+Encoded columns z, lines, curves, and features in the unit ball.
 
 Which features a release sums is described by released numbers, all public. Arrays are features by rows. Each row's
 numbers depend on that row alone, to the last bit, whatever stands beside it: blocks have one shape, every step goes

@@ -1,4 +1,6 @@
-"""The five releases: what each asks for, how it is drawn, and what comes next once it is set.
+"""The five releases.
+
+What each asks for, how it is drawn, and what comes next once it is set.
 
 Each is asked for once the ones before it are set. It is drawn as exact sums over rows with noise by the recipe's
 mechanisms.

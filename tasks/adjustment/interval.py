@@ -1,4 +1,6 @@
-"""The estimate and its intervals: quantiles of one simulation of all that the releases leave possible.
+"""The estimate and its intervals.
+
+Quantiles of one simulation of all that the releases leave possible.
 
 Confounding by what declared ranges cut away is part of it, as the histograms of release 1 show it. Of a normal number
 that is cut to its range a line sees a part r^2, and leaves (1 - r^2)/r^2 of what it takes off

@@ -1,4 +1,7 @@
-"""Moments of standardised features around their mean, joined over releases by the inverse of their variance."""
+"""Moments of standardised features around their mean.
+
+Releases are joined by the inverse of their variance.
+"""
 
 from __future__ import annotations
 

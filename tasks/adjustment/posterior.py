@@ -1,4 +1,6 @@
-"""A posterior that knows its noise: what released moments leave possible of slopes, arms and their second moments.
+"""A posterior that knows its noise.
+
+What released moments leave possible of slopes, arms and their second moments.
 
 Features f are centred and standardised, p is the treated share, s = 1 for treated and -1 for controls, e_t by how much
 the arms' true means exceed the released ones. G_t are the arms' covariances of f, G = p G_1 + (1 - p) G_0 and

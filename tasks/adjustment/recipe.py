@@ -1,4 +1,6 @@
-"""Recipe of the five releases: the budget of each, decided from public facts alone, before a row is read.
+"""Recipe of the five releases.
+
+The budget of each, decided from public facts alone, before a row is read.
 
 No part of the budget depends on a release.
 """

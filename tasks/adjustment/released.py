@@ -1,4 +1,6 @@
-"""Results of the five releases: noisy means over all units, and the standard deviation of their noise.
+"""Results of the five releases.
+
+Noisy means over all units, and the standard deviation of their noise.
 
 Every field is public. Rows are made of encoded columns z: a number in [-1, 1] by its declared range, 0 where missing;
 an indicator in {0, 1} for a category of two levels, for each level of a larger one, and for a number that is missing.

@@ -1,4 +1,6 @@
-"""Candidate curves, and which of them are kept: what stands out of the noise in treatment and in the outcome.
+"""Candidate curves, and which of them are kept.
+
+What stands out of the noise in treatment and in the outcome.
 
 Candidates are made in a synthetic table that releases 1 and 2 describe. Each is regressed on lines in the synthetic
 rows and standardised there, so that release 3 pays only for what lines cannot say, and the candidates' correlations

@@ -1,4 +1,6 @@
-"""Exact sums over rows of the five releases, each with its sensitivity (``docs/proofs/regression.md``).
+"""Exact sums over rows of the five releases.
+
+Each has its sensitivity (``docs/proofs/regression.md``).
 
 1  (t u, (1-t) u, sqrt(2) t, u^2), and sqrt(2/q) the counts of q histograms        sqrt(8), in L1 6
 2  (x rho, x tau, rho^2, x x', .49 s x rho, .5 s x x')       3; without the last two sqrt(8)

@@ -1,4 +1,7 @@
-"""The stage that looks at all rows of a folder once: against the contract, for units that stand twice, for digests."""
+"""The stage that looks at all rows of a folder once.
+
+It looks for breaches of the contract and for units that stand twice, and takes digests.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Doubly robust scores with a known chance of treatment, and the budget of each draw, from public facts alone.
+"""Recipe of AIPW: the budget of each draw, from public facts alone.
+
+Scores are doubly robust, and their chance of treatment is known.
 
 Outside each fold two releases of the adjusting estimator, scales and moments of lines; then one pair of scores of all:
 

@@ -1,4 +1,6 @@
-"""AIPW of a known chance, step by step: models from the other folds, one release of all scores, an interval.
+"""AIPW of a known chance, step by step.
+
+Models from the other folds, one release of all scores, an interval.
 
 The interval without a normal approximation is the empirical Bernstein inequality's (Maurer and Pontil 2009, Theorem 4):
 n independent numbers in [-1, 1] with sample variance V have a mean within sqrt(2 V L/n) + 14 L/(3 (n - 1)) of its

@@ -1,8 +1,6 @@
 """AIPW with the asymptotic guarantee of Schröder, Hartenstein & Feuerriegel 2025.
 
-- ``influence``: The asymptotic intervals of Schröder, Hartenstein and Feuerriegel (2025), as printed: equations 7, 11,
-  15 and 16.
-- ``learners``: Nuisance models of the asymptotic guarantee, by name, from a closed registry. They are fitted without
-  any privacy.
+- ``influence``: The asymptotic intervals of Schröder, Hartenstein and Feuerriegel (2025), as printed.
+- ``learners``: Nuisance models of the asymptotic guarantee, by name, from a closed registry.
 - ``stages``: The asymptotic guarantee as a study asks for it: charges, stage, interval, expected width.
 """

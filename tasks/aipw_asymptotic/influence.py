@@ -1,4 +1,6 @@
-"""The asymptotic intervals of Schröder, Hartenstein and Feuerriegel (2025), as printed: equations 7, 11, 15 and 16.
+"""The asymptotic intervals of Schröder, Hartenstein and Feuerriegel (2025), as printed.
+
+Equations 7, 11, 15 and 16.
 
 Nuisances are fitted without privacy, per arm and fold, and the scores are averaged over everybody. What protects a
 unit is noise scaled by the *gross-error sensitivity*, the largest influence that a unit of the declared domain could

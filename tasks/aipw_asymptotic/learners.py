@@ -1,4 +1,6 @@
-"""Nuisance models of the asymptotic guarantee, by name, from a closed registry. They are fitted without any privacy.
+"""Nuisance models of the asymptotic guarantee, by name, from a closed registry.
+
+They are fitted without any privacy.
 
 A study names a model; it never says where code is to be loaded from, since a study file travels and must not execute
 anything beside rows. A site adds a model in code that it has installed: an entry point of the group

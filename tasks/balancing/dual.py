@@ -1,4 +1,6 @@
-"""Balancing weights of one arm, the dual of a quadratic programme, and the largest weight that is allowed.
+"""Balancing weights of one arm, by the dual of a quadratic programme.
+
+The largest weight that is allowed bounds them.
 
 With v_i = n_a w_i the weights of an arm's n_a units,
 

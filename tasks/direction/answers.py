@@ -1,4 +1,6 @@
-"""From released draws to directions, and what a plan expects of them; released and public values alone.
+"""From released draws to directions, and what a plan expects of them.
+
+Released and public values alone.
 
 The papers' theorems say how probably noise keeps the order of two scores that are a margin apart. The true margin is
 not released, so they are evaluated at the released one. What that number means without a guess about the truth: one

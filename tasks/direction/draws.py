@@ -1,4 +1,6 @@
-"""Every draw that a direction study makes, from public facts alone: which scores, on whose units, at what cost.
+"""Every draw that a direction study makes, from public facts alone.
+
+Which scores, on whose units, at what cost.
 
 Scores share epsilon equally. A unit is in one half, so charges on the halves compose in parallel:
 

@@ -1,4 +1,6 @@
-"""Scores of the two directions between two variables: residuals of kernel ridge regressions, and their dependence.
+"""Scores of the two directions between two variables.
+
+Residuals of kernel ridge regressions, and their dependence.
 
     f minimises (penalty/2) ||w||^2 + (1/n) sum_i (w'phi(x_i) - y_i)^2 over the n training rows,
     r_Y = y' - f(x') on the test rows, and r_X = x' - g(y') with g the regression of x on y (Kusner et al. 2016, (5)).

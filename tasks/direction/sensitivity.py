@@ -1,4 +1,6 @@
-"""Sensitivities of direction finding, distances for propose-test-release, and how surely noise keeps an order.
+"""Sensitivities of direction finding, and distances for propose-test-release.
+
+How surely noise keeps an order is bounded here as well.
 
 Everything takes public sizes and declared settings. Neighbours are replace-one; a unit is in one half of the split, so
 it moves either test rows or the regressions, never both. ``variant: paper`` is Kusner et al. (2016) as printed.

@@ -1,4 +1,6 @@
-"""Direction of cause between two variables: regress, score, answer (Kusner et al. 2016, Algorithm 1, made private).
+"""Direction of cause between two variables.
+
+Regress, score, answer (Kusner et al. 2016, Algorithm 1, made private).
 
 Regressions of each variable on the other are fitted on the training half. On the test half the residuals of a
 regression are compared with the variable that predicted; the direction whose residuals depend less on it wins. The

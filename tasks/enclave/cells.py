@@ -1,4 +1,6 @@
-"""Rows of a protocol: several outcomes, of which subgroup and arm each row is, and who is eligible.
+"""Rows of a protocol.
+
+Several outcomes, of which subgroup and arm each row is, and who is eligible.
 
 A unit that is not eligible keeps its row, in a subgroup behind all others that no sum is taken of.
 """

@@ -1,4 +1,6 @@
-"""From columns to rows of the unit ball: clip to declared bounds, declared scale, map to [-1, 1], one-hot, divide.
+"""From columns to rows of the unit ball.
+
+Clip to declared bounds, declared scale, map to [-1, 1], one-hot, divide.
 
 With p covariates the encoded row is x = (z, 1) / sqrt(p + 1) where each covariate's block of z has norm
 at most 1: a number is one entry in [-1, 1]; a category is one-hot; a number that may be missing is a pair

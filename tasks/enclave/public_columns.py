@@ -1,4 +1,6 @@
-"""Covariates and treatments of people where these are public: what a plan may read of them, and a run's outcomes not.
+"""Covariates and treatments of people where these are public.
+
+A plan may read them; a run's outcomes it may not.
 
 An even part of large data is read: row groups at even distances, and every k-th row of these.
 """

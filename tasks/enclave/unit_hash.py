@@ -1,4 +1,6 @@
-"""A keyed 128-bit hash of unit ids, vectorised: who is in which half, and whether a unit occurs twice.
+"""A keyed 128-bit hash of unit ids, vectorised.
+
+Who is in which half, and whether a unit occurs twice.
 
 Why AES. The split argument needs the hashes of distinct units to look like independent uniform draws (or
 draws without replacement) to everybody who lacks the key. AES-128 is a pseudorandom permutation of

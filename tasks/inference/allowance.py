@@ -1,4 +1,6 @@
-"""The allowance of an interval for noise in its own variance that is independent of the estimate's noise.
+"""The allowance of an interval for noise in its own variance.
+
+That noise is independent of the estimate's.
 
 The union bound of ``assemble.py`` holds however the two depend on each other, and pays for it. Where a release
 has independent normal noise on the estimate and on the sampling variance, the coverage can be computed instead:

@@ -1,4 +1,6 @@
-"""From released sums to an estimate and an interval that covers sampling error and every draw of noise.
+"""From released sums to an estimate and its interval.
+
+The interval covers sampling error and every draw of noise.
 
 Everything here is post-processing of released or public values and serves every estimator of an effect: an estimator's
 own module computes an :class:`Estimate` and calls :func:`assemble`. Words about confounding stand here too, and what

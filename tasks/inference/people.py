@@ -1,4 +1,6 @@
-"""The people of whom `plan` speaks: those of the run where they are public, else a population that nobody is.
+"""The planning population.
+
+It is the units of the run where they are public, and else synthetic.
 
 The population is as the planner's reader assumes it: quasi-random (Kronecker's sequence of square roots of primes), or
 a seeded sample of equally correlated normal covariates, within the declared ranges or cut into levels of equal size;

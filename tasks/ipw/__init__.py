@@ -2,8 +2,6 @@
 
 - ``expected``: Foresee widths, units needed and the bias from noisy scores, before a row is read.
 - ``interval``: Inverse probability weighting: from released sums to an estimate and its interval.
-- ``public_scores``: Hajek weighting where covariates and treatments are public: noise of the weights that are used, and
-  of no others.
-- ``weights``: Inverse probability weights, the sums over the estimation units that an effect is made of, and their
-  noise.
+- ``public_scores``: Hajek weighting where covariates and treatments are public.
+- ``weights``: Inverse probability weights, and the sums that an effect is made of.
 """

@@ -1,4 +1,6 @@
-"""Hajek weighting where covariates and treatments are public: noise of the weights that are used, and of no others.
+"""Hajek weighting where covariates and treatments are public.
+
+Noise of the weights that are used, and of no others.
 
 Scores, and so weights, are functions of public columns: one outcome moves the estimate by at most the largest weight
 that occurs times the outcome's width, however large a weight the clip would allow. Proof: ``docs/proofs/balancing.md``,

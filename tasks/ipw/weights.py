@@ -1,4 +1,6 @@
-"""Inverse probability weights, the sums over the estimation units that an effect is made of, and their noise.
+"""Inverse probability weights, and the sums that an effect is made of.
+
+Sums are over the estimation units and get noise.
 
 Every unit's contributions lie in [-1, 1] by declared bounds, are rounded to a public lattice and added as whole
 numbers. So the sums are exact: they depend neither on the order of rows nor on partitions nor on workers, and

@@ -1,4 +1,4 @@
-"""Keep the operator's settings, the state folder, the name of who works here, and the scratch folders of runs.
+"""The operator's settings, the state folder, who works here, and scratch folders.
 
 The state folder holds the site secret, the default ledger and scratch. Settings lie there in ``site.toml``, each of
 them overridden by a variable of its own. The name of who works here is for the record.

@@ -2,7 +2,6 @@
 
 - ``expected``: Planning of a matching before a row is read: caps, weights, expected width, units needed.
 - ``interval``: Matching: from the two released numbers to an estimate and its interval.
-- ``scores``: Units in the order of traversal, each with its propensity score and arm; at sample level each has noise of
-  its own.
-- ``weights``: From scores and arms to weights, the imbalance left, and the one draw of noise on the outcomes.
+- ``scores``: Units in the order of traversal, each with its propensity score and arm.
+- ``weights``: From scores and arms to weights, the imbalance left, and the noise on outcomes.
 """

@@ -1,4 +1,6 @@
-"""Units in the order of traversal, each with its propensity score and arm; at sample level each has noise of its own.
+"""Units in the order of traversal, each with its propensity score and arm.
+
+At sample level each has noise of its own.
 
 The order is that of the secret keyed hash: under replace-one the new person takes the old one's place in it and nobody
 else moves (``docs/proofs/data.md``). Scores lie on a public lattice, where the distance of two scores is exact. At

@@ -1,4 +1,6 @@
-"""From scores and arms to weights, the imbalance left, and the one draw of noise on the outcomes.
+"""From scores and arms to weights, the imbalance left, and the noise on outcomes.
+
+The noise is one draw.
 
 With m matched queries the matching estimate is a difference of two weighted sums of outcomes over m,
 

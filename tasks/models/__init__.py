@@ -3,6 +3,5 @@
 - ``lattice_sums``: Sum rows exactly on a lattice.
 - ``logistic``: Fit the private propensity score: ridge-penalised logistic regression with noise.
 - ``nearest``: Match nearest neighbours on a score, and pair near units for sampling variances.
-- ``nearest_numba``: The inner loops of matching, compiled by numba at first use and kept on disk. Import it inside
-  functions only.
+- ``nearest_numba``: The inner loops of matching, compiled by numba at first use and kept on disk.
 """

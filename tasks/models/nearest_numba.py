@@ -1,4 +1,6 @@
-"""The inner loops of matching, compiled by numba at first use and kept on disk. Import it inside functions only.
+"""The inner loops of matching, compiled by numba at first use and kept on disk.
+
+Import it inside functions only.
 
 Candidates stand by ascending score. From a query's score one walks up and down; ``up_next`` and ``down_next`` are
 union-find forests over places, in which the root of a place is the next candidate that is not exhausted. Places of

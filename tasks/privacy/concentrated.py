@@ -1,4 +1,6 @@
-"""Zero-concentrated differential privacy (Bun and Steinke 2016): what a draw costs an account, what a cap is worth.
+"""Zero-concentrated differential privacy (Bun and Steinke 2016).
+
+What a draw costs an account, what a cap is worth.
 
 Over runs budgets may be chosen after looking at earlier answers. Sums of rho stay valid then (Whitehouse, Ramdas,
 Rogers and Wu 2023, Theorem 1); sums of epsilons of privacy loss distributions do not. Proofs:

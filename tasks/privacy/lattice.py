@@ -1,4 +1,6 @@
-"""Exact noise on a public lattice, from random bytes alone: arrays of a million records, and short vectors.
+"""Exact noise on a public lattice, from random bytes alone.
+
+Arrays of a million records, and short vectors.
 
 Every sampler here returns the ideal law exactly, not to within some distance, provided that the bytes are uniform.
 Two devices give that. A coin of irrational bias compares as many random bits with the binary digits of the bias as

@@ -1,4 +1,6 @@
-"""Draw by mechanisms that few estimators use: propose-test-release, gross error, smooth sensitivity.
+"""Draw by mechanisms that few estimators use.
+
+Propose-test-release, gross error, smooth sensitivity.
 
 Two may answer "no answer": what they release is safe near most data sets, and they test for that. Both test a
 *distance*: a whole number that moves by at most 1 between neighbours, and is at most 1 on any data set that has a

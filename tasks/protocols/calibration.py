@@ -1,4 +1,6 @@
-"""Calibration by negative controls (Schuemie, Hripcsak, Ryan, Madigan and Suchard 2018, PNAS 115:2571).
+"""Calibration by negative controls.
+
+Schuemie, Hripcsak, Ryan, Madigan and Suchard 2018, PNAS 115:2571.
 
 An outcome that treatment cannot change has the effect 0; what is found there beyond its own error is systematic. With
 several of them systematic error is taken to be normal, and its mean and deviation are fitted by maximum likelihood;

@@ -1,4 +1,6 @@
-"""A protocol by arm means, of a randomised trial or unadjusted: every outcome in every subgroup, from one release.
+"""A protocol by arm means, of a randomised trial or unadjusted.
+
+Every outcome in every subgroup, from one release.
 
 A cell, a subgroup and an arm, has (w_k u_k, w_k u_k^2/sqrt(2)) for each outcome and its count times sqrt(1/2). A row
 lies in one cell, and the vector moves by at most 2, whatever the numbers of subgroups, arms and outcomes

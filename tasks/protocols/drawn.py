@@ -1,4 +1,6 @@
-"""The five joint releases of a protocol, read as those of its questions: by subgroup, outcome and side.
+"""The five joint releases of a protocol, read as those of its questions.
+
+A question has a subgroup, an outcome and a side.
 
 A side is a comparison of two arms; of more arms it is one with all others together, whose sums are theirs added up.
 Means are over the units of the subgroup.

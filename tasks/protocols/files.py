@@ -1,4 +1,7 @@
-"""The table of a protocol's release as files that other tools read: answers.csv and answers.parquet."""
+"""The table of a protocol's release as files that other tools read.
+
+They are answers.csv and answers.parquet.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""From answers with the law of their errors to what the release holds: table, balance, gates, calibration."""
+"""From answers with the law of their errors to what the release holds.
+
+Table, balance, gates, calibration.
+"""
 
 from __future__ import annotations
 

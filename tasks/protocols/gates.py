@@ -1,4 +1,6 @@
-"""Balance, overlap, and the gates that were declared on them. Post-processing of released values.
+"""Balance, overlap, and the gates that were declared on them.
+
+Post-processing of released values.
 
 A gate fails only when a released value is significantly beyond its bound, passes when it is significantly within, and
 cannot tell otherwise: noise must not decide. Its error of 5 % is divided among all values that it looks at.

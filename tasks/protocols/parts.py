@@ -1,4 +1,6 @@
-"""Answers with the parts of their error, and how they become intervals: one by one, and all together.
+"""Answers with the parts of their error, and how they become intervals.
+
+Intervals hold one by one, or all together.
 
 Ratios of two arms' risks and odds ratios come from released arm means, at no cost. Fieller's interval of A/B holds
 every theta at which A - theta B is not clearly apart from 0. It needs no division, so it holds at any size of the

@@ -1,4 +1,6 @@
-"""Every question of a protocol as a plain adjustment: what is asked of each joint release, and what all say together.
+"""Every question of a protocol as a plain adjustment.
+
+What is asked of each joint release, and what all say together.
 
 A question is an outcome in a subgroup, and of more than two arms the mean of one arm over everybody there (a *side*).
 Questions of a subgroup share rows' features: lines, candidates of curves and the curves that are kept. All else is

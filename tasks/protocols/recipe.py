@@ -1,4 +1,6 @@
-"""Recipe of a protocol by regression: the budget of five joint releases, by public facts, before a row is read.
+"""Recipe of a protocol by regression.
+
+The budget of five joint releases, by public facts, before a row is read.
 
 Each is the release of one question, for all subgroups and outcomes at once. A subgroup has a block of its own; what
 only outcome k has is multiplied by w_k, sum w_k^2 = 1. Proofs: ``docs/proofs/questions.md``, sections 1 to 3.

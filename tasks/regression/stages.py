@@ -1,4 +1,7 @@
-"""Covariate adjustment of one question: its recipe, what its last stage says, and its rehearsal for plans."""
+"""Covariate adjustment of one question.
+
+Its recipe, what its last stage says, and its rehearsal for plans.
+"""
 
 from __future__ import annotations
 

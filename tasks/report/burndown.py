@@ -1,4 +1,7 @@
-"""The burn-down of a dataset's accounts as a page and as a figure: what the ledger says, in the style of a report."""
+"""The burn-down of a dataset's accounts as a page and as a figure.
+
+What the ledger says, in the style of a report.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Rows of a report's table of details, in the field's words: what was released beside the answer."""
+"""Rows of a report's table of details, in the field's words.
+
+What was released beside the answer.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Positions in the figures of a report, in percent of the figure's width, so that text keeps its size.
+"""Positions in the figures of a report, in percent of their width.
+
+So text keeps its size at every width.
 
 Pure geometry; the drawing is in ``tasks/report/templates/figures.svg.j2``.
 """

@@ -1,4 +1,7 @@
-"""The flow of units through a study, after CONSORT: public numbers and released ones, never another count."""
+"""The flow of units through a study, after CONSORT.
+
+Public numbers and released ones, never another count.
+"""
 
 from __future__ import annotations
 

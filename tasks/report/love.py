@@ -1,4 +1,4 @@
-"""Love plots: the arms' standardised differences in each covariate before and after an adjustment."""
+"""Love plots: the arms' standardised differences by covariate, before and after."""
 
 from __future__ import annotations
 

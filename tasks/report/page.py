@@ -1,4 +1,6 @@
-"""A release as a page for people: self-contained HTML, no network, nothing that is not in the release.
+"""A release as a page for people.
+
+Self-contained HTML, no network, nothing that is not in the release.
 
 The templates in ``tasks/report/templates/`` hold the words; this module gathers what they speak of. A kind of release
 or an estimator without a template of its own is shown by the general one.

@@ -1,4 +1,7 @@
-"""The context of the page of a protocol, beside the release itself: forest plots, Love plots, gates."""
+"""The context of the page of a protocol, beside the release itself.
+
+Forest plots, Love plots, gates.
+"""
 
 from __future__ import annotations
 

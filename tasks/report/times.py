@@ -1,4 +1,6 @@
-"""Curves of a study of times, as a page draws them: steps with bands, areas of cumulative incidence, people at risk.
+"""Curves of a study of times, as a page draws them.
+
+Steps with bands, areas of cumulative incidence, people at risk.
 
 Positions are percents of the figure's width and height: it is drawn in a box that is stretched to the page.
 """

@@ -1,4 +1,6 @@
-"""Acceptance of bundles by a coordinator: one from each expected site, of this round and study, under a trusted key.
+"""Acceptance of bundles by a coordinator.
+
+One from each expected site, of this round and study, under a trusted key.
 
 The order of the checks matters only for the message: whoever is refused is told the first reason. All refusals of
 a round are told at once.

@@ -1,4 +1,6 @@
-"""Combining what several sites or blocks released: fixed and random effects, heterogeneity, leave-one-site-out.
+"""Combining what several sites or blocks released.
+
+Fixed and random effects, heterogeneity, leave-one-site-out.
 
 Post-processing of released values; costs nothing. Notation: site i of k has estimate theta_i, released sampling
 variance v_i, known noise variance s_i^2, V_i = v_i + s_i^2, and an interval of half-width h_i, which allows for a bias

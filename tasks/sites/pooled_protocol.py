@@ -1,4 +1,6 @@
-"""A protocol over several sites: its tables pooled cell by cell, and with them negative controls and balance.
+"""A protocol over several sites.
+
+Its tables pooled cell by cell, and with them negative controls and balance.
 
 Every question is pooled as an effect is (``tasks/sites/pool.py``), over the sites that answered it: where noise hides
 a subgroup at a site, or a gate withholds it, that site has no part in it. Which sites these are depends on released

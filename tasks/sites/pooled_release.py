@@ -1,4 +1,7 @@
-"""From accepted bundles to the pooled release: what the sites said, pooled, with everybody's part stated."""
+"""From accepted bundles to the pooled release.
+
+Each site's part is stated.
+"""
 
 from __future__ import annotations
 

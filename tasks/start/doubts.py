@@ -1,4 +1,6 @@
-"""Columns that no study should adjust for by default, and why: ids, moments, copies and parts of treatment or outcome.
+"""Columns that no study should adjust for by default, and why.
+
+Ids, moments, copies and parts of treatment or outcome.
 
 What would hide part of an effect, or separate the arms, is told by names, by what a column holds as a whole (each value
 once, all of them moments) and, where data are not sensitive, by how it hangs together with treatment and outcome.

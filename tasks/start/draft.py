@@ -1,4 +1,6 @@
-"""A draft of dataset.yaml, study.yaml and source.yaml, each with comments that say what was assumed and what to ask.
+"""A draft of dataset.yaml, study.yaml and source.yaml.
+
+Each with comments that say what was assumed and what to ask.
 
 Nothing is read off sensitive data but what columns hold: codes of two values, spellings, formats. Ranges and levels of
 sensitive data are public knowledge or are paid for, so a draft asks for them; for public and synthetic data it takes

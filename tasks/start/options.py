@@ -1,4 +1,7 @@
-"""Read options of `init`: conditions, groups and measures, and codes that stand for no value."""
+"""Read options of `init`.
+
+They name conditions, groups, measures, and codes that stand for no value.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Recognise what a column holds from all of it: codes, a category, a number, a date, or text that no study can use."""
+"""Recognise what a column holds from all of it.
+
+Codes, a category, a number, a date, or text that no study can use.
+"""
 
 from __future__ import annotations
 

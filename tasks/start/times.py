@@ -1,4 +1,6 @@
-"""Times to an event among the columns of a file: which they are, and what contract and study say of them.
+"""Times to an event among the columns of a file.
+
+Which they are, and what contract and study say of them.
 
 A time and what ended it are two columns. Each by itself is no outcome that a mean can be taken of: who was lost has a
 short time as well.

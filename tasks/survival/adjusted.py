@@ -1,4 +1,6 @@
-"""Adjusted effects: pseudo-outcomes of the released cells are a bounded outcome, for which five releases adjust.
+"""Adjusted effects.
+
+Pseudo-outcomes of the released cells are a bounded outcome, for which five releases adjust.
 
     1  cells of all people, on a share of the budget                             (strategy.py)
     2  of each measure: a public table of outcomes                               (pseudo.py)

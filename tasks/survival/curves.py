@@ -1,4 +1,6 @@
-"""Curves of one arm as functions of its cells: people at risk, survival, cumulative incidence, restricted mean.
+"""Curves of one arm as functions of its cells.
+
+People at risk, survival, cumulative incidence, restricted mean.
 
 All are homogeneous of degree 0 in the cells but counts, take any leading axes, and end in the cells of an arm. Those
 who were censored within an interval are at risk for half of it (the actuarial estimate of Kaplan-Meier's curve).

@@ -1,4 +1,6 @@
-"""Differences between the arms with their intervals, bands of both curves, and the log-rank test.
+"""Differences between the arms with their intervals, and the log-rank test.
+
+Both curves have bands.
 
 Variances are first-order: with g the gradient by the cells at tidied counts h, ``sum h g^2`` is sampling's (that is
 Greenwood's, since curves are homogeneous of degree 0) and ``g' Sigma g`` is noise's. ``docs/proofs/survival.md``,

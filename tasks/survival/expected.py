@@ -1,4 +1,7 @@
-"""Planning before a row is read: the same variances at the expected cells of exponential curves."""
+"""Planning before a row is read.
+
+The same variances at the expected cells of exponential curves.
+"""
 
 from __future__ import annotations
 

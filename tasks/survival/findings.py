@@ -1,4 +1,7 @@
-"""From noisy cells to what the release says: measures with intervals, curves with bands, the log-rank test."""
+"""From noisy cells to what the release says.
+
+Measures with intervals, curves with bands, the log-rank test.
+"""
 
 from __future__ import annotations
 

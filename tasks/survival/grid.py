@@ -1,4 +1,6 @@
-"""The grid of a study of times: how many intervals until the horizon, and the cells that a person may be in.
+"""The grid of a study of times.
+
+How many intervals until the horizon, and the cells that a person may be in.
 
 Cells of one arm, K kinds of event, J intervals of (0, horizon]:
 

@@ -1,4 +1,6 @@
-"""Many questions of one release of cells: each question has a part of the cells, and all of them one covariance.
+"""Many questions of one release of cells.
+
+Each question has a part of the cells, and all of them one covariance.
 
     cells of all people: subgroup x arm x (interval x kind of event | censored | at risk last)     one release
     a question's cells: of two arms of one subgroup or of all, until its horizon, of its events      sums of cells

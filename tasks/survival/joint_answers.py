@@ -1,4 +1,7 @@
-"""A protocol of times: its rows, the one release of cells, and the table of answers with curves by subgroup and arm."""
+"""A protocol of times.
+
+Its rows, the one release of cells, and the table of answers with curves by subgroup and arm.
+"""
 
 from __future__ import annotations
 

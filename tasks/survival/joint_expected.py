@@ -1,4 +1,7 @@
-"""Planning of a protocol of times before a row is read, and how many subgroups its budget can serve."""
+"""Planning of a protocol of times before a row is read.
+
+How many subgroups its budget can serve follows from the same numbers.
+"""
 
 from __future__ import annotations
 

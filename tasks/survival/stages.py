@@ -1,4 +1,7 @@
-"""The stages of a study of times: rows, the one release of cells, and the answers read off it."""
+"""The stages of a study of times.
+
+Rows, the one release of cells, and the answers read off it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Release of the cells: square roots of suffix sums, kind by kind, and the counts that are read off it.
+"""Release of the cells.
+
+Square roots of suffix sums, kind by kind, and the counts that are read off it.
 
 A curve is made of running sums of cells. Noise on each cell would add up in them; noise on each running sum would need
 a sensitivity that grows with their number. Half of the way in between, R of R R = suffix sums, both stay small (Bennett

@@ -1,14 +1,12 @@
 """From a warehouse to partitions, block by block.
 
-- ``adbc``: Databases over ADBC: Arrow batches from a driver by its name, and how each kind of database writes a
-  condition.
-- ``blocks``: From a warehouse to Parquet partitions: one block after the other, each whole or not there.
+- ``adbc``: Databases over ADBC.
+- ``blocks``: From a warehouse to Parquet partitions.
 - ``csv_files``: Find the dialect of a CSV file, and the lines below its table.
 - ``extract``: Cut an extract into blocks by intervals of its key, and mark one that is not finished.
 - ``open_tables``: Read Delta and Iceberg tables as sources.
 - ``read_files``: Folders of Parquet or CSV files as a source of an extract.
-- ``read_sql``: TextReading one block of a source as Arrow batches of the declared columns: streamed, never the whole
-  block at once.
-- ``sample``: The first million rows of a source as one frame, for a draft: text stays text, nothing is read into it.
+- ``read_sql``: Read one block of a source as Arrow batches of the declared columns.
+- ``sample``: The first million rows of a source as one frame, for a draft.
 - ``values``: Read values of a source: types without loss, and text as source.yaml declares it.
 """

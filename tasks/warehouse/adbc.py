@@ -1,4 +1,7 @@
-"""Databases over ADBC: Arrow batches from a driver by its name, and how each kind of database writes a condition."""
+"""Databases over ADBC.
+
+Arrow batches from a driver by its name, and how each kind of database writes a condition.
+"""
 
 from __future__ import annotations
 

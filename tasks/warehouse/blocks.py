@@ -1,4 +1,6 @@
-"""From a warehouse to Parquet partitions: one block after the other, each whole or not there.
+"""From a warehouse to Parquet partitions.
+
+One block after the other, each whole or not there.
 
 Layout of the folder that an extract fills, which is a study's data folder::
 

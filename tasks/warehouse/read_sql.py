@@ -1,4 +1,6 @@
-"""TextReading one block of a source as Arrow batches of the declared columns: streamed, never the whole block at once.
+"""Read one block of a source as Arrow batches of the declared columns.
+
+Batches are streamed; the whole block is never in memory.
 
 A warehouse's own error texts may quote a password, a query or a value. None is passed on: an error says which of a few
 public things went wrong. Times without a zone are compared as they stand, instants in UTC.

@@ -1,4 +1,7 @@
-"""The first million rows of a source as one frame, for a draft: text stays text, nothing is read into it."""
+"""The first million rows of a source as one frame, for a draft.
+
+Text stays text, nothing is read into it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Planning of public weights before a row is read: a planning population, and a difference of its means.
+"""Planning of public weights before a row is read.
+
+A planning population, and a difference of its means.
 
 Its log odds of treatment are normal with deviation OVERLAP, and the index behind them explains EXPLAINED of outcomes'
 variance within arms; where a study allows for no imbalance, as in a trial, it does neither.

@@ -1,4 +1,6 @@
-"""Features of public covariates that are balanced, each with the share of the outcome that it may explain.
+"""Features of public covariates that are balanced.
+
+Each has the share of the outcome that it may explain.
 
 Columns, squares, products, cells of coarse covariates, a propensity index and ten bins of it, each centred and scaled
 on a sample of rows. The outcome's mean within an arm is taken for a constant plus sum_j beta_j F_j with independent

@@ -1,4 +1,7 @@
-"""The imbalance that public weights leave between the arms, and a weighting as the enclave keeps it."""
+"""The imbalance that public weights leave between the arms.
+
+A weighting is kept here as the enclave keeps it.
+"""
 
 from __future__ import annotations
 

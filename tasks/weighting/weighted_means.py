@@ -1,4 +1,6 @@
-"""A difference of weighted arm means under public weights: one draw of noise, and the interval.
+"""A difference of weighted arm means under public weights.
+
+One draw of noise, and the interval.
 
 At label level covariates and treatments are public, so every unit's weight is, and
 

@@ -124,7 +124,39 @@ NO_SENTENCE = (
 
 
 LONGEST = 90
+# What a function does, in the imperative: the first word of its docstring. A new verb is added here.
+VERBS = set(
+    re.findall(
+        r"\S+",
+        """
+        Accept Add Admit Allow Answer Apply Ask Begin Bound Bring Calibrate Call Cast Chain Check Choose Close
+        Commit Compare Complete Compose Compute Copy Count Create Cross-fit Cut Decide Declare Delete Derive
+        Describe Digest Distribute Divide Do Draft Draw Drop Emit Encode End Enter Estimate Fill Find Fit Flip
+        Forecast Free Get Give Go Grant Hand Hash Have Hold Join Keep Lay Learn Leave Let Limit List Load Lock
+        Look Make Map Mark Match Measure Minimise Move Name Normalise Note Offer Open Parse Plan Pool Print
+        Put Raise Read Recognise Recompute Record Reduce Refuse Release Remember Remove Replace Report Reserve
+        Return Round Run Say See Set Show Sign Spend Standardise Start State Step Stop Store Stream Sum
+        Summarise Suppress Tag Take Tell Test Turn Use Validate Verify Void Wait Weigh Write Yield
+        """,
+    )
+)
+# The commands' own descriptions, which `--help` prints.
+DESCRIPTIONS = {"options", "owner"}
 Documented = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def of_functions() -> dict[str, tuple[str, str]]:
+    """Return name and first line of each public function's docstring, but of properties, by file and line."""
+    found = {}
+    for file in FILES:
+        if file.endswith(".py") and file.startswith(("flows/", "tasks/", "schemas/")):
+            for node in ast.walk(ast.parse((ROOT / file).read_text())):
+                if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.name.startswith("_"):
+                    continue
+                marks = {ast.unparse(one).rpartition(".")[2] for one in node.decorator_list}
+                if not marks & {"property", "cached_property"} and (text := ast.get_docstring(node)):
+                    found[f"{file}:{node.lineno}"] = (node.name, text.split("\n")[0])
+    return found
 
 
 def first_lines() -> dict[str, tuple[str, str]]:
@@ -149,6 +181,24 @@ def test_first_lines_of_public_docstrings_are_one_short_sentence() -> None:
     public = {where: line for where, (name, line) in first_lines().items() if not name.startswith("_")}
     assert {where: line for where, line in public.items() if len(line) > LONGEST} == {}
     assert {where: line for where, line in public.items() if not line.endswith((".", "?"))} == {}
+
+
+def test_docstrings_of_public_functions_begin_with_a_verb() -> None:
+    lines = of_functions()
+    assert len(lines) > 1_500
+    nouns = {
+        where: line
+        for where, (name, line) in lines.items()
+        if name not in DESCRIPTIONS and line.split()[0].rstrip(",:") not in VERBS
+    }
+    assert nouns == {}
+
+
+def test_first_lines_of_modules_are_short() -> None:
+    files = [file for file in FILES if file.endswith(".py") and file.startswith(("flows/", "tasks/", "schemas/"))]
+    first = {file: (ast.get_docstring(ast.parse((ROOT / file).read_text())) or "").split("\n")[0] for file in files}
+    assert len(first) > 200
+    assert {file: line for file, line in first.items() if len(line) > LONGEST} == {}
 
 
 # Metaphors that the field has words for, in what a person reads.

@@ -1,7 +1,6 @@
 """The durable, append-only, hash-chained record of grants, reservations, releases and voids.
 
-- ``accounts``: The accounts that follow from the ledger's entries: one derivation, for reserving, for showing and for
-  verifying.
+- ``accounts``: The accounts that follow from the ledger's entries.
 - ``entry``: Encode and log entries of the ledger, and read grants and reviews that owners signed.
 - ``journal``: Write to a ledger on verified entries, one turn at a time, and what only owners write.
 - ``ledger``: Grant, reserve, release and void privacy budget across runs.

@@ -1,4 +1,6 @@
-"""The accounts that follow from the ledger's entries: one derivation, for reserving, for showing and for verifying.
+"""The accounts that follow from the ledger's entries.
+
+One derivation, for reserving, for showing and for verifying.
 
 A ``Book`` reads entries in order and refuses the first that breaks a rule, so an account is never computed
 from entries that could not have been written by the protocol.

@@ -1,4 +1,7 @@
-"""All datasets of a ledger as their owner sees them. Declared and recorded facts only: no released value, no row."""
+"""All datasets of a ledger as their owner sees them.
+
+Declared and recorded facts only: no released value, no row.
+"""
 
 from __future__ import annotations
 

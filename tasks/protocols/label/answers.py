@@ -1,4 +1,6 @@
-"""The table of a protocol at label level, from released numbers and public weights; and what a planner says of it.
+"""The table of a protocol at label level, from released numbers and public weights.
+
+What a planner says of it stands here as well.
 
 Each answer is that of one question (``docs/proofs/balancing.md`` 4, ``docs/proofs/matching.md`` 5) with the noise of
 the joint draw; how sizes of subgroups, balance and overlap enter is exact, for all of that is public.

@@ -1,4 +1,6 @@
-"""Each comparison of a protocol as rows of its own, and its weights, by balancing or by matching.
+"""Comparisons of a protocol as rows of their own, and their weights.
+
+Weights are by balancing or by matching.
 
 A comparison is a subgroup, and in it an arm and the reference. Subgroups and arms are public at label level, so cutting
 the rows apart by them reads nothing private. A comparison's rows keep the order of their hashes; only pieces that hold

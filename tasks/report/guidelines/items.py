@@ -1,4 +1,6 @@
-"""Items of reporting guidelines, and which sentences of ours answer them: TARGET, STROBE, RECORD and RECORD-PE.
+"""Items of reporting guidelines, and which sentences of ours answer them.
+
+TARGET, STROBE, RECORD and RECORD-PE.
 
 STROBE with its extensions is for observational studies of routinely collected health data: von Elm et al., STROBE,
 Lancet 2007;370:1453; Benchimol et al., RECORD, PLoS Med 2015;12:e1001885; Langan et al., RECORD-PE, BMJ 2018;363:k3532;

@@ -1,4 +1,7 @@
-"""Panels of one effect: of a difference of means, of times to an event, and of a causal direction."""
+"""Panels of one effect.
+
+It is a difference of means, of times to an event, or a causal direction.
+"""
 
 from __future__ import annotations
 

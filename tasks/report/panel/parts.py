@@ -1,4 +1,6 @@
-"""Sentences that panels of every kind share: limits, adjustment, cost, and an estimate with its interval.
+"""Sentences that panels of every kind share.
+
+Limits, adjustment, cost, and an estimate with its interval.
 
 Lines are in the markup of ``rich``, with all that a study names escaped.
 """

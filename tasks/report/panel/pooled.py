@@ -1,4 +1,7 @@
-"""Panels of what several sites say together, and of what pooling cost: nothing beside what each site spent."""
+"""Panels of what several sites say together, and of what pooling cost.
+
+Nothing beside what each site spent.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Panels of tables of answers: of a protocol, of one over several sites, and of a series of blocks."""
+"""Panels of tables of answers.
+
+A protocol, one over several sites, and a series of blocks have them.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Alembic migrations of the ledger's database.
 
-- ``env``: Run migrations on the connection, and inside the transaction, that the ledger's store hands over.
+- ``env``: Run migrations on the connection that the ledger's store hands over.
 - ``versions/``: One module per version of the ledger's tables, oldest first.
 """

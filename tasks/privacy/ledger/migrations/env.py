@@ -1,4 +1,7 @@
-"""Run migrations on the connection, and inside the transaction, that the ledger's store hands over."""
+"""Run migrations on the connection that the ledger's store hands over.
+
+They run inside its transaction.
+"""
 
 from alembic import context
 
