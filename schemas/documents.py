@@ -313,8 +313,7 @@ def parse_yaml(text: str, where: str, error: type[StudyError] = StudyError) -> D
     """
     try:
         _check_plain(text)
-        document = yaml.load(text, Loader=_Loader)
-        lines = dict(_lines(yaml.compose(text, Loader=_Loader)))
+        document, lines = _read(text)
     except yaml.YAMLError as problem:
         mark = getattr(problem, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
@@ -325,6 +324,17 @@ def parse_yaml(text: str, where: str, error: type[StudyError] = StudyError) -> D
     result = Document(document)
     result.lines = lines
     return result
+
+
+def _read(text: str) -> tuple[Any, dict[Place, int]]:
+    """Return what a text says, and in which line each of its keys is; both are made of one composition."""
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+        document = None if node is None else loader.construct_document(node)
+        return document, dict(_lines(node))
+    finally:
+        loader.dispose()
 
 
 def _check_plain(text: str) -> None:

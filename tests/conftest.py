@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import gc
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 from causalveil.tasks.machine.site import VARIABLES
-from tests import needs
+from tests import needs, session
 
 # Where files cost no wait for a disk: a ledger syncs each commit to it four times, and tests commit many thousands.
 # What the product syncs, and when, is counted by tests of its own and does not show in how long it took.
@@ -43,8 +41,7 @@ os.environ.update(SETTINGS)
 
 # Prefect's servers keep what holds their concurrency limits in the home folder. Those of several sessions on one
 # machine would read, lock and clean up each other's there, and a task run then waited a minute for its turn.
-os.environ["PREFECT_HOME"] = tempfile.mkdtemp(prefix="causalveil-prefect-")
-atexit.register(shutil.rmtree, os.environ["PREFECT_HOME"], ignore_errors=True)
+os.environ["PREFECT_HOME"] = tempfile.mkdtemp(prefix="prefect-", dir=session.folder())
 # What a test looks for in the server's store need not wait for the next of few large batches.
 os.environ["PREFECT_SERVER_SERVICES_EVENT_PERSISTER_FLUSH_INTERVAL"] = "0.5"
 os.environ["PREFECT_LOGGING_TO_API_BATCH_INTERVAL"] = "0.5"
@@ -124,8 +121,11 @@ def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     from causalveil.flows.engine import settings
 
     settings.prepare(quiet=True)
-    from prefect.settings import PREFECT_API_URL
+    from prefect.settings import PREFECT_API_URL, PREFECT_SERVER_DATABASE_CONNECTION_URL
     from prefect.testing.utilities import prefect_test_harness
 
     with prefect_test_harness(server_startup_timeout=120):
+        url = PREFECT_SERVER_DATABASE_CONNECTION_URL.value()
+        assert url is not None
+        session.keep_tables(Path(url.get_secret_value().split("///", 1)[1]))
         yield str(PREFECT_API_URL.value())

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 
+from tests import session
 from tests.faults import free_port
 
 
@@ -23,16 +24,19 @@ def own_server(folder: Path, *options: str) -> Iterator[tuple[str, subprocess.Po
     around = os.environ | {"PREFECT_HOME": str(folder / "prefect"), "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
     around["PREFECT_API_DATABASE_CONNECTION_URL"] = f"sqlite+aiosqlite:///{folder / 'prefect.db'}"
     around.pop("PREFECT_API_URL", None)
+    session.put_tables(folder / "prefect.db")
     running = subprocess.Popen([*command, *options], env=around, stdout=log, stderr=log)
     url = f"http://127.0.0.1:{port}/api"
     try:
         for _ in range(600):
             try:
-                if httpx.get(f"{url}/health").is_success:
+                # Without certificates, which took longer to read than the server to answer.
+                if httpx.get(f"{url}/health", verify=False).is_success:
                     break
             except httpx.HTTPError:
                 assert running.poll() is None, (folder / "server.log").read_text()[-2000:]
                 time.sleep(0.2)
+        session.keep_tables(folder / "prefect.db")
         yield url, running
     finally:
         running.kill()

@@ -24,6 +24,7 @@ from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
 from causalveil.flows.engine.deployment import lets_anybody_in
+from tests import session
 
 ROOT = Path(__file__).parents[2]
 PASSWORD = "operator:correct-horse-battery-staple"
@@ -56,6 +57,7 @@ def api(folder: Path) -> Iterator[str]:
         port = str(free.getsockname()[1])
     url = f"http://127.0.0.1:{port}/api"
     log = folder / "log"
+    session.put_tables(folder / "prefect.db")
     server = subprocess.Popen(
         [str(ROOT / "deploy/server.sh")],
         cwd=folder,
@@ -68,7 +70,8 @@ def api(folder: Path) -> Iterator[str]:
         deadline = time.monotonic() + 240
         while time.monotonic() < deadline and server.poll() is None:
             with suppress(httpx.HTTPError):
-                if httpx.get(f"{url}/health", timeout=5).is_success:
+                # Without certificates, which took longer to read than the server to answer.
+                if httpx.get(f"{url}/health", timeout=5, verify=False).is_success:
                     break
             time.sleep(0.5)
         else:
