@@ -8,7 +8,7 @@ from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.privacy.ledger.ledger import Ledger
 from causalveil.tasks.privacy.outlook.desk import desk_of
 from causalveil.tasks.privacy.outlook.standing import burndowns
-from causalveil.tasks.report.desk import dataset_html, desk_html
+from causalveil.tasks.report.burndown import dataset_html, desk_html
 
 
 def write_desk(ledger: Ledger, folder: Path) -> list[Path]:

@@ -1,6 +1,6 @@
-"""The burn-down of a dataset's accounts as a page and as a figure.
+"""The burn-down of a dataset's accounts and the owner's desk, as pages and figures.
 
-What the ledger says, in the style of a report.
+What the ledger says, in the style of a report. The desk's pages refer to nothing but each other.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from causalveil.schemas.ledger import Account
+from causalveil.schemas.oversight import Desk, DeskDataset
 from causalveil.tasks.privacy.outlook.standing import Burndown, BurndownStep
 from causalveil.tasks.report.numbers import amount, figure, percent
 from causalveil.tasks.report.page import environment, style
@@ -162,3 +163,35 @@ def _date(moment: datetime, span: timedelta) -> str:
     if span >= timedelta(days=4):
         return f"{moment:%Y-%m-%d}"
     return f"{moment:%d %b %H:%M}" if span >= timedelta(minutes=5) else f"{moment:%H:%M:%S}"
+
+
+def desk_html(desk: Desk) -> str:
+    """Return the first page: every dataset.
+
+    Raises:
+        CausalveilError: this installation lacks its templates.
+    """
+    return _render("desk.html.j2", desk=desk)
+
+
+def dataset_html(one: DeskDataset, burndowns: Sequence[Burndown], at: datetime) -> str:
+    """Return the page of one dataset.
+
+    Raises:
+        CausalveilError: this installation lacks its templates.
+    """
+    return _render("desk_dataset.html.j2", one=one, panels=panels_of(burndowns), at=at)
+
+
+def _render(template: str, **context: object) -> str:
+    made = environment()
+    made.filters |= {"moment": _moment, "day": _day}
+    return made.get_template(template).render(css=style("style.css") + style("desk.css"), **context)
+
+
+def _moment(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M}"
+
+
+def _day(at: datetime) -> str:
+    return f"{at:%Y-%m-%d}"

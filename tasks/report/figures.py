@@ -2,7 +2,8 @@
 
 So text keeps its size at every width.
 
-Pure geometry; the drawing is in ``tasks/report/templates/figures.svg.j2``.
+Pure geometry; the drawing is in ``tasks/report/templates/figures.svg.j2``. Love plots have the arms' standardised
+differences in each covariate before and after an adjustment.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from statistics import median
 
+from causalveil.schemas.confounding import CovariateBalance
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.report.numbers import broken, percent
 
@@ -198,3 +200,48 @@ def site_bars(spent: Sequence[tuple[str, Decimal, Decimal]], write: Writer) -> W
 
 def _share(part: Decimal, whole: Decimal) -> float:
     return round(float(100 * part / whole), 3) if whole > 0 else 0.0
+
+
+# The figure shows so many columns, those that were furthest apart; the release has all.
+MOST_COLUMNS = 24
+# Names up to so many letters stand in a column beside their marks; where one is longer, all stand above them.
+BESIDE_MARKS = 16
+# Noise bars reach so many standard deviations to either side.
+BAR = 2.0
+
+
+@dataclass(frozen=True)
+class LovePlot:
+    """A Love plot.
+
+    Attributes:
+        rows: the columns that are shown, the furthest apart first.
+        others: how many are not.
+        axis: holds every mark, and the bars but those far wider than the others.
+    """
+
+    rows: tuple[CovariateBalance, ...]
+    others: int
+    axis: Axis
+
+    @property
+    def above(self) -> bool:
+        """True if names stand above their marks, so that none is cut."""
+        return any(len(row.covariate) > BESIDE_MARKS for row in self.rows)
+
+    @property
+    def lines(self) -> tuple[tuple[str, ...], ...]:
+        """Each row's name, in lines."""
+        return tuple(broken(row.covariate) if self.above else (row.covariate,) for row in self.rows)
+
+    @classmethod
+    def of(cls, balance: Sequence[CovariateBalance]) -> LovePlot | None:
+        """Return the plot of what was released; None where nothing was."""
+        if not balance:
+            return None
+        rows = sorted(balance, key=lambda row: -abs(row.before))[:MOST_COLUMNS]
+        ends = [0.0]
+        for row in rows:
+            ends += [row.before, row.after - BAR * row.noise_error, row.after + BAR * row.noise_error]
+        room = 0.04 * (max(ends) - min(ends)) or 1.0
+        return cls(tuple(rows), len(balance) - len(rows), Axis(min(ends) - room, max(ends) + room))

@@ -31,9 +31,8 @@ from causalveil.schemas.sites.pooled import (
 from causalveil.schemas.where import said, where_words
 from causalveil.tasks.report.details import detail_rows, text_of
 from causalveil.tasks.report.estimand import PLACEHOLDER, estimand_of
-from causalveil.tasks.report.figures import Axis, Line, axis_of, site_bars, waterfalls
+from causalveil.tasks.report.figures import Axis, Line, LovePlot, axis_of, site_bars, waterfalls
 from causalveil.tasks.report.guidelines.fill import guidelines_context
-from causalveil.tasks.report.love import LovePlot
 from causalveil.tasks.report.numbers import (
     COVERED,
     amount,
@@ -47,7 +46,6 @@ from causalveil.tasks.report.numbers import (
     span,
     verdict_of,
 )
-from causalveil.tasks.report.pooled_protocol import pooled_context_of
 from causalveil.tasks.report.pooled_times import pooled_times_context
 from causalveil.tasks.report.protocol import context_of, first_of, labelled
 from causalveil.tasks.report.times import groups_context, times_context
@@ -178,7 +176,7 @@ def _approvals(release: Published) -> list[tuple[str, str]]:
 
 def _of_kind(release: Published, document: dict[str, Any]) -> dict[str, Any]:
     if isinstance(release, PooledProtocolRelease):
-        return pooled_context_of(release)
+        return context_of(release)
     if isinstance(release, PooledSurvivalRelease):
         return pooled_times_context(release)
     return _pooled(document, release) if isinstance(release, PooledRelease) else _single(release, document)

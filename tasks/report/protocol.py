@@ -1,4 +1,4 @@
-"""The context of the page of a protocol, beside the release itself.
+"""The context of the page of a protocol, of one site or of several.
 
 Forest plots, Love plots, gates.
 """
@@ -14,10 +14,9 @@ from pydantic import BaseModel
 from causalveil.schemas.protocols.answers import BalanceRow, ProtocolAnswer
 from causalveil.schemas.protocols.study import EVERYBODY
 from causalveil.schemas.release import ProtocolRelease
-from causalveil.schemas.sites.pooled import PooledAnswer, PooledProtocolRelease, Series
-from causalveil.tasks.report.figures import Axis, Line, axis_of
-from causalveil.tasks.report.love import LovePlot
-from causalveil.tasks.report.numbers import arm_label, axis_name, beside, group_label, span
+from causalveil.schemas.sites.pooled import PooledAnswer, PooledEstimate, PooledProtocolRelease, Series
+from causalveil.tasks.report.figures import Axis, Line, LovePlot, axis_of, site_bars
+from causalveil.tasks.report.numbers import amount, arm_label, axis_name, beside, group_label, span
 
 Row = TypeVar("Row", bound=ProtocolAnswer | PooledAnswer)
 Document = TypeVar("Document", bound=BaseModel)
@@ -60,12 +59,13 @@ def labelled(document: Document) -> Document:
     return cast(Document, document.model_copy(update=changed))
 
 
-def forests(release: ProtocolRelease) -> tuple[Forest, ...]:
+def forests(release: ProtocolRelease | PooledProtocolRelease) -> tuple[Forest, ...]:
     """Return a forest plot of each outcome, in the order of the study."""
     found = []
     for outcome in dict.fromkeys(answer.outcome for answer in release.answers):
         rows = [answer for answer in release.answers if answer.outcome == outcome]
-        lines = tuple(line for row in rows if (line := _line(release, row)) is not None)
+        drawn = [(row, _line(release, row)) for row in rows]
+        lines = tuple(line for _, line in drawn if line is not None)
         found.append(
             Forest(
                 outcome=outcome,
@@ -73,14 +73,23 @@ def forests(release: ProtocolRelease) -> tuple[Forest, ...]:
                 label=axis_name(release.units_of_measure.get(outcome), sides_of(release.specification)),
                 lines=lines,
                 axis=axis_of(lines) if lines else Axis(-1.0, 1.0),
-                withheld=tuple(_label(release, row) for row in rows if row.estimate is None),
+                withheld=tuple(_label(release, row) + _reason(row) for row, line in drawn if line is None),
             )
         )
     return tuple(found)
 
 
-def _label(release: ProtocolRelease, row: ProtocolAnswer) -> str:
+def _label(release: ProtocolRelease | PooledProtocolRelease, row: ProtocolAnswer | PooledAnswer) -> str:
     return place_of([(one.group, one.arm) for one in release.answers], row.group, row.arm, row.reference)
+
+
+def _reason(row: ProtocolAnswer | PooledAnswer) -> str:
+    """Return why sites gave no answer, in brackets; of one site a gate is why, and the page says so."""
+    return f" ({_why(row)})" if isinstance(row, PooledAnswer) else ""
+
+
+def _why(row: PooledAnswer) -> str:
+    return "a gate failed" if row.state == "withheld" else "fewer than two sites answered"
 
 
 def place_of(places: Sequence[tuple[str, str]], group: str, arm: str, reference: str) -> str:
@@ -93,21 +102,27 @@ def place_of(places: Sequence[tuple[str, str]], group: str, arm: str, reference:
     return ", ".join([*parts, *([f"{arm} against {reference}"] if several else [])])
 
 
-def _line(release: ProtocolRelease, row: ProtocolAnswer) -> Line | None:
-    """Nothing for a withheld answer."""
-    if row.estimate is None or row.interval is None or row.simultaneous is None:
+def _line(release: ProtocolRelease | PooledProtocolRelease, row: ProtocolAnswer | PooledAnswer) -> Line | None:
+    """Nothing for a withheld answer, or without a pooled one."""
+    found: ProtocolAnswer | PooledEstimate | None = None
+    if isinstance(row, ProtocolAnswer):
+        found = row
+    elif isinstance(release, PooledProtocolRelease):
+        found = release.headline(row)
+    if found is None or found.estimate is None or found.interval is None or row.simultaneous is None:
         return None
-    ends = {"lower": row.interval.lower, "upper": row.interval.upper}
-    note = "the noise is too large" if row.state == "unresolved" else f"{beside(row.estimate, ends)} ({span(ends)})"
+    hidden = str(row.state) == "unresolved"
+    ends = {"lower": found.interval.lower, "upper": found.interval.upper}
+    note = "the noise is too large" if hidden else f"{beside(found.estimate, ends)} ({span(ends)})"
     return Line(
         label=_label(release, row),
         note=note + (" – gate failed" if row.state == "marked" else ""),
-        estimate=row.estimate,
-        lower=row.interval.lower,
-        upper=row.interval.upper,
+        estimate=found.estimate,
+        lower=found.interval.lower,
+        upper=found.interval.upper,
         weight=None if row.group == EVERYBODY else 0.4,
         outer=(row.simultaneous.lower, row.simultaneous.upper),
-        hidden=row.state == "unresolved",
+        hidden=hidden,
     )
 
 
@@ -164,15 +179,27 @@ def love_plots(balance: Sequence[BalanceRow]) -> list[tuple[str, LovePlot]]:
     return found
 
 
-def context_of(release: ProtocolRelease) -> dict[str, Any]:
+def context_of(release: ProtocolRelease | PooledProtocolRelease) -> dict[str, Any]:
     """Return what a page says, by the names that the template uses."""
-    return {
-        **first_answer(release.answers, release.confidence),
+    context = {
         "forests": forests(release),
         "loves": love_plots(release.balance),
         "adjustments": adjustments(release.answers),
-        "measured": any(answer.measures for answer in release.answers),
         "calibrated": any(answer.calibrated is not None for answer in release.answers),
         "several": len({answer.arm for answer in release.answers}) > 1,
         "not_covered": release.not_covered,
+    }
+    if isinstance(release, ProtocolRelease):
+        measured = any(answer.measures for answer in release.answers)
+        return {**first_answer(release.answers, release.confidence), **context, "measured": measured}
+    row = first_of(release.answers)
+    pooled = release.headline(row)
+    ends = None if pooled is None else (pooled.interval.lower, pooled.interval.upper)
+    estimate = None if pooled is None else pooled.estimate
+    return {
+        **said_first(row.outcome, estimate, ends, release.confidence, "" if pooled else _why(row)),
+        **context,
+        "waterfalls": (site_bars([(site.site, site.epsilon, site.delta) for site in release.sites], amount),),
+        "method": f"method_{release.estimator}.html.j2",
+        "details": [],
     }

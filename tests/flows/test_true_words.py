@@ -30,7 +30,7 @@ from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.privacy.keys import owner_key
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.privacy.outlook.desk import desk_of
-from causalveil.tasks.report.desk import dataset_html, desk_html
+from causalveil.tasks.report.burndown import dataset_html, desk_html
 from causalveil.tasks.report.page import TEMPLATES
 from tests.flows.test_true_sentences import ALL_OF_IT, PART_OF_IT, plain, texts
 from tests.ledger_help import charge, contract, finished, reservation
