@@ -21,7 +21,7 @@ from causalveil.flows.sequence.pooling import PooledResult, pool_sites  # noqa: 
 from causalveil.schemas.asked.study_file import load_study_file  # noqa: E402
 from causalveil.schemas.sites.pooled import SiteResult  # noqa: E402
 from causalveil.schemas.sites.round import load_sites  # noqa: E402
-from causalveil.tasks.protocols.failed import failed_gates  # noqa: E402
+from causalveil.tasks.protocols.gates import failed_gates  # noqa: E402
 from causalveil.tasks.report.protocol import labelled  # noqa: E402
 
 

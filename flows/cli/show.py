@@ -183,7 +183,7 @@ def check_gates(release: Published) -> None:
     Raises:
         GateFailed: names gates and subgroups, which are released.
     """
-    from causalveil.tasks.protocols.failed import failed_gates
+    from causalveil.tasks.protocols.gates import failed_gates
     from causalveil.tasks.report.protocol import labelled
 
     said = failed_gates(labelled(release))

@@ -3,7 +3,8 @@
 Post-processing of released values.
 
 A gate fails only when a released value is significantly beyond its bound, passes when it is significantly within, and
-cannot tell otherwise: noise must not decide. Its error of 5 % is divided among all values that it looks at.
+cannot tell otherwise: noise must not decide. Its error of 5 % is divided among all values that it looks at. One line
+names those that failed: on a terminal, by an exit code, in Prefect.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Sequence
 
 from causalveil.schemas.protocols.answers import BalanceRow, GateResult, GateVerdict, ProtocolAnswer, State
 from causalveil.schemas.protocols.study import EVERYBODY, FailedGate, ProtocolStudy
+from causalveil.schemas.release import ProtocolRelease
+from causalveil.schemas.sites.pooled import PooledProtocolRelease, Published
 from causalveil.tasks.adjustment.five_releases import differences, effective
 from causalveil.tasks.protocols.drawn import Asked
 from causalveil.tasks.protocols.recipe import TWO_ARMS
@@ -124,3 +127,15 @@ def gated(
         else:
             found.append(answer.model_copy(update={"state": State.marked}))
     return tuple(found)
+
+
+def failed_gates(release: Published) -> str | None:
+    """Return one line that names the gates that failed and where.
+
+    All of this is released. The result is None if none failed.
+    """
+    if not isinstance(release, ProtocolRelease | PooledProtocolRelease) or not release.gate_failed:
+        return None
+    failed = [gate for gate in release.gates if gate.verdict == "failed"]
+    places = ", ".join(f"{gate.gate} in {gate.group}, {gate.arm}" for gate in failed)
+    return f"a declared gate failed ({places}); the release says so, and its charge stands"
