@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from causalveil.schemas.errors import CausalveilError, DataError
+from causalveil.schemas.errors import CausalveilError, DataError, in_own_words
 from causalveil.schemas.sources import Kind, TableSnapshot
 from causalveil.schemas.warehouse import (
     AdbcDriver,
@@ -93,21 +93,15 @@ def batches(
         DataError: the source lacks a declared column or holds it as another type.
         CausalveilError: the source cannot be reached or does not answer the query.
     """
-    schema, failure = target_schema(source), None
+    schema = target_schema(source)
     lost = Counter() if lost is None else lost
-    try:
-        with _open(source, place, url, interval, snapshot) as found:
-            for batch in found:
-                rows = conform(read_off(_taken(batch, source), source), source, schema)
-                yield complete(rows, source, lost)
-    except CausalveilError as problem:
-        failure = problem.with_traceback(None)
-    except Exception as problem:  # drivers' exceptions share no base
-        failure = CausalveilError(f"source '{source.name}': {cause(problem)}")
-    # Raised outside the except clause, so that no driver's text hangs on the error.
-    if failure is not None:
-        failure.__cause__ = failure.__context__ = None
-        raise failure
+    with (
+        in_own_words(lambda problem: CausalveilError(f"source '{source.name}': {cause(problem)}")),
+        _open(source, place, url, interval, snapshot) as found,
+    ):
+        for batch in found:
+            rows = conform(read_off(_taken(batch, source), source), source, schema)
+            yield complete(rows, source, lost)
 
 
 def refuse_keyless(source: Source, place: Path, url: str | None, snapshot: TableSnapshot | None) -> None:
