@@ -88,10 +88,7 @@ def book_of(ledger: Ledger, dataset: str) -> Book:
     Raises:
         LedgerError: the ledger cannot be used, or an entry breaks a rule.
     """
-    book = Book(ledger.identity)
-    for entry in ledger.history(dataset):
-        book.add(entry)
-    return book
+    return Book(ledger.identity, ledger.history(dataset))
 
 
 def blocks_of(study: Study, folder: DataFolder, contract: Contract) -> tuple[str, ...]:

@@ -151,8 +151,12 @@ def run_of(entries: Iterable[Entry]) -> RunRecord | None:
 class Book:
     """Entries of one ledger, or all of one dataset's, read in order."""
 
-    def __init__(self, identity: str) -> None:
-        """Begin an empty book of the ledger with this identity."""
+    def __init__(self, identity: str, entries: Iterable[Entry] = ()) -> None:
+        """Begin a book of the ledger with this identity, and take in entries.
+
+        Raises:
+            LedgerError: an entry breaks a rule; names its number.
+        """
         self.identity = identity
         self.grants: dict[str, Grant] = {}
         self.caps: dict[str, Caps] = {}
@@ -160,6 +164,8 @@ class Book:
         # Digest of the manifest under which each dataset was admitted last.
         self.admissions: dict[str, str] = {}
         self._used: dict[tuple[str, Level, str], Use] = {}
+        for entry in entries:
+            self.add(entry)
 
     def add(self, entry: Entry) -> None:
         """Take in the next entry.

@@ -88,10 +88,7 @@ class Journal:
         grants = [entries.c.dataset == dataset, entries.c.kind == "grant"]
         if before is not None:
             grants.append(entries.c.seq < before)
-        book = Book(self.identity)
-        for entry in self.store.select(connection, *grants):
-            book.add(entry)
-        grant = book.grants.get(dataset)
+        grant = Book(self.identity, self.store.select(connection, *grants)).grants.get(dataset)
         return None if grant is None else grant.owner_key
 
 

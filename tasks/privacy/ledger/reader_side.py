@@ -107,9 +107,7 @@ class ReaderSide(Journal):
             LedgerError: the ledger cannot be used, or an entry of the dataset breaks a rule.
         """
         with self.store.read() as connection:
-            book = Book(self.identity)
-            for entry in self.store.select(connection, entries.c.dataset == dataset):
-                book.add(entry)
+            book = Book(self.identity, self.store.select(connection, entries.c.dataset == dataset))
         return account_of(book, self.identity, dataset, contract)
 
     def newest(self, dataset: str, most: int, contract: Contract | None = None) -> Account:
@@ -152,12 +150,7 @@ class ReaderSide(Journal):
         known = None if self.memory is None else self.memory.read()
         with self.store.read() as connection:
             chain = remembered(self.store, connection, self.identity, known)
-        if chain is not None:
-            return chain.book
-        book = Book(self.identity)
-        for entry in self.history(dataset):
-            book.add(entry)
-        return book
+        return chain.book if chain is not None else Book(self.identity, self.history(dataset))
 
     def head(self) -> tuple[int, str]:
         """Return number and hash of the last entry.
@@ -198,11 +191,9 @@ class ReaderSide(Journal):
             BudgetRefused: no grant, or a grant of another contract.
             LedgerError: the ledger cannot be used, or a grant is forged.
         """
-        book = Book(self.identity)
+        grants = (entries.c.dataset == contract.dataset, entries.c.kind == "grant")
         with self.store.read() as connection:
-            grants = (entries.c.dataset == contract.dataset, entries.c.kind == "grant")
-            for entry in self.store.select(connection, *grants):
-                book.add(entry)
+            book = Book(self.identity, self.store.select(connection, *grants))
         refuse_other_contract(book, contract)
 
     def refusals(self, run_id: str) -> tuple[Entry, ...]:

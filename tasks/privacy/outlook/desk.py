@@ -70,9 +70,8 @@ def desk_of(ledger: Ledger, at: datetime | None = None) -> Desk:
 
 
 def _dataset(ledger: Ledger, name: str, moment: datetime) -> DeskDataset:
-    entries, book = ledger.entries_of(name), Book(ledger.identity)
-    for entry in entries:
-        book.add(entry)
+    entries = ledger.entries_of(name)
+    book = Book(ledger.identity, entries)
     records = [run for run in book.runs.values() if run.reservation.dataset == name]
     account = account_of(book, ledger.identity, name, None)
     grants = tuple(_grant(entry) for entry in entries if entry.kind == "grant")
