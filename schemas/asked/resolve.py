@@ -11,12 +11,9 @@ from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
+from causalveil.schemas.asked.columns import AskedCovariate, AskedNumber, AskedTimes, Clipping
 from causalveil.schemas.asked.shorthands import AutoEstimator
 from causalveil.schemas.asked.study_file import (
-    AskedCovariate,
-    AskedNumber,
-    AskedTimes,
-    Clipping,
     DirectionStudyFile,
     EffectStudyFile,
     ProtocolStudyFile,

@@ -9,37 +9,46 @@ or the machine can be named here but the folder (``data.path``).
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, TypeAdapter, create_model, model_validator
+from pydantic import Field, TypeAdapter, create_model, model_validator
 
+from causalveil.schemas.asked.columns import (
+    AskedArms,
+    AskedCensoring,
+    AskedCovariates,
+    AskedMeasures,
+    AskedOutcomes,
+    AskedPair,
+    AskedPlainOutcome,
+    AskedSubgroups,
+    AskedTime,
+    AskedTimesMeasures,
+    AskedTimesOutcomes,
+    CountedAs,
+    ImputedAs,
+    refuse_entry,
+)
 from causalveil.schemas.asked.shorthands import AutoEstimator, as_protocol
-from causalveil.schemas.columns import NumberScale, sane_range
 from causalveil.schemas.confounding import refuse_renamed
 from causalveil.schemas.documents import AnyPath, read_yaml, validate
 from causalveil.schemas.estimators.ipw import with_free_penalty
-from causalveil.schemas.estimators.survival import FLOOR, MOST_INTERVALS, Beyond, ExpectedTimes, Measure
+from causalveil.schemas.estimators.survival import MOST_INTERVALS, ExpectedTimes, Measure
 from causalveil.schemas.estimators.survival_protocol import ARMS_NOT_ADJUSTED, NOT_ADJUSTED
 from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.protocols.study import AskedOf, EffectMeasure, Gates, OutcomeRole
+from causalveil.schemas.protocols.study import EffectMeasure, Gates
 from causalveil.schemas.studies import STUDIES, model_for
 from causalveil.schemas.study import (
-    Code,
     Estimand,
     EstimatorSettings,
     Finite,
-    Levels,
     Missing,
-    MissingOutcome,
-    MissingTreatment,
     Name,
     PrivacyRequest,
     Select,
     Slug,
-    distinct_levels,
 )
 from causalveil.schemas.where import AskedWhere
 
@@ -50,52 +59,6 @@ MOVED = {
     "blocks": "the owner's dataset.yaml names the block key",
     "execution": "the operator's site.toml says how and where stages run",
 }
-
-
-class Clipping(Frozen):
-    """A narrower range; an end that is not given is the contract's."""
-
-    lower: Finite | None = None
-    upper: Finite | None = None
-
-    @model_validator(mode="after")
-    def _sane(self) -> Clipping:
-        if self.lower is not None and self.upper is not None:
-            sane_range(self.lower, self.upper)
-        return self
-
-
-class AskedCovariate(Clipping):
-    """A covariate as the contract declares it, or narrower: a range, or some of its levels.
-
-    It may have a scale of its own.
-    """
-
-    levels: Levels | None = None
-    scale: NumberScale | None = None
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> AskedCovariate:
-        if self.levels is not None:
-            distinct_levels(self.levels)
-            if self.lower is not None or self.upper is not None:
-                raise ValueError("a covariate has levels, or a range; not both")
-            if self.scale is not None:
-                raise ValueError("a covariate that has levels has no scale; remove 'scale'")
-        return self
-
-
-class AskedNumber(Clipping):
-    """A column that is read as a number, by name."""
-
-    name: Name
-
-
-class AskedPair(Frozen):
-    """The two variables of a direction study."""
-
-    x: Annotated[AskedNumber, BeforeValidator(lambda value: _named(value), json_schema_input_type=Name | AskedNumber)]
-    y: Annotated[AskedNumber, BeforeValidator(lambda value: _named(value), json_schema_input_type=Name | AskedNumber)]
 
 
 class AskedData(Frozen):
@@ -132,101 +95,6 @@ class StudyFile(Frozen):
         return with_free_penalty(document)
 
 
-def _named(value: Any) -> Any:
-    return {"name": value} if isinstance(value, str) else value
-
-
-# What names the two columns of a time to an event and how far it is looked at.
-_OF_TIMES = ("time", "event", "horizon")
-
-
-def _outcome(value: Any) -> Any:
-    """Return an outcome that has a name, and refuse a time to an event.
-
-    A time to an event is another estimator's.
-    """
-    if isinstance(value, Mapping) and any(key in value for key in _OF_TIMES):
-        raise ValueError(
-            "a time to an event is asked for by 'estimator: {name: survival}'; any other outcome is one column, as "
-            "{name: COLUMN}"
-        )
-    return _named(value)
-
-
-def _all_times(value: Any) -> Any:
-    """Outcomes that are times to an event, each with two columns and a horizon."""
-    return [_two_columns(one) for one in value] if isinstance(value, list) else value
-
-
-def _two_columns(value: Any) -> Any:
-    """Return a time to an event as it is, and refuse anything else.
-
-    It has two columns and a horizon.
-    """
-    if not isinstance(value, Mapping | AskedTimes):
-        raise ValueError("estimator 'survival' asks for a time to an event: {time: COLUMN, event: COLUMN, horizon: N}")
-    return value
-
-
-def _all_named(value: Any) -> Any:
-    return tuple(_named(one) for one in value) if isinstance(value, list | tuple) else value
-
-
-def _listed(value: Any) -> Any:
-    """Return a list of names as a mapping without narrower ranges.
-
-    ``x1:`` with nothing behind it is such a name as well.
-    """
-    if isinstance(value, list | tuple):
-        if not all(isinstance(name, str) for name in value):
-            raise ValueError("a list of covariates holds names; give ranges in a mapping")
-        twice = sorted({name for name in value if value.count(name) > 1})
-        if twice:
-            raise ValueError(f"'{twice[0]}' stands twice")
-        return {name: {} for name in value}
-    if isinstance(value, Mapping):
-        return {name: {} if item is None else item for name, item in value.items()}
-    return value
-
-
-def _several(value: Any) -> Any:
-    """Return one name, or one mapping of names to classes, as a list of one."""
-    return (value,) if isinstance(value, str | Mapping) else value
-
-
-AskedCovariates = Annotated[
-    dict[Name, AskedCovariate],
-    BeforeValidator(_listed, json_schema_input_type=list[Name] | dict[Name, AskedCovariate | None]),
-]
-AskedTimesMeasures = Annotated[tuple[Measure, ...], Field(min_length=1, max_length=2), BeforeValidator(_several)]
-CountedAs = Annotated[
-    MissingTreatment, Field(description="what units without a treatment count as, where the contract lets it be null")
-]
-ImputedAs = Annotated[
-    MissingOutcome, Field(description="what units without an outcome count with, where the contract lets it be null")
-]
-
-
-AskedMeasures = Annotated[
-    tuple[EffectMeasure, ...],
-    Field(min_length=1, description="how arms are compared; of outcomes of two values in a trial also by ratios"),
-    BeforeValidator(_several, json_schema_input_type=list[EffectMeasure] | EffectMeasure),
-]
-
-
-class AskedGroups(Frozen):
-    """The column whose levels are subgroups.
-
-    ``levels``: some of them, the others then count as one.
-    """
-
-    name: Name
-    levels: Levels | None = None
-
-
-AskedSubgroups = Annotated[AskedGroups | None, BeforeValidator(_named, json_schema_input_type=Name | AskedGroups)]
-
-
 class EffectStudyFile(StudyFile):
     """Asks for the effect of a treatment on an outcome.
 
@@ -236,7 +104,7 @@ class EffectStudyFile(StudyFile):
 
     kind: Literal["effect"]
     treatment: Name
-    outcome: Annotated[AskedNumber, BeforeValidator(_outcome, json_schema_input_type=Name | AskedNumber)]
+    outcome: AskedPlainOutcome
     covariates: AskedCovariates
     where: AskedWhere = ()
     subgroups: AskedSubgroups = None
@@ -248,86 +116,6 @@ class EffectStudyFile(StudyFile):
     measure: AskedMeasures = (EffectMeasure.difference,)
 
 
-def _refuse_entry(document: Any) -> Any:
-    """Refuse what other tools call the time of later entry, wherever in a study of times it stands."""
-    if isinstance(document, Mapping):
-        for key in ("entry", "start", "start_time", "time2"):
-            if key in document:
-                raise ValueError(
-                    f"'{key}': everybody is followed from the origin; people who entered later cannot be compared"
-                )
-    return document
-
-
-class AskedTimes(Frozen):
-    """The time to an event, in two columns.
-
-    ``of``: the events that count; all without it. They count until the horizon.
-
-    A study that travels over sites says ``events`` (all that end follow-up), ``origin`` and ``unit_of_measure`` itself,
-    as every site's contract declares them.
-    """
-
-    time: Name
-    event: Name
-    events: Annotated[tuple[Name, ...] | None, BeforeValidator(_several)] = None
-    origin: Name | None = None
-    unit_of_measure: Name | None = None
-    of: Annotated[tuple[Name, ...] | None, BeforeValidator(_several)] = None
-    horizon: Annotated[Finite, Field(gt=0)]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_the_origin(cls, value: Any) -> Any:
-        return _refuse_entry(value)
-
-
-Classes = dict[Name, Annotated[tuple[Finite, ...], Field(min_length=1)]]
-_IN_CLASSES = re.compile(r"(.+) in (\w+)")
-_NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-
-
-class AskedCensoring(Frozen):
-    """Columns within whose levels, and within the arms, censoring tells nothing.
-
-    ``floor``: the least share still followed.
-
-    A number is named with classes: ``age in four``, equal parts of its declared range, or ``{age: [40, 60]}``, where
-    classes begin. ``beyond``: what is answered where fewer are followed to the horizon.
-    """
-
-    by: Annotated[
-        tuple[Name | Classes, ...],
-        BeforeValidator(_several, json_schema_input_type=Name | list[Name | Classes]),
-    ] = ()
-    floor: Annotated[Finite, Field(ge=0.02, le=0.9)] = FLOOR
-    beyond: Beyond = Beyond.refuse
-
-    def columns(self, declared: Collection[str]) -> dict[str, int | tuple[float, ...] | None]:
-        """Return each column with its number of classes, or where they begin.
-
-        It is None where the column is used as it is declared.
-
-        Args:
-            declared: names of columns, which may hold the word "in" themselves.
-        """
-        found: dict[str, int | tuple[float, ...] | None] = {}
-        for one in self.by:
-            if isinstance(one, dict):
-                found |= one
-                continue
-            parts = None if one in declared else _IN_CLASSES.fullmatch(one)
-            many = 0 if parts is None else _number_of(parts[2])
-            found |= {one: None} if parts is None or not many else {parts[1]: many}
-        return found
-
-
-def _number_of(word: str) -> int:
-    """Return how many classes a word says, from two to twelve; 0: it is no such word."""
-    many = _NUMBERS.index(word) + 2 if word in _NUMBERS else int(word) if word.isdecimal() and len(word) < 3 else 0
-    return many if 2 <= many <= len(_NUMBERS) + 1 else 0
-
-
 class SurvivalStudyFile(StudyFile):
     """Asks for the effect of a treatment on the time to an event.
 
@@ -336,7 +124,7 @@ class SurvivalStudyFile(StudyFile):
 
     kind: Literal["effect"]
     treatment: Name
-    outcome: Annotated[AskedTimes, BeforeValidator(_two_columns, json_schema_input_type=AskedTimes)]
+    outcome: AskedTime
     measure: AskedTimesMeasures = (Measure.risk, Measure.rmst)
     intervals: Annotated[int, Field(ge=1, le=MOST_INTERVALS)] | None = None
     covariates: Annotated[AskedCovariates, Field(default_factory=dict)]
@@ -354,27 +142,10 @@ class SurvivalStudyFile(StudyFile):
     @classmethod
     def _one_measure_if_adjusted(cls, document: Any) -> Any:
         """Ask for the risk alone where covariates are named and no measure is: each has releases of its own."""
-        _refuse_entry(document)
+        refuse_entry(document)
         if isinstance(document, Mapping) and document.get("covariates") and "measure" not in document:
             return {**document, "measure": [Measure.risk]}
         return document
-
-
-class AskedOutcome(AskedNumber, AskedOf):
-    """An outcome of a protocol: a column by name, its role and its importance.
-
-    Its range may be narrower than the declared one.
-    """
-
-
-class AskedArms(Frozen):
-    """The level of the treatment that all others are compared with.
-
-    ``levels``: all, where no contract is at hand.
-    """
-
-    reference: Code
-    levels: Levels | None = None
 
 
 class ProtocolStudyFile(StudyFile):
@@ -386,11 +157,7 @@ class ProtocolStudyFile(StudyFile):
     kind: Literal["protocol"]
     treatment: Name
     arms: AskedArms | None = None
-    outcomes: Annotated[
-        tuple[AskedOutcome, ...],
-        Field(min_length=1),
-        BeforeValidator(_all_named, json_schema_input_type=list[AskedOutcome | Name]),
-    ]
+    outcomes: AskedOutcomes
     subgroups: AskedSubgroups = None
     where: AskedWhere = ()
     covariates: AskedCovariates
@@ -403,12 +170,6 @@ class ProtocolStudyFile(StudyFile):
     measure: AskedMeasures = (EffectMeasure.difference,)
 
 
-class AskedTimesOutcome(AskedTimes):
-    """A time to an event of a protocol, with its role."""
-
-    role: OutcomeRole = OutcomeRole.secondary
-
-
 class SurvivalProtocolFile(StudyFile):
     """Asks for effects on times to an event, at several horizons, in subgroups, of several arms.
 
@@ -418,11 +179,7 @@ class SurvivalProtocolFile(StudyFile):
     kind: Literal["protocol"]
     treatment: Name
     arms: AskedArms | None = None
-    outcomes: Annotated[
-        tuple[AskedTimesOutcome, ...],
-        Field(min_length=1),
-        BeforeValidator(_all_times, json_schema_input_type=list[AskedTimesOutcome]),
-    ]
+    outcomes: AskedTimesOutcomes
     subgroups: AskedSubgroups = None
     where: AskedWhere = ()
     measure: AskedTimesMeasures = (Measure.risk, Measure.rmst)
@@ -435,7 +192,7 @@ class SurvivalProtocolFile(StudyFile):
     @model_validator(mode="before")
     @classmethod
     def _as_the_arms_are(cls, document: Any) -> Any:
-        _refuse_entry(document)
+        refuse_entry(document)
         if isinstance(document, Mapping):
             if document.get("covariates"):
                 raise ValueError(f"'covariates': {ARMS_NOT_ADJUSTED if document.get('arms') else NOT_ADJUSTED}")
