@@ -218,9 +218,14 @@ def test_metaphors_do_not_come_back_into_what_people_read() -> None:
 # What panel and report speak of, and which of these words stand in a textbook.
 TERMS = ("adjusted for X % of possible confounding", "possible confounding", "confounding prior")
 TEXTBOOK = (
-    *("confounding", "covariate", "coverage", "effect modification", "estimand", "hazard ratio", "intercurrent event"),
-    *("interval", "log-rank test", "neighbours (tables)", "overlap", "propensity score"),
-    *("restricted mean survival time", "standardised difference"),
+    *("AIPW", "balancing weights", "Bonferroni", "censored", "competing event", "confidence", "confounding"),
+    *("consistency", "covariate", "coverage", "cumulative incidence", "delta", "differential privacy"),
+    *("effect modification", "epsilon", "estimand", "forest plot", "hazard ratio", "heterogeneity"),
+    *("independent censoring", "intercurrent event", "interval", "inverse probability weighting", "log-rank test"),
+    *("Love plot", "matching", "negative control", "neighbours (tables)", "overlap", "p-value", "people at risk"),
+    *("post-processing", "privacy loss distribution", "propensity score", "random effects", "regression adjustment"),
+    *("restricted mean survival time", "sensitivity", "simultaneous interval", "standard error"),
+    *("standardised difference", "survival curve", "unmeasured confounding"),
 )
 
 
@@ -229,3 +234,39 @@ def test_the_glossary_defines_what_panel_and_report_speak_of() -> None:
     meanings = dict(rows)
     assert {*TERMS, *TEXTBOOK} - meanings.keys() == set()
     assert [word for word in TEXTBOOK if not re.search(r"(?:19|20)\d\d", meanings[word])] == []
+
+
+# How a page of a report writes some of these words, each with its entry.
+ON_PAGES = {
+    "SUTVA": "consistency",
+    "positivity": "overlap",
+    "Random effects": "random effects",
+    "No unmeasured confounding": "unmeasured confounding",
+    "Independent censoring": "independent censoring",
+    "Aalen and Johansen": "cumulative incidence",
+    "Kaplan-Meier": "survival curve",
+    "privacy loss distributions": "privacy loss distribution",
+    "Hájek": "inverse probability weighting",
+    "augmented inverse probability weighting": "AIPW",
+    "Standardised differences": "standardised difference",
+    "Negative controls": "negative control",
+    "People at risk": "people at risk",
+    "Cumulative incidence": "cumulative incidence",
+    "Log-rank test": "log-rank test",
+    "Hazard ratio": "hazard ratio",
+    "standard error": "standard error",
+    "I²": "heterogeneity",
+    "Bonferroni": "Bonferroni",
+    "differential privacy": "differential privacy",
+    "regression adjustment": "regression adjustment",
+    "balancing weights": "balancing weights",
+    "Computed by matching": "matching",
+}
+
+
+def test_terms_on_pages_have_an_entry_with_a_reference() -> None:
+    folder = ROOT / "tasks/report/templates"
+    pages = " ".join(file.read_text() for file in folder.glob("*.j2"))
+    gone = [written for written in ON_PAGES if written not in pages]
+    assert gone == [], "a page says it otherwise now: name it here as it stands"
+    assert set(ON_PAGES.values()) <= {*TEXTBOOK}
