@@ -17,8 +17,8 @@ from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
 from causalveil.tasks.enclave.normalise import columns, encode
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.survival.curves import ARMS, Grid
 from causalveil.tasks.survival.findings import SurvivalFindings
-from causalveil.tasks.survival.grid import ARMS, Grid
 from causalveil.tasks.survival.stages import groups_of
 from tests.studies import CONTRACT, merge, write_study
 

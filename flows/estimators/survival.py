@@ -34,10 +34,10 @@ from causalveil.tasks.survival.adjusted import (
     people,
     read_of,
 )
+from causalveil.tasks.survival.curves import budget_of
 from causalveil.tasks.survival.effects import Compared, TwoArms
 from causalveil.tasks.survival.expected import expected_adjusted, expected_contrasts
 from causalveil.tasks.survival.findings import SurvivalFindings
-from causalveil.tasks.survival.grid import budget_of
 from causalveil.tasks.survival.pseudo import PseudoOutcomes
 from causalveil.tasks.survival.strategy import SLOT, mechanism
 

@@ -17,7 +17,7 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import Missing
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.survival import joint_answers as answers
-from causalveil.tasks.survival.joint_expected import expected_rows, served
+from causalveil.tasks.survival.expected import expected_rows, served
 from causalveil.tasks.survival.strategy import SLOT
 
 NORMALISE = normalised_by(lambda: answers.normalise_joint_times)

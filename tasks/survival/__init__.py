@@ -1,14 +1,12 @@
 """Time to event: one release of the cells of all people, and curves and tests read off it.
 
 - ``adjusted``: Adjusted effects.
-- ``curves``: Curves of one arm as functions of its cells.
+- ``curves``: The grid of a study of times, and curves of one arm as functions of its cells.
 - ``effects``: Differences between the arms with their intervals, and the log-rank test.
-- ``expected``: Planning before a row is read.
+- ``expected``: Planning of a study or a protocol of times, before a row is read.
 - ``findings``: From noisy cells to what the release says.
-- ``grid``: The grid of a study of times.
 - ``joint``: Many questions of one release of cells.
 - ``joint_answers``: A protocol of times.
-- ``joint_expected``: Planning of a protocol of times before a row is read.
 - ``pseudo``: Pseudo-outcomes of the cells: a public table, made of released cells alone.
 - ``stages``: The stages of a study of times.
 - ``strategy``: Release of the cells.

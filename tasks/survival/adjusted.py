@@ -33,9 +33,9 @@ from causalveil.tasks.enclave.split import Pieces
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.privacy.gaussian import divide
+from causalveil.tasks.survival.curves import grid_of
 from causalveil.tasks.survival.effects import Compared, TwoArms
 from causalveil.tasks.survival.findings import Adjusted, SurvivalFindings, answered_until, findings
-from causalveil.tasks.survival.grid import grid_of
 from causalveil.tasks.survival.pseudo import PseudoOutcomes, pseudo_outcomes
 from causalveil.tasks.survival.stages import columns_of
 from causalveil.tasks.survival.strategy import SLOT, mechanism, read_cells, read_groups

@@ -21,7 +21,7 @@ from causalveil.schemas.estimators.survival import Measure
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.survival import curves
-from causalveil.tasks.survival.grid import ARMS, Grid
+from causalveil.tasks.survival.curves import ARMS, Grid
 from causalveil.tasks.survival.strategy import NoisyCells
 
 # People are seen where their noisy number is above so many deviations of its noise, and above so many people.

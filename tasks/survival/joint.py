@@ -26,8 +26,8 @@ from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 from causalveil.tasks.privacy.gaussian import mu_of
 from causalveil.tasks.privacy.mechanisms import Mechanism
 from causalveil.tasks.survival import curves
+from causalveil.tasks.survival.curves import ARMS, FEWEST, MOST, PEOPLE, Grid
 from causalveil.tasks.survival.effects import TwoArms, critical
-from causalveil.tasks.survival.grid import ARMS, FEWEST, MOST, PEOPLE, Grid
 from causalveil.tasks.survival.strategy import NoisyCells, cells_mechanism, read_blocks
 
 
@@ -35,7 +35,7 @@ def joint_grid(study: SurvivalProtocol, units: int) -> Grid:
     """Return the grid of all questions, whose intervals are about as long.
 
     Every horizon is the end of one of the intervals. Their number follows from the study, or from the people that two
-    arms of a subgroup have on average, as that of a study of one question does from its own (``grid.py``).
+    arms of a subgroup have on average, as that of a study of one question does from its own (``curves.py``).
 
     Args:
         study: the study.

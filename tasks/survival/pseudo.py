@@ -21,8 +21,8 @@ from causalveil.schemas.estimators.survival import Measure
 from causalveil.tasks.adjustment.released import CELLS, EDGES, ReleasedScales
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.survival import curves
+from causalveil.tasks.survival.curves import ARMS, CellArray, Grid
 from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.grid import ARMS, CellArray, Grid
 from causalveil.tasks.survival.strategy import NoisyCells
 
 # A table of one number alone has no range to divide by.

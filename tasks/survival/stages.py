@@ -31,8 +31,8 @@ from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray, sav
 from causalveil.tasks.machine.distribute import distribute
 from causalveil.tasks.machine.frames import values_of
 from causalveil.tasks.privacy.mechanisms import Budget
+from causalveil.tasks.survival.curves import Grid, grid_of
 from causalveil.tasks.survival.findings import SurvivalFindings, findings_as_they_are
-from causalveil.tasks.survival.grid import Grid, grid_of
 from causalveil.tasks.survival.strategy import SLOT, measured, mechanism, read_cells
 
 # Rows whose cells are in memory at a time.

@@ -22,7 +22,7 @@ from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
-from causalveil.tasks.survival.grid import ARMS, Grid, cells_cost
+from causalveil.tasks.survival.curves import ARMS, Grid, cells_cost
 
 SLOT = Slot(name="cells", scope=Scope.all)
 # Entries are multiples of 2^-BITS, so that sums over up to 2^35 people are exact in float64.

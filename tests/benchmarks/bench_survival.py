@@ -18,8 +18,8 @@ import numpy as np
 
 from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.survival.curves import Grid, grid_of
 from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.grid import Grid, grid_of
 from causalveil.tasks.survival.strategy import NoisyCells, exact_cells, measured, mechanism, read_cells
 from tests.survival_help import HORIZON, People, make_survival
 

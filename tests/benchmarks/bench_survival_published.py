@@ -17,8 +17,8 @@ from scipy.special import ndtri
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.survival import curves
+from causalveil.tasks.survival.curves import Grid, grid_of
 from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.grid import Grid, grid_of
 from causalveil.tasks.survival.strategy import NoisyCells, measured, mechanism, read_cells
 from tests.survival_help import People, make_survival
 

@@ -26,7 +26,7 @@ from causalveil.tasks.privacy.noise import SeededNoise
 from causalveil.tasks.survival import strategy
 from causalveil.tasks.survival.adjusted import adjusted_recipe, outcomes_stage
 from causalveil.tasks.survival.adjusted import people as adjusted_people
-from causalveil.tasks.survival.grid import ARMS, Grid, grid_of
+from causalveil.tasks.survival.curves import ARMS, Grid, grid_of
 from causalveil.tasks.survival.stages import count_cells
 from tests.audit import OpenBudget, caught, epsilon_lower_bound
 from tests.survival_help import People, make_survival

@@ -11,8 +11,8 @@ from causalveil.schemas.release import Interval, Variance
 from causalveil.tasks.inference.assemble import NOISY
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.sites.pool import SiteEstimate, pool
+from causalveil.tasks.survival.curves import Grid
 from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.grid import Grid
 from causalveil.tasks.survival.strategy import exact_cells
 from tests.survival_help import HORIZON
 

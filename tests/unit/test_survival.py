@@ -21,9 +21,9 @@ from causalveil.schemas.estimators.survival import Measure
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.survival import curves
+from causalveil.tasks.survival.curves import Grid, grid_of
 from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.findings import findings_as_they_are
-from causalveil.tasks.survival.grid import Grid, grid_of
 from causalveil.tasks.survival.stages import follow_up
 from causalveil.tasks.survival.strategy import exact_cells, measured, mechanism, read_cells
 from tests.survival_help import People, make_survival, write_survival

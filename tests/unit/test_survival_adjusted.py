@@ -22,8 +22,8 @@ from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.gaussian import composed, mu_of
 from causalveil.tasks.survival import curves
+from causalveil.tasks.survival.curves import ARMS, Grid, grid_of
 from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.grid import ARMS, Grid, grid_of
 from causalveil.tasks.survival.pseudo import PseudoOutcomes, pseudo_outcomes
 from causalveil.tasks.survival.strategy import NoisyCells, exact_cells, measured, mechanism, read_cells, read_groups
 from tests.survival_help import HORIZON, People, found_of, make_survival, write_adjusted

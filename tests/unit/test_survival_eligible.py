@@ -19,8 +19,8 @@ from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.survival.curves import ARMS, Grid, grid_of
 from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.grid import ARMS, Grid, grid_of
 from causalveil.tasks.survival.stages import count_cells, groups_of
 from causalveil.tasks.survival.strategy import exact_cells, measured
 from tests.survival_help import HORIZON, People, found_of, make_survival, write_adjusted, write_survival

@@ -8,8 +8,8 @@ import pytest
 from causalveil.schemas.estimators.survival import Measure
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.survival import curves
+from causalveil.tasks.survival.curves import ARMS, Grid
 from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.grid import ARMS, Grid
 from causalveil.tasks.survival.pseudo import pseudo_outcomes
 from causalveil.tasks.survival.strategy import exact_cells
 from tests.survival_help import People

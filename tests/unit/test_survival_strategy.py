@@ -10,7 +10,7 @@ import pytest
 
 from causalveil.schemas.estimators.survival import MOST_INTERVALS
 from causalveil.tasks.survival import curves
-from causalveil.tasks.survival.grid import Grid, budget_of, grid_of
+from causalveil.tasks.survival.curves import Grid, budget_of, grid_of
 from causalveil.tasks.survival.strategy import BITS, exact_cells, measured, mechanism, read_cells, strategy
 from tests.survival_help import make_survival
 

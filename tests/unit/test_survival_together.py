@@ -17,8 +17,8 @@ from causalveil.schemas.protocols.study import EVERYBODY
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.survival.curves import Grid
 from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.grid import Grid
 from causalveil.tasks.survival.joint import JointCells, joint_grid, joint_mechanism
 from causalveil.tasks.survival.joint_answers import TimesTable, compare, release_joint_stage
 from causalveil.tasks.survival.stages import count_cells
