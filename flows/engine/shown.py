@@ -11,7 +11,7 @@ from pathlib import Path
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.privacy import Charge, PrivacyCost, amount_text
 from causalveil.schemas.release import AnsweredEffect, DirectionRelease, Release
-from causalveil.tasks.report.numbers import number
+from causalveil.tasks.report.numbers import confidence_level, number
 
 
 def tags_of(run: Reservation) -> list[str]:
@@ -78,7 +78,7 @@ def _answer(release: Release) -> list[str]:
     if isinstance(release, AnsweredEffect):
         interval, estimate = release.interval, f"{number(release.estimate)}{_unit(release)}"
         lines = [
-            f"| estimate | {interval.confidence:.0%} interval |",
+            f"| estimate | {confidence_level(interval.confidence)} interval |",
             "|---|---|",
             f"| **{estimate}** | **{number(interval.lower)} to {number(interval.upper)}** |",
             "",

@@ -25,6 +25,7 @@ from causalveil.tasks.adjustment import five_releases
 from causalveil.tasks.adjustment.five_releases import Drawn, FiveReleases
 from causalveil.tasks.adjustment.recipe import AdjustmentRecipe
 from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.report.numbers import confidence_level
 from causalveil.tasks.survival import stages
 from causalveil.tasks.survival.adjusted import (
     ScalesOfPeople,
@@ -166,8 +167,8 @@ def expected(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, effect: floa
     }
     unit = "" if outcome.unit_of_measure is None else f" {outcome.unit_of_measure}"
     sentences = [
-        f"Expected {study.confidence:.0%} interval of the {WORDS[measure]}: estimate ± {half:.4g} (standard error "
-        f"{sampling:.3g} from sampling, {noise:.3g} from noise)."
+        f"Expected {confidence_level(study.confidence)} interval of the {WORDS[measure]}: estimate ± {half:.4g} "
+        f"(standard error {sampling:.3g} from sampling, {noise:.3g} from noise)."
         for measure, half, (sampling, noise) in zip(study.measure, halves, parts, strict=True)
     ]
     sentences += [

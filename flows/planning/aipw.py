@@ -14,6 +14,7 @@ from causalveil.tasks.aipw.recipe import known_recipe
 from causalveil.tasks.aipw.stages import rehearsed
 from causalveil.tasks.aipw_asymptotic import stages
 from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.report.numbers import confidence_level
 
 WHOLE_RANGE = "the noise exceeds the declared range: expect all of it as interval."
 
@@ -84,7 +85,7 @@ def _asymptotic(study: AipwStudy, sizes: Sizes, stand_in: StandIn, effect: float
     """Return the paper's intervals: their caveats are the warnings."""
     half = stages.expected_half_width(study, sizes, stand_in)
     numbers: dict[str, Any] = {"treated": stand_in.treated, "half_width": half}
-    sentences = [f"Expected {study.confidence:.0%} interval: estimate ± {half:.4g}."]
+    sentences = [f"Expected {confidence_level(study.confidence)} interval: estimate ± {half:.4g}."]
     warnings = _not_protected(study)
     if effect is not None:
         say_effect(effect, numbers, sentences, warnings)

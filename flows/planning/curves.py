@@ -22,6 +22,7 @@ from causalveil.schemas.privacy import amount_text
 from causalveil.schemas.study import Study
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.people import PublicPeople
+from causalveil.tasks.report.numbers import confidence_level
 
 T = TypeVar("T", int, float, Decimal)
 
@@ -237,7 +238,7 @@ def draw(study: Study, sizes: Sizes, stand_in: StandIn, place: Path, people: Pub
         # Says why there is none.
         half_width(study, sizes, stand_in, people)
     write_table(path.with_suffix(".csv"), rows)
-    level = "" if not hasattr(study, "confidence") else f"{study.confidence:.0%} "
+    level = "" if not hasattr(study, "confidence") else f"{confidence_level(study.confidence)} "
     alt = f"Expected half-width of the {level}interval of {study.name} against epsilon and against the number of units."
     own = float(study.privacy.epsilon)
     with figure(path, alt=alt, across=2, sharey=True) as axes:

@@ -8,6 +8,7 @@ from typing import Any
 from causalveil.schemas.plan import ASSUMED_ELIGIBLE, StandIn
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.inference.people import Foreseen, Rehearsed
+from causalveil.tasks.report.numbers import confidence_level
 
 # The warning of arms that are compared as they are.
 UNADJUSTED = (
@@ -36,9 +37,9 @@ def put_into(numbers: dict[str, Any], found: Rehearsed) -> None:
 def say_interval(study: EffectStudy, numbers: Mapping[str, Any]) -> str:
     """Return the expected interval and what it is made of: ``numbers`` in outcome units."""
     return (
-        f"Expected {study.confidence:.0%} interval: estimate ± {numbers['half_width']:.4g} (standard error "
-        f"{numbers['sampling_standard_error']:.3g} from sampling, {numbers['noise_standard_error']:.3g} from noise), "
-        f"for a treated share of {numbers['treated']:g}."
+        f"Expected {confidence_level(study.confidence)} interval: estimate ± {numbers['half_width']:.4g} (standard "
+        f"error {numbers['sampling_standard_error']:.3g} from sampling, {numbers['noise_standard_error']:.3g} from "
+        f"noise), for a treated share of {numbers['treated']:g}."
     )
 
 

@@ -95,6 +95,11 @@ def percent(share: float) -> str:
     return f"{digits} %"
 
 
+def confidence_level(confidence: float) -> str:
+    """Return the confidence of an interval as percent, with all of its digits: .9875 is no 99 %."""
+    return f"{100 * confidence:.10g}%"
+
+
 def beside(value: float, interval: Mapping[str, Any]) -> str:
     """Return a value with the decimals that its interval bears: two digits of a standard error."""
     error = (interval["upper"] - interval["lower"]) / 4

@@ -13,7 +13,7 @@ from causalveil.flows.cli.main import main
 from causalveil.schemas.release import Release
 from causalveil.schemas.sites.pooled import load_published
 from causalveil.tasks.report.figures import Axis, Line, axis_of, waterfalls
-from causalveil.tasks.report.numbers import amount, beside, broken, figure, near, percent
+from causalveil.tasks.report.numbers import amount, beside, broken, confidence_level, figure, near, percent
 from causalveil.tasks.report.page import TEMPLATES, head_html, report_html
 from tests.report_help import LONG, Documents, load
 
@@ -211,6 +211,16 @@ def test_nothing_is_said_of_times_at_which_too_few_are_at_risk(documents: Docume
             assert percent(rising[20]) in said
             assert percent(rising[-1]) not in said
     assert "area unseen" in page
+
+
+def test_confidence_is_told_with_all_of_its_digits(documents: Documents) -> None:
+    """Of four intervals that hold together each has .9875, which is no 99 percent."""
+    assert [confidence_level(one) for one in (0.95, 0.9875, 0.999)] == ["95%", "98.75%", "99.9%"]
+    for name in ("survival", "effect"):
+        document = documents[name]
+        page = report_html(load({**document, "interval": {**document["interval"], "confidence": 0.9875}}))
+        assert "98.75%" in page
+        assert "99% interval" not in page
 
 
 def test_figures_of_restricted_times_are_told_of_the_day_on_which_measures_end(documents: Documents) -> None:

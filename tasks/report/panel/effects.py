@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from causalveil.tasks.report.numbers import number
+from causalveil.tasks.report.numbers import confidence_level, number
 from causalveil.tasks.report.panel.parts import adjusted, ends, estimate_line, limits
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def survival_lines(release: SurvivalRelease, room: int) -> list[str]:
     for one in release.measures[1:]:
         value = f"{number(one.estimate)}{unit if one.measure == 'rmst' else ''}"
         said = f"{MEASURES[one.measure]} {event}: {value}"
-        lines.append(f"{said}   {one.interval.confidence:.0%} interval {ends(one.interval)}")
+        lines.append(f"{said}   {confidence_level(one.interval.confidence)} interval {ends(one.interval)}")
     if curves.log_rank is not None:
         said, ratio = f"Log-rank p = {curves.log_rank.p_value:.3g}", curves.log_rank.hazard_ratio
         if ratio is not None:

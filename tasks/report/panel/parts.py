@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from causalveil.tasks.report.numbers import number
+from causalveil.tasks.report.numbers import confidence_level, number
 
 if TYPE_CHECKING:
     from causalveil.schemas.confounding import ConfoundingStatement
@@ -41,7 +41,8 @@ def limits(not_covered: object, room: int, head: str = "The interval does not co
 def estimate_line(estimate: float, interval: Interval, unit: str | None) -> str:
     """Return an estimate with its unit of measure and its interval."""
     of = escape(f" {unit}") if unit else ""
-    return f"[bold]{number(estimate)}{of}[/bold]   {interval.confidence:.0%} interval [bold]{ends(interval)}[/bold]"
+    level = confidence_level(interval.confidence)
+    return f"[bold]{number(estimate)}{of}[/bold]   {level} interval [bold]{ends(interval)}[/bold]"
 
 
 def ends(interval: Interval) -> str:

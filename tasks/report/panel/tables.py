@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from rich.markup import escape
 
-from causalveil.tasks.report.numbers import number
+from causalveil.tasks.report.numbers import confidence_level, number
 from causalveil.tasks.report.panel.effects import head_of
 from causalveil.tasks.report.panel.parts import adjusted_by_answer, ends, limits
 
@@ -85,7 +85,7 @@ def series_lines(series: Series, room: int) -> list[str]:
     shown = series.rows[: max(_rows_in(room, ends_with) // lines_each, 1)]
     more = len(series.rows) - len(shown)
     rest = f"; {more} more question{'' if more == 1 else 's'} on the page" if more else ""
-    lines = [escape(head), f"{series.confidence:.0%} intervals, all blocks together{rest}:"]
+    lines = [escape(head), f"{confidence_level(series.confidence)} intervals, all blocks together{rest}:"]
     for name, row in zip(_names(shown, series.rows), shown, strict=True):
         unit = series.units_of_measure.get(row.outcome)
         of = escape(f" {unit}") if unit else ""
@@ -139,7 +139,7 @@ def _key(confidence: float, more: int, specification: Mapping[str, object]) -> s
     rest = f"; {more} more answer{'' if more == 1 else 's'} in the report" if more else ""
     among = where_words(specification)
     of = f"Of units where {escape(among)}: " if among else ""
-    return f"{of}{confidence:.0%} intervals, in brackets those that hold all together{rest}:"
+    return f"{of}{confidence_level(confidence)} intervals, in brackets those that hold all together{rest}:"
 
 
 def _gates(gates: Sequence[GateResult]) -> list[str]:
