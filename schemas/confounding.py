@@ -35,6 +35,7 @@ class AdjustmentMethod(StrEnum):
     weighting = "inverse probability weights"
     matching = "matching on scores that are linear in the covariates"
     private_matching = "matching on private scores"
+    doubly_robust = "augmented inverse probability weights"
 
 
 class Shortfall(StrEnum):

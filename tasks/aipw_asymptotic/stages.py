@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 
+from causalveil.schemas.confounding import RANDOMISED, AdjustmentMethod, ConfoundingStatement, by
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import Sizes, StandIn
@@ -109,7 +110,12 @@ def findings(study: AipwStudy, found: InfluenceMoments, released: tuple[float, f
         "not_covered": NOT_COVERED,
     }
     covers = tuple(source for source in interval.covers if source != "variance noise")
-    return EffectFindings(value, interval.model_copy(update={"covers": covers}), variance, details)
+    return EffectFindings(value, interval.model_copy(update={"covers": covers}), variance, details, adjustment(study))
+
+
+def adjustment(study: AipwStudy) -> ConfoundingStatement:
+    """Return what was done about confounding; nothing where the chance of treatment is known."""
+    return by(AdjustmentMethod.doubly_robust) if study.estimator.propensity.known is None else RANDOMISED
 
 
 def asymptotic_stage(study: AipwStudy, enclave: Enclave, seed: int, budget: Budget) -> EffectFindings:

@@ -11,7 +11,7 @@ from typing import Any
 
 from causalveil.schemas.study import unrecorded_words
 from causalveil.schemas.where import where_words
-from causalveil.tasks.report.numbers import figure, percent
+from causalveil.tasks.report.numbers import arm_label, figure, group_label, percent
 
 # The units of a subgroup are released as noisy numbers, by this name.
 GROUP = "units["
@@ -71,9 +71,10 @@ def unit_flow(release: Mapping[str, Any], rows: str) -> UnitFlow:
     if among := where_words(specification):
         kept = "who is not eligible keeps a row that adds nothing, so the exact number is private"
         steps = (*steps, FlowBox("Eligible", None, f"where {among}; {kept}"))
-        return UnitFlow(steps, (), FlowBox("Analysed", None, _arms_note(release), _parts(details)))
-    note = "; ".join(["the run left out no unit of the dataset", *unrecorded_words(specification), _arms_note(release)])
-    return UnitFlow(steps, _halves(release, units), FlowBox("Analysed", units, note, _parts(details)))
+        return UnitFlow(steps, (), FlowBox("Analysed", None, _arms_note(release), _parts(details, specification)))
+    notes = ["the run left out no unit of the dataset", *unrecorded_words(specification), _arms_note(release)]
+    note = "; ".join(one for one in notes if one)
+    return UnitFlow(steps, _halves(release, units), FlowBox("Analysed", units, note, _parts(details, specification)))
 
 
 def _before(release: Mapping[str, Any]) -> FlowBox:
@@ -93,6 +94,11 @@ def _halves(release: Mapping[str, Any], units: int) -> tuple[FlowBox, ...]:
     if fraction is None or not any(charge["scope"] == "train" for charge in release["privacy"]["charges"]):
         return ()
     train = round(fraction * units)
+    if "pair" in release["specification"]:
+        return (
+            FlowBox("Training half", train, "predicts each variable from the other; drawn by a secret key"),
+            FlowBox("Test half", units - train, "gives the scores"),
+        )
     return (
         FlowBox("Training half", train, "fits the propensity model; drawn by a secret key"),
         FlowBox("Estimation half", units - train, "gives the effect"),
@@ -102,14 +108,23 @@ def _halves(release: Mapping[str, Any], units: int) -> tuple[FlowBox, ...]:
 def _arms_note(release: Mapping[str, Any]) -> str:
     if release["privacy"]["level"] == "label":
         return "treatments are public at this level, and this page does not count them"
-    return "exact numbers in the arms are private"
+    return "" if "pair" in release["specification"] else "exact numbers in the arms are private"
 
 
-def _parts(details: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _parts(details: Mapping[str, Any], specification: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Return what was released of arms and subgroups, as rounded as its name says."""
-    groups = tuple((name[len(GROUP) : -1], f"≈ {figure(float(f'{value:.3g}'))}") for name, value in _groups(details))
+    groups = tuple(
+        (_place(name, specification), f"≈ {figure(float(f'{value:.3g}'))}") for name, value in _groups(details)
+    )
     share = details.get("treated_share")
     return groups if share is None else (("treated", f"≈ {percent(float(f'{share:.2g}'))}"), *groups)
+
+
+def _place(name: str, specification: Mapping[str, Any]) -> str:
+    """Return the subgroup and the arm that a number of units is of."""
+    of = (group_label, arm_label)
+    places = name[len(GROUP) : -1].split("][")
+    return ", ".join(label(specification, place) for label, place in zip(of, places, strict=False))
 
 
 def _groups(details: Mapping[str, Any]) -> list[tuple[str, float]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from causalveil.schemas.contract import Contract
-from causalveil.schemas.release import EffectRelease, ProtocolRelease
+from causalveil.schemas.release import EffectRelease, ProtocolRelease, Release
 from causalveil.schemas.sites.pooled import Published
 from causalveil.tasks.report.flow import UnitFlow, unit_flow
 from causalveil.tasks.report.guidelines.facts import facts_of
@@ -40,10 +40,12 @@ def guidelines_context(
 ) -> dict[str, Any]:
     """Return ``flow``, ``contract`` and ``checklists`` for the templates.
 
-    Only effects of one run have them; else ``flow`` is None.
+    A pooled release has no flow of its own, and only effects of one run, but those on times, have checklists.
     """
+    if not isinstance(release, Release):
+        return {"flow": None, "checklists": None}
+    flow = unit_flow(document, rows_text(contract) if contract and contract.rows else "")
     of_times = isinstance(release, ProtocolRelease) and bool(release.curves)
     if of_times or not isinstance(release, EffectRelease | ProtocolRelease):
-        return {"flow": None}
-    flow = unit_flow(document, rows_text(contract) if contract and contract.rows else "")
+        return {"flow": flow, "checklists": None}
     return {"flow": flow, "contract": contract, "checklists": checklists(document, arms, flow, contract)}
