@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from causalveil.schemas.admission.cohort import Rule
+from causalveil.schemas.admission.cohort import Rule, accepts, type_rule
 from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.contract import CONTRACT_FILE, Contract
 from causalveil.schemas.errors import ContractError, DataError
@@ -94,8 +94,6 @@ def refuse_telling(contract: Contract, required: Iterable[str]) -> None:
 
 
 def _check_column(study: Study, manifest: Manifest, name: str) -> None:
-    from causalveil.schemas.admission.cohort import accepts, type_rule
-
     kind = manifest.columns.get(name)
     if kind is None:
         raise DataError(

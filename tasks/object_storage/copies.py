@@ -26,6 +26,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from pyarrow import fs
+
 from causalveil.schemas.contract import CONTRACT_FILE, FORMER_FILE
 from causalveil.schemas.documents import is_stored
 from causalveil.schemas.errors import CausalveilError, ContractError, DataError, StudyError, in_own_words
@@ -76,8 +78,6 @@ def stored_files(url: str, ending: str) -> list[StoredFile]:
         DataError: they are an open table's.
         CausalveilError: the store does not answer, refuses, or has nothing there.
     """
-    from pyarrow import fs
-
     with in_our_words(url):
         store, path = file_system(url)
         for folder in (path, *map(str, PurePosixPath(path).parents)):
@@ -149,7 +149,6 @@ def refuse_table_in(store: Any, folder: str) -> None:
     Raises:
         DataError: it is one.
     """
-    from pyarrow import fs
 
     def names(name: str) -> list[str]:
         return [info.base_name for info in store.get_file_info(fs.FileSelector(f"{folder}/{name}"))]
@@ -314,8 +313,6 @@ def _put(copy: _Copy, store: Any, root: str, path: str, content: bytes | None = 
 
 def _fetch(copy: _Copy, new: bool) -> None:
     """Bring the copy to what the store has: objects that are new or changed are copied, those that went are removed."""
-    from pyarrow import fs
-
     store, root = _opened(copy.url)
     for above in (root, *map(str, PurePosixPath(root).parents)):
         if above not in (".", "/"):
@@ -366,8 +363,6 @@ def file_system(url: str) -> tuple[Any, str]:
     Arrow reads keys of S3 from the environment itself. Those of Azure are read here, under the names that Delta tables
     and the lock of a folder read them by; without a key Arrow asks for the identity of the machine.
     """
-    from pyarrow import fs
-
     account = re.fullmatch(r"abfss?://([^@/]+)@([^./]+)\.[^/]+/(.*)", url)
     key = os.environ.get("AZURE_STORAGE_ACCOUNT_KEY")
     if account is None or key is None:
@@ -407,8 +402,6 @@ def _hidden(path: str) -> bool:
 
 
 def _refuse_nested(url: str, store: Any, root: str) -> None:
-    from pyarrow import fs
-
     for above in PurePosixPath(root).parents:
         for name in (CONTRACT_FILE, FORMER_FILE):
             if str(above) != "." and store.get_file_info(f"{above}/{name}").type == fs.FileType.File:

@@ -21,6 +21,9 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from obstore import delete, exceptions, get, put
+from obstore.store import from_url
+
 from causalveil.schemas.errors import CausalveilError, StudyError, in_own_words
 from causalveil.schemas.release import RELEASE_FILE
 from causalveil.tasks.machine.folders import FolderIdentity
@@ -55,8 +58,6 @@ class StoreLock:
         Raises:
             CausalveilError: another writer took the lock over, or the store does not answer.
         """
-        from obstore import exceptions, put
-
         failed: str | None = None
         with self._one:
             if self.lost is None:
@@ -72,8 +73,6 @@ class StoreLock:
 
     def release(self) -> None:
         """Take the object away, if it is still this process's."""
-        from obstore import delete
-
         with suppress(CausalveilError):
             self.renew()
             with suppress(Exception):
@@ -145,8 +144,6 @@ def _local(url: str) -> int:
 
 def _taken(url: str) -> StoreLock:
     """Create the object, or replace the one of a holder that died."""
-    from obstore import exceptions, get, put
-
     place = _here()
     content = json.dumps({"host": host(), "place": place, "writer": uuid4().hex}).encode()
     with in_own_words(lambda failure: CausalveilError(why(url, failure)), Exception):
@@ -204,8 +201,6 @@ def conditional_store(url: str) -> Any:
 
     Credentials are the operator's.
     """
-    from obstore.store import from_url
-
     address = os.environ.get("AWS_ENDPOINT_URL", "") if url.startswith("s3:") else os.environ.get(_EMULATOR, "")
     plain = address.startswith("http://") or address.lower() in ("1", "true")
     options: Any = {"allow_http": plain}
@@ -218,8 +213,6 @@ def why(url: str, problem: Exception) -> str:
 
     The store's own text may quote keys and addresses, so it is left out.
     """
-    from obstore import exceptions
-
     if isinstance(problem, exceptions.AlreadyExistsError | exceptions.PreconditionError):
         return f"{url}: another extract or admission has begun to write there; this one stops, and nothing is lost"
     if isinstance(problem, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError | PermissionError):
@@ -245,8 +238,6 @@ def refuse_unwritable(url: str) -> None:
         StudyError: another release lies there.
         CausalveilError: the store does not answer, or refuses.
     """
-    from obstore import delete, put
-
     with in_own_words(lambda failure: CausalveilError(f"{why(url, failure)}; nothing was reserved")):
         store, name = conditional_store(url), f".{uuid4().hex}.partial"
         if _there(url) is not None:
@@ -264,8 +255,6 @@ def put_release(folder: Path, url: str) -> None:
         StudyError: another release lies there.
         CausalveilError: the store does not answer, refuses, or holds other bytes than were sent.
     """
-    from obstore import exceptions, put
-
     kept = f"the release is in {folder / RELEASE_FILE}, and in the ledger"
     with in_own_words(lambda failure: CausalveilError(f"{why(url, failure)}; {kept}")):
         store = conditional_store(url)
@@ -280,8 +269,6 @@ def put_release(folder: Path, url: str) -> None:
 
 def _there(url: str) -> bytes | None:
     """Return the release at a URL; None if none lies there."""
-    from obstore import get
-
     try:
         return bytes(get(conditional_store(url), RELEASE_FILE).bytes())
     except FileNotFoundError:

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet
 from pyarrow import types
 
@@ -26,7 +27,6 @@ from causalveil.tasks.warehouse.values import BATCH_ROWS, holds, led
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
-    import pyarrow.csv as pacsv
 
 
 @contextmanager
@@ -171,8 +171,6 @@ def _csv_batches(
     files: CsvFiles, paths: list[Path], schema: pa.Schema, chosen: pc.Expression | None
 ) -> Iterator[pa.RecordBatch]:
     """The declared columns alone: what else stands in the files, a name twice or none at all, is not looked at."""
-    import pyarrow.csv
-
     numbers = files.row_number
     types = {field.name: field.type for field in schema if field.name != numbers}
     options = pyarrow.csv.ConvertOptions(
@@ -248,8 +246,6 @@ def _file_schema(
         for name, one in source.columns.items()
         if source.found_as[name] in (said or {}) and (isinstance(one, TextReading) or one is Kind.text)
     }
-    import pyarrow.csv
-
     if not isinstance(files, CsvFiles) or isinstance(path, StoredFile):
         where = arrow_place(path)
         with opened(path):
@@ -319,10 +315,8 @@ def _names(source: Source) -> list[str]:
     return list(dict.fromkeys([*source.found_as.values(), *(() if source.key is None else (source.key.column,))]))
 
 
-def csv_options(files: CsvFiles) -> tuple[pacsv.ReadOptions, pacsv.ParseOptions]:
+def csv_options(files: CsvFiles) -> tuple[pyarrow.csv.ReadOptions, pyarrow.csv.ParseOptions]:
     """Return Arrow's options for reading the declared dialect."""
-    import pyarrow.csv
-
     return (
         pyarrow.csv.ReadOptions(encoding=files.encoding, skip_rows=files.skip_lines),
         pyarrow.csv.ParseOptions(

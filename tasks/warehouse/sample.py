@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pyarrow.types as of
 
@@ -175,8 +176,6 @@ def _kind(path: Path) -> str:
 
 
 def _csv(path: Path, encoding: str | None, delimiter: str | None) -> Sample:
-    import pyarrow.csv
-
     first = paths_of(CsvFiles(kind="csv", path=str(path)), Path())[0]
     files = dialect_of(first, encoding=encoding, delimiter=delimiter)
     files = files.model_copy(update={"path": str(path)})
