@@ -199,11 +199,8 @@ def plan(
     json_: Json = False,
 ) -> None:
     """Show what STUDY would cost and how wide its interval would be. Reads no private column."""
-    from causalveil.flows.planning import curves, expected
-    from causalveil.flows.planning.outlook import budget_of
-    from causalveil.flows.sequence.declare import known_sizes, plan_study
+    from causalveil.flows.planning.study_plan import planned
     from causalveil.schemas.plan import StandIn
-    from causalveil.tasks.inference.people import assumed
 
     told = StandIn.told(
         treated=treated,
@@ -215,29 +212,12 @@ def plan(
         distance=distance,
         eligible=eligible,
     )
-    specification, declared = plan_study(study, units)
-    people = expected.people_of(study, specification, declared)
-    foreseen = expected.expected(specification, declared, told, effect, people)
-    stand_in = assumed(specification, told)
-    budget = budget_of(study, specification, declared)
-    budget.add_to(foreseen)
-    if sweep is not None:
-        from causalveil.flows.planning.direction import sweep as penalties
-
-        foreseen["sweep"] = penalties(specification, known_sizes(declared))
-    if target_half_width is not None:
-        foreseen["target"] = curves.target(
-            specification, known_sizes(declared), stand_in, target_half_width, people, foreseen.get("half_width")
-        )
-        foreseen["sentences"].append(foreseen["target"]["sentence"])
-    if curve is not None:
-        foreseen["curve"] = str(curves.draw(specification, known_sizes(declared), stand_in, curve, people))
-        foreseen["sentences"].append(f"Half-width against epsilon and units: {foreseen['curve']}")
+    found = planned(study, units, told, effect, target=target_half_width, curve=curve, penalties=sweep is not None)
     if json_:
-        left = None if budget.outlook is None else budget.outlook.model_dump(mode="json")
-        show.document({**declared.model_dump(mode="json"), "expected": foreseen, "budget": left})
+        left = None if found.budget is None else found.budget.model_dump(mode="json")
+        show.document({**found.declared.model_dump(mode="json"), "expected": found.expected, "budget": left})
     else:
-        show.plan(specification, declared, foreseen)
+        show.plan(found.study, found.declared, found.expected)
 
 
 @app.command()

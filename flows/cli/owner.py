@@ -176,7 +176,7 @@ def desk(
 
         show.document(desk_of(ledger).model_dump(mode="json"))
         return
-    from causalveil.flows.planning.desk import write_desk
+    from causalveil.flows.planning.ledger_files import write_desk
 
     show.line(f"Wrote {write_desk(ledger, out)[0]}")
 
@@ -193,8 +193,8 @@ def export(
 
     A registry's entry comes with the points of NIST SP 800-226. No released value is in any of the files.
     """
-    from causalveil.flows.planning.export import ExportFormat
-    from causalveil.flows.planning.export import export as write
+    from causalveil.flows.planning.ledger_files import ExportFormat
+    from causalveil.flows.planning.ledger_files import export as write
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
     written = write(open_ledger(), out, ExportFormat(form), dataset)
@@ -228,7 +228,7 @@ def forecast(
 
     Reads no row, charges nothing.
     """
-    from causalveil.flows.planning.forecast import forecast as foresee
+    from causalveil.flows.planning.budget import forecast as foresee
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
     begin, end = _day("--start", start), _day("--until", until)
@@ -248,10 +248,10 @@ def chart(
     json_: Json = False,
 ) -> None:
     """Draw how each account of DATASET burned down, with every run. Reads the ledger alone."""
-    from causalveil.flows.planning.chart import draw
+    from causalveil.flows.planning.ledger_files import draw_burndown
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
-    written = draw(open_ledger(), dataset, out or Path())
+    written = draw_burndown(open_ledger(), dataset, out or Path())
     if json_:
         show.document({"dataset": dataset, "files": [str(path) for path in written]})
     else:

@@ -6,14 +6,14 @@
 - ``direction``: Causal direction between two variables by additive noise models.
 - ``estimator``: An estimator: its stages, in order, and what can be expected of them.
 - ``five_releases``: The stages of the five releases by which covariates are adjusted for.
-- ``foreseen``: A plan from public covariates and treatments of the study's own people.
 - ``ipw``: Inverse probability weighting with two private steps.
 - ``matching``: PrivATE: matching on a private propensity score (Yuan et al. 2026, Algorithm 4).
 - ``protocol``: A protocol of many questions: joint releases, one table (``docs/proofs/questions.md``).
 - ``regression``: Covariate adjustment from noisy moments.
-- ``rehearsed``: The average answer of a study on people who do not exist.
+- ``rehearsal``: Rehearsals of an estimator's own stages on people made of public facts.
 - ``shared``: Stages that several estimators share.
 - ``stage``: A stage of a flow.
 - ``survival``: The time to an event in two arms (``docs/proofs/survival.md``):
 - ``survival_protocol``: A protocol of times to an event (``docs/proofs/survival.md``, section 10):
+- ``words``: Sentences of `plan` that estimators share.
 """

@@ -15,11 +15,16 @@ Proofs: ``docs/proofs/aipw.md``.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from statistics import median
+
 from causalveil.flows.estimators.estimator import Estimator, Stages
+from causalveil.flows.estimators.rehearsal import SLOW, Rehearsal, Rehearsed, as_it_is, summed
 from causalveil.flows.estimators.shared import ENTRY, NORMALISE
 from causalveil.flows.estimators.stage import Stage, recalled
-from causalveil.flows.planning import aipw as planning
+from causalveil.flows.estimators.words import WHOLE_RANGE, Words
 from causalveil.schemas.estimators.aipw import AipwStudy
+from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Guarantee
 from causalveil.tasks.adjustment.recipe import SCORES as SLOT
 from causalveil.tasks.aipw import recipe, stages
@@ -27,6 +32,7 @@ from causalveil.tasks.aipw.recipe import OutcomeModel
 from causalveil.tasks.aipw_asymptotic import stages as asymptotic
 from causalveil.tasks.enclave import split
 from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.inference.people import PEOPLE
 from causalveil.tasks.machine.arrays import FloatArray
 
 plan = recalled(recipe.known_recipe)
@@ -37,7 +43,7 @@ FOLDS = Stage[AipwStudy, None](
 OUTCOME_MODEL = Stage[AipwStudy, OutcomeModel](
     "outcome_model",
     lambda step: stages.outcome_model_stage(
-        step.study, plan(step.study, step.sizes), step.enclave, step.fold, step.budget
+        step.study, plan(step.study, step.sizes), step.enclave, step.fold, step.budget, step.times
     ),
     charges=lambda study, sizes: [
         draw for fold in range(study.estimator.folds) for draw in plan(study, sizes).model_draws(fold)
@@ -47,7 +53,7 @@ OUTCOME_MODEL = Stage[AipwStudy, OutcomeModel](
 SCORES = Stage[AipwStudy, FloatArray](
     "scores",
     lambda step: stages.scores_stage(
-        step.study, plan(step.study, step.sizes), step.enclave, step.each(OUTCOME_MODEL), step.budget
+        step.study, plan(step.study, step.sizes), step.enclave, step.each(OUTCOME_MODEL), step.budget, step.times
     ),
     charges=lambda study, sizes: [(SLOT, plan(study, sizes).effect)],
     reads=(FOLDS, OUTCOME_MODEL),
@@ -74,11 +80,45 @@ def _stages(study: AipwStudy) -> Stages:
     return (*ENTRY, FOLDS, *(OUTCOME_MODEL.of(fold, len(each)) for fold in each), SCORES, INTERVAL)
 
 
-AIPW = Estimator(
-    AipwStudy,
-    _stages,
-    planning.expected,
-    warned=planning.warned,
-    drawn=planning.drawn,
-    facts=("mean", "deviation", "explained", "correlation"),
-)
+def words(study: AipwStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
+    """Return how cross-fitting spends, and what public sizes decide."""
+    del stand_in
+    if study.guarantee is Guarantee.asymptotic:
+        return Words()
+    own, folds = plan(study, sizes), study.estimator.folds
+    return Words(
+        [
+            f"Cross-fitting: each unit trains the models of {folds - 1} of {folds} folds and is scored in its own, so "
+            f"it pays for the models of {folds - 1} fold{'s' if folds > 2 else ''} and one effect.",
+            f"Decided from public sizes: the outcome model has {'slopes' if own.slopes else 'arm means alone'}.",
+        ],
+        {
+            "treated": own.chance,
+            "score_range": median(float(one.found.details["score_range"]) for one in found),
+            "slopes": own.slopes,
+        },
+    )
+
+
+def warned(study: AipwStudy, sizes: Sizes, stand_in: StandIn, whole_range: Callable[[], bool]) -> list[str]:
+    """Return warnings of what a guarantee leaves open, or of noise beyond the range."""
+    del sizes, stand_in
+    if study.guarantee is Guarantee.asymptotic:
+        return [f"not protected: {sentence}." for sentence in study.unprotected]
+    return [WHOLE_RANGE] if whole_range() else []
+
+
+def rehearsal(study: AipwStudy) -> Rehearsal:
+    """Return how a plan rehearses a study.
+
+    Under the asymptotic guarantee noise is on two numbers alone, and models are fitted once for all draws.
+    """
+    known = study.estimator.propensity.known
+    if study.guarantee is Guarantee.asymptotic:
+        return Rehearsal(SLOW, as_it_is, known is not None, anew=0)
+    return Rehearsal(
+        PEOPLE, summed, randomised=True, told=lambda stand_in: stand_in.model_copy(update={"treated": known})
+    )
+
+
+AIPW = Estimator(AipwStudy, _stages, rehearsal=rehearsal, words=words, warned=warned)

@@ -10,19 +10,17 @@ Outcomes are private (``docs/proofs/balancing.md``).
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from causalveil.flows.estimators.estimator import Estimator, Stages
-from causalveil.flows.estimators.foreseen import foreseen, most_read, rows_balanced
-from causalveil.flows.estimators.rehearsed import SLOW, rehearsed, weighed_once
+from causalveil.flows.estimators.rehearsal import SLOW, Rehearsal, Rehearsed, in_step, rows_balanced
 from causalveil.flows.estimators.shared import ENTRY, NORMALISE
 from causalveil.flows.estimators.stage import Stage
-from causalveil.flows.planning import balancing as planning
+from causalveil.flows.estimators.words import Words, say_imbalance
 from causalveil.schemas.estimators.balancing import BalancingStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.balancing import stages
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.inference.people import PublicPeople
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.weighting import imbalance
 from causalveil.tasks.weighting import weighted_means as weighted
@@ -40,49 +38,37 @@ PERTURB = Stage[BalancingStudy, FloatArray](
 INTERVAL = Stage[BalancingStudy, EffectFindings](
     "interval", lambda step: stages.findings(step.study, step[WEIGH], step[PERTURB]), reads=(WEIGH, PERTURB)
 )
+NO_DELTA = "a draw of two numbers gains nothing by a delta: with delta: 0 the interval is narrower."
 STAGES: Stages = (*ENTRY, WEIGH, PERTURB, INTERVAL)
 
 
-def expected(
-    study: BalancingStudy, sizes: Sizes, stand_in: StandIn, effect: float | None, people: PublicPeople | None = None
-) -> dict[str, Any]:
-    """Return the numbers, sentences and warnings that ``plan`` gives of a study.
+def words(study: BalancingStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
+    """Return what imbalance the weights leave, and the largest weight of the draws."""
+    del sizes, stand_in
+    weight = max(float(one.found.details["largest_weight"]) for one in found)
+    return Words(say_imbalance(found) if study.estimator.allowance > 0 else (), {"largest_weight": weight})
 
-    A rehearsal, where it has an answer, gives half-width and standard errors; formulas give the rest.
 
-    Args:
-        study: the study.
-        sizes: its sizes.
-        stand_in: the population that the reader assumes.
-        effect: an effect in outcome units that the reader hopes to see.
-        people: whom the run has, where their covariates and treatments are public.
+def warned(study: BalancingStudy, sizes: Sizes, stand_in: StandIn, whole_range: Callable[[], bool]) -> list[str]:
+    """Return the warnings of a plan: they need no rehearsal."""
+    del sizes, stand_in, whole_range
+    return [NO_DELTA] if study.privacy.delta > 0 else []
+
+
+def rehearsal(study: BalancingStudy) -> Rehearsal:
+    """Return how a plan rehearses a study.
+
+    Public weights are computed once for several draws.
     """
-    randomised = study.estimator.allowance == 0
-    again = weighed_once(STAGES, PERTURB)
-    if people is not None:
-        own = foreseen(again, study, sizes, stand_in, people, rows_balanced(study), randomised)
-        return planning.expected(study, sizes, stand_in, effect, own)
-    found = rehearsed(again, study, sizes, stand_in, randomised, most=SLOW, by_chance=True)
-    return planning.expected(study, sizes, stand_in, effect, found)
+    return Rehearsal(
+        SLOW,
+        in_step,
+        study.estimator.allowance == 0,
+        by_chance=True,
+        first=PERTURB,
+        anew=0,
+        own=rows_balanced(study),
+    )
 
 
-def reads(study: BalancingStudy) -> int:
-    """Return how many people's public covariates and treatments :func:`expected` reads at most."""
-    return most_read(study)
-
-
-def warned(study: BalancingStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:
-    """Return the warnings of :func:`expected` without an effect: they need no rehearsal."""
-    return list(planning.expected(study, sizes, stand_in, None)["warnings"])
-
-
-def formula(study: BalancingStudy, sizes: Sizes, stand_in: StandIn) -> float | None:
-    """Return the expected half-width without a rehearsal.
-
-    Returns None where the stand-in population cannot be analysed.
-    """
-    found: float | None = planning.expected(study, sizes, stand_in, None).get("half_width")
-    return found
-
-
-BALANCING = Estimator(BalancingStudy, STAGES, expected, formula, warned, reads)
+BALANCING = Estimator(BalancingStudy, STAGES, rehearsal=rehearsal, words=words, warned=warned)

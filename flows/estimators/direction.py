@@ -14,15 +14,28 @@ Kusner, Sun, Sridharan and Weinberger 2016, Algorithm 1.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from causalveil.flows.estimators import shared
 from causalveil.flows.estimators.estimator import Estimator
 from causalveil.flows.estimators.shared import VALIDATE, normalised_by
 from causalveil.flows.estimators.stage import Stage
-from causalveil.flows.planning.direction import expected
-from causalveil.schemas.estimators.direction import DirectionStudy
+from causalveil.flows.estimators.words import Words
+from causalveil.schemas.estimators.direction import DirectionStudy, Score
+from causalveil.schemas.plan import Sizes
+from causalveil.schemas.privacy import Half
+from causalveil.tasks.direction import answers as direction_expected
 from causalveil.tasks.direction import draws, stages
 from causalveil.tasks.direction.answers import DirectionFindings
+from causalveil.tasks.direction.sensitivity import residual_movement
+from causalveil.tasks.privacy.mechanisms import Laplace
+from causalveil.tasks.privacy.special_mechanisms import StableRelease
+
+SURE = 0.95
+# Below this chance of the right direction, or of an answer, the planner warns.
+ENOUGH = 0.75
+# The largest margin that a score can have.
+LARGEST = {Score.spearman: 1.0, Score.kendall: 1.0, Score.hsic: 0.25}
 
 NORMALISE = normalised_by(lambda: stages.normalise_segment)
 HALVES = replace(shared.HALVES, reads=(NORMALISE,))
@@ -40,4 +53,78 @@ ANSWER = Stage[DirectionStudy, DirectionFindings](
     reads=(SCORE,),
 )
 
-DIRECTION = Estimator(DirectionStudy, (VALIDATE, NORMALISE, HALVES, REGRESS, SCORE, ANSWER), expected)
+
+def _said(study: DirectionStudy, sizes: Sizes) -> tuple[Words, list[str]]:
+    """Return the margins that noise leaves in order, the tests' chances, and HSIC on a stand-in; and warnings."""
+    numbers: dict[str, Any] = {}
+    sentences: list[str] = []
+    warnings: list[str] = []
+    for draw in draws.draws(study, sizes):
+        if isinstance(draw.mechanism, Laplace):
+            _margin(study, draw, numbers, sentences, warnings)
+        else:
+            _test(study, sizes, draw, numbers, sentences, warnings)
+    foreseen = direction_expected.expected_order_kept(study, sizes)
+    if foreseen is not None:
+        margin, scale, right = foreseen
+        numbers |= {"hsic_stand_in_margin": margin, "hsic_right_direction": right}
+        sentences.append(
+            f"hsic on a stand-in, {direction_expected.STAND_IN}: margin {margin:.2g}, "
+            f"right with probability {right:.2g}."
+        )
+        if right < ENOUGH:
+            warnings.append(f"noise of scale {scale:.2g} drowns a margin of hsic as small as the stand-in's.")
+    if Half.train in study.estimator.protect:
+        estimator = study.estimator
+        movement = residual_movement(sizes.train, estimator.penalty, estimator.variant)
+        numbers["residual_movement_bound"] = movement
+        sentences.append(f"One training unit moves a residual, which lies in [-2, 2], by at most {movement:.2g}.")
+    warnings += [f"not protected: {sentence}." for sentence in study.unprotected]
+    return Words(sentences, numbers), warnings
+
+
+def _margin(
+    study: DirectionStudy, draw: draws.Draw, numbers: dict[str, Any], sentences: list[str], warnings: list[str]
+) -> None:
+    """Add the margin between scores that keeps its order through Laplace noise."""
+    (score,) = draw.scores
+    margin, largest = direction_expected.sure_margin(study, draw, SURE), LARGEST[score]
+    numbers[f"{score}_sure_margin"] = margin
+    text = f"{score}: a margin of {margin:.3g} keeps its order with probability {SURE:g}"
+    if margin < largest:
+        sentences.append(f"{text}.")
+    else:
+        warnings.append(f"{text}, but no margin is above {largest:g}: noise drowns this score.")
+
+
+def _test(
+    study: DirectionStudy,
+    sizes: Sizes,
+    draw: draws.Draw,
+    numbers: dict[str, Any],
+    sentences: list[str],
+    warnings: list[str],
+) -> None:
+    """Add the distance that a test needs, and its chance of an answer on spread-out values."""
+    if isinstance(draw.mechanism, Laplace):
+        return
+    distance = direction_expected.expected_distance(study, sizes, draw)
+    chance = draw.mechanism.answer_probability(distance)
+    numbers[f"{draw.slot.name}_answer_probability"] = chance
+    other, values = ("order", "random")
+    if not isinstance(draw.mechanism, StableRelease):
+        numbers["iqr_bin"] = draw.bin
+        other, values = f"bin of log IQR, {draw.bin:.2g} wide", "evenly spread"
+    text = (
+        f"{draw.slot.name}: an answer needs about {draw.mechanism.threshold:.3g} units' distance to another {other}; "
+        f"{values} values have {distance} and get one with probability {chance:.2g}."
+    )
+    (sentences if chance >= ENOUGH else warnings).append(text)
+
+
+DIRECTION = Estimator(
+    DirectionStudy,
+    (VALIDATE, NORMALISE, HALVES, REGRESS, SCORE, ANSWER),
+    words=lambda study, sizes, *_: _said(study, sizes)[0],
+    warned=lambda study, sizes, *_: _said(study, sizes)[1],
+)

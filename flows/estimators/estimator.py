@@ -5,20 +5,31 @@ Its budget is the sum over its stages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from scipy.optimize import brentq
+from scipy.special import ndtr
+
 from causalveil.flows.engine.engine import Engine
+from causalveil.flows.estimators.rehearsal import DRAWS, FEW, Rehearsal, Rehearsed, affordable, mostly_whole, summary
 from causalveil.flows.estimators.stage import Run, Stage, carry_out
-from causalveil.flows.planning.medians import DRAWS, FEW
+from causalveil.flows.estimators.words import Words, say_draws, say_effect, say_interval
+from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge
-from causalveil.schemas.study import Study
+from causalveil.schemas.study import EffectStudy, Study
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.people import PublicPeople
 
 S = TypeVar("S", bound=Study)
 Stages = tuple[Stage[Any, Any], ...]
+# Facts of the population that a rehearsal depends on, by their names in ``StandIn``.
+FACTS = ("treated", "mean", "deviation", "explained", "correlation", "distance")
+# More units than this are no advice, and the number that is given is right to one part in a hundred.
+MOST_UNITS, NEAR = 1e13, 0.01
 
 
 class Result(Protocol):
@@ -40,26 +51,23 @@ class Estimator(Generic[S]):
         study: what a study file declares for it.
         stages: in order, the same on every engine, on files and in memory; the last returns a ``Result``. A function
             where they depend on the study: on how many folds it has, or on its level.
-        expected: what can be expected of sizes, a stand-in population and the effect that the reader hopes to see:
-            ``sentences`` and ``warnings`` for people, numbers by name for scripts. ``half_width`` is among them if the
-            estimator has an interval. Of a study whose covariates and treatments are public, the run's own people too.
-        formula: the expected half-width by formulas alone, where ``expected`` rehearses: for a choice among estimators.
-        drawn: the median half-width of so many draws, where ``expected`` says that of ``DRAWS``.
-        most_read: how many people of such a study ``expected`` wants at most; None: it knows nothing of them.
-        warned: the warnings of ``expected`` alone, without an effect, where it has numbers that no warning speaks of: a
-            run says nothing else of them.
+        rehearsal: how a plan rehearses the stages of a study of an effect.
+        drawn: in place of a rehearsal, what a study says by so many draws: where findings are no single effect, or
+            one line computes them without a draw. None at all: it has no interval.
+        words: what a plan says beside the half-width and its parts.
+        warned: warnings of a plan and a release; the last argument says whether most draws are the whole range, which
+            takes a rehearsal.
         facts: of the population that the width depends on, by their names in ``StandIn``; a plan names those that its
             reader did not state.
     """
 
     study: type[S]
     stages: Stages | Callable[[S], Stages]
-    expected: Callable[..., Mapping[str, Any]]
-    formula: Callable[[S, Sizes, StandIn], float | None] | None = None
-    warned: Callable[[S, Sizes, StandIn], Sequence[str]] | None = None
-    most_read: Callable[[S], int] | None = None
-    drawn: Callable[[S, Sizes, StandIn, int], float] | None = None
-    facts: tuple[str, ...] = ("treated", "mean", "deviation")
+    rehearsal: Callable[[S], Rehearsal] | None = None
+    drawn: Callable[[S, Sizes, StandIn, int], Sequence[Rehearsed]] | None = None
+    words: Callable[[S, Sizes, StandIn, Sequence[Rehearsed]], Words] = lambda *_: Words()
+    warned: Callable[[S, Sizes, StandIn, Callable[[], bool]], Sequence[str]] = lambda *_: ()
+    facts: tuple[str, ...] = FACTS
 
     def stages_of(self, study: S) -> Stages:
         """Return the stages of a study, in order."""
@@ -78,42 +86,117 @@ class Estimator(Generic[S]):
         found: Result = carry_out(stages, run, engine)[stages[-1]]
         return found
 
-    def width(self, study: S, sizes: Sizes, stand_in: StandIn, people: PublicPeople | None = None) -> float | None:
-        """Return the half-width that ``foresee`` says; None: the estimator has no interval."""
-        if self.drawn is not None:
-            return self.drawn(study, sizes, stand_in, DRAWS)
-        found: float | None = self.foresee(study, sizes, stand_in, None, people).get("half_width")
-        return found
-
-    def foresee(
-        self, study: S, sizes: Sizes, stand_in: StandIn, effect: float | None, people: PublicPeople | None = None
-    ) -> Mapping[str, Any]:
-        """Return what ``expected`` does, for the run's own people where there are any."""
-        if people is None:
-            return self.expected(study, sizes, stand_in, effect)
-        return self.expected(study, sizes, stand_in, effect, people)
-
     def reads(self, study: S) -> int:
-        """Return how many people's covariates and treatments a plan may read; 0: none."""
-        return 0 if self.most_read is None else self.most_read(study)
+        """Return how many people's public covariates and treatments a plan may read; 0: none."""
+        return 0 if self.rehearsal is None else self.rehearsal(study).own
+
+    def draws(
+        self, study: S, sizes: Sizes, stand_in: StandIn, people: PublicPeople | None = None, many: int = DRAWS
+    ) -> Sequence[Rehearsed]:
+        """Return what the study says by so many draws; none where it has no interval.
+
+        Args:
+            study: the study.
+            sizes: its sizes.
+            stand_in: the population that the reader assumes.
+            people: the run's own, where their covariates and treatments are public.
+            many: how many, of each kind of outcomes.
+
+        Raises:
+            DataError: no such people can be analysed.
+        """
+        if self.rehearsal is not None and isinstance(study, EffectStudy):
+            return self.rehearsal(study).draws(self.stages_of(study), study, sizes, stand_in, people, many)
+        return () if self.drawn is None else self.drawn(study, sizes, stand_in, many)
+
+    def width(
+        self, study: S, sizes: Sizes, stand_in: StandIn, people: PublicPeople | None = None, many: int = DRAWS
+    ) -> float | None:
+        """Return the half-width that ``expected`` says; None: the estimator has no interval."""
+        found = self.draws(study, sizes, stand_in, people, many)
+        return float(summary(found)["half_width"]) if found else None
+
+    def point(self, study: S, sizes: Sizes, stand_in: StandIn, people: PublicPeople | None = None) -> float | None:
+        """Return ``width`` by few draws: a point of a curve, which has many."""
+        return self.width(study, sizes, stand_in, people, FEW)
 
     def warnings(self, study: S, sizes: Sizes, stand_in: StandIn) -> tuple[str, ...]:
         """Return the warnings that ``expected`` gives where no effect is named."""
-        if self.warned is not None:
-            return tuple(self.warned(study, sizes, stand_in))
-        return tuple(self.expected(study, sizes, stand_in, None)["warnings"])
+        return tuple(
+            self.warned(study, sizes, stand_in, lambda: mostly_whole(self.draws(study, sizes, stand_in, many=FEW)))
+        )
 
-    def half_width(self, study: S, sizes: Sizes, stand_in: StandIn) -> float | None:
-        """Return the expected half-width, by the formula or by few draws if there are such.
+    def expected(
+        self,
+        study: S,
+        sizes: Sizes,
+        stand_in: StandIn,
+        effect: float | None = None,
+        people: PublicPeople | None = None,
+    ) -> dict[str, Any]:
+        """Return what can be expected of a study.
 
-        Returns None if there is no interval.
+        There are ``sentences`` and ``warnings`` for people, and numbers by name for scripts, in outcome units.
+        ``half_width`` is among them if the estimator has an interval.
+
+        Args:
+            study: the study.
+            sizes: its sizes.
+            stand_in: the population that the reader assumes.
+            effect: an effect that the reader hopes to see.
+            people: the run's own, where their covariates and treatments are public.
         """
-        if self.formula is not None:
-            return self.formula(study, sizes, stand_in)
-        return self.point(study, sizes, stand_in)
+        try:
+            found = self.draws(study, sizes, stand_in, people)
+        except DataError as problem:
+            return {"sentences": [], "warnings": [f"for a treated share of {stand_in.treated:g} {problem}."]}
+        words = self.words(study, sizes, stand_in, found)
+        # Of the first draws alone, which are those of a release's warnings.
+        few = found[: affordable(study, FEW) if isinstance(study, EffectStudy) else FEW]
+        warnings = list(self.warned(study, sizes, stand_in, lambda: mostly_whole(few)))
+        if not found:
+            return {**words.numbers, "sentences": [*words.sentences], "warnings": warnings}
+        treated = stand_in.treated if people is None else people.treated
+        numbers, sentences = {"treated": treated, **summary(found), **words.numbers}, list[str]()
+        if isinstance(study, EffectStudy):
+            sentences.append(say_interval(study, numbers))
+        if self.rehearsal is not None:
+            sentences += say_draws(found, numbers, stand_in, people is not None)
+        sentences += words.sentences
+        if effect is not None:
+            if isinstance(study, EffectStudy):
+                numbers |= self._seen(study, sizes, stand_in, abs(effect) * words.left, numbers)
+            say_effect(effect, numbers, sentences, warnings, words)
+        return {**numbers, "sentences": sentences, "warnings": warnings}
 
-    def point(self, study: S, sizes: Sizes, stand_in: StandIn, people: PublicPeople | None = None) -> float | None:
-        """Return ``width``, of few draws where it is of draws: a point of a curve, which has many."""
-        if self.drawn is not None:
-            return self.drawn(study, sizes, stand_in, FEW)
-        return self.width(study, sizes, stand_in, people)
+    def _seen(
+        self, study: S, sizes: Sizes, stand_in: StandIn, effect: float, numbers: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return the chance of the wrong sign, by normal errors, and how many units see an effect of this size."""
+        error = math.hypot(numbers["noise_standard_error"], numbers["sampling_standard_error"])
+        wrong = float(ndtr(-effect / error)) if error > 0 else 0.0
+        if numbers["half_width"] < effect:
+            return {"sign_wrong": wrong, "units_needed": sizes.units}
+        # Few draws at other sizes are held against as few at this one.
+        wanted = effect * (self.point(study, sizes, stand_in) or 0.0) / numbers["half_width"]
+        return {"sign_wrong": wrong, "units_needed": self._needed(study, sizes, stand_in, wanted)}
+
+    def _needed(self, study: S, sizes: Sizes, stand_in: StandIn, wanted: float) -> int | None:
+        """Return the number of units whose half-width, by few draws, is ``wanted``; None: no number is enough."""
+
+        def excess(log_units: float) -> float:
+            try:
+                width = self.point(study, sizes_of(study, round(math.exp(log_units))), stand_in)
+            except CausalveilError:
+                return 1.0
+            return math.log(width / wanted) if width and wanted > 0 else 1.0
+
+        low = math.log(sizes.units)
+        high = low + math.log(4)
+        while excess(high) > 0:
+            low, high = high, high + math.log(16)
+            if high > math.log(MOST_UNITS):
+                return None
+        if excess(low) <= 0:
+            return sizes.units
+        return round(math.exp(brentq(excess, low, high, xtol=NEAR)))

@@ -15,19 +15,29 @@ The corrections are listed in ``docs/privacy.md``.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from causalveil.flows.estimators.estimator import Estimator, Stages
-from causalveil.flows.estimators.foreseen import foreseen, most_read, rows_weighed
-from causalveil.flows.estimators.rehearsed import most_public, rehearsed, weighed_once
+from causalveil.flows.estimators.rehearsal import (
+    QUICK,
+    Rehearsal,
+    Rehearsed,
+    as_it_is,
+    as_noisy,
+    in_step,
+    rows_weighed,
+)
 from causalveil.flows.estimators.shared import ENTRY, HALVES
 from causalveil.flows.estimators.stage import Stage
-from causalveil.flows.planning import ipw as planning
-from causalveil.schemas.estimators.ipw import IpwStudy
+from causalveil.flows.estimators.words import WHOLE_RANGE, Words, say_imbalance
+from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
-from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.inference.people import PublicPeople
+from causalveil.schemas.study import Variant
+from causalveil.tasks.covariates import dimension
+from causalveil.tasks.inference.assemble import EffectFindings, Noise
 from causalveil.tasks.ipw import interval, public_scores, weights
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models import logistic
@@ -80,51 +90,64 @@ def _stages(study: IpwStudy) -> Stages:
     return (*ENTRY, HALVES, PROPENSITY, WEIGH, PERTURB, INTERVAL)
 
 
-def expected(
-    study: IpwStudy, sizes: Sizes, stand_in: StandIn, effect: float | None, people: PublicPeople | None = None
-) -> dict[str, Any]:
-    """Return the numbers, sentences and warnings that ``plan`` gives of a study.
+def words(study: IpwStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
+    """Return what noise, the penalty and the clip do to the adjustment."""
+    if study.privacy.level is Level.label:
+        imbalance = public_scores.has_public_scores(study) and public_scores.allows_imbalance(study)
+        return Words(say_imbalance(found) if imbalance else ())
+    settings = study.estimator
+    noise = Noise.of(logistic.model(study, sizes).mechanism(), dimension(study)).deviation
+    kept = interval.adjustment_share(study, stand_in.treated)
+    allows = settings.confounding_prior.outcome_r2 > 0
+    sentences = [
+        f"Propensity model: noise of standard deviation {noise:.3g} on each coefficient. Penalty "
+        f"{settings.penalty:g} keeps their norm below {logistic.coefficient_bound(settings.penalty):.3g} and about "
+        f"{kept:.0%} of each.",
+        "What noise and penalty leave of confounding is allowed for up to the declared size."
+        if allows
+        else "The interval covers neither this noise nor the shrinkage.",
+    ]
+    numbers: dict[str, Any] = {"propensity_noise": noise, "adjustment": kept}
+    if settings.weighting is Weighting.horvitz_thompson:
+        bias = interval.lemma3_bound(study, sizes, stand_in)
+        numbers["propensity_bias_bound"] = bias if bias != float("inf") else None
+        sentences.append(
+            f"Bias from the propensity noise: at most {bias:.3g}, if fitted scores are right and none is clipped "
+            "(Lemma 3, corrected)."
+        )
+    return Words(sentences, numbers)
 
-    At label level a rehearsal, where it has an answer, gives half-width and standard errors; formulas give the rest.
 
-    Args:
-        study: the study.
-        sizes: its sizes.
-        stand_in: the population that the reader assumes.
-        effect: an effect in outcome units that the reader hopes to see.
-        people: whom the run has, where their covariates and treatments are public.
+def warned(study: IpwStudy, sizes: Sizes, stand_in: StandIn, whole_range: Callable[[], bool]) -> list[str]:
+    """Return warnings of a penalty that takes the adjustment, or of too much noise."""
+    del sizes
+    warnings, kept = [], interval.adjustment_share(study, stand_in.treated)
+    if study.privacy.level is not Level.label and kept < interval.ENOUGH:
+        said = "and no interval says so: unless treatment was randomised, lower it as far as the noise on the "
+        said += "coefficients allows."
+        if study.estimator.confounding_prior.outcome_r2 > 0:
+            said = "and the interval allows for all that 'confounding_prior' declares; estimator 'auto' picks one "
+            said += "that adjusts if any can."
+        warnings.append(
+            f"penalty {study.estimator.penalty:g} keeps about {kept:.0%} of what adjusts for confounding, {said}"
+        )
+    return [*warnings, WHOLE_RANGE] if whole_range() else warnings
+
+
+def rehearsal(study: IpwStudy) -> Rehearsal:
+    """Return how a plan rehearses a study.
+
+    The paper's noise holds up to epsilon 1 alone, which stays.
     """
-    # Elsewhere scores and noise on them are what the formulas say.
-    if study.privacy.level is not Level.label:
-        return planning.expected(study, sizes, stand_in, effect, None)
-    stages = _stages(study)
-    again = weighed_once(stages, PUBLIC_SUMS) if PUBLIC_SUMS in stages else IPW.estimate
     randomised = study.estimator.confounding_prior.outcome_r2 == 0
-    if people is not None and public_scores.has_public_scores(study):
-        own = foreseen(again, study, sizes, stand_in, people, rows_weighed(study), randomised, bias_stays=True)
-        return planning.expected(study, sizes, stand_in, effect, own)
-    most = most_public(study)
-    found = rehearsed(again, study, sizes, stand_in, randomised, most, bias_stays=True, by_chance=True)
-    return planning.expected(study, sizes, stand_in, effect, found)
+    if study.privacy.level is not Level.label:
+        if study.estimator.variant is Variant.paper:
+            return Rehearsal(rows_weighed(study), as_it_is, randomised)
+        return Rehearsal(QUICK, as_noisy, randomised)
+    most, smaller = rows_weighed(study), partial(in_step, bias_stays=True)
+    if not public_scores.has_public_scores(study):
+        return Rehearsal(most, smaller, randomised, by_chance=True)
+    return Rehearsal(most, smaller, randomised, by_chance=True, first=PUBLIC_SUMS, own=most)
 
 
-def reads(study: IpwStudy) -> int:
-    """Return how many people's public covariates and treatments :func:`expected` reads at most."""
-    return most_read(study) if public_scores.has_public_scores(study) else 0
-
-
-def warned(study: IpwStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:
-    """Return the warnings of :func:`expected` without an effect: they need no rehearsal."""
-    return list(planning.expected(study, sizes, stand_in, None, alternatives=False)["warnings"])
-
-
-def formula(study: IpwStudy, sizes: Sizes, stand_in: StandIn) -> float | None:
-    """Return the expected half-width without a rehearsal.
-
-    Returns None where the stand-in population cannot be analysed.
-    """
-    found: float | None = planning.expected(study, sizes, stand_in, None).get("half_width")
-    return found
-
-
-IPW = Estimator(IpwStudy, _stages, expected, formula, warned, reads)
+IPW = Estimator(IpwStudy, _stages, rehearsal=rehearsal, words=words, warned=warned)

@@ -13,23 +13,38 @@ At label level covariates and treatments are public, so only the last step is ch
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from causalveil.flows.estimators.estimator import Estimator, Stages
-from causalveil.flows.estimators.foreseen import foreseen, most_read, rows_weighed
-from causalveil.flows.estimators.rehearsed import most_public, rehearsed, weighed_once
+from causalveil.flows.estimators.rehearsal import (
+    EFFECTS,
+    LARGEST_EPSILON,
+    Rehearsal,
+    Rehearsed,
+    Smaller,
+    in_step,
+    rows_weighed,
+)
 from causalveil.flows.estimators.shared import ENTRY, HALVES
 from causalveil.flows.estimators.stage import Run, Stage, StageRun
-from causalveil.flows.planning import matching as planning
+from causalveil.flows.estimators.words import WHOLE_RANGE, Words, say_imbalance
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.inference.people import PublicPeople
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.matching import interval, scores, weights
 from causalveil.tasks.matching.weights import Reuse
 from causalveil.tasks.models.nearest import traversal
+
+# Noise on a score, against its range of 1, beyond which neighbours are near each other by chance.
+BLURRED = 0.1
+# Units of a rehearsal of private matching, and what a plan says of it.
+MATCHED, SAID = 5_000, ("cap_treated", "cap_controls", "largest_weight")
 
 PROPENSITY = Stage[MatchingStudy, FloatArray](
     "propensity",
@@ -82,43 +97,101 @@ def _other_outcomes(run: Run[Any]) -> None:
     run.enclave.save(scores.OUTCOME, run.enclave.gather("u")[traversal(run.enclave)])
 
 
-def expected(
-    study: MatchingStudy, sizes: Sizes, stand_in: StandIn, effect: float | None, people: PublicPeople | None = None
-) -> dict[str, Any]:
-    """Return the numbers, sentences and warnings that ``plan`` gives of a study.
+def words(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
+    """Return how often units may serve, and what randomised treatments leave."""
+    del sizes
+    details = found[0].found.details
+    numbers: dict[str, Any] = {name: details[name] for name in SAID if name in details}
+    sentences = [
+        f"A treated unit may serve {details['cap_treated']} times, a control {details['cap_controls']} times; the "
+        "release prints the weight that it used, with which noise grows."
+    ]
+    if study.privacy.level is Level.label:
+        return Words([*sentences, *say_imbalance(found)], numbers)
+    kept = keep(study)
+    left = interval.attenuation(stand_in.treated, kept)
+    parts = study.estimator.budget_shares.divide(study.privacy.epsilon)
+    sentences += [
+        f"Epsilon is divided into {', '.join(f'{name} {part.normalize():f}' for name, part in parts.items())}.",
+        f"A treatment is flipped with probability {1 - kept:.3g}, which leaves {left:.3g} of "
+        + ("the effect; the estimate is divided by that." if study.corrects_attenuation else "the effect in it."),
+    ]
+    numbers |= {
+        "budget_shares": {name: float(part) for name, part in parts.items()},
+        "flip_probability": 1 - kept,
+        "attenuation_factor": left,
+        "score_noise": score_noise(study),
+    }
+    return Words(sentences, numbers, left=1.0 if study.corrects_attenuation else left)
 
-    A rehearsal, where it has an answer, gives half-width and standard errors; formulas give the rest.
 
-    Args:
-        study: the study.
-        sizes: its sizes.
-        stand_in: the population that the reader assumes.
-        effect: an effect in outcome units that the reader hopes to see.
-        people: whom the run has, where their covariates and treatments are public.
+def warned(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, whole_range: Callable[[], bool]) -> list[str]:
+    """Return warnings of attenuation, scores that noise mixes, or too much noise."""
+    del sizes
+    warnings, left = [], interval.attenuation(stand_in.treated, keep(study))
+    if not study.corrects_attenuation and left < 1 - BLURRED:
+        warnings.append(
+            f"the estimate is about {left:.3g} of the effect; with correct_attenuation: true it is about the effect, "
+            "and wider."
+        )
+    if (noise := score_noise(study)) > BLURRED:
+        warnings.append(
+            f"each score gets noise of standard deviation {noise:.3g} against a range of 1: neighbours are near by "
+            "chance, so unless treatment was randomised most confounding stays."
+        )
+    return [*warnings, WHOLE_RANGE] if whole_range() else warnings
+
+
+def keep(study: MatchingStudy) -> float:
+    """Return the probability that a treatment is kept; 1 at label level."""
+    release_by = scores.treatment_mechanism(study)
+    return 1.0 if release_by is None else release_by.keep_probability
+
+
+def score_noise(study: MatchingStudy) -> float:
+    """Return the standard deviation of the noise on each score."""
+    release_by = scores.mechanism(study)
+    return 0.0 if release_by is None else math.sqrt(2) * release_by.known_scale
+
+
+def fewer(study: MatchingStudy, more: float) -> Smaller[MatchingStudy]:
+    """Raise the epsilon of what falls with the number of units.
+
+    That of each unit's own score and treatment stays.
+    """
+    settings, epsilon = study.estimator, study.privacy.epsilon
+    parts = settings.budget_shares.divide(epsilon)
+    louder = Decimal(f"{min(more, LARGEST_EPSILON / 2 / float(epsilon)):.8g}")
+    parts |= {name: parts[name] * louder for name in ("weights", "outcome")}
+    total = sum(parts.values(), Decimal(0))
+    shares = settings.budget_shares.model_copy(update={name: part / total for name, part in parts.items()})
+    own = study.model_copy(
+        update={
+            "privacy": study.privacy.model_copy(update={"epsilon": total}),
+            "estimator": settings.model_copy(update={"budget_shares": shares}),
+        }
+    )
+    return Smaller(own, sampling=math.sqrt(more))
+
+
+def rehearsal(study: MatchingStudy) -> Rehearsal:
+    """Return how a plan rehearses a study.
+
+    At label level people are matched once for several draws.
     """
     randomised = study.estimator.confounding_prior.outcome_r2 == 0
     if study.privacy.level is not Level.label:
-        found = rehearsed(
-            MATCHING.estimate, study, sizes, stand_in, randomised, most=most_public(study), epsilon_stays=True
-        )
-        return planning.expected(study, sizes, stand_in, effect, found)
-    again = weighed_once(_stages(study), PERTURB, _other_outcomes)
-    if people is not None:
-        own = foreseen(again, study, sizes, stand_in, people, rows_weighed(study), randomised, bias_stays=True)
-        return planning.expected(study, sizes, stand_in, effect, own)
-    most = most_public(study)
-    found = rehearsed(again, study, sizes, stand_in, randomised, most, bias_stays=True, by_chance=True)
-    return planning.expected(study, sizes, stand_in, effect, found)
+        return Rehearsal(MATCHED, fewer, randomised, effects=EFFECTS)
+    most = rows_weighed(study)
+    return Rehearsal(
+        most,
+        partial(in_step, bias_stays=True),
+        randomised,
+        by_chance=True,
+        first=PERTURB,
+        again=_other_outcomes,
+        own=most,
+    )
 
 
-def reads(study: MatchingStudy) -> int:
-    """Return how many people's public covariates and treatments :func:`expected` reads at most."""
-    return most_read(study) if study.privacy.level is Level.label else 0
-
-
-def warned(study: MatchingStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:
-    """Return the warnings of :func:`expected` without an effect: they need no rehearsal."""
-    return list(planning.expected(study, sizes, stand_in, None)["warnings"])
-
-
-MATCHING = Estimator(MatchingStudy, _stages, expected, warned=warned, most_read=reads)
+MATCHING = Estimator(MatchingStudy, _stages, rehearsal=rehearsal, words=words, warned=warned)

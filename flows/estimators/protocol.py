@@ -18,14 +18,17 @@ each comparison are public, and one release has an estimate and a sampling varia
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from causalveil.flows.estimators.estimator import Estimator
 from causalveil.flows.estimators.five_releases import FiveStages, Steps
+from causalveil.flows.estimators.rehearsal import SLOW, Rehearsed, in_step
 from causalveil.flows.estimators.shared import VALIDATE, normalised_by
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
-from causalveil.flows.planning.medians import DRAWS
-from causalveil.flows.planning.sentences import ELIGIBLE_NOT_TOLD, UNADJUSTED
+from causalveil.flows.estimators.words import ELIGIBLE_NOT_TOLD, UNADJUSTED, Words
 from causalveil.schemas.estimators.protocols import (
     BalancingProtocol,
     DifferenceProtocol,
@@ -36,11 +39,13 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
 from causalveil.tasks.enclave import cells
+from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
 from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.protocols import difference, questions
 from causalveil.tasks.protocols.calibration import ENOUGH
 from causalveil.tasks.protocols.drawn import Asked, JointDraws, JointScales
-from causalveil.tasks.protocols.expected import expected_answers
+from causalveil.tasks.protocols.expected import ExpectedAnswer, answers_of, expected_answers, subgroup, width
 from causalveil.tasks.protocols.findings import ProtocolFindings, findings
 from causalveil.tasks.protocols.label import answers, draw, weights
 from causalveil.tasks.protocols.label.weights import Comparison, Weighing
@@ -108,38 +113,50 @@ LABEL_ANSWERS = Stage[ProtocolStudy, ProtocolFindings](
 )
 
 
-def expected_difference(
-    study: DifferenceProtocol, sizes: Sizes, stand_in: StandIn, effect: float | None
-) -> dict[str, Any]:
-    """Return the expected half-widths of every outcome by differences of arm means.
-
-    The arguments are those of :func:`expected`.
-    """
-    warnings = [] if study.estimator.trial else [UNADJUSTED]
-    found = expected(study, sizes, stand_in, effect)
-    return {**found, "warnings": [*warnings, *found["warnings"]]}
-
-
-def expected(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
-    """Return the expected half-widths of every outcome, and its part of the noise.
-
-    Also says what leaving an outcome out would buy.
-
-    Args:
-        study: the protocol.
-        sizes: its sizes.
-        stand_in: the population that the reader assumes; its deviation is taken for every outcome.
-        effect: an effect of the first primary outcome that the reader hopes to see.
-    """
-    rows = expected_answers(study, sizes, stand_in, DRAWS)
+def drawn(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, many: int) -> list[Rehearsed]:
+    """Return the first outcome over everybody, and with it those of all outcomes."""
+    answers_at = label_answers if study.LEVEL is Level.label else expected_answers
+    rows = answers_at(study, sizes, stand_in, many)
     first = rows[study.first]
-    numbers: dict[str, Any] = {
-        "treated": stand_in.treated,
-        "half_width": first.everybody,
-        "noise_standard_error": first.noise_error,
-        "sampling_standard_error": first.sampling_error,
-        "answers": [vars(row) for row in rows],
-    }
+    return [Rehearsed(first.everybody, first.noise_error, first.sampling_error, found=rows)]
+
+
+def label_answers(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, many: int) -> tuple[ExpectedAnswer, ...]:
+    """Return the expected answer of every outcome at level label.
+
+    The stages of one subgroup stand for all. People are weighed once; of so many draws it is that of the median width.
+
+    Raises:
+        StudyError: more cells than the budget can serve.
+        DataError: an arm would be too small to be compared.
+    """
+    draw.mechanism(study, sizes)
+    people, units = subgroup(study, sizes, stand_in, randomised(study), SLOW, sample=0)
+    fewer, groups = in_step(study, units / len(people)), len(study.groups)
+    enclave = MemoryEnclave([{**vars(people), "h": ranks(len(people))}])
+    own = weights.compare_stage(study, enclave)[: len(study.arm_names) - 1]
+    louder = draw.JointDraw.of(fewer.study).louder(study.first)
+    weighed = weights.weigh_stage(fewer.study, enclave, own, louder)
+    everybody, tables = [replace(one, group=label) for label in study.groups for one in own], []
+    for seed in range(many):
+        numbers = draw.perturb_stage(fewer.study, enclave, own, weighed, RehearsalBudget(seed))
+        numbers = np.concatenate([numbers] * groups)
+        tables.append(answers.answers_stage(fewer.study, everybody, weighed * groups, numbers).answers)
+    middle = sorted(tables, key=lambda rows: width(rows[0].interval))[many // 2]
+    return answers_of(study, middle, fewer.noise)
+
+
+def randomised(study: ProtocolStudy) -> bool:
+    """Return whether a protocol at level label declares that treatment follows nothing."""
+    if isinstance(study, BalancingProtocol):
+        return study.estimator.allowance == 0
+    return isinstance(study, MatchingProtocol) and study.estimator.confounding_prior.outcome_r2 == 0
+
+
+def words(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
+    """Return half-widths of all outcomes, and what leaving one out would buy."""
+    del sizes
+    rows = found[0].found
     sentences = [f"One budget for all: {study.question}."]
     if study.where and stand_in.eligible is None:
         sentences.append(ELIGIBLE_NOT_TOLD)
@@ -154,39 +171,35 @@ def expected(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, effect: floa
             said += f"; its noise is {row.noise_factor:.2f} times that of asking for it alone, and without it the "
             said += f"others would have {1 - row.without:.0%} less"
         sentences.append(f"{said}.")
-    warnings = []
+    return Words(sentences, {"answers": [vars(row) for row in rows]}, of=f" on {rows[study.first].outcome}")
+
+
+def warned(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, whole_range: Callable[[], bool]) -> list[str]:
+    """Return warnings of no adjustment, too few controls, or a delta that widens."""
+    del sizes, stand_in, whole_range
+    warnings = [UNADJUSTED] if isinstance(study, DifferenceProtocol) and not study.estimator.trial else []
     controls = sum(outcome.role is OutcomeRole.negative_control for outcome in study.outcomes)
     if 0 < controls < ENOUGH:
         warnings.append(
             f"{controls} negative control{'s are' if controls > 1 else ' is'} shown beside the answers, but too few to "
             f"calibrate intervals by, which takes {ENOUGH}."
         )
-    if study.LEVEL is Level.label and study.privacy.delta > 0:
-        ratio = draw.without_delta(study)
-        if ratio < 1:
-            warnings.append(
-                f"without a delta the noise on {first.outcome} would be {ratio:.2f} times as large: declare 'delta: 0'."
-            )
-    if effect is not None:
-        drowned = first.everybody >= abs(effect)
-        numbers["effect"], numbers["drowned"] = effect, drowned
-        half = f"the expected half-width, {first.everybody:.3g}"
-        if drowned:
-            warnings.append(f"{half}, is larger than an effect of {effect:g} on {first.outcome}.")
-        else:
-            sentences.append(f"An effect of {effect:g} on {first.outcome} is larger than {half}.")
-    return {**numbers, "sentences": sentences, "warnings": warnings}
-
-
-def drawn(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, many: int) -> float:
-    """Return the half-width of the first outcome over everybody, the median of so many draws."""
-    return expected_answers(study, sizes, stand_in, many)[study.first].everybody
+    if study.LEVEL is Level.label and study.privacy.delta > 0 and (ratio := draw.without_delta(study)) < 1:
+        warnings.append(
+            f"without a delta the noise on {study.outcomes[study.first].name} would be {ratio:.2f} times as large: "
+            "declare 'delta: 0'."
+        )
+    return warnings
 
 
 ENTRY = (VALIDATE, NORMALISE)
 AT_LABEL_LEVEL = (*ENTRY, COMPARE, WEIGH, PERTURB, LABEL_ANSWERS)
 
-REGRESSION = Estimator(RegressionProtocol, (*ENTRY, *FIVE.all, ANSWERS), expected, drawn=drawn)
-DIFFERENCE_IN_MEANS = Estimator(DifferenceProtocol, (*ENTRY, DIFFERENCE), expected_difference)
-BALANCING = Estimator(BalancingProtocol, AT_LABEL_LEVEL, expected)
-MATCHING = Estimator(MatchingProtocol, AT_LABEL_LEVEL, expected)
+FEWER_FACTS = ("treated", "mean", "deviation")
+
+REGRESSION = Estimator(RegressionProtocol, (*ENTRY, *FIVE.all, ANSWERS), drawn=drawn, words=words, warned=warned)
+DIFFERENCE_IN_MEANS = Estimator(
+    DifferenceProtocol, (*ENTRY, DIFFERENCE), drawn=drawn, words=words, warned=warned, facts=FEWER_FACTS
+)
+BALANCING = Estimator(BalancingProtocol, AT_LABEL_LEVEL, drawn=drawn, words=words, warned=warned, facts=FEWER_FACTS)
+MATCHING = Estimator(MatchingProtocol, AT_LABEL_LEVEL, drawn=drawn, words=words, warned=warned, facts=FEWER_FACTS)

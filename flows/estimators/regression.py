@@ -17,14 +17,13 @@ Where public facts say that no curve could be seen there are no releases 3 and 4
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from causalveil.flows.estimators.estimator import Estimator
 from causalveil.flows.estimators.five_releases import FiveStages, Steps
+from causalveil.flows.estimators.rehearsal import Rehearsal, summed
 from causalveil.flows.estimators.shared import ENTRY, EVERYBODY
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
-from causalveil.flows.planning.medians import DRAWS, affordable, median_of, median_width
-from causalveil.flows.planning.sentences import say_effect, say_interval
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.adjustment import five_releases
@@ -32,8 +31,8 @@ from causalveil.tasks.adjustment.five_releases import Drawn, FiveReleases
 from causalveil.tasks.adjustment.released import ReleasedScales
 from causalveil.tasks.enclave.split import Folds
 from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.inference.people import PEOPLE
 from causalveil.tasks.regression import stages
-from causalveil.tasks.regression.stages import rehearsed
 
 NO_CURVES = (
     "at this size and budget no curve of a covariate could be seen: the estimate is adjusted for lines alone, and its "
@@ -46,7 +45,7 @@ Step = StageRun[RegressionStudy]
 
 def _drawn(step: Step) -> Drawn:
     pieces = Folds.open(step.enclave).fold(0)
-    return Drawn(plan(step.study, step.sizes), pieces, step.budget, step.study.execution.workers)
+    return Drawn(plan(step.study, step.sizes), pieces, step.budget, step.study.execution.workers, step.times)
 
 
 FIVE = FiveStages[RegressionStudy, ReleasedScales, FiveReleases].of(
@@ -67,44 +66,15 @@ INTERVAL = Stage[RegressionStudy, EffectFindings](
 )
 
 
-def expected(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
-    """Return the expected half-width and its parts.
-
-    The result has sentences for people and numbers for scripts.
-
-    Args:
-        study: the study.
-        sizes: its sizes.
-        stand_in: the population that the reader assumes.
-        effect: an effect in outcome units that the reader hopes to see.
-    """
-    numbers, said = median_of(rehearsals(study, sizes, stand_in, DRAWS), stand_in)
-    sentences = [say_interval(study, {**numbers, "treated": stand_in.treated}), *said]
-    warnings = warned(study, sizes, stand_in)
-    if effect is not None:
-        say_effect(effect, numbers, sentences, warnings)
-    return {"treated": stand_in.treated, **numbers, "sentences": sentences, "warnings": warnings}
-
-
-def rehearsals(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, many: int) -> list[EffectFindings]:
-    """Return what the study would say by so many draws of noise.
-
-    There are fewer draws where it has many covariates.
-    """
-    return [rehearsed(study, sizes, stand_in, seed) for seed in range(affordable(study, many))]
-
-
-def warned(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:
-    """Return the warnings of :func:`expected` without an effect: they need no rehearsal."""
-    del stand_in
+def warned(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, whole_range: Callable[[], bool]) -> list[str]:
+    """Return the warnings of a plan: they need no rehearsal."""
+    del stand_in, whole_range
     return [] if "screen" in plan(study, sizes).costs or study.estimator.trial else [NO_CURVES]
 
 
 REGRESSION = Estimator(
     RegressionStudy,
     (*ENTRY, EVERYBODY, *FIVE.all, INTERVAL),
-    expected,
+    rehearsal=lambda study: Rehearsal(PEOPLE, summed, study.estimator.trial),
     warned=warned,
-    drawn=lambda study, sizes, stand_in, many: median_width(rehearsals(study, sizes, stand_in, many)),
-    facts=("treated", "mean", "deviation", "explained", "correlation", "distance"),
 )

@@ -66,6 +66,7 @@ class Run(Generic[S]):
         budget: where noise is drawn and charged.
         source: whence the rows come; None: they are in memory already.
         rehearsal_seed: without a source, of what else is random: learners.
+        times: of a rehearsal on fewer people than there are units: how many each stands for.
     """
 
     study: S
@@ -74,6 +75,7 @@ class Run(Generic[S]):
     budget: Budget
     source: RowSource | None
     rehearsal_seed: int = 0
+    times: float = 1.0
 
     def seed_for(self, label: str) -> int:
         """Return 32 bits for a stage that needs randomness which is no noise.
@@ -237,6 +239,11 @@ class StageRun(Generic[S]):
         if self.of_run.source is None:
             raise ChargesDiffer(f"stage '{self.stage.name}' reads files, and the run has none; report this")
         return self.of_run.source
+
+    @property
+    def times(self) -> float:
+        """Number of units that a row stands for; one, but in rehearsals."""
+        return self.of_run.times
 
     def seed_for(self, label: str) -> int:
         """Return 32 bits for randomness that is no noise; a resumed run has the same."""

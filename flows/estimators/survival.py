@@ -8,16 +8,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
 from causalveil.flows.estimators.estimator import Estimator, Stages
 from causalveil.flows.estimators.five_releases import FiveStages, Steps
+from causalveil.flows.estimators.rehearsal import Rehearsed
 from causalveil.flows.estimators.shared import VALIDATE, normalised_by
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
-from causalveil.flows.planning.medians import DRAWS
-from causalveil.flows.planning.sentences import ELIGIBLE_NOT_TOLD, UNADJUSTED, say_effect
+from causalveil.flows.estimators.words import ELIGIBLE_NOT_TOLD, UNADJUSTED, Words
 from causalveil.schemas.estimators.survival import Beyond, Measure, SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import Missing
@@ -36,7 +38,6 @@ from causalveil.tasks.survival.adjusted import (
     read_of,
 )
 from causalveil.tasks.survival.curves import budget_of
-from causalveil.tasks.survival.effects import Compared, TwoArms
 from causalveil.tasks.survival.expected import expected_adjusted, expected_contrasts
 from causalveil.tasks.survival.findings import SurvivalFindings
 from causalveil.tasks.survival.pseudo import PseudoOutcomes
@@ -141,30 +142,35 @@ def stages_of(study: SurvivalStudy) -> Stages:
 WORDS = {Measure.risk: "risk difference", Measure.rmst: "difference of restricted mean survival times"}
 
 
-def expected(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
-    """Return the expected half-widths of every measure, and what they are made of.
+def drawn(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, many: int) -> list[Rehearsed]:
+    """Return the first measure by so many draws, each with arms and all measures.
 
-    Args:
-        study: the study.
-        sizes: its sizes.
-        stand_in: the share of the treated that the reader assumes.
-        effect: an effect in units of the first measure that the reader hopes to see.
+    Where nothing is adjusted there is one, without a draw.
     """
-    both, found = _rehearsals(study, sizes, stand_in, DRAWS)
-    halves = [median((one.upper - one.lower) / 2 for one in drawn) for drawn in found]
-    parts = [(median(one.sampling**0.5 for one in drawn), median(one.noise**0.5 for one in drawn)) for drawn in found]
-    grid, outcome = both.grid, study.outcome
-    whole = sum(one.whole_range for one in found[0]) * 2 > len(found[0])
-    numbers: dict[str, Any] = {
-        "treated": stand_in.treated,
-        "half_width": halves[0],
-        "noise_standard_error": parts[0][1],
-        "sampling_standard_error": parts[0][0],
-        "whole_range": whole,
-        "half_widths": {str(measure): half for measure, half in zip(study.measure, halves, strict=True)},
-        "intervals": grid.intervals,
-        "at_risk_noise": float(both.at_risk_error[:, -1].max()),
-    }
+    if study.covariates:
+        both, found = expected_adjusted(study, sizes, stand_in, many)
+    else:
+        both, contrasts = expected_contrasts(study, sizes, stand_in)
+        found = [[one] for one in contrasts]
+    return [
+        Rehearsed(
+            (first.upper - first.lower) / 2,
+            math.sqrt(first.noise),
+            math.sqrt(first.sampling),
+            whole_range=first.whole_range,
+            found=(both, [measure[place] for measure in found]),
+        )
+        for place, first in enumerate(found[0])
+    ]
+
+
+def words(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
+    """Return the half-widths of every measure, and what they are made of."""
+    both, outcome = found[0].found[0], study.outcome
+    by_measure = list(zip(*(one.found[1] for one in found), strict=True))
+    halves = [median((one.upper - one.lower) / 2 for one in own) for own in by_measure]
+    parts = [(median(one.sampling**0.5 for one in own), median(one.noise**0.5 for one in own)) for own in by_measure]
+    grid, at_risk = both.grid, float(both.at_risk_error[:, -1].max())
     unit = "" if outcome.unit_of_measure is None else f" {outcome.unit_of_measure}"
     sentences = [
         f"Expected {confidence_level(study.confidence)} interval of the {WORDS[measure]}: estimate ± {half:.4g} "
@@ -175,44 +181,27 @@ def expected(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, effect: floa
         f"That is for a treated share of {stand_in.treated:g}, a risk of {study.expect.risk:.0%} and "
         f"{study.expect.lost:.0%} lost in both arms: state others under 'expect'.",
         f"{grid.intervals} intervals of {grid.horizon / grid.intervals:.4g}{unit}{_ruled(study, sizes)}.",
-        f"Numbers at risk have noise of {numbers['at_risk_noise']:.3g} people in the last interval.",
+        f"Numbers at risk have noise of {at_risk:.3g} people in the last interval.",
     ]
     if study.where and stand_in.eligible is None:
         sentences.append(ELIGIBLE_NOT_TOLD)
     if study.covariates:
         sentences.append(
-            f"Median of {len(found[0])} draws of noise. Assumed is a correlation of {stand_in.correlation:g}, and that "
+            f"Median of {len(found)} draws of noise. Assumed is a correlation of {stand_in.correlation:g}, and that "
             f"covariates explain {stand_in.explained:.0%} of the outcome."
         )
-    warnings = _warnings(study, whole or both.seen < grid.intervals, 1 - study.expect.lost)
-    if effect is not None:
-        say_effect(effect, numbers, sentences, warnings)
-    return {**numbers, "sentences": sentences, "warnings": warnings}
+    numbers = {
+        "half_widths": {str(measure): half for measure, half in zip(study.measure, halves, strict=True)},
+        "intervals": grid.intervals,
+        "at_risk_noise": at_risk,
+    }
+    return Words(sentences, numbers)
 
 
-def _rehearsals(
-    study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, many: int
-) -> tuple[TwoArms, list[list[Compared]]]:
-    """Return both arms, and each measure by so many draws of noise.
-
-    Where nothing is adjusted there is one result of each measure, without a draw.
-    """
-    if study.covariates:
-        return expected_adjusted(study, sizes, stand_in, many)
-    both, contrasts = expected_contrasts(study, sizes, stand_in)
-    return both, [[one] for one in contrasts]
-
-
-def drawn(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, many: int) -> float:
-    """Return the half-width of the first measure, the median of so many draws."""
-    _, found = _rehearsals(study, sizes, stand_in, many)
-    return median((one.upper - one.lower) / 2 for one in found[0])
-
-
-def warned(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:
-    """Return the warnings of :func:`expected` without an effect: they need no rehearsal."""
+def warned(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, whole_range: Callable[[], bool]) -> list[str]:
+    """Return warnings of no adjustment, people without a time, or too few of them."""
     both, _ = expected_contrasts(study, sizes, stand_in)
-    return _warnings(study, both.seen < both.grid.intervals, 1 - study.expect.lost)
+    return _warnings(study, both.seen < both.grid.intervals or whole_range(), 1 - study.expect.lost)
 
 
 def _warnings(study: SurvivalStudy, unseen: bool, followed: float) -> list[str]:
@@ -248,5 +237,5 @@ def _ruled(study: SurvivalStudy, sizes: Sizes) -> str:
     return f" (n mu = {sizes.units / study.censoring.groups * budget_of(study):.4g})"
 
 
-SURVIVAL = Estimator(SurvivalStudy, stages_of, expected, warned=warned, drawn=drawn, facts=("treated",))
+SURVIVAL = Estimator(SurvivalStudy, stages_of, drawn=drawn, words=words, warned=warned, facts=("treated",))
 """Time to event: curves, risks and restricted mean survival times of the arms, as they are or adjusted."""

@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from causalveil.flows.estimators.estimator import Estimator
+from causalveil.flows.estimators.rehearsal import Rehearsed
 from causalveil.flows.estimators.shared import VALIDATE, normalised_by
 from causalveil.flows.estimators.stage import Stage
-from causalveil.flows.planning.sentences import ELIGIBLE_NOT_TOLD, UNADJUSTED, say_effect
+from causalveil.flows.estimators.words import ELIGIBLE_NOT_TOLD, UNADJUSTED, Words
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import Missing
@@ -34,29 +35,22 @@ ANSWERS = Stage[SurvivalProtocol, answers.TimesTable](
 )
 
 
-def expected(study: SurvivalProtocol, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
-    """Return the expected half-widths of every question, by itself and together with all others.
-
-    Args:
-        study: the protocol.
-        sizes: its sizes.
-        stand_in: the population that the reader assumes.
-        effect: an effect of the first question that the reader hopes to see.
-    """
+def drawn(study: SurvivalProtocol, sizes: Sizes, stand_in: StandIn, many: int) -> list[Rehearsed]:
+    """Return the first question, and with it all rows: computed, without a draw."""
+    del many
     rows = expected_rows(study, sizes, stand_in)
     first = rows[0]
-    numbers: dict[str, Any] = {
-        "treated": stand_in.treated,
-        "half_width": first.everybody,
-        "noise_standard_error": first.noise_error,
-        "sampling_standard_error": first.sampling_error,
-        "answers": [vars(row) for row in rows],
-        "whole_range": first.everybody >= study.questions[0].span,
-    }
+    whole = first.everybody >= study.questions[0].span
+    return [Rehearsed(first.everybody, first.noise_error, first.sampling_error, whole_range=whole, found=rows)]
+
+
+def words(study: SurvivalProtocol, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
+    """Return half-widths of every question, by itself and with all others."""
+    del sizes
     sentences = [f"One release for all: {study.question}."]
     if study.where and stand_in.eligible is None:
         sentences.append(ELIGIBLE_NOT_TOLD)
-    for row in rows:
+    for row in found[0].found:
         said = f"{row.outcome}: ± {row.everybody:.4g}, all answers together ± {row.everybody_together:.4g}"
         if study.subgroups is not None:
             said += f"; {row.group:.4g} ({row.group_together:.4g}) in a subgroup of average size"
@@ -66,10 +60,13 @@ def expected(study: SurvivalProtocol, sizes: Sizes, stand_in: StandIn, effect: f
         f"That is for {arms}, a risk of {study.expect.risk:.0%} and {study.expect.lost:.0%} lost until "
         f"{study.horizons[-1]:g} in all arms: state others under 'expect'."
     )
-    warnings = _warnings(study, any(row.whole_range for row in rows))
-    if effect is not None:
-        say_effect(effect, numbers, sentences, warnings)
-    return {**numbers, "sentences": sentences, "warnings": warnings}
+    return Words(sentences, {"answers": [vars(row) for row in found[0].found]})
+
+
+def warned(study: SurvivalProtocol, sizes: Sizes, stand_in: StandIn, whole_range: Callable[[], bool]) -> list[str]:
+    """Return warnings of subgroups that noise would hide, and those of all times."""
+    del whole_range
+    return _warnings(study, any(row.whole_range for row in expected_rows(study, sizes, stand_in)))
 
 
 def _warnings(study: SurvivalProtocol, hidden: bool) -> list[str]:
@@ -92,5 +89,12 @@ def _warnings(study: SurvivalProtocol, hidden: bool) -> list[str]:
     return warnings
 
 
-SURVIVAL_PROTOCOL = Estimator(SurvivalProtocol, (VALIDATE, NORMALISE, CELLS, ANSWERS), expected)
+SURVIVAL_PROTOCOL = Estimator(
+    SurvivalProtocol,
+    (VALIDATE, NORMALISE, CELLS, ANSWERS),
+    drawn=drawn,
+    words=words,
+    warned=warned,
+    facts=("treated", "mean", "deviation"),
+)
 """Many questions of times to an event, of the arms as they are."""

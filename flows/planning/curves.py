@@ -111,9 +111,11 @@ def least_epsilon(
     here = half_width(study, sizes, stand_in, people) if here is None else here
     largest = _largest_allowed(study)
     index, step = _beyond(study.privacy.epsilon, here / width, STEP), STEP
-    enough_at = next((tried for tried in range(0, largest + 1, COARSE) if told(tried, True) <= width), None)
+    # Few draws say how widths compare; how wide they are is said by all draws at the study's own epsilon.
+    near = width * half_width(study, sizes, stand_in, people, True) / here
+    enough_at = next((tried for tried in range(0, largest + 1, COARSE) if told(tried, True) <= near), None)
     if enough_at is not None:
-        index = _between(enough_at - COARSE, enough_at, lambda tried: told(tried, True), width) if enough_at else 0
+        index = _nearest(enough_at - COARSE, enough_at, lambda tried: told(tried, True), near) if enough_at else 0
     low, high, beside = -1, largest + 1, 0
     while high - low > 1:
         index = min(max(index, low + 1), high - 1)
@@ -128,6 +130,16 @@ def least_epsilon(
             index = _between(low, high, told, width) if beside == 0 else high - 1 if beside < 0 else low + 1
     high = max(min(high, largest), 0)
     return _amount(high), told(high)
+
+
+def _nearest(low: int, high: int, expected: Callable[[int], float], width: float) -> int:
+    """Return an index whose amount is nearly the least that is enough: two steps towards it from both sides."""
+    for _ in range(2):
+        if high - low < 2:
+            break
+        middle = _between(low, high, expected, width)
+        low, high = (low, middle) if expected(middle) <= width else (middle, high)
+    return _between(low, high, expected, width) if high - low > 1 else high
 
 
 def _beyond(epsilon: Decimal, excess: float, step: float) -> int:
@@ -199,7 +211,7 @@ def curves(study: Study, units: int, stand_in: StandIn, people: PublicPeople | N
     """
     own, wide = study.privacy.epsilon, estimator_of(study).point
     epsilons, sizes = {*CURVE_EPSILONS, own}, {max(2, round(units * factor)) for factor in CURVE_GROWTH}
-    points = sorted({*product(epsilons, _three(sizes, units)), *product(_three(epsilons, own), sizes)})
+    points = {*product(epsilons, _three(sizes, units)), *product(_three(epsilons, own), sizes)}
 
     def at(epsilon: Decimal, n: int) -> float:
         try:
@@ -208,10 +220,12 @@ def curves(study: Study, units: int, stand_in: StandIn, people: PublicPeople | N
             return math.inf
         return math.inf if found is None else found
 
+    # Points of one size have the same people: one after the other, these are made once.
+    found = {(epsilon, n): at(epsilon, n) for epsilon, n in sorted(points, key=lambda point: point[::-1])}
     return [
         {"epsilon": float(epsilon), "units": n, "half_width": width}
-        for epsilon, n in points
-        if math.isfinite(width := at(epsilon, n))
+        for (epsilon, n), width in sorted(found.items())
+        if math.isfinite(width)
     ]
 
 

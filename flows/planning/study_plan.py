@@ -1,24 +1,36 @@
 """A study's plan with all that can be said before a row is read.
 
-What ``causalveil.plan`` returns.
+It is what ``causalveil.plan`` returns. The stand-in for what is private is the reader's, never the data's.
 """
 
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from causalveil.flows.planning.expected import expected as expected_of
-from causalveil.flows.planning.expected import people_of
-from causalveil.flows.planning.outlook import budget_of
-from causalveil.flows.sequence.declare import plan_study
-from causalveil.schemas.documents import Shown
-from causalveil.schemas.errors import StudyError
+from causalveil.flows.planning import curves
+from causalveil.flows.planning.budget import budget_of
+from causalveil.flows.planning.facts import what_matters
+from causalveil.flows.sequence.declare import find_data, known_sizes, plan_study
+from causalveil.flows.sequence.estimators import estimator_of
+from causalveil.schemas.documents import Shown, validate
+from causalveil.schemas.errors import CausalveilError, StudyError
+from causalveil.schemas.estimators.direction import DirectionStudy
 from causalveil.schemas.ledger import BudgetOutlook
-from causalveil.schemas.plan import Plan, StandIn
+from causalveil.schemas.plan import Plan, Sizes, StandIn
 from causalveil.schemas.privacy import amount_text
+from causalveil.schemas.study import EffectStudy, Study, unrecorded_words
+from causalveil.tasks.direction.answers import sweep
+from causalveil.tasks.enclave.partitions import read_layout
+from causalveil.tasks.enclave.public_columns import public_rows
+from causalveil.tasks.inference.people import PublicPeople, assumed
 
+# What a study without a delta is compared with: small enough for a million units.
+SUGGESTED_DELTA = Decimal("1e-6")
+# A delta that widens the interval by more is not spoken of; nor is one that narrows it by less.
+NOT_WORTH, SPARED = 1.05, 0.98
 # What may be assumed of a population, as the command's options have it.
 ALLOWED = {
     "treated": (0.01, 0.99),
@@ -125,18 +137,164 @@ def plan(
         low, high = ALLOWED.get(name, (-math.inf, math.inf))
         if not low <= (value := getattr(told, name)) <= high:
             raise StudyError(f"{name}, which is assumed, must lie in [{low:g}, {high:g}], not {value:g}")
-    study, declared = plan_study(path, units)
-    people = people_of(Path(path), study, declared)
-    found = expected_of(study, declared, told, effect, people)
-    budget = budget_of(Path(path), study, declared)
-    budget.add_to(found)
+    found = planned(Path(path), units, told, effect)
     return StudyPlan(
-        **dict(declared),
-        specification=study.specification(),
-        question=study.question,
-        estimator=study.estimator.name,
-        expected={key: value for key, value in found.items() if key not in ("sentences", "warnings")},
-        sentences=tuple(found["sentences"]),
-        warnings=tuple(found["warnings"]),
-        budget=budget.outlook,
+        **dict(found.declared),
+        specification=found.study.specification(),
+        question=found.study.question,
+        estimator=found.study.estimator.name,
+        expected={key: value for key, value in found.expected.items() if key not in ("sentences", "warnings")},
+        sentences=tuple(found.expected["sentences"]),
+        warnings=tuple(found.expected["warnings"]),
+        budget=found.budget,
     )
+
+
+class Planned(NamedTuple):
+    """A study, its charges, what can be expected of it, and its part of a budget."""
+
+    study: Study
+    declared: Plan
+    expected: dict[str, Any]
+    budget: BudgetOutlook | None
+
+
+def planned(
+    path: Path,
+    units: int | None,
+    told: StandIn,
+    effect: float | None = None,
+    *,
+    target: float | None = None,
+    curve: Path | None = None,
+    penalties: bool = False,
+) -> Planned:
+    """Plan a study from public facts alone.
+
+    The result has its charges, expected half-width, searches, and what it takes of a budget.
+
+    Args:
+        path: the study file.
+        units: number of units; None: what Parquet footers say.
+        told: the population, as far as the reader states it by name.
+        effect: an effect in outcome units that the reader hopes to see.
+        target: a half-width whose epsilon is searched.
+        curve: where half-widths against epsilon and units are drawn.
+        penalties: whether to compare penalties of a direction study.
+
+    Raises:
+        StudyError: the study or an argument is wrong.
+        DataError: partitions are there but cannot be read.
+    """
+    study, declared = plan_study(path, units)
+    people = people_of(path, study, declared)
+    found = expected(study, declared, told, effect, people)
+    budget = budget_of(path, study, declared)
+    budget.add_to(found)
+    stand_in = assumed(study, told)
+    if penalties:
+        if not isinstance(study, DirectionStudy):
+            raise StudyError("--sweep penalty is for direction studies with the score 'hsic'")
+        found["sweep"] = sweep(study, known_sizes(declared))
+    if target is not None:
+        sizes = known_sizes(declared)
+        found["target"] = curves.target(study, sizes, stand_in, target, people, found.get("half_width"))
+        found["sentences"].append(found["target"]["sentence"])
+    if curve is not None:
+        found["curve"] = str(curves.draw(study, known_sizes(declared), stand_in, curve, people))
+        found["sentences"].append(f"Half-width against epsilon and units: {found['curve']}")
+    return Planned(study, declared, found, budget.outlook)
+
+
+def people_of(path: Path, study: Study, plan: Plan) -> PublicPeople | None:
+    """Return the public covariates and treatments of the study's units.
+
+    Their columns are public by the contract and their files lie in place.
+
+    None elsewhere, and where a file does not hold what is declared: a run would say so. No outcome is read.
+
+    Args:
+        path: of the study file.
+        study: the study.
+        plan: its plan.
+    """
+    most = estimator_of(study).reads(study)
+    if plan.sizes is None or most == 0 or not isinstance(study, EffectStudy):
+        return None
+    try:
+        folder = find_data(path, study)
+        contract = None if folder is None else folder.find_contract()
+        if (
+            folder is None
+            or contract is None
+            or contract.rows is not None
+            or not {study.treatment, *study.covariates} <= set(contract.public)
+        ):
+            return None
+        layout = read_layout(study, folder)
+        if layout.units != plan.sizes.units:
+            return None
+        people = PublicPeople(public_rows(study, folder, layout, most))
+        # A run refuses people of one arm.
+        return people if 0 < people.treated < 1 else None
+    except CausalveilError:
+        return None
+
+
+def expected(
+    study: Study, plan: Plan, stand_in: StandIn, effect: float | None = None, people: PublicPeople | None = None
+) -> dict[str, Any]:
+    """Return the expected result of a study: sentences for people, numbers for scripts.
+
+    Args:
+        study: the study.
+        plan: its plan; without a number of units there are no numbers.
+        stand_in: the population that the reader assumes; what it was given by name counts as told, the rest is named
+            with what it would change.
+        effect: an effect in outcome units that the reader hopes to see.
+        people: the run's own, where their covariates and treatments are public.
+    """
+    why = [] if study.choice is None else [f"{study.choice}."]
+    unrecorded = [f"{one}." for one in unrecorded_words(study.specification())]
+    if plan.sizes is None:
+        return {
+            "sentences": [
+                *why,
+                "The number of units is unknown: give --units N, or put the partitions in place.",
+            ],
+            "warnings": unrecorded,
+        }
+    told, stand_in = stand_in.model_fields_set, assumed(study, stand_in)
+    found = estimator_of(study).expected(study, plan.sizes, stand_in, effect, people)
+    found["warnings"] = [*unrecorded, *found["warnings"]]
+    if found.get("half_width") is not None:
+        facts = what_matters(study, plan.sizes, stand_in, told, found, people)
+        # After the interval itself, which is the first sentence.
+        found["sentences"] = [found["sentences"][0], *facts, *found["sentences"][1:]]
+    found["sentences"] = [*why, *found["sentences"]]
+    if found.get("half_width") is not None:
+        found["sentences"] += _other_delta(study, plan.sizes, stand_in, people, found)
+    return found
+
+
+def _other_delta(
+    study: Study, sizes: Sizes, stand_in: StandIn, people: PublicPeople | None, found: dict[str, Any]
+) -> list[str]:
+    """Return what the half-width would be with a delta, or without one, where that is worth a thought."""
+    delta = SUGGESTED_DELTA if study.privacy.delta == 0 else Decimal(0)
+    privacy = study.privacy.model_copy(update={"delta": delta})
+    try:
+        asked = validate(type(study), {**study.model_dump(), "privacy": privacy.model_dump()}, "study")
+        estimator = estimator_of(asked)
+        estimator.declare(asked, sizes)
+        width = estimator.width(asked, sizes, stand_in, people)
+    except CausalveilError:
+        return []
+    if width is None:
+        return []
+    found["half_width_without_delta" if delta == 0 else "half_width_with_delta"] = width
+    if delta > 0 and width <= NOT_WORTH * found["half_width"]:
+        return [f"With delta: {amount_text(delta)} the half-width would be ± {width:.4g}, by Gaussian noise."]
+    if delta == 0 and width < SPARED * found["half_width"]:
+        return [f"With delta: 0 the half-width would be ± {width:.4g}, and no delta would be spent."]
+    return []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
-from causalveil.flows.planning.outlook import book_of, budget_of
+from causalveil.flows.planning.budget import book_of, budget_of
 from causalveil.flows.sequence.declare import SEVERAL_BLOCKS, data_folder, declare, known_units, load_study
 from causalveil.schemas.admission.casts import Types
 from causalveil.schemas.admission.cohort import contract_roles, wrong_types

@@ -217,13 +217,13 @@ def reason(study: Study, studies: list[Study], widths: list[float | None], units
 def expected_width(study: Study, units: int | None) -> float | None:
     """Return the expected half-width for the stand-in population.
 
-    It comes from a formula, or from few draws of noise with seeds that are always the same: asked again it chooses the
-    same. Returns None where the estimator cannot run at this size.
+    It is that of few draws with seeds that are always the same, so that asked again it chooses the same. Returns None
+    where the estimator cannot run at this size.
     """
     if units is None or not isinstance(study, EffectStudy | ProtocolStudy):
         return None
     try:
-        found = estimator_of(study).half_width(study, sizes_of(study, units), StandIn())
+        found = estimator_of(study).point(study, sizes_of(study, units), StandIn())
     except CausalveilError:
         return None
     return None if found is None else float(found)

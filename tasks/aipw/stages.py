@@ -19,7 +19,6 @@ import numpy as np
 
 from causalveil.schemas.confounding import RANDOMISED
 from causalveil.schemas.estimators.aipw import AipwStudy
-from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Coverage
 from causalveil.tasks.adjustment.five_releases import Drawn, FiveReleases
 from causalveil.tasks.adjustment.recipe import SCORES
@@ -29,18 +28,15 @@ from causalveil.tasks.aipw.recipe import (
     OutcomeModel,
     common_range,
     expected_variance,
-    known_recipe,
 )
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.split import Folds, Pieces
 from causalveil.tasks.inference.allowance import allowance
 from causalveil.tasks.inference.assemble import NOT_COVERED_TRIAL, EffectFindings, Estimate, Noise, around, assemble
-from causalveil.tasks.inference.people import standing_for
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.models.lattice_sums import BITS, exact_sums
 from causalveil.tasks.privacy.mechanisms import Budget, Laplace
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 
 # A released treated share so many deviations of chance and noise from a true chance is seen once in two million times.
 CONTRADICTS = 5.0
@@ -138,43 +134,33 @@ def findings(
 
 
 def outcome_model_stage(
-    study: AipwStudy, recipe: KnownRecipe, enclave: Enclave, fold: int, budget: Budget
+    study: AipwStudy, recipe: KnownRecipe, enclave: Enclave, fold: int, budget: Budget, times: float = 1.0
 ) -> OutcomeModel:
-    """Release the outcome model by which ``fold`` is scored, from all other folds."""
+    """Release the outcome model by which ``fold`` is scored, from all other folds.
+
+    ``times``: of rehearsals, how many units each row stands for.
+    """
     trained = Folds.open(enclave).without(fold)
-    drawn = Drawn(recipe.folds[fold], trained, budget, study.execution.workers)
+    drawn = Drawn(recipe.folds[fold], trained, budget, study.execution.workers, times)
     return learnt(recipe, drawn)
 
 
 def scores_stage(
-    study: AipwStudy, recipe: KnownRecipe, enclave: Enclave, models: Sequence[OutcomeModel], budget: Budget
+    study: AipwStudy,
+    recipe: KnownRecipe,
+    enclave: Enclave,
+    models: Sequence[OutcomeModel],
+    budget: Budget,
+    times: float = 1.0,
 ) -> FloatArray:
-    """Release the sums of everybody's scores and of their squares."""
+    """Release the sums of everybody's scores and of their squares.
+
+    ``times``: of rehearsals, how many units each row stands for.
+    """
     folds = Folds.open(enclave)
     units = [folds.fold(fold) for fold in range(folds.count)]
-    return _released(recipe, summed(recipe, units, models, study.execution.workers), budget)
-
-
-def _released(recipe: KnownRecipe, exact: FloatArray, budget: Budget) -> FloatArray:
-    """Return the sums of all units' scores and of their squares with noise."""
+    exact = summed(recipe, units, models, study.execution.workers) * times
     return recipe.effect.release(exact, SCORES, budget)
-
-
-def rehearsed(study: AipwStudy, sizes: Sizes, stand_in: StandIn, seed: int) -> EffectFindings:
-    """Return what the study would say of the stand-in population with one draw of noise.
-
-    Nothing is read.
-    """
-    recipe = known_recipe(study, sizes)
-    told = stand_in.model_copy(update={"treated": recipe.chance})
-    rows, units = standing_for(study, told, sizes.units, True, seed), sizes.units
-    budget, times = RehearsalBudget(seed), units / len(rows)
-    everybody = Pieces(lambda _: rows, 1, len(rows))
-    # Outside each fold people are alike: its model differs from the others by noise alone.
-    drawn = [Drawn(one, everybody, budget, times=one.public.units / len(rows)) for one in recipe.folds]
-    models = [learnt(recipe, one) for one in drawn]
-    exact = summed(recipe, [everybody] * len(models), models, 1) * times / len(models)
-    return findings(study, recipe, models, _released(recipe, exact, budget))
 
 
 # How 1 - confidence is divided: the inequality, the noise on the sum, the noise on the sum of squares.

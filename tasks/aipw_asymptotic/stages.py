@@ -1,4 +1,4 @@
-"""The asymptotic guarantee as a study asks for it: charges, stage, interval, expected width.
+"""The asymptotic guarantee as a study asks for it: charges, stage, interval.
 
 The mathematics is in ``tasks/aipw_asymptotic/influence.py``.
 """
@@ -12,7 +12,7 @@ import numpy as np
 from causalveil.schemas.confounding import RANDOMISED, AdjustmentMethod, ConfoundingStatement, by
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.aipw import AipwStudy
-from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import PrivacyCost
 from causalveil.schemas.study import CategoricalCovariate
 from causalveil.tasks.aipw_asymptotic import influence as asymptotic
@@ -141,23 +141,6 @@ def asymptotic_stage(study: AipwStudy, enclave: Enclave, seed: int, budget: Budg
 
     found = enclave.once((study.estimator.model_dump_json(), seed), exact)
     return findings(study, found, asymptotic.release(found, mechanisms(study, found.units), budget))
-
-
-def expected_half_width(study: AipwStudy, sizes: Sizes, stand_in: StandIn) -> float:
-    """Return a rough half-width for a stand-in population.
-
-    Its mean outcomes are at the middle of the range.
-
-    Somewhere in the declared domain a fitted score reaches its clip; the largest influence is taken to be that of an
-    outcome at an end of the range there. What a run finds depends on its models: half of it, or twice.
-    """
-    half, (low, high) = study.outcome.width / 2, study.estimator.propensity.bounds
-    share = min(max(stand_in.treated, low), high)
-    deviation = stand_in.deviation if stand_in.deviation is not None else study.outcome.width / 4
-    sigma2 = deviation**2 * (1 / share + 1 / (1 - share))
-    found = InfluenceMoments(sizes.units, 0.0, sigma2, half / min(low, 1 - high), 1.0)
-    interval = findings(study, found, (0.0, sigma2)).interval
-    return (interval.upper - interval.lower) / 2
 
 
 def _together(pieces: Pieces) -> Rows:

@@ -224,9 +224,6 @@ def folds_stage(enclave: Enclave, folds: int) -> None:
     enclave.save(FOLDS, np.array([ends[0], *inner, ends[1]]))
 
 
-MOST_UNITS = 10**13
-
-
 def sizes_of(study: Study, units: int) -> Sizes:
     """Return sizes that every sensitivity depends on.
 
@@ -246,21 +243,3 @@ def sizes_of(study: Study, units: int) -> Sizes:
         return Sizes(units=units, train=units, estimation=units)
     train = training_size(units, study.training_share)
     return Sizes(units=units, train=train, estimation=units - train)
-
-
-def least_units(enough: Callable[[int], bool]) -> int | None:
-    """Return the fewest units, to 1 %, that are enough; None if no number up to 1e13 is.
-
-    Args:
-        enough: says so of a number of units; once true it should stay true.
-    """
-    high = 16
-    while not enough(high):
-        high *= 2
-        if high > MOST_UNITS:
-            return None
-    low = high // 2
-    while high - low > max(1, high // 100):
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high

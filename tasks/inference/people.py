@@ -42,36 +42,6 @@ LOG_NORMAL = math.sqrt(math.e * (math.e - 1))
 PEOPLE, SMALLER, MOST = 4_096, 256, 32_768
 
 
-@dataclass(frozen=True)
-class Rehearsed:
-    """Results of a study on assumed people, in outcome units: means over a rehearsal's draws.
-
-    Attributes:
-        half_width: of the interval.
-        noise, sampling: standard errors.
-        bias: what it allows for.
-        low, high: the least and the largest half-width that one kind of outcomes comes to; None: there is one kind.
-    """
-
-    half_width: float
-    noise: float
-    sampling: float
-    bias: float
-    low: float | None = None
-    high: float | None = None
-
-
-@dataclass(frozen=True)
-class Foreseen(Rehearsed):
-    """Results of a study on its own people with stand-in outcomes of several kinds.
-
-    Attributes:
-        treated: the share of the treated.
-    """
-
-    treated: float = 0.5
-
-
 def assumed(study: Study, stand_in: StandIn) -> StandIn:
     """Return the stand-in, completed where the outcome has two values.
 

@@ -1,6 +1,5 @@
 """Inverse probability weighting with a private propensity model.
 
-- ``expected``: Foresee widths, units needed and the bias from noisy scores, before a row is read.
 - ``interval``: Inverse probability weighting: from released sums to an estimate and its interval.
 - ``public_scores``: Hajek weighting where covariates and treatments are public.
 - ``weights``: Inverse probability weights, and the sums that an effect is made of.

@@ -14,7 +14,7 @@ import numpy as np
 
 from causalveil.schemas.confounding import AdjustmentMethod, ConfoundingStatement, Shortfall, by
 from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
-from causalveil.schemas.plan import Sizes
+from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand, Variant
 from causalveil.tasks.covariates import dimension, feature_names
@@ -174,6 +174,31 @@ def propensity_noise_bound(study: IpwStudy, sizes: Sizes) -> float:
         return deviation * factor * study.outcome.width / 2
     odds = max(high / (1 - high), (1 - low) / low)
     return deviation * odds * max(abs(study.outcome.lower), abs(study.outcome.upper))
+
+
+def lemma3_bound(study: IpwStudy, sizes: Sizes, stand_in: StandIn) -> float:
+    """Return a bound on the size of g of Lemma 3 (2019a), in outcome units.
+
+    It is infinite where no bound is known.
+
+    It holds on average over people if the fitted scores are the chances of treatment, none is clipped, and weights
+    are Horvitz and Thompson's (``docs/proofs/ipw.md``, section 7). |y| <= C, ||x|| <= 1, and the treated have on
+    average 1 - share of odds against their treatment per person, the others ``share`` against theirs. For pure
+    epsilon the noise is not normal: E exp(z'x) = (1 - s^2 ||x||^2)^(-(d + 1)/2) while s < 1.
+    """
+    model = logistic.model(study, sizes).mechanism()
+    if model is None:
+        return 0.0
+    noise = Noise.of(model, dimension(study))
+    share, largest = stand_in.treated, max(abs(study.outcome.lower), abs(study.outcome.upper))
+    odds = {Estimand.ATE: 1.0, Estimand.ATT: share, Estimand.ATC: 1 - share}[study.estimand]
+    if noise.mixing is None:
+        exponent = noise.scale**2 / 2
+    elif noise.scale < 1:
+        exponent = -noise.mixing * math.log1p(-(noise.scale**2))
+    else:
+        return math.inf
+    return largest * odds * math.expm1(exponent) if exponent < 700 else math.inf
 
 
 def _spread(study: IpwStudy, statistics: FloatArray, noise: Noise) -> float:

@@ -10,13 +10,11 @@ sections 1 to 4. What imbalance the weights leave is public too and widens the i
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
 from causalveil.schemas.confounding import AdjustmentMethod
 from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
-from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.enclave.enclave import Enclave, Rows
@@ -25,15 +23,6 @@ from causalveil.tasks.ipw.weights import CHUNK, weights
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import map_partitions
 from causalveil.tasks.models.logistic import clipped_scores
-from causalveil.tasks.weighting.expected import (
-    EXPLAINED,
-    OVERLAP,
-    arms_of,
-    square_within,
-    stand_in_balance,
-    stand_in_people,
-    weighted_expected,
-)
 from causalveil.tasks.weighting.features import learn_features
 from causalveil.tasks.weighting.imbalance import Balance, Balancer, save_units, summary
 from causalveil.tasks.weighting.weighted_means import check_arms, weigh_units, weighted_findings
@@ -115,21 +104,3 @@ def public_interval_stage(study: IpwStudy, found: Balance, statistics: FloatArra
     interval = result.interval.model_copy(update={"covers": covers})
     done = partly_if_left(AdjustmentMethod.weighting, found.left if bias > 0 else 0.0)
     return replace(result, interval=interval, details=details, confounding=done)
-
-
-def expected(study: IpwStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> tuple[EffectFindings, float]:
-    """Return the findings of a stand-in population, and the expected half-width.
-
-    The findings are those without an effect if no noise happened to be drawn.
-
-    Raises:
-        DataError: it has no two arms.
-    """
-    arms = arms_of(sizes.units, stand_in.treated)
-    people = stand_in_people(stand_in.treated, OVERLAP)
-    weight = weights(study.estimand, people.chances.clip(*study.estimator.clip), people.t)
-    of_arms = [weight[people.t == arm] for arm in (1, 0)]
-    caps = float(of_arms[0].max()), float(of_arms[1].max())
-    found = stand_in_balance(people, arms, study.estimand, of_arms, caps)
-    square = square_within(study, stand_in, EXPLAINED)
-    return weighted_expected(found.weights, square, study.privacy.cost, partial(public_interval_stage, study, found))

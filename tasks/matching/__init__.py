@@ -1,6 +1,5 @@
 """Capped nearest neighbours on a private score.
 
-- ``expected``: Planning of a matching before a row is read: caps, weights, expected width, units needed.
 - ``interval``: Matching: from the two released numbers to an estimate and its interval.
 - ``scores``: Units in the order of traversal, each with its propensity score and arm.
 - ``weights``: From scores and arms to weights, the imbalance left, and the noise on outcomes.

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
 
+from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.protocols import DifferenceProtocol, RegressionProtocol
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.privacy import Level
-from causalveil.schemas.protocols.answers import ProtocolAnswer
+from causalveil.schemas.protocols.answers import Limits, ProtocolAnswer
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.schemas.study import Outcome
 from causalveil.tasks.enclave.cells import CellRows
@@ -21,7 +22,6 @@ from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.protocols import difference
 from causalveil.tasks.protocols.drawn import Asked, JointDraws, JointScales
 from causalveil.tasks.protocols.findings import parts_of
-from causalveil.tasks.protocols.label.answers import label_rows
 from causalveil.tasks.protocols.parts import table
 from causalveil.tasks.protocols.questions import begun, with_lines, with_refit, with_scores, with_screen
 from causalveil.tasks.protocols.recipe import joint_recipe
@@ -52,7 +52,7 @@ class ExpectedAnswer:
 
 
 def expected_answers(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, many: int) -> tuple[ExpectedAnswer, ...]:
-    """Return the expected answer of every outcome if subgroups are equal.
+    """Return the expected answer of every outcome at level sample, if subgroups are equal.
 
     Arms are equal too if there are more than two.
 
@@ -66,19 +66,30 @@ def expected_answers(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, many
         StudyError: more cells than the budget can serve.
     """
     if isinstance(study, DifferenceProtocol):
-        rows = _difference_rows(study, sizes, stand_in)
-    elif study.LEVEL is Level.label:
-        rows = label_rows(study, sizes, stand_in)
-    else:
-        rows = _regression_rows(cast(RegressionProtocol, study), sizes, stand_in, many)
+        return answers_of(study, _difference_rows(study, sizes, stand_in))
+    return answers_of(study, _regression_rows(cast(RegressionProtocol, study), sizes, stand_in, many))
+
+
+def answers_of(
+    study: ProtocolStudy, rows: Sequence[ProtocolAnswer], narrower: float = 1.0
+) -> tuple[ExpectedAnswer, ...]:
+    """Return what a table says of every outcome.
+
+    ``narrower``: by what widths and errors are divided, where the table is of fewer units.
+
+    Raises:
+        DataError: an arm is too small to be compared.
+    """
     found = []
     for index, weight in enumerate(study.weights):
         own = [row for row in rows if row.outcome == study.outcomes[index].name]
         widths = [
-            ((row.interval.upper - row.interval.lower) / 2, (row.simultaneous.upper - row.simultaneous.lower) / 2)
+            (width(row.interval) / 2 / narrower, width(row.simultaneous) / 2 / narrower)
             for row in own
             if row.interval is not None and row.simultaneous is not None
         ]
+        if not widths:
+            raise DataError("an arm would be too small to be compared")
         found.append(
             ExpectedAnswer(
                 outcome=study.outcomes[index].name,
@@ -86,8 +97,8 @@ def expected_answers(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, many
                 everybody_together=widths[0][1],
                 group=widths[-1][0],
                 group_together=widths[-1][1],
-                noise_error=own[0].noise_error or 0.0,
-                sampling_error=own[0].sampling_error or 0.0,
+                noise_error=(own[0].noise_error or 0.0) / narrower,
+                sampling_error=(own[0].sampling_error or 0.0) / narrower,
                 noise_factor=1 / weight,
                 without=1 - weight if study.privacy.delta == 0 else math.sqrt(1 - weight**2),
                 adjustment=own[0].adjustment,
@@ -118,17 +129,18 @@ def _regression_rows(
     study: RegressionProtocol, sizes: Sizes, stand_in: StandIn, many: int
 ) -> tuple[ProtocolAnswer, ...]:
     """Return the table of a draw of noise, of several the one whose first interval has the median width."""
-    joint, (rows, units) = joint_recipe(study, sizes), _people(study, sizes, stand_in)
+    joint, (rows, units) = joint_recipe(study, sizes), subgroup(study, sizes, stand_in, study.estimator.trial)
     pieces, times = Pieces(lambda _: rows, 1, len(rows)), units / len(rows)
     tables = []
     for seed in range(max(1, int(many * QUESTIONS / (len(study.outcomes) * joint.sides)))):
         scales, asked = _rehearsed(study, JointDraws(joint, pieces, RehearsalBudget(seed), times=times))
         tables.append(table(study, parts_of(study, asked, scales, sizes.units)))
-    return sorted(tables, key=lambda one: _width(one[0]))[len(tables) // 2]
+    return sorted(tables, key=lambda one: width(one[0].interval))[len(tables) // 2]
 
 
-def _width(answer: ProtocolAnswer) -> float:
-    return 0.0 if answer.interval is None else answer.interval.upper - answer.interval.lower
+def width(interval: Limits | None) -> float:
+    """Return the width of an interval; 0 where there is none."""
+    return 0.0 if interval is None else interval.upper - interval.lower
 
 
 def _rehearsed(study: RegressionProtocol, drawn: JointDraws) -> tuple[JointScales, Asked]:
@@ -149,15 +161,30 @@ def _rehearsed(study: RegressionProtocol, drawn: JointDraws) -> tuple[JointScale
     return replace(first, counts=np.repeat(first.counts, count, axis=0), units=first.units * count), alike(asked)
 
 
-def _people(study: RegressionProtocol, sizes: Sizes, stand_in: StandIn) -> tuple[CellRows, float]:
+def subgroup(
+    study: ProtocolStudy,
+    sizes: Sizes,
+    stand_in: StandIn,
+    randomised: bool,
+    most: int = PEOPLE,
+    sample: int | None = None,
+) -> tuple[CellRows, float]:
     """Return the stand-in people of a subgroup, and how many units they stand for.
 
     More than two arms are equal.
+
+    Args:
+        study: the protocol.
+        sizes: its sizes.
+        stand_in: the population that the reader assumes.
+        randomised: whether covariates have nothing to do with treatment.
+        most: how many people, unless an arm is rare.
+        sample: which, by chance as real ones are; None: a quasi-random one.
     """
     arms, units = len(study.arm_names), counted_units(study, sizes, stand_in) / len(study.groups)
     assumed = stand_in if arms == 2 else stand_in.model_copy(update={"treated": 1 - 1 / arms})
-    count = max(min(enough(assumed, PEOPLE), round(units)), 2)
-    own = [people(one, assumed, count, study.estimator.trial) for one in study.questions]
+    count = max(min(enough(assumed, most), round(units)), 2)
+    own = [people(one, assumed, count, randomised, sample=sample) for one in study.questions]
     t = own[0].t.copy()
     t[t != 0] = 1 + np.arange(int((t != 0).sum())) % (arms - 1)
     return CellRows(own[0].x, t, np.column_stack([one.u for one in own]), np.zeros(count, dtype=np.uint8)), units

@@ -1,7 +1,4 @@
-"""Covariate adjustment of one question.
-
-Its recipe, what its last stage says, and its rehearsal for plans.
-"""
+"""Covariate adjustment of one question: its recipe, and what its last stage says."""
 
 from __future__ import annotations
 
@@ -11,20 +8,17 @@ from dataclasses import replace
 from decimal import Decimal
 
 from causalveil.schemas.estimators.regression import RegressionEstimator, RegressionStudy
-from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, Variance
 from causalveil.tasks.adjustment.features import Encoding
-from causalveil.tasks.adjustment.five_releases import Drawn, FiveReleases, differences, effective, in_order
+from causalveil.tasks.adjustment.five_releases import FiveReleases, differences, effective
 from causalveil.tasks.adjustment.interval import FARTHEST, confounding, covers_unseen, not_covered
 from causalveil.tasks.adjustment.recipe import LINES_ALONE, PURE_LINES_ALONE, AdjustmentRecipe, parts_of, public_of
 from causalveil.tasks.adjustment.released import ReleasedScores
-from causalveil.tasks.enclave.split import Pieces
 from causalveil.tasks.inference.assemble import COVERS_MODELS, NOISY, EffectFindings
-from causalveil.tasks.inference.people import standing_for
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.privacy.gaussian import divide
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 
 
 def recipe(study: RegressionStudy, sizes: Sizes | None) -> AdjustmentRecipe:
@@ -80,11 +74,3 @@ def findings(study: RegressionStudy, asked: FiveReleases, scores: ReleasedScores
     variance = Variance(sampling=sampling, noise=noise)
     done = confounding(study, asked.public, found.adjusted_share, found.left_out)
     return EffectFindings(found.value * half, interval, variance, details, done, differences(last))
-
-
-def rehearsed(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, seed: int) -> EffectFindings:
-    """Return what the study would say of the stand-in population with one draw of noise."""
-    rows = standing_for(study, stand_in, sizes.units, study.estimator.trial, seed)
-    plan, pieces = recipe(study, sizes), Pieces(lambda _: rows, 1, len(rows))
-    drawn = Drawn(plan, pieces, RehearsalBudget(seed), times=sizes.units / len(rows))
-    return findings(study, *in_order(drawn, drawn.scales()))

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
 from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, ConfoundingStatement
 from causalveil.schemas.estimators.difference import DifferenceEstimator, DifferenceStudy
-from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.release import Interval
 from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.enclave.split import Folds, Pieces
@@ -37,7 +36,6 @@ from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice, sums_se
 from causalveil.tasks.models.nearest import traversal
 from causalveil.tasks.privacy.mechanisms import Budget, Mechanism, vector_mechanism
 from causalveil.tasks.weighting import weighted_means as weighted
-from causalveil.tasks.weighting.expected import arms_of, square_within, weighted_expected
 from causalveil.tasks.weighting.weighted_means import SLOT, PublicWeights, weigh_units, weighted_findings
 
 SECOND_MOMENT = math.sqrt(0.5)
@@ -140,14 +138,6 @@ def findings(study: DifferenceStudy, sizes: Sizes, released: FloatArray) -> Effe
     )
 
 
-def expected_findings(study: DifferenceStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> EffectFindings:
-    """Return the findings of the stand-in population if no noise happened to be drawn."""
-    square = square_within(study, stand_in, 0.0) * SECOND_MOMENT
-    treated = stand_in.treated * sizes.units
-    numbers = [0.0, 0.0, treated, treated * square, (sizes.units - treated) * square]
-    return findings(study, sizes, np.array(numbers))
-
-
 def difference_stage(study: DifferenceStudy, sizes: Sizes, enclave: Enclave, budget: Budget) -> EffectFindings:
     """Release the sums over all units, which ``folds`` left as one fold, and make the interval."""
     everybody = Folds.open(enclave).fold(0)
@@ -178,19 +168,3 @@ def public_arms_stage(study: DifferenceStudy, enclave: Enclave, budget: Budget) 
     units = weigh_units(np.ones(len(t)), t, len(t))
     exact = weighted.sums(units, t, u, study.privacy.cost)
     return public_findings(study, units.summary, weighted.mechanism(study.privacy.cost).release(exact, SLOT, budget))
-
-
-def expected_public_findings(
-    study: DifferenceStudy, sizes: Sizes, stand_in: StandIn = StandIn()
-) -> tuple[EffectFindings, float]:
-    """Return findings as if no noise happened to be drawn, and the expected half-width.
-
-    Both are those of the stand-in population.
-
-    Raises:
-        DataError: it has no two arms.
-    """
-    arms = arms_of(sizes.units, stand_in.treated)
-    weights = PublicWeights(arms, sizes.units, arms, (1, 1), arms, (arms[0] // 2, arms[1] // 2, 0))
-    square = square_within(study, stand_in, 0.0)
-    return weighted_expected(weights, square, study.privacy.cost, partial(public_findings, study, weights))

@@ -304,7 +304,7 @@ def asked(case: Case, number: int) -> Asked:
 def planned(one: Asked) -> float:
     """Return the half-width that the product's `plan` expects when it is told share and deviation."""
     sizes = sizes_of(one.study, len(one.frame))
-    return float(estimator_of(one.study).foresee(one.study, sizes, one.facts, None, None)["half_width"])
+    return float(estimator_of(one.study).expected(one.study, sizes, one.facts)["half_width"])
 
 
 def line(case: Case, number: int, one: Asked, name: str) -> Line:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.flows.planning.expected import NOT_WORTH
-from causalveil.flows.planning.study_plan import plan
+from causalveil.flows.planning.study_plan import NOT_WORTH, plan
 from causalveil.flows.sequence.declare import plan_study
 from causalveil.schemas.errors import BudgetRefused
 from causalveil.tasks.privacy.ledger.ledger import open_ledger

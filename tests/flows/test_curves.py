@@ -14,9 +14,10 @@ from xml.etree import ElementTree
 import pytest
 
 from causalveil.flows.cli.main import main
+from causalveil.flows.estimators import rehearsal
+from causalveil.flows.estimators.rehearsal import DRAWS, FEW
 from causalveil.flows.planning import curves
 from causalveil.flows.planning.curves import half_width, least_epsilon, with_epsilon
-from causalveil.flows.planning.medians import DRAWS, FEW
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.plan import StandIn
@@ -28,7 +29,7 @@ from tests.survival_help import make_survival
 
 # Every estimator of an effect that this site knows; each expects a half-width.
 ESTIMATORS = sorted(STUDIES["effect"])
-# Of how many units the planner is asked: a rehearsal of matching takes a second at 50,000.
+# Of how many units the planner is asked.
 UNITS = {"matching": 2_000}
 
 
@@ -51,7 +52,7 @@ def test_the_answer_is_enough_and_the_next_smaller_amount_is_not(name: str) -> N
     sizes = sizes_of(study, UNITS.get(name, 50_000))
     wanted = 1.3 * half_width(with_epsilon(study, Decimal("1.37")), sizes, stand_in)
     epsilon, expected = least_epsilon(study, sizes, stand_in, wanted)
-    said = estimator_of(study).foresee(with_epsilon(study, epsilon), sizes, stand_in, None)
+    said = estimator_of(study).expected(with_epsilon(study, epsilon), sizes, stand_in, None)
     assert expected == said["half_width"] <= wanted
     assert len(epsilon.normalize().as_tuple().digits) <= 3
     digits = epsilon.as_tuple()
@@ -78,13 +79,13 @@ def test_more_epsilon_or_more_units_never_widen(name: str) -> None:
 @pytest.mark.parametrize("treated", [0.5, 0.1])
 @pytest.mark.parametrize("name", ["ipw", "matching"])
 def test_more_epsilon_or_more_units_never_widen_at_level_label(name: str, treated: float) -> None:
-    """From 100 to 10,000 people by the root of 10, so that by which people a rehearsal is of hardly counts."""
-    epsilons, sizes, width = ("0.1", "0.5", "1", "4", "16"), (100, 316, 1_000, 3_162, 10_000), {}
+    """From 100 to 10,000 people, so that by which people a rehearsal is of makes no difference."""
+    epsilons, sizes, width = ("0.1", "1", "16"), (100, 1_000, 10_000), {}
     study = study_of(name, level="label", delta="0")
     for i, epsilon in enumerate(epsilons):
         asked = with_epsilon(study, Decimal(epsilon))
         for j, units in enumerate(sizes):
-            width[i, j] = half_width(asked, sizes_of(asked, units), StandIn(treated=treated))
+            width[i, j] = half_width(asked, sizes_of(asked, units), StandIn(treated=treated), few=True)
     for (i, j), wide in width.items():
         for more in ((i + 1, j), (i, j + 1)):
             assert width.get(more, 0.0) <= wide * (1 + 1e-3), (epsilons[i], sizes[j], more)
@@ -189,16 +190,21 @@ def test_a_width_needs_units(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
 
 def test_points_of_a_curve_have_few_draws_and_a_target_few_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each draw of `regression` takes a twentieth of a second: a curve has a hundred of them, a target as many."""
-    from causalveil.flows.estimators import regression
-
     asked: list[Decimal] = []
-    rehearsed = regression.rehearsed
+    before = rehearsal.RehearsalBudget
 
-    def counted(study: Any, *public: Any) -> Any:
-        asked.append(study.privacy.epsilon)
-        return rehearsed(study, *public)
+    def counted(seed: int) -> Any:
+        asked.append(now[0])
+        return before(seed)
 
-    monkeypatch.setattr(regression, "rehearsed", counted)
+    now, with_epsilon_before = [Decimal(1)], curves.with_epsilon
+
+    def noted(study: Study, epsilon: Decimal) -> Study:
+        now[0] = epsilon
+        return with_epsilon_before(study, epsilon)
+
+    monkeypatch.setattr(rehearsal, "RehearsalBudget", counted)
+    monkeypatch.setattr(curves, "with_epsilon", noted)
     study, sizes = study_of("regression"), sizes_of(study_of("regression"), 20_000)
     rows = curves.curves(study, 20_000, StandIn())
     assert len(rows) > 30

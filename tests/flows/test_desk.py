@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 import yaml
 
-from causalveil.flows.planning.desk import write_desk
+from causalveil.flows.planning.ledger_files import write_desk
 from causalveil.schemas.errors import BudgetRefused
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
 from causalveil.tasks.privacy.outlook.desk import desk_of

@@ -10,7 +10,7 @@ import pytest
 
 from causalveil.flows.api import plan as plan_of
 from causalveil.flows.planning.curves import target
-from causalveil.flows.planning.expected import people_of
+from causalveil.flows.planning.study_plan import people_of
 from causalveil.flows.sequence.declare import known_sizes, plan_study
 from causalveil.schemas.plan import Layout, StandIn
 from causalveil.tasks.enclave import public_columns

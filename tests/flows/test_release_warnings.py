@@ -11,7 +11,7 @@ import pytest
 
 from causalveil.flows.api import report, run_study
 from causalveil.flows.cli import show
-from causalveil.flows.planning.expected import expected
+from causalveil.flows.planning.study_plan import expected
 from causalveil.flows.sequence.declare import plan_study
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.release import load_release_text

@@ -17,8 +17,8 @@ import pytest
 from causalveil.flows.api import run_study
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.engine.shown import answer_markdown, budget_markdown, committed_line, stage_line
-from causalveil.flows.planning.outlook import budget_of
-from causalveil.flows.planning.sentences import say_effect
+from causalveil.flows.estimators.words import say_effect
+from causalveil.flows.planning.budget import budget_of
 from causalveil.flows.sequence.admit import admit_folder
 from causalveil.flows.sequence.check import check
 from causalveil.flows.sequence.declare import plan_study

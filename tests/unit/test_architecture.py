@@ -186,7 +186,7 @@ PLANTED: dict[str, tuple[str, str, Callable[[], None]]] = {
     ),
     "a task that knows Prefect": ("tasks/ipw/weights.py", "import prefect", test_prefect_is_known_to_its_doors_only),
     "rows read elsewhere": (
-        "flows/planning/ipw.py",
+        "flows/planning/facts.py",
         "import polars as pl\npl.read_parquet('x')",
         test_rows_are_read_in_their_rooms_only,
     ),

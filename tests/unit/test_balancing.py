@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from causalveil.flows.estimators.balancing import BALANCING
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.balancing.dual import arm_sums_of, solve, weights_of
-from causalveil.tasks.balancing.stages import balance, expected
+from causalveil.tasks.balancing.stages import balance
 from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows, ranks
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.allowance import laplace_allowance
@@ -134,7 +135,7 @@ def test_other_levels_are_refused() -> None:
 def test_an_expected_interval_narrows_with_units_and_budget() -> None:
     widths = [
         [
-            expected(make_balancing(epsilon=epsilon), sizes_of(make_balancing(), n), StandIn(deviation=1.0))[1]
+            BALANCING.point(make_balancing(epsilon=epsilon), sizes_of(make_balancing(), n), StandIn(deviation=1.0))
             for n in (300, 3000, 10**6)
         ]
         for epsilon in ("0.1", "1", "10")
@@ -156,7 +157,7 @@ def test_planned_width_is_what_weights_give() -> None:
     study = make_balancing(3, allowance=0)
     intervals = [rehearse_effect(study, rows, RehearsalBudget(seed)).interval for seed in range(12)]
     measured = np.mean([(one.upper - one.lower) / 2 for one in intervals])
-    planned = expected(study, sizes_of(study, 2000), StandIn(deviation=1.0))[1]
+    planned = BALANCING.width(study, sizes_of(study, 2000), StandIn(deviation=1.0))
     assert planned == pytest.approx(measured, rel=0.15)
 
 

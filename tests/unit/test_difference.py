@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from causalveil.flows.estimators.difference import expected
+from causalveil.flows.estimators.difference import DIFFERENCE_IN_MEANS
 from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import StandIn
@@ -62,8 +62,8 @@ def test_where_arms_are_public_noise_is_that_of_the_smaller_arm() -> None:
     assert found.estimate == pytest.approx(arms[0].mean() - arms[1].mean(), abs=12 * least)
     deviation = math.sqrt(np.mean([arm.var() for arm in arms]))
     stand_in = StandIn(treated=rows.t.mean(), deviation=deviation)
-    planned = difference.expected_public_findings(study, sizes_of(study, 20_000), stand_in)
-    assert planned[1] == pytest.approx((found.interval.upper - found.interval.lower) / 2, rel=0.15)
+    planned = DIFFERENCE_IN_MEANS.width(study, sizes_of(study, 20_000), stand_in)
+    assert planned == pytest.approx((found.interval.upper - found.interval.lower) / 2, rel=0.15)
 
 
 @pytest.mark.parametrize("level", ["sample", "label"])
@@ -95,7 +95,7 @@ def test_no_more_people_and_no_more_epsilon_widen_what_is_expected(level: str, t
     def half(units: int, epsilon: float) -> float:
         privacy = {"level": level, "delta": "0" if level == "label" else "1e-6", "epsilon": str(epsilon)}
         study = make_difference(estimator={"name": "difference_in_means", "trial": trial}, **privacy)
-        return float(expected(study, sizes_of(study, units), StandIn(), None)["half_width"])
+        return float(DIFFERENCE_IN_MEANS.point(study, sizes_of(study, units), StandIn()) or math.inf)
 
     grid = [[half(units, epsilon) for units in (100, 1_000, 10**5, 10**7)] for epsilon in (0.05, 0.5, 4, 16)]
     for row in (*grid, *zip(*grid, strict=True)):

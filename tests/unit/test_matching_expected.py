@@ -10,19 +10,17 @@ import numpy as np
 import pytest
 
 from causalveil.flows.cli.main import main
-from causalveil.flows.estimators.matching import MATCHING, expected
+from causalveil.flows.estimators.matching import MATCHING
 from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.matching import expected as matching_expected
-from causalveil.tasks.models.nearest import most_used
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.matching_help import CONTRACT, matching_changes, population, two_covariates
 from tests.studies import write_study
 
 
 def expected_at(study: Any, n: int, effect: float | None = None, **stand_in: Any) -> dict[str, Any]:
-    return dict(expected(study, sizes_of(study, n), StandIn(**stand_in), effect))
+    return MATCHING.expected(study, sizes_of(study, n), StandIn(**stand_in), effect)
 
 
 @pytest.mark.parametrize(
@@ -47,16 +45,6 @@ def test_the_expected_width_is_near_the_width_of_runs(changes: dict[str, Any]) -
     assert expected_at(study, 2_000, deviation=0.15)["half_width"] == pytest.approx(np.mean(widths), rel=0.4)
 
 
-@pytest.mark.parametrize(("ratio", "share"), [(1, 0.5), (5, 0.5), (5, 0.2), (5, 0.05), (20, 0.3)])
-def test_the_rule_of_thumb_for_the_busiest_unit(ratio: int, share: float) -> None:
-    random = np.random.default_rng(4)
-    for n in (1_000, 30_000):
-        arms = (np.arange(n) < n * share).astype(np.uint8)
-        found = np.mean([most_used(random.random(n), arms, ratio) for _ in range(3)]) / ratio
-        guess = matching_expected.busiest(int(n * (1 - share)), int(n * share), ratio)
-        assert guess == pytest.approx(found, rel=0.4)
-
-
 def test_warnings_where_they_belong() -> None:
     label = expected_at(two_covariates(level="label", epsilon="10"), 100_000, effect=0.1)
     assert label["warnings"] == []
@@ -74,14 +62,10 @@ def test_warnings_where_they_belong() -> None:
     assert "is about the effect" not in " ".join(corrected["warnings"])
 
 
-def test_units_needed_are_enough_and_hardly_more() -> None:
+def test_units_needed_are_enough() -> None:
     study = two_covariates(level="label", epsilon="0.5")
-    needed = matching_expected.units_needed(study, 0.05)
-    assert needed is not None
-    enough, fewer = (
-        matching_expected.expected(study, sizes_of(study, units)).half_width for units in (needed, int(needed * 0.97))
-    )
-    assert enough < 0.05 < fewer
+    needed = expected_at(study, 300, effect=0.05)["units_needed"]
+    assert expected_at(study, needed)["half_width"] == pytest.approx(0.05, rel=0.1)
 
 
 def test_an_arm_that_would_be_too_small_is_said_and_no_error() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.flows.estimators.protocol import expected
 from causalveil.flows.sequence.estimators import estimator_of, rehearse, rehearse_effect
 from causalveil.schemas.asked.asks_for import asks_for
 from causalveil.schemas.asked.resolve import resolve
@@ -332,7 +331,7 @@ def test_cells_are_counted_at_label_level_too(name: str) -> None:
     most = int(str(told.value).split("it can serve ")[1].split()[0])
     fewer = make_protocol(2, 2, most, name=name)
     assert estimator_of(fewer).declare(fewer, sizes_of(fewer, 300))
-    assert expected(fewer, sizes_of(fewer, 300), StandIn(), None)["answers"]
+    assert estimator_of(fewer).expected(fewer, sizes_of(fewer, 300), StandIn(), None)["answers"]
 
 
 @pytest.mark.parametrize("name", ["balancing", "matching"])
@@ -392,6 +391,9 @@ def test_gates_and_balance_are_exact_at_label_level() -> None:
 
 def test_a_plan_warns_where_a_delta_makes_a_protocol_at_label_level_wider() -> None:
     few, many = (make_protocol(2, q, name="balancing", delta="1e-6") for q in (2, 20))
-    warned = [expected(study, sizes_of(study, 5_000), StandIn(), None)["warnings"] for study in (few, many)]
+    warned = [
+        estimator_of(study).expected(study, sizes_of(study, 5_000), StandIn(), None)["warnings"]
+        for study in (few, many)
+    ]
     assert any("declare 'delta: 0'" in line for line in warned[0])
     assert not any("delta" in line for line in warned[1])

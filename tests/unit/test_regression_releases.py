@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from causalveil.flows.estimators.regression import expected
-from causalveil.flows.planning.expected import what_matters
+from causalveil.flows.estimators.regression import REGRESSION
+from causalveil.flows.planning.facts import what_matters
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.adjustment import five_releases
@@ -136,11 +136,11 @@ def test_noise_is_as_the_decisions_take_it(delta: str, parts: Any) -> None:
 def test_a_plan_says_what_facts_that_it_was_not_told_would_change() -> None:
     study = make_regression(covariates=COVARIATES)
     sizes = sizes_of(study, UNITS)
-    said = what_matters(study, sizes, StandIn(), (), expected(study, sizes, StandIn(), None))
+    said = what_matters(study, sizes, StandIn(), (), REGRESSION.expected(study, sizes, StandIn()))
     *facts, together = said
     named = [one.split("`--")[1].rstrip("`.") for one in facts]
     assert named == ["treated", "deviation", "explained", "correlation", "distance"]
     assert together.startswith("Noise and any one of these leave it between")
     assert all(len(sentence.split()) <= 25 for one in said for sentence in one.split(". "))
     told = StandIn.told(treated=0.4, deviation=2, explained=0.3, correlation=0.3, distance=1)
-    assert what_matters(study, sizes, told, told.model_fields_set, expected(study, sizes, told, None)) == []
+    assert what_matters(study, sizes, told, told.model_fields_set, REGRESSION.expected(study, sizes, told)) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from causalveil.flows.estimators.rehearsed import SLOW
+from causalveil.flows.estimators.rehearsal import SLOW
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.studies import parse_study

@@ -1,7 +1,5 @@
 """The table of a protocol at label level, from released numbers and public weights.
 
-What a planner says of it stands here as well.
-
 Each answer is that of one question (``docs/proofs/balancing.md`` 4, ``docs/proofs/matching.md`` 5) with the noise of
 the joint draw; how sizes of subgroups, balance and overlap enter is exact, for all of that is public.
 """
@@ -10,33 +8,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from causalveil.schemas.confounding import AdjustmentMethod, ConfoundingStatement
-from causalveil.schemas.estimators.balancing import BalancingEstimator, BalancingStudy
-from causalveil.schemas.estimators.matching import MatchingEstimator, MatchingStudy
-from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.protocols.answers import BalanceRow, GateResult, ProtocolAnswer
+from causalveil.schemas.estimators.balancing import BalancingEstimator
+from causalveil.schemas.estimators.matching import MatchingEstimator
+from causalveil.schemas.protocols.answers import BalanceRow, GateResult
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.tasks.balancing import stages as balancing
-from causalveil.tasks.balancing.stages import expected_balance
-from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.allowance import allowance_beside
 from causalveil.tasks.inference.assemble import effect_in_twins, partly_if_left
-from causalveil.tasks.inference.people import counted_units
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.matching import interval as matching
 from causalveil.tasks.matching import weights as matched
-from causalveil.tasks.matching.expected import expected_reuse
 from causalveil.tasks.matching.weights import Reuse
 from causalveil.tasks.protocols.calibration import calibrate
 from causalveil.tasks.protocols.findings import ProtocolFindings
 from causalveil.tasks.protocols.gates import balance_gate, critical_of, gated, overlap_gate
 from causalveil.tasks.protocols.label.draw import JointDraw
 from causalveil.tasks.protocols.label.weights import Comparison, Weighing
-from causalveil.tasks.protocols.parts import Part, over_groups, table, with_everybody
+from causalveil.tasks.protocols.parts import Part, table, with_everybody
 from causalveil.tasks.weighting import weighted_means as weighted
-from causalveil.tasks.weighting.expected import EXPLAINED
 from causalveil.tasks.weighting.imbalance import Balance
 from causalveil.tasks.weighting.weighted_means import shares, variance_unit
 
@@ -223,44 +215,3 @@ def gates_of(
             value, error = (1.0, 1.0) if weighing is None else (weighing.effective, 0.0)
             found.append(overlap_gate(*place, gates.overlap, value, error, critical_of(1)))
     return tuple(found)
-
-
-def label_rows(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn) -> tuple[ProtocolAnswer, ...]:
-    """Return the table of equal subgroups, without an effect or drawn noise.
-
-    Arms are equal too if there are more than two.
-
-    Raises:
-        DataError: an arm would be too small to be compared.
-    """
-    draw, answers, groups = JointDraw.of(study), number_of_answers(study), len(study.groups)
-    arms, parts = len(study.arm_names), list[Part]()
-    share = 1 / 2 if arms > 2 else stand_in.treated
-    counted = counted_units(study, sizes, stand_in)
-    units = max(round(counted / groups * (2 / arms if arms > 2 else 1)), 2)
-    found = _weights(study, draw, units, stand_in.model_copy(update={"treated": share}))
-    for outcome, declared in enumerate(study.outcomes):
-        half = declared.width / 2
-        # 0 and 1 that are as frequent are half their range from their mean.
-        usual = half if declared.two_valued else half / 2
-        deviation = usual if stand_in.deviation is None else min(stand_in.deviation, half)
-        left = 1 - EXPLAINED if isinstance(found, Balance) and found.bias > 0 else 1.0
-        one = scaled(study, draw, outcome, found)
-        variance = one.squares * left * (deviation / half) ** 2
-        second = variance / one.variance if one.measurable else 0.0
-        for arm in study.arm_names[1:]:
-            part = part_of(study, draw, outcome, (study.groups[0], arm), found, (0.0, second), answers)
-            named = [replace(part, group=label) for label in study.groups]
-            if study.subgroups is not None:
-                parts.append(over_groups(named, [counted / groups] * groups, 0.0, counted, declared.width))
-            parts += named
-    return table(study, parts)
-
-
-def _weights(study: ProtocolStudy, draw: JointDraw, units: int, stand_in: StandIn) -> Balance | Reuse:
-    question = study.questions[study.first]
-    if isinstance(question, BalancingStudy):
-        return expected_balance(question, sizes_of(question, units), stand_in, draw.louder(study.first))
-    if not isinstance(question, MatchingStudy):
-        raise TypeError("a protocol at label level is by balancing or by matching")
-    return expected_reuse(question, units, stand_in)

@@ -96,7 +96,7 @@ def run_cell(
         said[words] = said.get(words, 0) + 1
     sizes, seen = sizes_of(study, units), seen_people(study, population, units, range(min(runs, plans)))
     found_plans = [
-        estimator_of(study).foresee(study, sizes, population.stand_in(), None, people)["half_width"]
+        estimator_of(study).expected(study, sizes, population.stand_in(), None, people)["half_width"]
         for people in (seen if plans else ())
     ]
     return AccuracyCell(

@@ -1,8 +1,8 @@
-"""Exports of a ledger.
+"""Files made of a ledger alone.
 
-Tables of runs and charges, and entries for a public registry of deployments.
+They are the burn-down of accounts, the owner's desk, tables, and entries for a registry.
 
-Declared and recorded facts only. No released value is in any of these files.
+Tables and entries have declared and recorded facts only. No released value is in any of these files.
 """
 
 from __future__ import annotations
@@ -24,6 +24,44 @@ from causalveil.tasks.machine.files import PUBLIC, whole_file, write_whole
 from causalveil.tasks.machine.frames import csv_text
 from causalveil.tasks.privacy.ledger.ledger import Ledger
 from causalveil.tasks.privacy.outlook.desk import desk_of
+from causalveil.tasks.privacy.outlook.standing import burndowns
+from causalveil.tasks.report.burndown import burndown_html, burndown_svg, dataset_html, desk_html
+
+WRITERS = {".html": burndown_html, ".svg": burndown_svg}
+
+
+def draw_burndown(ledger: Ledger, dataset: str, place: Path) -> list[Path]:
+    """Write the chart and return its files.
+
+    ``place`` is an .html or .svg file, or a folder for both (DATASET-budget.html and .svg).
+
+    Raises:
+        StudyError: unknown dataset, another kind of file, or a file cannot be written.
+        LedgerError: the ledger cannot be used.
+    """
+    if place.suffix and place.suffix not in WRITERS and not place.is_dir():
+        raise StudyError(f"{place}: a chart is an .html or .svg file; name one, or a folder for both")
+    if not ledger.knows(dataset):
+        raise StudyError(f"dataset '{dataset}' is unknown to this ledger: nobody granted or asked anything of it")
+    found = burndowns(ledger.history(dataset), ledger.identity, dataset)
+    account = ledger.account(dataset)
+    paths = [place] if place.suffix in WRITERS else [place / f"{dataset}-budget{suffix}" for suffix in WRITERS]
+    return [write_whole(path, WRITERS[path.suffix](account, found)) for path in paths]
+
+
+def write_desk(ledger: Ledger, folder: Path) -> list[Path]:
+    """Write ``index.html`` and a page for each dataset, ``datasets/DATASET.html``.
+
+    Raises:
+        StudyError: a file cannot be written.
+        LedgerError: the ledger does not verify or cannot be used.
+    """
+    desk = desk_of(ledger)
+    pages = {"index.html": desk_html(desk)}
+    for one in desk.datasets:
+        drawn = burndowns(ledger.history(one.dataset), ledger.identity, one.dataset)
+        pages[f"datasets/{one.dataset}.html"] = dataset_html(one, drawn, desk.at)
+    return [write_whole(folder / name, text) for name, text in pages.items()]
 
 
 class ExportFormat(StrEnum):

@@ -1,0 +1,364 @@
+"""Rehearsals of an estimator's own stages on people made of public facts.
+
+They are made a few times, with seeded noise.
+
+A study of more units than are held in memory is rehearsed on fewer, in one of four ways: each person's part of a sum
+counts several times (``summed``); or epsilon is raised, so that noise over sampling error stays as it is (``in_step``)
+or noise itself does (``as_noisy``); or nothing is changed and errors are divided by what the theory says
+(``as_it_is``). Nothing private is read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import lru_cache
+from itertools import product
+from statistics import fmean, median
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtr
+
+from causalveil.flows.engine.engine import DirectEngine
+from causalveil.flows.estimators.stage import Run, Stage, carry_out
+from causalveil.schemas.errors import ConvergenceError, DataError
+from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.schemas.study import EffectStudy, Study
+from causalveil.tasks.covariates import dimension
+from causalveil.tasks.enclave.enclave import MemoryEnclave
+from causalveil.tasks.enclave.split import sizes_of
+from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.inference.people import PublicPeople, enough, people, stand_in_outcomes
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy.gaussian import unit_sigma
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.weighting.features import features_of, learn_features
+
+S = TypeVar("S", bound=Study)
+Stages = Sequence[Stage[Any, Any]]
+
+# Draws of noise of which a plan says the median, and of what is set beside it: other facts, points of a curve.
+DRAWS, FEW = 12, 3
+# Draws of one sample of people, where its weights are slow.
+OF_ONE = 4
+# Columns up to which a draw takes less than a tenth of a second. Its time grows with their square and more.
+QUICK_COLUMNS = 40
+# Units of a rehearsal of an estimator that is quick, or slow; and how many numbers public columns may have in all.
+QUICK, SLOW, NUMBERS, PUBLIC = 30_000, 2_500, 3_000_000, 300_000
+# The largest epsilon that there is; noise is far below sampling error there.
+LARGEST_EPSILON = 1e6
+# Effects, in deviations of the outcome within arms: where arms are mixed, or compared, an effect looks like spread.
+EFFECTS = (0.0, 1.0)
+# How much more those outcomes count that follow what treatment follows: covariates that nobody thought to confound
+# would not have been declared.
+FOLLOW = 2.0
+# Rows times features squared of people whose balancing weights are rehearsed, and rows that are mapped at a time.
+WORK, CHUNK = 5 * 10**8, 8_192
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """Findings of a study with one draw of noise, in outcome units.
+
+    Attributes:
+        half_width: of the interval.
+        noise, sampling: standard errors.
+        bias: what the interval allows for.
+        whole_range: whether it is all of the declared range.
+        kind: of the outcomes of its people, counted from 0.
+        weight: of that kind in the mean over kinds.
+        found: what it was read from.
+    """
+
+    half_width: float
+    noise: float
+    sampling: float
+    bias: float = 0.0
+    whole_range: bool = False
+    kind: int = 0
+    weight: float = 1.0
+    found: Any = None
+
+
+@dataclass(frozen=True)
+class Smaller(Generic[S]):
+    """A study for fewer units than it has.
+
+    Its errors are divided to be those of all. ``times``: how many units each person's part of a sum counts for.
+    """
+
+    study: S
+    noise: float = 1.0
+    sampling: float = 1.0
+    bias: float = 1.0
+    times: float = 1.0
+
+    def draw(self, found: EffectFindings, kind: int = 0, weight: float = 1.0) -> Rehearsed:
+        """Return what was found, for all units."""
+        interval, half = found.interval, (found.interval.upper - found.interval.lower) / 2
+        noise, sampling = math.sqrt(found.variance.noise), math.sqrt(found.variance.sampling)
+        total, bias = math.hypot(noise, sampling), interval.bias / self.bias
+        soft, less = noise / self.noise, sampling / self.sampling
+        if not interval.whole_range and total > 0:
+            half = bias + (half - interval.bias) * math.hypot(soft, less) / total
+        return Rehearsed(half, soft, less, bias, interval.whole_range, kind, weight, found)
+
+
+def summed(study: S, more: float) -> Smaller[S]:
+    """Return the study itself; each person counts ``more`` times."""
+    return Smaller(study, times=more)
+
+
+def in_step(study: S, more: float, bias_stays: bool = False) -> Smaller[S]:
+    """Raise epsilon by the root of ``more``: noise over sampling error stays."""
+    root = math.sqrt(more)
+    return Smaller(louder(study, root), root, root, 1.0 if bias_stays else root)
+
+
+def as_noisy(study: S, more: float) -> Smaller[S]:
+    """Raise epsilon by ``more``, so that noise is as in the study."""
+    return Smaller(louder(study, more), sampling=math.sqrt(more))
+
+
+def as_it_is(study: S, more: float) -> Smaller[S]:
+    """Return the study itself.
+
+    Noise falls as the number of units grows, sampling error as its root.
+    """
+    return Smaller(study, noise=more, sampling=math.sqrt(more))
+
+
+def louder(study: S, more: float) -> S:
+    """Return the study with an epsilon at which noise on the same sums is ``more`` times less."""
+    if more <= 1:
+        return study
+    privacy, epsilon = study.privacy, float(study.privacy.epsilon) * more
+    if privacy.delta > 0:
+        delta = float(privacy.delta)
+        epsilon = gaussian_epsilon(unit_sigma(float(privacy.epsilon), delta) / more, delta)
+    raised = privacy.model_copy(update={"epsilon": Decimal(f"{min(epsilon, LARGEST_EPSILON):.8g}")})
+    return study.model_copy(update={"privacy": raised})
+
+
+def gaussian_epsilon(sigma: float, delta: float) -> float:
+    """Return the epsilon of Gaussian noise of this deviation on sensitivity 1.
+
+    In plain floats, for nothing is charged.
+    """
+
+    def excess(epsilon: float) -> float:
+        below = math.exp(epsilon + float(log_ndtr(-1 / (2 * sigma) - epsilon * sigma)))
+        return float(ndtr(1 / (2 * sigma) - epsilon * sigma)) - below - delta
+
+    # By Renyi's divergence: mu^2/2 + mu sqrt(2 log(1/delta)) is enough.
+    return float(brentq(excess, 0.0, 1 / (2 * sigma**2) + math.sqrt(2 * math.log(1 / delta)) / sigma))
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """The way in which an estimator is rehearsed.
+
+    Attributes:
+        most: units in memory, unless one arm is rare.
+        smaller: the study for fewer units, where it has more.
+        randomised: whether covariates have nothing to do with treatment.
+        by_chance: whether people are samples, whose arms differ by chance, also where they stand for more units; else
+            these are quasi-random.
+        first: what draws, where all before it is public and slow: that is done once for the same people.
+        again: done before ``first`` each time.
+        effects: of treatment, in deviations of the outcome; a kind of outcomes each.
+        anew: up to how many people each draw has a sample of its own; of more, whose weights are slow and who differ
+            little, one sample serves OF_ONE draws.
+        own: how many of the run's own people are looked at, where their covariates and treatments are public.
+        told: the stand-in population as the study has it.
+    """
+
+    most: int
+    smaller: Callable[[Any, float], Smaller[Any]]
+    randomised: bool
+    by_chance: bool = False
+    first: Stage[Any, Any] | None = None
+    again: Callable[[Run[Any]], None] = lambda _: None
+    effects: tuple[float, ...] = EFFECTS[:1]
+    anew: int = QUICK
+    own: int = 0
+    told: Callable[[StandIn], StandIn] = lambda stand_in: stand_in
+
+    def draws(
+        self,
+        stages: Stages,
+        study: EffectStudy,
+        sizes: Sizes,
+        stand_in: StandIn,
+        own: PublicPeople | None,
+        many: int,
+    ) -> list[Rehearsed]:
+        """Return so many draws of each kind of outcomes.
+
+        There are fewer of studies with many columns.
+
+        Args:
+            stages: of the study, in order.
+            study: the study.
+            sizes: its sizes.
+            stand_in: the population that the reader assumes.
+            own: the run's own people, where their covariates and treatments are public.
+            many: how many, where there is one kind.
+
+        Raises:
+            DataError: no sample of these people can be analysed.
+        """
+        stand_in = self.told(stand_in)
+        if own is None:
+            count = min(sizes.units, enough(stand_in, self.most))
+            crowds = self._assumed(study, stand_in, count, sizes.units, affordable(study, many))
+        else:
+            public = own.enclave(self.own)
+            count, crowds = public.units, self._own(study, stand_in, public, affordable(study, many))
+        smaller = self.smaller(study, sizes.units / count)
+        of = sizes if smaller.times > 1 else sizes_of(smaller.study, count)
+        estimate, found = _Estimate(tuple(stages), self.first, self.again), list[Rehearsed]()
+        problem = DataError("there are no people to rehearse on")
+        for kind, weight, seed, enclave in crowds:
+            # Learners have one seed, so that what is fitted to the same people is fitted once.
+            run = Run(smaller.study, of, enclave, RehearsalBudget(seed), None, times=smaller.times)
+            try:
+                found.append(smaller.draw(estimate(run), kind, weight))
+            except (DataError, ConvergenceError) as own_problem:
+                # A sample may lack what another has: one arm, where it is rare.
+                problem = own_problem if isinstance(own_problem, DataError) else DataError(str(own_problem))
+        if not found:
+            raise problem
+        return found
+
+    def _assumed(
+        self, study: EffectStudy, stand_in: StandIn, count: int, units: int, many: int
+    ) -> Iterator[tuple[int, float, int, MemoryEnclave]]:
+        sampled, each = self.by_chance or count == units, 1 if count <= self.anew else OF_ONE
+        for (kind, effect), seed in product(enumerate(self.effects), range(many)):
+            sample = seed - seed % each if sampled else None
+            yield kind, 1.0, seed, _held(Crowd.of(study, stand_in, count, self.randomised, sample, effect))
+
+    def _own(
+        self, study: EffectStudy, stand_in: StandIn, public: MemoryEnclave, many: int
+    ) -> Iterator[tuple[int, float, int, MemoryEnclave]]:
+        """Give the run's own people outcomes that follow what treatment follows, or do not."""
+        index = public.once(("index", study.name), lambda: _index(study, public))
+        treated, kinds = public.load("t", 0), list(product((False,) if self.randomised else (True, False), EFFECTS))
+        each = max(many // 2, 1)
+        for seed in range(each * len(kinds)):
+            kind = seed // each
+            followed, effect = kinds[kind]
+            outcomes = stand_in_outcomes(study, stand_in, index, treated, seed, followed, effect)
+            yield kind, FOLLOW if followed else 1.0, seed, public.with_outcomes(outcomes)
+
+
+@dataclass
+class _Estimate:
+    """The stages in order; those before ``first`` are run once for all draws of the same people."""
+
+    stages: tuple[Stage[Any, Any], ...]
+    first: Stage[Any, Any] | None
+    again: Callable[[Run[Any]], None]
+    people: FloatArray | None = None
+    known: dict[Stage[Any, Any], Any] = field(default_factory=dict)
+
+    def __call__(self, run: Run[Any]) -> EffectFindings:
+        if self.first is not None:
+            x = run.enclave.load("x", 0)
+            if self.people is not x:
+                before = self.stages[: self.stages.index(self.first)]
+                self.people, self.known = x, carry_out(before, run, DirectEngine())
+            self.again(run)
+        found: EffectFindings = carry_out(self.stages, run, DirectEngine(), self.known)[self.stages[-1]]
+        return found
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """People whom a plan makes of public facts."""
+
+    facts: str
+    stand_in: StandIn
+    count: int
+    randomised: bool
+    sample: int | None
+    effect: float
+    study: EffectStudy = field(compare=False)
+
+    @classmethod
+    def of(
+        cls, study: EffectStudy, stand_in: StandIn, count: int, randomised: bool, sample: int | None, effect: float
+    ) -> Crowd:
+        """Return the people of a study's outcome and covariates."""
+        facts = study.model_dump_json(include={"outcome", "covariates", "treatment"})
+        return cls(facts, stand_in, count, randomised, sample, effect, study)
+
+
+@lru_cache(maxsize=4)
+def _held(crowd: Crowd) -> MemoryEnclave:
+    """Return the people in memory: points of a curve often have the same."""
+    return MemoryEnclave.of(
+        people(crowd.study, crowd.stand_in, crowd.count, crowd.randomised, sample=crowd.sample, effect=crowd.effect)
+    )
+
+
+def _index(study: EffectStudy, public: MemoryEnclave) -> FloatArray:
+    features, _ = learn_features(study, public, public.units)
+    x = public.load("x", 0)
+    return np.concatenate([features(x[first : first + CHUNK])[1] for first in range(0, len(x), CHUNK)])
+
+
+def affordable(study: EffectStudy, many: int) -> int:
+    """Return how many draws are made where so many are wanted."""
+    return max(1, min(many, round(many * (QUICK_COLUMNS / dimension(study)) ** 2)))
+
+
+def rows_balanced(study: EffectStudy) -> int:
+    """Return how many people balancing weights are rehearsed for.
+
+    Rows times features squared stay below WORK.
+    """
+    return min(max(WORK // features_of(study) ** 2, SLOW), QUICK)
+
+
+def rows_weighed(study: EffectStudy) -> int:
+    """Return how many people weights are made for one by one.
+
+    Their columns have NUMBERS numbers at most.
+    """
+    return min(PUBLIC, NUMBERS // dimension(study))
+
+
+def summary(found: Sequence[Rehearsed]) -> dict[str, Any]:
+    """Return the numbers that a plan says of some draws.
+
+    They are medians over draws, and their range; of several kinds of outcomes means over all, and the range of kinds.
+    """
+    kinds = [[one for one in found if one.kind == kind] for kind in sorted({one.kind for one in found})]
+    weights = [own[0].weight for own in kinds]
+    centre = median if len(kinds) == 1 else fmean
+
+    def middle(value: Callable[[Rehearsed], float]) -> float:
+        return float(np.average([centre(map(value, own)) for own in kinds], weights=weights))
+
+    widths = [fmean(one.half_width for one in own) for own in kinds]
+    if len(kinds) == 1:
+        widths = [one.half_width for one in found]
+    return {
+        "half_width": middle(lambda one: one.half_width),
+        "half_width_range": [min(widths), max(widths)],
+        "noise_standard_error": middle(lambda one: one.noise),
+        "sampling_standard_error": middle(lambda one: one.sampling),
+        "bias": middle(lambda one: one.bias),
+        "whole_range": mostly_whole(found),
+    }
+
+
+def mostly_whole(found: Sequence[Rehearsed]) -> bool:
+    """Return whether most intervals are all of the declared range."""
+    return sum(one.whole_range for one in found) * 2 > len(found)

@@ -1,0 +1,122 @@
+"""Sentences of `plan` that estimators share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from causalveil.flows.estimators.rehearsal import Rehearsed, summary
+from causalveil.schemas.plan import ASSUMED_ELIGIBLE, StandIn
+from causalveil.schemas.study import EffectStudy
+from causalveil.tasks.report.numbers import confidence_level
+
+# The warning of arms that are compared as they are.
+UNADJUSTED = (
+    "no covariate is adjusted for: the interval allows for the declared confounding alone. Declare trial: true if "
+    "treatment was randomised; else estimator 'auto' adjusts as far as size and budget allow."
+)
+# Said where a study has ``where`` and the plan's reader states no share.
+ELIGIBLE_NOT_TOLD = (
+    f"Not told: the share of units that are eligible, assumed to be {ASSUMED_ELIGIBLE:g}: state it with `--eligible`."
+)
+WHOLE_RANGE = "the noise exceeds the declared range: expect all of it as interval."
+
+
+@dataclass(frozen=True)
+class Words:
+    """Sentences and numbers that an estimator adds to a plan.
+
+    Attributes:
+        sentences: for people.
+        numbers: by name, for scripts.
+        of: named where an effect is compared with the noise, " on systolic".
+        left: the part of an effect that the estimate is about.
+    """
+
+    sentences: Sequence[str] = ()
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    of: str = ""
+    left: float = 1.0
+
+
+def say_interval(study: EffectStudy, numbers: Mapping[str, Any]) -> str:
+    """Return the expected interval and what it is made of: ``numbers`` in outcome units."""
+    return (
+        f"Expected {confidence_level(study.confidence)} interval: estimate ± {numbers['half_width']:.4g} (standard "
+        f"error {numbers['sampling_standard_error']:.3g} from sampling, {numbers['noise_standard_error']:.3g} from "
+        f"noise), for a treated share of {numbers['treated']:g}."
+    )
+
+
+def say_draws(found: Sequence[Rehearsed], numbers: Mapping[str, Any], stand_in: StandIn, own: bool) -> list[str]:
+    """Return what the half-width is the median of, and its range.
+
+    Args:
+        found: by draw.
+        numbers: what they say together.
+        stand_in: the population that the reader assumes.
+        own: whether covariates and treatments are those of the run's own people.
+    """
+    low, high = numbers["half_width_range"]
+    if own:
+        return [
+            "Covariates and treatments are public: weights, their noise and the imbalance that they leave are those of "
+            "the people in the data folder. No outcome was read.",
+            f"The half-width comes to between {low:.4g} and {high:.4g}, by the size of the effect and how far outcomes "
+            f"follow what treatment follows. Covariates are assumed to explain {stand_in.explained:.0%} of them.",
+        ]
+    assumed = (
+        f"Assumed is a correlation of {stand_in.correlation:g}, and that covariates explain {stand_in.explained:.0%} "
+        "of the outcome."
+    )
+    if len({one.kind for one in found}) > 1:
+        return [
+            f"Depending on the size of the effect, expect ± {low:.4g} to ± {high:.4g}: from none to one standard "
+            "deviation of the outcome within arms.",
+            assumed,
+        ]
+    if len(found) == 1:
+        return [f"One draw of noise. {assumed}"]
+    return [f"Median of {len(found)} draws of noise, from ± {low:.3g} to ± {high:.3g}. {assumed}"]
+
+
+def say_imbalance(found: Sequence[Rehearsed]) -> list[str]:
+    """Return what bias the interval allows for by imbalance, where it does."""
+    bias = float(summary(found)["bias"])
+    if bias == 0:
+        return []
+    # The run's own people are given several kinds of outcomes.
+    if len({one.kind for one in found}) > 1:
+        return [f"It allows for a bias of {bias:.3g} by what imbalance the weights leave."]
+    return [
+        f"It allows for a bias of {bias:.3g} by what imbalance is left where treatment follows a line in the "
+        "covariates.",
+        "Where treatment follows curves or products more is left, measured and allowed for: the interval may be "
+        "several times wider, and the release says partly adjusted.",
+    ]
+
+
+def say_effect(
+    effect: float, numbers: dict[str, Any], sentences: list[str], warnings: list[str], words: Words = Words()
+) -> None:
+    """Say whether an effect of this size is larger than the half-width that is expected.
+
+    Args:
+        effect: in outcome units.
+        numbers: of the plan, to add to; ``sign_wrong`` and ``units_needed`` are said where they are known.
+        sentences: to add to.
+        warnings: to add to, where the interval is too wide for it.
+        words: of the estimator.
+    """
+    numbers |= {"effect": effect, "drowned": numbers["half_width"] >= abs(effect) * words.left}
+    half, wrong, enough = f"the expected half-width, {numbers['half_width']:.3g}", "", ""
+    if "sign_wrong" in numbers:
+        wrong = f" (wrong sign with probability {numbers['sign_wrong']:.2g})"
+    if not numbers["drowned"]:
+        sentences.append(f"An effect of {effect:g}{words.of} is larger than {half}{wrong}.")
+        return
+    if "units_needed" in numbers:
+        needed = numbers["units_needed"]
+        enough = f"; about {needed:,} units would be needed" if needed else "; no number of units would do"
+    warnings.append(f"{half}, is larger than an effect of {effect:g}{words.of}{wrong}{enough}.")

@@ -1,0 +1,110 @@
+"""What `plan` says beside what runs come to, on people that are as the plan assumes; and the time of its searches.
+
+    uv run python -m tests.benchmarks.bench_plan [RUNS]
+
+Each line: the half-width that is told, the mean of so many seeded runs of the study's stages on samples of the plan's
+own population, their ratio, and processor seconds of the plan, of `--curve` and of `--target-half-width`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from causalveil.flows.planning import curves
+from causalveil.flows.sequence.estimators import estimator_of, rehearse_effect
+from causalveil.schemas.plan import StandIn
+from causalveil.schemas.studies import parse_study
+from causalveil.schemas.study import EffectStudy
+from causalveil.tasks.enclave.split import sizes_of
+from causalveil.tasks.inference.people import people
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+
+T = TypeVar("T")
+# By name: settings of the estimator, privacy beside epsilon, and whether it is a trial.
+METHODS: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
+    "difference_in_means, trial": ({"name": "difference_in_means", "trial": True}, {}, True),
+    "difference_in_means, label": ({"name": "difference_in_means"}, {"level": "label", "delta": 0}, False),
+    "regression": ({"name": "regression"}, {}, False),
+    "aipw": ({"name": "aipw", "propensity": {"known": 0.5}}, {}, True),
+    "aipw, asymptotic": (
+        {"name": "aipw", "guarantee": "asymptotic", "outcome_model": {"model": "kernel_ridge"}},
+        {"delta": "1e-5"},
+        False,
+    ),
+    "ipw": ({"name": "ipw"}, {}, False),
+    "ipw, delta 0": ({"name": "ipw"}, {"delta": 0}, False),
+    "ipw, training units": ({"name": "ipw"}, {"level": "training_units"}, False),
+    "ipw, Horvitz-Thompson": ({"name": "ipw", "weighting": "horvitz_thompson"}, {}, False),
+    "ipw, label": ({"name": "ipw"}, {"level": "label", "delta": 0}, False),
+    "matching": ({"name": "matching"}, {}, False),
+    "matching, label": ({"name": "matching"}, {"level": "label", "delta": 0}, False),
+    "balancing, label": ({"name": "balancing"}, {"level": "label", "delta": 0}, False),
+}
+CELLS = ((2_000, "1", 0.5), (2_000, "1", 0.2), (20_000, "1", 0.5), (20_000, "0.2", 0.2))
+
+
+def study_of(name: str, epsilon: str, columns: int = 6) -> EffectStudy:
+    """A study of six numbers and an outcome from 0 to 10."""
+    estimator, privacy, _ = METHODS[name]
+    study = parse_study(
+        {
+            "kind": "effect",
+            "name": "s",
+            "data": {"path": ".", "unit": "unit"},
+            "treatment": "t",
+            "outcome": {"name": "y", "lower": 0, "upper": 10},
+            "covariates": {f"x{place}": {"lower": -4, "upper": 4} for place in range(columns)},
+            "estimator": estimator,
+            "privacy": {"epsilon": epsilon, "delta": "1e-6", **privacy},
+        }
+    )
+    assert isinstance(study, EffectStudy)
+    return study
+
+
+def measured(study: EffectStudy, units: int, stand_in: StandIn, randomised: bool, runs: int) -> float:
+    """Mean half-width of runs on samples of the plan's people."""
+    widths = []
+    for seed in range(runs):
+        rows = people(study, stand_in, units, randomised, sample=1_000 + seed)
+        found = rehearse_effect(study, rows, RehearsalBudget(1_000 + seed), seed)
+        widths.append((found.interval.upper - found.interval.lower) / 2)
+    return float(np.mean(widths))
+
+
+def timed(work: Callable[..., T], *public: Any) -> tuple[T, float]:
+    """What is done, and processor seconds."""
+    begin = time.process_time()
+    return work(*public), time.process_time() - begin
+
+
+def main(runs: int, names: list[str]) -> None:
+    """Print the table."""
+    print("| estimator | units, epsilon, treated | told | measured | told/measured | plan s | curve s | target s |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name in names or METHODS:
+        for units, epsilon, treated in CELLS:
+            study, stand_in = study_of(name, epsilon), StandIn(treated=treated)
+            sizes = sizes_of(study, units)
+            if name == "aipw" and treated != 0.5:
+                continue
+            seen = measured(study, units, stand_in, METHODS[name][2], runs)
+            told, seconds = timed(estimator_of(study).width, study, sizes, stand_in)
+            line = f"| {name} | {units:,}, {epsilon}, {treated} | {told:.4g} | {seen:.4g} | {told / seen:.2f} "
+            line += f"| {seconds:.1f} "
+            if (units, epsilon) == (20_000, "1"):
+                _, curve = timed(curves.curves, study, units, stand_in)
+                _, target = timed(curves.target, study, sizes, stand_in, 0.7 * told, None, told)
+                line += f"| {curve:.1f} | {target:.1f} |"
+            else:
+                line += "| | |"
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 20, sys.argv[2:])
