@@ -257,19 +257,3 @@ def hsic(a: FloatArray, b: FloatArray, kernel_a: Kernel, kernel_b: Kernel) -> fl
             total_b += g.sum(axis=0)
     covariance = cross / m - np.multiply.outer(total_a / m, total_b / m)
     return float(np.sum(covariance**2)) * (m / (m - 1)) ** 2
-
-
-def quartile_places(m: int) -> tuple[int, int]:
-    """Return the places, from 0, of the lower and upper quartile among m sorted values.
-
-    They are ceil(m/4) - 1 and ceil(3m/4) - 1.
-    """
-    return -(-m // 4) - 1, -(-3 * m // 4) - 1
-
-
-def log_iqr(values: FloatArray) -> float:
-    """Return the natural logarithm of the interquartile range of values; -infinity if it is 0."""
-    low, high = quartile_places(len(values))
-    parted = np.partition(values, (low, high))
-    width = float(parted[high] - parted[low])
-    return math.log(width) if width > 0 else -math.inf

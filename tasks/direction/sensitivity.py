@@ -22,7 +22,7 @@ import numpy as np
 
 from causalveil.schemas.estimators.direction import Score
 from causalveil.schemas.study import Variant
-from causalveil.tasks.direction.scores import CHUNK, PRECISION, STEP, TOLERANCE, Kernel, quartile_places
+from causalveil.tasks.direction.scores import CHUNK, PRECISION, STEP, TOLERANCE, Kernel
 from causalveil.tasks.machine.arrays import FloatArray
 
 UNIT_ROUNDOFF = 2.0**-53
@@ -137,13 +137,15 @@ class QuartileRange:
     values: FloatArray
 
     @property
-    def _places(self) -> tuple[int, int]:
-        return quartile_places(len(self.values))
+    def places(self) -> tuple[int, int]:
+        """Places, from 0, of the lower and upper quartile: ceil(m/4) - 1 and ceil(3m/4) - 1."""
+        m = len(self.values)
+        return -(-m // 4) - 1, -(-3 * m // 4) - 1
 
     @property
     def now(self) -> float:
         """The interquartile range."""
-        low, high = self._places
+        low, high = self.places
         return float(self.values[high] - self.values[low])
 
     def widest(self, replaced: int) -> float:
@@ -151,7 +153,7 @@ class QuartileRange:
 
         It is the widest window around the quartiles, longer by as many.
         """
-        low, high = self._places
+        low, high = self.places
         if replaced > min(low, len(self.values) - 1 - high):
             return math.inf
         return float(np.max(self.values[high : high + replaced + 1] - self.values[low - replaced : low + 1]))
@@ -161,7 +163,7 @@ class QuartileRange:
 
         It is the narrowest window between the quartiles, shorter by as many.
         """
-        low, high = self._places
+        low, high = self.places
         if replaced >= high - low:
             return 0.0
         return float(np.min(self.values[high - replaced : high + 1] - self.values[low : low + replaced + 1]))

@@ -272,9 +272,6 @@ NOT_COVERED_TRIAL = "confounding, if treatment was not randomised as the study d
 # Of arms that are compared as they are.
 NOT_COVERED_ARMS = "confounding: the arms are compared as if treatment had been randomised"
 
-# What was done about confounding, as ``details["adjustment"]`` says it.
-UNADJUSTED = "unadjusted"
-RANDOMISED = "not adjusted: treatment was randomised"
 # Of public weights that leave more than so much of what may confound, in deviations of the outcome, as is usual of
 # differences in covariates (Austin 2009).
 ENOUGH_LEFT = 0.1

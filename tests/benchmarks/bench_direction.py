@@ -30,6 +30,7 @@ def part(name: str, points: int) -> Callable[[], object]:
     """The work of one part, on x uniform and y = x^3 and noise; both in [-1, 1]."""
     from causalveil.tasks.direction import scores
     from causalveil.tasks.direction.scores import Kernel, residuals
+    from causalveil.tasks.direction.sensitivity import QuartileRange, released_log
 
     random = np.random.default_rng(0)
     x = random.uniform(-1, 1, points)
@@ -41,7 +42,7 @@ def part(name: str, points: int) -> Callable[[], object]:
         "spearman": lambda: scores.spearman(x, residual),
         "kendall": lambda: scores.kendall(x, residual),
         "hsic": lambda: scores.hsic(x, residual, Kernel(0.2, 1.0), Kernel(0.2, 2.0)),
-        "iqr": lambda: scores.log_iqr(x) + scores.log_iqr(residual),
+        "iqr": lambda: [released_log(QuartileRange(np.sort(one)).now) for one in (x, residual)],
         "both regressions, and residuals": lambda: residuals(pairs, pairs, 0.01, 0.2),
     }[name]
 

@@ -13,13 +13,12 @@ from causalveil.tasks.direction.scores import (
     fit,
     hsic,
     kendall,
-    log_iqr,
-    quartile_places,
     ranks,
     residuals,
     spearman,
     sum_of_squares,
 )
+from causalveil.tasks.direction.sensitivity import QuartileRange, released_log
 from tests.direction_help import cause_and_effect
 
 BANDWIDTHS = (0.02, 0.05, 0.2, 1.0, 10.0)
@@ -151,7 +150,6 @@ def test_hsic_over_chunks_of_rows() -> None:
 
 
 def test_quartile_range() -> None:
-    assert quartile_places(8) == (1, 5)
-    values = np.array([7.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
-    assert log_iqr(values) == pytest.approx(np.log(4))
-    assert log_iqr(np.zeros(9)) == -np.inf
+    found = QuartileRange(np.arange(8.0))
+    assert found.places == (1, 5)
+    assert released_log(found.now) == pytest.approx(np.log(4))
