@@ -26,7 +26,7 @@ class Terminated(KeyboardInterrupt):
 
 
 class Stopped(CausalveilError):
-    """Somebody stopped the command.
+    """A signal that ended the command: Ctrl-C or SIGTERM.
 
     The exit code is the shell's for the signal: 128 and its number.
     """

@@ -28,7 +28,7 @@ SCALES_L2, MOMENTS_L2, SCREEN_L2, SCORES_L2 = math.sqrt(8), 3.0, math.sqrt(8), 2
 # Candidates of a screen, at most; and noise of a candidate's part in treatment from which nothing is seen.
 MOST_CANDIDATES, BLIND = 150, 0.5
 # A row of d features is cut to a ball of so many times sqrt(d + 1): the first, or more as long as noise moves the
-# eigenvalues of the Gram matrix by less than the third number, up to twice as much (1.25 to 2 in today's regression).
+# eigenvalues of the Gram matrix by less than the third number, up to twice as much (in practice 1.25 to 2).
 RADIUS, MOST_RADIUS, QUIET = 1.4, 2.8, 0.1
 # Candidates of each number: its square, a bend and steps.
 OF_A_NUMBER = 7

@@ -22,12 +22,15 @@ from causalveil.flows.sequence.pooling import make_series
 from causalveil.schemas.confounding import ConfoundingStatement
 from causalveil.schemas.privacy import amount_text
 from causalveil.schemas.release import AnsweredEffect, DirectionRelease, ProtocolRelease, Release
-from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, Series
+from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, PooledSurvivalRelease, Series
 from causalveil.tasks.report.numbers import amount, figure, number, percent
 from causalveil.tasks.report.page import COVERED, report_html
 from causalveil.tasks.report.panel.whole import panel_text
 from causalveil.tasks.report.series import series_html
+from tests.flows.test_sites_times import Clinic, call_of
+from tests.flows.test_sites_times import pooled as of_times
 from tests.report_help import Documents, load
+from tests.sites_help import NAMES, Party
 from tests.studies import people, write_study
 
 QUESTIONS = (
@@ -82,7 +85,7 @@ DOCUMENTS = (
     *("protocol", "protocol of times", "survival", "survival, adjusted", "pooled", "pooled fixed", "pooled protocol"),
     *("direction", "undecided"),
 )
-Read = Release | PooledRelease | PooledProtocolRelease | Series
+Read = Release | PooledRelease | PooledProtocolRelease | PooledSurvivalRelease | Series
 
 
 def monthly(folder: Path) -> Series:
@@ -148,6 +151,9 @@ def estimates(release: Read) -> Iterator[tuple[str, Any]]:
         yield from ((number(row.fixed.estimate), row.fixed.interval) for row in release.rows)
     if isinstance(release, ProtocolRelease):
         yield from ((number(one.estimate), one.interval) for one in release.answers[:1] if one.estimate is not None)
+    if isinstance(release, PooledSurvivalRelease):
+        measured = [release.headline(one) for one in release.measures]
+        yield from ((number(one.estimate), one.interval) for one in measured if one is not None)
     if isinstance(release, PooledProtocolRelease):
         pooled = [release.headline(one) for one in release.answers]
         yield from ((number(one.estimate), one.interval) for one in pooled[:1] if one is not None)
@@ -248,6 +254,14 @@ def test_panel_and_page_of_a_run_answer_the_ten_questions(runs: dict[str, Read],
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_panel_and_page_of_each_other_kind_answer_the_ten_questions(documents: Documents, name: str) -> None:
     release = load(documents[name])
+    assert unanswered(release, text_of(release)) == {}
+
+
+def test_panel_and_page_of_pooled_times_answer_the_ten_questions(tmp_path: Path) -> None:
+    parties: dict[str, Party] = {name: Clinic(name, tmp_path / name, seed) for seed, name in enumerate(NAMES)}
+    for party in parties.values():
+        party.run("asked")
+    release = of_times(call_of(tmp_path / "call", parties))
     assert unanswered(release, text_of(release)) == {}
 
 

@@ -274,8 +274,8 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
     yield merge(times, {"curves": times["curves"] * 10})
 
 
-# Written by other tests: pages of the ledger and of series, the fragment of a plan.
-ELSEWHERE = ("burndown", "desk", "series", "plan", "notebook", "head")
+# Written by other tests: pages of the ledger, of series and of times over sites, the fragment of a plan.
+ELSEWHERE = ("burndown", "desk", "series", "plan", "notebook", "head", "pooled_survival")
 
 
 def test_no_sentence_of_a_report_is_never_rendered(documents: Documents, pages: dict[str, Path]) -> None:
