@@ -13,6 +13,11 @@ COVERED = {
     "sampling": "sampling error",
     "effect noise": "privacy noise on the estimate",
     "variance noise": "privacy noise on its variance",
+    "attenuation factor": "error of the attenuation factor",
+    "noise of slopes and weights": "privacy noise in slopes and weights",
+    "confounding of the prior's size where noise hides it": "confounding as large as `confounding_prior` expects, "
+    "where noise hides it",
+    "curves that were looked for and not kept": "non-linear terms that were looked for and not kept",
 }
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 # Letters of a figure's text that fit beside each other on a screen of 400 pixels, at 13 pixels a letter's height.

@@ -277,8 +277,9 @@ def _pooled(document: Mapping[str, Any], release: PooledRelease) -> dict[str, An
 def _line(label: str, part: Mapping[str, Any], weight: float | None = None) -> Line:
     """A line of a figure, from anything that has an estimate and an interval."""
     interval = part["interval"]
-    note = f"{beside(part['estimate'], interval)} ({span(interval)})"
-    return Line(label, note, part["estimate"], interval["lower"], interval["upper"], weight)
+    hidden = bool(interval.get("whole_range"))
+    note = f"{'hidden by noise' if hidden else beside(part['estimate'], interval)} ({span(interval)})"
+    return Line(label, note, part["estimate"], interval["lower"], interval["upper"], weight, hidden=hidden)
 
 
 def _axis_label(document: Mapping[str, Any]) -> str:

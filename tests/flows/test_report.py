@@ -107,7 +107,7 @@ SAYS = {
     "withheld": ["score has no answer: a gate failed.", "4 questions were asked together. Each has its own row below."],
     "raises": ["treated raises score by 2.00"],
     "open": ["No effect was shown.", "includes zero"],
-    "drowned": ["Nothing can be said:", "the whole declared range"],
+    "drowned": ["Nothing can be said:", "the whole declared range", "Estimate hidden by noise; 95% interval −10"],
     "label": [
         "The score of any one person, even against an attacker who knows everything else",
         "Every covariate is public.",
@@ -233,6 +233,13 @@ def test_figures_of_restricted_times_are_told_of_the_day_on_which_measures_end(d
         assert f"{percent(arm['survival'][20])} at {figure(times[20])} days" in said
     assert "age</code> (classes from 40)" in page
     assert "'age' (classes from 40)" in document["details"]["not_covered"]
+
+
+def test_what_adds_up_is_not_said_to_compose_to_less(pages: dict[str, Path], documents: Documents) -> None:
+    said = "Draws compose to less than their sum"
+    assert said in read(pages["survival, adjusted"]).text
+    for name in ("unheard-of method", "effect", "folds", "survival"):
+        assert said not in read(pages[name]).text, name
 
 
 def test_a_hidden_estimate_has_no_marker_and_no_number(documents: Documents) -> None:
