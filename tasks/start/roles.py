@@ -139,42 +139,36 @@ def cast(found: Mapping[str, Found], wishes: Wishes) -> Cast:
     arms = _arms(treatment, wishes) if wishes.arms else ()
     codes = _codes(treatment, wishes) if not arms else (arms[0], arms[1])
     usable = tuple(one for one in found.values() if one.looks in USABLE and one.name != unit.name)
-    taken = {unit.name, treatment.name, outcome.name}
-    if event is not None:
-        parts = Cast(unit, treatment, outcome, codes, None, (), usable, arms, event)
-        return _of_times(found, wishes, parts, {*taken, event.name})
-    outcome_codes = _outcome_codes(outcome)
+    taken = {unit.name, treatment.name, outcome.name, *(() if event is None else (event.name,))}
+    if event is not None and wishes.measures:
+        raise StudyError("--measure: times have measures of their own, risk and rmst; leave --measure or --event out")
+    outcome_codes = None if event is not None else _outcome_codes(outcome)
     where = tuple(condition(found, text, taken, wishes.data_class) for text in wishes.where)
     within = None if wishes.subgroups is None else groups(_column(found, wishes.subgroups, "--subgroups"), taken)
+    parts = Cast(unit, treatment, outcome, codes, outcome_codes, (), usable, arms, event, where, within)
+    if event is not None:
+        return replace(parts, covariates=_of_times(found, wishes, parts, taken))
     measured = measures(wishes.measures, trial=wishes.trial, two_values=outcome.distinct == 2)
     covariates = _covariates(found, wishes, taken | ({within.name} if within is not None else set()), usable)
-    parts = Cast(unit, treatment, outcome, codes, outcome_codes, covariates, usable, arms)
-    return replace(parts, where=where, subgroups=within, measures=measured)
+    return replace(parts, covariates=covariates, measures=measured)
 
 
-def _of_times(found: Mapping[str, Found], wishes: Wishes, parts: Cast, taken: set[str]) -> Cast:
-    """Return the parts of a study of times, with who is eligible, subgroups, and covariates where it adjusts.
+def _of_times(found: Mapping[str, Found], wishes: Wishes, parts: Cast, taken: set[str]) -> tuple[Found, ...]:
+    """Return the covariates of a study of times, where it adjusts.
 
     Raises:
-        StudyError: ratios, or covariates of a protocol.
+        StudyError: covariates of a protocol.
     """
-    if wishes.measures:
-        raise StudyError("--measure: times have measures of their own, risk and rmst; leave --measure or --event out")
-    where = tuple(condition(found, text, taken, wishes.data_class) for text in wishes.where)
-    within = None if wishes.subgroups is None else groups(_column(found, wishes.subgroups, "--subgroups"), taken)
-    parts = replace(parts, where=where, subgroups=within)
-    if parts.arms or within is not None:
+    if parts.arms or parts.subgroups is not None:
         if wishes.covariates:
             option = "--arms" if parts.arms else "--subgroups"
             raise StudyError(
                 f"--covariates: with {option} times are compared as the arms are; leave --covariates out, or {option}"
             )
-        return parts
+        return ()
     # Curves of arms as they are need no covariate, so none left is no fault.
     adjusts = wishes.covariates is not None or not wishes.trial
-    return replace(
-        parts, covariates=_covariates(found, replace(wishes, trial=True), taken, parts.usable) if adjusts else ()
-    )
+    return _covariates(found, replace(wishes, trial=True), taken, parts.usable) if adjusts else ()
 
 
 def unit_of(found: Mapping[str, Found], name: str) -> Found:

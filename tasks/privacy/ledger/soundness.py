@@ -324,8 +324,6 @@ def look_once(store: Store, identity: str, memory: Memory) -> None:
         if not found:
             break
         chain.take(found)
-    if chain.last is None:
-        raise LedgerError("the ledger is empty; restore it from a backup")
     memory.keep(chain, traces)
 
 
