@@ -226,12 +226,12 @@ def test_sweep_refusals() -> None:
 @pytest.mark.parametrize("option", OPTIONS, ids=option_name)
 def test_what_is_expected(option: dict[str, Any]) -> None:
     """Every option has sentences; a half without a bound is a warning; few units drown."""
-    from causalveil.flows.estimators.direction import expected
+    from causalveil.flows.estimators.direction import DIRECTION
 
     study = make_direction(**option)
     for units in (40, 400_000):
         sizes = Sizes(units=units, train=units // 2, estimation=units // 2)
-        found = expected(study, sizes, StandIn(), None)
+        found = DIRECTION.expected(study, sizes, StandIn(), None)
         assert found["sentences"] or found["warnings"]
         unprotected = [line for line in found["warnings"] if "no privacy bound" in line]
         assert len(unprotected) == 2 - len(option["protect"])
