@@ -11,7 +11,6 @@
 - ``protocol``: A protocol of many questions: joint releases, one table (``docs/proofs/questions.md``).
 - ``regression``: Covariate adjustment from noisy moments.
 - ``rehearsal``: Rehearsals of an estimator's own stages on people made of public facts.
-- ``shared``: Stages that several estimators share.
 - ``stage``: A stage of a flow.
 - ``survival``: The time to an event in two arms (``docs/proofs/survival.md``):
 - ``survival_protocol``: A protocol of times to an event (``docs/proofs/survival.md``, section 10):

@@ -18,9 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from causalveil.flows.estimators.estimator import Estimator, Stages
+from causalveil.flows.estimators.estimator import ENTRY, NORMALISE, Estimator, Stages
 from causalveil.flows.estimators.rehearsal import SLOW, Rehearsal, Rehearsed, as_it_is, summed
-from causalveil.flows.estimators.shared import ENTRY, NORMALISE
 from causalveil.flows.estimators.stage import Stage, recalled
 from causalveil.flows.estimators.words import WHOLE_RANGE, Words
 from causalveil.schemas.estimators.aipw import AipwStudy

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from causalveil.flows.estimators.estimator import Estimator, Stages
+from causalveil.flows.estimators.estimator import ENTRY, NORMALISE, Estimator, Stages
 from causalveil.flows.estimators.rehearsal import SLOW, Rehearsal, Rehearsed, in_step, rows_balanced
-from causalveil.flows.estimators.shared import ENTRY, NORMALISE
 from causalveil.flows.estimators.stage import Stage
 from causalveil.flows.estimators.words import Words, say_imbalance
 from causalveil.schemas.estimators.balancing import BalancingStudy

@@ -5,9 +5,8 @@ One release and its own private interval.
 
 from __future__ import annotations
 
-from causalveil.flows.estimators.estimator import Estimator, Stages
+from causalveil.flows.estimators.estimator import ENTRY, EVERYBODY, NORMALISE, Estimator, Stages
 from causalveil.flows.estimators.rehearsal import Rehearsal, as_noisy
-from causalveil.flows.estimators.shared import ENTRY, EVERYBODY, NORMALISE
 from causalveil.flows.estimators.stage import Stage
 from causalveil.flows.estimators.words import UNADJUSTED
 from causalveil.schemas.estimators.difference import DifferenceStudy

@@ -16,9 +16,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from causalveil.flows.estimators import shared
-from causalveil.flows.estimators.estimator import Estimator
-from causalveil.flows.estimators.shared import VALIDATE, normalised_by
+from causalveil.flows.estimators.estimator import HALVES as HALVES_OF_EFFECTS
+from causalveil.flows.estimators.estimator import VALIDATE, Estimator, normalised_by
 from causalveil.flows.estimators.stage import Stage
 from causalveil.flows.estimators.words import Words
 from causalveil.schemas.estimators.direction import DirectionStudy, Score
@@ -38,7 +37,7 @@ ENOUGH = 0.75
 LARGEST = {Score.spearman: 1.0, Score.kendall: 1.0, Score.hsic: 0.25}
 
 NORMALISE = normalised_by(lambda: stages.normalise_segment)
-HALVES = replace(shared.HALVES, reads=(NORMALISE,))
+HALVES = replace(HALVES_OF_EFFECTS, reads=(NORMALISE,))
 REGRESS = Stage[DirectionStudy, None](
     "regress",
     lambda step: stages.regress_stage(*step.given, step.budget),

@@ -10,25 +10,21 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
+
 from scipy.optimize import brentq
 from scipy.special import ndtr
+
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.estimators.rehearsal import DRAWS, FEW, Rehearsal, Rehearsed, affordable, mostly_whole, summary
-from causalveil.flows.estimators.stage import Run, Stage, carry_out
+from causalveil.flows.estimators.stage import Run, Stage, StageRun, carry_out
 from causalveil.flows.estimators.words import Words, say_draws, say_effect, say_interval
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge
 from causalveil.schemas.study import EffectStudy, Study
+from causalveil.tasks.enclave import normalise, split, validate
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.people import PublicPeople
-from collections.abc import Callable
-from typing import Any
-from causalveil.flows.estimators.stage import Stage, StageRun
-from causalveil.schemas.study import Study
-from causalveil.tasks.enclave import normalise, split, validate
-
-
 
 S = TypeVar("S", bound=Study)
 Stages = tuple[Stage[Any, Any], ...]

@@ -19,7 +19,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from causalveil.flows.estimators.estimator import Estimator, Stages
+from causalveil.flows.estimators.estimator import ENTRY, HALVES, Estimator, Stages
 from causalveil.flows.estimators.rehearsal import (
     EFFECTS,
     LARGEST_EPSILON,
@@ -29,7 +29,6 @@ from causalveil.flows.estimators.rehearsal import (
     in_step,
     rows_weighed,
 )
-from causalveil.flows.estimators.shared import ENTRY, HALVES
 from causalveil.flows.estimators.stage import Run, Stage, StageRun
 from causalveil.flows.estimators.words import WHOLE_RANGE, Words, say_imbalance
 from causalveil.schemas.estimators.matching import MatchingStudy

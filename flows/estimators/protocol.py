@@ -23,10 +23,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from causalveil.flows.estimators.estimator import Estimator
+from causalveil.flows.estimators.estimator import VALIDATE, Estimator, normalised_by
 from causalveil.flows.estimators.five_releases import FiveStages, Steps
 from causalveil.flows.estimators.rehearsal import SLOW, Rehearsed, in_step
-from causalveil.flows.estimators.shared import VALIDATE, normalised_by
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.flows.estimators.words import ELIGIBLE_NOT_TOLD, UNADJUSTED, Words
 from causalveil.schemas.estimators.protocols import (

@@ -19,10 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from causalveil.flows.estimators.estimator import Estimator
+from causalveil.flows.estimators.estimator import ENTRY, EVERYBODY, Estimator
 from causalveil.flows.estimators.five_releases import FiveStages, Steps
 from causalveil.flows.estimators.rehearsal import Rehearsal, summed
-from causalveil.flows.estimators.shared import ENTRY, EVERYBODY
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn

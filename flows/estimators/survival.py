@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from causalveil.flows.estimators.estimator import Estimator, Stages
+from causalveil.flows.estimators.estimator import VALIDATE, Estimator, Stages, normalised_by
 from causalveil.flows.estimators.five_releases import FiveStages, Steps
 from causalveil.flows.estimators.rehearsal import Rehearsed
-from causalveil.flows.estimators.shared import VALIDATE, normalised_by
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.flows.estimators.words import ELIGIBLE_NOT_TOLD, UNADJUSTED, Words
 from causalveil.schemas.estimators.survival import Beyond, Measure, SurvivalStudy

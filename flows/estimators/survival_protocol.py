@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from causalveil.flows.estimators.estimator import Estimator
+from causalveil.flows.estimators.estimator import VALIDATE, Estimator, normalised_by
 from causalveil.flows.estimators.rehearsal import Rehearsed
-from causalveil.flows.estimators.shared import VALIDATE, normalised_by
 from causalveil.flows.estimators.stage import Stage
 from causalveil.flows.estimators.words import ELIGIBLE_NOT_TOLD, UNADJUSTED, Words
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
