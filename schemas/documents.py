@@ -433,7 +433,9 @@ def every_problem(model: type[Model], document: Mapping[str, Any], where: str) -
         for item, place in zip(items, places, strict=True):
             missing = item["type"] == "missing"
             # A list that is too short because a wrong item was taken out is told already, by that item.
-            if item["type"] == "too_short" and any(key[:-1] == place for key in removed):
+            if item["type"] == "too_short" and any(
+                key[: len(place)] == place and len(key) > len(place) for key in removed
+            ):
                 continue
             # What lacks a key only because that was taken out is told already, and goes as a whole.
             if not (missing and any(key[:-1] == place[:-1] for key in removed)):

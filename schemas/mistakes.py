@@ -40,6 +40,9 @@ AS_IN = {
     "epsilon": "epsilon: 1.0",
     "delta": "delta: 1e-6",
     "confidence": "confidence: 0.95",
+    "time": "time: COLUMN",
+    "event": "event: COLUMN",
+    "horizon": "horizon: 365",
     "where": "where: [{column: age, op: '>=', value: 18}]",
     # Of a contract
     "dataset": "dataset: clinic-2026",
@@ -66,9 +69,9 @@ def example(key: object) -> str:
     return f", as in {AS_IN[str(key)]}" if str(key) in AS_IN else ""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.7) -> str:
     """Return the end of a sentence that asks for the known word nearest to a misspelt one."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
     return f", did you mean '{close[0]}'?" if close else ""
 
 

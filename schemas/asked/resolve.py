@@ -423,7 +423,7 @@ def _declared(name: str, place: str, contract: Contract | None, problems: Proble
         return None
     if name not in contract.offered:
         known = ", ".join(f"'{one}'" for one in list(contract.offered)[:20])
-        asked = nearest(name, contract.offered).rstrip("?")
+        asked = nearest(name, contract.offered, 0.6).rstrip("?")
         problems.append(
             f"'{place}': the contract of '{contract.dataset}' declares no column '{name}'{asked}; it has {known}"
         )

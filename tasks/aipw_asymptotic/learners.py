@@ -66,7 +66,11 @@ def learner(role: Role, name: str) -> Learner:
     """
     known = {**_installed(role), **_REGISTRY[role]}
     if name not in known:
-        raise StudyError(f"no {role} model '{name}' is installed here; there are: {', '.join(sorted(known))}")
+        key, there = "outcome_model" if role is Role.outcome else "propensity", sorted(known)
+        raise StudyError(
+            f"no {role} model '{name}' is installed here; there are: {', '.join(there)}. Write below 'estimator', as "
+            f"in {key}: {{model: {there[0]}}}"
+        )
     return known[name]
 
 

@@ -12,7 +12,8 @@ from causalveil.flows.sequence.check import check
 from causalveil.schemas.errors import StudyError
 from tests.studies import CONTRACT, STUDY, merge, people, write_study
 
-ALLOWED = {"estimators": ["ipw", "regression", "difference_in_means"]}
+ALLOWED = {"estimators": ["ipw", "regression", "difference_in_means", "aipw"]}
+ASYMPTOTIC = {"guarantees": ["finite_sample", "asymptotic"]}
 # What a word of advice that leaves the column open stands for in the study of ``tests/studies.py``.
 COLUMNS: dict[str, Any] = {
     "treatment": "treated",
@@ -73,6 +74,12 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {
         {"estimator": {"name": "matching"}},
         "it allows ipw, regression, diff",
     ),
+    "letters that changed places": ("study", {"covariates": ["aeg"]}, "no column 'aeg', did you mean 'age'; it has"),
+    "asymptotic alone": (
+        "study",
+        {"estimator": {"name": "aipw", "penalty": ..., "guarantee": "asymptotic"}},
+        "Write below 'estimator', as in outcome_model: {model: kernel_ridge}",
+    ),
     "no such folder": ("study", {"data": {"path": "nowhere"}}, "check 'data.path' of the study"),
     "a cap without keys": ("contract", {"caps": {"sample": 10}}, "as in sample: {epsilon: 10, delta: 1e-4}"),
     "a class of another tool": (
@@ -96,12 +103,16 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_one_line_that_says_what_to_write(name: str, tmp_path: Path) -> None:
     where, change, words = MISTAKES[name]
-    told = problems(tmp_path / "wrong", *((change, {}) if where == "study" else ({}, change)))
+    told = problems(tmp_path / "wrong", *((change, ASYMPTOTIC) if where == "study" else ({}, change)))
     assert any(words in one for one in told), told
 
 
 def test_a_list_that_is_too_short_for_a_wrong_item_is_told_once(tmp_path: Path) -> None:
     assert len(problems(tmp_path / "wrong", {}, {"estimators": ["psm"]})) == 1
+    many = {"kind": "protocol", "outcome": ..., "outcomes": [{"name": "score", "role": "main"}]}
+    told = problems(tmp_path / "many", {**many, "estimator": {"name": "regression", "penalty": ...}}, {})
+    assert len(told) == 1
+    assert "'outcomes.0.role': must be one of 'primary', 'secondary' or 'negative_control'" in told[0]
 
 
 MISSING = [
