@@ -261,6 +261,10 @@ class SurvivalRelease(AnsweredEffect):
         Finite | None,
         Field(description="when measures end, where too few are followed to the horizon; null: at the horizon"),
     ] = None
+    cells: Annotated[
+        tuple[Finite, ...] | None,
+        Field(description="released numbers that all else is read off; null where effects are adjusted, or older"),
+    ] = None
 
 
 class ProtocolRelease(Release):

@@ -27,7 +27,7 @@ from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.schemas.release import RELEASE_FILE, Release, load_release_text
 from causalveil.schemas.sites.pooled import Pooled, Series, pooled_text
-from causalveil.schemas.sites.round import Sites, load_sites
+from causalveil.schemas.sites.round import PooledBy, Sites, load_sites
 from causalveil.schemas.study import SLUG, Study
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
@@ -73,6 +73,12 @@ def load_round(path: Path) -> tuple[Sites, Asked, Path]:
     study = resolve(load_study_file(file), None, str(file))
     if not isinstance(study, Asked):
         raise StudyError(f"{path}: study '{study.name}' is of kind '{study.kind}'; only effects are pooled")
+    as_they_are = isinstance(study, SurvivalStudy) and not study.covariates and not study.where
+    if terms.pooled_by is PooledBy.cells and not as_they_are:
+        raise StudyError(
+            f"{path}: 'pooled_by: cells' is for one study of times by 'survival' without 'covariates' and 'where'; "
+            "write 'pooled_by: effects', which pools the same bundles"
+        )
     return terms, study, path.parent / terms.bundles
 
 

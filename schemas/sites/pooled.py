@@ -18,7 +18,7 @@ from pydantic import Discriminator, Field, TypeAdapter
 from causalveil.schemas.confounding import ConfoundingStatement
 from causalveil.schemas.documents import Shown, parse_json, read_text, validate
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.estimators.survival import Measure
+from causalveil.schemas.estimators.survival import Curves, LogRankTest, Measure
 from causalveil.schemas.ledger import BudgetOutlook
 from causalveil.schemas.privacy import Amount, Frozen, Guarantee, Level, Neighbours, PublicKey, amount_text
 from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, GateVerdict, Limits, State
@@ -34,7 +34,7 @@ from causalveil.schemas.release import (
     load_release_text,
     release_file,
 )
-from causalveil.schemas.sites.round import Digest, Instant, Model
+from causalveil.schemas.sites.round import Digest, Instant, Model, PooledBy
 from causalveil.schemas.study import Estimand, Finite, Slug
 
 SCHEMA_FILE = Path(__file__).with_name("pooled-v1.schema.json")
@@ -286,6 +286,10 @@ class PooledMeasure(Frozen):
     state: CellState
     fixed: PooledEstimate | None
     random: PooledEstimate | None
+    stratified: Annotated[
+        PooledEstimate | None,
+        Field(description="arms compared within sites, each site by its people; null: by effects"),
+    ]
     heterogeneity: Heterogeneity | None
     sites: Annotated[tuple[SitePart, ...], Field(min_length=2)]
     leave_one_out: tuple[WithoutSite, ...]
@@ -297,15 +301,23 @@ class PooledMeasure(Frozen):
 
 
 class PooledSurvivalRelease(OfSites):
-    """Effects on the time to an event over several sites: every measure, pooled as an effect is."""
+    """Effects on the time to an event over several sites: every measure, pooled as an effect is.
+
+    By cells the headline is stratified by site, and ``curves`` are the arms' means over sites, where all have one grid.
+    """
 
     kind: Literal["pooled_survival"] = "pooled_survival"
     confidence: Finite
+    pooled_by: PooledBy
     horizon: Annotated[Finite, Field(gt=0)]
     unit: Annotated[str | None, Field(description="of the times, as every site's contract names it")]
     origin: str
     events: Annotated[tuple[str, ...], Field(description="what counts, and what competes with it")]
     measures: Annotated[tuple[PooledMeasure, ...], Field(min_length=1)]
+    curves: Curves | None
+    log_rank: Annotated[
+        LogRankTest | None, Field(description="within sites, by cells; null: by effects, or noise hides the people")
+    ]
     not_covered: str
     sites: Annotated[tuple[SiteRecord, ...], Field(min_length=2)]
     confounding: Stated = None
@@ -327,8 +339,15 @@ class PooledSurvivalRelease(OfSites):
         return "no answer" if found is None else answer_text(found.estimate, found.interval)
 
     def headline(self, measure: PooledMeasure) -> PooledEstimate | None:
-        """Return the estimate of the declared model."""
+        """Return the declared estimate: stratified by site, or of the declared model."""
+        if self.pooled_by is PooledBy.cells:
+            return measure.stratified
         return measure.fixed if self.model is Model.fixed else measure.random
+
+    @property
+    def way(self) -> str:
+        """Return what the headline is, in a few words."""
+        return "stratified effects" if self.pooled_by is PooledBy.cells else f"{self.model} effects"
 
 
 Pooled: TypeAlias = PooledRelease | PooledProtocolRelease | PooledSurvivalRelease

@@ -113,6 +113,13 @@ class Model(StrEnum):
     random = "random"
 
 
+class PooledBy(StrEnum):
+    """Choose what is pooled of a study of times: effects of sites, or released cells."""
+
+    effects = "effects"
+    cells = "cells"
+
+
 class AgreedPrivacy(Frozen):
     """The budget of a site in place of the study's. Level and relation stay the study's."""
 
@@ -139,6 +146,9 @@ class Sites(Frozen):
     closes: Annotated[Instant | None, Field(description="bundles signed after it are stale")] = None
     units_disjoint: Annotated[bool, Field(description="declared: nobody is in the data of two sites")]
     model: Model = Model.random
+    pooled_by: Annotated[
+        PooledBy, Field(description="cells: of a study of times, arms within sites, each site by its people")
+    ] = PooledBy.effects
     sites: Annotated[dict[Slug, Site], Field(min_length=2)]
 
     @field_validator("units_disjoint")
@@ -162,8 +172,12 @@ class Sites(Frozen):
 
     @property
     def digest(self) -> str:
-        """SHA-256 over all terms."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+        """SHA-256 over all terms.
+
+        Terms that do not use a key that came later have the digest that they had before.
+        """
+        later = {"pooled_by"} if self.pooled_by is PooledBy.effects else set()
+        return hashlib.sha256(self.model_dump_json(exclude=later).encode()).hexdigest()
 
     def site_of(self, key: str) -> str | None:
         """Return the site whose key this is, if any."""

@@ -10,6 +10,7 @@ from causalveil.schemas.estimators.survival import Measure
 from causalveil.schemas.sites.pooled import NOT_SEEN, PooledMeasure, PooledSurvivalRelease
 from causalveil.tasks.report.figures import Axis, Line, axis_of, site_bars
 from causalveil.tasks.report.numbers import amount, axis_name, beside, span, verdict_of
+from causalveil.tasks.report.times import drawn_curves
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ def pooled_times_context(release: PooledSurvivalRelease) -> dict[str, Any]:
     bars = [(site.site, site.epsilon, site.delta) for site in release.sites]
     first = release.headline(release.measures[0])
     return {
+        **({} if release.curves is None else drawn_curves(release.curves)),
         "waterfalls": (site_bars(bars, amount),),
         "method": f"method_{release.estimator}.html.j2",
         "details": [],
@@ -54,6 +56,8 @@ def _forest(release: PooledSurvivalRelease, measure: PooledMeasure) -> MeasureFo
         found = getattr(measure, model)
         if found is not None:
             lines.append(_line(f"{model.capitalize()} effects", found.estimate, found.interval.model_dump()))
+    if measure.stratified is not None:
+        lines.append(_line("Stratified by site", measure.stratified.estimate, measure.stratified.interval.model_dump()))
     unit = None if measure.measure is Measure.risk else release.unit or "time"
     return MeasureForest(
         measure.words,

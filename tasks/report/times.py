@@ -85,19 +85,28 @@ class MeasureLine:
 
 def times_context(release: SurvivalRelease) -> dict[str, Any]:
     """Return what the page of a study of times speaks of beside what all pages do."""
-    curves = release.curves
+    return {
+        **drawn_curves(release.curves, release.restricted_to),
+        "forests": tuple(_forest(release, place) for place in range(len(release.measures))),
+        "unit": release.curves.unit or "",
+    }
+
+
+def drawn_curves(curves: Curves, ends: float | None = None) -> dict[str, Any]:
+    """Return both arms' curves as a page draws them, and the times of people at risk.
+
+    ``ends``: when measures end, where that is before the horizon.
+    """
     places = _places(len(curves.times))
     starts = [0.0, *curves.times[:-1]]
     # Where measures end earlier, so do the values that stand in words for those who cannot see the figure.
-    told = min(curves.seen_until, curves.horizon if release.restricted_to is None else release.restricted_to)
+    told = min(curves.seen_until, curves.horizon if ends is None else ends)
     drawn = (_arm(curves, arm, name, places, told) for arm, name in zip(curves.arms, NAMES, strict=True))
     return {
         "time_axis": Axis(0.0, curves.horizon),
         "arms_drawn": tuple(drawn),
         "told_until": told,
         "risk_times": tuple(starts[place] for place in places),
-        "forests": tuple(_forest(release, place) for place in range(len(release.measures))),
-        "unit": curves.unit or "",
         "competing": len(curves.events) > 1,
     }
 

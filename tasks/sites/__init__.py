@@ -5,6 +5,6 @@
 - ``pool``: Combining what several sites or blocks released.
 - ``pooled_protocol``: A protocol over several sites.
 - ``pooled_release``: From accepted bundles to the pooled release.
-- ``pooled_times``: Effects on the time to an event over several sites: every measure pooled as an effect is.
+- ``pooled_times``: Times to an event over sites: measures are pooled as effects, or by released cells.
 - ``series``: A series: the released blocks of one dataset together, at no charge.
 """

@@ -1,4 +1,4 @@
-"""Effects on the time to an event over several sites: every measure pooled as an effect is.
+"""Times to an event over sites: measures are pooled as effects, or by released cells.
 
 A site has no part in a measure where noise hides whether anybody was followed to the horizon, or where its measures end
 earlier. Both follow from released numbers at risk, not from estimates. Post-processing of released values.
@@ -6,19 +6,37 @@ earlier. Both follow from released numbers at risk, not from estimates. Post-pro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from causalveil.schemas.errors import BundleError
-from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
+from causalveil.schemas.estimators.survival import Curves, Measure, SurvivalStudy
+from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.protocols.answers import State
-from causalveil.schemas.release import MeasuredEffect, SurvivalRelease
-from causalveil.schemas.sites.pooled import CellState, PooledMeasure, PooledSurvivalRelease, SitePart, SiteRecord
-from causalveil.schemas.sites.round import Reason, Sites
+from causalveil.schemas.release import Interval, MeasuredEffect, SurvivalRelease, Variance
+from causalveil.schemas.sites.pooled import (
+    CellState,
+    PooledEstimate,
+    PooledMeasure,
+    PooledSurvivalRelease,
+    SitePart,
+    SiteRecord,
+)
+from causalveil.schemas.sites.round import PooledBy, Reason, Sites
+from causalveil.schemas.studies import parse_study
+from causalveil.tasks.inference.assemble import COVERS_DECLARED, NOISY
 from causalveil.tasks.sites.accept import Accepted
 from causalveil.tasks.sites.pool import SiteEstimate, pool
 from causalveil.tasks.sites.pooled_protocol import FEWEST, limits_of
 from causalveil.tasks.sites.pooled_release import of_sites, over_sites, record_of
+from causalveil.tasks.survival.curves import grid_of
+from causalveil.tasks.survival.effects import TwoArms
+from causalveil.tasks.survival.findings import TimesShown, findings_as_they_are, told_test
+from causalveil.tasks.survival.strata import Strata
+from causalveil.tasks.survival.strategy import NoisyCells, mechanism, read_cells
 
 
 def pooled_times(terms: Sites, study: SurvivalStudy, accepted: Sequence[Accepted]) -> PooledSurvivalRelease:
@@ -33,8 +51,9 @@ def pooled_times(terms: Sites, study: SurvivalStudy, accepted: Sequence[Accepted
         BundleError: a bundle answers no study of times, or reports no variance at all.
     """
     releases = {item.site: _times_of(item) for item in accepted}
+    strata = _strata(releases) if terms.pooled_by is PooledBy.cells else None
     omitted = {site: str(release.details.get("not_covered", "")) for site, release in releases.items()}
-    measures = tuple(_measure(study, measure, releases, place) for place, measure in enumerate(study.measure))
+    measures = tuple(_measure(study, measure, releases, place, strata) for place, measure in enumerate(study.measure))
     weights = {part.site: part.weight(terms.model) for part in measures[0].sites}
     return PooledSurvivalRelease(
         **of_sites(terms, study, accepted),
@@ -43,7 +62,10 @@ def pooled_times(terms: Sites, study: SurvivalStudy, accepted: Sequence[Accepted
         unit=study.outcome.unit_of_measure,
         origin=study.outcome.origin,
         events=study.outcome.labels,
+        pooled_by=terms.pooled_by,
         measures=measures,
+        curves=_curves(study, strata) if strata is not None and strata.one_grid else None,
+        log_rank=None if strata is None else told_test(strata.log_rank(study.confidence)),
         confounding=over_sites(
             [(releases[site].confounding, weight) for site, weight in weights.items() if weight > 0]
         ),
@@ -56,6 +78,74 @@ def _times_of(item: Accepted) -> SurvivalRelease:
     if not isinstance(item.release, SurvivalRelease):
         raise BundleError(f"site '{item.site}': {Reason.unfit}: its release is of kind '{item.release.kind}'")
     return item.release
+
+
+def _strata(releases: dict[str, SurvivalRelease]) -> Strata:
+    """Return both arms of every site as its released cells have them.
+
+    Raises:
+        BundleError: a release has no cells, or says something else than they do.
+    """
+    found = [_cells_of(site, release) for site, release in releases.items()]
+    return Strata(tuple(map(TwoArms, found)), tuple(release.units for release in releases.values()))
+
+
+def _cells_of(site: str, release: SurvivalRelease) -> NoisyCells:
+    if release.cells is None:
+        raise BundleError(
+            f"site '{site}': {Reason.unfit}: its release has no cells, as an older version of causalveil made it; "
+            "write 'pooled_by: effects', which pools the same bundles"
+        )
+    study = parse_study(release.specification, f"the study of site '{site}'")
+    if isinstance(study, SurvivalStudy):
+        grid = grid_of(study, release.units)
+        if len(release.cells) == grid.numbers:
+            cells = read_cells(np.array(release.cells), grid, release.units, mechanism(study))
+            if _alike(findings_as_they_are(study, cells).measures, release.measures):
+                return cells
+    raise BundleError(f"site '{site}': {Reason.foreign}: its release contradicts its own cells")
+
+
+def _alike(found: Sequence[MeasuredEffect], said: Sequence[MeasuredEffect]) -> bool:
+    """Return whether measures are the same, up to what another machine rounds otherwise."""
+    ours, theirs = (
+        np.array([(one.estimate, one.interval.lower, one.interval.upper, one.variance.sampling) for one in measures])
+        for measures in (found, said)
+    )
+    return ours.shape == theirs.shape and bool(np.allclose(ours, theirs, rtol=1e-6, atol=1e-9))
+
+
+def _curves(study: SurvivalStudy, strata: Strata) -> Curves:
+    outcome, codes = study.outcome, study.treatment_codes.pair
+    shown = TimesShown(outcome.horizon, outcome.unit_of_measure, outcome.origin, outcome.labels)
+    return strata.curves(shown, study.confidence, (str(codes[0]), str(codes[1])))
+
+
+# What a stratified interval holds where a site is not seen at the horizon.
+COVERS_UNSEEN = "effects of any size at sites where nobody is seen so long"
+
+
+def _stratified(study: SurvivalStudy, strata: Strata, measure: Measure) -> PooledEstimate:
+    """Return a measure that is stratified by site."""
+    found = strata.contrast(measure, study.confidence, study.estimator.allowed)
+    covers = tuple(one for one in NOISY if one != "variance noise")
+    covers = (*covers, COVERS_DECLARED) if study.estimator.allowed > 0 else covers
+    covers = covers if strata.all_seen else (*covers, COVERS_UNSEEN)
+    interval = Interval(
+        lower=found.lower,
+        upper=found.upper,
+        confidence=study.confidence,
+        covers=covers,
+        coverage=Coverage.normal_approximation,
+        whole_range=found.whole_range,
+        bias=found.bias,
+    )
+    return PooledEstimate(
+        estimate=found.estimate,
+        interval=interval,
+        variance=Variance(sampling=found.sampling, noise=found.noise),
+        standard_error=math.sqrt(found.sampling + found.noise),
+    )
 
 
 @dataclass(frozen=True)
@@ -76,8 +166,14 @@ class _Said:
         return SiteEstimate(site, self.answer.estimate, self.answer.variance, self.answer.interval)
 
 
-def _measure(study: SurvivalStudy, measure: Measure, releases: dict[str, SurvivalRelease], place: int) -> PooledMeasure:
-    """Pool one measure over the sites that answered it."""
+def _measure(
+    study: SurvivalStudy,
+    measure: Measure,
+    releases: dict[str, SurvivalRelease],
+    place: int,
+    strata: Strata | None,
+) -> PooledMeasure:
+    """Pool one measure over the sites that answered it, and if wanted by the cells of all."""
     span = study.outcome.horizon if measure is Measure.rmst else 1.0
     said = {site: _Said(release, release.measures[place]) for site, release in releases.items()}
     told = [one.estimate(site) for site, one in said.items() if one.told]
@@ -86,9 +182,10 @@ def _measure(study: SurvivalStudy, measure: Measure, releases: dict[str, Surviva
     random = {} if pooled is None else dict(zip((one.site for one in told), pooled.weights_random, strict=True))
     return PooledMeasure(
         measure=measure,
-        state=CellState.unresolved if pooled is None else CellState.answered,
+        state=CellState.unresolved if pooled is None and strata is None else CellState.answered,
         fixed=None if pooled is None else pooled.fixed,
         random=None if pooled is None else pooled.random,
+        stratified=None if strata is None else _stratified(study, strata, measure),
         heterogeneity=None if pooled is None else pooled.heterogeneity,
         sites=tuple(
             SitePart(

@@ -9,5 +9,6 @@
 - ``joint_answers``: A protocol of times.
 - ``pseudo``: Pseudo-outcomes of the cells: a public table, made of released cells alone.
 - ``stages``: The stages of a study of times.
+- ``strata``: Both arms compared within strata, as sites are, each of which counts by its people.
 - ``strategy``: Release of the cells.
 """

@@ -213,6 +213,14 @@ class TwoArms:
 
         They hold for all intervals where people are seen at risk.
         """
+        covariance, more = self.curve_errors()
+        return banded(curves.survival(self.cells.counts, self.grid), covariance, more, self.seen, confidence)
+
+    def curve_errors(self) -> tuple[FloatArray, FloatArray]:
+        """Return the covariance of both curves at all intervals, and what is added to its variances.
+
+        That is two more events in each arm: a curve without events so far has no sampling variance of its own.
+        """
         steps, grid = self.grid.intervals, self.grid
         slopes = [curves.gradient(partial(curves.survival, grid=grid), tidy) for tidy in self.tidy]
         covariance = np.zeros((ARMS * steps, ARMS * steps))
@@ -222,16 +230,7 @@ class TwoArms:
             for other in range(ARMS):
                 columns = slice(other * steps, (other + 1) * steps)
                 covariance[rows, columns] += slopes[arm].T @ self.cells.part(arm, other) @ slopes[other]
-        # Two more events in each arm: a curve without events so far has no sampling variance of its own.
-        more = np.repeat([2 / float(tidy.sum()) ** 2 for tidy in self.tidy], steps)
-        errors = np.sqrt(np.maximum(np.diag(covariance), 0.0) + more)
-        use = np.tile(np.arange(steps) < self.seen, ARMS)
-        half = np.ones(ARMS * steps)
-        half[use] = critical(covariance[np.ix_(use, use)], errors[use], confidence) * errors[use]
-        raw = curves.survival(self.cells.counts, grid)
-        falling = np.array([1 - np.clip(curves.never_falling(1 - row), 0, 1) for row in raw])
-        away = half.reshape(ARMS, steps)
-        return Bands(falling, np.clip(falling - away, 0, 1), np.clip(falling + away, 0, 1))
+        return covariance, np.repeat([2 / float(tidy.sum()) ** 2 for tidy in self.tidy], steps)
 
     def log_rank(self, confidence: float) -> LogRank | None:
         """Test whether the events that count come alike in both arms.
@@ -241,15 +240,15 @@ class TwoArms:
         if self.seen == 0:
             return None
         both, raw = np.concatenate(self.tidy), self.cells.counts.reshape(-1)
-        pieces = self._pieces(both)
-        spread, noise = pieces.variance, self._noise_of(self._excess, both)
-        statistic = float(self._pieces(raw).excess) / math.sqrt(max(spread + noise, curves.LEAST))
-        sides = self._pieces(raw).sides
-        errors = [self._noise_of(partial(self._side, arm), both) for arm in range(ARMS)]
+        pieces = self.pieces(both)
+        spread, noise = pieces.variance, self.noise_of(self._excess, both)
+        statistic = float(self.pieces(raw).excess) / math.sqrt(max(spread + noise, curves.LEAST))
+        sides = self.pieces(raw).sides
+        errors = [self.noise_of(partial(self._side, arm), both) for arm in range(ARMS)]
         if any(float(side) <= SEEN_DEVIATIONS * math.sqrt(error) for side, error in zip(sides, errors, strict=True)):
             return LogRank(statistic)
         top, low = (max(float(side), curves.LEAST) for side in pieces.sides[::-1])
-        noise = self._noise_of(self._log_ratio, both)
+        noise = self.noise_of(self._log_ratio, both)
         half = -float(ndtri((1 - confidence) / 2)) * math.sqrt(spread / (top * low) + noise)
         ratio = float(sides[1] / sides[0])
         if half > math.log(MOST_RATIO):
@@ -257,21 +256,23 @@ class TwoArms:
         return LogRank(statistic, ratio, ratio * math.exp(-half), ratio * math.exp(half))
 
     def _excess(self, cells: FloatArray) -> FloatArray:
-        return self._pieces(cells).excess
+        return self.pieces(cells).excess
 
     def _log_ratio(self, cells: FloatArray) -> FloatArray:
-        return np.asarray(np.log(np.maximum(self._pieces(cells).ratio, curves.LEAST)))
+        return np.asarray(np.log(np.maximum(self.pieces(cells).ratio, curves.LEAST)))
 
     def _side(self, arm: int, cells: FloatArray) -> FloatArray:
-        return self._pieces(cells).sides[arm]
+        return self.pieces(cells).sides[arm]
 
-    def _noise_of(self, function: curves.Curve, cells: FloatArray) -> float:
+    def noise_of(self, function: curves.Curve, cells: FloatArray) -> float:
+        """Return the variance, by noise, of a function of both arms' cells, at these."""
         slope = curves.gradient(function, cells)
         return max(float(slope @ self.cells.noise @ slope), 0.0)
 
-    def _pieces(self, cells: FloatArray) -> _Pieces:
+    def pieces(self, cells: FloatArray) -> LogRankTerms:
+        """Return the terms of the log-rank test of both arms' cells, as far as people are seen."""
         arms = cells.reshape(*cells.shape[:-1], ARMS, self.grid.cells)
-        return _Pieces(
+        return LogRankTerms(
             np.moveaxis(curves.events(arms, self.grid)[..., 0, : self.seen], -2, 0),
             np.moveaxis(np.maximum(curves.at_risk(arms, self.grid)[..., : self.seen], curves.LEAST), -2, 0),
         )
@@ -295,7 +296,7 @@ class TwoArms:
 
 
 @dataclass(frozen=True)
-class _Pieces:
+class LogRankTerms:
     """Terms of the log-rank test, arms first: events that count, and people at risk."""
 
     events: FloatArray
@@ -326,6 +327,26 @@ class _Pieces:
         """Mantel and Haenszel's ratio of hazards."""
         control, treated = self.sides
         return np.asarray(treated / np.maximum(control, curves.LEAST))
+
+
+def banded(raw: FloatArray, covariance: FloatArray, more: FloatArray, seen: int, confidence: float) -> Bands:
+    """Return both arms' curves, which never rise, with bands that hold together.
+
+    Args:
+        raw: shape (2, J).
+        covariance: of both curves, controls first, shape (2 J, 2 J).
+        more: what is added to its variances, shape (2 J,).
+        seen: in how many intervals from the first on people are seen.
+        confidence: of the bands.
+    """
+    steps = raw.shape[1]
+    errors = np.sqrt(np.maximum(np.diag(covariance), 0.0) + more)
+    use = np.tile(np.arange(steps) < seen, ARMS)
+    half = np.ones(ARMS * steps)
+    half[use] = critical(covariance[np.ix_(use, use)], errors[use], confidence) * errors[use]
+    falling = np.array([1 - np.clip(curves.never_falling(1 - row), 0, 1) for row in raw])
+    away = half.reshape(ARMS, steps)
+    return Bands(falling, np.clip(falling - away, 0, 1), np.clip(falling + away, 0, 1))
 
 
 def critical(covariance: FloatArray, errors: FloatArray, confidence: float) -> float:

@@ -46,7 +46,8 @@ CENSORING = "censoring that depends on when the event would come, within an arm"
 class SurvivalFindings:
     """Findings of a study of times, of which the first measure is the answer.
 
-    ``restricted_to``: when measures end, where that is before the study's horizon.
+    ``restricted_to``: when measures end, where that is before the study's horizon. ``cells``: the noisy numbers that
+    all else is read off, of arms as they are.
     """
 
     measures: tuple[MeasuredEffect, ...]
@@ -55,6 +56,7 @@ class SurvivalFindings:
     confounding: ConfoundingStatement
     restricted_to: float | None
     balance: tuple[CovariateBalance, ...]
+    cells: tuple[float, ...] | None = None
 
     @property
     def estimate(self) -> float:
@@ -79,6 +81,7 @@ class SurvivalFindings:
             "details": self.details,
             "confounding": self.confounding,
             "balance": self.balance,
+            "cells": self.cells,
         }
 
 
@@ -291,10 +294,11 @@ def log_rank_test(both: TwoArms, confidence: float) -> LogRankTest | None:
 
     None where people are seen in no interval.
     """
-    return _test(both.log_rank(confidence))
+    return told_test(both.log_rank(confidence))
 
 
-def _test(found: LogRank | None) -> LogRankTest | None:
+def told_test(found: LogRank | None) -> LogRankTest | None:
+    """Return a log-rank test as releases have it."""
     if found is None:
         return None
     ratio = None

@@ -6,6 +6,7 @@ Rows, the one release of cells, and the answers read off it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -188,4 +189,5 @@ def release_stage(study: SurvivalStudy, sizes: Sizes, enclave: Enclave, budget: 
 def answer_stage(study: SurvivalStudy, sizes: Sizes, released: FloatArray) -> SurvivalFindings:
     """Read curves, effects and the test off the released cells and public facts; reads no row."""
     grid = grid_of(study, sizes.units)
-    return findings_as_they_are(study, read_cells(released, grid, sizes.units, mechanism(study)))
+    found = findings_as_they_are(study, read_cells(released, grid, sizes.units, mechanism(study)))
+    return replace(found, cells=tuple(released.tolist()))

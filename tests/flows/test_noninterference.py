@@ -31,7 +31,7 @@ SEED = 5
 # How often both tables are run before what Prefect stores of one alone counts as a difference.
 ATTEMPTS = 4
 # The only fields of a release that may depend on the data: declared noisy values and their post-processing.
-NOISY = {"estimate", "interval", "variance", "details", "scores", "verdict", "measures", "curves"}
+NOISY = {"estimate", "interval", "variance", "details", "scores", "verdict", "measures", "curves", "cells"}
 # Columns of Prefect's database that hold times, durations or counters of them.
 TIMING = re.compile(r"time|created|updated|occurred|received|duration|heartbeat|resource_id_?$|follows|version_id")
 UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,81 @@ def test_every_measure_is_pooled_as_one_effect_is(parties: Parties, tmp_path: Pa
     risk = release.measures[0].fixed
     assert risk is not None
     assert abs(risk.estimate - -0.153) < 6 * risk.standard_error
+
+
+def test_by_cells_arms_are_compared_within_sites(parties: Parties, tmp_path: Path) -> None:
+    """Each site counts by its people; both models stand beside it, and pooled curves are means where grids agree."""
+    call = call_of(tmp_path, parties, pooled_by="cells")
+    release = pooled(call)
+    runs = [load_release(parties[name].folder / "asked" / "release.json") for name in NAMES]
+    for place, measure in enumerate(release.measures):
+        own = [one.measures[place] for one in runs if isinstance(one, SurvivalRelease)]
+        shares = np.array([3_000, 3_000, 1_500]) / 7_500
+        assert measure.stratified is not None
+        assert measure.stratified.estimate == pytest.approx(float(shares @ [one.estimate for one in own]))
+        variances = [one.variance.sampling + one.variance.noise for one in own]
+        assert measure.stratified.standard_error == pytest.approx(float(shares**2 @ variances) ** 0.5)
+        assert release.headline(measure) == measure.stratified
+        assert measure.fixed is not None
+    # Two sites have 50 intervals by their people and budget, and one has fewer.
+    assert release.curves is None
+    page = report_html(release)
+    assert "stratified by site" in page
+    assert "intervals differ" in page
+    assert release.log_rank is not None
+    assert "Log-rank test within sites" in page
+
+
+def test_by_cells_of_one_grid_there_are_mean_curves(parties: Parties, tmp_path: Path) -> None:
+    for party in parties.values():
+        party.run("twelve", study={"intervals": 12})
+    call = call_of(tmp_path, parties, merge(TRAVELLING, {"intervals": 12}), "twelve", pooled_by="cells")
+    release = pooled(call)
+    runs = [load_release(parties[name].folder / "twelve" / "release.json") for name in NAMES]
+    assert release.curves is not None
+    for arm in range(2):
+        own = [one.curves.arms[arm] for one in runs if isinstance(one, SurvivalRelease)]
+        mean = np.average([one.survival for one in own], axis=0, weights=[3_000, 3_000, 1_500])
+        found = release.curves.arms[arm]
+        assert found.survival == pytest.approx(mean, abs=0.01)
+        narrowest = np.min([np.subtract(one.upper, one.lower) for one in own], axis=0)
+        assert (np.subtract(found.upper, found.lower) < narrowest).all()
+    test = release.log_rank
+    assert test is not None
+    assert test.hazard_ratio is not None
+    # Deaths of the treated come 1.6 times as late.
+    assert test.hazard_ratio.lower < 1 / 1.6 < test.hazard_ratio.upper
+    page = report_html(release)
+    for words in ("Means of the sites’ curves", "Log-rank test within sites", "Cumulative incidence"):
+        assert words in page
+    # Cells of another answer, or none, are refused by name.
+    changed(call, "north", lambda document: document["cells"].reverse())
+    with pytest.raises(BundleError, match="'north': foreign: its release contradicts its own cells"):
+        call_again(call, tmp_path)
+    changed(call, "north", lambda document: document.update(cells=document["cells"][:-1]))
+    with pytest.raises(BundleError, match="'north': foreign"):
+        call_again(call, tmp_path)
+    changed(call, "north", lambda document: document.update(cells=None))
+    with pytest.raises(BundleError, match="write 'pooled_by: effects'"):
+        call_again(call, tmp_path)
+
+
+def call_again(call: Call, folder: Path) -> None:
+    """Pool in a coordinator's folder that has seen nothing of the round."""
+    shutil.rmtree(call.folder / "home")
+    call.pool()
+
+
+def test_cells_of_adjusted_studies_and_of_some_people_are_not_pooled(parties: Parties, tmp_path: Path) -> None:
+    adjusted = merge(TRAVELLING, {"covariates": {"age": {"lower": 20, "upper": 60}}, "estimator": {"trial": False}})
+    call = call_of(tmp_path, parties, adjusted, pooled_by="cells")
+    with pytest.raises(StudyError, match="write 'pooled_by: effects'"):
+        call.pool()
+    call.terms.pop("pooled_by")
+    call.save()
+    # The advice leads on: what is wrong now is that the sites ran another study.
+    with pytest.raises(BundleError, match="another study; differing: covariates"):
+        call.pool()
 
 
 def test_its_page_and_its_lines_say_it(parties: Parties, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

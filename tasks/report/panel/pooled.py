@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 NO_PART = "noise hides whether anybody was followed so long, or its measures end earlier"
 
 
-def head_of_sites(release: OfSites, sites: Sequence[SiteRecord]) -> str:
-    """Return the first line: study, question, estimator, sites and units."""
-    asked = f"{release.study}: {release.estimand} by {release.estimator}, {release.model} effects"
+def head_of_sites(release: OfSites, sites: Sequence[SiteRecord], way: str = "") -> str:
+    """Return the first line: study, question, estimator, way of pooling, sites and units."""
+    asked = f"{release.study}: {release.estimand} by {release.estimator}, {way or f'{release.model} effects'}"
     return escape(f"{asked} of {len(sites)} sites, {release.units:,} units (round {release.round})")
 
 
@@ -54,7 +54,7 @@ def pooled_lines(release: PooledRelease, room: int) -> list[str]:
 
 def pooled_times_lines(release: PooledSurvivalRelease, room: int) -> list[str]:
     """Return the panel of times to an event over several sites, without its cost."""
-    lines = [head_of_sites(release, release.sites), escape(f"{'; '.join(release.question)}.")]
+    lines = [head_of_sites(release, release.sites, release.way), escape(f"{'; '.join(release.question)}.")]
     for measure in release.measures:
         found = release.headline(measure)
         if found is None:
@@ -63,6 +63,13 @@ def pooled_times_lines(release: PooledSurvivalRelease, room: int) -> list[str]:
         lines.append(f"{measure.words}: {estimate_line(found.estimate, found.interval, release.unit_of(measure))}")
     lines += adjusted(release.confounding)
     first = release.measures[0]
+    if release.log_rank is not None:
+        test = release.log_rank
+        said = f"Log-rank test within sites: p = {test.p_value:.3g}"
+        if test.hazard_ratio is not None:
+            ratio = test.hazard_ratio
+            said += f", hazard ratio {ratio.estimate:.3g} {escape(f'[{ratio.lower:.3g}, {ratio.upper:.3g}]')}"
+        lines.append(f"{said}.")
     if first.heterogeneity is not None:
         apart = first.heterogeneity
         lines.append(
