@@ -125,7 +125,5 @@ def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     from prefect.testing.utilities import prefect_test_harness
 
     with prefect_test_harness(server_startup_timeout=120):
-        url = PREFECT_SERVER_DATABASE_CONNECTION_URL.value()
-        assert url is not None
-        session.keep_tables(Path(url.get_secret_value().split("///", 1)[1]))
+        session.keep_tables(Path(str(PREFECT_SERVER_DATABASE_CONNECTION_URL.value()).split("///", 1)[1]))
         yield str(PREFECT_API_URL.value())
