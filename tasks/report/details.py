@@ -14,7 +14,8 @@ from causalveil.tasks.report.numbers import arm_label, arm_means, figure, group_
 # Details that a page says elsewhere, or that would be taken for the two sides of the estimate.
 UNSHOWN = (
     *("not_covered", "adjustment", "mean_treated", "mean_control", "choice", "curves", "confounding_adjusted_for"),
-    "effective_share",
+    # Whether nothing can be said is the answer's to say, which knows the whole interval.
+    *("effective_share", "drowned"),
 )
 LABELS = {
     # Errors
@@ -22,7 +23,6 @@ LABELS = {
     "sampling_standard_error": "standard error of sampling",
     "sampling_standard_error_upper": "standard error of sampling, upper bound that the interval uses",
     "denominator_clamped": "a noisy denominator was set to its smallest allowed value",
-    "drowned": "privacy noise hides the estimate",
     "spread": "standard deviation of the outcome within arms",
     # Units and arms
     "units": "units",

@@ -242,6 +242,15 @@ def test_what_adds_up_is_not_said_to_compose_to_less(pages: dict[str, Path], doc
         assert said not in read(pages[name]).text, name
 
 
+def test_details_do_not_contradict_the_answer(documents: Documents) -> None:
+    """Of matching, ``drowned`` is false where the interval is the whole range by its factor of attenuation."""
+    changed = {**documents["drowned"], "details": {"drowned": False, "units_treated": 3}}
+    page = report_html(load(changed))
+    assert "Nothing can be said" in page
+    assert "hides the estimate" not in page
+    assert ">drowned<" not in page
+
+
 def test_a_hidden_estimate_has_no_marker_and_no_number(documents: Documents) -> None:
     document = documents["protocol"]
     hidden = {**document, "answers": [{**row, "state": "unresolved"} for row in document["answers"]]}
