@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -155,7 +156,7 @@ class Calibrated(ABC):
         if not self.PURE and not 0 < self.cost.delta < 1:
             raise StudyError(f"{self.NAME} needs delta between 0 and 1")
 
-    @property
+    @cached_property
     def noise_scale(self) -> float | None:
         """The scale of the noise in units of the value; None while the sensitivity is."""
         return None if self.sensitivity.value is None else self._scale(self.sensitivity.value)
