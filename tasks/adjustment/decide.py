@@ -89,8 +89,20 @@ def learn(
     error = errors_of(draws, moments, scales.arms.share, (slopes, weights, index), lean, discrepancy, random)
     distances = np.einsum("td,tde,te->t", weights, gram, weights)
     counts = np.array([1.0, float(public.estimand != "ARM")])
-    tilt = np.einsum("td,tde,te->t", slopes, gram, weights) * public.tilted
+    tilt = tilt_of(draws, gram, slopes, weights) if public.tilted else np.zeros(2)
     return Learnt(features, moments, draws, lean, counts, slopes, weights, index, residual, distances, tilt, error)
+
+
+def tilt_of(draws: Draws, gram: FloatArray, slopes: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return b_t'G_t h_t as far as it stands out of what draws leave possible, shape (2,).
+
+    Slopes that are noise would put scores beyond cuts where no events are: twice their variance is taken off, as far as
+    there is any (a positive part of James and Stein's, which is 0 in five of six draws of noise alone).
+    """
+    along = np.einsum("ktd,tde,te->kt", draws.slopes, gram, weights)
+    seen = np.einsum("td,tde,te->t", slopes, gram, weights)
+    kept: FloatArray = seen * np.maximum(1 - 2 * along.var(axis=0) / np.maximum(seen**2, 1e-12), 0)
+    return kept
 
 
 def slopes_of(draws: Draws) -> FloatArray:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.tasks.adjustment.decide import Learnt, errors_of, leaning, learn, losses, scores_of, slopes_of
+from causalveil.tasks.adjustment.decide import Learnt, errors_of, leaning, learn, losses, scores_of, slopes_of, tilt_of
 from causalveil.tasks.adjustment.features import FeatureMap, LineFeature, line_values
 from causalveil.tasks.adjustment.five_releases import FiveReleases, differences, effective
 from causalveil.tasks.adjustment.moments import SeenMoments, moments_of
@@ -312,6 +312,20 @@ def test_weights_are_larger_where_a_rare_event_is_likely_if_that_counts() -> Non
     assert told[1] == pytest.approx(controls, rel=0.35)
     assert told[0] < controls / 4
     assert losses(scales, learnt, cut)[1] < controls / 2
+
+
+def test_slopes_that_are_noise_tilt_no_weights() -> None:
+    random, gram, weights = np.random.default_rng(1), np.stack([np.eye(2)] * 2), np.full((2, 2), 0.7)
+    tilts = []
+    for _ in range(300):
+        seen = 0.1 * random.standard_normal((2, 2)) + np.array([[0.0, 0.0], [0.5, 0.5]])
+        slopes = seen + 0.1 * random.standard_normal((400, 2, 2))
+        draws = Draws(slopes, np.stack([gram] * 400), np.zeros((400, 2)), np.zeros((400, 2)))
+        tilts.append(tilt_of(draws, gram, seen, weights))
+    noise, clear = np.array(tilts).T
+    assert np.mean(noise == 0) > 0.75
+    assert noise.std() < 0.7 * 0.1 * math.sqrt(2) * 0.6, "plugged in it would have all of its noise"
+    assert clear.mean() == pytest.approx(0.7, rel=0.1)
 
 
 def test_a_curve_that_stands_out_in_both_harms_and_one_in_noise_does_not() -> None:
