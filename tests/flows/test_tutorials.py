@@ -63,7 +63,7 @@ def test_the_owners_tutorial(
     assert lines.index("causalveil report seen/release.json") < lines.index(
         "causalveil ledger approve coaching --key owner.key"
     )
-    assert "On average over everybody" in (page := (tmp_path / "seen/report.html").read_text()) or "No effect" in page
+    assert "On average over all units" in (page := (tmp_path / "seen/report.html").read_text()) or "No effect" in page
     assert (tmp_path / "answer/release.json").read_text() == (tmp_path / "seen/release.json").read_text()
     assert (tmp_path / "registry/guarded.guarded-sick-days.md").exists()
     assert "coaching" in (tmp_path / "desk/datasets/guarded.html").read_text()

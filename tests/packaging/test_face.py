@@ -52,7 +52,7 @@ def test_a_study_from_start_to_page(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for shown in (plan, result, result.release):
         html = shown._repr_html_()
         assert html is not None
-        assert "How does <em>treated</em> change <em>score</em>, on average over everybody?" in html
+        assert "How does <em>treated</em> change <em>score</em>, on average over all units?" in html
         assert html.strip().startswith('<div class="causalveil">')
         assert html.count("<div") == html.count("</div>")
         assert not {tag for tag in ("<script", "<html", "<body", "<link") if tag in html}
