@@ -242,6 +242,16 @@ def test_what_adds_up_is_not_said_to_compose_to_less(pages: dict[str, Path], doc
         assert said not in read(pages[name]).text, name
 
 
+def test_nothing_is_protected_by_a_proof_that_holds_in_the_limit_alone(documents: Documents) -> None:
+    ever, no_one = "This holds for ever", "No one, by a proof at this sample size"
+    proved = report_html(load(documents["effect"]))
+    assert ever in proved
+    assert no_one not in proved
+    limit = report_html(load({**documents["effect"], "guarantee": "asymptotic"}))
+    assert ever not in limit
+    assert no_one in limit
+
+
 def test_details_do_not_contradict_the_answer(documents: Documents) -> None:
     """Of matching, ``drowned`` is false where the interval is the whole range by its factor of attenuation."""
     changed = {**documents["drowned"], "details": {"drowned": False, "units_treated": 3}}
