@@ -37,9 +37,10 @@ def _stages(study: DifferenceStudy) -> Stages:
 def rehearsal(study: DifferenceStudy) -> Rehearsal:
     """Return how a plan rehearses a study.
 
-    What is allowed for is in deviations, which more units leave as they are.
+    What is allowed for is in deviations, which more units leave as they are. Where arms are public the variance is that
+    of pairs in a row, which differ by more than chance among quasi-random people.
     """
-    return Rehearsal(PEOPLE, as_noisy, study.estimator.trial)
+    return Rehearsal(PEOPLE, as_noisy, study.estimator.trial, by_chance=study.privacy.level is Level.label)
 
 
 DIFFERENCE_IN_MEANS = Estimator(
