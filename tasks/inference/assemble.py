@@ -269,8 +269,6 @@ COVERS_IMBALANCE = "imbalance that is left, up to the declared allowance"
 UNMEASURED = "confounding by variables that are not among the covariates"
 NOT_COVERED_DECLARED = "confounding larger than the size that `confounding_prior` assumes"
 NOT_COVERED_TRIAL = "confounding, if treatment was not randomised as the study declares"
-# Of arms that are compared as they are.
-NOT_COVERED_ARMS = "confounding: the arms are compared as if treatment had been randomised"
 
 # Of public weights that leave more than so much of what may confound, in deviations of the outcome, as is usual of
 # differences in covariates (Austin 2009).

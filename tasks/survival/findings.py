@@ -29,8 +29,8 @@ from causalveil.tasks.inference.assemble import (
     COVERS_DECLARED,
     COVERS_MODELS,
     NOISY,
-    NOT_COVERED_ARMS,
     NOT_COVERED_DECLARED,
+    NOT_COVERED_TRIAL,
 )
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.survival import curves
@@ -165,7 +165,7 @@ def findings(
         first = adjusted[study.measure[0]]
         done, about = first.confounding, _of_adjustment(study, first, crude[0])
     else:
-        open_to = NOT_COVERED_ARMS if study.estimator.trial else NOT_COVERED_DECLARED
+        open_to = NOT_COVERED_TRIAL if study.estimator.trial else NOT_COVERED_DECLARED
         done, about = RANDOMISED if study.estimator.trial else AS_THEY_ARE, {"not_covered": f"{open_to}; {CENSORING}"}
     details: dict[str, float | int | str | bool] = {
         "intervals": grid.intervals,

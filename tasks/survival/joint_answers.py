@@ -22,7 +22,7 @@ from causalveil.tasks.enclave.cells import arms_of, eligible, groups_of
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.normalise import hashed_order
 from causalveil.tasks.enclave.partitions import LoadedSegment
-from causalveil.tasks.inference.assemble import NOT_COVERED_ARMS, NOT_COVERED_DECLARED
+from causalveil.tasks.inference.assemble import NOT_COVERED_DECLARED, NOT_COVERED_TRIAL
 from causalveil.tasks.machine.arrays import FloatArray, save_array
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.machine.frames import values_of
@@ -97,7 +97,7 @@ def table_stage(study: SurvivalProtocol, sizes: Sizes, released: FloatArray) -> 
         compared, factor = compare(study, cells, asked)
         answers = [_answer(study, one, found, factor) for one, found in zip(asked, compared, strict=True)]
         drawn = _curves(study, cells)
-    open_to = NOT_COVERED_ARMS if study.estimator.trial else NOT_COVERED_DECLARED
+    open_to = NOT_COVERED_TRIAL if study.estimator.trial else NOT_COVERED_DECLARED
     intervals = cells.grid.intervals
     details: dict[str, float | int | str | bool] = {
         "intervals": intervals,

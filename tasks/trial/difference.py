@@ -24,8 +24,8 @@ from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.enclave.split import Folds, Pieces
 from causalveil.tasks.inference.assemble import (
     COVERS_DECLARED,
-    NOT_COVERED_ARMS,
     NOT_COVERED_DECLARED,
+    NOT_COVERED_TRIAL,
     EffectFindings,
     Estimate,
     Noise,
@@ -51,7 +51,7 @@ def confounding(estimator: DifferenceEstimator) -> ConfoundingStatement:
 
 def words(estimator: DifferenceEstimator) -> dict[str, str]:
     """Return what was done about confounding and what no interval covers, in words."""
-    open_to = NOT_COVERED_ARMS if estimator.trial else NOT_COVERED_DECLARED
+    open_to = NOT_COVERED_TRIAL if estimator.trial else NOT_COVERED_DECLARED
     return {"adjustment": confounding(estimator).words, "not_covered": open_to}
 
 
