@@ -120,7 +120,7 @@ CLAIMS: dict[str, Holds] = {
     "The score of any one person": lambda f: f["level"] == "label",
     "in the training half.": lambda f: f["level"] == "training_units",
     "at this sample size. ": lambda f: f["guarantee"] == "finite_sample",
-    "there is no privacy guarantee at this sample size": lambda f: f["guarantee"] == "asymptotic",
+    "No one, by a proof at this sample size": lambda f: f["guarantee"] == "asymptotic",
     "the middle of its declared range": lambda f: f["missing_outcome"] == "middle",
     "the lower end of its declared range": lambda f: f["missing_outcome"] == "lower",
     "74 more like it fit:": lambda f: f["fits"] == 74,
