@@ -49,6 +49,8 @@ OF_ONE = 4
 QUICK_COLUMNS = 40
 # Units of a rehearsal of an estimator that is quick, or slow; and how many numbers public columns may have in all.
 QUICK, SLOW, NUMBERS, PUBLIC = 30_000, 2_500, 3_000_000, 300_000
+# People up to whom a sample is drawn anew: with 20,000 it would take most of a search for an epsilon.
+LASTING = 5_000
 # The largest epsilon that there is; noise is far below sampling error there.
 LARGEST_EPSILON = 1e6
 # Effects, in deviations of the outcome within arms: where arms are mixed, or compared, an effect looks like spread.
@@ -184,7 +186,7 @@ class Rehearsal:
     first: Stage[Any, Any] | None = None
     again: Callable[[Run[Any]], None] = lambda _: None
     effects: tuple[float, ...] = EFFECTS[:1]
-    anew: int = QUICK
+    anew: int = LASTING
     own: int = 0
     told: Callable[[StandIn], StandIn] = lambda stand_in: stand_in
 
