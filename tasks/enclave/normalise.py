@@ -325,6 +325,12 @@ def _floats(series: pl.Series, name: str) -> FloatArray:
     return (numbers.fill_null(0.0) if numbers.null_count() else numbers).to_numpy()
 
 
+def whole_numbers(series: pl.Series) -> pl.Series:
+    """Return whole numbers, null where a value is none: a cast alone would cut a fraction off."""
+    numbers, fractions = series.cast(pl.Int64(), strict=False), series.dtype.is_float() or series.dtype.is_decimal()
+    return numbers.set(numbers.cast(series.dtype) != series, None) if fractions else numbers
+
+
 def level_codes(series: pl.Series, block: Block) -> IntArray:
     """Return the position of each value's level in the block; nulls have the last."""
     if not isinstance(block.covariate, CategoricalCovariate):
@@ -334,7 +340,8 @@ def level_codes(series: pl.Series, block: Block) -> IntArray:
     levels = enumerate(pl.Series(block.covariate.levels, dtype=dtype, strict=False))
     table = {level: code for code, level in levels if level is not None}
     other = block.covariate.slots.index(OTHER) if block.covariate.others is Others.other else -1
-    codes = series.cast(dtype, strict=False).replace_strict(table, default=other, return_dtype=pl.Int64).to_numpy()
+    values = series.cast(pl.String(), strict=False) if dtype == pl.String() else whole_numbers(series)
+    codes = values.replace_strict(table, default=other, return_dtype=pl.Int64).to_numpy()
     codes = np.where(series.is_null().to_numpy(), len(block.features) - 1, codes)
     if np.any(codes < 0):
         raise DataError(f"column '{block.name}' holds something that is not a declared level")

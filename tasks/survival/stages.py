@@ -25,6 +25,7 @@ from causalveil.tasks.enclave.normalise import (
     columns,
     hashed_order,
     level_codes,
+    whole_numbers,
     write_covariates,
 )
 from causalveil.tasks.enclave.partitions import LoadedSegment
@@ -129,7 +130,7 @@ def followed(
     place_of[outcome.censoring] = 0
     codes = {name: code for name, code in outcome.codes.items() if code is not None}
     text = isinstance(next(iter(codes.values())), str)
-    coded = events.cast(pl.String(), strict=False) if text else _whole(events)
+    coded = events.cast(pl.String(), strict=False) if text else whole_numbers(events)
     of_code = {(code if isinstance(code, str) else int(code)): place_of[name] for name, code in codes.items()}
     kinds = coded.replace_strict(of_code, default=None, return_dtype=pl.UInt8)
     # Of all names one may have no code: it has every code that the contract does not declare.
@@ -142,12 +143,6 @@ def followed(
     longest = float(np.nextafter(outcome.upper, np.inf))
     time = np.where(known, np.clip(number.fill_null(0.0).to_numpy(), 0.0, longest), 0.0)
     return time, np.where(known, kinds.fill_null(0).to_numpy(), 0).astype(np.uint8)
-
-
-def _whole(values: pl.Series) -> pl.Series:
-    """Return whole numbers, null where a value is none: a cast alone would cut a fraction off."""
-    numbers = values.cast(pl.Int64(), strict=False)
-    return numbers.set(numbers.cast(values.dtype) != values, None) if values.dtype.is_float() else numbers
 
 
 def columns_of(grid: Grid) -> tuple[str, ...]:

@@ -172,6 +172,18 @@ def test_levels_that_the_column_cannot_hold_do_not_disturb_the_others():
     assert np.array_equal(x[:, :4] > 0, [[False, True, False, False]] * 2)
 
 
+@pytest.mark.parametrize("dtype", [pl.Float64(), pl.Decimal(10, 1), pl.String()])
+def test_a_fraction_is_no_whole_level(dtype):
+    """2.5 is not among the levels 1, 2 and 3: it is one of the others, or refused."""
+    values = pl.DataFrame({"code": pl.Series([1.0, 2.5, 3.0]).cast(dtype)})
+    levels = {"levels": [1, 2, 3]}
+    x = encoded(study(covariates={"code": levels | {"others": "other"}}), values)
+    assert np.array_equal(x[:, 1] > 0, [False, False, False])
+    assert np.array_equal((x[:, :4] > 0).sum(axis=1), [1, 1, 1])
+    with pytest.raises(DataError, match="not a declared level"):
+        encoded(study(covariates={"code": levels}), values)
+
+
 @pytest.mark.parametrize(
     ("lower", "upper"),
     [(-1e100, 1e100), (5e99, 1e100), (0.0, 1e-100), (-1e-100, 1e-100), (1.0, 1.00000001), (1e80, 2e80)],
