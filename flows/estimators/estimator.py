@@ -120,7 +120,8 @@ class Estimator(Generic[S]):
 
     def point(self, study: S, sizes: Sizes, stand_in: StandIn, people: PublicPeople | None = None) -> float | None:
         """Return ``width`` by few draws: a point of a curve, which has many."""
-        return self.width(study, sizes, stand_in, people, FEW)
+        many = FEW if self.rehearsal is None else self.rehearsal(study).point
+        return self.width(study, sizes, stand_in, people, many)
 
     def warnings(self, study: S, sizes: Sizes, stand_in: StandIn) -> tuple[str, ...]:
         """Return the warnings that ``expected`` gives where no effect is named."""

@@ -21,6 +21,7 @@ from typing import Any
 
 from causalveil.flows.estimators.estimator import ENTRY, HALVES, Estimator, Stages
 from causalveil.flows.estimators.rehearsal import (
+    DRAWS,
     EFFECTS,
     LARGEST_EPSILON,
     Rehearsal,
@@ -180,7 +181,8 @@ def rehearsal(study: MatchingStudy) -> Rehearsal:
     """
     randomised = study.estimator.confounding_prior.outcome_r2 == 0
     if study.privacy.level is not Level.label:
-        return Rehearsal(MATCHED, fewer, randomised, effects=EFFECTS)
+        # Its noise is large among few people, of whom a draw takes no time: few draws would let curves rise.
+        return Rehearsal(MATCHED, fewer, randomised, effects=EFFECTS, point=DRAWS)
     most = rows_weighed(study)
     return Rehearsal(
         most,

@@ -177,6 +177,7 @@ class Rehearsal:
             little, one sample serves OF_ONE draws.
         own: how many of the run's own people are looked at, where their covariates and treatments are public.
         told: the stand-in population as the study has it.
+        point: draws of a point of a curve.
     """
 
     most: int
@@ -189,6 +190,7 @@ class Rehearsal:
     anew: int = LASTING
     own: int = 0
     told: Callable[[StandIn], StandIn] = lambda stand_in: stand_in
+    point: int = FEW
 
     def draws(
         self,
