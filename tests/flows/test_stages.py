@@ -15,10 +15,7 @@ from causalveil.flows.estimators import aipw, regression
 from causalveil.flows.estimators.aipw import OUTCOME_MODEL
 from causalveil.flows.estimators.regression import LINES, REGRESSION, SCALES, SCORES, plan
 from causalveil.flows.estimators.stage import Stage, StageRun, carry_out
-from causalveil.flows.sequence.estimators import ESTIMATORS
 from causalveil.schemas.errors import ChargesDiffer, StudyError
-from causalveil.schemas.estimators.aipw import AipwStudy
-from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.privacy import Scope
 from causalveil.tasks.adjustment import recipe
 from causalveil.tasks.enclave.split import sizes_of
@@ -101,7 +98,7 @@ def misbehave(patch: pytest.MonkeyPatch, scores: Run, interval: Run | None) -> N
     last = replace(regression.INTERVAL, run=interval or regression.INTERVAL.run, reads=reads)
     stages = tuple({SCORES: bad, regression.INTERVAL: last}.get(one, one) for one in REGRESSION.stages_of(None))
     patch.setattr(regression, "SCORES", bad)
-    patch.setitem(ESTIMATORS, RegressionStudy, replace(REGRESSION, stages=stages))
+    patch.setattr(regression, "REGRESSION", replace(REGRESSION, stages=stages))
 
 
 @pytest.fixture(params=[None, "before:scores", "after:scores"], ids=["fresh", "killed before", "killed after"])
@@ -145,7 +142,7 @@ def test_a_charge_too_many_is_refused_before_anything_is_reserved(
         return [*SCORES.charges(study, sizes), (Slot("extra", Scope.all), plan(study, sizes).mechanism(recipe.SCORES))]
 
     stages = tuple(replace(one, charges=more) if one is SCORES else one for one in REGRESSION.stages_of(None))
-    monkeypatch.setitem(ESTIMATORS, RegressionStudy, replace(REGRESSION, stages=stages))
+    monkeypatch.setattr(regression, "REGRESSION", replace(REGRESSION, stages=stages))
     with pytest.raises(StudyError, match="adds up to"):
         run_study(path, out=tmp_path / "out", run_id="one")
     assert open_ledger().record("one") is None
@@ -174,7 +171,7 @@ class TestFolds:
         stages = aipw.AIPW.stages
         if when == "declared":
             asked = replace(aipw.AIPW, stages=lambda study: (*stages(study), OUTCOME_MODEL.of(3, 4)))
-            monkeypatch.setitem(ESTIMATORS, AipwStudy, asked)
+            monkeypatch.setattr(aipw, "AIPW", asked)
         else:
             honest = aipw.stages.scores_stage
 
