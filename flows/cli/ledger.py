@@ -146,7 +146,7 @@ def verify(
     if held is not None:
         ledger.verify_release(held)
     if not json_:
-        show.line(f"The chain of ledger {ledger.identity} holds. Entries: {report.entries}, runs: {report.runs}.")
+        show.line(f"The chain of ledger {ledger.identity} holds: entries {report.entries}, runs {report.runs}.")
         if held is not None:
             show.line(f"The release of run {held.run_id} agrees with it.")
     elif not report.undrawn:
@@ -289,5 +289,5 @@ def copy(json_: Json = False) -> None:
     if json_:
         show.document({**report.model_dump(mode="json"), "retire": source.store.place})
     else:
-        show.line(f"Copied ledger {report.ledger}: the chain holds. Entries: {report.entries}, runs: {report.runs}.")
+        show.line(f"Copied ledger {report.ledger}: entries {report.entries}, runs {report.runs}; the chain holds.")
         show.line(f"Retire {source.store.place} before anything runs: two copies would hand out the same budget.")
