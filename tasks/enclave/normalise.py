@@ -20,6 +20,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from causalveil.schemas.admission.casts import as_whole
 from causalveil.schemas.columns import NumberScale
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout
@@ -325,23 +326,24 @@ def _floats(series: pl.Series, name: str) -> FloatArray:
     return (numbers.fill_null(0.0) if numbers.null_count() else numbers).to_numpy()
 
 
-def whole_numbers(series: pl.Series) -> pl.Series:
-    """Return whole numbers, null where a value is none: a cast alone would cut a fraction off."""
-    numbers, fractions = series.cast(pl.Int64(), strict=False), series.dtype.is_float() or series.dtype.is_decimal()
-    return numbers.set(numbers.cast(series.dtype) != series, None) if fractions else numbers
+def as_codes(series: pl.Series, text: bool) -> pl.Series:
+    """Return values as codes: text or whole numbers, null where a value is none."""
+    if text:
+        return series.cast(pl.String(), strict=False)
+    return series.to_frame().select(as_whole(pl.col(series.name), series.dtype, None)).to_series()
 
 
 def level_codes(series: pl.Series, block: Block) -> IntArray:
     """Return the position of each value's level in the block; nulls have the last."""
     if not isinstance(block.covariate, CategoricalCovariate):
         raise TypeError("not a categorical covariate")
-    dtype = pl.String() if isinstance(block.covariate.levels[0], str) else pl.Int64()
+    text = isinstance(block.covariate.levels[0], str)
+    dtype = pl.String() if text else pl.Int64()
     # A level beyond 64 bits is null here and matches nothing.
     levels = enumerate(pl.Series(block.covariate.levels, dtype=dtype, strict=False))
     table = {level: code for code, level in levels if level is not None}
     other = block.covariate.slots.index(OTHER) if block.covariate.others is Others.other else -1
-    values = series.cast(pl.String(), strict=False) if dtype == pl.String() else whole_numbers(series)
-    codes = values.replace_strict(table, default=other, return_dtype=pl.Int64).to_numpy()
+    codes = as_codes(series, text).replace_strict(table, default=other, return_dtype=pl.Int64).to_numpy()
     codes = np.where(series.is_null().to_numpy(), len(block.features) - 1, codes)
     if np.any(codes < 0):
         raise DataError(f"column '{block.name}' holds something that is not a declared level")

@@ -21,11 +21,11 @@ from causalveil.tasks.enclave.cells import eligible
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.normalise import (
     arm_of,
+    as_codes,
     binary,
     columns,
     hashed_order,
     level_codes,
-    whole_numbers,
     write_covariates,
 )
 from causalveil.tasks.enclave.partitions import LoadedSegment
@@ -130,9 +130,8 @@ def followed(
     place_of[outcome.censoring] = 0
     codes = {name: code for name, code in outcome.codes.items() if code is not None}
     text = isinstance(next(iter(codes.values())), str)
-    coded = events.cast(pl.String(), strict=False) if text else whole_numbers(events)
     of_code = {(code if isinstance(code, str) else int(code)): place_of[name] for name, code in codes.items()}
-    kinds = coded.replace_strict(of_code, default=None, return_dtype=pl.UInt8)
+    kinds = as_codes(events, text).replace_strict(of_code, default=None, return_dtype=pl.UInt8)
     # Of all names one may have no code: it has every code that the contract does not declare.
     for name in outcome.codes.keys() - codes:
         kinds = kinds.fill_null(place_of[name]).set(events.is_null(), None)

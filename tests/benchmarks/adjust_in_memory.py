@@ -222,6 +222,17 @@ class InMemory:
         return ReleasedScores(float(mean), float(square), sd, sd)
 
 
+def four_releases(public: Public, source: InMemory) -> FiveReleases:
+    """Releases 1 to 4 of people in memory, each asked for by those before it."""
+    asked, parts = FiveReleases(public), parts_of(public)
+    asked.scales = source.scales(parts.scales)
+    asked.lines = source.moments(asked.lines_asked, asked.found_scales, parts.lines)
+    if parts.screen:
+        asked.screen = source.screen(asked.screen_asked, parts.screen)
+        asked.refit = source.moments(asked.refit_asked, asked.found_scales, parts.refit)
+    return asked
+
+
 def adjust(
     x: Array,
     declared: Mapping[str, Mapping[str, Any]],
@@ -254,14 +265,8 @@ def adjust(
     mu = epsilon if delta == 0 else mu_of(epsilon, delta)
     public = Public(len(t), columns, estimand, trial, prior or Prior(), mu, delta == 0)
     source = InMemory(z, np.asarray(t, dtype=float), u, public, rng)
-    estimator = FiveReleases(public)
-    parts = parts_of(public)
-    estimator.scales = source.scales(parts.scales)
-    estimator.lines = source.moments(estimator.lines_asked, estimator.found_scales, parts.lines)
-    if parts.screen:
-        estimator.screen = source.screen(estimator.screen_asked, parts.screen)
-        estimator.refit = source.moments(estimator.refit_asked, estimator.found_scales, parts.refit)
-    estimator.scores = source.scores(estimator.scores_asked, parts.scores)
+    estimator = four_releases(public, source)
+    estimator.scores = source.scores(estimator.scores_asked, parts_of(public).scores)
     found = estimator.found(levels)
     intervals = tuple((low * half, high * half) for low, high in found.intervals)
     return Answer(found.value * half, intervals, found)

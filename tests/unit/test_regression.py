@@ -35,7 +35,7 @@ from causalveil.tasks.adjustment.released import (
 )
 from causalveil.tasks.adjustment.scales import FoundScales, lines_of, margin, normal_scores, scales_of
 from causalveil.tasks.adjustment.screen import CurvePrior
-from tests.benchmarks.adjust_in_memory import InMemory, adjust, encode, feature_values, mu_of
+from tests.benchmarks.adjust_in_memory import InMemory, adjust, encode, feature_values, four_releases, mu_of
 
 LOUD = 1e4
 
@@ -495,14 +495,7 @@ def test_noise_does_not_make_an_outcome_hardly_vary() -> None:
 def asked_of(public: Public) -> tuple[FiveReleases, tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Releases 1 to 4 of ``people``, and the people."""
     given = people(len(public.columns), public.units)
-    source, asked = InMemory(*given, public, np.random.default_rng(0)), FiveReleases(public)
-    parts = parts_of(public)
-    asked.scales = source.scales(parts.scales)
-    asked.lines = source.moments(asked.lines_asked, asked.found_scales, parts.lines)
-    if parts.screen:
-        asked.screen = source.screen(asked.screen_asked, parts.screen)
-        asked.refit = source.moments(asked.refit_asked, asked.found_scales, parts.refit)
-    return asked, given
+    return four_releases(public, InMemory(*given, public, np.random.default_rng(0))), given
 
 
 def test_balance_is_that_of_the_people_and_weights_take_it_off() -> None:
