@@ -163,6 +163,11 @@ def as_whole(values: pl.Expr, stored: pl.DataType, stranger: int | None) -> pl.E
     return pl.when(fine).then(whole).when(_there(values, stored)).then(pl.lit(stranger, pl.Int64))
 
 
+def whole_values(values: pl.Series) -> pl.Series:
+    """Return a series as Int64, null where a value is not whole; a name that is a pattern to polars is a name."""
+    return values.alias("values").to_frame().select(as_whole(pl.col("values"), values.dtype, None)).to_series()
+
+
 def _is_key(role: Column) -> bool:
     return role.holds in (Holds.unit, Holds.order)
 

@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from causalveil.schemas.admission.casts import as_whole
+from causalveil.schemas.admission.casts import whole_values
 from causalveil.schemas.columns import NumberScale
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout
@@ -330,7 +330,7 @@ def as_codes(series: pl.Series, text: bool) -> pl.Series:
     """Return values as codes: text or whole numbers, null where a value is none."""
     if text:
         return series.cast(pl.String(), strict=False)
-    return series.to_frame().select(as_whole(pl.col(series.name), series.dtype, None)).to_series()
+    return whole_values(series)
 
 
 def level_codes(series: pl.Series, block: Block) -> IntArray:

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import polars as pl
 
-from causalveil.schemas.admission.casts import as_whole
+from causalveil.schemas.admission.casts import whole_values
 from causalveil.schemas.sources import Kind, TextReading
 from causalveil.tasks.start.words import FEMALE, MALE, NO, NOTHING, YES, date_reading, number_reading
 from causalveil.tasks.warehouse.values import said, value_of
@@ -108,7 +108,7 @@ def recognise(name: str, values: pl.Series, *, delimiter: str = ",") -> Found:
 def _number(name: str, source_name: str, values: pl.Series) -> Found:
     """A column of numbers: whole ones by their type, or by all of them where they are few, as of codes with gaps."""
     given = values.fill_nan(None) if values.dtype.is_float() else values
-    whole = given.to_frame().select(as_whole(pl.col("values"), given.dtype, None)).to_series()
+    whole = whole_values(given)
     by_type = values.dtype.is_integer() or (isinstance(values.dtype, pl.Decimal) and not values.dtype.scale)
     if whole.null_count() == given.null_count() and (by_type or whole.n_unique() <= MOST_LEVELS + 1):
         found = _typed(name, source_name, whole, Kind.integer, Looks.number)

@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 from pyarrow import types
 
-from causalveil.schemas.admission.casts import as_whole
+from causalveil.schemas.admission.casts import whole_values
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.sources import Kind, TextReading
 from causalveil.schemas.warehouse import Key, Source, Step
@@ -90,7 +90,7 @@ def converted(values: pa.Array, wanted: pa.DataType) -> pa.Array | None:
 def _whole(values: pa.Array) -> pa.Array | None:
     given = _in_polars(values)
     given = given.fill_nan(None) if given.dtype.is_float() else given
-    whole = given.to_frame().select(as_whole(pl.col("values"), given.dtype, None)).to_series()
+    whole = whole_values(given)
     return whole.to_arrow() if whole.null_count() == given.null_count() else None
 
 

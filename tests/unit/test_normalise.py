@@ -184,6 +184,12 @@ def test_a_fraction_is_no_whole_level(dtype):
         encoded(study(covariates={"code": levels}), values)
 
 
+@pytest.mark.parametrize("name", ["^c.*$", "*", "^age$"])
+def test_levels_are_read_in_a_column_whose_name_is_a_pattern(name):
+    x = encoded(study(covariates={name: {"levels": [1, 2]}}), pl.DataFrame({name: pl.Series([1.0, 2.0, 1.0])}))
+    assert np.array_equal(x[:, :2] > 0, [[True, False], [False, True], [True, False]])
+
+
 @pytest.mark.parametrize(
     ("lower", "upper"),
     [(-1e100, 1e100), (5e99, 1e100), (0.0, 1e-100), (-1e-100, 1e-100), (1.0, 1.00000001), (1e80, 2e80)],
