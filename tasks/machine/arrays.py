@@ -10,7 +10,7 @@ import io
 import mmap
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -83,10 +83,14 @@ def new_array(path: Path, shape: tuple[int, ...], dtype: Any) -> Iterator[Callab
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape})
     start, row_bytes = len(header.getvalue()), int(np.prod(shape[1:], dtype=np.int64)) * np.dtype(dtype).itemsize
-    with in_own_words(_unwritable, OSError), whole_file(path) as stream:
-        handle = stream.fileno()
-        _write_at(handle, 0, memoryview(header.getvalue()))
+    with ExitStack() as file:
+        with in_own_words(_unwritable, OSError):
+            handle = file.enter_context(whole_file(path)).fileno()
+            _write_at(handle, 0, memoryview(header.getvalue()))
+        # Outside of that block: an error of who makes the rows is none of the disk.
         yield lambda first, rows: _write_at(handle, start + first * row_bytes, rows.reshape(-1).view(np.uint8).data)
+        with in_own_words(_unwritable, OSError):
+            file.close()
 
 
 def _write_at(handle: int, offset: int, view: memoryview) -> None:

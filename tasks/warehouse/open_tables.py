@@ -98,8 +98,9 @@ def delta_batches(
         # Whoever asks for columns that are not there is told so by name, from the first that is.
         chosen = [name for name in schema.names if name in columns] or schema.names[:1]
         query = f"SELECT {', '.join(map(quoted, chosen))} FROM source WHERE {condition}"
-        stream = QueryBuilder(_SESSION).register("source", table).execute(query)
-        yield _read(source, pa.RecordBatchReader.from_stream(stream))
+        stream = pa.RecordBatchReader.from_stream(QueryBuilder(_SESSION).register("source", table).execute(query))
+    # Outside of that block: an error of who reads the rows is none of the table.
+    yield _read(source, stream)
 
 
 def _read(source: DeltaSource, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
@@ -224,9 +225,7 @@ def iceberg_batches(
         # Whoever asks for columns that are not there is told so by name, from the first that is.
         chosen = [name for name in types.names if name in columns] or types.names[:1]
         read = pa.schema([types.field(name) for name in chosen])
-        rows = iter(()) if interval is None else _rows(source, table, schema, snapshot, chosen, key, interval)
-        # Text has offsets of 32 or of 64 bits, as a file was written.
-        yield led(read, (batch.select(chosen).cast(read) for batch in rows))
+    yield led(read, iter(()) if interval is None else _rows(source, table, schema, snapshot, read, key, interval))
 
 
 def _rows(
@@ -234,7 +233,7 @@ def _rows(
     table: Table,
     schema: Schema,
     snapshot: TableSnapshot,
-    columns: list[str],
+    read: pa.Schema,
     key: Key | None,
     interval: KeyInterval | None,
 ) -> Iterator[pa.RecordBatch]:
@@ -244,10 +243,12 @@ def _rows(
         return
     with _in_words_of_iceberg(source):
         chosen = _chosen(table, schema, key, interval)
-        projected = schema.select(*columns)
+        projected = schema.select(*read.names)
         scan = ArrowScan(table.metadata, table.io, projected, chosen)
         for task in table.scan(chosen, snapshot_id=snapshot.version).plan_files():
-            yield from scan.to_record_batches([task])
+            for batch in scan.to_record_batches([task]):
+                # Text has offsets of 32 or of 64 bits, as a file was written.
+                yield batch.select(read.names).cast(read)
 
 
 def _chosen(table: Table, schema: Schema, key: Key | None, interval: KeyInterval | None) -> BooleanExpression:

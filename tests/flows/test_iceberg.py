@@ -18,8 +18,10 @@ from causalveil.flows.sequence.admit import fill
 from causalveil.flows.sequence.start import begin, survey
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import CausalveilError, DataError
-from causalveil.schemas.warehouse import Manifest
+from causalveil.schemas.warehouse import IcebergSource, Manifest
 from causalveil.tasks.start.roles import Wishes
+from causalveil.tasks.warehouse.extract import EVERYTHING
+from causalveil.tasks.warehouse.open_tables import iceberg_batches, iceberg_snapshot
 from tests.iceberg_tables import catalog_here, data_files, delete_by_equality, delete_positions, iceberg_table
 from tests.warehouse import COLUMNS, read, visits, write_source
 
@@ -145,6 +147,14 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path, catalog: Any) -> No
     with pytest.raises(DataError, match="names files that are not there") as caught:
         take(source(tmp_path))
     assert caught.value.__cause__ is None
+
+
+def test_an_error_of_who_reads_the_rows_is_not_told_as_the_tables(catalog: Any) -> None:
+    iceberg_table(catalog, visits())
+    named = IcebergSource(kind="iceberg", catalog="local", table="clinic.visits")
+    opened = iceberg_batches(named, iceberg_snapshot(named), ["person"], None, EVERYTHING)
+    with pytest.raises(ZeroDivisionError), opened as batches:
+        sum(batch.num_rows for batch in batches) // 0
 
 
 def test_a_table_that_nothing_was_written_to_gives_blocks_without_rows(tmp_path: Path, catalog: Any) -> None:

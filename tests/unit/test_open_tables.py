@@ -10,10 +10,11 @@ from causalveil.schemas.errors import DataError
 from causalveil.schemas.warehouse import DeltaSource, ParquetFiles
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import list_partitions
-from causalveil.tasks.warehouse.open_tables import delta_snapshot
+from causalveil.tasks.warehouse.open_tables import delta_batches, delta_snapshot
 from causalveil.tasks.warehouse.read_files import paths_of
 from causalveil.tasks.warehouse.sample import sample_of
 from tests.bad_data import good, write
+from tests.warehouse import delta_table, visits
 
 MARKS = {
     "Delta": "_delta_log/00000000000000000000.json",
@@ -73,3 +74,11 @@ def test_a_table_that_cannot_be_read_leaves_nothing_of_its_readers_error(tmp_pat
     with pytest.raises(DataError, match="no log of one lies there") as caught:
         delta_snapshot(source, tmp_path)
     assert caught.value.__cause__ is caught.value.__context__ is None
+
+
+def test_an_error_of_who_reads_the_rows_is_not_told_as_the_tables(tmp_path: Path) -> None:
+    delta_table(tmp_path / "table", visits())
+    source = DeltaSource(kind="delta", path="table")
+    opened = delta_batches(source, tmp_path, delta_snapshot(source, tmp_path), ["person"], "TRUE")
+    with pytest.raises(ZeroDivisionError), opened as batches:
+        sum(batch.num_rows for batch in batches) // 0

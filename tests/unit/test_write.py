@@ -165,6 +165,12 @@ def test_durable_means_that_file_and_folder_are_synced(tmp_path: Path, monkeypat
     assert synced == [(False, False), (True, True)]
 
 
+def test_an_error_of_who_makes_the_rows_is_not_told_as_the_disks(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="rows were not found"), new_array(tmp_path / "a", (1,), np.float64):
+        raise OSError("rows were not found")
+    assert os.listdir(tmp_path) == []
+
+
 def test_an_array_that_was_given_up_has_no_name(tmp_path: Path) -> None:
 
     def give_up() -> None:
