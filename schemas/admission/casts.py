@@ -164,7 +164,10 @@ def as_whole(values: pl.Expr, stored: pl.DataType, stranger: int | None) -> pl.E
 
 
 def whole_values(values: pl.Series) -> pl.Series:
-    """Return a series as Int64, null where a value is not whole; a name that is a pattern to polars is a name."""
+    """Return a series as Int64, null where a value is not whole.
+
+    Its own name does not matter: to polars a name may be a pattern.
+    """
     return values.alias("values").to_frame().select(as_whole(pl.col("values"), values.dtype, None)).to_series()
 
 
