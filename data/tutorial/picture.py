@@ -48,7 +48,7 @@ def draw(study: str, target: str) -> None:
         axes.plot(release.estimate, 2 - place, "o", color="#1f4e99", markersize=8)
     labels = ["difference of means", *(f"causalveil, epsilon 1, seed {seed}" for seed in SEEDS)]
     axes.set_yticks([3, 2, 1, 0], labels)
-    axes.set(ylim=(-0.6, 3.7), xlabel="effect of coaching on sick days, with 95 % intervals")
+    axes.set(ylim=(-0.6, 3.7), xlabel="effect of coaching on sick days, with 95% intervals")
     axes.axvline(0, color="#999999", linewidth=0.8, linestyle=":")
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)

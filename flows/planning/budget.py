@@ -92,7 +92,7 @@ def budget_of(path: Path, study: Study, declared: Plan) -> PlannedBudget:
         )
         return PlannedBudget(found, warnings=tuple(warnings))
     whose = "" if known else " (by its contract: no ledger knows the dataset)"
-    taken = "all" if found.share is None else f"{100 * found.share:.3g} %"
+    taken = "all" if found.share is None else f"{100 * found.share:.3g}%"
     runs = "one such run is possible" if found.fits == 1 else f"{found.fits:,} such runs are possible"
     sentence = (
         f"This run uses {taken} of what is left of the budget of '{contract.dataset}'{whose}; {runs} "

@@ -1,6 +1,6 @@
 """Facts about the population that a plan was not told, each with what it would change.
 
-A plan that assumes a fact in silence reads as a promise: with 10 % treated an interval can be several times as wide as
+A plan that assumes a fact in silence reads as a promise: with 10% treated an interval can be several times as wide as
 with half.
 """
 

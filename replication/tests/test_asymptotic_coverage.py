@@ -15,7 +15,7 @@ from causalveil_replication.schroeder2025.data import DATASET_1, DATASET_2, Popu
 from causalveil_replication.schroeder2025.runs import FINITE, KERNEL, LEVELS, NETWORK, Analysis, Summary
 
 SHORT = 25
-# Coverage at 80, 90 and 95 %, epsilon .5, delta 1e-5, n = 3000 (table 1 of the paper).
+# Coverage at 80, 90 and 95%, epsilon .5, delta 1e-5, n = 3000 (table 1 of the paper).
 PRINTED = {
     (DATASET_1, KERNEL): (0.784, 0.912, 0.964),
     (DATASET_1, NETWORK): (0.824, 0.894, 0.962),

@@ -1,7 +1,7 @@
 """P(noise keeps the order of the scores): the theorems against 10,000 draws of the production mechanisms.
 
 One margin of one noise scale for each of: one draw on the difference, one for each score (Theorem 2), one for each
-quartile range (Theorem 4). Three comparisons at 4 standard errors: a false alarm in 5,000 runs. A scale wrong by 30 %
+quartile range (Theorem 4). Three comparisons at 4 standard errors: a false alarm in 5,000 runs. A scale wrong by 30%
 moves the probabilities by 8 to 20 standard errors.
 """
 

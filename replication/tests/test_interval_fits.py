@@ -71,7 +71,7 @@ def test_the_network_of_productions_step_is_productions() -> None:
     assert ours.error == pytest.approx(math.sqrt(found.sigma2 / 300), rel=1e-9)
     assert longer.tau != ours.tau
     rows = step_rows(DATASET_1, 0.01, [StepRun(0, 1.1, 0.1), StepRun(1, 1.15, 0.1)])
-    assert [row["coverage"] for row in rows] == [0.5, 1, 1], "1 and 1.5 errors off; 1.28 at 80 %"
+    assert [row["coverage"] for row in rows] == [0.5, 1, 1], "1 and 1.5 errors off; 1.28 at 80%"
     assert (rows[0]["bias"], rows[0]["bias_error"]) == (0.125, 0.025)
 
 

@@ -37,7 +37,7 @@ from causalveil.tasks.privacy.mechanisms import Budget, GaussianClassic, Mechani
 SUMS = "sums"
 CHUNK = 8_192
 # Weights of the second moments in the joint release: a larger value makes their noise smaller and the means'
-# noise larger. Interval widths at 0.35 are within 2 % of the best constant's for epsilon 0.5 to 1.
+# noise larger. Interval widths at 0.35 are within 2% of the best constant's for epsilon 0.5 to 1.
 SECOND_MOMENT = 0.35
 LABEL_SQUARE = 1.0
 

@@ -3,7 +3,7 @@
 Post-processing of released values.
 
 A gate fails only when a released value is significantly beyond its bound, passes when it is significantly within, and
-cannot tell otherwise: noise must not decide. Its error of 5 % is divided among all values that it looks at. One line
+cannot tell otherwise: noise must not decide. Its error of 5% is divided among all values that it looks at. One line
 names those that failed: on a terminal, by an exit code, in Prefect.
 """
 

@@ -97,11 +97,11 @@ def percent(share: float) -> str:
     digits = f"{100 * share:.3g}"
     if digits == "100" and share < 1:
         digits = "more than 99.9"
-    return f"{digits} %"
+    return f"{digits}%"
 
 
 def confidence_level(confidence: float) -> str:
-    """Return the confidence of an interval as percent, with all of its digits: .9875 is no 99 %."""
+    """Return the confidence of an interval as percent, with all of its digits: .9875 is no 99%."""
     return f"{100 * confidence:.10g}%"
 
 

@@ -45,7 +45,7 @@ def _tails(random: np.random.Generator, n: int) -> Potential:
 
 
 TAILS = Written(
-    "4 % treated, in the tails of two exponentials and their product", "few treated", (-8, 12),
+    "4% treated, in the tails of two exponentials and their product", "few treated", (-8, 12),
     {**{f"x{place}": {"lower": -1, "upper": 8} for place in range(2)},
      **{f"flag{place}": dict(FLAG) for place in range(2)}}, _tails,
 )  # fmt: skip
@@ -124,14 +124,14 @@ errors and misses can be counted. Every run draws new people and new noise. The 
 other people; [how it was judged](regression_judging.md) tells of random tables, other budgets and published data.
 
 Errors and half-widths are in standard deviations of the outcome within arms; least squares, without privacy, stands in
-brackets. *Holds*: the share of 95 % intervals (80 %) that hold the effect; of {runs} runs .95 has a standard error of
+brackets. *Holds*: the share of 95% intervals (80%) that hold the effect; of {runs} runs .95 has a standard error of
 {error}. *Plan*: the half-width that `plan` expects, told treated share and deviation, over the measured one.
 
 At 1,000 people and this budget no squares, steps or products are looked for; releases say *linear confounding* there.
 
 {said}
 
-| people | n | runs | holds, 95 % | 80 % | error | half-width | plan |
+| people | n | runs | holds, 95% | 80% | error | half-width | plan |
 |---|---:|---:|---:|---:|---:|---:|---:|
 """
 
@@ -145,11 +145,11 @@ def page(found: Sequence[Cell]) -> str:
     large = [one for one in found if one.units >= 30_000]
     wide_large = np.exp(np.mean([math.log(one.width / one.plain_width) for one in large]))
     said = (
-        f"In all, {np.mean([one.held for one in found]):.2f} of 95 % intervals hold the effect and "
-        f"{np.mean([one.held80 for one in found]):.2f} of 80 % intervals; in {sum(one.held < 0.9 for one in found)} "
+        f"In all, {np.mean([one.held for one in found]):.2f} of 95% intervals hold the effect and "
+        f"{np.mean([one.held80 for one in found]):.2f} of 80% intervals; in {sum(one.held < 0.9 for one in found)} "
         f"cells fewer than .90 do. The error is {ratio:.2f} times that of least squares in the geometric mean, the "
         f"half-width {wide:.1f} times ({wide_large:.1f} times at 30,000 people). Least squares, whose curves nobody "
-        f"told it, holds {np.mean([one.plain_held for one in found]):.2f}. `plan` is within 30 % in "
+        f"told it, holds {np.mean([one.plain_held for one in found]):.2f}. `plan` is within 30% in "
         f"{len(near)} of {len(found)} cells."
     )
     head = HEAD.format(count=len(found), runs=runs, error=f"{math.sqrt(0.95 * 0.05 / runs):.2f}", said=said)

@@ -25,7 +25,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "public columns": ("Public covariates and treatments", {}, {"level": "label", "delta": 0}),
 }
 ALT = (
-    "Expected half-width of the 95 % interval over the number of people, a falling line for each epsilon, for private "
+    "Expected half-width of the 95% interval over the number of people, a falling line for each epsilon, for private "
     "covariates, a trial, and public covariates; outcome from 0 to 10."
 )
 

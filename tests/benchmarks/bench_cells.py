@@ -4,7 +4,7 @@ Run: python -m tests.benchmarks.bench_cells [RUNS] [POPULATION ...]
 Needs the replications: `uv run --package causalveil-replication` comes before it.
 
 Every run draws new people and new, seeded noise. Prints root mean square error and bias in outcome units, coverage and
-mean half-width of the 95 % interval, and what `plan` expects of it over the mean one. Competitors have no interval and
+mean half-width of the 95% interval, and what `plan` expects of it over the mean one. Competitors have no interval and
 spend everything on the estimate. None of these populations had a part in choosing a setting.
 """
 

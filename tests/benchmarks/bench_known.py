@@ -63,7 +63,7 @@ def main_label(runs: int) -> None:
 
 
 def said(cell: AccuracyCell) -> str:
-    """Root mean square error, coverage of the 95 % interval, mean half-width."""
+    """Root mean square error, coverage of the 95% interval, mean half-width."""
     return f"{cell.error:.3f} / {cell.coverage:.2f} / {cell.half_width:.3f}"
 
 

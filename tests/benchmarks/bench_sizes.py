@@ -4,7 +4,7 @@
 
 One population, written for a reader's first look and no setting chosen on it: ten covariates in their declared ranges,
 a third to two thirds treated, an outcome whose standard deviation is an eighth of its declared range, of which
-covariates explain 40 %. Widths are in standard deviations of the outcome. Least squares adjusts for the same columns.
+covariates explain 40%. Widths are in standard deviations of the outcome. Least squares adjusts for the same columns.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def people(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def least_squares(z: np.ndarray, t: np.ndarray, u: np.ndarray) -> tuple[float, float]:
-    """Estimate and half-width at 95 %."""
+    """Estimate and half-width at 95%."""
     x = np.column_stack([t, z, np.ones(len(t))])
     inverse = np.linalg.inv(x.T @ x)
     beta = inverse @ (x.T @ u)

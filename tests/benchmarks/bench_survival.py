@@ -2,8 +2,8 @@
 
 uv run python -m tests.benchmarks.bench_survival [RUNS]    # writes docs/figures/survival.md; 200 runs take 15 minutes
 
-Three populations, arms of equal size: half have the event and 30 % are lost, hazards proportional (ratio .7); 60 % are
-lost and curves cross (Weibull, shapes .8 and 1.6); 3 % have the event and 10 % are lost (ratio .6). A cell is 200 runs
+Three populations, arms of equal size: half have the event and 30% are lost, hazards proportional (ratio .7); 60% are
+lost and curves cross (Weibull, shapes .8 and 1.6); 3% have the event and 10% are lost (ratio .6). A cell is 200 runs
 of one seed; with a true coverage of .95 it falls below .91 once in a hundred cells.
 """
 
@@ -66,9 +66,9 @@ def scale(risk: float, shape: float = 1.0) -> float:
 
 
 TRIALS = (
-    Trial("30 % lost, proportional", (scale(0.5), 1), (scale(0.5) / 0.7, 1), scale(0.3), (1_000, 5_000)),
-    Trial("60 % lost, crossing", (scale(0.5, 0.8), 0.8), (scale(0.45, 1.6), 1.6), scale(0.6), (1_000, 5_000)),
-    Trial("3 % events, 10 % lost", (scale(0.03), 1), (scale(0.03) / 0.6, 1), scale(0.1), (5_000, 50_000)),
+    Trial("30% lost, proportional", (scale(0.5), 1), (scale(0.5) / 0.7, 1), scale(0.3), (1_000, 5_000)),
+    Trial("60% lost, crossing", (scale(0.5, 0.8), 0.8), (scale(0.45, 1.6), 1.6), scale(0.6), (1_000, 5_000)),
+    Trial("3% events, 10% lost", (scale(0.03), 1), (scale(0.03) / 0.6, 1), scale(0.1), (5_000, 50_000)),
 )
 
 
@@ -202,7 +202,7 @@ def page(runs: int) -> str:
     """The whole page."""
     said = (
         f"By `uv run python -m tests.benchmarks.bench_survival {runs}`: {runs} runs a cell, seeds fixed, delta 1e-6, "
-        "half-width of 95 % intervals with their coverage in brackets. *Whole* counts runs whose interval is "
+        "half-width of 95% intervals with their coverage in brackets. *Whole* counts runs whose interval is "
         "the whole range, since too few are seen at risk at the horizon. Half of the people are treated; "
         "hazards of the first and the last trial are proportional (.7 and .6), curves of the second cross "
         "(Weibull, shapes .8 and 1.6)."

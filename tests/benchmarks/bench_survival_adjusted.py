@@ -84,9 +84,9 @@ def _truth(one: Confounded, measure: Measure) -> float:
 
 
 CONFOUNDED = (
-    Confounded("30 % lost, proportional", (scale(0.5), 1), (scale(0.5) / 0.7, 1), scale(0.3), (1_000, 5_000, 50_000)),
-    Confounded("60 % lost, crossing", (scale(0.5, 0.8), 0.8), (scale(0.45, 1.6), 1.6), scale(0.6), (1_000, 5_000)),
-    Confounded("3 % events, 10 % lost", (scale(0.03), 1), (scale(0.03) / 0.6, 1), scale(0.1), (5_000, 50_000)),
+    Confounded("30% lost, proportional", (scale(0.5), 1), (scale(0.5) / 0.7, 1), scale(0.3), (1_000, 5_000, 50_000)),
+    Confounded("60% lost, crossing", (scale(0.5, 0.8), 0.8), (scale(0.45, 1.6), 1.6), scale(0.6), (1_000, 5_000)),
+    Confounded("3% events, 10% lost", (scale(0.03), 1), (scale(0.03) / 0.6, 1), scale(0.1), (5_000, 50_000)),
 )
 
 
@@ -132,14 +132,14 @@ def weighted(one: Confounded, n: int, measure: Measure, runs: int) -> float:
 
 # Cells that came up at .90 to .92, asked again with other seeds: `adjusted_cell` with seeds from 1,000 on.
 AGAIN = (
-    "Cells at .90 to .92 were asked again with other seeds (from 1,000 on). Three were short by chance: risk of 3 % "
-    "events, n = 5,000, epsilon 1, .957 of 300 (.90 here); risk of 60 % lost, n = 5,000, epsilon 3, .960 of 300 (.91); "
-    "restricted mean of 3 % events, n = 5,000, epsilon .5, .973 of 300 (.92). That at epsilon 3 is .937 of 300 (.92). "
-    "One was short in truth: risk of 3 % events, n = 50,000, epsilon 1, held in .904 of 450. Of the bias of a third of "
+    "Cells at .90 to .92 were asked again with other seeds (from 1,000 on). Three were short by chance: risk of 3% "
+    "events, n = 5,000, epsilon 1, .957 of 300 (.90 here); risk of 60% lost, n = 5,000, epsilon 3, .960 of 300 (.91); "
+    "restricted mean of 3% events, n = 5,000, epsilon .5, .973 of 300 (.92). That at epsilon 3 is .937 of 300 (.92). "
+    "One was short in truth: risk of 3% events, n = 50,000, epsilon 1, held in .904 of 450. Of the bias of a third of "
     "the half-width one half is the line that adjusts a chance, the other was the cut of scores, which took events off "
-    "the arm that has few people where events are likely. Rows of 3 % events are from before cuts allowed for that; "
-    "since then it holds in .940 of 200 at intervals wider by 4 %, at n = 5,000 risks in .98, .91 and .93 of the same "
-    "100 (wider by 11, 4 and 2 %), and the restricted mean at epsilon 1 in .95 (wider by 12 %)."
+    "the arm that has few people where events are likely. Rows of 3% events are from before cuts allowed for that; "
+    "since then it holds in .940 of 200 at intervals wider by 4%, at n = 5,000 risks in .98, .91 and .93 of the same "
+    "100 (wider by 11, 4 and 2%), and the restricted mean at epsilon 1 in .95 (wider by 12%)."
 )
 TITLES = {Measure.risk: "Risk difference", Measure.rmst: "Restricted mean survival time, days of 365"}
 
@@ -165,9 +165,9 @@ def page(runs: int, measures: Sequence[Measure]) -> str:
     """The whole page; sections of other measures stay as they are."""
     said = (
         f"By `uv run --with lifelines==0.30.3 python -m tests.benchmarks.bench_survival_adjusted {runs}`: {runs} "
-        "runs a cell, seeds fixed, delta 1e-6. Half-width of 95 % intervals with their coverage in brackets, then root "
+        "runs a cell, seeds fixed, delta 1e-6. Half-width of 95% intervals with their coverage in brackets, then root "
         "mean square errors. *Whole* counts runs whose interval is the whole range. Two of four covariates drive "
-        "treatment and hazard: with 30 % lost the risk difference is -.10, and that of the arms as they are +.06."
+        "treatment and hazard: with 30% lost the risk difference is -.10, and that of the arms as they are +.06."
         "\n\n"
         "The last column is what the same tables allow without privacy: Kaplan-Meier curves by lifelines, weighted by "
         "the true chances of treatment, which no analyst knows (root mean square error, fewer runs)."

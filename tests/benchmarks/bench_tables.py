@@ -60,7 +60,7 @@ def summary(found: Sequence[Measured]) -> list[str]:
         "fewer than 9 of 10",
         "fewer than 7",
         "which say",
-        "`plan` within 15 %",
+        "`plan` within 15%",
     ]
     rows = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     for follows in FOLLOWS:

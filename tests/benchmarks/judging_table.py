@@ -3,12 +3,12 @@
 A cell is a population that a reader knows or a published table at one n and epsilon, or all random tables of one kind
 with n times epsilon below 10,000, or at least that (both together where one of them has fewer than three tables).
 
-Of one case: error, the root mean square over runs; width, the median half-width at 95 %; score, the mean weighted
-interval score of Bracher et al. 2021 at 80, 90 and 95 %, which grows with error, width and misses alike. A ratio of a
+Of one case: error, the root mean square over runs; width, the median half-width at 95%; score, the mean weighted
+interval score of Bracher et al. 2021 at 80, 90 and 95%, which grows with error, width and misses alike. A ratio of a
 group is the geometric mean of its cases' ratios; runs count that both answered.
 
 The new estimator is worse in a cell if its score is more than ``MARGIN`` of the old one's, or if it covers less than
-``COVERED`` at 95 % and ``SHORT`` less than the old one, or if it refuses more than half of the runs that the old one
+``COVERED`` at 95% and ``SHORT`` less than the old one, or if it refuses more than half of the runs that the old one
 answers. This was frozen before the new one was run.
 """
 
@@ -37,13 +37,13 @@ like. Random tables 200 to 399 draw columns, confounding, outcome, size and budg
 Old is what the product's `regression` says of the same people; least squares is not private, by arm where the smaller
 arm has ten people a column.
 
-*Error* is the root mean square error of a case over its runs, *width* the median half-width at 95 %. *Score* is the
-weighted interval score of Bracher, Ray, Gneiting and Reich 2021 at 80, 90 and 95 %: it grows with error, width and
+*Error* is the root mean square error of a case over its runs, *width* the median half-width at 95%. *Score* is the
+weighted interval score of Bracher, Ray, Gneiting and Reich 2021 at 80, 90 and 95%: it grows with error, width and
 misses alike. Ratios are geometric means over cases. Old numbers stand in brackets beside new ones.
 
 A cell is one population or published table at one n and epsilon, or the random tables of one kind, below 10,000 people
 times epsilon or from there on. The new estimator is *worse* in a cell if its score is more than 1.05 of the old one's.
-It is worse too if it covers less than .90 at 95 % and .05 less than the old one, or refuses most of what that answers.
+It is worse too if it covers less than .90 at 95% and .05 less than the old one, or refuses most of what that answers.
 This was written down before the new one was run. Of equal estimators a few cells are worse by chance.
 """
 MARGIN, COVERED, SHORT, FEWEST = 1.05, 0.90, 0.05, 3
@@ -79,7 +79,7 @@ class Case:
         return math.sqrt(float(np.mean([(run[who]["estimate"] - run[who]["truth"]) ** 2 for run in self.runs])))
 
     def width(self, who: int) -> float:
-        """Return the median half-width at 95 %."""
+        """Return the median half-width at 95%."""
         ends = [run[who]["intervals"][-1] for run in self.runs]
         return float(np.median([(high - low) / 2 for low, high in ends]))
 
@@ -183,7 +183,7 @@ PARTS = {
 # So many random tables are shown that are worst, and as many that are best.
 SHOWN = 8
 NAMES = (
-    "runs", "80 % new (old)", "90 %", "95 %", "95 % least squares", "error new / old", "error over least squares",
+    "runs", "80% new (old)", "90%", "95%", "95% least squares", "error new / old", "error over least squares",
     "width new / old", "width over least squares", "score new / old",
 )  # fmt: skip
 
@@ -299,7 +299,7 @@ def plans(cases: Iterable[Case]) -> list[str]:
             row += [str(len(ratios)), f"{near:.2f}", f"{np.median(ratios):.2f}" if ratios else ""]
         rows.append(row)
     names = [
-        f"{who}: {what}" for who in ("new", "old") for what in ("cases", "within 30 %", "planned / measured, median")
+        f"{who}: {what}" for who in ("new", "old") for what in ("cases", "within 30%", "planned / measured, median")
     ]
     return ["## `plan`, told treated share and outcome deviation", "", *markdown("part: kind", names, rows)]
 

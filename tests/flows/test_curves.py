@@ -64,7 +64,7 @@ def test_the_answer_is_enough_and_the_next_smaller_amount_is_not(name: str) -> N
 def test_more_epsilon_or_more_units_never_widen(name: str) -> None:
     """Curves fall along both axes.
 
-    Those of regression and aipw are medians of a few seeded draws: 3 % of room.
+    Those of regression and aipw are medians of a few seeded draws: 3% of room.
     """
     rows = curves.curves(study_of(name), UNITS.get(name, 20_000), StandIn())
     width = {(row["epsilon"], row["units"]): row["half_width"] for row in rows}

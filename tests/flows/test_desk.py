@@ -66,7 +66,7 @@ def test_every_fact_is_on_the_desk(ledger: Ledger) -> None:
     assert any("3 requests by" in text for text in said)
     assert "The cap of level sample was raised." in said
     assert (low.share_left, low.pace and low.pace.fits) == (0, 0)
-    assert ["0 % is left of level sample" in concern.text for concern in low.concerns] == [True]
+    assert ["0% is left of level sample" in concern.text for concern in low.concerns] == [True]
     assert (unused.share_left, unused.runs, unused.pace, unused.concerns) == (1, (), None, ())
     # A week later nothing but the run that died has changed.
     assert not any("held budget" in concern.text for concern in desk_of(ledger).datasets[1].concerns)

@@ -125,13 +125,13 @@ SAYS = {
         *("ε 1 of 1", "all but fold 2 of 2", "The released share of treated contradicts that chance"),
     ],
     "balance": [
-        *("Partly adjusted, for 48% of possible confounding.", "leaving out 25 % of its units"),
+        *("Partly adjusted, for 48% of possible confounding.", "leaving out 25% of its units"),
         *("age: 1.234 before, 0.012 after, noise 0.046", "The 24 furthest apart are shown; 5 more"),
         "Could not be adjusted for: group is b.",
     ],
     "adjusted 4": ["Adjusted for 97% of possible confounding.", "the declared confounding_prior"],
     "older": ["Adjusted linearly, as a release of before says."],
-    "attenuated": ["Attenuated: noise on treatments leaves about 34 % of the effect"],
+    "attenuated": ["Attenuated: noise on treatments leaves about 34% of the effect"],
     "confounding": ["allows for a bias of 0.3 to either side"],
     "trial": ["Treatment was randomised, with a chance of 0.5"],
     "means": [
@@ -197,7 +197,7 @@ def test_bars_of_what_was_spent_add_up_as_they_are_labelled(documents: Documents
     page = report_html(load(documents["survival, adjusted"]))
     assert "scales_risk" not in re.sub(r"<code>.*?</code>", "", page)
     (fall,) = re.findall(r'<desc id="fall-1-text">(.*?)</desc>', page)
-    shares = [float(share) for share in re.findall(r": ([0-9.]+) %", fall)]
+    shares = [float(share) for share in re.findall(r": ([0-9.]+)%", fall)]
     assert len(shares) == 6
     assert abs(sum(shares) - 100) < 0.5
 

@@ -279,3 +279,11 @@ def test_details_of_every_kind_have_names_in_words(runs: dict[str, Read], docume
     for release in [*runs.values(), *(load(documents[name]) for name in DOCUMENTS)]:
         keys = {key.partition("[")[0] for key in getattr(release, "details", {})}
         assert {key for key in keys if not key.startswith(UNSHOWN)} <= set(LABELS), release.estimator
+
+
+def test_pages_and_panels_write_percents_in_one_way(runs: dict[str, Read], documents: Documents) -> None:
+    """A percent sign stands at its number: 95%, in sentences, figures and tables alike."""
+    texts = {name: text_of(release) for name, release in runs.items()}
+    texts |= {name: text_of(load(document)) for name, document in documents.items()}
+    assert all(re.search(r"\d%", text) for text in texts.values())
+    assert {name: re.findall(r".{20}\d\s+%", text) for name, text in texts.items() if re.search(r"\d\s+%", text)} == {}

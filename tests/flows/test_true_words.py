@@ -249,7 +249,7 @@ def test_a_plan_says_what_a_run_takes_and_whether_it_fits(tmp_path: Path) -> Non
         assert ("one such run is possible" in told) == (fit == 1), told
         assert (f"{fit} such runs are possible" in told) == (fit > 1), told
         assert ("no ledger knows the dataset" in told) == (not known and not runs and fit > 0), told
-        assert ("This run uses all of" in told or "This run uses 100 %" in told) == (fit == 1 and cap == "1"), told
+        assert ("This run uses all of" in told or "This run uses 100%" in told) == (fit == 1 and cap == "1"), told
 
 
 @pytest.mark.parametrize(("effect", "half"), [(1.0, 0.5), (0.5, 0.5), (-1.0, 0.5), (0.1, 0.5)])

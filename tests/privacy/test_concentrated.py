@@ -83,7 +83,7 @@ def test_a_cap_is_worth_what_opendp_says() -> None:
 
 
 def test_accounts_are_on_the_safe_side_of_exact_composition() -> None:
-    """500 random Gaussian ledgers, seed 3: never below the exact epsilon, which zCDP exceeds by 3.9 % at least there.
+    """500 random Gaussian ledgers, seed 3: never below the exact epsilon, which zCDP exceeds by 3.9% at least there.
 
     The first 2,000 of the seed hold none that is nearer.
     """

@@ -68,7 +68,7 @@ def test_a_draw_keeps_what_it_says_alone(epsilon: float, log: float, share: floa
 
 
 def test_the_total_is_on_the_safe_side_of_dp_accounting() -> None:
-    """Two thousand random runs of one to six draws (seed 4): never below its closed form, at most 1 % above."""
+    """Two thousand random runs of one to six draws (seed 4): never below its closed form, at most 1% above."""
     from dp_accounting import get_epsilon_gaussian
 
     rng = np.random.default_rng(4)

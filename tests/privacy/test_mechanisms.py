@@ -288,7 +288,7 @@ def test_audit_stays_below_the_promised_epsilon_and_catches_half_the_noise(mecha
 
 
 def test_audit_function_against_a_known_epsilon() -> None:
-    """Seeded Laplace pairs at epsilon = 2: 200 bounds at 90 % confidence; at most 40 above the truth (p < 1e-4)."""
+    """Seeded Laplace pairs at epsilon = 2: 200 bounds at 90% confidence; at most 40 above the truth (p < 1e-4)."""
     rng = np.random.default_rng(5)
     bounds = [epsilon_lower_bound(rng.laplace(0, 0.5, 2_000), rng.laplace(1, 0.5, 2_000), 0.0, 0.9) for _ in range(200)]
     assert sum(b > 2 for b in bounds) <= 40

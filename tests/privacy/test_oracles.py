@@ -100,7 +100,7 @@ def test_a_cap_ends_where_opendp_s_filter_does() -> None:
 
 
 def test_epsilon_of_an_account_is_that_of_dp_accounting_s_renyi_accountant() -> None:
-    """A hundred and fifty random ledgers (seed 14), within 1 %: theirs is the least over a grid of
+    """A hundred and fifty random ledgers (seed 14), within 1%: theirs is the least over a grid of
     orders."""
     from dp_accounting import GaussianDpEvent
     from dp_accounting.rdp import RdpAccountant

@@ -1,4 +1,4 @@
-"""Sensitivities of inverse probability weighting: constructed worst pairs of tables come within 2 % of them.
+"""Sensitivities of inverse probability weighting: constructed worst pairs of tables come within 2% of them.
 
 `test_every_sensitivity.py` searches for pairs that break them.
 """

@@ -53,7 +53,7 @@ def test_the_range_of_the_factor_holds_every_share_between() -> None:
 
 
 def test_the_treated_share_is_missed_as_often_as_promised() -> None:
-    """4,000 runs at 10 % a side: counts within 5 binomial standard deviations (seed 3, one in a million each)."""
+    """4,000 runs at 10% a side: counts within 5 binomial standard deviations (seed 3, one in a million each)."""
     random = np.random.default_rng(3)
     t = (np.arange(500) < 120).astype(np.uint8)
     below = above = 0

@@ -40,7 +40,7 @@ def coverage(runs: int, n: int, **changes: object) -> tuple[float, float, float]
 
 @pytest.mark.parametrize(("n", "delta", "confidence"), [(300, "1e-6", 0.95), (4_000, "1e-6", 0.8), (4_000, "0", 0.95)])
 def test_coverage_of_a_trial(n: int, delta: str, confidence: float) -> None:
-    """60 runs, eps 1: Monte-Carlo error 2.8 and 5 %; false alarm below 1e-3 at 3.3 of them."""
+    """60 runs, eps 1: Monte-Carlo error 2.8 and 5%; false alarm below 1e-3 at 3.3 of them."""
     found, error, spread = coverage(60, n, delta=delta, confidence=confidence)
     print(f"coverage {found:.3f} of {confidence}, mean error {error:.4f}, spread over stated {spread:.3f}")
     assert abs(found - confidence) <= 3.3 * math.sqrt(confidence * (1 - confidence) / 60)
@@ -53,7 +53,7 @@ def test_coverage_of_a_trial(n: int, delta: str, confidence: float) -> None:
     [(2, 300, "0.5", "1e-5", 2), (5, 3_000, "1", "1e-6", 3), (20, 30_000, "1", "1e-6", 2), (3, 10_000, "2", "0", 5)],
 )
 def test_coverage_over_sizes_and_budgets(p: int, n: int, epsilon: str, delta: str, folds: int) -> None:
-    """400 runs each: Monte-Carlo error 1.1 %; false alarm 1e-3 a side."""
+    """400 runs each: Monte-Carlo error 1.1%; false alarm 1e-3 a side."""
     found, error, spread = coverage(400, n, p=p, epsilon=epsilon, delta=delta, folds=folds)
     print(f"p {p}, n {n}, eps {epsilon}: coverage {found:.3f}, mean error {error:.4f}, spread {spread:.3f}")
     assert abs(found - 0.95) <= 3.3 * 0.011

@@ -1,8 +1,8 @@
 """Coverage and width of the interval on simulated studies, fixed seeds.
 
 The population: two covariates uniform on the square, scores sigmoid(a'x) within the clip, a heterogeneous effect,
-so that ATE, ATT and ATC differ; truths by quadrature. Coverage at 95 % over R runs has a Monte-Carlo standard error
-of sqrt(.95 .05/R): 0.7 % at R = 1000. A run fails falsely with probability below 1e-3 (three errors and a bit).
+so that ATE, ATT and ATC differ; truths by quadrature. Coverage at 95% over R runs has a Monte-Carlo standard error
+of sqrt(.95 .05/R): 0.7% at R = 1000. A run fails falsely with probability below 1e-3 (three errors and a bit).
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ CASES: list[tuple[str, dict[str, Any], int, int]] = [
     ("pure", {"delta": 0}, 1_000, 1000),
     ("pure, larger", {"delta": 0}, 8_000, 600),
     ("training units", {"level": "training_units"}, 1_500, 1000),
-    ("80 %", {"confidence": 0.8}, 6_000, 600),
+    ("80%", {"confidence": 0.8}, 6_000, 600),
 ]
 # Widths over the oracle's: the interval also covers the noise of the variance, which is part of its width where
 # noise is large. Where the range cuts both, widths say little.

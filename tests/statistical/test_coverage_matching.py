@@ -1,7 +1,7 @@
 """Intervals of a matching cover as often as they say, at both levels and for every estimand.
 
-100 tables a case, seeds 0 to 99, nominal 95 %: a true coverage of 95 % misses the bound of 0.87 once in 2,000
-(binomial); so over eleven cases a false alarm has probability 0.5 %. An interval that leaves out the noise of the
+100 tables a case, seeds 0 to 99, nominal 95%: a true coverage of 95% misses the bound of 0.87 once in 2,000
+(binomial); so over eleven cases a false alarm has probability 0.5%. An interval that leaves out the noise of the
 release is caught.
 """
 

@@ -2,7 +2,7 @@
 
 At sample level neither whether a run ends with an answer nor with which error may depend on rows: there the only
 refusals are by sizes and declared values. Rows are in memory and noise is seeded, so that nothing here is by chance:
-a true effect of 0 is held by the 95 % interval of each seed below.
+a true effect of 0 is held by the 95% interval of each seed below.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The whole estimator at sample level: split, private propensity, weights, noise, interval; does the interval cover?
 
-20,000 units, epsilon 1, delta 1e-6, 300 runs with fixed seeds. The Monte-Carlo standard error of a coverage of 95 % is
-sqrt(.95 .05 / 300) = 1.26 %; three of them are allowed, so a test fails falsely with probability about 1e-3 for a new
+20,000 units, epsilon 1, delta 1e-6, 300 runs with fixed seeds. The Monte-Carlo standard error of a coverage of 95% is
+sqrt(.95 .05 / 300) = 1.26%; three of them are allowed, so a test fails falsely with probability about 1e-3 for a new
 seed and not at all for this one.
 
 Where treatment was randomised the propensity model has nothing to learn, and its shrinkage does no harm. Where it was
@@ -147,7 +147,7 @@ def width(runs: list[Run]) -> float:
 
 
 def needed(estimates: list[float]) -> float:
-    """Width of the 95 % interval of somebody who knows the spread of these estimates."""
+    """Width of the 95% interval of somebody who knows the spread of these estimates."""
     return 2 * 1.96 * float(np.std(estimates))
 
 

@@ -21,7 +21,7 @@ LEVELS = (0.2, 0.1, 0.05)
 
 
 def kept(half: float, run: int = 0, **more: Any) -> dict[str, Any]:
-    """An answer of 0.1 whose interval at 95 % is 0.1 +- ``half``; the truth is 0."""
+    """An answer of 0.1 whose interval at 95% is 0.1 +- ``half``; the truth is 0."""
     intervals = [[0.1 - half * share, 0.1 + half * share] for share in (0.65, 0.84, 1.0)]
     known = {"case": "one-1000-1", "run": run, "part": "written", "cell": "one-1000-1", "kind": "lines", "units": 1_000}
     numbers = {"epsilon": "1", "columns": 3, "truth": 0.0, "estimate": 0.1, "seconds": 0.1, "people": run}
@@ -84,7 +84,7 @@ def test_a_run_goes_on_where_it_ended(tmp_path: Path) -> None:
 
 
 def test_least_squares_holds_the_effect_of_lines() -> None:
-    """Of 60 seeded tables 95 % intervals miss 8 or more, by chance, 1 time in 100; both ways are looked at."""
+    """Of 60 seeded tables 95% intervals miss 8 or more, by chance, 1 time in 100; both ways are looked at."""
     for name, units in (("varying", 1_000), ("few", 1_000)):
         (case,) = (one for one in bench.cases("written", Path()) if one.name == f"{name}-{units}-1")
         asked = [bench.asked(case, run) for run in range(60)]

@@ -1,7 +1,7 @@
 """The law of the secure noise, on production randomness. No seed: nothing here can be made again.
 
 Each check fails by chance with probability at most ALARM = 1e-10; there are about 20 of them. Each is shown to be
-able to fail: it must reject a scale that is 30 % too small or too large.
+able to fail: it must reject a scale that is 30% too small or too large.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def covered(n: int, groups: int, arms: int, runs: int = RUNS, **asked: str) -> t
 
 
 def modified(n: int, groups: int, seed: int) -> CellRows:
-    """A flag of 30 % changes the odds of treatment fivefold and two outcomes' effects by 3 and -1, beside subgroups."""
+    """A flag of 30% changes the odds of treatment fivefold and two outcomes' effects by 3 and -1, beside subgroups."""
     random = np.random.default_rng(seed)
     flag, z = (random.random(n) < 0.3).astype(np.float64), random.normal(size=(n, 3))
     g = random.integers(0, groups, n)

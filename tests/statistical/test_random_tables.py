@@ -65,7 +65,7 @@ def test_two_hundred_tables() -> None:
 
 @pytest.mark.long
 @pytest.mark.xfail(
-    reason="table 91, counts that rise as an exponential: .6 hold, and all say more than 99 %", strict=True
+    reason="table 91, counts that rise as an exponential: .6 hold, and all say more than 99%", strict=True
 )
 def test_tables_that_miss_say_that_confounding_is_left() -> None:
     """A known fault of `regression`: of a curve that noise hides it takes the share that it adjusted for as whole."""

@@ -15,7 +15,7 @@ from causalveil.tasks.inference.assemble import Estimate, Noise, assemble
 @pytest.mark.parametrize("ratio", [0.03, 0.3, 3.0])
 @pytest.mark.parametrize("confidence", [0.8, 0.95])
 def test_simulated_coverage_is_nominal_where_it_is_least(ratio: float, confidence: float) -> None:
-    """200,000 runs at 4 sampling variances: Monte-Carlo error 0.09 %; seed 1; alarm at 4 of its deviations."""
+    """200,000 runs at 4 sampling variances: Monte-Carlo error 0.09%; seed 1; alarm at 4 of its deviations."""
     random, z = np.random.default_rng(1), -ndtri((1 - confidence) / 2)
     a, least = allowance(ratio, confidence), 1.0
     for true in (0.0, 0.5, 1.0, 3.0):

@@ -236,7 +236,7 @@ def test_release_is_equations_7_and_11_with_noise_in_units_of_gamma() -> None:
     drawn = np.array([influence.release(found, pair, budget) for _ in range(4000)])
     taus, squares = drawn.T
     r1, r2 = (5 * math.sqrt(2 * math.log(3000) * math.log(2 / d)) / (e * 3000) for e, d in ((0.45, 9e-6), (0.05, 1e-6)))
-    # A mean of 4,000 errs by 1.6 % of the deviation, a deviation by 1.1 %: five standard errors, false alarm 1e-6.
+    # A mean of 4,000 errs by 1.6% of the deviation, a deviation by 1.1%: five standard errors, false alarm 1e-6.
     assert abs(taus.mean() - 1.2) < 5 * 9.0 * r1 / math.sqrt(4000)
     assert taus.std() == pytest.approx(9.0 * r1, rel=0.06)
     assert (squares >= 0).all()

@@ -146,7 +146,7 @@ def test_an_expected_interval_narrows_with_units_and_budget() -> None:
 
 
 def test_planned_width_is_what_weights_give() -> None:
-    """On a trial, whose weights a stand-in knows: within 15 %; 12 rows of noise that are the same every time."""
+    """On a trial, whose weights a stand-in knows: within 15%; 12 rows of noise that are the same every time."""
     from causalveil.flows.sequence.estimators import rehearse_effect
     from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 

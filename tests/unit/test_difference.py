@@ -29,7 +29,7 @@ def test_without_noise_it_is_the_textbooks() -> None:
 
 
 def test_the_declared_noise_error_is_that_of_repeated_releases() -> None:
-    """2000 seeded releases; the Monte-Carlo error of a standard deviation is 1.6 %; alarm at 5 %."""
+    """2000 seeded releases; the Monte-Carlo error of a standard deviation is 1.6%; alarm at 5%."""
     study, (rows, _) = make_difference(), confounded(5_000, seed=2)
     sizes, exact = sizes_of(study, 5_000), difference.sums(in_memory([rows]))
     scale = difference.mechanism(study, sizes).noise_scale

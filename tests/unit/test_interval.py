@@ -151,7 +151,7 @@ def test_without_noise_horvitz_thompson_is_the_mean_of_contributions(estimand: s
     ("weighting", "level"), [("hajek", "sample"), ("hajek", "label"), ("horvitz_thompson", "label")]
 )
 def test_the_declared_noise_error_is_that_of_repeated_releases(weighting: str, level: str) -> None:
-    """4000 seeded releases; the Monte-Carlo error of a standard deviation is 1.1 %, the delta method's below 1 %."""
+    """4000 seeded releases; the Monte-Carlo error of a standard deviation is 1.1%, the delta method's below 1%."""
     study, rows = make_study(weighting=weighting, level=level, delta="1e-6"), random_rows(60_000, 4, 2)
     found, sums = exact_findings(study, rows)
     sizes = sizes_of(study, len(rows)).model_copy(update={"estimation": len(rows)})
@@ -166,7 +166,7 @@ def test_the_declared_noise_error_is_that_of_repeated_releases(weighting: str, l
         uppers.append(result.details["sampling_standard_error_upper"])
     error = found.details["noise_standard_error"]
     assert np.std(estimates) == pytest.approx(error, rel=0.05)
-    # The bound on the sampling variance is to fail 0.5 % of the time: 20 of 4000, standard deviation 4.5.
+    # The bound on the sampling variance is to fail 0.5% of the time: 20 of 4000, standard deviation 4.5.
     failures = np.sum(np.array(uppers) < math.sqrt(found.variance.sampling))
     assert 4 <= failures <= 40
 

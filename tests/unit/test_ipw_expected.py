@@ -60,7 +60,7 @@ def test_wider_with_less_budget_and_fewer_units(changes: dict[str, object]) -> N
 
 @pytest.mark.parametrize("changes", [{}, {"delta": 0}, {"weighting": "horvitz_thompson"}], ids=str)
 def test_fewer_people_in_memory_say_what_all_units_say(changes: dict[str, object], monkeypatch: Any) -> None:
-    """Noise and sampling error of 20,000 units, by 2,000 people in their place: within 3 % of all of them."""
+    """Noise and sampling error of 20,000 units, by 2,000 people in their place: within 3% of all of them."""
     study = make_study(**changes)
     whole = width(study, 20_000)
     monkeypatch.setattr(ipw, "QUICK", 2_000)
@@ -162,7 +162,7 @@ def test_a_release_says_what_the_penalty_leaves() -> None:
 def test_more_people_or_epsilon_never_widen_what_is_expected(level: str, delta: str, penalty: float) -> None:
     """From 100 to 10^7 people and epsilon .05 to 16, the allowance for what the propensity model leaves in it.
 
-    The same noise is scaled. 3 % of room: who is rehearsed changes with the number of people, and of 1,000 the weights
+    The same noise is scaled. 3% of room: who is rehearsed changes with the number of people, and of 1,000 the weights
     differ a little more where less noise on coefficients meets the clip.
     """
     epsilons, sizes, widths = ("0.05", "0.5", "2", "16"), (100, 1_000, 10_000, 10**5, 10**7), {}

@@ -35,7 +35,7 @@ def expected_at(study: Any, n: int, effect: float | None = None, **stand_in: Any
     ids=str,
 )
 def test_the_expected_width_is_near_the_width_of_runs(changes: dict[str, Any]) -> None:
-    """Mean of 12 runs of 2,000 units whose scores have nothing to do with treatment: within 40 %."""
+    """Mean of 12 runs of 2,000 units whose scores have nothing to do with treatment: within 40%."""
     study = two_covariates(**changes)
     widths = []
     for seed in range(12):

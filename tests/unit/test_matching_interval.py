@@ -73,7 +73,7 @@ def test_equal_and_nearly_equal_draws_agree() -> None:
 
 
 def test_the_released_variance_is_that_of_abadie_and_imbens() -> None:
-    """W - m tau^2 over 120 tables against the variance of the estimate itself, which they know to 13 % (seeds fixed).
+    """W - m tau^2 over 120 tables against the variance of the estimate itself, which they know to 13% (seeds fixed).
 
     The effect varies with the score, so that all three parts of the variance count.
     """

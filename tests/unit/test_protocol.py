@@ -143,7 +143,7 @@ def half_width(found: Any) -> float:
 
 
 def test_a_protocol_of_one_question_is_that_question() -> None:
-    """Without noise to speak of both say the same. With that of epsilon 1 they are as wide: 8 seeds, within 10 %."""
+    """Without noise to speak of both say the same. With that of epsilon 1 they are as wide: 8 seeds, within 10%."""
     rows, _ = confounded(20_000, 1, seed=3)
     alone = Rows(rows.x, rows.t, rows.u[:, 0])
 

@@ -87,7 +87,7 @@ def test_a_ball_widens_where_noise_is_small() -> None:
 
 @pytest.mark.parametrize("sd", [0.0001, 0.02])
 def test_margins_of_known_shapes(sd: float) -> None:
-    """Seeds 0 to 4: a deviation is off by less than 60 %, a mean by less than .15."""
+    """Seeds 0 to 4: a deviation is off by less than 60%, a mean by less than .15."""
     random = np.random.default_rng(0)
     costs = np.clip(0.1 * np.exp(0.75 * random.normal(size=100_000)) - 1, -1, 1)
     columns = {
@@ -481,7 +481,7 @@ def test_what_a_cut_of_residuals_takes_off_slopes_is_made_good() -> None:
 
 
 def test_noise_does_not_make_an_outcome_hardly_vary() -> None:
-    """Scores are cut by its deviation. Of 200 seeded draws 1 % say .7 of it or less, where 10 % did."""
+    """Scores are cut by its deviation. Of 200 seeded draws 1% say .7 of it or less, where 10% did."""
     random, spreads = np.random.default_rng(0), []
     public = public_of(n=1_800, mu=mu_of(0.58, 1e-6))
     for seed in range(200):

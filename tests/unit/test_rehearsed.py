@@ -27,7 +27,7 @@ from causalveil_replication.accuracy.populations import POPULATIONS
     ],
 )
 def test_the_expected_width_is_the_mean_measured_one(method: str, units: int, epsilon: str) -> None:
-    """Within 15 % of the mean of 10 seeded runs, if the reader's assumptions are right."""
+    """Within 15% of the mean of 10 seeded runs, if the reader's assumptions are right."""
     population, one = POPULATIONS["normals2"], METHODS[method]
     cell = run_cell(population, one.estimator(population), units, epsilon, one.delta, runs=10, level=one.level)
     assert cell.planned == pytest.approx(cell.half_width, rel=0.15)
@@ -46,7 +46,7 @@ def test_more_units_than_are_rehearsed_have_narrower_intervals() -> None:
 
 
 def test_an_outcome_beside_an_end_of_its_range_and_a_rare_arm_are_foreseen() -> None:
-    """Within 30 % of the mean of 10 seeded runs: costs near 0 of 40, and 1 % treated."""
+    """Within 30% of the mean of 10 seeded runs: costs near 0 of 40, and 1% treated."""
     for name, units, epsilon in (("zeros5", 500, "8"), ("rare1", 30_000, "8")):
         cell = run_cell(
             POPULATIONS[name] if name in POPULATIONS else LATER[name], {"name": "regression"}, units, epsilon, runs=10

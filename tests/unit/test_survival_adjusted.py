@@ -90,7 +90,7 @@ def test_what_a_wrong_curve_of_censoring_moves_is_bounded(rate: float, tilt: flo
 
 
 def test_the_error_of_the_curve_of_censoring_is_that_of_its_noise() -> None:
-    """Variance of its logarithm at the horizon over 2,000 tables and draws, seed 4: within 15 %."""
+    """Variance of its logarithm at the horizon over 2,000 tables and draws, seed 4: within 15%."""
     study, n, random = adjusting(), 4_000, np.random.default_rng(4)
     grid, draw = Grid(16, 1, HORIZON), mechanism(study)
     cells = np.stack([shares(grid, 0.7, np.full(16, 0.36))] * ARMS).reshape(-1) / ARMS

@@ -78,7 +78,7 @@ def test_cells_are_read_back_and_add_up_to_everybody(delta: str) -> None:
 
 
 def test_the_covariance_is_that_of_the_noise() -> None:
-    """3,000 draws, seed 3: diagonal and sums within 15 %, which a right covariance fails once in a million."""
+    """3,000 draws, seed 3: diagonal and sums within 15%, which a right covariance fails once in a million."""
     study, random = make_survival(competing=False), np.random.default_rng(3)
     grid, draw = Grid(10, 1, 365.0), mechanism(study)
     noise = random.normal(0, draw.known_scale, (3_000, 2 * grid.cells))

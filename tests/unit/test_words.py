@@ -216,7 +216,7 @@ def test_metaphors_do_not_come_back_into_what_people_read() -> None:
 
 
 # What panel and report speak of, and which of these words stand in a textbook.
-TERMS = ("adjusted for X % of possible confounding", "possible confounding", "confounding prior")
+TERMS = ("adjusted for X% of possible confounding", "possible confounding", "confounding prior")
 TEXTBOOK = (
     *("AIPW", "balancing weights", "Bonferroni", "censored", "competing event", "confidence", "confounding"),
     *("consistency", "covariate", "coverage", "cumulative incidence", "delta", "differential privacy"),
@@ -270,3 +270,29 @@ def test_terms_on_pages_have_an_entry_with_a_reference() -> None:
     gone = [written for written in ON_PAGES if written not in pages]
     assert gone == [], "a page says it otherwise now: name it here as it stands"
     assert set(ON_PAGES.values()) <= {*TEXTBOOK}
+
+
+# A percent sign stands at its number, as in JAMA and DoubleML: 95%. Code in backticks may say what else is read.
+APART = re.compile(r"[0-9]\s+%(?![\w%])")
+CODE = re.compile(r"`[^`]*`")
+
+
+def sentences_of(source: str) -> list[str]:
+    """Return the texts of a Python file; what is put into one is a digit here."""
+    tree, found = ast.parse(source), []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            found.append("".join(str(one.value) if isinstance(one, ast.Constant) else "0" for one in node.values))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.append(node.value)
+    return found
+
+
+def test_a_percent_sign_stands_at_its_number() -> None:
+    pages = [file for file in FILES if file.endswith(".md") and file not in HISTORY]
+    modules = [file for file in FILES if file.endswith(".py") and file.startswith(("flows/", "tasks/", "schemas/"))]
+    texts = {file: [(ROOT / file).read_text()] for file in pages}
+    texts |= {file: sentences_of((ROOT / file).read_text()) for file in modules}
+    found = {file: [one for text in some for one in APART.findall(CODE.sub("", text))] for file, some in texts.items()}
+    assert {file: some for file, some in found.items() if some} == {}
+    assert APART.search(sentences_of('f"{100 * share:.3g} % is left"')[0])

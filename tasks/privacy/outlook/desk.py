@@ -171,7 +171,7 @@ def _of_accounts(account: Account, moment: datetime) -> Iterable[Concern]:
     if low:
         least = min(low, key=lambda block: block.share_left)
         more = "" if len(low) == 1 else f" (and of {len(low) - 1} other accounts)"
-        text = f"{100 * least.share_left:.0f} % is left of level {_words(least.level)}, block {least.block}{more}."
+        text = f"{100 * least.share_left:.0f}% is left of level {_words(least.level)}, block {least.block}{more}."
         yield Concern(at=moment, text=text)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil_replication.accuracy.populations import KnownPopulation
 
-# Chances of the levels of `clinic`: the rarest have 1 % of people.
+# Chances of the levels of `clinic`: the rarest have 1% of people.
 CLINICS = (0.3, 0.2, 0.15, 0.1, 0.08, 0.06, 0.05, 0.03, 0.02, 0.01)
 
 
@@ -48,7 +48,7 @@ def zero_inflated(random: np.random.Generator, n: int) -> tuple[FloatArray, Floa
 
 
 def clinics(random: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Ten clinics, the rarest of 1 %, whose habits and case mix differ; age within clinics. Effect 1."""
+    """Ten clinics, the rarest of 1%, whose habits and case mix differ; age within clinics. Effect 1."""
     clinic = random.choice(len(CLINICS), size=n, p=CLINICS)
     habit = np.array([-0.8, 0.4, 0.9, -0.3, 1.2, -1.2, 0.6, 1.6, -1.6, 2.0])
     mix = np.array([-0.5, 0.3, 0.8, -0.6, 0.7, -0.9, 0.2, 1.5, -1.5, 2.5])

@@ -187,7 +187,7 @@ def normals(p: int, correlation: float, odds: float = 1.0, constant: float = 0.0
 
 
 def flags(p: int, numbers: int = 0) -> Draw:
-    """Flags that are set for 5 to 50 % of people, and normal numbers behind them; effect 1."""
+    """Flags that are set for 5 to 50% of people, and normal numbers behind them; effect 1."""
     chances = np.linspace(0.05, 0.5, p)
 
     def draws(random: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -266,8 +266,8 @@ POPULATIONS: dict[str, KnownPopulation] = {
         ),
         KnownPopulation("binary11", "binary outcome, 11 normals", 0.1, (0.0, 1.0), _numbers(11, *FOUR), binary(11)),
         KnownPopulation("heavy24", "24 of Student's t", 1, WIDE, _numbers(24, -10, 10), normals(24, 0.3, heavy=True)),
-        KnownPopulation("rare10", "10 % treated", 1, WIDE, _numbers(6, *FOUR), normals(6, 0.3, 1.0, -2.6)),
-        KnownPopulation("rare5", "5 % treated", 1, WIDE, _numbers(6, *FOUR), normals(6, 0.3, 1.0, -3.4)),
+        KnownPopulation("rare10", "10% treated", 1, WIDE, _numbers(6, *FOUR), normals(6, 0.3, 1.0, -2.6)),
+        KnownPopulation("rare5", "5% treated", 1, WIDE, _numbers(6, *FOUR), normals(6, 0.3, 1.0, -3.4)),
         KnownPopulation("trial6", "trial, 6 normals", 1, WIDE, _numbers(6, *FOUR), normals(6, 0.3, 0.0), trial=True),
         KnownPopulation("curved8", "curved, 8 normals", 1, WIDE, _numbers(8, *FOUR), curved(8, 0.0)),
         KnownPopulation("curved4", "curved, 4 correlated", 1, WIDE, _numbers(4, *FOUR), curved(4, 0.7)),
@@ -277,7 +277,7 @@ POPULATIONS: dict[str, KnownPopulation] = {
         ),
         KnownPopulation("normals50", "50 correlated normals", 1, WIDE, _numbers(50, *FOUR), normals(50, 0.3)),
         KnownPopulation("wide6", "ranges a hundred times too wide", 1, WIDE, _numbers(6, -400, 400), normals(6, 0.3)),
-        KnownPopulation("rare1", "1 % treated", 1, WIDE, _numbers(6, *FOUR), normals(6, 0.3, 1.0, -5.0)),
+        KnownPopulation("rare1", "1% treated", 1, WIDE, _numbers(6, *FOUR), normals(6, 0.3, 1.0, -5.0)),
         KnownPopulation("weibull6", "Weibull tail", 1, (-10.0, 50.0), _numbers(6, *FOUR), weibull(6)),
     )
 }

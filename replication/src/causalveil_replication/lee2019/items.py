@@ -236,7 +236,7 @@ LEE_WEIGHTING = Paper(
         ),
         _bound(
             "Lemma 6: bounded difference, as it holds",
-            "Lemma 6: largest difference but for 5 %",
+            "Lemma 6: largest difference but for 5%",
             "holds",
             "holds, by another argument than the printed one, and sharper",
         ),

@@ -255,7 +255,7 @@ def _bounds(epsilon: str, draws: int) -> Iterator[Row]:
     printed7, holds7 = (formulas.error_bound(sample, trial.w, deviation, distance, p) for p in (True, False))
     said = (
         ("Lemma 3: E tau_n", tau + g_printed, tau + g, float(found.mean()), mean_error),
-        ("Lemma 6: largest difference but for 5 %", eta_printed, eta, float(np.quantile(apart, 1 - FAILURE)), None),
+        ("Lemma 6: largest difference but for 5%", eta_printed, eta, float(np.quantile(apart, 1 - FAILURE)), None),
         (
             "Theorem 4: P(tau_n <= 0), eta the largest seen",
             formulas.flip_bound(tau + g, largest, printed=True),

@@ -154,7 +154,7 @@ def column_rows(population: Population, method: Analysis, found: Sequence[FitMom
 
 
 def variance_rows(title: str, found: Sequence[FitMoments]) -> list[Row]:
-    """Half-widths at 95 %: the paper's; with the exact variance; and the effect's noise alone, all budget spent on it,
+    """Half-widths at 95%: the paper's; with the exact variance; and the effect's noise alone, all budget spent on it,
     below which equation 16 puts no interval, whatever its variance."""
     rows = []
     for epsilon in VARIANCE_EPSILONS if found else ():
@@ -175,7 +175,7 @@ def variance_rows(title: str, found: Sequence[FitMoments]) -> list[Row]:
 
 
 def width_rows(sizes: dict[tuple[Analysis, int], list[FitMoments]], few: int = FEW) -> list[Row]:
-    """Figure 4: half-widths at 95 % over epsilon at n = 3,000 and over n at epsilon 0.5, of the first ``few`` fits."""
+    """Figure 4: half-widths at 95% over epsilon at n = 3,000 and over n at epsilon 0.5, of the first ``few`` fits."""
     places = [(MAIN, epsilon) for epsilon in EPSILONS] + [(n, EPSILON) for n in UNITS if n != MAIN]
     rows = []
     for units, epsilon in places:

@@ -27,7 +27,7 @@ _VARIANCE = Slot(name="variance", scope=Scope.all)
 
 
 def grouped_difference(population: Population, units: int, epsilon: str, run: int) -> list[Answer]:
-    """One run's intervals at 80, 90 and 95 %: run k has the data of seed k."""
+    """One run's intervals at 80, 90 and 95%: run k has the data of seed k."""
     frame = draw(population, units, run)
     low, high = population.bounds
     t, y = frame["treated"].to_numpy(), frame["outcome"].to_numpy().clip(low, high)

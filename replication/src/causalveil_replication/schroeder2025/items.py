@@ -58,7 +58,7 @@ METHODS = {"Kernel": KERNEL, "NN": NETWORK}
 
 
 def _coverage(name: str, population: Population, method: Analysis, units: int, printed_runs: int, reason: str) -> Item:
-    """Coverage at 80, 90 and 95 %."""
+    """Coverage at 80, 90 and 95%."""
     return Item(
         name,
         COMMAND,
@@ -75,7 +75,7 @@ def _coverage(name: str, population: Population, method: Analysis, units: int, p
 
 
 def _column(name: str, population: Population, method: Analysis, column: str, printed: tuple[float, ...]) -> Item:
-    """Coverage of a column of Table 1 at 80, 90 and 95 %, read off fits."""
+    """Coverage of a column of Table 1 at 80, 90 and 95%, read off fits."""
     naive = column != "standard"
     return Item(
         name,
@@ -149,7 +149,7 @@ SCHROEDER = Paper(
         ),
         *(
             Item(
-                f"Table 2: right heart catheterisation, half-width at {level} %, epsilon .1 .25 .5, {whose}",
+                f"Table 2: right heart catheterisation, half-width at {level}%, epsilon .1 .25 .5, {whose}",
                 f"{FITS} --data FOLDER",
                 "interval-rhc-levels.csv",
                 {"level": f"0.{level}", "method": method},
@@ -228,7 +228,7 @@ SCHROEDER = Paper(
             form=".3f",
         ),
         Item(
-            "Figure 6: half-width of the difference of means by disjoint groups, 80 90 95 %",
+            "Figure 6: half-width of the difference of means by disjoint groups, 80 90 95%",
             FITS,
             "interval-grouped.csv",
             {},

@@ -31,7 +31,7 @@ TITLES = {
     "patients": "5,735 patients, eight confounders of which the paper names three; "
     "`replication/src/causalveil_replication/schroeder2025/data.py` says how the file is prepared. Means over runs "
     "that differ in folds and "
-    "noise; half-widths of 95 % intervals.",
+    "noise; half-widths of 95% intervals.",
     "trial": "Ten runs as in the paper: a coverage is a multiple of 0.1 and errs by about 0.1. Table 1 has more runs.",
 }
 
@@ -125,7 +125,7 @@ def _widths(path: Path, table: Rows) -> str:
 
 def _patients(path: Path, patients: Rows) -> str:
     """Half-width against epsilon on right heart catheterisation."""
-    alt = "Half-width of 95 % intervals against epsilon on right heart catheterisation: the paper's, and ours."
+    alt = "Half-width of 95% intervals against epsilon on right heart catheterisation: the paper's, and ours."
     printed = [row for row in patients if row["paper_half_width"] is not None]
     epsilons = [row["epsilon"] for row in printed]
     with figure(path, alt=alt) as axes:
@@ -134,7 +134,7 @@ def _patients(path: Path, patients: Rows) -> str:
         for index, method in enumerate(dict.fromkeys(row["method"] for row in patients), start=1):
             widths = [row["half_width"] for row in patients if row["method"] == method]
             series(panel, epsilons, widths, method, index)
-        panel.set(xscale="log", yscale="log", xlabel="epsilon", ylabel="half-width at 95 %")
+        panel.set(xscale="log", yscale="log", xlabel="epsilon", ylabel="half-width at 95%")
         _plain_ticks(panel)
         panel.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
         panel.set_xticks([], minor=True)
@@ -154,7 +154,7 @@ def _plain_ticks(panel: Any) -> None:
 
 def _trial(path: Path, trial: Mapping[str, Sequence[Answer]]) -> str:
     """The intervals of a few runs, as figure 6 of the paper."""
-    alt = "95 % intervals of ten runs on a randomised trial of 1,000 units, one panel per method, the truth at 1."
+    alt = "95% intervals of ten runs on a randomised trial of 1,000 units, one panel per method, the truth at 1."
     with figure(path, alt=alt, across=len(trial), sharey=True) as axes:
         for index, ((method, answers), panel) in enumerate(zip(trial.items(), axes[0], strict=True)):
             some = [answer for answer in answers if answer.level == LEVELS[-1]]
@@ -165,4 +165,4 @@ def _trial(path: Path, trial: Mapping[str, Sequence[Answer]]) -> str:
             panel.axhline(1.0, color="black", linewidth=0.8)
             panel.set(xlabel="run", title=method)
         axes[0][0].set_ylabel("effect")
-    return picture(path.name, alt, "Intervals at 95 % of ten runs; black: the truth.")
+    return picture(path.name, alt, "Intervals at 95% of ten runs; black: the truth.")

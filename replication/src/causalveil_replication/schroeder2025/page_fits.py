@@ -25,7 +25,7 @@ def draw_fits(out: Path, tables: Tables) -> list[str]:
             series(axes[0][0], [row["epsilon"] for row in over], [row["half_width"] for row in over], method, index)
             sizes = sorted((row for row in mine if row["epsilon"] == 0.5), key=lambda row: row["units"])
             series(axes[0][1], [row["units"] for row in sizes], [row["half_width"] for row in sizes], method, index)
-        axes[0][0].set(xscale="log", yscale="log", xlabel="epsilon", ylabel="half-width at 95 %", title="n = 3,000")
+        axes[0][0].set(xscale="log", yscale="log", xlabel="epsilon", ylabel="half-width at 95%", title="n = 3,000")
         axes[0][1].set(yscale="log", xlabel="n", title="epsilon 0.5")
         legend(axes)
     rows = tables["interval-utility"]
@@ -61,7 +61,7 @@ def page_fits(tables: Tables, pictures: Sequence[str]) -> list[str]:
         pictures[0],
         markdown_table(tables["interval-widths"], form),
         *(
-            ["## Table 2: right heart catheterisation at 80, 90 and 95 %", PATIENTS, markdown_table(patients, form)]
+            ["## Table 2: right heart catheterisation at 80, 90 and 95%", PATIENTS, markdown_table(patients, form)]
             if patients
             else []
         ),
@@ -99,7 +99,7 @@ VARIANCES = (
     "*estimating the differentially private variance in a doubly robust manner* where the first version's reads "
     "*through a truncated output perturbation mechanism*. The first version's variance is doubly robust before its "
     "noise, too (appendix A.4), so what is not known is the formula and the mechanism of the second's. What they can "
-    "change is known, as long as the effect's release is the paper's: its noise is nearly all of the width at 95 %. "
+    "change is known, as long as the effect's release is the paper's: its noise is nearly all of the width at 95%. "
     "*Exact variance*: the same budget for the effect, and a variance that no noise was added to. *Variance of zero*: "
     "all of the budget for the effect, and nothing for the variance, not even the sampling error; equation 16 gives no "
     "interval that is narrower."
@@ -112,7 +112,7 @@ PATIENTS = (
 )
 UTILITIES = (
     "The paper calls utility a weighted sum of privacy and width, and compares with a bootstrap; it defines neither. "
-    "Here: w (1 - epsilon/2) + (1 - w)(1 - min(1, h/2.5)), h the half-width at 95 % and 2.5 half the outcome's range; "
+    "Here: w (1 - epsilon/2) + (1 - w)(1 - min(1, h/2.5)), h the half-width at 95% and 2.5 half the outcome's range; "
     "the bootstrap makes 20 private estimates at a twentieth of the budget each, and a naive interval keeps no privacy."
 )
 GROUPED = (
@@ -121,7 +121,7 @@ GROUPED = (
     "the interval is much wider than the others; our own difference in means on [intervals.md](intervals.md) is not."
 )
 WIDTHS_ALT = (
-    "Half-width of 95 % intervals on Dataset 1, logarithmic, against epsilon at n = 3,000 and against n at epsilon "
+    "Half-width of 95% intervals on Dataset 1, logarithmic, against epsilon at n = 3,000 and against n at epsilon "
     "0.5: the asymptotic methods fall like one over epsilon and stay far above the standard interval, the "
     "finite-sample one lies between."
 )

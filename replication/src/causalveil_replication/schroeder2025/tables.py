@@ -49,10 +49,10 @@ RHC_RUNS = 5
 TRIAL_RUNS = 10
 # Runs of one task of a worker process.
 BATCH = 10
-# Methods without an optimiser take so many times the runs: 500 leave a Monte-Carlo error of two points at 80 %, too
+# Methods without an optimiser take so many times the runs: 500 leave a Monte-Carlo error of two points at 80%, too
 # much to tell whether coverage is within two points of nominal.
 CHEAP = 5
-# Coverage at 80, 90 and 95 % in tables 1 and 3 of the paper.
+# Coverage at 80, 90 and 95% in tables 1 and 3 of the paper.
 PAPER_COVERAGE = {
     ("dataset-1", KERNEL.name): (0.784, 0.912, 0.964),
     ("dataset-1", NETWORK.name): (0.824, 0.894, 0.962),
@@ -62,7 +62,7 @@ PAPER_COVERAGE = {
     ("trial", KERNEL.name): (0.780, 0.900, 0.940),
     ("trial", NETWORK.name): (0.880, 0.890, 0.970),
 }
-# Half-widths at 95 % in table 2 of the paper.
+# Half-widths at 95% in table 2 of the paper.
 PAPER_RHC = {"0.1": 2.12, "0.25": 0.885, "0.5": 0.432}
 
 
@@ -150,7 +150,7 @@ def _read(path: Path) -> list[Answer]:
 
 
 def _patients(pool: ProcessPoolExecutor, frame: Any, runs: int) -> list[dict[str, Any]]:
-    """Table 2: mean estimate and half-width at 95 % by epsilon and method, and the ratio to the asymptotic one."""
+    """Table 2: mean estimate and half-width at 95% by epsilon and method, and the ratio to the asymptotic one."""
     rows = []
     for epsilon in RHC_EPSILONS:
         wide = None
