@@ -45,8 +45,8 @@ from causalveil.tasks.privacy.budget import FlowBudget, drop_records
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
 from causalveil.tasks.privacy.ledger.usage import use_of
 from causalveil.tasks.privacy.outlook.standing import accounts_in, outlook_after
-from causalveil.tasks.protocols.files import write_tables
 from causalveil.tasks.report.panel.whole import lines_of, plain_text
+from causalveil.tasks.report.protocol import write_tables
 
 _LOG = logging.getLogger("causalveil.flow")
 DEPENDENCIES = ("numpy", "scipy", "polars", "pandera", "pyarrow", "opendp", "dp-accounting", "prefect", "sqlalchemy")

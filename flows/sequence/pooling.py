@@ -31,8 +31,8 @@ from causalveil.schemas.sites.round import PooledBy, Sites, load_sites
 from causalveil.schemas.study import SLUG, Study
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from causalveil.tasks.report.page import series_html
 from causalveil.tasks.report.panel.whole import panel_text
-from causalveil.tasks.report.series import series_html
 from causalveil.tasks.sites.accept import Accepted, Asked, accept, differences, settle
 from causalveil.tasks.sites.bundle import answers, make_bundle, public_key, read_bundle
 from causalveil.tasks.sites.pooled_protocol import pooled_protocol

@@ -4,7 +4,6 @@
 - ``difference``: A protocol by arm means, of a randomised trial or unadjusted.
 - ``drawn``: The five joint releases of a protocol, read as those of its questions.
 - ``expected``: Planning of a protocol before a row is read: expected intervals of every outcome.
-- ``files``: The table of a protocol's release as files that other tools read.
 - ``findings``: From answers with the law of their errors to what the release holds.
 - ``gates``: Balance, overlap, and the gates that were declared on them.
 - ``parts``: Answers with the parts of their error, and how they become intervals.

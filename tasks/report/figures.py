@@ -16,7 +16,9 @@ from statistics import median
 
 from causalveil.schemas.confounding import CovariateBalance
 from causalveil.schemas.privacy import Charge
-from causalveil.tasks.report.numbers import broken, percent
+from causalveil.schemas.protocols.answers import Limits
+from causalveil.schemas.release import Interval
+from causalveil.tasks.report.numbers import beside, broken, percent, span
 
 # Positions keep clear of both edges, for markers and the labels of ticks.
 LEFT, RIGHT = 3.0, 97.0
@@ -85,6 +87,13 @@ class Line:
     def marker(self) -> float:
         """Half the side of the square, in pixels: its area goes with the weight."""
         return 0.0 if self.weight is None else round(2.5 + 5.5 * math.sqrt(self.weight), 2)
+
+
+def line_of(label: str, estimate: float, interval: Interval | Limits, weight: float | None = None) -> Line:
+    """Return the line of an estimate whose note is its number and its interval."""
+    ends = interval.model_dump()
+    note = f"{beside(estimate, ends)} ({span(ends)})"
+    return Line(label, note, estimate, interval.lower, interval.upper, weight)
 
 
 @dataclass(frozen=True)

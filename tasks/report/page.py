@@ -1,4 +1,4 @@
-"""A release as a page for people.
+"""A release, a plan or a series as a page for people.
 
 Self-contained HTML, no network, nothing that is not in the release.
 
@@ -27,12 +27,13 @@ from causalveil.schemas.sites.pooled import (
     PooledRelease,
     PooledSurvivalRelease,
     Published,
+    Series,
+    SeriesRow,
 )
 from causalveil.schemas.where import said, where_words
-from causalveil.tasks.report.details import detail_rows, text_of
-from causalveil.tasks.report.estimand import PLACEHOLDER, estimand_of
-from causalveil.tasks.report.figures import Axis, Line, LovePlot, axis_of, site_bars, waterfalls
-from causalveil.tasks.report.guidelines.fill import guidelines_context
+from causalveil.tasks.report.details import PLACEHOLDER, detail_rows, estimand_of, text_of
+from causalveil.tasks.report.figures import Axis, Line, LovePlot, axis_of, line_of, site_bars, waterfalls
+from causalveil.tasks.report.guidelines.items import guidelines_context
 from causalveil.tasks.report.numbers import (
     COVERED,
     amount,
@@ -47,9 +48,8 @@ from causalveil.tasks.report.numbers import (
     span,
     verdict_of,
 )
-from causalveil.tasks.report.pooled_times import pooled_times_context
 from causalveil.tasks.report.protocol import context_of, first_of, labelled
-from causalveil.tasks.report.times import groups_context, times_context
+from causalveil.tasks.report.times import groups_context, pooled_times_context, times_context
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -107,6 +107,24 @@ def plan_html(plan: Plan, specification: Mapping[str, Any]) -> str:
         "populations": POPULATIONS,
     }
     return environment().get_template("plan.html.j2").render(context)
+
+
+def series_html(series: Series) -> str:
+    """Return one HTML document: styles and figures inside, nothing outside it referred to.
+
+    Raises:
+        CausalveilError: this installation lacks its templates.
+    """
+    series = labelled(series)
+    units = series.units_of_measure
+    rows = [(row, *_blocks_drawn(row), axis_name(units.get(row.outcome))) for row in series.rows]
+    context = {
+        "series": series,
+        "rows": rows,
+        "likelihood": likelihood(series.privacy.epsilon),
+        "css": style("style.css"),
+    }
+    return environment().get_template("series.html.j2").render(context)
 
 
 def style(name: str) -> str:
@@ -369,3 +387,9 @@ def _rows(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
 def _words(name: str) -> str:
     """A key as words."""
     return str(name).replace("_", " ")
+
+
+def _blocks_drawn(row: SeriesRow) -> tuple[list[Line], Axis]:
+    lines = [line_of(block.blocks[-1], block.estimate, block.interval, 0.3) for block in row.blocks]
+    lines.append(line_of("all together", row.fixed.estimate, row.fixed.interval))
+    return lines, axis_of(lines)

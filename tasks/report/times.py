@@ -1,6 +1,6 @@
-"""Curves of a study of times, as a page draws them.
+"""Curves and effects of a study of times, of one site or of several, as a page draws them.
 
-Steps with bands, areas of cumulative incidence, people at risk.
+Steps with bands, areas of cumulative incidence, people at risk, forest plots.
 
 Positions are percents of the figure's width and height: it is drawn in a box that is stretched to the page.
 """
@@ -13,15 +13,15 @@ from typing import Any
 
 from causalveil.schemas.estimators.survival import ArmCurve, Curves, Measure
 from causalveil.schemas.release import ProtocolRelease, SurvivalRelease
-from causalveil.tasks.report.figures import Axis, Line, axis_of
-from causalveil.tasks.report.numbers import axis_name, beside, span
+from causalveil.schemas.sites.pooled import MEASURES, NOT_SEEN, PooledMeasure, PooledSurvivalRelease
+from causalveil.tasks.report.figures import Axis, Line, axis_of, line_of, site_bars
+from causalveil.tasks.report.numbers import amount, axis_name, verdict_of
 
 # So many times fit below a figure on a narrow screen.
 TIMES_SHOWN = 5
 # Pairs of curves of a protocol that a page draws; all are in the release.
 PAIRS_SHOWN = 12
 NAMES = ("control", "treated")
-WORDS = {Measure.risk: "Risk difference", Measure.rmst: "Difference of restricted mean survival times"}
 NAMED = {Measure.risk: "Risk difference", Measure.rmst: "RMST difference"}
 
 
@@ -198,8 +198,61 @@ def _point(axis: Axis, time: float, value: float) -> str:
 
 def _forest(release: SurvivalRelease, place: int) -> MeasureLine:
     one = release.measures[place]
-    interval = one.interval.model_dump()
-    note = f"{beside(one.estimate, interval)} ({span(interval)})"
-    line = Line(NAMED[one.measure], note, one.estimate, one.interval.lower, one.interval.upper, 0.4)
+    line = line_of(NAMED[one.measure], one.estimate, one.interval, 0.4)
     unit = None if one.measure is Measure.risk else release.curves.unit or "time"
-    return MeasureLine(WORDS[one.measure], line, axis_of([line]), axis_name(unit))
+    return MeasureLine(MEASURES[one.measure], line, axis_of([line]), axis_name(unit))
+
+
+@dataclass(frozen=True)
+class MeasureForest:
+    """The forest of one measure: its sites, and all of them together.
+
+    ``hidden``: sites that have no part in it.
+    """
+
+    title: str
+    lines: tuple[Line, ...]
+    axis: Axis
+    unit: str
+    hidden: tuple[str, ...]
+
+
+def pooled_times_context(release: PooledSurvivalRelease) -> dict[str, Any]:
+    """Return what a page says, by the names that the template uses."""
+    bars = [(site.site, site.epsilon, site.delta) for site in release.sites]
+    first = release.headline(release.measures[0])
+    return {
+        **({} if release.curves is None else drawn_curves(release.curves)),
+        "waterfalls": (site_bars(bars, amount),),
+        "method": f"method_{release.estimator}.html.j2",
+        "details": [],
+        "first": None if first is None else first.model_dump(mode="json"),
+        "verdict": "" if first is None else verdict_of(first.interval.model_dump()),
+        "forests": tuple(_measure_forest(release, one) for one in release.measures),
+        "unit": release.unit or "",
+        "not_covered": release.not_covered,
+        "not_seen": NOT_SEEN,
+    }
+
+
+def _measure_forest(release: PooledSurvivalRelease, measure: PooledMeasure) -> MeasureForest:
+    lines = [
+        line_of(part.site, part.estimate, part.interval, part.weight(release.model))
+        for part in measure.sites
+        if part.estimate is not None and part.interval is not None
+    ]
+    # The declared model stands last.
+    for model in sorted(("fixed", "random"), key=lambda name: name == release.model):
+        found = getattr(measure, model)
+        if found is not None:
+            lines.append(line_of(f"{model.capitalize()} effects", found.estimate, found.interval))
+    if measure.stratified is not None:
+        lines.append(line_of("Stratified by site", measure.stratified.estimate, measure.stratified.interval))
+    unit = None if measure.measure is Measure.risk else release.unit or "time"
+    return MeasureForest(
+        measure.words,
+        tuple(lines),
+        axis_of(lines) if lines else Axis(-1.0, 1.0),
+        axis_name(unit),
+        tuple(part.site for part in measure.sites if part.estimate is None),
+    )

@@ -24,9 +24,8 @@ from causalveil.schemas.privacy import amount_text
 from causalveil.schemas.release import AnsweredEffect, DirectionRelease, ProtocolRelease, Release
 from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, PooledSurvivalRelease, Series
 from causalveil.tasks.report.numbers import amount, figure, number, percent
-from causalveil.tasks.report.page import COVERED, report_html
+from causalveil.tasks.report.page import COVERED, report_html, series_html
 from causalveil.tasks.report.panel.whole import panel_text
-from causalveil.tasks.report.series import series_html
 from tests.flows.test_sites_times import Clinic, call_of
 from tests.flows.test_sites_times import pooled as of_times
 from tests.report_help import Documents, load

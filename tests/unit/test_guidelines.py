@@ -14,8 +14,7 @@ from causalveil.schemas.contract import load_contract
 from causalveil.schemas.errors import ContractError
 from causalveil.tasks.report.flow import unit_flow
 from causalveil.tasks.report.guidelines.facts import facts_of
-from causalveil.tasks.report.guidelines.fill import checklists
-from causalveil.tasks.report.guidelines.items import GUIDELINES, STROBE_ITEMS, TARGET_ITEMS
+from causalveil.tasks.report.guidelines.items import GUIDELINES, STROBE_ITEMS, TARGET_ITEMS, checklists
 from tests.studies import write_study
 
 ARMS = {"randomised": False, "chance": None, "clip": [0.1, 0.9]}
