@@ -7,11 +7,12 @@ that was not written in this program goes through here.
 Arrow's columns become columns of polars: bytes as text, UUIDs as they are written, decimals of all widths. What polars
 would take wrongly, or end the process over, is made something that it takes rightly before it sees it.
 
-In a CSV file for a spreadsheet text stays text: none is taken for a formula.
+In a CSV file text stays text: no spreadsheet takes it for a formula, and no terminal for a command.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -22,7 +23,7 @@ import polars.selectors as cs
 import pyarrow as pa
 from pyarrow import types
 
-from causalveil.schemas.errors import DataError
+from causalveil.schemas.errors import DataError, printable
 
 
 def named(name: str) -> pl.Expr:
@@ -170,15 +171,21 @@ def _taken(type_: pa.DataType) -> bool:
 
 
 # First characters by which a spreadsheet takes text for a formula (OWASP, "CSV injection"), their wide forms too.
-FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+FORMULAS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+# What a terminal acts on when a file is printed, and what turns the direction of text around.
+ACTING = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def harmless(value: Any) -> Any:
-    """Return a value that spreadsheets do not run: text that begins like a formula gets a quote.
+    """Return a value that neither spreadsheets nor terminals run.
 
-    A number that was written as text stays as it is.
+    Text that begins like a formula gets a quote, and control characters are escaped. A number that was written as text
+    stays as it is.
     """
-    if not isinstance(value, str) or not value.startswith(FORMULAS):
+    if not isinstance(value, str):
+        return value
+    value = ACTING.sub(lambda found: printable(found[0]), value)
+    if not value.startswith(FORMULAS):
         return value
     try:
         float(value)
