@@ -7,7 +7,6 @@
 - ``owner``: Commands of a data owner beside granting.
 - ``releases``: `causalveil report`, `series`, `bundle` and `pool`.
 - ``show``: Options that several commands share, and their output for a person or a script.
-- ``show_sites``: Output for a person about bundles, pooled releases and series.
 - ``stop``: Ctrl-C and SIGTERM.
 - ``wizard``: Questions of `causalveil init` in a terminal.
 """

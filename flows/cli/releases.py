@@ -6,13 +6,23 @@ They make something of releases, at no charge.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.panel import Panel
+from rich.table import Table
 
 from causalveil.flows.cli import show
 from causalveil.flows.cli.show import Json
 from causalveil.flows.engine import settings
+from causalveil.tasks.report.panel import whole
+
+if TYPE_CHECKING:
+    from causalveil.flows.sequence.pooling import PooledResult, SeriesResult
+    from causalveil.schemas.release import Release
+    from causalveil.schemas.sites.round import Bundle
 
 
 def report(
@@ -60,9 +70,7 @@ def series(
             {"path": str(found.path), "page": str(found.page), "series": found.series.model_dump(mode="json")}
         )
         return
-    from causalveil.flows.cli import show_sites
-
-    show_sites.series(found)
+    print_series(found)
 
 
 SiteName = Annotated[str, typer.Option("--site", help="this site, as the coordinator calls it", show_default=False)]
@@ -125,9 +133,7 @@ def show_(
             }
         )
     else:
-        from causalveil.flows.cli import show_sites
-
-        show_sites.bundle(content, release, bundle)
+        print_bundle(content, release, bundle)
 
 
 def pool(
@@ -146,7 +152,74 @@ def pool(
     if json_:
         show.document({"path": str(outcome.path), "release": outcome.release.model_dump(mode="json")})
     else:
-        from causalveil.flows.cli import show_sites
-
-        show_sites.pooled(outcome)
+        print_pooled(outcome)
     show.check_gates(outcome.release)
+
+
+def print_bundle(content: Bundle, release: Release, path: Path) -> None:
+    """Print all that a coordinator would get, before it is sent."""
+    from causalveil.schemas.release import AnsweredEffect
+    from causalveil.schemas.sites.round import instant_text
+    from causalveil.tasks.report.panel.parts import estimate_line
+    from causalveil.tasks.sites.bundle import fingerprint
+
+    console, statement = Console(), content.statement
+    found = ""
+    if isinstance(release, AnsweredEffect):
+        outcome = release.specification["outcome"]
+        # Of a time to an event the first measure may be a risk, which has no unit.
+        unit = release.units_of_measure.get(outcome["name"]) if "name" in outcome else None
+        found = f"\n{estimate_line(release.estimate, release.interval, unit)}"
+    console.print(
+        Panel(
+            f"{release.study}: {release.estimator}, {release.units:,} units of {release.dataset}{found}",
+            title=f"bundle of site {statement.site} for round {statement.round}",
+            title_align="left",
+        )
+    )
+    rows = {
+        "signed": instant_text(statement.issued_at),
+        "by key": f"{content.key}  ({fingerprint(content.key)})",
+        "run": f"{statement.run_id}, finished {instant_text(statement.finished_at)}",
+        "study digest": statement.study_digest,
+        "contract digest": statement.policy_digest,
+        "ledger": f"{release.ledger.identity}, entry {release.ledger.entry_hash[:16]}",
+        "software": f"causalveil {release.software.version}, "
+        + ", ".join(f"{name} {version}" for name, version in release.software.dependencies.items()),
+    }
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows.items():
+        table.add_row(name, value)
+    console.print(table, highlight=False)
+    console.print(show.charge_table(release.privacy.charges, title="Charges"))
+    console.print(
+        f"The signature matches; whether its key is to be trusted, sites.yaml says. All that would be sent is {path}.",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def print_pooled(outcome: PooledResult) -> None:
+    """Print a pooled release for a person."""
+    release, console = outcome.release, Console()
+    show.panel(whole.panel_of(release), f"round {release.round}")
+    for sentence in release.privacy.unprotected:
+        console.print(f"[yellow]Not protected: {escape(sentence)}[/yellow]", highlight=False)
+    console.print(f"Release: {outcome.path}", highlight=False, soft_wrap=True)
+    console.print(f"Report:  causalveil report {outcome.path}", highlight=False, soft_wrap=True)
+
+
+def print_series(result: SeriesResult) -> None:
+    """Print a series for a person."""
+    found, console = result.series, Console()
+    show.panel(whole.panel_of(found), f"series of {found.dataset}")
+    for sentence in found.privacy.unprotected:
+        console.print(f"[yellow]Not protected: {escape(sentence)}[/yellow]", highlight=False)
+    console.print(found.statement, highlight=False)
+    if found.left_out:
+        runs = ", ".join(found.left_out)
+        console.print(f"Left out, as their blocks were released before: {runs}", highlight=False, soft_wrap=True)
+    console.print(f"Series: {result.path}", highlight=False, soft_wrap=True)
+    console.print(f"Page:   {result.page}", highlight=False, soft_wrap=True)

@@ -19,9 +19,10 @@ from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.inference.assemble import COVERS_IMBALANCE, UNMEASURED, EffectFindings, partly_if_left
-from causalveil.tasks.ipw.weights import CHUNK, weights
+from causalveil.tasks.ipw.weights import weights
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import map_partitions
+from causalveil.tasks.models.lattice_sums import CHUNK
 from causalveil.tasks.models.logistic import clipped_scores
 from causalveil.tasks.weighting.features import learn_features
 from causalveil.tasks.weighting.imbalance import Balance, Balancer, save_units, summary

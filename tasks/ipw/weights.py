@@ -27,15 +27,15 @@ from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Level, Norm, Scope
 from causalveil.schemas.study import Estimand, Variant
 from causalveil.tasks.enclave.enclave import Enclave, Rows
-from causalveil.tasks.enclave.split import Halves
-from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
+from causalveil.tasks.enclave.split import Halves, Pieces
+from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.machine.distribute import distribute
-from causalveil.tasks.models.lattice_sums import LARGEST_EXPONENT, bounded, lattice_exponent
+from causalveil.tasks.models import lattice_sums
+from causalveil.tasks.models.lattice_sums import CHUNK, LARGEST_EXPONENT, bounded, lattice_exponent
 from causalveil.tasks.models.logistic import clipped_scores
 from causalveil.tasks.privacy.mechanisms import Budget, GaussianClassic, Mechanism, Sensitivity, Slot, vector_mechanism
 
 SUMS = "sums"
-CHUNK = 8_192
 # Weights of the second moments in the joint release: a larger value makes their noise smaller and the means'
 # noise larger. Interval widths at 0.35 are within 2% of the best constant's for epsilon 0.5 to 1.
 SECOND_MOMENT = 0.35
@@ -147,27 +147,20 @@ def exact_sums(
         workers: threads; the result does not depend on it.
         largest: as in :func:`horvitz_thompson_scale`.
     """
-    step = 2.0 ** lattice_exponent(units)
+    bits = lattice_exponent(units)
+    step = 2.0**bits
     per_arm = study.estimator.weighting is Weighting.hajek
 
-    def segment_sums(index: int) -> FloatArray:
-        part = rows(index)
-        total = np.zeros(len(statistic_names(study)))
-        for first in range(0, len(part), CHUNK):
-            window = slice(first, first + CHUNK)
-            chunk = Rows(part.x[window], part.t[window], part.u[window])
-            whole = np.rint(bounded(contributions(study, chunk, coefficients, largest)) * step)
-            # Whole numbers whose absolute values add up to at most 2^52: every partial sum is exact.
-            if per_arm:
-                arm = (chunk.t != 0).astype(np.float64)
-                total += np.concatenate([whole @ arm, whole @ (1 - arm)])
-            else:
-                total += whole.sum(axis=1)
-        return total
+    def of(chunk: Rows) -> FloatArray:
+        # Whole numbers whose absolute values add up to at most 2^52: every partial sum is exact.
+        whole: FloatArray = np.rint(bounded(contributions(study, chunk, coefficients, largest)) * step)
+        if not per_arm:
+            sums: FloatArray = whole.sum(axis=1) / step
+            return sums
+        arm = (chunk.t != 0).astype(np.float64)
+        return np.concatenate([whole @ arm, whole @ (1 - arm)]) / step
 
-    parts = distribute(segment_sums, segments, workers)
-    total: IntArray = np.sum([np.rint(part).astype(np.int64) for part in parts], axis=0)
-    return total / step
+    return lattice_sums.exact_sums(Pieces(rows, segments, units), of, len(statistic_names(study)), workers, bits)
 
 
 def statistic_names(study: IpwStudy) -> tuple[str, ...]:

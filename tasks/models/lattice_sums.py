@@ -45,6 +45,7 @@ def lattice_exponent(units: int) -> int:
     return min(LARGEST_EXPONENT, 52 - math.ceil(math.log2(max(units, 1))))
 
 
+# Rows whose sums are made at once.
 CHUNK = 8_192
 
 
@@ -59,7 +60,9 @@ def on_lattice(values: FloatArray) -> FloatArray:
     return rounded
 
 
-def exact_sums(pieces: Pieces, of: Callable[[R], FloatArray], numbers: int, workers: int) -> FloatArray:
+def exact_sums(
+    pieces: Pieces, of: Callable[[R], FloatArray], numbers: int, workers: int, bits: int = 2 * BITS
+) -> FloatArray:
     """Return sums over all rows of what ``of`` gives for a chunk: exact, then rounded once.
 
     The order of rows does not matter.
@@ -72,11 +75,12 @@ def exact_sums(pieces: Pieces, of: Callable[[R], FloatArray], numbers: int, work
         of: from a chunk of rows to its sums, shape (numbers,), of products of at most two lattice numbers.
         numbers: how many sums there are.
         workers: threads, where work is not distributed otherwise.
+        bits: what is summed are multiples of 2^-bits.
 
     Returns:
         The sums, shape (numbers,).
     """
-    step = 2.0 ** (2 * BITS)
+    step = 2.0**bits
 
     def piece(index: int) -> list[int]:
         rows = cast(R, pieces.rows(index))
@@ -89,7 +93,7 @@ def exact_sums(pieces: Pieces, of: Callable[[R], FloatArray], numbers: int, work
 
     parts = distribute(piece, pieces.count, workers)
     whole = [sum(column) for column in zip(*parts, strict=True)] if parts else [0] * numbers
-    return np.array([total / 2 ** (2 * BITS) for total in whole])
+    return np.array([total / 2**bits for total in whole])
 
 
 def sums_sensitivity(numbers: int, units: int | None, size: float = 2.0) -> Sensitivity:

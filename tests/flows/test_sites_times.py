@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
-from causalveil.flows.cli.show_sites import pooled as shown
+from causalveil.flows.cli.releases import print_pooled as shown
 from causalveil.schemas.errors import BundleError, StudyError
 from causalveil.schemas.release import ProtocolRelease, SurvivalRelease, load_release
 from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledSurvivalRelease, load_published, pooled_schema
