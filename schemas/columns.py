@@ -1,4 +1,4 @@
-"""Say what columns must hold, which numbers may be declared, and on which scale.
+"""Say what columns must hold, which numbers and names may be declared, and on which scale.
 
 One rule holds for all numbers of a file, so that no scale derived from them is infinite, NaN or denormal. Ranges enter
 sensitivities by their width, its square and the midpoint, clips by their reciprocals. A declared number within these
@@ -8,16 +8,26 @@ A number is read as it is, or by its logarithm or square root, after clipping to
 spans orders of magnitude acts on most outcomes by its ratio. On a scale of its own a linear adjustment sees that; which
 scale is declared, never taken from the data, so the transformation is public and applies to every row.
 
+A code may have a name, which the owner declares and people read in place of the code. Rows, sums and keys of a release
+have the code.
+
 ``schemas/admission/cohort.py`` makes checks of what the columns of a study must hold.
 """
 
 from __future__ import annotations
 
 import math
+import unicodedata
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from typing import Any
 
 from causalveil.schemas.privacy import Frozen
 
+# The level that undeclared values count as, and how people read it where a declared level has that name.
+OTHER = "other"
+ANY_OTHER = "any other value"
+LONGEST_NAME = 200
 LARGEST = 1e100
 SMALLEST_WIDTH = 1e-100
 # A range narrower than this share of its ends has too few floats inside for a midpoint to be between them.
@@ -62,6 +72,80 @@ def ordinary(value: float | None) -> bool:
     Such a float is positive and neither infinite, NaN nor denormal; None is unknown yet.
     """
     return value is None or (math.isfinite(value) and 2.0**-1000 <= value <= 2.0**1000)
+
+
+def sane_names(names: Sequence[str], codes: Sequence[str | int]) -> None:
+    """Refuse names of codes that a reader could not tell apart, or could not see as they are.
+
+    Args:
+        names: one of each code, in the same order.
+        codes: the values that stand in the rows.
+
+    Raises:
+        ValueError: says which rule is broken.
+    """
+    if codes and all(name.strip().isdecimal() for name in names) and not any(str(code).isdecimal() for code in codes):
+        raise ValueError(f"names stand before their codes; turn each round, as in {{{codes[0]}: {names[0]}}}")
+    first: dict[str | int, str] = {}
+    for name, code in zip(names, codes, strict=True):
+        if code in first:
+            raise ValueError(f"code '{code}' has two names, '{first[code]}' and '{name}'; write one")
+        first[code] = name
+    seen: dict[str, str] = {}
+    of_code = {_read(str(code)): code for code in codes}
+    for name, code in zip(names, codes, strict=True):
+        if not name.strip():
+            raise ValueError(f"the name of code '{code}' is empty; write a word for it")
+        if len(name) > LONGEST_NAME:
+            raise ValueError(f"the name of code '{code}' has {len(name)} characters; at most {LONGEST_NAME} are read")
+        if not name.isprintable():
+            raise ValueError(f"the name of code '{code}' holds a character that cannot be printed; take it out")
+        if name != name.strip():
+            raise ValueError(f"'{name}' begins or ends with a blank; take it out")
+        read = _read(name)
+        if read in seen:
+            raise ValueError(f"the names '{seen[read]}' and '{name}' differ in case or blanks only; rename one")
+        seen[read] = name
+        if of_code.get(read, code) != code:
+            raise ValueError(f"'{name}' is the name of code '{code}' and another code as well; rename it")
+
+
+def _read(name: str) -> str:
+    """Return what is left of a name for a hasty reader: no blanks, no case, no forms of one letter."""
+    return "".join(unicodedata.normalize("NFKC", name).casefold().split())
+
+
+def level_labels(levels: Sequence[str | int], names: Sequence[str] | None) -> dict[str, str]:
+    """Return how people read each level, by the level as text.
+
+    >>> level_labels((1, 2), ("never", "former"))
+    {'1': 'never', '2': 'former', 'other': 'other'}
+    """
+    shown = dict(zip(map(str, levels), map(str, levels) if names is None else names, strict=True))
+    taken = names is not None and any(_read(label) == OTHER for label in names)
+    return shown if OTHER in shown else {**shown, OTHER: ANY_OTHER if taken else OTHER}
+
+
+def codes_of(names: Sequence[str] | None, levels: Sequence[str | int]) -> dict[str, str | int]:
+    """Return the level of each name; nothing where levels have none."""
+    return {} if names is None else dict(zip(names, levels, strict=True))
+
+
+def labels_of(column: Mapping[str, Any]) -> dict[str, str]:
+    """Return the same of a column of a specification; it has no labels without levels."""
+    levels = column.get("levels")
+    return {} if levels is None else level_labels(levels, column.get("names"))
+
+
+def levels_text(column: Mapping[str, Any]) -> str:
+    """Return the levels of a column in words: names with codes in brackets, if it has names.
+
+    >>> levels_text({"levels": [1, 2], "names": ["never", "former"]})
+    'never (1), former (2)'
+    """
+    levels, names = column["levels"], column.get("names")
+    told = map(str, levels) if not names else (f"{one} ({code})" for one, code in zip(names, levels, strict=True))
+    return ", ".join(told)
 
 
 class NumberScale(StrEnum):

@@ -14,19 +14,28 @@ from typing import Annotated, Any, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from causalveil.schemas.columns import NumberScale, sane_range, scaled_ends
+from causalveil.schemas.columns import (
+    ANY_OTHER,
+    OTHER,
+    NumberScale,
+    level_labels,
+    sane_names,
+    sane_range,
+    scaled_ends,
+)
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.study import (
-    OTHER,
     Bounds,
     Code,
     Codes,
     Finite,
+    LevelCode,
     Levels,
     Missing,
     Name,
     Others,
     distinct_levels,
+    distinct_names,
     event_codes,
 )
 
@@ -60,19 +69,51 @@ class NumberColumn(DeclaredColumn, Bounds):
         return self
 
 
-class LevelsColumn(DeclaredColumn):
-    """A category.
+# Tags have a space: no key of a contract can be taken for one in a message.
+DeclaredLevels = Annotated[
+    Annotated[Levels, Tag("listed levels")]
+    | Annotated[dict[str, LevelCode], Field(min_length=2, max_length=1000), Tag("named levels")],
+    Discriminator(lambda value: "named levels" if isinstance(value, Mapping) else "listed levels"),
+]
 
-    ``others``: whether a value that is no level counts as the level ``other``, or is refused.
+
+class LevelsColumn(DeclaredColumn):
+    """A category: a list of its levels, or a mapping of names to them.
+
+    As ``levels: {never: 1, former: 2, current: 3}``, the shape that ``codes`` and ``event`` have.
+
+    ``others``: whether a value that is no level counts as the level ``other``, or is refused. A name changes nothing
+    that is computed: people read it in place of its code.
     """
 
-    levels: Levels
+    levels: DeclaredLevels
     others: Others = Others.refuse
 
     @model_validator(mode="after")
     def _distinct(self) -> LevelsColumn:
-        distinct_levels(self.levels)
+        distinct_names(self.names, self.codes)
+        distinct_levels(self.codes)
+        if self.others is Others.other and self.names is not None:
+            labels = level_labels(self.codes, self.names)
+            if labels[OTHER] == ANY_OTHER:
+                raise ValueError(
+                    f"'levels' has a code of the name '{OTHER}', as values that nobody declared would; rename it"
+                )
         return self
+
+    @property
+    def codes(self) -> tuple[str | int, ...]:
+        """The levels as they stand in the rows."""
+        return tuple(self.levels.values()) if isinstance(self.levels, dict) else self.levels
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names of the levels, in their order; None where the owner gave none."""
+        return tuple(self.levels) if isinstance(self.levels, dict) else None
+
+    def coded(self, value: Any) -> Any:
+        """Return the code that a value names; a value that is no name is returned as it is."""
+        return self.levels.get(value, value) if isinstance(self.levels, dict) and isinstance(value, str) else value
 
 
 class CodesColumn(DeclaredColumn):
@@ -127,6 +168,7 @@ class EventColumn(DeclaredColumn):
     @model_validator(mode="after")
     def _one_is_censoring(self) -> Self:
         codes = list(self.codes.values())
+        sane_names(tuple(self.codes), codes)
         event_codes(tuple(codes))
         if self.censored is not None and self.censored not in self.event:
             raise ValueError(f"'censored' is '{self.censored}', which is none of the names of 'event'")
@@ -181,8 +223,8 @@ Declared = Annotated[
     Discriminator(
         _column_kind,
         custom_error_type="column",
-        custom_error_message="a column is declared as {lower, upper}, {levels: [...]}, {codes: {control, treated}}, "
-        "{time: {upper, origin}} or {event: {NAME: code}}",
+        custom_error_message="a column is declared as {lower, upper}, {levels: [...]}, {levels: {NAME: code}}, "
+        "{codes: {control, treated}}, {time: {upper, origin}} or {event: {NAME: code}}",
     ),
 ]
 

@@ -152,6 +152,8 @@ def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
         key = loader.construct_object(key_node, deep=True)
         if not isinstance(key, str):
             problem = f"key {_short(key)} is not text"
+            if isinstance(value_node, yaml.ScalarNode):
+                problem += f"; a code stands behind its name, as in {{{_short(value_node.value)[1:-1]}: {_short(key)}}}"
             raise yaml.constructor.ConstructorError(problem=problem, problem_mark=key_node.start_mark)
         if key in result:
             problem = f"key {_short(key)} stands twice"

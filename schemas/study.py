@@ -7,24 +7,36 @@ Stages and ledger see this and nothing else; no number in it comes from the data
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from causalveil.schemas.columns import Column, Holds, Nulls, NumberScale, sane_clip, sane_range, scaled_ends
+from causalveil.schemas.columns import (
+    LONGEST_NAME,
+    OTHER,
+    Column,
+    Holds,
+    Nulls,
+    NumberScale,
+    codes_of,
+    level_labels,
+    sane_clip,
+    sane_names,
+    sane_range,
+    scaled_ends,
+)
 from causalveil.schemas.documents import AnyPath, digest_of
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.privacy import Amount, Frozen, Guarantee, Half, Level, Neighbours, PrivacyCost
 
 Finite = Annotated[float, Field(allow_inf_nan=False, strict=False)]
-Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")]
-# The level that undeclared values count as.
-OTHER = "other"
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=r"^[^\x00-\x1f]+$")]
 SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,119}")
 Slug = Annotated[str, Field(max_length=80, pattern=f"^{SLUG.pattern}$")]
 
@@ -147,10 +159,21 @@ class Codes(Frozen):
 
 
 ZERO_ONE = Codes(control=0, treated=1)
-Levels = Annotated[
-    tuple[Annotated[str, Field(strict=True)] | Annotated[int, Field(strict=True)], ...],
-    Field(min_length=2, max_length=1000),
+
+
+def _level(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise ValueError("a level is text or a whole number; of truth values write 0 and 1")
+    return value
+
+
+LevelCode = Annotated[
+    Annotated[str, Field(strict=True)] | Annotated[int, Field(strict=True)],
+    BeforeValidator(_level, json_schema_input_type=str | int),
 ]
+Levels = Annotated[tuple[LevelCode, ...], Field(min_length=2, max_length=1000)]
+# Names of levels, one of each. Left out where there are none, so that a study has the digest that it had before.
+LevelNames = Annotated[tuple[Name, ...] | None, Field(exclude_if=lambda value: value is None)]
 
 
 def distinct_levels(levels: tuple[str | int, ...]) -> None:
@@ -163,6 +186,19 @@ def distinct_levels(levels: tuple[str | int, ...]) -> None:
         raise ValueError("levels must be all text or all integers")
     if len(set(levels)) != len(levels):
         raise ValueError("a level stands twice")
+
+
+def distinct_names(names: tuple[str, ...] | None, levels: tuple[str | int, ...]) -> None:
+    """Refuse names of levels that are not one of each, or that read the same.
+
+    Raises:
+        ValueError: says which rule is broken.
+    """
+    if names is None:
+        return
+    if len(names) != len(levels):
+        raise ValueError("'names' are one of each level, in the same order")
+    sane_names(names, levels)
 
 
 def event_codes(codes: tuple[str | int, ...]) -> None:
@@ -228,10 +264,12 @@ class CategoricalCovariate(Frozen):
     """A category with the levels that a study tells apart.
 
     ``others``: whether any other value counts as the level ``other``. ``known``: the levels that the column may hold
-    at all, if these are more than ``levels``; None where any value may stand, or where ``levels`` are all.
+    at all, if these are more than ``levels``; None where any value may stand, or where ``levels`` are all. ``names``:
+    what people read in place of the levels, by the contract.
     """
 
     levels: Levels
+    names: LevelNames = None
     others: Others = Others.refuse
     known: Levels | None = None
     nulls: Missing = Missing.refuse
@@ -239,7 +277,18 @@ class CategoricalCovariate(Frozen):
     @model_validator(mode="after")
     def _distinct(self) -> CategoricalCovariate:
         distinct_levels(self.levels)
+        distinct_names(self.names, self.levels)
         return self
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The words that people read for each slot, by the slot as text."""
+        return level_labels(self.levels, self.names)
+
+    @property
+    def of_names(self) -> dict[str, str | int]:
+        """The level of each name."""
+        return codes_of(self.names, self.levels)
 
     @property
     def slots(self) -> tuple[str | int, ...]:
@@ -501,7 +550,8 @@ def travelling(specification: Mapping[str, Any]) -> dict[str, Any]:
     left_out = {
         "data": ("unit", "blocks"),
         "treatment_codes": None,
-        "covariates": ("codes", "known", "others", "nulls"),
+        "covariates": ("codes", "known", "others", "nulls", "names"),
+        "arms": ("names",),
     }
     result: dict[str, Any] = {}
     for key, value in specification.items():
@@ -526,6 +576,37 @@ def travelling(specification: Mapping[str, Any]) -> dict[str, Any]:
             result[key] = [_without(one, ("holds",)) for one in value]
         else:
             result[key] = _without(value, keys)
+    return result
+
+
+def _categories(specification: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every column of a specification that has levels, with its name, wherever it stands."""
+    groups = specification.get("subgroups") or {}
+    found = [
+        *(specification.get("covariates") or {}).items(),
+        *((specification.get("censoring") or {}).get("by") or {}).items(),
+        *((one["column"], one["holds"]) for one in specification.get("where") or ()),
+        (groups.get("name"), groups.get("column")),
+        (specification.get("treatment"), specification.get("arms")),
+    ]
+    yield from ((name, column) for name, column in found if column and column.get("levels") is not None)
+
+
+def level_names(specification: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Return the names of levels by their codes as text, of each column that has some."""
+    return {
+        name: {str(code): label for label, code in codes_of(column["names"], column["levels"]).items()}
+        for name, column in _categories(specification)
+        if column.get("names")
+    }
+
+
+def with_level_names(specification: Mapping[str, Any], names: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """Return a specification whose levels have these names."""
+    result = copy.deepcopy(dict(specification))
+    for name, column in _categories(result):
+        if name in names:
+            column["names"] = [names[name][str(code)] for code in column["levels"]]
     return result
 
 

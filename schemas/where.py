@@ -14,8 +14,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from causalveil.schemas.columns import Column, Nulls
-from causalveil.schemas.declared import CodesColumn, Declared
+from causalveil.schemas.columns import Column, Nulls, labels_of
+from causalveil.schemas.declared import CodesColumn, Declared, LevelsColumn
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.study import (
     CategoricalCovariate,
@@ -101,7 +101,8 @@ class Condition(Frozen):
             yield "has levels, which have no order; use '==', '!=', 'in' or 'not in'"
         unknown = [value for value in self.values if not _stands_in(value, known)]
         if unknown:
-            shown = ", ".join(repr(one) for one in known[:20])
+            named = self.holds.of_names if isinstance(self.holds, CategoricalCovariate) else {}
+            shown = ", ".join(repr(one) for one in (*named, *known)[:20])
             yield f"{unknown[0]!r} is none of what the contract declares: {shown}"
         left = len(known) - len(self.values) if self.op.negated else len(self.values)
         if left == 0:
@@ -152,7 +153,7 @@ class Condition(Frozen):
     @property
     def words(self) -> str:
         """Condition as a person reads it."""
-        return said(self.column, self.op, self.values)
+        return condition_words(self.model_dump(mode="json"))
 
 
 def said(column: str, op: str, values: Iterable[Any]) -> str:
@@ -161,10 +162,19 @@ def said(column: str, op: str, values: Iterable[Any]) -> str:
     return f"{column} {op} {shown[0] if len(shown) == 1 and 'in' not in op else '[' + ', '.join(shown) + ']'}"
 
 
+def condition_words(condition: Mapping[str, Any], *, column: bool = True) -> str:
+    """Return a comparison of a study in full, in one line; levels that have names are named.
+
+    ``column``: whether its column stands before it.
+    """
+    labels = labels_of(condition["holds"])
+    values = [labels.get(str(one), one) for one in condition["values"]]
+    return said(condition["column"] if column else "", condition["op"], values).strip()
+
+
 def where_words(specification: Any) -> str:
     """Return who a study in full is about, in one line; empty where it is about everybody."""
-    conditions = specification.get("where") or ()
-    return " and ".join(said(one["column"], one["op"], one["values"]) for one in conditions)
+    return " and ".join(map(condition_words, specification.get("where") or ()))
 
 
 def refuse_roles(conditions: Iterable[Condition], roles: Mapping[str | None, str]) -> None:
@@ -273,6 +283,8 @@ class AskedCondition(Frozen):
         Numbers and booleans have one form.
         """
         values: list[Any] = list(self.listed)
+        if isinstance(column, LevelsColumn):
+            values = [column.coded(one) for one in values]
         if "levels" not in holds and column is not None and not isinstance(column, CodesColumn):
             values = [float(one) if isinstance(one, int) and not isinstance(one, bool) else one for one in values]
         if isinstance(column, CodesColumn) and isinstance(column.codes.control, bool):
@@ -281,7 +293,9 @@ class AskedCondition(Frozen):
 
     def is_asked_by(self, found: Condition) -> bool:
         """Return whether a comparison in full is this one."""
-        return (self.column, self.op, self.listed) == (found.column, found.op, found.values)
+        codes = found.holds.of_names if isinstance(found.holds, CategoricalCovariate) else {}
+        values = tuple(codes.get(one, one) if isinstance(one, str) else one for one in self.listed)
+        return (self.column, self.op, values) == (found.column, found.op, found.values)
 
 
 def _nothing_as_none(value: Any) -> Any:

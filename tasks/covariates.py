@@ -71,7 +71,8 @@ def scale(study: EffectStudy) -> float:
 def _features(name: str, covariate: Covariate, *, indicated: bool) -> tuple[str, ...]:
     extra = (f"{name} (missing)",) if indicated else ()
     if isinstance(covariate, CategoricalCovariate):
-        return (*(f"{name}={level}" for level in covariate.slots), *extra)
+        labels = covariate.labels
+        return (*(f"{name}={labels[str(level)]}" for level in covariate.slots), *extra)
     return (name, *extra)
 
 

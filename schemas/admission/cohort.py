@@ -71,8 +71,8 @@ def contract_roles(contract: Contract) -> dict[str, Column]:
     for name, column in contract.columns.items():
         nulls = Nulls.welcome if column.nulls is Missing.indicator else Nulls.undeclared
         if isinstance(column, LevelsColumn):
-            admitted = column.levels if column.others is Others.refuse else None
-            roles[name] = Column(holds=Holds.level, levels=column.levels, nulls=nulls, admitted=admitted)
+            admitted = column.codes if column.others is Others.refuse else None
+            roles[name] = Column(holds=Holds.level, levels=column.codes, nulls=nulls, admitted=admitted)
         elif isinstance(column, CodesColumn):
             roles[name] = Column(holds=Holds.binary, codes=column.codes.pair, nulls=nulls)
         elif isinstance(column, EventColumn):

@@ -212,6 +212,9 @@ def declarations(contract: Contract) -> str:
     for column in document["columns"].values():
         for key in _FOR_PEOPLE:
             column.pop(key, None)
+        if isinstance(column.get("levels"), dict):
+            # Names of levels are for people too.
+            column["levels"] = list(column["levels"].values())
     return digest_of(document)
 
 

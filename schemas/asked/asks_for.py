@@ -40,7 +40,8 @@ def _is_said(asked: StudyFile, key: str, value: Any, study: Study) -> bool:
     if value is None or found is None:
         return value is found
     if isinstance(value, AskedGroups):
-        return value.name == found.name and value.levels in (None, getattr(found.column, "levels", None))
+        levels = None if value.levels is None else _in_codes(value.levels, found.column)
+        return value.name == found.name and levels in (None, getattr(found.column, "levels", None))
     if isinstance(value, AskedCensoring):
         return isinstance(study, SurvivalStudy) and _same_losses(value, study)
     return _within(value, found)
@@ -59,8 +60,16 @@ def _within(asked: Any, found: Any) -> bool:
         same = set(asked.events) == {name for name in found.codes if name != found.censoring}
         return same and _within(asked.model_copy(update={"events": None}), found)
     if isinstance(asked, Frozen) and type(asked) is not type(found):
-        return all(one is None or _within(one, getattr(found, key, None)) for key, one in asked)
+        return all(one is None or _within(_in_codes(one, found), getattr(found, key, None)) for key, one in asked)
     return bool(asked == found)
+
+
+def _in_codes(value: Any, found: Any) -> Any:
+    """Return levels that a file names as the codes of a column in full; anything else as it is."""
+    codes: Mapping[str, Any] = getattr(found, "of_names", {})
+    if isinstance(value, tuple):
+        return tuple(_in_codes(one, found) for one in value)
+    return codes.get(value, value) if isinstance(value, str) else value
 
 
 def _same_losses(asked: AskedCensoring, study: SurvivalStudy) -> bool:

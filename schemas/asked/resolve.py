@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
-from causalveil.schemas.asked.columns import AskedCovariate, AskedNumber, AskedTimes, Clipping
+from causalveil.schemas.asked.columns import AskedArms, AskedCovariate, AskedNumber, AskedTimes, Clipping
 from causalveil.schemas.asked.shorthands import AutoEstimator
 from causalveil.schemas.asked.study_file import (
     DirectionStudyFile,
@@ -310,7 +310,7 @@ def _groups_and_arms(
     column = _declared(asked.treatment, "treatment", contract, problems)
     _nulls_counted(column, "treatment", asked.treatment, asked, problems)
     if asked.arms is not None:
-        document["arms"] = {"reference": asked.arms.reference, "levels": _arm_levels(asked, column, problems)}
+        document["arms"] = _arms(asked.arms, asked.treatment, column, problems)
     elif isinstance(column, CodesColumn):
         document["treatment_codes"] = column.codes
     elif column is not None:
@@ -383,29 +383,26 @@ def _where(
     return found
 
 
-def _arm_levels(
-    asked: ProtocolStudyFile | SurvivalProtocolFile, column: Declared | None, problems: Problems
-) -> tuple[str | int, ...] | None:
-    """Return the levels of a treatment of several arms: all that the contract declares."""
-    arms = asked.arms
-    if arms is None:
-        return None
+def _arms(arms: AskedArms, treatment: str, column: Declared | None, problems: Problems) -> dict[str, Any]:
+    """Return a treatment of several arms in full: all levels that the contract declares."""
     declared: tuple[str | int, ...] | None = None
+    asked, reference, names = arms.levels, arms.reference, None
     if isinstance(column, CodesColumn):
         declared = column.codes.pair
     elif isinstance(column, LevelsColumn):
-        declared = column.levels
+        declared, names, reference = column.codes, column.names, column.coded(reference)
+        asked = None if asked is None else tuple(map(column.coded, asked))
         if column.others is Others.other:
-            problems.append(f"'arms': column '{asked.treatment}' may hold other values than its levels")
+            problems.append(f"'arms': column '{treatment}' may hold other values than its levels")
     elif column is not None:
-        problems.append(f"'arms': column '{asked.treatment}' has no levels in the contract")
-    if declared is not None and arms.levels is not None and set(arms.levels) != set(declared):
+        problems.append(f"'arms': column '{treatment}' has no levels in the contract")
+    if declared is not None and asked is not None and set(asked) != set(declared):
         problems.append("'arms.levels' are not the contract's; leave them out")
-    if declared is not None and arms.reference not in declared:
-        problems.append(f"'arms.reference': '{arms.reference}' is no level of '{asked.treatment}' in the contract")
-    if declared is None and column is None and arms.levels is None:
+    if declared is not None and reference not in declared:
+        problems.append(f"'arms.reference': '{arms.reference}' is no level of '{treatment}' in the contract")
+    if declared is None and column is None and asked is None:
         problems.append("'arms': no contract is at hand, so the study must declare 'levels'")
-    return declared or arms.levels
+    return {"reference": reference, "levels": declared or asked, "names": names}
 
 
 def _declared(name: str, place: str, contract: Contract | None, problems: Problems) -> Declared | None:
@@ -509,17 +506,22 @@ def _covariate(
         problems.append(f"'{place}': the contract declares levels, not a range; remove 'lower' and 'upper'")
     if asked.scale is not None:
         problems.append(f"'{place}': the contract declares levels, which have no scale; remove 'scale'")
-    levels = asked.levels or column.levels
-    unknown = [level for level in levels if level not in column.levels]
+    levels = column.codes if asked.levels is None else tuple(map(column.coded, asked.levels))
+    unknown = [level for level in levels if level not in column.codes]
     if unknown:
+        known = () if column.names is None else column.names
+        meant = nearest(str(unknown[0]), known, 0.6) if isinstance(unknown[0], str) else ""
         problems.append(
-            f"'{place}': '{unknown[0]}' is no level in the contract; a study can leave levels out, not add any"
+            f"'{place}': '{unknown[0]}' is no level in the contract{meant.rstrip('?')}; a study can leave levels out, "
+            "not add any"
         )
-    fewer = set(levels) < set(column.levels)
+    fewer = set(levels) < set(column.codes)
+    named = None if column.names is None or unknown else dict(zip(column.codes, column.names, strict=True))
     return {
         "levels": levels,
+        "names": None if named is None else tuple(named[level] for level in levels),
         "others": Others.other if fewer else column.others,
-        "known": column.levels if fewer and column.others is Others.refuse else None,
+        "known": column.codes if fewer and column.others is Others.refuse else None,
         "nulls": column.nulls,
     }
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from causalveil.schemas.columns import Column, Holds, Nulls
+from causalveil.schemas.columns import Column, Holds, Nulls, codes_of
 from causalveil.schemas.privacy import Frozen, Level
 from causalveil.schemas.study import (
     NOTHING_TO_ADJUST_FOR,
@@ -29,6 +29,7 @@ from causalveil.schemas.study import (
     EffectStudy,
     Estimand,
     Finite,
+    LevelNames,
     Levels,
     Missing,
     MissingOutcome,
@@ -39,6 +40,7 @@ from causalveil.schemas.study import (
     Study,
     covariate_role,
     distinct_levels,
+    distinct_names,
 )
 from causalveil.schemas.where import MOST_CONDITIONS, Condition, refuse_roles
 
@@ -126,11 +128,13 @@ class Arms(Frozen):
     """Several declared treatments, each compared with the reference."""
 
     levels: Levels
+    names: LevelNames = None
     reference: Code
 
     @model_validator(mode="after")
     def _known(self) -> Self:
         distinct_levels(self.levels)
+        distinct_names(self.names, self.levels)
         if self.reference not in self.levels or type(self.reference) is not type(self.levels[0]):
             raise ValueError("'reference' is none of the treatment's levels")
         if len(self.levels) > MOST_ARMS:
@@ -138,6 +142,11 @@ class Arms(Frozen):
         if len({str(level) for level in self.levels}) < len(self.levels):
             raise ValueError("no two arms may read the same")
         return self
+
+    @property
+    def of_names(self) -> dict[str, str | int]:
+        """The level of each name."""
+        return codes_of(self.names, self.levels)
 
     @property
     def ordered(self) -> tuple[str | int, ...]:

@@ -14,9 +14,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from causalveil.schemas.columns import OTHER
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.protocols.study import JointStudy, ProtocolStudy
-from causalveil.schemas.study import OTHER, ZERO_ONE, CategoricalCovariate, Missing
+from causalveil.schemas.study import ZERO_ONE, CategoricalCovariate, Missing
 from causalveil.schemas.where import Condition, Operator, Value
 from causalveil.tasks.covariates import Block
 from causalveil.tasks.enclave.enclave import Enclave, Rows

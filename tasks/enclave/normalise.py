@@ -21,11 +21,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from causalveil.schemas.admission.casts import whole_values
-from causalveil.schemas.columns import NumberScale
+from causalveil.schemas.columns import OTHER, NumberScale
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout
 from causalveil.schemas.study import (
-    OTHER,
     Bounds,
     CategoricalCovariate,
     Codes,

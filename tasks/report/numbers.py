@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+from causalveil.schemas.columns import labels_of
+
 # Sources of error that an interval covers, in words for a page; others say it themselves.
 COVERED = {
     "sampling": "sampling error",
@@ -152,13 +154,15 @@ def arm_label(specification: Mapping[str, Any], arm: str) -> str:
 
 
 def _coded(name: str | None, column: Mapping[str, Any], value: str) -> str:
-    """Return ``name = value`` where the value is a code; a word stands by itself."""
+    """Return ``name = value`` where the value is a code without a name; a name or a word stands by itself."""
     codes = column.get("codes") or {}
     held = list(codes.values()) if codes else list(column.get("levels") or ())
     if name is None:
         return value
     if value == MISSING:
         return f"{name} missing"
+    if column.get("names"):
+        return labels_of(column).get(value, value)
     # Booleans are written 0 and 1, as everywhere.
     written = {str(int(one)) for one in held if isinstance(one, int)}
     return f"{name} = {value}" if value in written else value

@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from causalveil.schemas.columns import levels_text
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import Plan
@@ -30,7 +31,7 @@ from causalveil.schemas.sites.pooled import (
     Series,
     SeriesRow,
 )
-from causalveil.schemas.where import said, where_words
+from causalveil.schemas.where import condition_words, where_words
 from causalveil.tasks.report.details import PLACEHOLDER, detail_rows, estimand_of, text_of
 from causalveil.tasks.report.figures import Axis, Line, LovePlot, axis_of, line_of, site_bars, waterfalls
 from causalveil.tasks.report.guidelines.items import guidelines_context
@@ -329,14 +330,14 @@ def _bounds(specification: Mapping[str, Any], arms: Mapping[str, Any]) -> list[t
         rows += [(one["role"].replace("_", " "), one["name"], _range(one)) for one in several]
     groups = specification.get("subgroups")
     if groups and "levels" in groups["column"]:
-        rows.append(("subgroups", groups["name"], ", ".join(map(str, groups["column"]["levels"]))))
+        rows.append(("subgroups", groups["name"], levels_text(groups["column"])))
     for one in specification.get("where") or ():
-        rows.append(("eligible", one["column"], said("", one["op"], one["values"]).strip()))
+        rows.append(("eligible", one["column"], condition_words(one, column=False)))
     for role, variable in (specification.get("pair") or {}).items():
         rows.append((role, variable["name"], _range(variable)))
     for name, covariate in (specification.get("covariates") or {}).items():
-        levels = covariate.get("levels")
-        rows.append(("covariate", name, _range(covariate) if levels is None else ", ".join(map(str, levels))))
+        listed = covariate.get("levels") is not None
+        rows.append(("covariate", name, levels_text(covariate) if listed else _range(covariate)))
     clip = arms["clip"]
     if clip:
         rows.append(("clipped", "propensity score", f"{figure(clip[0])} to {figure(clip[1])}"))

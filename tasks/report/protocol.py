@@ -19,6 +19,7 @@ from causalveil.schemas.protocols.answers import BalanceRow, ProtocolAnswer
 from causalveil.schemas.protocols.study import EVERYBODY, EffectMeasure
 from causalveil.schemas.release import ProtocolRelease
 from causalveil.schemas.sites.pooled import PooledAnswer, PooledEstimate, PooledProtocolRelease, Series
+from causalveil.schemas.study import level_names
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.machine.frames import csv_text
 from causalveil.tasks.report.figures import Axis, Line, LovePlot, axis_of, site_bars
@@ -217,13 +218,15 @@ NUMBERS = ("noise_error", "sampling_error", "bias", "spread")
 
 
 def rows_of(release: ProtocolRelease) -> list[dict[str, Any]]:
-    """Return a flat row per answer.
+    """Return a flat row per answer; levels that have names are named.
 
     An interval is two columns, ``interval_lower`` and ``interval_upper``.
     """
     rows, asked = [], any(answer.measures for answer in release.answers)
+    names = _names(release.specification)
     for answer in release.model_dump(mode="json")["answers"]:
-        row: dict[str, Any] = {key: answer[key] for key in TEXTS} | {"estimate": answer["estimate"]}
+        texts = {key: names.get(key, {}).get(answer[key], answer[key]) for key in TEXTS}
+        row: dict[str, Any] = texts | {"estimate": answer["estimate"]}
         for name in INTERVALS:
             for end in ("lower", "upper"):
                 row[f"{name}_{end}"] = None if answer[name] is None else answer[name][end]
@@ -233,6 +236,16 @@ def rows_of(release: ProtocolRelease) -> list[dict[str, Any]]:
             row |= {str(one): found.get("estimate")} | {f"{one}_{end}": found.get(end) for end in ("lower", "upper")}
         rows.append(row)
     return rows
+
+
+def _names(specification: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Return the names of subgroups and arms, by the column of the table."""
+    names, groups = level_names(specification), specification.get("subgroups") or {}
+    arms = names.get(specification["treatment"], {})
+    found = {"arm": arms, "reference": arms}
+    if groups.get("name") in names:
+        found["group"] = names[groups["name"]]
+    return found
 
 
 def frame_of(release: ProtocolRelease) -> pl.DataFrame:

@@ -27,7 +27,7 @@ from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
 from causalveil.schemas.release import EffectRelease, ProtocolRelease, SurvivalRelease
 from causalveil.schemas.sites.round import Bundle, Reason, Site, Sites, instant_text
 from causalveil.schemas.studies import parse_study
-from causalveil.schemas.study import EffectStudy, travelling
+from causalveil.schemas.study import EffectStudy, level_names, travelling
 from causalveil.tasks.machine.site import home
 from causalveil.tasks.privacy.ledger.ledger import Ledger
 from causalveil.tasks.sites.bundle import read_bundle, refuse_unfit, release_of
@@ -100,6 +100,7 @@ def accept(terms: Sites, study: Asked, folder: Path, now: datetime) -> tuple[Acc
         elif not any(f"site '{name}'" in refusal for refusal in refusals):
             refusals.append(f"site '{name}': {Reason.missing}: no intact bundle of it in {folder}")
     refusals.extend(_shared_data(list(accepted.values())))
+    refusals.extend(_named_otherwise(list(accepted.values())))
     if refusals:
         raise BundleError("nothing was pooled: " + "; ".join(refusals))
     return tuple(accepted.values())
@@ -275,6 +276,17 @@ def _shared_data(accepted: Sequence[Accepted]) -> Iterator[str]:
         for sites in names.values():
             if len(sites) > 1:
                 yield f"sites {' and '.join(repr(site) for site in sites)}: {Reason.replayed}: they report one {key}"
+
+
+def _named_otherwise(accepted: Sequence[Accepted]) -> Iterator[str]:
+    """Sites whose owners name the levels of a column otherwise: one code may then mean two things."""
+    for item in accepted[1:]:
+        first, own = (level_names(one.release.specification) for one in (accepted[0], item))
+        if columns := sorted(name for name in {*first, *own} if first.get(name) != own.get(name)):
+            yield (
+                f"sites '{accepted[0].site}' and '{item.site}': {Reason.foreign}: their contracts name the levels of "
+                f"'{columns[0]}' differently; give them the same names, or none"
+            )
 
 
 # Where the record lay before it was part of the ledger; it is still read, and never written.

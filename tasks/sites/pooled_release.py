@@ -10,11 +10,12 @@ from importlib.metadata import version
 from typing import Any
 
 from causalveil.schemas.confounding import ConfoundingStatement, over_parts
+from causalveil.schemas.documents import digest_of
 from causalveil.schemas.errors import BundleError
 from causalveil.schemas.release import EffectRelease, Software
 from causalveil.schemas.sites.pooled import PooledPrivacy, PooledRelease, SiteResult
 from causalveil.schemas.sites.round import Model, Reason, Sites
-from causalveil.schemas.study import EffectStudy
+from causalveil.schemas.study import EffectStudy, level_names, with_level_names
 from causalveil.tasks.sites.accept import Accepted, Asked
 from causalveil.tasks.sites.pool import SiteEstimate, pool
 
@@ -83,10 +84,12 @@ def of_sites(terms: Sites, study: Asked, accepted: Sequence[Accepted]) -> dict[s
     one site says nothing of a person of another (parallel composition).
     """
     statements = [item.release.privacy for item in accepted]
+    # Every site names levels as the first does: else their bundles are refused.
+    specification = with_level_names(study.specification(), level_names(accepted[0].release.specification))
     return {
         "study": study.name,
-        "study_digest": study.digest,
-        "specification": study.specification(),
+        "study_digest": digest_of(specification),
+        "specification": specification,
         "round": terms.round,
         "units": sum(item.release.units for item in accepted),
         "estimand": study.estimand,

@@ -14,11 +14,13 @@ from jsonschema import Draft202012Validator
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
+from causalveil.schemas.documents import digest_of
 from causalveil.schemas.errors import BundleError
 from causalveil.schemas.release import ProtocolRelease, load_release
 from causalveil.schemas.sites.pooled import PooledAnswer, PooledProtocolRelease, load_published, pooled_schema
+from causalveil.schemas.studies import parse_study
 from causalveil.tasks.protocols.calibration import systematic_error
-from causalveil.tasks.report.page import head_html
+from causalveil.tasks.report.page import head_html, report_html
 from tests.bundle_cases import resign
 from tests.pooled_help import NAMES, call_of, hospitals
 from tests.sites_help import Call, Party, at_home
@@ -274,3 +276,33 @@ def test_a_plain_study_of_some_is_pooled_and_another_some_is_another_study(tmp_p
     call.put("coast", parties["coast"].bundle("others"))
     with pytest.raises(BundleError, match="it ran another study; differing: where"):
         call.pool()
+
+
+def test_sites_name_levels_alike_or_are_refused(parties: Parties, tmp_path: Path) -> None:
+    """One code that two owners name differently may mean two things; names that agree stand on the pooled page."""
+    plain = pooled(call_of(tmp_path / "plain", parties))
+    names = ["Medicine", "Surgery", "Neurology"]
+
+    def named(call: Call, site: str, given: list[str]) -> None:
+        document = call.statement(site)["release"]
+        document["specification"]["subgroups"]["column"]["names"] = given
+        document["study_digest"] = digest_of(document["specification"])
+        resign(call, site, release=document, study_digest=document["study_digest"])
+
+    call = call_of(tmp_path / "named", parties)
+    for one in NAMES:
+        named(call, one, names)
+    found = pooled(call)
+    assert [one.fixed for one in found.answers] == [one.fixed for one in plain.answers]
+    page = report_html(found)
+    assert "Surgery" in page
+    assert "Surgery" not in report_html(plain)
+    assert parse_study(found.specification, "pooled").digest == found.study_digest
+    for other in (["Medicine", "Neurology", "Surgery"], None):
+        call = call_of(tmp_path / f"other-{other is None}", parties)
+        for one in NAMES[:2]:
+            named(call, one, names)
+        if other is not None:
+            named(call, NAMES[2], other)
+        with pytest.raises(BundleError, match=f"'{NAMES[0]}' and '{NAMES[2]}'.*name the levels of 'ward' differently"):
+            call.pool()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from causalveil.schemas.columns import labels_of, levels_text
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.study import unrecorded_words
 from causalveil.schemas.where import where_words
@@ -295,7 +296,7 @@ def bounds_text(column: Mapping[str, Any]) -> str:
     if codes:
         return f"{codes['control']} or {codes['treated']}"
     if levels is not None:
-        return "one of " + ", ".join(map(str, levels))
+        return "one of " + levels_text(column)
     scale = f", by its {column['scale']}" if column.get("scale") else ""
     return f"{figure(column['lower'])} to {figure(column['upper'])}{scale}"
 
@@ -304,7 +305,7 @@ def codes_text(spec: Mapping[str, Any]) -> str:
     """Return what the arms are in the data."""
     arms, codes = spec.get("arms"), spec.get("treatment_codes")
     if arms:
-        return f"{', '.join(map(str, arms['levels']))}; the reference is {arms['reference']}"
+        return f"{levels_text(arms)}; the reference is {labels_of(arms)[str(arms['reference'])]}"
     return f"treated is {codes['treated']}, control is {codes['control']}" if codes else "treated is 1, control is 0"
 
 

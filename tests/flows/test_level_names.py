@@ -1,0 +1,244 @@
+"""Names of levels: the owner declares them, people read them, and nothing that is computed changes."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from causalveil.flows.api import run_study
+from causalveil.schemas.admission.manifest import declarations
+from causalveil.schemas.asked.asks_for import asks_for
+from causalveil.schemas.asked.resolve import resolve
+from causalveil.schemas.asked.study_file import load_study_file, parse_study_file
+from causalveil.schemas.contract import Contract, parse_contract
+from causalveil.schemas.errors import ContractError, StudyError
+from causalveil.schemas.release import ProtocolRelease
+from causalveil.schemas.study import CategoricalCovariate
+from causalveil.tasks.covariates import feature_names
+from causalveil.tasks.report.page import head_html, report_html
+from tests.studies import people, resolved, write_study
+
+NAMES = {"never": 1, "former": 2, "current": 3}
+OWNER = """
+dataset: d
+data_class: synthetic
+unit: id
+columns:
+  t: {{codes: {{control: 0, treated: 1}}}}
+  y: {{lower: 0, upper: 1}}
+  smoke: {0}
+public: []
+caps: {{sample: {{epsilon: 10, delta: 1e-4}}}}
+"""
+
+
+def owner(column: str) -> Contract:
+    return parse_contract(OWNER.format(column), "dataset.yaml")
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        ("{levels: {never: 1, former: 1}}", "code '1' has two names, 'never' and 'former'; write one"),
+        ("{levels: {never: 1, never: 2}}", "key 'never' stands twice"),
+        ('{levels: {"": 1, b: 2}}', "the name of code '1' is empty"),
+        ('{levels: {"  ": 1, b: 2}}', "the name of code '1' is empty"),
+        (f"{{levels: {{{'x' * 201}: 1, b: 2}}}}", "has 201 characters; at most 200"),
+        ('{levels: {Never: 1, "ne ver": 2}}', "the names 'Never' and 'ne ver' differ in case or blanks only"),
+        ('{levels: {"2": 1, b: 2}}', "'2' is the name of code '1' and another code as well"),
+        ("{levels: {F: M, female: F}}", "'F' is the name of code 'M' and another code as well"),
+        ("{levels: {1: never, 2: former}}", "a code stands behind its name, as in {never: 1}"),
+        ('{levels: {"1": never, "2": former}}', "names stand before their codes; turn each round, as in {never: 1}"),
+        ('{levels: {"a\\u009b2J": 1, b: 2}}', "the name of code '1' holds a character that cannot be printed"),
+        ('{levels: {"a\\u001b[2J": 1, b: 2}}', "the name of code '1' holds a character that cannot be printed"),
+        ('{levels: {"a\\u202eb": 1, b: 2}}', "the name of code '1' holds a character that cannot be printed"),
+        ('{levels: {"a ": 1, b: 2}}', "'a ' begins or ends with a blank"),
+        ("{levels: {no: false, yes: true}}", "a level is text or a whole number; of truth values write 0 and 1"),
+        ("{levels: {Other: 1, b: 2}, others: other}", "as values that nobody declared would; rename it"),
+        ("{levels: {only: 1}}", "must have at least 2"),
+        # Names of events are held to the same rule.
+        ("{event: {alive: 0, Alive: 1}}", "the names 'alive' and 'Alive' differ in case or blanks only"),
+        ("{event: {alive: 0, dead: 0}}", "code '0' has two names, 'alive' and 'dead'"),
+    ],
+)
+def test_names_that_readers_could_not_tell_apart_are_refused(column: str, said: str) -> None:
+    with pytest.raises(ContractError, match=r"^dataset\.yaml") as refusal:
+        owner(column)
+    assert said in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+    assert str(refusal.value).isprintable()
+
+
+def test_a_contract_without_names_has_the_digest_that_it_had() -> None:
+    assert owner("{levels: [1, 2, 3]}").digest == "5ad30797ab7effbb1a26b321d55c0fbd046c7bb7b7a0e0321ba76bfaa9f6ba30"
+    assert (
+        owner("{event: {alive: 0, dead: 1}}").digest
+        == "5252a6c12c7712db5c07bf314a746980353073cba4366f2ba5463b5748351db9"
+    )
+
+
+def test_names_are_the_owners_word_and_no_reason_to_check_rows_again() -> None:
+    plain, named = owner("{levels: [1, 2, 3]}"), owner("{levels: {never: 1, former: 2, current: 3}}")
+    assert plain.digest != named.digest
+    assert declarations(plain) == declarations(named)
+    assert declarations(named) != declarations(owner("{levels: {never: 1, former: 3, current: 2}}"))
+
+
+def test_a_study_without_names_has_the_digest_that_it_had() -> None:
+    found = CategoricalCovariate(levels=(1, 2)).model_dump(mode="json")
+    assert found == {"levels": [1, 2], "others": "refuse", "known": None, "nulls": "refuse"}
+
+
+def smokers(n: int) -> pl.DataFrame:
+    random = np.random.default_rng(5)
+    frame = people(n)
+    return frame.with_columns(
+        smoke=pl.Series(random.integers(1, 4, n)),
+        sex=pl.Series(random.choice(["M", "F"], n)),
+        dose=pl.Series(random.integers(0, 3, n)),
+    )
+
+
+PLAIN: dict[str, Any] = {"smoke": {"levels": [1, 2, 3]}, "sex": {"levels": ["M", "F"]}, "dose": {"levels": [0, 1, 2]}}
+NAMED: dict[str, Any] = {
+    "smoke": {"levels": NAMES},
+    "sex": {"levels": {"male": "M", "female": "F"}},
+    "dose": {"levels": {"placebo": 0, "low": 1, "high": 2}},
+}
+
+
+def study_in(folder: Path, columns: dict[str, Any], n: int = 600, **study: Any) -> Path:
+    contract = {
+        "columns": columns,
+        "estimators": ["regression", "difference_in_means", "balancing", "aipw", "ipw", "matching"],
+        "caps": {"sample": {"epsilon": 1000, "delta": "1e-2"}},
+        "public": ["treated", "age", "group", *columns],
+    }
+    return write_study(folder, frame=smokers(n), study=study, contract=contract)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"estimator": {"name": "regression", "penalty": ...}},
+        {"estimator": {"name": "ipw", "penalty": 0.1}},
+        {
+            "estimator": {"name": "balancing", "penalty": ...},
+            "privacy": {"epsilon": "1.0", "delta": "0", "level": "label"},
+        },
+    ],
+    ids=["regression", "ipw", "balancing"],
+)
+def test_names_change_no_bit_of_an_answer(tmp_path: Path, asked: dict[str, Any]) -> None:
+    covariates = {"covariates": {"age": {}, "smoke": {}, "sex": {}, "group": ...}}
+    found = []
+    for name, columns in (("plain", PLAIN), ("named", NAMED)):
+        path = study_in(tmp_path / name, columns, **asked, **covariates)
+        outcome = run_study(path, out=tmp_path / name / "out", simulate=7)
+        found.append((resolved(path), outcome.release))
+    (plain, one), (named, other) = found
+    assert (one.estimate, one.interval) == (other.estimate, other.interval)
+    assert [name for name in feature_names(plain) if "=" in name] == ["sex=M", "sex=F", "smoke=1", "smoke=2", "smoke=3"]
+    labels = ["sex=male", "sex=female", "smoke=never", "smoke=former", "smoke=current"]
+    assert [name for name in feature_names(named) if "=" in name] == labels
+    page = report_html(other)
+    assert "never (1), former (2), current (3)" in page
+    assert "male (M), female (F)" in page
+
+
+PROTOCOL: dict[str, Any] = {
+    "kind": "protocol",
+    "outcome": ...,
+    "outcomes": [{"name": "score", "role": "primary"}],
+    "subgroups": {"name": "smoke", "levels": ["never", "current"]},
+    "covariates": {"age": {}, "sex": {}, "group": ...},
+    "where": [{"column": "sex", "op": "==", "value": "female"}],
+    "estimator": {"name": "regression", "penalty": ...},
+    "privacy": {"epsilon": "50", "delta": "1e-6"},
+}
+
+
+def test_people_read_names_wherever_a_subgroup_stands(tmp_path: Path) -> None:
+    path = study_in(tmp_path, NAMED, 3_000, **PROTOCOL)
+    study = resolved(path)
+    assert study.subgroups.column.levels == (1, 3)
+    assert study.where[0].values == ("F",)
+    assert study.where[0].words == "sex == female"
+    release = run_study(path, out=tmp_path / "out", simulate=3).release
+    assert isinstance(release, ProtocolRelease)
+    # Keys of the release are codes, which sites and series compare.
+    assert {one.group for one in release.answers} == {"everybody", "1", "3", "other"}
+    page = report_html(release)
+    for text in (page, head_html(release), str(release)):
+        assert "never" in text
+        assert "smoke = 1" not in text
+    assert "sex == female" in page
+    rows = list(csv.DictReader((tmp_path / "out" / "answers.csv").open()))
+    assert {row["group"] for row in rows} == {"everybody", "never", "current", "other"}
+    assert asks_for(load_study_file(path), study)
+
+
+def test_an_arm_is_named(tmp_path: Path) -> None:
+    arms = PROTOCOL | {
+        "treatment": "dose",
+        "arms": {"reference": "placebo"},
+        "subgroups": ...,
+        "where": ...,
+        "covariates": [],
+        "estimator": {"name": "difference_in_means", "penalty": ..., "trial": True},
+    }
+    path = study_in(tmp_path, NAMED, 3_000, **arms)
+    study = resolved(path)
+    assert (study.arms.reference, study.arm_names) == (0, ("0", "1", "2"))
+    release = run_study(path, out=tmp_path / "out", simulate=3).release
+    page = report_html(release)
+    assert "low against placebo" in page
+    assert "dose = 1" not in page
+    rows = list(csv.DictReader((tmp_path / "out" / "answers.csv").open()))
+    assert {(row["arm"], row["reference"]) for row in rows} == {("low", "placebo"), ("high", "placebo")}
+    assert asks_for(load_study_file(path), study)
+
+
+def test_a_name_can_do_no_harm_in_a_page_or_a_spreadsheet(tmp_path: Path) -> None:
+    names = {"<script>alert(1)</script>": 1, "=1+1": 2, "[red]x[/red]": 3}
+    asked = PROTOCOL | {"subgroups": "smoke", "where": ...}
+    path = study_in(tmp_path, NAMED | {"smoke": {"levels": names}}, 3_000, **asked)
+    release = run_study(path, out=tmp_path / "out", simulate=3).release
+    page = report_html(release)
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert "[red]x[/red]" in str(release)
+    cells = [row["group"] for row in csv.DictReader((tmp_path / "out" / "answers.csv").open())]
+    assert "'=1+1" in cells
+    assert not any(cell.startswith("=") for cell in cells)
+
+
+def test_a_level_that_no_name_is_of_is_refused_with_the_nearest(tmp_path: Path) -> None:
+    contract = owner("{levels: {never: 1, former: 2, current: 3}}")
+    asked: dict[str, Any] = {
+        "kind": "protocol",
+        "name": "s",
+        "treatment": "t",
+        "outcomes": [{"name": "y", "role": "primary"}],
+        "covariates": [],
+        "subgroups": {"name": "smoke", "levels": ["never", "formr"]},
+        "estimator": {"name": "difference_in_means", "trial": True},
+        "privacy": {"epsilon": 1, "delta": "1e-6"},
+    }
+    with pytest.raises(StudyError, match="'subgroups': 'formr' is no level in the contract, did you mean 'former'"):
+        resolve(parse_study_file(asked, "study.yaml"), contract)
+    del asked["subgroups"]
+    asked["where"] = [{"column": "smoke", "op": "==", "value": "formr"}]
+    with pytest.raises(StudyError, match="'formr' is none of what the contract declares: 'never', 'former', 'current'"):
+        resolve(parse_study_file(asked, "study.yaml"), contract)
+
+
+def test_values_that_are_no_level_are_told_from_a_level_of_that_name() -> None:
+    names = ("white", "black", "Other")
+    found = CategoricalCovariate(levels=(1, 2), names=names[1:], others="other", known=(1, 2, 3))
+    assert found.labels == {"1": "black", "2": "Other", "other": "any other value"}
