@@ -121,6 +121,10 @@ def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     from causalveil.flows.engine import settings
 
     settings.prepare(quiet=True)
+    # Prefect's first flow takes all handlers off the root logger, those of pytest too. Here no test has begun yet.
+    from prefect.logging.configuration import setup_logging
+
+    setup_logging()
     from prefect.settings import PREFECT_API_URL, PREFECT_SERVER_DATABASE_CONNECTION_URL
     from prefect.testing.utilities import prefect_test_harness
 

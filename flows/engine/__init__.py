@@ -7,4 +7,5 @@
 - ``server``: A Prefect server of the user's own, and which server a command's flow runs on.
 - ``settings``: The settings that causalveil relies on, set before Prefect is imported.
 - ``shown``: Tags, log lines, artifacts and assets that Prefect shows of a run.
+- ``transactions``: Transactions of a Prefect server on SQLite: they wait for their turn to write.
 """

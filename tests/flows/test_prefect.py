@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,20 @@ def test_a_run_parses_its_study_once(study: Path, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(declare, "load_study_file", lambda path: parsed.append(path) or load_study_file(path))
     run_study(study, engine="prefect", out=tmp_path / "out", run_id="once", simulate=1)
     assert parsed == [study]
+
+
+def test_a_server_on_sqlite_refuses_nothing_while_others_write(prefect_server: str) -> None:
+    """By transactions as Prefect begins them it refuses or hangs up on some, and a run waits 2, 4, 8 ... seconds."""
+    import httpx
+
+    def ask(which: int) -> list[int]:
+        with httpx.Client(base_url=prefect_server, timeout=120) as client:
+            flow = client.post("/flows/", json={"name": f"busy-{which}"}).json()["id"]
+            return [client.post("/flow_runs/", json={"flow_id": flow}).status_code for _ in range(25)]
+
+    with ThreadPoolExecutor(4) as pool:
+        answered = [code for codes in pool.map(ask, range(4)) for code in codes]
+    assert answered == [httpx.codes.CREATED] * 100
 
 
 def test_typed_errors_pass_through_prefect(tmp_path: Path, prefect_server: str) -> None:
