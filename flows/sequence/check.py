@@ -185,13 +185,9 @@ def _with_data(path: Path, folder: DataFolder, study: Study, contract: Contract,
         found.add(contract_file, None, warning)
     if contract.data_class is DataClass.sensitive and layout is not None and kept_admission(folder, contract) is None:
         found.add(place, None, f"its owner has not admitted it under this contract: causalveil admit {folder}")
-    if contract.data_class is DataClass.sensitive and not _granted(contract):
-        found.add(
-            contract_file,
-            None,
-            f"its owner has not granted it: causalveil ledger grant {contract_file} --reason TEXT (`causalveil owner "
-            "key` first makes the key that signs)",
-        )
+    ungranted = _ungranted(contract, contract_file)
+    if ungranted:
+        found.add(contract_file, None, ungranted)
 
 
 def _columns(contract: Contract, study: Study, folder: DataFolder) -> Iterator[str]:
@@ -227,14 +223,22 @@ def _told(one: Finding, types: Types) -> str:
     return f"{one.rule}, and holds {'nested values' if kind == pl.Unknown else kind}"
 
 
-def _granted(contract: Contract) -> bool:
-    """Return whether the ledger at hand holds a grant of this very contract.
+def _ungranted(contract: Contract, contract_file: Path) -> str:
+    """Say what to do where the ledger at hand holds no grant of this very contract; nothing of a public first run.
 
-    True where the ledger cannot be asked: that is reported already.
+    Nothing is said where the ledger cannot be asked: that is reported already.
     """
     try:
         ledger = ledger_at_hand()
         grant = None if ledger is None else book_of(ledger, contract.dataset).grants.get(contract.dataset)
     except CausalveilError:
-        return True
-    return grant is not None and grant.digest == contract.digest
+        return ""
+    grants = f"causalveil ledger grant {contract_file} --reason TEXT"
+    if grant is None and contract.data_class is DataClass.sensitive:
+        return f"its owner has not granted it: {grants} (`causalveil owner key` first makes the key that signs)"
+    if grant is not None and grant.digest != contract.digest:
+        return (
+            f"the grant of '{contract.dataset}' is for another contract, such as this one before an edit or that of "
+            f"another folder; its owner puts this one in its place: {grants}"
+        )
+    return ""

@@ -29,7 +29,7 @@ from causalveil.tasks.start.draft import Draft, Repeats, draft
 from causalveil.tasks.start.options import read_as_missing, told_missing
 from causalveil.tasks.start.recognise import Found, Looks, recognise
 from causalveil.tasks.start.roles import Cast, Wishes, cast, resolved
-from causalveil.tasks.start.times import followed_to, other_time, times_in_doubt
+from causalveil.tasks.start.times import followed_to, other_time, step_of, times_in_doubt
 from causalveil.tasks.warehouse.sample import Sample, sample_of
 
 STUDY_FILE = "study.yaml"
@@ -40,7 +40,7 @@ ROW = "row"
 
 # A number that says when, or which time it was.
 TIME_NAME = re.compile(
-    r"(^|[\W_])(year|quarter|month|week|day|date|time|wave|round|visit|period|episode|occasion|sequence)s?($|[\W_\d])",
+    r"(^|[\W_])(year|quarter|month|week|day|date|time|wave|round|visit|period|episode|occasion|sequence|seq|row|line|nth)s?($|[\W_\d])",
     re.IGNORECASE,
 )
 
@@ -139,6 +139,7 @@ def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
         repeats,
         {" ".join(name.split()) or "(no name)": why for name, why in seen.sample.left_out.items()},
         doubtful,
+        _step(seen, parts, wishes),
     )
     if parts.named and not drafted.questions:
         _refuse_unanswered(drafted)
@@ -158,6 +159,16 @@ def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
         times, arms = (as_read(seen.sample.frame, one) for one in (parts.outcome, parts.treatment))
         followed = followed_to(times, arms, parts.codes, wishes.horizon)
     return Begun(folder, drafted, manifest, units, repeats, followed)
+
+
+def _step(seen: Survey, parts: Cast, wishes: Wishes) -> float:
+    """Return the smallest difference of times to an event: of sensitive data that of the horizon, which is public."""
+    if parts.event is None:
+        return 1.0
+    public = step_of(pl.Series([wishes.horizon]))
+    if wishes.data_class is DataClass.sensitive:
+        return public
+    return min(public, step_of(as_read(seen.sample.frame, parts.outcome)))
 
 
 def _refuse_unanswered(drafted: Draft) -> None:
@@ -307,15 +318,17 @@ def _repeats(seen: Survey, parts: Cast) -> Repeats | None:
     # A number with the name of a time, another one in each row of a unit, puts them in order as well as a date does.
     apart = [
         one.name
-        for one in parts.usable
+        for one in seen.found.values()
         if one.looks in (Looks.number, Looks.binary)
+        and one not in (parts.unit, *parts.recorded)
         and TIME_NAME.search(one.name)
         and not frame[[parts.unit.source_name, one.source_name]].drop_nulls().is_duplicated().any()
     ]
     order = [*dates, *apart, *(one.name for one in numbers if copies)]
     if not order:
         raise DataError(
-            f"column '{parts.unit.name}' names several rows of one unit, and no column of dates, nor a number such as "
-            "a year or a visit, puts them in order; add one to the source, or keep one row of each unit"
+            f"column '{parts.unit.name}' names several rows of one unit, and no column puts them in order; add to the "
+            "source a column of dates, or a number called year, visit or row that no two rows of a unit share, or keep "
+            "one row of each unit"
         )
     return Repeats(copies, order[0])

@@ -66,6 +66,7 @@ def draft(
     repeats: Repeats | None,
     left_out: dict[str, str],
     doubtful: Doubts,
+    step: float = 1.0,
 ) -> Draft:
     """Write the three files.
 
@@ -77,8 +78,9 @@ def draft(
         repeats: of units with several rows; None: each has one.
         left_out: columns that could not be read, and why.
         doubtful: columns that no study should adjust for unless somebody says so; ``parts`` have them no more.
+        step: the smallest difference of times to an event.
     """
-    declared = {one.name: _declaration(one, parts, wishes) for one in parts.usable}
+    declared = {one.name: _declaration(one, parts, wishes, step) for one in parts.usable}
     open_ranges = [name for name, value in declared.items() if value is None and found[name].looks is Looks.number]
     open_levels = [name for name, value in declared.items() if value is None and name not in open_ranges]
     kept = [one for one in parts.covariates if one.name not in open_levels]
@@ -130,7 +132,9 @@ def _counted(parts: Cast, wishes: Wishes) -> tuple[str, ...]:
     return tuple(one.name for one in parts.recorded if one.name not in wishes.recorded)
 
 
-def _declaration(one: Found, parts: Cast, wishes: Wishes) -> tuple[dict[str, Any], tuple[str, ...]] | None:
+def _declaration(
+    one: Found, parts: Cast, wishes: Wishes, step: float
+) -> tuple[dict[str, Any], tuple[str, ...]] | None:
     """Return a column's declaration in the contract, and notes; None if only the owner has it."""
     asked = one.name in (parts.treatment.name, parts.outcome.name) or one == parts.event
     may = one.name in _counted(parts, wishes) if asked else bool(one.nulls)
@@ -141,7 +145,7 @@ def _declaration(one: Found, parts: Cast, wishes: Wishes) -> tuple[dict[str, Any
         return {"codes": _coded(parts.codes)} | nulls, ("who was treated",)
     if parts.event is not None and one.name == parts.outcome.name:
         upper = wishes.ranges[one.name][1] if one.name in wishes.ranges else wishes.horizon
-        return declared_time(upper, trial=wishes.trial) | nulls, ("who was followed longer is at risk to the end",)
+        return declared_time(upper, trial=wishes.trial, step=step) | nulls, ("who was followed longer is at risk to the end",)
     if parts.event is not None and one.name == parts.event.name:
         known = wishes.levels.get(one.name)
         codes = declared_event(one, wishes.censored, known, secret=wishes.data_class is DataClass.sensitive)

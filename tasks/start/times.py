@@ -27,6 +27,10 @@ MOSTLY_WITHIN, OFTEN_SAME = 0.95, 0.05
 _CALENDAR = (1900, 2100)
 # More codes than this are no list of what ended follow-up.
 MOST_EVENTS = 6
+# A day is .0027 of a year, which three decimals tell from the next.
+MOST_DECIMALS = 3
+# A decimal that a file has is this near to the binary number that it is read as.
+WRITTEN_OFF = 1e-9
 # Fewer different values than this are no times.
 FEWEST_TIMES = 10
 
@@ -147,10 +151,24 @@ def declared_event(
     return {"event": codes} | ({} if codes[name] == 0 else {"censored": name})
 
 
-def declared_time(upper: float, *, trial: bool) -> dict[str, Any]:
+def declared_time(upper: float, *, trial: bool, step: float = 1.0) -> dict[str, Any]:
     """Return what the contract says of the times, of which nothing is asked beyond ``upper``."""
     end = int(upper) if float(upper).is_integer() else upper
-    return {"time": {"upper": end, "origin": "randomised" if trial else "start of treatment"}}
+    steps = {} if step == 1 else {"step": step}
+    return {"time": {"upper": end, "origin": "randomised" if trial else "start of treatment"} | steps}
+
+
+def step_of(times: pl.Series) -> float:
+    """Return the smallest difference that times are recorded in, at most 1: a tenth where they have one decimal.
+
+    Years that were reckoned from days have more decimals than were recorded; MOST_DECIMALS of them tell days apart.
+    """
+    values = times.drop_nulls().cast(pl.Float64)
+    for places in range(MOST_DECIMALS):
+        tens = values * 10**places
+        if ((tens - tens.round()).abs() < WRITTEN_OFF * 10**places).all():
+            return float(f"1e-{places}")
+    return float(f"1e-{MOST_DECIMALS}")
 
 
 def asked_times(time: str, event: str, horizon: float, adjusts: bool, several: bool = False) -> list[str]:

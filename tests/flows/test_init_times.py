@@ -46,6 +46,29 @@ def test_a_time_that_is_taken_for_a_number_is_warned_of(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("scale", "decimals", "horizon", "data_class", "step"),
+    [
+        (1, 0, 360, "synthetic", 1),
+        (0.1, 1, 36, "synthetic", 0.1),
+        (1 / 365.25, 15, 1, "synthetic", 0.001),
+        (1 / 365.25, 3, 0.5, "synthetic", 0.001),
+        (1 / 365.25, 3, 1, "sensitive", 1),
+        (1 / 365.25, 3, 0.5, "sensitive", 0.1),
+    ],
+)
+def test_the_step_of_times_is_drafted(
+    scale: float, decimals: int, horizon: float, data_class: str, step: float, tmp_path: Path
+) -> None:
+    """Years with decimals taken for whole ones have a curve of as many steps as the horizon has years."""
+    frame = trial().with_columns((pl.col("days") * scale).round(decimals).alias("days"))
+    asked = {"horizon": horizon, "event": "status", "data_class": DataClass(data_class), "ranges": {"age": (18, 90)}}
+    asked |= {"levels": {"status": ("0", "1", "2")}} if data_class == "sensitive" else {}
+    begun(tmp_path, frame, **asked)
+    declared = yaml.safe_load((tmp_path / "out" / "dataset.yaml").read_text())["columns"]["days"]["time"]
+    assert declared.get("step", 1) == step
+
+
+@pytest.mark.parametrize(
     "columns",
     [
         {"days": pl.col("days").alias("visits"), "status": pl.col("status") + 5},

@@ -175,6 +175,9 @@ CASES: dict[str, Case] = {
     "several visits, numbered": Case(
         text([[str(i // 2), *r[1:], str(i % 2)] for i, r in enumerate(people())], [*HEADER, "visit"]), units=ROWS // 2
     ),
+    "several visits, counted as advised": Case(
+        text([[str(i // 2), *r[1:], str(i + 1)] for i, r in enumerate(people())], [*HEADER, "row"]), units=ROWS // 2
+    ),
     "several visits, dated": Case(
         text([[str(i // 2), *r[1:], f"2025-03-{1 + i % 28:02d}"] for i, r in enumerate(people())], [*HEADER, "seen"]), units=ROWS // 2
     ),
