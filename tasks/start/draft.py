@@ -132,9 +132,7 @@ def _counted(parts: Cast, wishes: Wishes) -> tuple[str, ...]:
     return tuple(one.name for one in parts.recorded if one.name not in wishes.recorded)
 
 
-def _declaration(
-    one: Found, parts: Cast, wishes: Wishes, step: float
-) -> tuple[dict[str, Any], tuple[str, ...]] | None:
+def _declaration(one: Found, parts: Cast, wishes: Wishes, step: float) -> tuple[dict[str, Any], tuple[str, ...]] | None:
     """Return a column's declaration in the contract, and notes; None if only the owner has it."""
     asked = one.name in (parts.treatment.name, parts.outcome.name) or one == parts.event
     may = one.name in _counted(parts, wishes) if asked else bool(one.nulls)
@@ -145,7 +143,9 @@ def _declaration(
         return {"codes": _coded(parts.codes)} | nulls, ("who was treated",)
     if parts.event is not None and one.name == parts.outcome.name:
         upper = wishes.ranges[one.name][1] if one.name in wishes.ranges else wishes.horizon
-        return declared_time(upper, trial=wishes.trial, step=step) | nulls, ("who was followed longer is at risk to the end",)
+        return declared_time(upper, trial=wishes.trial, step=step) | nulls, (
+            "who was followed longer is at risk to the end",
+        )
     if parts.event is not None and one.name == parts.event.name:
         known = wishes.levels.get(one.name)
         codes = declared_event(one, wishes.censored, known, secret=wishes.data_class is DataClass.sensitive)

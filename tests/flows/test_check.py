@@ -155,24 +155,24 @@ def test_the_schema_of_the_contract_is_printed(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_a_grant_of_another_contract_is_found(tmp_path: Path) -> None:
-    """A second draft of one table names its dataset as well, and a run under it would be refused; advice is followed."""
+    """A second draft of one table names its dataset as well, and a run under it would be refused."""
     folders = [tmp_path / "first", tmp_path / "second"]
     for folder in folders:
         folder.mkdir()
         write(folder, *granted_files())
-        pl.DataFrame({"person": range(400), "treated": [0, 1] * 200, "score": [0.2, 0.4, 0.6, 0.8] * 100}).write_parquet(
-            folder / "part.parquet"
-        )
+        pl.DataFrame(
+            {"person": range(400), "treated": [0, 1] * 200, "score": [0.2, 0.4, 0.6, 0.8] * 100}
+        ).write_parquet(folder / "part.parquet")
     second = folders[1] / "dataset.yaml"
     second.write_text(second.read_text().replace("upper: 1}", "upper: 2}"))
     assert [check(folder / "study.yaml") for folder in folders] == [[], []]
-    with pytest.raises(SystemExit, match="^0$"):
+    with pytest.raises(SystemExit, match=r"^0$"):
         main(["ledger", "grant", str(folders[0] / "dataset.yaml"), "--reason", "the first draft"])
     assert check(folders[0] / "study.yaml") == []
     (told,) = map(str, check(folders[1] / "study.yaml"))
     assert "the grant of 'small' is for another contract" in told
     advised = told.split("puts this one in its place: causalveil ")[1]
-    with pytest.raises(SystemExit, match="^0$"):
+    with pytest.raises(SystemExit, match=r"^0$"):
         main(shlex.split(advised))
     assert check(folders[1] / "study.yaml") == []
 
@@ -180,6 +180,8 @@ def test_a_grant_of_another_contract_is_found(tmp_path: Path) -> None:
 def granted_files() -> tuple[str, str]:
     contract = CONTRACT[: CONTRACT.index("  age")].replace("treated: 0}", "treated: 1}")
     contract += "  score: {lower: 0, upper: 1}\npublic: []\ncaps: {sample: {epsilon: 5, delta: 1.0e-5}}\n"
-    study = STUDY[: STUDY.index("covariates")].replace("treatment: group", "treatment: treated").replace("scor}", "score}")
+    study = (
+        STUDY[: STUDY.index("covariates")].replace("treatment: group", "treatment: treated").replace("scor}", "score}")
+    )
     study += "covariates: []\nestimator: {name: difference_in_means, trial: true}\n"
     return contract, study + "privacy: {epsilon: 1.0, delta: 1.0e-6}\nconfidence: 0.95\n"
