@@ -261,6 +261,7 @@ def expected(
             "sentences": [
                 *why,
                 "The number of units is unknown: give --units N, or put the partitions in place.",
+                "Where a unit may have several rows, an admission counts units: causalveil admit FOLDER.",
             ],
             "warnings": unrecorded,
         }

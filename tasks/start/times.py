@@ -159,9 +159,10 @@ def declared_time(upper: float, *, trial: bool, step: float = 1.0) -> dict[str, 
 
 
 def step_of(times: pl.Series) -> float:
-    """Return the smallest difference that times are recorded in, at most 1: a tenth where they have one decimal.
+    """Return the smallest difference that times are recorded in, at most 1.
 
-    Years that were reckoned from days have more decimals than were recorded; MOST_DECIMALS of them tell days apart.
+    It is a tenth where they have one decimal. Years that were reckoned from days have more decimals than were
+    recorded; MOST_DECIMALS of them tell days apart.
     """
     values = times.drop_nulls().cast(pl.Float64)
     for places in range(MOST_DECIMALS):

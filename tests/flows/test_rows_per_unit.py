@@ -48,7 +48,9 @@ def write(folder: Path, frame: pl.DataFrame, contract: dict[str, Any] | None = N
 
 def test_a_run_reads_one_row_a_person(tmp_path: Path) -> None:
     path = write(tmp_path / "study", visits(), covariates={"age": {}, "visits": {}})
-    assert plan(path).sizes is None, "how many people there are is not known from the files"
+    before = plan(path)
+    assert before.sizes is None, "how many people there are is not known from the files"
+    assert "an admission counts units: causalveil admit" in str(before)
     result = run_study(path, out=tmp_path / "out", run_id="one", engine="direct")
     assert isinstance(result.release, EffectRelease)
     assert result.release.units == 300
