@@ -20,7 +20,6 @@ from causalveil.flows.sequence.finished import RunResult
 from causalveil.flows.sequence.pooling import PooledResult, pool_sites
 from causalveil.flows.start_run import ArrowTable, EngineName, file_and_id, run_study
 from causalveil.schemas.contract import Contract, load_contract
-from causalveil.schemas.documents import painted_by, written_by
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.plan import Plan
 from causalveil.schemas.release import (
@@ -31,15 +30,16 @@ from causalveil.schemas.release import (
     SurvivalRelease,
     release_file,
 )
+from causalveil.schemas.shown import painted_by, written_by
 from causalveil.schemas.sites.pooled import (
     OfSites,
     PooledProtocolRelease,
     PooledRelease,
     PooledSurvivalRelease,
     Published,
-    Series,
     load_published,
 )
+from causalveil.schemas.sites.series import Series
 from causalveil.schemas.study import Study
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.report.page import head_html, plan_html, report_html

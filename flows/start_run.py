@@ -22,8 +22,9 @@ from causalveil.flows.sequence.declare import already, load
 from causalveil.flows.sequence.finished import RunResult, find_stored, give_back
 from causalveil.flows.sequence.study import check_run_id, execute, new_run_id, refuse_ahead, run_of_question
 from causalveil.schemas.contract import CONTRACT_FILE, Contract, DataClass
-from causalveil.schemas.documents import read_text, validate
+from causalveil.schemas.documents import read_text
 from causalveil.schemas.errors import ContractError, StudyError
+from causalveil.schemas.mistakes import validate
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import opened
 from causalveil.tasks.machine.files import whole_file, write_whole

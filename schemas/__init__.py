@@ -1,18 +1,19 @@
 """Frozen models of all that goes in and comes out: no arithmetic on rows, no Prefect.
 
-- ``columns``: Say what columns must hold, which numbers may be declared, and on which scale.
+- ``columns``: Say what columns must hold, which numbers and names may be declared, and on which scale.
 - ``confounding``: State facts on adjustment for confounding, and what an analyst assumes of it.
 - ``contract``: dataset.yaml: what the data's owner declares and allows.
 - ``declared``: Declare what columns hold, and how several rows of a unit become one.
-- ``documents``: Read the YAML that people write, and help with what is not understood.
+- ``documents``: Read documents: YAML that people write, JSON, and the paths and URLs in them.
 - ``errors``: Every way a run can end badly, each with the exit code that scripts may rely on.
 - ``execution``: The operator's settings of stages on one machine, in ``site.toml`` or the environment.
 - ``ledger``: Requests of a run to the ledger, and answers of the ledger about an account.
-- ``mistakes``: Say what is wrong with a key of a study or contract, and what to write in its place.
+- ``mistakes``: Validate documents: say what is wrong with a key, and what to write in its place.
 - ``oversight``: Show owners all datasets, and auditors what happened in one run.
 - ``plan``: Declarations of a run before a row is read: the layout of the data, and every charge.
 - ``privacy``: Name the terms of the guarantee: amounts, neighbours, levels, costs and keys.
 - ``release``: release.json: everything that may leave the enclave.
+- ``shown``: Base of documents that a notebook, ``print`` and a console show, each in its own way.
 - ``sources``: Declare how text of a source becomes values, and name the state of an open table.
 - ``studies``: Find every kind of study by name, and state the question of `causalveil ranges`.
 - ``study``: A study in full.

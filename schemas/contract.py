@@ -17,8 +17,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from causalveil.schemas.declared import Declared, DeclaredColumn, RowsPerUnit, offered
-from causalveil.schemas.documents import MAX_BYTES, parse_yaml, read_text, validate
+from causalveil.schemas.documents import MAX_BYTES, parse_yaml, read_text
 from causalveil.schemas.errors import BudgetRefused, ContractError, StudyError
+from causalveil.schemas.mistakes import validate
 from causalveil.schemas.privacy import Accounting, Frozen, Guarantee, Half, Level, PrivacyCost, PublicKey
 from causalveil.schemas.studies import estimator_names
 from causalveil.schemas.study import Name, Slug, Study

@@ -1,10 +1,21 @@
-"""Say what is wrong with a key of a study or contract, and what to write in its place."""
+"""Validate documents: say what is wrong with a key, and what to write in its place.
+
+An unknown key is met with the nearest known one, or with the place where it belongs.
+"""
 
 from __future__ import annotations
 
+import copy
 import difflib
-from collections.abc import Iterable, Mapping
-from typing import Any
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+from pydantic import BaseModel, Tag, ValidationError
+
+from causalveil.schemas.documents import MAX_DEPTH, Document, Place, parse_json
+from causalveil.schemas.errors import DataError, StudyError
 
 # What a newcomer writes for a key of ours.
 SYNONYMS = {
@@ -106,3 +117,234 @@ def plain_message(item: Mapping[str, Any], place: str) -> str:
     if kind in ("less_than", "less_than_equal", "greater_than", "greater_than_equal"):
         return f"{item['msg'].replace('Input should be', 'must be')}{example(key)}"
     return str(item["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
+
+
+# A model, and the tag by which a union knows it.
+Branch = tuple[type[BaseModel], str | None]
+
+
+def hint(model: type[BaseModel], location: Sequence[str | int]) -> str:
+    """Return the end of the sentence "unknown key '...'".
+
+    Args:
+        model: of the whole document.
+        location: pydantic's, which names branches of unions too; the unknown key is the last.
+    """
+    name = str(location[-1])
+    here = sorted({key for one in _at(model, location[:-1]) for key in one.model_fields} - {name})
+    if SYNONYMS.get(name) in here:
+        return f", did you mean '{SYNONYMS[name]}'?"
+    close = difflib.get_close_matches(name, here, n=1, cutoff=0.6)
+    # It is no help to be sent where one is: below a mapping, or in another branch of a union.
+    above = {parts for parts in _parents(model).get(name, set()) if not parts or tuple(location[: len(parts)]) != parts}
+    above -= {tuple(location[:-1])}
+    if above and (not close or difflib.SequenceMatcher(None, name, close[0]).ratio() < 0.8):
+        # Of several places the one that is nearest to the top is meant most often.
+        place = ".".join(min((len(parts), parts) for parts in above)[1])
+        return f"; it belongs below '{place}'" if place else "; it belongs at the top of the document"
+    if close:
+        return f", did you mean '{close[0]}'?"
+    known = _parents(model)
+    every = [] if name in known else difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    return f", did you mean '{every[0]}'?" if every else f" (known keys: {', '.join(here)})"
+
+
+def _at(model: type[BaseModel], location: Sequence[str | int]) -> list[type[BaseModel]]:
+    """Return the models that may stand at a place."""
+    found: list[Branch] = [(model, None)]
+    for part in location:
+        fields = [one.model_fields[part] for one, _ in found if isinstance(part, str) and part in one.model_fields]
+        if fields:
+            found = [branch for field in fields for branch in _branches(field.annotation)]
+        else:
+            # A branch of a union, by its name; else the key of a mapping, below which the same models stand.
+            found = [branch for branch in found if _is_named(branch, part)] or found
+    return [one for one, _ in found]
+
+
+def _is_named(branch: Branch, name: str | int) -> bool:
+    model, tag = branch
+    return name == tag or any(
+        get_origin(field.annotation) is Literal and name in get_args(field.annotation)
+        for field in model.model_fields.values()
+    )
+
+
+def _parents(
+    model: type[BaseModel], place: tuple[str, ...] = (), seen: frozenset[type] = frozenset()
+) -> dict[str, set[tuple[str, ...]]]:
+    """Return every key of a model and of those below it, with the places above it."""
+    found: dict[str, set[tuple[str, ...]]] = {}
+    if model in seen:
+        return found
+    for key, field in model.model_fields.items():
+        found.setdefault(key, set()).add(place)
+        for nested, _ in _branches(field.annotation):
+            for name, places in _parents(nested, (*place, key), seen | {model}).items():
+                found.setdefault(name, set()).update(places)
+    return found
+
+
+def models_in(annotation: Any) -> list[type[BaseModel]]:
+    """Return the models that an annotation is made of, such as those of a union's branches."""
+    return [model for model, _ in _branches(annotation)]
+
+
+def _branches(annotation: Any, tag: str | None = None) -> list[Branch]:
+    """Return the models of an annotation, with the tags of a union's branches."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [(annotation, tag)]
+    tag = next((one.tag for one in getattr(annotation, "__metadata__", ()) if isinstance(one, Tag)), tag)
+    return [branch for part in getattr(annotation, "__args__", ()) for branch in _branches(part, tag)]
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def validate(model: type[Model], document: Any, where: str, error: type[StudyError] = StudyError) -> Model:
+    """Validate ``document`` against ``model``; every problem goes into one line.
+
+    Raises:
+        StudyError: (or ``error``) naming each offending key and, for an unknown key, the nearest known one.
+    """
+    try:
+        return model.model_validate(document)
+    except ValidationError as problem:
+        items = problem.errors(include_url=False)
+        # A list that is too short for want of a wrong item is told by that item.
+        below = {item["loc"][:-1] for item in items}
+        kept = [item for item in items if item["type"] != "too_short" or item["loc"] not in below]
+        told = [_described(item, model, document) for item in kept]
+        raise error(f"{where}: " + "; ".join(dict.fromkeys(told))) from None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake in a document: where it stands and what to do.
+
+    ``line`` counts from 1; None: no line.
+    """
+
+    file: str
+    line: int | None
+    text: str
+
+    def __str__(self) -> str:
+        """As compilers write it, so that editors find the place."""
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{place}: {self.text}"
+
+
+def parse_written(model: type[Model], content: bytes, where: str, otherwise: str) -> Model:
+    """Read a JSON document that this program wrote, from the bytes of a file.
+
+    Nothing of it is quoted.
+
+    Args:
+        model: of the document.
+        content: the bytes.
+        where: names the file.
+        otherwise: what it then is, and what to do.
+
+    Raises:
+        DataError: it is no such document.
+    """
+    try:
+        return validate(model, parse_json(content), where)
+    except (ValueError, StudyError):
+        problem = f"{where}: {otherwise}"
+    raise DataError(problem)
+
+
+def every_problem(model: type[Model], document: Mapping[str, Any], where: str) -> tuple[Model | None, list[Problem]]:
+    """Return all mistakes of a document that can be found, and what remains of it without them.
+
+    A model stops at its first rule for the whole document while a key is wrong. So wrong keys are taken out and the
+    rest is looked at again, until nothing is wrong or nothing can be taken out.
+
+    Returns:
+        The model of the document without its wrong keys, None if it cannot do without them; and the problems.
+    """
+    rest = copy.deepcopy(dict(document))
+    problems: dict[Problem, None] = {}
+    removed: set[Place] = set()
+    for _ in range(MAX_DEPTH):
+        try:
+            return model.model_validate(rest), list(problems)
+        except ValidationError as failure:
+            items = failure.errors(include_url=False)
+        taken_out = False
+        places = [_place(item["loc"], rest, missing=item["type"] == "missing") for item in items]
+        for item, place in zip(items, places, strict=True):
+            missing = item["type"] == "missing"
+            # A list that is too short because a wrong item was taken out is told already, by that item.
+            if item["type"] == "too_short" and any(
+                key[: len(place)] == place and len(key) > len(place) for key in removed
+            ):
+                continue
+            # What lacks a key only because that was taken out is told already, and goes as a whole.
+            if not (missing and any(key[:-1] == place[:-1] for key in removed)):
+                told = _said(item, ".".join(str(part) for part in place), model)
+                # Rules for the whole document tell several problems in one, each of which begins with its place.
+                for one in [told] if place else re.split(r"; (?=')", told):
+                    if not any(f"'{key[-1]}'" in one for key in removed):
+                        problems[Problem(where, line_of(document, place), one)] = None
+            wrong = place[:-1] if missing else place
+            if _take_out(rest, wrong):
+                removed.add(wrong)
+                taken_out = True
+        if not taken_out:
+            return None, list(problems)
+    return None, list(problems)
+
+
+def _take_out(document: Any, place: Place) -> bool:
+    """Remove what stands at a place; False if it is the document itself or is gone already."""
+    if not place:
+        return False
+    try:
+        for part in place[:-1]:
+            document = document[part]
+        del document[place[-1]]
+    except (KeyError, IndexError, TypeError):
+        return False
+    return True
+
+
+def line_of(document: Any, place: Place) -> int | None:
+    """Return the line of the deepest key on the way to a place that stands in the file."""
+    lines = document.lines if isinstance(document, Document) else {}
+    return next((lines[place[:end]] for end in range(len(place), 0, -1) if place[:end] in lines), None)
+
+
+def _described(item: Any, model: type[BaseModel], document: Any) -> str:
+    place = _place(item["loc"], document, missing=item["type"] == "missing")
+    line = line_of(document, place)
+    said = _said(item, ".".join(str(part) for part in place), model)
+    return said if line is None else f"line {line}: {said}"
+
+
+def _place(location: Place, document: Any, *, missing: bool) -> Place:
+    """Return the keys that a person wrote: pydantic puts the name of a union's branch between them."""
+    place: list[str | int] = []
+    here = document
+    for position, part in enumerate(location):
+        inside = (isinstance(here, dict) and part in here) or (
+            isinstance(here, list | tuple) and isinstance(part, int) and part < len(here)
+        )
+        if inside:
+            place.append(part)
+            here = here[part]
+        elif missing and position == len(location) - 1 and isinstance(here, dict | list | tuple):
+            place.append(part)
+    return tuple(place)
+
+
+def _said(item: Any, place: str, model: type[BaseModel]) -> str:
+    if item["type"] == "extra_forbidden":
+        return f"unknown key '{place}'{hint(model, item['loc'])}"
+    if item["type"] == "missing":
+        return missing_key(place)
+    told = plain_message(item, place)
+    # A rule for the whole document names the keys that it is about.
+    return f"'{place}': {told}" if place else told

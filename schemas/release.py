@@ -11,12 +11,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, TypeAdapter
 
 from causalveil.schemas.confounding import ConfoundingStatement, CovariateBalance
-from causalveil.schemas.documents import Shown, parse_json, read_text, validate
+from causalveil.schemas.documents import parse_json, read_text
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.direction import Favours, Pair, Score
 from causalveil.schemas.estimators.survival import Curves, Measure
 from causalveil.schemas.estimators.survival_protocol import GroupCurves
 from causalveil.schemas.ledger import BudgetOutlook
+from causalveil.schemas.mistakes import validate
 from causalveil.schemas.privacy import (
     Amount,
     Charge,
@@ -30,6 +31,7 @@ from causalveil.schemas.privacy import (
     amount_text,
 )
 from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, GateVerdict, ProtocolAnswer
+from causalveil.schemas.shown import Shown
 from causalveil.schemas.sources import TableSnapshot
 from causalveil.schemas.study import Estimand, Finite
 

@@ -15,9 +15,8 @@ from pydantic import Field
 
 from causalveil.schemas import estimators
 from causalveil.schemas.columns import Column, Holds, Nulls
-from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.mistakes import example, nearest
+from causalveil.schemas.mistakes import example, nearest, validate
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.study import Finite, Name, Study
 

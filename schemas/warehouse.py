@@ -20,7 +20,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from causalveil.schemas.documents import AnyPath, LocalPath, digest_of, parse_written, read_yaml, validate
+from causalveil.schemas.documents import AnyPath, LocalPath, digest_of, read_yaml
+from causalveil.schemas.mistakes import parse_written, validate
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.sources import Kind, TableSnapshot, TextReading
 from causalveil.schemas.study import Name, Slug

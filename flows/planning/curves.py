@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from causalveil.flows.sequence.estimators import estimator_of
-from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import CausalveilError, StudyError
+from causalveil.schemas.mistakes import validate
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import amount_text
 from causalveil.schemas.study import Study

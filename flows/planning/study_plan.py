@@ -15,12 +15,13 @@ from causalveil.flows.planning.budget import budget_of
 from causalveil.flows.planning.facts import what_matters
 from causalveil.flows.sequence.declare import find_data, known_sizes, plan_study
 from causalveil.flows.sequence.estimators import estimator_of
-from causalveil.schemas.documents import Shown, validate
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.estimators.direction import DirectionStudy
 from causalveil.schemas.ledger import BudgetOutlook
+from causalveil.schemas.mistakes import validate
 from causalveil.schemas.plan import Plan, Sizes, StandIn
 from causalveil.schemas.privacy import amount_text
+from causalveil.schemas.shown import Shown
 from causalveil.schemas.study import EffectStudy, Study, unrecorded_words
 from causalveil.tasks.direction.answers import sweep
 from causalveil.tasks.enclave.partitions import read_layout

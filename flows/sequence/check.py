@@ -20,8 +20,9 @@ from causalveil.schemas.asked.resolve import completed, not_public_enough
 from causalveil.schemas.asked.shorthands import AutoEstimator, as_protocol
 from causalveil.schemas.asked.study_file import STUDY_FILES, StudyFile, load_study_file
 from causalveil.schemas.contract import CONTRACT_FILE, Contract, DataClass, refusals
-from causalveil.schemas.documents import Problem, every_problem, line_of, parse_yaml, read_yaml
+from causalveil.schemas.documents import parse_yaml, read_yaml
 from causalveil.schemas.errors import CausalveilError, ContractError, StudyError
+from causalveil.schemas.mistakes import Problem, every_problem, line_of
 from causalveil.schemas.studies import STUDIES, model_for
 from causalveil.schemas.study import Study
 from causalveil.tasks.admission.manifests import kept_admission

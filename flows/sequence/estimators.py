@@ -25,7 +25,6 @@ from causalveil.schemas.asked.resolve import resolve
 from causalveil.schemas.asked.shorthands import AutoEstimator, options
 from causalveil.schemas.asked.study_file import STUDY_FILES, EffectStudyFile, ProtocolStudyFile, StudyFile
 from causalveil.schemas.contract import Contract
-from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import CausalveilError, ContractError, StudyError
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.estimators.balancing import BalancingStudy
@@ -43,6 +42,7 @@ from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.execution import Execution
+from causalveil.schemas.mistakes import validate
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level, amount_text
 from causalveil.schemas.protocols.study import EffectMeasure, ProtocolStudy

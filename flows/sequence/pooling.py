@@ -26,8 +26,9 @@ from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.schemas.release import RELEASE_FILE, Release, load_release_text
-from causalveil.schemas.sites.pooled import Pooled, Series, pooled_text
+from causalveil.schemas.sites.pooled import Pooled, pooled_text
 from causalveil.schemas.sites.round import PooledBy, Sites, load_sites
+from causalveil.schemas.sites.series import Series
 from causalveil.schemas.study import SLUG, Study
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.privacy.ledger.ledger import open_ledger

@@ -17,8 +17,9 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from causalveil.schemas.contract import Contract
-from causalveil.schemas.documents import digest_of, parse_written, read_regular
+from causalveil.schemas.documents import digest_of, read_regular
 from causalveil.schemas.errors import DataError, in_own_words
+from causalveil.schemas.mistakes import parse_written
 from causalveil.schemas.plan import Partition
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.study import Slug

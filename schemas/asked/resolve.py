@@ -23,11 +23,10 @@ from causalveil.schemas.asked.study_file import (
 )
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.declared import CodesColumn, Declared, EventColumn, LevelsColumn, NumberColumn, TimeColumn
-from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.estimators.survival import equal_classes
 from causalveil.schemas.execution import Execution
-from causalveil.schemas.mistakes import nearest
+from causalveil.schemas.mistakes import nearest, validate
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.studies import STUDIES
 from causalveil.schemas.study import (

@@ -33,10 +33,11 @@ from causalveil.schemas.asked.columns import (
 )
 from causalveil.schemas.asked.shorthands import AutoEstimator, as_protocol
 from causalveil.schemas.confounding import refuse_renamed
-from causalveil.schemas.documents import AnyPath, read_yaml, validate
+from causalveil.schemas.documents import AnyPath, read_yaml
 from causalveil.schemas.estimators.ipw import with_free_penalty
 from causalveil.schemas.estimators.survival import MOST_INTERVALS, ExpectedTimes, Measure
 from causalveil.schemas.estimators.survival_protocol import ARMS_NOT_ADJUSTED, NOT_ADJUSTED
+from causalveil.schemas.mistakes import validate
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.protocols.study import EffectMeasure, Gates
 from causalveil.schemas.studies import STUDIES, model_for

@@ -1,9 +1,7 @@
-"""Report what sites, or blocks of one dataset, found together.
+"""Report what sites found together.
 
 A pooled release is computed from the releases of several sites alone. Nothing here costs budget: it is post-processing
 of what the sites released. It stands in no ledger of its own and names the ledger entry of each site instead.
-
-A series reads the released blocks of one dataset together, and how they change over time.
 """
 
 from __future__ import annotations
@@ -16,10 +14,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Discriminator, Field, TypeAdapter
 
 from causalveil.schemas.confounding import ConfoundingStatement
-from causalveil.schemas.documents import Shown, parse_json, read_text, validate
+from causalveil.schemas.documents import parse_json, read_text
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.survival import Curves, LogRankTest, Measure
 from causalveil.schemas.ledger import BudgetOutlook
+from causalveil.schemas.mistakes import validate
 from causalveil.schemas.privacy import Amount, Frozen, Guarantee, Level, Neighbours, PublicKey, amount_text
 from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, GateVerdict, Limits, State
 from causalveil.schemas.protocols.study import OutcomeRole
@@ -34,6 +33,7 @@ from causalveil.schemas.release import (
     load_release_text,
     release_file,
 )
+from causalveil.schemas.shown import Shown
 from causalveil.schemas.sites.round import Digest, Instant, Model, PooledBy
 from causalveil.schemas.study import Estimand, Finite, Slug
 
@@ -401,115 +401,3 @@ def load_published(path: Path) -> Published:
     if isinstance(kind, str) and kind in POOLED:
         return validate(POOLED[kind], document, str(path))
     return load_release_text(text, str(path))
-
-
-class SeriesBlock(Frozen):
-    """One release in its place: the blocks that it was charged to, and its answer."""
-
-    blocks: tuple[str, ...]
-    run_id: str
-    estimate: Finite
-    interval: Interval
-    standard_error: Annotated[Finite, Field(ge=0, description="of sampling and noise together")]
-
-
-class Drift(Frozen):
-    """The slope of the answers over the blocks' order, by weighted least squares.
-
-    The p-value is two-sided, for no slope.
-    """
-
-    per_block: Finite
-    standard_error: Annotated[Finite, Field(ge=0)]
-    p_value: Annotated[Finite, Field(ge=0, le=1)]
-
-
-class Newest(Frozen):
-    """The distance of the newest block from all others together.
-
-    It says how often chance alone brings it so far.
-    """
-
-    blocks: tuple[str, ...]
-    difference: Finite
-    standard_error: Annotated[Finite, Field(ge=0)]
-    p_value: Annotated[Finite, Field(ge=0, le=1)]
-
-
-class SeriesRow(Frozen):
-    """One question over time. ``missing``: blocks whose answer was withheld or hidden by noise."""
-
-    outcome: str
-    group: str
-    arm: str
-    blocks: tuple[SeriesBlock, ...]
-    missing: tuple[str, ...]
-    fixed: PooledEstimate
-    random: PooledEstimate
-    heterogeneity: Heterogeneity
-    drift: Drift
-    newest: Newest
-    confounding: Annotated[
-        ConfoundingStatement | None,
-        Field(description="what was done about confounding in all blocks; null if a block's release does not say"),
-    ] = None
-
-
-class SeriesRun(Frozen):
-    """One release of a series: its rows, cost, approval and place in the ledger."""
-
-    run_id: str
-    blocks: tuple[str, ...]
-    units: int
-    epsilon: Amount
-    delta: Amount
-    approval: ApprovalStatement | None
-    budget: Annotated[BudgetOutlook | None, Field(description="what was left of the block's budget after that run")]
-    ledger: LedgerStatement
-
-
-class SeriesPrivacy(Frozen):
-    """The guarantee of a series.
-
-    No unit is in two blocks, so a unit spends what its own block spent.
-    """
-
-    unit: str
-    level: Level
-    neighbours: Neighbours
-    epsilon: Annotated[Amount, Field(description="the largest of any block")]
-    delta: Annotated[Amount, Field(description="the largest of any block")]
-    unprotected: tuple[str, ...]
-
-
-class Series(Shown, Frozen):
-    """A series costs nothing: it is post-processing of releases of disjoint blocks.
-
-    ``left_out``: finished runs of the study that charged a block again; the first release of a block counts.
-    """
-
-    kind: Literal["series"] = "series"
-    schema_version: Literal[1] = 1
-    dataset: str
-    study: str
-    study_digest: str
-    estimator: str
-    specification: Annotated[dict[str, Any], Field(description="of the newest block's release")]
-    confidence: Finite
-    rows: tuple[SeriesRow, ...]
-    runs: Annotated[tuple[SeriesRun, ...], Field(min_length=2, description="oldest block first")]
-    privacy: SeriesPrivacy
-    not_covered: Annotated[str, Field(description="what no interval of the releases holds")]
-    units_of_measure: Annotated[dict[str, str], Field(description="of the study's columns, as the contract names them")]
-    left_out: tuple[str, ...]
-    statement: str
-
-    def brief(self) -> str:
-        """Return study, blocks and cost in one line."""
-        asked = f"{self.study}: series of {self.dataset} by {self.estimator}, {len(self.runs)} releases"
-        return f"{asked}, {len(self.rows)} question{'' if len(self.rows) == 1 else 's'}, at no cost"
-
-    def text(self) -> str:
-        """Return the bytes of series.json."""
-        document: dict[str, Any] = self.model_dump(mode="json")
-        return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -19,8 +19,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, field_validator, model_validator
 
-from causalveil.schemas.documents import read_yaml, validate
+from causalveil.schemas.documents import read_yaml
 from causalveil.schemas.ledger import RunId
+from causalveil.schemas.mistakes import validate
 from causalveil.schemas.privacy import Amount, Frozen, PublicKey
 from causalveil.schemas.study import Slug
 

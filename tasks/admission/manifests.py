@@ -19,8 +19,9 @@ from pydantic import Field
 
 from causalveil.schemas.admission.manifest import ADMISSION_FILE, Admission, AdmittedFile, declarations, load_admission
 from causalveil.schemas.contract import CONTRACT_FILE, Contract
-from causalveil.schemas.documents import MAX_DOCUMENT_BYTES, parse_json, validate
+from causalveil.schemas.documents import MAX_DOCUMENT_BYTES, parse_json
 from causalveil.schemas.errors import CausalveilError, LedgerError, StudyError, in_own_words
+from causalveil.schemas.mistakes import validate
 from causalveil.schemas.plan import Layout
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.study import Slug

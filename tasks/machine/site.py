@@ -27,9 +27,10 @@ from uuid import uuid4
 
 import platformdirs
 
-from causalveil.schemas.documents import read_text, validate
+from causalveil.schemas.documents import read_text
 from causalveil.schemas.errors import CausalveilError, SiteError, StudyError, in_own_words
 from causalveil.schemas.execution import SITE_FILE, SiteSettings
+from causalveil.schemas.mistakes import validate
 
 HOME_VARIABLE = "CAUSALVEIL_HOME"
 

@@ -28,9 +28,8 @@ from causalveil.schemas.sites.pooled import (
     PooledRelease,
     PooledSurvivalRelease,
     Published,
-    Series,
-    SeriesRow,
 )
+from causalveil.schemas.sites.series import Series, SeriesRow
 from causalveil.schemas.where import condition_words, where_words
 from causalveil.tasks.report.details import PLACEHOLDER, detail_rows, estimand_of, text_of
 from causalveil.tasks.report.figures import Axis, Line, LovePlot, axis_of, line_of, site_bars, waterfalls

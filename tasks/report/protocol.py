@@ -18,7 +18,8 @@ from pydantic import BaseModel
 from causalveil.schemas.protocols.answers import BalanceRow, ProtocolAnswer
 from causalveil.schemas.protocols.study import EVERYBODY, EffectMeasure
 from causalveil.schemas.release import ProtocolRelease
-from causalveil.schemas.sites.pooled import PooledAnswer, PooledEstimate, PooledProtocolRelease, Series
+from causalveil.schemas.sites.pooled import PooledAnswer, PooledEstimate, PooledProtocolRelease
+from causalveil.schemas.sites.series import Series
 from causalveil.schemas.study import level_names
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.machine.frames import csv_text

@@ -13,8 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from causalveil.schemas.documents import NotADocument, parse_json, read_regular, validate
+from causalveil.schemas.documents import NotADocument, parse_json, read_regular
 from causalveil.schemas.errors import BundleError, RunConflict, StudyError
+from causalveil.schemas.mistakes import validate
 from causalveil.schemas.release import EffectRelease, ProtocolRelease, Release, SurvivalRelease, load_release_text
 from causalveil.schemas.sites.round import Bundle, Reason, Statement
 from causalveil.tasks.privacy.keys import is_signed, signing_secret

@@ -28,7 +28,7 @@ from causalveil.schemas.release import (
     SurvivalRelease,
     Variance,
 )
-from causalveil.schemas.sites.pooled import Drift, Newest, Series, SeriesBlock, SeriesPrivacy, SeriesRow, SeriesRun
+from causalveil.schemas.sites.series import Drift, Newest, Series, SeriesBlock, SeriesPrivacy, SeriesRow, SeriesRun
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.sites.pool import SiteEstimate, estimate_of, pool
 from causalveil.tasks.sites.pooled_release import over_sites

@@ -17,8 +17,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pyarrow.types as of
 
-from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError, in_own_words
+from causalveil.schemas.mistakes import validate
 from causalveil.schemas.warehouse import (
     Credential,
     CsvFiles,

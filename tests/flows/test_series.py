@@ -12,7 +12,7 @@ import pytest
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
-from causalveil.schemas.sites.pooled import Series
+from causalveil.schemas.sites.series import Series
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.studies import people, refused, write_study
 from tests.survival_help import of_sites, patients, write_survival, write_times

@@ -22,7 +22,8 @@ from causalveil.flows.sequence.pooling import make_series
 from causalveil.schemas.confounding import ConfoundingStatement
 from causalveil.schemas.privacy import amount_text
 from causalveil.schemas.release import AnsweredEffect, DirectionRelease, ProtocolRelease, Release
-from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, PooledSurvivalRelease, Series
+from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, PooledSurvivalRelease
+from causalveil.schemas.sites.series import Series
 from causalveil.tasks.report.numbers import amount, figure, number, percent
 from causalveil.tasks.report.page import COVERED, report_html, series_html
 from causalveil.tasks.report.panel.whole import panel_text

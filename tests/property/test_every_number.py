@@ -22,9 +22,9 @@ from pydantic import BaseModel
 from causalveil.flows.sequence.declare import declare
 from causalveil.flows.sequence.estimators import rehearse
 from causalveil.schemas.columns import ordinary
-from causalveil.schemas.documents import models_in
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.mistakes import models_in
 from causalveil.schemas.privacy import Charge
 from causalveil.schemas.studies import STUDIES, parse_study
 from causalveil.tasks.direction.stages import scaled

@@ -14,7 +14,8 @@ from causalveil.tasks.report.numbers import number
 from causalveil.tasks.report.panel.parts import adjusted, budget_left, ends, estimate_line, limits, runs_left
 
 if TYPE_CHECKING:
-    from causalveil.schemas.sites.pooled import OfSites, PooledRelease, PooledSurvivalRelease, Series, SiteRecord
+    from causalveil.schemas.sites.pooled import OfSites, PooledRelease, PooledSurvivalRelease, SiteRecord
+    from causalveil.schemas.sites.series import Series
 
 
 # Why a site has no part in a measure of times.

@@ -17,7 +17,8 @@ from causalveil.tasks.report.panel.parts import adjusted_by_answer, ends, limits
 if TYPE_CHECKING:
     from causalveil.schemas.protocols.answers import GateResult, ProtocolAnswer
     from causalveil.schemas.release import ProtocolRelease
-    from causalveil.schemas.sites.pooled import PooledAnswer, PooledProtocolRelease, Series, SeriesRow, SiteGate
+    from causalveil.schemas.sites.pooled import PooledAnswer, PooledProtocolRelease, SiteGate
+    from causalveil.schemas.sites.series import Series, SeriesRow
 
 Table = TypeVar("Table", "ProtocolRelease", "PooledProtocolRelease", "Series")
 Row = TypeVar("Row", "ProtocolAnswer", "PooledAnswer")

@@ -20,7 +20,8 @@ from causalveil.tasks.report.panel.tables import pooled_protocol_lines, protocol
 
 if TYPE_CHECKING:
     from causalveil.schemas.release import Release
-    from causalveil.schemas.sites.pooled import Published, Series
+    from causalveil.schemas.sites.pooled import Published
+    from causalveil.schemas.sites.series import Series
 
 
 class Finished(Protocol):
