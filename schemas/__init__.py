@@ -15,6 +15,7 @@
 - ``release``: release.json: everything that may leave the enclave.
 - ``shown``: Base of documents that a notebook, ``print`` and a console show, each in its own way.
 - ``sources``: Declare how text of a source becomes values, and name the state of an open table.
+- ``specification``: Read the specification of a study: a plain document, which may come from another site.
 - ``studies``: Find every kind of study by name, and state the question of `causalveil ranges`.
 - ``study``: A study in full.
 - ``warehouse``: source.yaml: what to take out of a warehouse, by which key, over which declared range.

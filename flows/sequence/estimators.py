@@ -46,8 +46,9 @@ from causalveil.schemas.mistakes import validate
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level, amount_text
 from causalveil.schemas.protocols.study import EffectMeasure, ProtocolStudy
+from causalveil.schemas.specification import unrecorded_words
 from causalveil.schemas.studies import STUDIES
-from causalveil.schemas.study import NOTHING_TO_ADJUST_FOR, EffectStudy, Study, unrecorded_words
+from causalveil.schemas.study import NOTHING_TO_ADJUST_FOR, EffectStudy, Study
 from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from causalveil.schemas.study import unrecorded_words
+from causalveil.schemas.specification import unrecorded_words
 from causalveil.schemas.where import where_words
 from causalveil.tasks.report.guidelines.facts import bounds_text, codes_text
 from causalveil.tasks.report.numbers import arm_label, arm_means, figure, group_label

@@ -20,7 +20,7 @@ from causalveil.schemas.protocols.study import EVERYBODY, EffectMeasure
 from causalveil.schemas.release import ProtocolRelease
 from causalveil.schemas.sites.pooled import PooledAnswer, PooledEstimate, PooledProtocolRelease
 from causalveil.schemas.sites.series import Series
-from causalveil.schemas.study import level_names
+from causalveil.schemas.specification import level_names
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.machine.frames import csv_text
 from causalveil.tasks.report.figures import Axis, Line, LovePlot, axis_of, site_bars

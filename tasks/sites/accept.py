@@ -26,8 +26,9 @@ from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
 from causalveil.schemas.release import EffectRelease, ProtocolRelease, SurvivalRelease
 from causalveil.schemas.sites.round import Bundle, Reason, Site, Sites, instant_text
+from causalveil.schemas.specification import level_names, travelling
 from causalveil.schemas.studies import parse_study
-from causalveil.schemas.study import EffectStudy, level_names, travelling
+from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.machine.site import home
 from causalveil.tasks.privacy.ledger.ledger import Ledger
 from causalveil.tasks.sites.bundle import read_bundle, refuse_unfit, release_of

@@ -15,7 +15,8 @@ from causalveil.schemas.errors import BundleError
 from causalveil.schemas.release import EffectRelease, Software
 from causalveil.schemas.sites.pooled import PooledPrivacy, PooledRelease, SiteResult
 from causalveil.schemas.sites.round import Model, Reason, Sites
-from causalveil.schemas.study import EffectStudy, level_names, with_level_names
+from causalveil.schemas.specification import level_names, with_level_names
+from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.sites.accept import Accepted, Asked
 from causalveil.tasks.sites.pool import SiteEstimate, pool
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from causalveil.schemas.columns import labels_of, levels_text
 from causalveil.schemas.contract import Contract
-from causalveil.schemas.study import unrecorded_words
+from causalveil.schemas.specification import unrecorded_words
 from causalveil.schemas.where import where_words
 from causalveil.tasks.report.flow import UnitFlow
 from causalveil.tasks.report.numbers import COVERED, amount, arm_means, beside, figure, percent, span
