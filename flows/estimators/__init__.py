@@ -14,5 +14,6 @@
 - ``stage``: A stage of a flow.
 - ``survival``: The time to an event in two arms (``docs/proofs/survival.md``):
 - ``survival_protocol``: A protocol of times to an event (``docs/proofs/survival.md``, section 10):
+- ``table``: Expected half-widths of a table of many questions.
 - ``words``: Sentences of `plan` that estimators share.
 """

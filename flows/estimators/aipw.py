@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 from causalveil.flows.estimators.estimator import ENTRY, NORMALISE, Estimator, Stages
-from causalveil.flows.estimators.rehearsal import SLOW, Rehearsal, Rehearsed, as_it_is, summed
+from causalveil.flows.estimators.rehearsal import SLOW, Rehearsal, Rehearsed, as_it_is, mostly_whole, summed
 from causalveil.flows.estimators.stage import Stage, recalled
 from causalveil.flows.estimators.words import WHOLE_RANGE, Words
 from causalveil.schemas.estimators.aipw import AipwStudy
@@ -99,12 +99,12 @@ def words(study: AipwStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Reh
     )
 
 
-def warned(study: AipwStudy, sizes: Sizes, stand_in: StandIn, whole_range: Callable[[], bool]) -> list[str]:
+def warned(study: AipwStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]) -> list[str]:
     """Return warnings of what a guarantee leaves open, or of noise beyond the range."""
     del sizes, stand_in
     if study.guarantee is Guarantee.asymptotic:
         return [f"not protected: {sentence}." for sentence in study.unprotected]
-    return [WHOLE_RANGE] if whole_range() else []
+    return [WHOLE_RANGE] if mostly_whole(few()) else []
 
 
 def rehearsal(study: AipwStudy) -> Rehearsal:

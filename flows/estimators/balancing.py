@@ -48,9 +48,9 @@ def words(study: BalancingStudy, sizes: Sizes, stand_in: StandIn, found: Sequenc
     return Words(say_imbalance(found) if study.estimator.allowance > 0 else (), {"largest_weight": weight})
 
 
-def warned(study: BalancingStudy, sizes: Sizes, stand_in: StandIn, whole_range: Callable[[], bool]) -> list[str]:
+def warned(study: BalancingStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]) -> list[str]:
     """Return the warnings of a plan: they need no rehearsal."""
-    del sizes, stand_in, whole_range
+    del sizes, stand_in, few
     return [NO_DELTA] if study.privacy.delta > 0 else []
 
 

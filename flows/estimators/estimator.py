@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.estimators.rehearsal import DRAWS, FEW, Rehearsal, Rehearsed, affordable, mostly_whole, summary
+from causalveil.flows.estimators.rehearsal import DRAWS, FEW, Rehearsal, Rehearsed, summary
 from causalveil.flows.estimators.stage import Run, Stage, StageRun, carry_out
 from causalveil.flows.estimators.words import Words, say_draws, say_effect, say_interval
 from causalveil.schemas.errors import CausalveilError, DataError
@@ -53,23 +53,23 @@ class Estimator(Generic[S]):
         study: what a study file declares for it.
         stages: in order, the same on every engine, on files and in memory; the last returns a ``Result``. A function
             where they depend on the study: on how many folds it has, or on its level.
-        rehearsal: how a plan rehearses the stages of a study of an effect.
-        drawn: in place of a rehearsal, what a study says by so many draws: where findings are no single effect, or
-            one line computes them without a draw. None at all: it has no interval.
+        rehearsal: how a plan rehearses the stages of a study. None: it has no interval.
         words: what a plan says beside the half-width and its parts.
-        warned: warnings of a plan and a release; the last argument says whether most draws are the whole range, which
-            takes a rehearsal.
-        facts: of the population that the width depends on, by their names in ``StandIn``; a plan names those that its
-            reader did not state.
+        warned: warnings of a plan and a release; the last argument returns a few draws, which take a rehearsal.
+        facts: of the population that the width depends on, by their names in ``StandIn`` and ``expect``; a plan names
+            those that its reader did not state. A function where they depend on the study.
     """
 
     study: type[S]
     stages: Stages | Callable[[S], Stages]
     rehearsal: Callable[[S], Rehearsal] | None = None
-    drawn: Callable[[S, Sizes, StandIn, int], Sequence[Rehearsed]] | None = None
     words: Callable[[S, Sizes, StandIn, Sequence[Rehearsed]], Words] = lambda *_: Words()
-    warned: Callable[[S, Sizes, StandIn, Callable[[], bool]], Sequence[str]] = lambda *_: ()
-    facts: tuple[str, ...] = FACTS
+    warned: Callable[[S, Sizes, StandIn, Callable[[], Sequence[Rehearsed]]], Sequence[str]] = lambda *_: ()
+    facts: tuple[str, ...] | Callable[[S], tuple[str, ...]] = FACTS
+
+    def facts_of(self, study: S) -> tuple[str, ...]:
+        """Return the names of the facts that the width of a study depends on."""
+        return self.facts if isinstance(self.facts, tuple) else self.facts(study)
 
     def stages_of(self, study: S) -> Stages:
         """Return the stages of a study, in order."""
@@ -105,11 +105,12 @@ class Estimator(Generic[S]):
             many: how many, of each kind of outcomes.
 
         Raises:
+            StudyError: the study cannot be declared at this size.
             DataError: no such people can be analysed.
         """
-        if self.rehearsal is not None and isinstance(study, EffectStudy):
-            return self.rehearsal(study).draws(self.stages_of(study), study, sizes, stand_in, people, many)
-        return () if self.drawn is None else self.drawn(study, sizes, stand_in, many)
+        if self.rehearsal is None:
+            return ()
+        return self.rehearsal(study).draws(self.stages_of(study), study, sizes, stand_in, people, many)
 
     def width(
         self, study: S, sizes: Sizes, stand_in: StandIn, people: PublicPeople | None = None, many: int = DRAWS
@@ -125,9 +126,7 @@ class Estimator(Generic[S]):
 
     def warnings(self, study: S, sizes: Sizes, stand_in: StandIn) -> tuple[str, ...]:
         """Return the warnings that ``expected`` gives where no effect is named."""
-        return tuple(
-            self.warned(study, sizes, stand_in, lambda: mostly_whole(self.draws(study, sizes, stand_in, many=FEW)))
-        )
+        return tuple(self.warned(study, sizes, stand_in, lambda: self.draws(study, sizes, stand_in, many=FEW)))
 
     def expected(
         self,
@@ -155,20 +154,18 @@ class Estimator(Generic[S]):
             return {"sentences": [], "warnings": [f"for a treated share of {stand_in.treated:g} {problem}."]}
         words = self.words(study, sizes, stand_in, found)
         # Of the first draws alone, which are those of a release's warnings.
-        few = found[: affordable(study, FEW) if isinstance(study, EffectStudy) else FEW]
-        warnings = list(self.warned(study, sizes, stand_in, lambda: mostly_whole(few)))
+        few = () if self.rehearsal is None else found[: self.rehearsal(study).affordable(study, FEW)]
+        warnings = list(self.warned(study, sizes, stand_in, lambda: few))
         if not found:
             return {**words.numbers, "sentences": [*words.sentences], "warnings": warnings}
         treated = stand_in.treated if people is None else people.treated
         numbers, sentences = {"treated": treated, **summary(found), **words.numbers}, list[str]()
         if isinstance(study, EffectStudy):
             sentences.append(say_interval(study, numbers))
-        if self.rehearsal is not None:
-            sentences += say_draws(found, numbers, stand_in, people is not None)
+        sentences += say_draws(found, numbers, stand_in, people is not None, "explained" in self.facts_of(study))
         sentences += words.sentences
         if effect is not None:
-            if isinstance(study, EffectStudy):
-                numbers |= self._seen(study, sizes, stand_in, abs(effect) * words.left, numbers)
+            numbers |= self._seen(study, sizes, stand_in, abs(effect) * words.left, numbers)
             say_effect(effect, numbers, sentences, warnings, words)
         return {**numbers, "sentences": sentences, "warnings": warnings}
 

@@ -27,6 +27,7 @@ from causalveil.flows.estimators.rehearsal import (
     as_it_is,
     as_noisy,
     in_step,
+    mostly_whole,
     rows_weighed,
 )
 from causalveil.flows.estimators.stage import Stage
@@ -117,7 +118,7 @@ def words(study: IpwStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehe
     return Words(sentences, numbers)
 
 
-def warned(study: IpwStudy, sizes: Sizes, stand_in: StandIn, whole_range: Callable[[], bool]) -> list[str]:
+def warned(study: IpwStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]) -> list[str]:
     """Return warnings of a penalty that takes the adjustment, or of too much noise."""
     del sizes
     warnings, kept = [], interval.adjustment_share(study, stand_in.treated)
@@ -130,7 +131,7 @@ def warned(study: IpwStudy, sizes: Sizes, stand_in: StandIn, whole_range: Callab
         warnings.append(
             f"penalty {study.estimator.penalty:g} keeps about {kept:.0%} of what adjusts for confounding, {said}"
         )
-    return [*warnings, WHOLE_RANGE] if whole_range() else warnings
+    return [*warnings, WHOLE_RANGE] if mostly_whole(few()) else warnings
 
 
 def rehearsal(study: IpwStudy) -> Rehearsal:

@@ -28,6 +28,7 @@ from causalveil.flows.estimators.rehearsal import (
     Rehearsed,
     Smaller,
     in_step,
+    mostly_whole,
     rows_weighed,
 )
 from causalveil.flows.estimators.stage import Run, Stage, StageRun
@@ -125,7 +126,7 @@ def words(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, found: Sequence
     return Words(sentences, numbers, left=1.0 if study.corrects_attenuation else left)
 
 
-def warned(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, whole_range: Callable[[], bool]) -> list[str]:
+def warned(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]) -> list[str]:
     """Return warnings of attenuation, scores that noise mixes, or too much noise."""
     del sizes
     warnings, left = [], interval.attenuation(stand_in.treated, keep(study))
@@ -139,7 +140,7 @@ def warned(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, whole_range: C
             f"each score gets noise of standard deviation {noise:.3g} against a range of 1: neighbours are near by "
             "chance, so unless treatment was randomised most confounding stays."
         )
-    return [*warnings, WHOLE_RANGE] if whole_range() else warnings
+    return [*warnings, WHOLE_RANGE] if mostly_whole(few()) else warnings
 
 
 def keep(study: MatchingStudy) -> float:

@@ -18,16 +18,30 @@ each comparison are public, and one release has an estimate and a sampling varia
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from causalveil.flows.estimators.estimator import VALIDATE, Estimator, normalised_by
 from causalveil.flows.estimators.five_releases import FiveStages, Steps
-from causalveil.flows.estimators.rehearsal import SLOW, Rehearsed, in_step
+from causalveil.flows.estimators.rehearsal import (
+    QUICK,
+    SLOW,
+    Made,
+    Rehearsal,
+    Rehearsed,
+    Results,
+    Smaller,
+    in_step,
+    summed,
+)
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
-from causalveil.flows.estimators.words import ELIGIBLE_NOT_TOLD, UNADJUSTED, Words
+from causalveil.flows.estimators.table import middle_of, of_table
+from causalveil.flows.estimators.words import UNADJUSTED, Words
 from causalveil.schemas.estimators.protocols import (
     BalancingProtocol,
     DifferenceProtocol,
@@ -37,17 +51,18 @@ from causalveil.schemas.estimators.protocols import (
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
+from causalveil.tasks.covariates import dimension
 from causalveil.tasks.enclave import cells
-from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
+from causalveil.tasks.enclave.enclave import MemoryEnclave
+from causalveil.tasks.inference.people import PEOPLE, counted_units
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.protocols import difference, questions
 from causalveil.tasks.protocols.calibration import ENOUGH
 from causalveil.tasks.protocols.drawn import Asked, JointDraws, JointScales
-from causalveil.tasks.protocols.expected import ExpectedAnswer, answers_of, expected_answers, subgroup, width
 from causalveil.tasks.protocols.findings import ProtocolFindings, findings
 from causalveil.tasks.protocols.label import answers, draw, weights
 from causalveil.tasks.protocols.label.weights import Comparison, Weighing
+from causalveil.tasks.protocols.people import people_of
 from causalveil.tasks.protocols.recipe import joint_recipe
 
 NORMALISE = normalised_by(lambda: cells.normalise_cells)
@@ -58,7 +73,7 @@ Step = StageRun[RegressionProtocol]
 
 def _drawn(step: Step) -> JointDraws:
     joint, workers = plan(step.study, step.sizes), step.study.execution.workers
-    return JointDraws(joint, cells.everybody(step.enclave), step.budget, workers)
+    return JointDraws(joint, cells.everybody(step.enclave), step.budget, workers, step.times)
 
 
 FIVE = FiveStages[RegressionProtocol, JointScales, Asked].of(
@@ -83,7 +98,7 @@ ANSWERS = Stage[RegressionProtocol, ProtocolFindings](
 
 DIFFERENCE = Stage[DifferenceProtocol, ProtocolFindings](
     "difference",
-    lambda step: difference.difference_stage(*step.given, step.budget),
+    lambda step: difference.difference_stage(*step.given, step.budget, step.times),
     charges=lambda study, sizes: [(difference.SLOT, difference.mechanism(study, sizes))],
     reads=(NORMALISE,),
 )
@@ -112,39 +127,6 @@ LABEL_ANSWERS = Stage[ProtocolStudy, ProtocolFindings](
 )
 
 
-def drawn(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, many: int) -> list[Rehearsed]:
-    """Return the first outcome over everybody, and with it those of all outcomes."""
-    answers_at = label_answers if study.LEVEL is Level.label else expected_answers
-    rows = answers_at(study, sizes, stand_in, many)
-    first = rows[study.first]
-    return [Rehearsed(first.everybody, first.noise_error, first.sampling_error, found=rows)]
-
-
-def label_answers(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, many: int) -> tuple[ExpectedAnswer, ...]:
-    """Return the expected answer of every outcome at level label.
-
-    The stages of one subgroup stand for all. People are weighed once; of so many draws it is that of the median width.
-
-    Raises:
-        StudyError: more cells than the budget can serve.
-        DataError: an arm would be too small to be compared.
-    """
-    draw.mechanism(study, sizes)
-    people, units = subgroup(study, sizes, stand_in, randomised(study), SLOW, sample=0)
-    fewer, groups = in_step(study, units / len(people)), len(study.groups)
-    enclave = MemoryEnclave([{**vars(people), "h": ranks(len(people))}])
-    own = weights.compare_stage(study, enclave)[: len(study.arm_names) - 1]
-    louder = draw.JointDraw.of(fewer.study).louder(study.first)
-    weighed = weights.weigh_stage(fewer.study, enclave, own, louder)
-    everybody, tables = [replace(one, group=label) for label in study.groups for one in own], []
-    for seed in range(many):
-        numbers = draw.perturb_stage(fewer.study, enclave, own, weighed, RehearsalBudget(seed))
-        numbers = np.concatenate([numbers] * groups)
-        tables.append(answers.answers_stage(fewer.study, everybody, weighed * groups, numbers).answers)
-    middle = sorted(tables, key=lambda rows: width(rows[0].interval))[many // 2]
-    return answers_of(study, middle, fewer.noise)
-
-
 def randomised(study: ProtocolStudy) -> bool:
     """Return whether a protocol at level label declares that treatment follows nothing."""
     if isinstance(study, BalancingProtocol):
@@ -155,27 +137,28 @@ def randomised(study: ProtocolStudy) -> bool:
 def words(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
     """Return half-widths of all outcomes, and what leaving one out would buy."""
     del sizes
-    rows = found[0].found
+    rows, numbers = middle_of(found), list[dict[str, Any]]()
     sentences = [f"One budget for all: {study.question}."]
-    if study.where and stand_in.eligible is None:
-        sentences.append(ELIGIBLE_NOT_TOLD)
     if stand_in.deviation is None:
         sentences.append("Assumed: each outcome's standard deviation is a quarter of its range, of 0 and 1 half.")
     grouped = study.subgroups is not None
-    for row in rows:
+    for row, weight in zip(rows, study.weights, strict=True):
+        # How much louder its noise is than that of asking for it alone, and by what the others' falls without it.
+        factor, without = 1 / weight, 1 - weight if study.privacy.delta == 0 else math.sqrt(1 - weight**2)
+        numbers.append({**vars(row), "noise_factor": factor, "without": without})
         inside = f", {row.group:.4g} ({row.group_together:.4g}) in a subgroup of average size" if grouped else ""
         said = f"{row.outcome}: ± {row.everybody:.4g}, all answers together ± {row.everybody_together:.4g}{inside}; "
         said += row.adjustment
         if len(rows) > 1:
-            said += f"; its noise is {row.noise_factor:.2f} times that of asking for it alone, and without it the "
-            said += f"others would have {1 - row.without:.0%} less"
+            said += f"; its noise is {factor:.2f} times that of asking for it alone, and without it the "
+            said += f"others would have {1 - without:.0%} less"
         sentences.append(f"{said}.")
-    return Words(sentences, {"answers": [vars(row) for row in rows]}, of=f" on {rows[study.first].outcome}")
+    return Words(sentences, {"answers": numbers}, of=f" on {rows[study.first].outcome}")
 
 
-def warned(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, whole_range: Callable[[], bool]) -> list[str]:
+def warned(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]) -> list[str]:
     """Return warnings of no adjustment, too few controls, or a delta that widens."""
-    del sizes, stand_in, whole_range
+    del sizes, stand_in, few
     warnings = [UNADJUSTED] if isinstance(study, DifferenceProtocol) and not study.estimator.trial else []
     controls = sum(outcome.role is OutcomeRole.negative_control for outcome in study.outcomes)
     if 0 < controls < ENOUGH:
@@ -191,14 +174,95 @@ def warned(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, whole_range: C
     return warnings
 
 
+def _alike(study: RegressionProtocol, results: Results) -> Results:
+    """Let the one subgroup that has people stand for all of them."""
+    many, scales = len(study.groups), results[FIVE.scales]
+    counts = np.repeat(scales.counts[:1], many, axis=0)
+    of_all = replace(scales, counts=counts, units=scales.units[:1] * many, questions=scales.questions[:1] * many)
+    same = {stage: results[stage][:1] * many for stage in (FIVE.again, FIVE.scores)}
+    return {**results, **same, FIVE.scales: of_all}
+
+
+def _alike_at_label(study: ProtocolStudy, results: Results) -> Results:
+    """Let the comparisons of the one subgroup that has people stand for those of all."""
+    own, many = len(study.arm_names) - 1, len(study.groups)
+    compared = tuple(replace(one, group=label) for label in study.groups for one in results[COMPARE][:own])
+    numbers = np.concatenate([results[PERTURB][:own]] * many)
+    return {**results, COMPARE: compared, WEIGH: results[WEIGH][:own] * many, PERTURB: numbers}
+
+
+def _rehearsal(
+    study: ProtocolStudy, groups: int, most: int, smaller: Callable[[Any, float], Smaller[Any]]
+) -> Rehearsal:
+    """Return how any protocol is rehearsed, of which so many subgroups have people."""
+    arms = len(study.arm_names)
+
+    def told(stand_in: StandIn) -> StandIn:
+        return stand_in if arms == 2 else stand_in.model_copy(update={"treated": 1 - 1 / arms})
+
+    return Rehearsal(
+        most,
+        smaller,
+        randomised=getattr(study.estimator, "trial", False),
+        told=told,
+        make=partial(_people, groups),
+        units=lambda study, sizes, stand_in: counted_units(study, sizes, stand_in) * groups / len(study.groups),
+        read=lambda smaller, found: of_table(smaller, found.answers, study.first),
+        columns=dimension(study.questions[0]),
+    )
+
+
+def _people(groups: int, study: ProtocolStudy, made: Made) -> MemoryEnclave:
+    return people_of(study, made.stand_in, made.count, made.randomised, made.sample, groups)
+
+
+def rehearsal(study: ProtocolStudy) -> Rehearsal:
+    """Return how a plan rehearses a protocol by regression.
+
+    One subgroup has people, and stands for all.
+    """
+    arms = len(study.arm_names)
+    many = len(study.outcomes) * (1 if arms == 2 else arms)
+    return replace(_rehearsal(study, 1, PEOPLE, summed), alike=_alike, questions=many)
+
+
+def rehearsal_of_means(study: ProtocolStudy) -> Rehearsal:
+    """Return how a plan rehearses a protocol by differences in means."""
+    return _rehearsal(study, len(study.groups), QUICK, summed)
+
+
+def rehearsal_at_label(study: ProtocolStudy) -> Rehearsal:
+    """Return how a plan rehearses a protocol at level label.
+
+    People are weighed once for several draws.
+    """
+    smaller = partial(in_step, bias_stays=isinstance(study, MatchingProtocol), all_units=True)
+    return replace(
+        _rehearsal(study, 1, SLOW, smaller),
+        randomised=randomised(study),
+        by_chance=True,
+        first=PERTURB,
+        anew=0,
+        alike=_alike_at_label,
+        questions=len(study.arm_names) - 1,
+    )
+
+
 ENTRY = (VALIDATE, NORMALISE)
 AT_LABEL_LEVEL = (*ENTRY, COMPARE, WEIGH, PERTURB, LABEL_ANSWERS)
 
-FEWER_FACTS = ("treated", "mean", "deviation")
+FEWER_FACTS = ("treated", "mean", "deviation", "eligible")
 
-REGRESSION = Estimator(RegressionProtocol, (*ENTRY, *FIVE.all, ANSWERS), drawn=drawn, words=words, warned=warned)
-DIFFERENCE_IN_MEANS = Estimator(
-    DifferenceProtocol, (*ENTRY, DIFFERENCE), drawn=drawn, words=words, warned=warned, facts=FEWER_FACTS
+REGRESSION = Estimator(
+    RegressionProtocol, (*ENTRY, *FIVE.all, ANSWERS), rehearsal=rehearsal, words=words, warned=warned
 )
-BALANCING = Estimator(BalancingProtocol, AT_LABEL_LEVEL, drawn=drawn, words=words, warned=warned, facts=FEWER_FACTS)
-MATCHING = Estimator(MatchingProtocol, AT_LABEL_LEVEL, drawn=drawn, words=words, warned=warned, facts=FEWER_FACTS)
+DIFFERENCE_IN_MEANS = Estimator(
+    DifferenceProtocol,
+    (*ENTRY, DIFFERENCE),
+    rehearsal=rehearsal_of_means,
+    words=words,
+    warned=warned,
+    facts=FEWER_FACTS,
+)
+BALANCING = Estimator(BalancingProtocol, AT_LABEL_LEVEL, rehearsal=rehearsal_at_label, words=words, warned=warned)
+MATCHING = Estimator(MatchingProtocol, AT_LABEL_LEVEL, rehearsal=rehearsal_at_label, words=words, warned=warned)

@@ -17,11 +17,11 @@ Where public facts say that no curve could be seen there are no releases 3 and 4
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from causalveil.flows.estimators.estimator import ENTRY, EVERYBODY, Estimator
 from causalveil.flows.estimators.five_releases import FiveStages, Steps
-from causalveil.flows.estimators.rehearsal import Rehearsal, summed
+from causalveil.flows.estimators.rehearsal import Rehearsal, Rehearsed, summed
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
@@ -65,9 +65,11 @@ INTERVAL = Stage[RegressionStudy, EffectFindings](
 )
 
 
-def warned(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, whole_range: Callable[[], bool]) -> list[str]:
+def warned(
+    study: RegressionStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]
+) -> list[str]:
     """Return the warnings of a plan: they need no rehearsal."""
-    del stand_in, whole_range
+    del stand_in, few
     return [] if "screen" in plan(study, sizes).costs or study.estimator.trial else [NO_CURVES]
 
 

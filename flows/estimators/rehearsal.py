@@ -1,6 +1,7 @@
 """Rehearsals of an estimator's own stages on people made of public facts.
 
-They are made a few times, with seeded noise.
+They are made a few times, with seeded noise. One loop serves effects, protocols and times; each says how its people
+are made and what is read off its findings.
 
 A study of more units than are held in memory is rehearsed on fewer, in one of four ways: each person's part of a sum
 counts several times (``summed``); or epsilon is raised, so that noise over sampling error stays as it is (``in_step``)
@@ -11,13 +12,13 @@ or noise itself does (``as_noisy``); or nothing is changed and errors are divide
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import lru_cache
 from itertools import product
 from statistics import fmean, median
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 from scipy.optimize import brentq
@@ -40,6 +41,7 @@ from causalveil.tasks.weighting.features import features_of, learn_features
 
 S = TypeVar("S", bound=Study)
 Stages = Sequence[Stage[Any, Any]]
+Results = Mapping[Stage[Any, Any], Any]
 
 # Draws of noise of which a plan says the median, and of what is set beside it: other facts, points of a curve.
 DRAWS, FEW = 12, 3
@@ -47,6 +49,8 @@ DRAWS, FEW = 12, 3
 OF_ONE = 4
 # Columns up to which a draw takes less than a tenth of a second. Its time grows with their square and more.
 QUICK_COLUMNS = 40
+# Of all draws, how many a study of several questions has for each: a search for an epsilon then takes ten seconds.
+QUESTIONS = 9 / 12
 # Units of a rehearsal of an estimator that is quick, or slow; and how many numbers public columns may have in all.
 QUICK, SLOW, NUMBERS, PUBLIC = 30_000, 2_500, 3_000_000, 300_000
 # People up to whom a sample is drawn anew: with 20,000 it would take most of a search for an epsilon.
@@ -90,7 +94,13 @@ class Rehearsed:
 class Smaller(Generic[S]):
     """A study for fewer units than it has.
 
-    Its errors are divided to be those of all. ``times``: how many units each person's part of a sum counts for.
+    Its errors are divided to be those of all.
+
+    Attributes:
+        study: the study.
+        noise, sampling, bias: by what errors are divided.
+        times: how many units each person's part of a sum counts for.
+        all_units: whether stages are told the number of all units, not of those rehearsed.
     """
 
     study: S
@@ -98,27 +108,35 @@ class Smaller(Generic[S]):
     sampling: float = 1.0
     bias: float = 1.0
     times: float = 1.0
+    all_units: bool = False
 
-    def draw(self, found: EffectFindings, kind: int = 0, weight: float = 1.0) -> Rehearsed:
-        """Return what was found, for all units."""
-        interval, half = found.interval, (found.interval.upper - found.interval.lower) / 2
-        noise, sampling = math.sqrt(found.variance.noise), math.sqrt(found.variance.sampling)
-        total, bias = math.hypot(noise, sampling), interval.bias / self.bias
+    def of_all(self, half: float, noise: float, sampling: float, bias: float) -> Rehearsed:
+        """Return an interval for all units, of its half-width and what that is made of."""
+        total, left = math.hypot(noise, sampling), bias / self.bias
         soft, less = noise / self.noise, sampling / self.sampling
-        if not interval.whole_range and total > 0:
-            half = bias + (half - interval.bias) * math.hypot(soft, less) / total
-        return Rehearsed(half, soft, less, bias, interval.whole_range, kind, weight, found)
+        if total > 0:
+            half = left + (half - bias) * math.hypot(soft, less) / total
+        return Rehearsed(half, soft, less, left)
+
+
+def of_effect(smaller: Smaller[Any], found: EffectFindings) -> Rehearsed:
+    """Return what was found of one effect, for all units."""
+    interval, half = found.interval, (found.interval.upper - found.interval.lower) / 2
+    read = smaller.of_all(half, math.sqrt(found.variance.noise), math.sqrt(found.variance.sampling), interval.bias)
+    if interval.whole_range:
+        read = replace(read, half_width=half, whole_range=True)
+    return replace(read, found=found)
 
 
 def summed(study: S, more: float) -> Smaller[S]:
     """Return the study itself; each person counts ``more`` times."""
-    return Smaller(study, times=more)
+    return Smaller(study, times=more, all_units=True)
 
 
-def in_step(study: S, more: float, bias_stays: bool = False) -> Smaller[S]:
+def in_step(study: S, more: float, bias_stays: bool = False, all_units: bool = False) -> Smaller[S]:
     """Raise epsilon by the root of ``more``: noise over sampling error stays."""
     root = math.sqrt(more)
-    return Smaller(louder(study, root), root, root, 1.0 if bias_stays else root)
+    return Smaller(louder(study, root), root, root, 1.0 if bias_stays else root, all_units=all_units)
 
 
 def as_noisy(study: S, more: float) -> Smaller[S]:
@@ -143,7 +161,10 @@ def louder(study: S, more: float) -> S:
         delta = float(privacy.delta)
         epsilon = gaussian_epsilon(unit_sigma(float(privacy.epsilon), delta) / more, delta)
     raised = privacy.model_copy(update={"epsilon": Decimal(f"{min(epsilon, LARGEST_EPSILON):.8g}")})
-    return study.model_copy(update={"privacy": raised})
+    fields: dict[str, Any] = {name: getattr(study, name) for name in type(study).model_fields}
+    # Made anew: a copy would keep the questions of a protocol, which carry the budget that they were made with.
+    made = type(study).model_construct(**{**fields, "privacy": raised})
+    return cast(S, made)
 
 
 def gaussian_epsilon(sigma: float, delta: float) -> float:
@@ -158,6 +179,31 @@ def gaussian_epsilon(sigma: float, delta: float) -> float:
 
     # By Renyi's divergence: mu^2/2 + mu sqrt(2 log(1/delta)) is enough.
     return float(brentq(excess, 0.0, 1 / (2 * sigma**2) + math.sqrt(2 * math.log(1 / delta)) / sigma))
+
+
+@dataclass(frozen=True)
+class Made:
+    """The people of a rehearsal: how they are made.
+
+    Attributes:
+        stand_in: the population that the reader assumes.
+        count: how many.
+        randomised: whether covariates have nothing to do with treatment.
+        sample: which, by chance as real ones are; None: quasi-random ones.
+        effect: of treatment, in deviations of the outcome within arms.
+    """
+
+    stand_in: StandIn
+    count: int
+    randomised: bool
+    sample: int | None
+    effect: float = 0.0
+
+
+def people_of_effect(study: EffectStudy, made: Made) -> MemoryEnclave:
+    """Return people of a study of one outcome, by seed and assumptions."""
+    sample, effect = made.sample, made.effect
+    return MemoryEnclave.of(people(study, made.stand_in, made.count, made.randomised, sample=sample, effect=effect))
 
 
 @dataclass(frozen=True)
@@ -178,6 +224,12 @@ class Rehearsal:
         own: how many of the run's own people are looked at, where their covariates and treatments are public.
         told: the stand-in population as the study has it.
         point: draws of a point of a curve.
+        make: the people.
+        units: for how many units the people stand.
+        alike: results of the stages before the last one, where the people of one subgroup stand for those of all.
+        read: an interval off findings, for all units.
+        columns: of covariates, where the study is none of one effect, which says it.
+        questions: how many are answered in a draw.
     """
 
     most: int
@@ -191,11 +243,26 @@ class Rehearsal:
     own: int = 0
     told: Callable[[StandIn], StandIn] = lambda stand_in: stand_in
     point: int = FEW
+    make: Callable[[Any, Made], MemoryEnclave] = people_of_effect
+    units: Callable[[Any, Sizes, StandIn], float] = lambda _, sizes, __: sizes.units
+    alike: Callable[[Any, Results], Results] = lambda _, results: results
+    read: Callable[[Smaller[Any], Any], Rehearsed] = of_effect
+    columns: int = 0
+    questions: float = QUESTIONS
+
+    def affordable(self, study: Study, many: int) -> int:
+        """Return how many draws are made where so many are wanted.
+
+        They are fewer of many columns or questions.
+        """
+        columns = dimension(study) if isinstance(study, EffectStudy) else self.columns
+        quick = (QUICK_COLUMNS / max(columns, 1)) ** 2
+        return max(1, round(many * min(1.0, quick, QUESTIONS / self.questions)))
 
     def draws(
         self,
         stages: Stages,
-        study: EffectStudy,
+        study: Study,
         sizes: Sizes,
         stand_in: StandIn,
         own: PublicPeople | None,
@@ -203,7 +270,7 @@ class Rehearsal:
     ) -> list[Rehearsed]:
         """Return so many draws of each kind of outcomes.
 
-        There are fewer of studies with many columns.
+        There are fewer of studies with many columns or questions.
 
         Args:
             stages: of the study, in order.
@@ -214,24 +281,27 @@ class Rehearsal:
             many: how many, where there is one kind.
 
         Raises:
+            StudyError: the study cannot be declared at this size.
             DataError: no sample of these people can be analysed.
         """
-        stand_in = self.told(stand_in)
-        if own is None:
-            count = min(sizes.units, enough(stand_in, self.most))
-            crowds = self._assumed(study, stand_in, count, sizes.units, affordable(study, many))
-        else:
+        for stage in stages:
+            stage.declare(study, sizes)
+        stand_in, units = self.told(stand_in), self.units(study, sizes, stand_in)
+        if own is not None and isinstance(study, EffectStudy):
             public = own.enclave(self.own)
-            count, crowds = public.units, self._own(study, stand_in, public, affordable(study, many))
-        smaller = self.smaller(study, sizes.units / count)
-        of = sizes if smaller.times > 1 else sizes_of(smaller.study, count)
-        estimate, found = _Estimate(tuple(stages), self.first, self.again), list[Rehearsed]()
+            count, crowds = public.units, self._own(study, stand_in, public, self.affordable(study, many))
+        else:
+            count = max(min(round(units), enough(stand_in, self.most)), 2)
+            crowds = self._assumed(study, stand_in, count, round(units), self.affordable(study, many))
+        smaller = self.smaller(study, units / count)
+        of = sizes if smaller.all_units else sizes_of(smaller.study, count)
+        estimate, found = _Estimate(tuple(stages), self.first, self.again, self.alike), list[Rehearsed]()
         problem = DataError("there are no people to rehearse on")
         for kind, weight, seed, enclave in crowds:
             # Learners have one seed, so that what is fitted to the same people is fitted once.
             run = Run(smaller.study, of, enclave, RehearsalBudget(seed), None, times=smaller.times)
             try:
-                found.append(smaller.draw(estimate(run), kind, weight))
+                found.append(replace(self.read(smaller, estimate(run)), kind=kind, weight=weight))
             except (DataError, ConvergenceError) as own_problem:
                 # A sample may lack what another has: one arm, where it is rare.
                 problem = own_problem if isinstance(own_problem, DataError) else DataError(str(own_problem))
@@ -240,12 +310,13 @@ class Rehearsal:
         return found
 
     def _assumed(
-        self, study: EffectStudy, stand_in: StandIn, count: int, units: int, many: int
+        self, study: Study, stand_in: StandIn, count: int, units: int, many: int
     ) -> Iterator[tuple[int, float, int, MemoryEnclave]]:
         sampled, each = self.by_chance or count == units, 1 if count <= self.anew else OF_ONE
         for (kind, effect), seed in product(enumerate(self.effects), range(many)):
             sample = seed - seed % each if sampled else None
-            yield kind, 1.0, seed, _held(Crowd.of(study, stand_in, count, self.randomised, sample, effect))
+            made = Made(stand_in, count, self.randomised, sample, effect)
+            yield kind, 1.0, seed, _held(_Crowd.of(self.make, study, made))
 
     def _own(
         self, study: EffectStudy, stand_in: StandIn, public: MemoryEnclave, many: int
@@ -268,58 +339,45 @@ class _Estimate:
     stages: tuple[Stage[Any, Any], ...]
     first: Stage[Any, Any] | None
     again: Callable[[Run[Any]], None]
+    alike: Callable[[Any, Results], Results]
     people: FloatArray | None = None
-    known: dict[Stage[Any, Any], Any] = field(default_factory=dict)
+    known: Results = field(default_factory=dict)
 
-    def __call__(self, run: Run[Any]) -> EffectFindings:
+    def __call__(self, run: Run[Any]) -> Any:
         if self.first is not None:
             x = run.enclave.load("x", 0)
             if self.people is not x:
                 before = self.stages[: self.stages.index(self.first)]
                 self.people, self.known = x, carry_out(before, run, DirectEngine())
             self.again(run)
-        found: EffectFindings = carry_out(self.stages, run, DirectEngine(), self.known)[self.stages[-1]]
-        return found
+        read = self.alike(run.study, carry_out(self.stages[:-1], run, DirectEngine(), self.known))
+        return carry_out(self.stages, run, DirectEngine(), read)[self.stages[-1]]
 
 
 @dataclass(frozen=True)
-class Crowd:
-    """People whom a plan makes of public facts."""
+class _Crowd:
+    """People whom a plan makes of public facts, which do not depend on the budget."""
 
     facts: str
-    stand_in: StandIn
-    count: int
-    randomised: bool
-    sample: int | None
-    effect: float
-    study: EffectStudy = field(compare=False)
+    made: Made
+    make: Callable[[Any, Made], MemoryEnclave]
+    study: Study = field(compare=False)
 
     @classmethod
-    def of(
-        cls, study: EffectStudy, stand_in: StandIn, count: int, randomised: bool, sample: int | None, effect: float
-    ) -> Crowd:
-        """Return the people of a study's outcome and covariates."""
-        facts = study.model_dump_json(include={"outcome", "covariates", "treatment"})
-        return cls(facts, stand_in, count, randomised, sample, effect, study)
+    def of(cls, make: Callable[[Any, Made], MemoryEnclave], study: Study, made: Made) -> _Crowd:
+        return cls(study.model_dump_json(exclude={"privacy", "estimator", "execution"}), made, make, study)
 
 
 @lru_cache(maxsize=4)
-def _held(crowd: Crowd) -> MemoryEnclave:
+def _held(crowd: _Crowd) -> MemoryEnclave:
     """Return the people in memory: points of a curve often have the same."""
-    return MemoryEnclave.of(
-        people(crowd.study, crowd.stand_in, crowd.count, crowd.randomised, sample=crowd.sample, effect=crowd.effect)
-    )
+    return crowd.make(crowd.study, crowd.made)
 
 
 def _index(study: EffectStudy, public: MemoryEnclave) -> FloatArray:
     features, _ = learn_features(study, public, public.units)
     x = public.load("x", 0)
     return np.concatenate([features(x[first : first + CHUNK])[1] for first in range(0, len(x), CHUNK)])
-
-
-def affordable(study: EffectStudy, many: int) -> int:
-    """Return how many draws are made where so many are wanted."""
-    return max(1, min(many, round(many * (QUICK_COLUMNS / dimension(study)) ** 2)))
 
 
 def rows_balanced(study: EffectStudy) -> int:

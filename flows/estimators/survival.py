@@ -10,21 +10,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
 from causalveil.flows.estimators.estimator import VALIDATE, Estimator, Stages, normalised_by
 from causalveil.flows.estimators.five_releases import FiveStages, Steps
-from causalveil.flows.estimators.rehearsal import Rehearsed
+from causalveil.flows.estimators.rehearsal import FEW, QUESTIONS, QUICK, Rehearsal, Rehearsed, Smaller, summed
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
-from causalveil.flows.estimators.words import ELIGIBLE_NOT_TOLD, UNADJUSTED, Words
-from causalveil.schemas.estimators.survival import Beyond, Measure, SurvivalStudy
+from causalveil.flows.estimators.words import UNADJUSTED, Words
+from causalveil.schemas.estimators.survival import Beyond, Measure, SurvivalStudy, TimeToEvent
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import Missing
 from causalveil.tasks.adjustment import five_releases
 from causalveil.tasks.adjustment.five_releases import Drawn, FiveReleases
 from causalveil.tasks.adjustment.recipe import AdjustmentRecipe
+from causalveil.tasks.covariates import dimension
+from causalveil.tasks.inference.people import PEOPLE, counted_units
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.report.numbers import confidence_level
 from causalveil.tasks.survival import stages
@@ -37,15 +39,15 @@ from causalveil.tasks.survival.adjusted import (
     read_of,
 )
 from causalveil.tasks.survival.curves import budget_of
-from causalveil.tasks.survival.expected import expected_adjusted, expected_contrasts
 from causalveil.tasks.survival.findings import SurvivalFindings
+from causalveil.tasks.survival.people import people_of_times
 from causalveil.tasks.survival.pseudo import PseudoOutcomes
 from causalveil.tasks.survival.strategy import SLOT, mechanism
 
 NORMALISE = normalised_by(lambda: stages.normalise_times)
 CELLS = Stage[SurvivalStudy, FloatArray](
     "cells",
-    lambda step: stages.release_stage(*step.given, step.budget),
+    lambda step: stages.release_stage(*step.given, step.budget, step.times),
     charges=lambda study, _: [(SLOT, mechanism(study))],
     reads=(NORMALISE,),
 )
@@ -83,7 +85,7 @@ def _stages_of(measure: Measure) -> MeasureStages:
     def drawn(step: Step) -> Drawn:
         pieces = people(step.study, step.sizes, step.enclave, step[outcomes])
         recipe = read_of(own(step.study, step.sizes), step[outcomes].units)
-        return Drawn(recipe, pieces, step.budget, step.study.execution.workers)
+        return Drawn(recipe, pieces, step.budget, step.study.execution.workers, step.times)
 
     def scales(step: Step) -> ScalesOfPeople:
         own_draws = drawn(step)
@@ -141,92 +143,67 @@ def stages_of(study: SurvivalStudy) -> Stages:
 WORDS = {Measure.risk: "risk difference", Measure.rmst: "difference of restricted mean survival times"}
 
 
-def drawn(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, many: int) -> list[Rehearsed]:
-    """Return the first measure by so many draws, each with arms and all measures.
-
-    Where nothing is adjusted there is one, without a draw.
-    """
-    if study.covariates:
-        both, found = expected_adjusted(study, sizes, stand_in, many)
-    else:
-        both, contrasts = expected_contrasts(study, sizes, stand_in)
-        found = [[one] for one in contrasts]
-    return [
-        Rehearsed(
-            (first.upper - first.lower) / 2,
-            math.sqrt(first.noise),
-            math.sqrt(first.sampling),
-            whole_range=first.whole_range,
-            found=(both, [measure[place] for measure in found]),
-        )
-        for place, first in enumerate(found[0])
-    ]
+def read(smaller: Smaller[SurvivalStudy], found: SurvivalFindings) -> Rehearsed:
+    """Return the first measure; the others are in what it was read from."""
+    first, interval = found.measures[0], found.interval
+    half, errors = (interval.upper - interval.lower) / 2, first.variance
+    whole = interval.whole_range
+    own = smaller.of_all(half, math.sqrt(errors.noise), math.sqrt(errors.sampling), interval.bias)
+    return replace(own, half_width=half if whole else own.half_width, whole_range=whole, found=found)
 
 
 def words(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
     """Return the half-widths of every measure, and what they are made of."""
-    both, outcome = found[0].found[0], study.outcome
-    by_measure = list(zip(*(one.found[1] for one in found), strict=True))
-    halves = [median((one.upper - one.lower) / 2 for one in own) for own in by_measure]
-    parts = [(median(one.sampling**0.5 for one in own), median(one.noise**0.5 for one in own)) for own in by_measure]
-    grid, at_risk = both.grid, float(both.at_risk_error[:, -1].max())
+    outcome, first = study.outcome, found[0].found
     unit = "" if outcome.unit_of_measure is None else f" {outcome.unit_of_measure}"
-    sentences = [
-        f"Expected {confidence_level(study.confidence)} interval of the {WORDS[measure]}: estimate ± {half:.4g} "
-        f"(standard error {sampling:.3g} from sampling, {noise:.3g} from noise)."
-        for measure, half, (sampling, noise) in zip(study.measure, halves, parts, strict=True)
-    ]
+    halves, sentences, intervals = dict[str, float](), list[str](), len(first.curves.times)
+    for place, measure in enumerate(study.measure):
+        own = [one.found.measures[place] for one in found]
+        half = median((one.interval.upper - one.interval.lower) / 2 for one in own)
+        sampling, noise = (median(math.sqrt(getattr(one.variance, of)) for one in own) for of in ("sampling", "noise"))
+        halves[str(measure)] = half
+        sentences.append(
+            f"Expected {confidence_level(study.confidence)} interval of the {WORDS[measure]}: estimate ± {half:.4g} "
+            f"(standard error {sampling:.3g} from sampling, {noise:.3g} from noise)."
+        )
+    at_risk = max(one.at_risk_error[-1] for one in first.curves.arms)
     sentences += [
         f"That is for a treated share of {stand_in.treated:g}, a risk of {study.expect.risk:.0%} and "
         f"{study.expect.lost:.0%} lost in both arms: state others under 'expect'.",
-        f"{grid.intervals} intervals of {grid.horizon / grid.intervals:.4g}{unit}{_ruled(study, sizes)}.",
+        f"{intervals} intervals of {outcome.horizon / intervals:.4g}{unit}{_ruled(study, sizes)}.",
         f"Numbers at risk have noise of {at_risk:.3g} people in the last interval.",
     ]
-    if study.where and stand_in.eligible is None:
-        sentences.append(ELIGIBLE_NOT_TOLD)
-    if study.covariates:
-        sentences.append(
-            f"Median of {len(found)} draws of noise. Assumed is a correlation of {stand_in.correlation:g}, and that "
-            f"covariates explain {stand_in.explained:.0%} of the outcome."
-        )
-    numbers = {
-        "half_widths": {str(measure): half for measure, half in zip(study.measure, halves, strict=True)},
-        "intervals": grid.intervals,
-        "at_risk_noise": at_risk,
-    }
-    return Words(sentences, numbers)
+    return Words(sentences, {"half_widths": halves, "intervals": intervals, "at_risk_noise": at_risk})
 
 
-def warned(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, whole_range: Callable[[], bool]) -> list[str]:
-    """Return warnings of no adjustment, people without a time, or too few of them."""
-    both, _ = expected_contrasts(study, sizes, stand_in)
-    return _warnings(study, both.seen < both.grid.intervals or whole_range(), 1 - study.expect.lost)
-
-
-def _warnings(study: SurvivalStudy, unseen: bool, followed: float) -> list[str]:
-    """Return warnings of no adjustment, people without a time, or a horizon that too few reach."""
-    outcome = study.outcome
+def warned(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]) -> list[str]:
+    """Return warnings of no adjustment, missing times, or a horizon that too few reach."""
+    del sizes, stand_in
+    outcome, draws = study.outcome, few()
+    # A study that restricts its measures answers until an earlier time, and any other not at all.
+    short = sum(one.whole_range or one.found.restricted_to is not None for one in draws) * 2 > len(draws)
     warnings = [] if study.estimator.trial or study.covariates else [UNADJUSTED]
-    missing = [
-        name
-        for name, nulls in ((outcome.time, outcome.time_nulls), (outcome.event, outcome.event_nulls))
-        if nulls is Missing.indicator
-    ]
-    if missing:
-        warnings.append(f"who has no value of {' or '.join(map(repr, missing))} counts as censored at once.")
-    earlier = study.censoring.beyond is Beyond.restrict
+    warnings += without_time(outcome)
+    earlier, followed = study.censoring.beyond is Beyond.restrict, 1 - study.expect.lost
     then = "measures would end earlier" if earlier else "the interval would be the whole range"
     if study.covariates and followed < study.censoring.floor:
         warnings.append(
             f"{followed:.0%} are expected to be followed to {outcome.horizon:g}, below 'censoring.floor': {then}. Ask "
             "for an earlier horizon."
         )
-    elif unseen:
+    elif short:
         warnings.append(
             f"too few would be seen at risk at {outcome.horizon:g} through the noise: {then}. Ask for an earlier "
             "horizon, or for more epsilon."
         )
     return warnings
+
+
+def without_time(outcome: TimeToEvent) -> list[str]:
+    """Return the warning of people without a time, who count as censored at once."""
+    columns = ((outcome.time, outcome.time_nulls), (outcome.event, outcome.event_nulls))
+    missing = [name for name, nulls in columns if nulls is Missing.indicator]
+    return [f"who has no value of {' or '.join(map(repr, missing))} counts as censored at once."] if missing else []
 
 
 def _ruled(study: SurvivalStudy, sizes: Sizes) -> str:
@@ -236,5 +213,35 @@ def _ruled(study: SurvivalStudy, sizes: Sizes) -> str:
     return f" (n mu = {sizes.units / study.censoring.groups * budget_of(study):.4g})"
 
 
-SURVIVAL = Estimator(SurvivalStudy, stages_of, drawn=drawn, words=words, warned=warned, facts=("treated",))
+def rehearsal(study: SurvivalStudy) -> Rehearsal:
+    """Return how a plan rehearses a study.
+
+    Its people have events and losses at constant rates.
+    """
+    return Rehearsal(
+        PEOPLE if study.covariates else QUICK,
+        summed,
+        randomised=study.estimator.trial,
+        make=lambda study, made: people_of_times(study, made.stand_in, made.count, made.randomised, made.sample),
+        units=counted_units,
+        # Of cells alone draws differ little: one is a point of a curve.
+        point=FEW if study.covariates else 1,
+        read=read,
+        columns=dimension(study.bounded) if study.covariates else 0,
+        questions=len(study.measure) if study.covariates else QUESTIONS,
+    )
+
+
+def facts(study: SurvivalStudy) -> tuple[str, ...]:
+    """Return the facts that the width of a study depends on."""
+    return (
+        "treated",
+        "risk",
+        "lost",
+        "eligible",
+        *(("explained", "correlation", "distance") if study.covariates else ()),
+    )
+
+
+SURVIVAL = Estimator(SurvivalStudy, stages_of, rehearsal=rehearsal, words=words, warned=warned, facts=facts)
 """Time to event: curves, risks and restricted mean survival times of the arms, as they are or adjusted."""

@@ -9,21 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from causalveil.flows.estimators.estimator import VALIDATE, Estimator, normalised_by
-from causalveil.flows.estimators.rehearsal import Rehearsed
+from causalveil.flows.estimators.rehearsal import QUICK, Rehearsal, Rehearsed, summed
 from causalveil.flows.estimators.stage import Stage
-from causalveil.flows.estimators.words import ELIGIBLE_NOT_TOLD, UNADJUSTED, Words
+from causalveil.flows.estimators.survival import without_time
+from causalveil.flows.estimators.table import middle_of, of_table
+from causalveil.flows.estimators.words import UNADJUSTED, Words
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.study import Missing
+from causalveil.tasks.inference.people import counted_units
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.survival import joint_answers as answers
-from causalveil.tasks.survival.expected import expected_rows, served
+from causalveil.tasks.survival.joint import served
+from causalveil.tasks.survival.people import counted_kinds, people_of_many_times
 from causalveil.tasks.survival.strategy import SLOT
+
+# A question is told to be hidden where this share of its answers is; and what part of the time of an adjustment one
+# answer takes.
+MOSTLY, ANSWER = 0.5, 0.5
 
 NORMALISE = normalised_by(lambda: answers.normalise_joint_times)
 CELLS = Stage[SurvivalProtocol, FloatArray](
     "cells",
-    lambda step: answers.release_joint_stage(*step.given, step.budget),
+    lambda step: answers.release_joint_stage(*step.given, step.budget, step.times),
     charges=lambda study, sizes: [(SLOT, served(study, sizes))],
     reads=(NORMALISE,),
 )
@@ -34,52 +41,32 @@ ANSWERS = Stage[SurvivalProtocol, answers.TimesTable](
 )
 
 
-def drawn(study: SurvivalProtocol, sizes: Sizes, stand_in: StandIn, many: int) -> list[Rehearsed]:
-    """Return the first question, and with it all rows: computed, without a draw."""
-    del many
-    rows = expected_rows(study, sizes, stand_in)
-    first = rows[0]
-    whole = first.everybody >= study.questions[0].span
-    return [Rehearsed(first.everybody, first.noise_error, first.sampling_error, whole_range=whole, found=rows)]
-
-
 def words(study: SurvivalProtocol, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
     """Return half-widths of every question, by itself and with all others."""
     del sizes
-    sentences = [f"One release for all: {study.question}."]
-    if study.where and stand_in.eligible is None:
-        sentences.append(ELIGIBLE_NOT_TOLD)
-    for row in found[0].found:
+    rows, sentences = middle_of(found), [f"One release for all: {study.question}."]
+    for row in rows:
         said = f"{row.outcome}: ± {row.everybody:.4g}, all answers together ± {row.everybody_together:.4g}"
         if study.subgroups is not None:
             said += f"; {row.group:.4g} ({row.group_together:.4g}) in a subgroup of average size"
         sentences.append(f"{said}.")
     arms = f"a treated share of {stand_in.treated:g}" if len(study.arm_names) == 2 else "arms of one size"
+    kinds = " of each kind of event" if len(counted_kinds(study)) > 1 else ""
     sentences.append(
-        f"That is for {arms}, a risk of {study.expect.risk:.0%} and {study.expect.lost:.0%} lost until "
+        f"That is for {arms}, a risk of {study.expect.risk:.0%}{kinds} and {study.expect.lost:.0%} lost until "
         f"{study.horizons[-1]:g} in all arms: state others under 'expect'."
     )
-    return Words(sentences, {"answers": [vars(row) for row in found[0].found]})
+    return Words(sentences, {"answers": [vars(row) for row in rows]})
 
 
-def warned(study: SurvivalProtocol, sizes: Sizes, stand_in: StandIn, whole_range: Callable[[], bool]) -> list[str]:
-    """Return warnings of subgroups that noise would hide, and those of all times."""
-    del whole_range
-    return _warnings(study, any(row.whole_range for row in expected_rows(study, sizes, stand_in)))
-
-
-def _warnings(study: SurvivalProtocol, hidden: bool) -> list[str]:
-    """Return warnings of no adjustment, people without a time, and subgroups that noise would hide."""
-    outcome = study.outcomes[0]
+def warned(
+    study: SurvivalProtocol, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]
+) -> list[str]:
+    """Return warnings of no adjustment, missing times, and subgroups that noise hides."""
+    del sizes, stand_in
     warnings = [] if study.estimator.trial else [UNADJUSTED]
-    missing = [
-        name
-        for name, nulls in ((outcome.time, outcome.time_nulls), (outcome.event, outcome.event_nulls))
-        if nulls is Missing.indicator
-    ]
-    if missing:
-        warnings.append(f"who has no value of {' or '.join(map(repr, missing))} counts as censored at once.")
-    if hidden:
+    warnings += without_time(study.outcomes[0])
+    if any(row.hidden > MOSTLY for row in middle_of(few())):
         where = "of a subgroup of average size " if study.subgroups is not None else ""
         warnings.append(
             f"too few people {where}would be seen at risk at {study.horizons[-1]:g} through the noise: intervals would "
@@ -88,12 +75,35 @@ def _warnings(study: SurvivalProtocol, hidden: bool) -> list[str]:
     return warnings
 
 
+def rehearsal(study: SurvivalProtocol) -> Rehearsal:
+    """Return how a plan rehearses a protocol.
+
+    Its people have events and losses at constant rates.
+    """
+    arms, answers = len(study.arm_names), len(study.questions) * len(study.groups) * (len(study.arm_names) - 1)
+
+    def told(stand_in: StandIn) -> StandIn:
+        return stand_in if arms == 2 else stand_in.model_copy(update={"treated": 1 - 1 / arms})
+
+    return Rehearsal(
+        QUICK,
+        summed,
+        randomised=study.estimator.trial,
+        told=told,
+        make=lambda study, made: people_of_many_times(study, made.stand_in, made.count, made.sample),
+        units=counted_units,
+        point=1,
+        read=lambda smaller, found: of_table(smaller, found.answers),
+        questions=answers * ANSWER,
+    )
+
+
 SURVIVAL_PROTOCOL = Estimator(
     SurvivalProtocol,
     (VALIDATE, NORMALISE, CELLS, ANSWERS),
-    drawn=drawn,
+    rehearsal=rehearsal,
     words=words,
     warned=warned,
-    facts=("treated", "mean", "deviation"),
+    facts=("treated", "risk", "lost", "eligible"),
 )
 """Many questions of times to an event, of the arms as they are."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from causalveil.flows.estimators.rehearsal import Rehearsed, summary
-from causalveil.schemas.plan import ASSUMED_ELIGIBLE, StandIn
+from causalveil.schemas.plan import StandIn
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.report.numbers import confidence_level
 
@@ -15,10 +15,6 @@ from causalveil.tasks.report.numbers import confidence_level
 UNADJUSTED = (
     "no covariate is adjusted for: the interval allows for the declared confounding alone. Declare trial: true if "
     "treatment was randomised; else estimator 'auto' adjusts as far as size and budget allow."
-)
-# Said where a study has ``where`` and the plan's reader states no share.
-ELIGIBLE_NOT_TOLD = (
-    f"Not told: the share of units that are eligible, assumed to be {ASSUMED_ELIGIBLE:g}: state it with `--eligible`."
 )
 WHOLE_RANGE = "the noise exceeds the declared range: expect all of it as interval."
 
@@ -49,7 +45,9 @@ def say_interval(study: EffectStudy, numbers: Mapping[str, Any]) -> str:
     )
 
 
-def say_draws(found: Sequence[Rehearsed], numbers: Mapping[str, Any], stand_in: StandIn, own: bool) -> list[str]:
+def say_draws(
+    found: Sequence[Rehearsed], numbers: Mapping[str, Any], stand_in: StandIn, own: bool, adjusts: bool
+) -> list[str]:
     """Return what the half-width is the median of, and its range.
 
     Args:
@@ -57,6 +55,7 @@ def say_draws(found: Sequence[Rehearsed], numbers: Mapping[str, Any], stand_in: 
         numbers: what they say together.
         stand_in: the population that the reader assumes.
         own: whether covariates and treatments are those of the run's own people.
+        adjusts: whether the width depends on what covariates explain.
     """
     low, high = numbers["half_width_range"]
     if own:
@@ -67,18 +66,20 @@ def say_draws(found: Sequence[Rehearsed], numbers: Mapping[str, Any], stand_in: 
             f"follow what treatment follows. Covariates are assumed to explain {stand_in.explained:.0%} of them.",
         ]
     assumed = (
-        f"Assumed is a correlation of {stand_in.correlation:g}, and that covariates explain {stand_in.explained:.0%} "
-        "of the outcome."
+        f" Assumed is a correlation of {stand_in.correlation:g}, and that covariates explain "
+        f"{stand_in.explained:.0%} of the outcome."
+        if adjusts
+        else ""
     )
     if len({one.kind for one in found}) > 1:
         return [
             f"Depending on the size of the effect, expect ± {low:.4g} to ± {high:.4g}: from none to one standard "
             "deviation of the outcome within arms.",
-            assumed,
+            *([assumed.strip()] if assumed else []),
         ]
     if len(found) == 1:
-        return [f"One draw of noise. {assumed}"]
-    return [f"Median of {len(found)} draws of noise, from ± {low:.3g} to ± {high:.3g}. {assumed}"]
+        return [f"One draw of noise.{assumed}"]
+    return [f"Median of {len(found)} draws of noise, from ± {low:.3g} to ± {high:.3g}.{assumed}"]
 
 
 def say_imbalance(found: Sequence[Rehearsed]) -> list[str]:
@@ -109,11 +110,11 @@ def say_effect(
         warnings: to add to, where the interval is too wide for it.
         words: of the estimator.
     """
-    numbers |= {"effect": effect, "drowned": numbers["half_width"] >= abs(effect) * words.left}
+    numbers |= {"effect": effect, "hidden_by_noise": numbers["half_width"] >= abs(effect) * words.left}
     half, wrong, enough = f"the expected half-width, {numbers['half_width']:.3g}", "", ""
     if "sign_wrong" in numbers:
         wrong = f" (wrong sign with probability {numbers['sign_wrong']:.2g})"
-    if not numbers["drowned"]:
+    if not numbers["hidden_by_noise"]:
         sentences.append(f"An effect of {effect:g}{words.of} is larger than {half}{wrong}.")
         return
     if "units_needed" in numbers:

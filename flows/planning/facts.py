@@ -13,10 +13,11 @@ from typing import Any
 
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.schemas.errors import CausalveilError
+from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.protocols.study import ProtocolStudy
-from causalveil.schemas.study import EffectStudy, Study
-from causalveil.tasks.enclave.split import sizes_of
+from causalveil.schemas.protocols.study import JointStudy, ProtocolStudy
+from causalveil.schemas.study import EffectStudy, Outcome, Study
 from causalveil.tasks.inference.people import PublicPeople, assumed
 
 # Other values of a fact that nobody stated: one in ten is treated, or has the rarer value of an outcome; an outcome
@@ -35,33 +36,43 @@ class Fact:
     """A fact about the population that a reader may state.
 
     Attributes:
-        name: of the field of ``StandIn``, and of the command's option.
+        name: of the field of ``StandIn`` and of the command's option, or of the key in the study's ``expect``.
         words: how a sentence names it.
         assumed: its value in the plan.
         others: values that are as possible.
+        in_study: whether it is stated in the study file, under ``expect``.
     """
 
     name: str
     words: str
     assumed: float
     others: tuple[float, ...]
+    in_study: bool = False
 
     @classmethod
     def of_strength(cls, name: str, words: str, assumed: float) -> Fact:
         """Return a fact that may be half as strong or twice as strong."""
         return cls(name, words, assumed, (HALF * assumed, TWICE * assumed))
 
-    def in_place(self, study: Study, stand_in: StandIn, other: float) -> StandIn:
-        """Return the population with another value of this fact, and what follows from that."""
+    def in_place(self, study: Study, stand_in: StandIn, other: float) -> tuple[Study, StandIn]:
+        """Return study and population with another value of this fact."""
+        if self.in_study:
+            expect = getattr(study, "expect").model_copy(update={self.name: other})  # noqa: B009
+            return study.model_copy(update={"expect": expect}), stand_in
         follows = {"deviation": None} if self.name == "mean" else {}
-        return assumed(study, stand_in.model_copy(update={self.name: other, **follows}))
+        return study, assumed(study, stand_in.model_copy(update={self.name: other, **follows}))
 
     def sentence(self, there: Mapping[float, float]) -> str:
         """Return what the fact is assumed to be, and the half-width at its other values."""
+        where = (
+            f"in the study, as `expect: {{{self.name}: {_plain(self.assumed)}}}`"
+            if self.in_study
+            else f"with `--{self.name}`"
+        )
         each = " and ".join(f"± {_plain(width)} at {_plain(other)}" for other, width in there.items())
         return (
             f"Not told: {self.words}, assumed to be {_plain(self.assumed)}. The half-width would be about {each}: "
-            f"state it with `--{self.name}`."
+            f"state it {where}."
         )
 
 
@@ -74,15 +85,14 @@ def untold(study: Study, asked: Collection[str], stand_in: StandIn, told: Collec
         stand_in: the population of the plan, all its values in place.
         told: names of the values that the reader stated.
     """
-    facts = [Fact("treated", "the treated share", stand_in.treated, (ONE_IN_TEN,))]
-    if isinstance(study, EffectStudy) and study.outcome.two_valued:
-        # The variance of an outcome of two values follows from its mean.
-        low, width = study.outcome.lower, study.outcome.width
-        if "deviation" not in told and stand_in.mean is not None:
-            facts.append(Fact("mean", "the outcome's mean", stand_in.mean, (low + ONE_IN_TEN * width,)))
-    elif isinstance(study, EffectStudy):
-        deviation = study.outcome.width / 4 if stand_in.deviation is None else stand_in.deviation
-        facts.append(Fact("deviation", "the outcome's standard deviation", deviation, (HALF * deviation,)))
+    facts = list[Fact]()
+    # More than two arms are taken to be equal.
+    if not isinstance(study, JointStudy) or study.arms is None:
+        facts.append(Fact("treated", "the treated share", stand_in.treated, (ONE_IN_TEN,)))
+    facts += [*_of_outcome(study, stand_in, told), *_of_times(study)]
+    if getattr(study, "where", ()):
+        share = stand_in.eligible_share
+        facts.append(Fact("eligible", "the share of units that are eligible", share, (HALF * share, 1.0)))
     facts += [
         Fact.of_strength("explained", "the share of the outcome that covariates explain", stand_in.explained),
         Fact.of_strength("correlation", "the correlation between covariates", stand_in.correlation),
@@ -94,18 +104,34 @@ def untold(study: Study, asked: Collection[str], stand_in: StandIn, told: Collec
     return [fact for fact in facts if fact.name in asked and fact.name not in told]
 
 
-def _alone(study: Study, sizes: Sizes) -> tuple[Study, Sizes, Collection[str]]:
-    """Return the study by which facts are weighed, its sizes, and facts that it need not be told.
+def _of_outcome(study: Study, stand_in: StandIn, told: Collection[str]) -> list[Fact]:
+    """Return the outcome's mean or deviation; several outcomes have not one that could be told."""
+    if isinstance(study, ProtocolStudy):
+        outcome: Outcome | None = study.outcomes[0] if len(study.outcomes) == 1 else None
+    else:
+        outcome = study.outcome if isinstance(study, EffectStudy) else None
+    if outcome is None:
+        return []
+    if not outcome.two_valued:
+        deviation = outcome.width / 4 if stand_in.deviation is None else stand_in.deviation
+        return [Fact("deviation", "the outcome's standard deviation", deviation, (HALF * deviation,))]
+    # The variance of an outcome of two values follows from its mean.
+    if "deviation" in told:
+        return []
+    mean = outcome.middle if stand_in.mean is None else stand_in.mean
+    return [Fact("mean", "the outcome's mean", mean, (outcome.lower + ONE_IN_TEN * outcome.width,))]
 
-    A protocol is weighed by its first question in a subgroup of average size, as if nothing else were asked. Several
-    outcomes have not one mean and deviation that could be told, and more than two arms are taken to be equal.
-    """
-    if not isinstance(study, ProtocolStudy):
-        return study, sizes, ()
-    question = study.questions[study.first]
-    needless = [*(("treated",) if study.arms is not None else ())]
-    needless += ["mean", "deviation"] if len(study.outcomes) > 1 else []
-    return question, sizes_of(question, max(sizes.units // len(study.groups), 2)), needless
+
+def _of_times(study: Study) -> list[Fact]:
+    """Return what a study of times expects of everybody, as far as it does not say so itself."""
+    if not isinstance(study, SurvivalStudy | SurvivalProtocol):
+        return []
+    expect = study.expect
+    facts = [
+        Fact("risk", "the risk until the last horizon", expect.risk, (ONE_IN_TEN,), in_study=True),
+        Fact("lost", "the share lost to follow-up", expect.lost, (HALF * expect.lost, TWICE * expect.lost), True),
+    ]
+    return [fact for fact in facts if fact.name not in expect.model_fields_set]
 
 
 def what_matters(
@@ -135,14 +161,14 @@ def what_matters(
     every = [half_width, *found.get("half_width_range", ())]
     found["half_width_if"] = widths
     try:
-        study, sizes, needless = _alone(study, sizes)
         estimator = estimator_of(study)
-        facts = untold(study, estimator.facts, stand_in, {*told, *needless})
+        facts = untold(study, estimator.facts_of(study), stand_in, told)
         here = estimator.point(study, sizes, stand_in, people) if facts else None
         for fact in facts if here and half_width > 0 else []:
             there = {}
             for other in fact.others:
-                found_there = estimator.point(study, sizes, fact.in_place(study, stand_in, other), people)
+                asked, population = fact.in_place(study, stand_in, other)
+                found_there = estimator.point(asked, sizes, population, people)
                 if found_there and here:
                     there[other] = half_width * found_there / here
             if there:

@@ -19,7 +19,6 @@ from scipy.special import gammaincinv, ndtr, ndtri
 
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.protocols.study import JointStudy
 from causalveil.schemas.study import CategoricalCovariate, EffectStudy, Study
 from causalveil.tasks.covariates import blocks, dimension, scale
 from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
@@ -214,22 +213,26 @@ def _edges(slots: int, uneven: bool) -> FloatArray:
     return found
 
 
-def standing_for(study: EffectStudy, stand_in: StandIn, units: int, randomised: bool, seed: int) -> Rows:
-    """Return people who stand for so many units, each for as many.
-
-    Where there are as many people as units they are a sample, other ones with each seed, whose arms differ by chance as
-    real ones do. Fewer people are quasi-random, since their chance is not that of many.
-    """
-    count = min(enough(stand_in, PEOPLE), units)
-    return people(study, stand_in, count, randomised, sample=seed if count == units else None)
-
-
 def enough(stand_in: StandIn, count: int) -> int:
     """Return ``count``, or more where one arm is rare.
 
     Slopes and weights follow few people more closely than many.
     """
     return max(count, min(MOST, math.ceil(SMALLER / min(stand_in.treated, 1 - stand_in.treated))))
+
+
+def chances(count: int, columns: int, sample: int | None, after: int) -> FloatArray:
+    """Return numbers between 0 and 1 beside those of people, shape (count, columns).
+
+    Args:
+        count: how many people.
+        columns: how many numbers of each.
+        sample: as of the people; None: quasi-random ones.
+        after: how many numbers of each the people were made of.
+    """
+    if sample is not None:
+        return np.random.default_rng([sample, after]).random((count, columns))
+    return _uniform(_normal(count, after + columns, None)[:, after:])
 
 
 def _intercept(log_odds: FloatArray, share: float) -> float:
@@ -312,8 +315,8 @@ def check_cells(units: int, groups: int, arms: int, least: float) -> None:
         )
 
 
-def counted_units(study: JointStudy, sizes: Sizes, stand_in: StandIn) -> float:
+def counted_units(study: Study, sizes: Sizes, stand_in: StandIn) -> float:
     """Return how many units a plan takes to be eligible: all where the study is about everybody."""
-    if not study.where:
+    if not getattr(study, "where", ()):
         return float(sizes.units)
     return sizes.units * stand_in.eligible_share

@@ -3,10 +3,10 @@
 - ``calibration``: Calibration by negative controls.
 - ``difference``: A protocol by arm means, of a randomised trial or unadjusted.
 - ``drawn``: The five joint releases of a protocol, read as those of its questions.
-- ``expected``: Planning of a protocol before a row is read: expected intervals of every outcome.
 - ``findings``: From answers with the law of their errors to what the release holds.
 - ``gates``: Balance, overlap, and the gates that were declared on them.
 - ``parts``: Answers with the parts of their error, and how they become intervals.
+- ``people``: People of a protocol whom a plan makes of public facts.
 - ``questions``: Every question of a protocol as a plain adjustment.
 - ``recipe``: Recipe of a protocol by regression.
 - ``releases``: The exact sums of a protocol's five joint releases: what a subgroup's block of each holds.

@@ -141,6 +141,11 @@ def findings(study: DifferenceProtocol, sizes: Sizes, released: FloatArray) -> P
     return ProtocolFindings(answers, (), (), calibration, said["not_covered"], details)
 
 
-def difference_stage(study: DifferenceProtocol, sizes: Sizes, enclave: Enclave, budget: Budget) -> ProtocolFindings:
-    """Release the sums over all units and make the table."""
-    return findings(study, sizes, mechanism(study, sizes).release(sums(study, enclave), SLOT, budget))
+def difference_stage(
+    study: DifferenceProtocol, sizes: Sizes, enclave: Enclave, budget: Budget, times: float = 1.0
+) -> ProtocolFindings:
+    """Release the sums over all units and make the table.
+
+    In rehearsals a row stands for ``times`` units.
+    """
+    return findings(study, sizes, mechanism(study, sizes).release(sums(study, enclave) * times, SLOT, budget))

@@ -3,10 +3,10 @@
 - ``adjusted``: Adjusted effects.
 - ``curves``: The grid of a study of times, and curves of one arm as functions of its cells.
 - ``effects``: Differences between the arms with their intervals, and the log-rank test.
-- ``expected``: Planning of a study or a protocol of times, before a row is read.
 - ``findings``: From noisy cells to what the release says.
 - ``joint``: Many questions of one release of cells.
 - ``joint_answers``: A protocol of times.
+- ``people``: People of a study or a protocol of times whom a plan makes of public facts.
 - ``pseudo``: Pseudo-outcomes of the cells: a public table, made of released cells alone.
 - ``stages``: The stages of a study of times.
 - ``strata``: Both arms compared within strata, as sites are, each of which counts by its people.

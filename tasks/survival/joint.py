@@ -22,12 +22,13 @@ from scipy.special import ndtri
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, TimesQuestion
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.protocols.study import EVERYBODY
+from causalveil.tasks.inference.people import check_cells
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 from causalveil.tasks.privacy.gaussian import mu_of
 from causalveil.tasks.privacy.mechanisms import Mechanism
 from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.curves import ARMS, FEWEST, MOST, PEOPLE, Grid
-from causalveil.tasks.survival.effects import TwoArms, critical
+from causalveil.tasks.survival.effects import SEEN_DEVIATIONS, SEEN_PEOPLE, TwoArms, critical
 from causalveil.tasks.survival.strategy import NoisyCells, cells_mechanism, read_blocks
 
 
@@ -60,6 +61,21 @@ def joint_mechanism(study: SurvivalProtocol) -> Mechanism:
     The sensitivity is the same whatever the number of questions.
     """
     return cells_mechanism(study.privacy.cost)
+
+
+def served(study: SurvivalProtocol, sizes: Sizes | None) -> Mechanism:
+    """Return the mechanism of a study's cells, if the budget can serve as many subgroups.
+
+    Raises:
+        StudyError: of average size, one has fewer people in an arm than are seen through the noise from the first day.
+    """
+    made = joint_mechanism(study)
+    if sizes is not None:
+        grid = joint_grid(study, sizes.units)
+        _, noise = read_blocks(np.zeros(grid.numbers), grid, made)
+        least = max(SEEN_DEVIATIONS * math.sqrt(float(noise.sum())), SEEN_PEOPLE)
+        check_cells(sizes.units, len(study.groups), len(study.arm_names), least)
+    return made
 
 
 @dataclass(frozen=True)

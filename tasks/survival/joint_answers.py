@@ -55,12 +55,17 @@ def normalise_joint_times(study: SurvivalProtocol, segment: LoadedSegment, place
     save_array(place / "g.npy", groups[order])
 
 
-def release_joint_stage(study: SurvivalProtocol, sizes: Sizes, enclave: Enclave, budget: Budget) -> FloatArray:
-    """Release the cells of all eligible people, shape (numbers,)."""
+def release_joint_stage(
+    study: SurvivalProtocol, sizes: Sizes, enclave: Enclave, budget: Budget, times: float = 1.0
+) -> FloatArray:
+    """Release the cells of all eligible people, shape (numbers,).
+
+    In rehearsals a row stands for ``times`` people.
+    """
     grid = joint_grid(study, sizes.units)
     counts = count_cells(enclave, grid, study.execution.workers, ("t", "u", "k", "g"))
     exact = measured(counts, grid, plain=study.privacy.delta == 0)
-    return joint_mechanism(study).release(exact, SLOT, budget)
+    return joint_mechanism(study).release(exact * times, SLOT, budget)
 
 
 @dataclass(frozen=True)

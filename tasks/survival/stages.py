@@ -172,12 +172,17 @@ def count_cells(enclave: Enclave, grid: Grid, workers: int, names: Sequence[str]
     return total
 
 
-def release_stage(study: SurvivalStudy, sizes: Sizes, enclave: Enclave, budget: Budget) -> FloatArray:
-    """Release the cells of all people, shape (numbers,)."""
+def release_stage(
+    study: SurvivalStudy, sizes: Sizes, enclave: Enclave, budget: Budget, times: float = 1.0
+) -> FloatArray:
+    """Release the cells of all people, shape (numbers,).
+
+    In rehearsals a row stands for ``times`` people.
+    """
     grid = grid_of(study, sizes.units)
     counts = count_cells(enclave, grid, study.execution.workers)
     exact = measured(counts, grid, plain=study.privacy.delta == 0)
-    return mechanism(study).release(exact, SLOT, budget)
+    return mechanism(study).release(exact * times, SLOT, budget)
 
 
 def answer_stage(study: SurvivalStudy, sizes: Sizes, released: FloatArray) -> SurvivalFindings:

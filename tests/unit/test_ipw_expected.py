@@ -70,7 +70,7 @@ def test_fewer_people_in_memory_say_what_all_units_say(changes: dict[str, object
 def test_an_effect_that_noise_hides_is_said_to_be_and_how_many_units_would_do() -> None:
     study = make_study(outcome={"lower": 0, "upper": 60_000}, confounding_prior={"outcome_r2": 0})
     said = IPW.expected(study, sizes_of(study, 445), StandIn(), 1800)
-    assert said["drowned"]
+    assert said["hidden_by_noise"]
     assert said["sign_wrong"] > 0.4
     assert f"{said['units_needed']:,} units" in said["warnings"][-1]
     assert "is larger than an effect of 1800" in said["warnings"][-1]

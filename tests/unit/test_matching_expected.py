@@ -48,13 +48,13 @@ def test_the_expected_width_is_near_the_width_of_runs(changes: dict[str, Any]) -
 def test_warnings_where_they_belong() -> None:
     label = expected_at(two_covariates(level="label", epsilon="10"), 100_000, effect=0.1)
     assert label["warnings"] == []
-    assert not label["drowned"]
+    assert not label["hidden_by_noise"]
     sample = expected_at(two_covariates(epsilon="1", correct_attenuation=False), 445, effect=0.1)
     told = " ".join(sample["warnings"])
     assert "correct_attenuation" in told
     assert "near by chance" in told
     assert "is larger than an effect of" in told
-    assert sample["drowned"]
+    assert sample["hidden_by_noise"]
     assert sample["units_needed"] > 445
     assert sample["attenuation_factor"] == pytest.approx(0.336, abs=1e-3)
     assert sample["budget_shares"] == {"weights": 0.05, "scores": 0.05, "treatment": 0.7, "outcome": 0.2}

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from causalveil.flows.api import plan as plan_of
 from causalveil.flows.cli.main import main
+from causalveil.flows.estimators.regression import REGRESSION
+from causalveil.flows.estimators.rehearsal import Made, people_of_effect
 from causalveil.flows.planning.study_plan import expected
 from causalveil.schemas.plan import Plan, StandIn
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.people import assumed, standing_for
+from causalveil.tasks.inference.people import assumed
 from causalveil.tasks.inference.people import people as stand_in_people
 from tests.protocol_help import make_protocol
 from tests.studies import people, write_study
-from tests.survival_help import make_survival
+from tests.survival_help import make_survival, make_times
 
+OLDER = {"column": "age", "op": ">=", "values": [40], "holds": {"lower": 20, "upper": 60}}
 STUDIES = {
     "regression": {"estimator": {"name": "regression", "penalty": ...}},
     "difference": {"estimator": {"name": "difference_in_means", "penalty": ...}},
@@ -72,6 +77,21 @@ def test_a_protocol_and_a_study_of_times_name_the_treated_share_too() -> None:
         assert low <= silent["half_width"] < silent["half_width_if"]["treated"] <= high
 
 
+@pytest.mark.parametrize("make", [make_survival, make_times])
+def test_times_ask_for_what_their_study_does_not_expect(make: Any) -> None:
+    """The risk, the share lost and the eligible share, each with what it changes; told, the plan says about that."""
+    silent, told = make(where=[OLDER]), make(where=[OLDER], expect={"risk": 0.1, "lost": 0.3})
+    plan = Plan(
+        study="s", study_digest="0" * 64, sizes=sizes_of(silent, 20_000), charges=(),
+        total=silent.privacy.cost, epsilon_pld=None,
+    )  # fmt: skip
+    said, after = expected(silent, plan, StandIn()), expected(told, plan, StandIn.told(eligible=0.5))
+    for where in ("`expect: {risk: 0.5}`", "`expect: {lost: 0.3}`", "`--eligible`"):
+        assert any(one.startswith("Not told: ") and where in one for one in said["sentences"]), where
+        assert not any(where.split(":")[0] in one for one in after["sentences"] if one.startswith("Not told: "))
+    assert after["half_width"] == pytest.approx(said["half_width_if"]["risk"], rel=0.05)
+
+
 def test_options_that_are_not_given_are_not_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     allowed = {"estimators": ["regression"]}
     study = write_study(tmp_path, frame=people(200), study=STUDIES["regression"], contract=allowed)
@@ -95,10 +115,18 @@ def test_an_outcome_of_0_and_1_has_the_mean_that_its_deviation_says() -> None:
 
 
 def test_few_people_differ_by_chance_from_draw_to_draw_and_many_stand_for_all() -> None:
-    study = parse_study(STUDY)
-    few, other = (standing_for(study, StandIn(), 1_000, False, seed).t.mean() for seed in (0, 1))
-    assert few != other
-    assert len(standing_for(study, StandIn(), 10**7, False, 0)) < 10**4
+    study, made = parse_study(STUDY), list[Made]()
+
+    def make(study: Any, people: Made) -> Any:
+        made.append(people)
+        return people_of_effect(study, people)
+
+    assert REGRESSION.rehearsal is not None
+    rehearsal = replace(REGRESSION.rehearsal(study), make=make)
+    for units in (1_000, 10**7):
+        rehearsal.draws(REGRESSION.stages_of(study), study, sizes_of(study, units), StandIn(), None, 2)
+    assert [one.sample for one in made] == [0, 1, None]
+    assert [one.count for one in made] == [1_000, 1_000, 4_096]
 
 
 STUDY = {

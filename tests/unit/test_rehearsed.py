@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from causalveil.flows.estimators.rehearsal import SLOW
+from causalveil.flows.estimators.rehearsal import SLOW, louder
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.schemas.plan import StandIn
+from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil_replication.accuracy.cells import run_cell
@@ -14,6 +15,7 @@ from causalveil_replication.accuracy.later import LATER
 from causalveil_replication.accuracy.measure import study_of
 from causalveil_replication.accuracy.methods import METHODS
 from causalveil_replication.accuracy.populations import POPULATIONS
+from tests.planned import MANY, measured, told
 
 
 @pytest.mark.parametrize(
@@ -31,6 +33,37 @@ def test_the_expected_width_is_the_mean_measured_one(method: str, units: int, ep
     population, one = POPULATIONS["normals2"], METHODS[method]
     cell = run_cell(population, one.estimator(population), units, epsilon, one.delta, runs=10, level=one.level)
     assert cell.planned == pytest.approx(cell.half_width, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("name", "units", "treated", "within"),
+    [
+        ("protocol, 3 outcomes", 20_000, 0.5, 0.1),
+        ("protocol, 2 subgroups", 20_000, 0.5, 0.1),
+        ("protocol, 3 arms", 20_000, 0.5, 0.15),
+        ("protocol of means, 3 outcomes", 2_000, 0.5, 0.05),
+        ("protocol, matching", 2_000, 0.5, 0.3),
+        ("times, trial", 2_000, 0.2, 0.05),
+        ("times, trial, 3 % events", 20_000, 0.5, 0.1),
+        ("times, 3 questions in 3 subgroups", 20_000, 0.2, 0.1),
+    ],
+)
+def test_many_questions_and_times_are_foreseen_too(name: str, units: int, treated: float, within: float) -> None:
+    """Every half-width that is told, against the mean of 4 seeded runs on fresh samples of the plan's population."""
+    study, stand_in = MANY[name], StandIn(treated=treated)
+    said = told(study, units, stand_in)
+    seen = measured(study, units, stand_in, bool(getattr(study.estimator, "trial", False)), runs=4)
+    assert said == pytest.approx(seen, rel=within)
+
+
+def test_a_study_that_is_louder_asks_its_questions_so() -> None:
+    """Questions of a protocol carry its budget: a copy had kept those of the study that it was made of."""
+    study = MANY["protocol, balancing"]
+    assert isinstance(study, ProtocolStudy)
+    assert study.questions[0].privacy == study.privacy
+    made = louder(study, 3.0)
+    assert made.questions[0].privacy == made.privacy
+    assert made.privacy.epsilon == 3 * study.privacy.epsilon
 
 
 def test_more_units_than_are_rehearsed_have_narrower_intervals() -> None:

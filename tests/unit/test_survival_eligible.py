@@ -11,6 +11,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from causalveil.flows.estimators.survival import SURVIVAL
+from causalveil.flows.planning.facts import untold
 from causalveil.flows.sequence.declare import load
 from causalveil.schemas.asked.asks_for import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
@@ -230,8 +231,7 @@ def test_a_plan_is_of_the_eligible_share() -> None:
     all_of_them = SURVIVAL.expected(make_survival(competing=False), sizes, StandIn(), None)["half_width"]
     told = SURVIVAL.expected(study, sizes, StandIn(eligible=0.25), None)
     assert 1.8 * all_of_them < told["half_width"] < 4 * all_of_them
-    untold = SURVIVAL.expected(study, sizes, StandIn(), None)
-    assert any("--eligible" in one for one in untold["sentences"])
+    assert "eligible" in {fact.name for fact in untold(study, SURVIVAL.facts_of(study), StandIn(), ())}
     adjusted = make_survival(competing=False, where=[OLDER], covariates={"age": AGE}, measure=["risk"])
     assert SURVIVAL.expected(adjusted, sizes, StandIn(eligible=0.25), None)["half_width"] > told["half_width"]
 

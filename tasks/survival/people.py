@@ -1,0 +1,93 @@
+"""People of a study or a protocol of times whom a plan makes of public facts.
+
+Events and losses come at constant rates: those of the risk and the share lost that ``expect`` states.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from causalveil.schemas.estimators.survival import ExpectedTimes, SurvivalStudy
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.plan import StandIn
+from causalveil.tasks.covariates import blocks
+from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
+from causalveil.tasks.inference.people import chances, people
+from causalveil.tasks.machine.arrays import ByteArray, FloatArray
+
+
+def people_of_times(
+    study: SurvivalStudy, stand_in: StandIn, count: int, randomised: bool, sample: int | None
+) -> MemoryEnclave:
+    """Return people of a study.
+
+    Where it adjusts, who has a higher outcome by covariates and chance has a later event.
+
+    Args:
+        study: the study, which says what is expected of both arms together.
+        stand_in: the population that the reader assumes.
+        count: how many.
+        randomised: whether covariates have nothing to do with treatment.
+        sample: which, by chance as real ones are; None: quasi-random ones.
+    """
+    made = dict[str, FloatArray | ByteArray]()
+    after = 0
+    if study.covariates:
+        # An outcome's own mean and deviation are no facts of times.
+        normal = stand_in.model_copy(update={"deviation": None, "mean": None})
+        rows, after = people(study.bounded, normal, count, randomised, sample=sample), len(blocks(study.bounded)) + 3
+        made |= {"x": rows.x, "t": rows.t}
+        late = np.empty(count)
+        late[np.argsort(rows.u, kind="stable")] = (np.arange(count) + 0.5) / count
+    own = chances(count, 4, sample, after)
+    if not study.covariates:
+        made["t"], late = (own[:, 0] < stand_in.treated).astype(np.uint8), own[:, 1]
+    time, kind = _first(late[:, None], own[:, 2], study.expect, study.outcome.horizon)
+    made |= {"u": time, "k": kind, "g": (own[:, 3] * study.censoring.groups).astype(np.uint8)}
+    return MemoryEnclave([{**made, "h": ranks(count)}])
+
+
+def counted_kinds(study: SurvivalProtocol) -> list[int]:
+    """Return the places of the kinds of events that a question counts, from 1."""
+    named = {name for one in study.outcomes for name in one.of}
+    return [place for place, kind in enumerate(study.kinds, 1) if kind[0] in named]
+
+
+def people_of_many_times(study: SurvivalProtocol, stand_in: StandIn, count: int, sample: int | None) -> MemoryEnclave:
+    """Return people of a protocol.
+
+    Subgroups are of one size, and so are more than two arms. Each kind of event that a question counts has the risk
+    that is expected, as if there were no other.
+
+    Args:
+        study: the protocol, which says what is expected of all arms until the last horizon.
+        stand_in: says the share of those who are in no reference arm.
+        count: how many.
+        sample: which, by chance as real ones are; None: quasi-random ones.
+    """
+    arms, kinds = len(study.arm_names), counted_kinds(study)
+    own = chances(count, 3 + len(kinds), sample, 0)
+    t = np.where(own[:, 0] < stand_in.treated, 1 + (own[:, 0] / stand_in.treated * (arms - 1)), 0).astype(np.uint8)
+    time, place = _first(own[:, 3:], own[:, 1], study.expect, study.horizons[-1])
+    k = np.array([0, *kinds], dtype=np.uint8)[place]
+    g = (own[:, 2] * len(study.groups)).astype(np.uint8)
+    return MemoryEnclave([{"t": t, "u": time, "k": k, "g": g, "h": ranks(count)}])
+
+
+def _first(
+    events: FloatArray, losses: FloatArray, expect: ExpectedTimes, horizon: float
+) -> tuple[FloatArray, ByteArray]:
+    """Return each person's time and the place of her event from 1, 0 where she is lost first; both shape (n,).
+
+    Args:
+        events: where she stands among all by the time of each event, in (0, 1), shape (n, events).
+        losses: likewise by that of her loss, shape (n,).
+        expect: how many have an event, or are lost, until the horizon.
+        horizon: the horizon.
+    """
+    at = np.log1p(-events) / math.log1p(-expect.risk) * horizon
+    lost = np.log1p(-losses) / math.log1p(-expect.lost) * horizon if expect.lost > 0 else np.full(len(at), np.inf)
+    first = at.min(axis=1)
+    return np.minimum(first, lost), np.where(first <= lost, at.argmin(axis=1) + 1, 0).astype(np.uint8)

@@ -1,0 +1,98 @@
+"""Half-widths that a plan tells beside those that runs come to, on fresh people who are as the plan assumes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from causalveil.flows.estimators.rehearsal import Made, people_of_effect
+from causalveil.flows.sequence.estimators import estimator_of, rehearse
+from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.plan import StandIn
+from causalveil.schemas.protocols.answers import ProtocolAnswer
+from causalveil.schemas.protocols.study import EVERYBODY, ProtocolStudy
+from causalveil.schemas.study import Study
+from causalveil.tasks.enclave.enclave import MemoryEnclave
+from causalveil.tasks.enclave.split import sizes_of
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.protocols.people import people_of
+from causalveil.tasks.survival.people import people_of_many_times, people_of_times
+from tests.protocol_help import make_protocol
+from tests.survival_help import make_survival, make_times
+
+FIRST = 1_000
+TIMES = {"competing": False, "epsilon": "1"}
+ADJUSTS = {"covariates": {f"x{place}": {"lower": -4, "upper": 4} for place in range(6)}, "trial": False}
+SITE = {"site": {"levels": ["north", "south", "east"]}}
+MANY: dict[str, Study] = {
+    "protocol, 3 outcomes": make_protocol(6, 3),
+    "protocol, 2 subgroups": make_protocol(6, 2, groups=2),
+    "protocol, 3 arms": make_protocol(6, 2, arms=3),
+    "protocol of means, 3 outcomes": make_protocol(6, 3, name="difference_in_means", trial=True),
+    "protocol, balancing": make_protocol(6, 2, name="balancing", delta="0"),
+    "protocol, matching": make_protocol(6, 2, name="matching"),
+    "times, trial": make_survival(**TIMES),
+    "times, adjusted": make_survival(**TIMES, **ADJUSTS),
+    "times, trial, 3 % events": make_survival(**TIMES, expect={"risk": 0.03}),
+    "times, adjusted, 3 % events": make_survival(**TIMES, **ADJUSTS, expect={"risk": 0.03}),
+    "times, 3 questions in 3 subgroups": make_times(subgroups={"name": "site", "column": SITE["site"]}),
+}
+
+
+def fresh(study: Study, units: int, stand_in: StandIn, randomised: bool, seed: int) -> MemoryEnclave:
+    """A sample of the plan's population, of every subgroup and arm."""
+    sample = FIRST + seed
+    if isinstance(study, ProtocolStudy):
+        arms = len(study.arm_names)
+        told = stand_in if arms == 2 else stand_in.model_copy(update={"treated": 1 - 1 / arms})
+        return people_of(study, told, units, randomised, sample, len(study.groups))
+    if isinstance(study, SurvivalProtocol):
+        return people_of_many_times(study, stand_in, units, sample)
+    if isinstance(study, SurvivalStudy):
+        return people_of_times(study, stand_in, units, randomised, sample)
+    return people_of_effect(study, Made(stand_in, units, randomised, sample))
+
+
+def widths(found: Any) -> dict[str, float]:
+    """Half-widths of what a run found, by name: of one effect, of each measure, or of a table's questions."""
+    if hasattr(found, "answers"):
+        return {
+            f"{name}, {where}": float(np.mean([_half(row.interval) for row in found.answers if _is(row, name, where)]))
+            for name in dict.fromkeys(row.outcome for row in found.answers)
+            for where in ("everybody", "group")
+            if any(_is(row, name, where) for row in found.answers)
+        }
+    if hasattr(found, "measures"):
+        return {str(one.measure): _half(one.interval) for one in found.measures}
+    return {"effect": _half(found.interval)}
+
+
+def _is(row: ProtocolAnswer, name: str, where: str) -> bool:
+    return row.outcome == name and (row.group == EVERYBODY) is (where == "everybody") and row.interval is not None
+
+
+def _half(interval: Any) -> float:
+    return float(interval.upper - interval.lower) / 2
+
+
+def measured(study: Study, units: int, stand_in: StandIn, randomised: bool, runs: int) -> dict[str, float]:
+    """Mean half-widths of runs on fresh people."""
+    found = [
+        widths(rehearse(study, fresh(study, units, stand_in, randomised, seed), RehearsalBudget(FIRST + seed), seed))
+        for seed in range(runs)
+    ]
+    return {name: float(np.mean([one[name] for one in found])) for name in found[0]}
+
+
+def told(study: Study, units: int, stand_in: StandIn) -> dict[str, float]:
+    """Half-widths of the plan, by the same names."""
+    said = estimator_of(study).expected(study, sizes_of(study, units), stand_in)
+    if "answers" in said:
+        grouped = study.subgroups is not None  # type: ignore[attr-defined]
+        parts = ("everybody", "group") if grouped else ("everybody",)
+        return {f"{one['outcome']}, {part}": one[part] for one in said["answers"] for part in parts}
+    if "half_widths" in said:
+        return dict(said["half_widths"])
+    return {"effect": said["half_width"]}
