@@ -16,7 +16,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from causalveil.schemas.declared import Declared, DeclaredColumn, RowsPerUnit, offered
+from causalveil.schemas.columns import levels_text
+from causalveil.schemas.declared import Declared, DeclaredColumn, LevelsColumn, RowsPerUnit, offered
 from causalveil.schemas.documents import MAX_BYTES, parse_yaml, read_text
 from causalveil.schemas.errors import BudgetRefused, ContractError, StudyError
 from causalveil.schemas.mistakes import validate
@@ -195,6 +196,15 @@ class Contract(Frozen):
         They are as declared, or what becomes of them where rows are reduced to one.
         """
         return offered(self.rows, self.columns)
+
+    @property
+    def named_levels(self) -> dict[str, str]:
+        """The levels of each column that names them, in words."""
+        return {
+            name: levels_text({"levels": column.codes, "names": column.names})
+            for name, column in self.columns.items()
+            if isinstance(column, LevelsColumn) and column.names is not None
+        }
 
     def unspeakable(self, required: Iterable[str]) -> str | None:
         """Return the first required column that is not publicly known to hold a value.

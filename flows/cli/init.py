@@ -77,7 +77,7 @@ def init(
         list[str] | None, typer.Option("--range", metavar="COLUMN=LOW:HIGH", help="the range of a number; repeat it")
     ] = None,
     levels: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN=A,B,C", help="the levels of a category; repeat it")
+        list[str] | None, typer.Option(metavar="COLUMN=A,B,C", help="the levels of a category, or NAME:A,..; repeat it")
     ] = None,
     missing: Annotated[
         list[str] | None,
@@ -311,7 +311,10 @@ def check(
 
     if schema:
         contract, held = schema_of(study)
-        columns = held.told()
+        columns = {
+            name: (f"{kind}; names: {text}" if (text := contract.named_levels.get(name)) else kind, *rules)
+            for name, (kind, *rules) in held.told().items()
+        }
         if json_:
             show.document({"dataset": contract.dataset, "columns": columns, "pandera": str(held.schema)})
         else:

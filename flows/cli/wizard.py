@@ -312,7 +312,7 @@ def _declared(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
             if answer:
                 ranges[one.name] = _ends(answer)
         elif one is not parts.outcome and one.name not in levels and asks_for_levels(one):
-            question = f"Levels of '{one.name}' that are public knowledge, A,B,C (nothing: later)"
+            question = f"Levels of '{one.name}' that are public knowledge, A,B,C or NAME:A,NAME:B (nothing: later)"
             answer = kept.ask(f"levels {one.name}", question, lambda text: text and _two_or_more(text))
             if answer:
                 levels[one.name] = _two_or_more(answer)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from causalveil.schemas.contract import DataClass
 from causalveil.schemas.sources import Kind, TextReading
 from causalveil.tasks.start.doubts import Doubts
 from causalveil.tasks.start.recognise import MOST_LEVELS, Found, Looks
-from causalveil.tasks.start.roles import USABLE, Cast, Value, Wishes
+from causalveil.tasks.start.roles import USABLE, WHOLE, Cast, Value, Wishes
 from causalveil.tasks.start.times import asked_times, declared_event, declared_time
 from causalveil.tasks.start.words import AFTER, comment, entry, flow, scalar, spoken
 
@@ -139,7 +139,7 @@ def _declaration(one: Found, parts: Cast, wishes: Wishes, step: float) -> tuple[
     nulls = {"nulls": "indicator"} if may else {}
     if one.name == parts.treatment.name:
         if parts.arms:
-            return {"levels": list(parts.arms)} | nulls, ("the arms",)
+            return {"levels": _with_names(one, tuple(map(str, parts.arms)), parts.arms, wishes)} | nulls, ("the arms",)
         return {"codes": _coded(parts.codes)} | nulls, ("who was treated",)
     if parts.event is not None and one.name == parts.outcome.name:
         upper = wishes.ranges[one.name][1] if one.name in wishes.ranges else wishes.horizon
@@ -147,11 +147,13 @@ def _declaration(one: Found, parts: Cast, wishes: Wishes, step: float) -> tuple[
             "who was followed longer is at risk to the end",
         )
     if parts.event is not None and one.name == parts.event.name:
-        known = wishes.levels.get(one.name)
-        codes = declared_event(one, wishes.censored, known, secret=wishes.data_class is DataClass.sensitive)
+        known, names = wishes.levels.get(one.name), _names(one, wishes)
+        codes = declared_event(one, wishes.censored, known, names, secret=wishes.data_class is DataClass.sensitive)
         return codes | nulls, ("what ended the times",)
     if one.name == parts.outcome.name and parts.outcome_codes is not None:
         return {"codes": _coded(parts.outcome_codes)} | nulls, (f"{flow(parts.outcome_codes[1])} counts as 1",)
+    if one.name in wishes.level_names:
+        return _said_levels(one, wishes, nulls)
     if one.looks is Looks.binary and set(one.values) in ({0, 1}, {"yes", "no"}):
         pair = (0, 1) if set(one.values) == {0, 1} else ("no", "yes")
         return {"codes": _coded(pair)} | nulls, ()
@@ -159,7 +161,7 @@ def _declaration(one: Found, parts: Cast, wishes: Wishes, step: float) -> tuple[
         return _levels(one, wishes, nulls)
     if one.name in wishes.levels:
         # Codes of places or kinds are numbers that no line follows.
-        return {"levels": [int(level) for level in wishes.levels[one.name]], "others": "other"} | nulls, ()
+        return _said_levels(one, wishes, nulls)
     if one.name in wishes.ranges:
         lower, upper = wishes.ranges[one.name]
         return {"lower": _tidy(lower), "upper": _tidy(upper)} | nulls, ()
@@ -180,10 +182,39 @@ def asks_for_levels(one: Found) -> bool:
 
 def _levels(one: Found, wishes: Wishes, nulls: dict[str, str]) -> tuple[dict[str, Any], tuple[str, ...]] | None:
     if one.name in wishes.levels:
-        return {"levels": list(wishes.levels[one.name]), "others": "other"} | nulls, ()
+        return _said_levels(one, wishes, nulls)
     if wishes.data_class is DataClass.sensitive:
         return None
     return {"levels": list(one.values)} | nulls, (f"levels {FROM_DATA}",)
+
+
+def _said_levels(one: Found, wishes: Wishes, nulls: dict[str, str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return levels that somebody said, with the names that she gave them."""
+    said = wishes.levels[one.name]
+    whole = one.looks is Looks.number or (bool(one.values) and all(isinstance(value, int) for value in one.values))
+    # Truth values are stored as 0 and 1, too.
+    truth = {"true": 1, "false": 0}
+    levels: list[Value] = (
+        [truth.get(level.casefold(), level) if not WHOLE.fullmatch(level) else int(level) for level in said]
+        if whole
+        else list(said)
+    )
+    return {"levels": _with_names(one, said, levels, wishes), "others": "other"} | nulls, ()
+
+
+def _names(one: Found, wishes: Wishes) -> dict[str, str]:
+    """Return the names that somebody gave levels, by the levels as text."""
+    return dict(zip(wishes.levels.get(one.name, ()), wishes.level_names.get(one.name, ()), strict=False))
+
+
+def _with_names(
+    one: Found, said: Sequence[str], levels: Sequence[Value], wishes: Wishes
+) -> dict[str, Value] | list[Value]:
+    """Return levels as a contract has them: a mapping of names where each has one, else a list."""
+    names = _names(one, wishes)
+    if any(word not in names for word in said):
+        return list(levels)
+    return {names[word]: level for word, level in zip(said, levels, strict=True)}
 
 
 def _coded(pair: tuple[Value, Value]) -> dict[str, Value]:
@@ -223,6 +254,7 @@ def _contract(
         f"data_class: {wishes.data_class}  # public | synthetic | sensitive",
         f"unit: {scalar(parts.unit.name)}  # who is protected",
         *comment("Numbers are clipped to their range, always; with `nulls: indicator` a value may be missing."),
+        *comment("With `levels: {never: 1, former: 2}` for `levels: [1, 2]` people read names in place of codes."),
         *comment("With `unit_of_measure: days` panel, report and figures say in what a number is measured."),
         "columns:",
     ]

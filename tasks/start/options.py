@@ -91,16 +91,17 @@ def _levels(one: Found, words: list[str], data_class: DataClass) -> list[Any]:
     return read
 
 
-def groups(one: Found, taken: Collection[str]) -> Found:
-    """Return the column whose levels are subgroups.
+def groups(one: Found, taken: Collection[str], *, has_levels: bool) -> Found:
+    """Return the column whose levels are subgroups; ``has_levels``: whether somebody said them.
 
     Raises:
         StudyError: it has another part, or no few levels.
     """
     if one.name in taken:
         raise StudyError(f"--subgroups: '{one.name}' has another part already; name a column of a few levels")
-    if one.looks not in (Looks.binary, Looks.category):
-        raise StudyError(f"--subgroups: column '{one.name}' holds {one.looks}; name one of a few levels")
+    if one.looks not in (Looks.binary, Looks.category) and not has_levels:
+        own = f", or say its --levels, as in --levels '{one.name}=1,2,3'" if one.looks is Looks.number else ""
+        raise StudyError(f"--subgroups: column '{one.name}' holds {one.looks}; name one of a few levels{own}")
     return one
 
 

@@ -33,7 +33,7 @@ class Wishes:
         trial: whether treatment was drawn by lot; ``chance``: everybody's chance of it, if known.
         arms: whether the treatment has arms, which a protocol compares with ``reference``.
         ranges: of numbers, by column.
-        levels: of categories, by column.
+        levels: of categories, by column; ``level_names``: one of each, where somebody said them.
         event: the column that says what ended the times of ``outcome``; None: the outcome is no time.
         horizon: until when times are compared; ``censored``: which value of ``event`` means that no event was seen.
         recorded: columns of which it is public whether they hold a value: rows without may be left out.
@@ -57,6 +57,7 @@ class Wishes:
     reference: str | None = None
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    level_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     event: str | None = None
     horizon: float = 0.0
     censored: str | None = None
@@ -144,7 +145,10 @@ def cast(found: Mapping[str, Found], wishes: Wishes) -> Cast:
         raise StudyError("--measure: times have measures of their own, risk and rmst; leave --measure or --event out")
     outcome_codes = None if event is not None else _outcome_codes(outcome)
     where = tuple(condition(found, text, taken, wishes.data_class) for text in wishes.where)
-    within = None if wishes.subgroups is None else groups(_column(found, wishes.subgroups, "--subgroups"), taken)
+    within = None
+    if wishes.subgroups is not None:
+        column = _column(found, wishes.subgroups, "--subgroups")
+        within = groups(column, taken, has_levels=column.name in resolved(found, wishes).levels)
     parts = Cast(unit, treatment, outcome, codes, outcome_codes, (), usable, arms, event, where, within)
     if event is not None:
         return replace(parts, covariates=_of_times(found, wishes, parts, taken))
@@ -245,14 +249,17 @@ def resolved(found: Mapping[str, Found], wishes: Wishes) -> Wishes:
         StudyError: a name is no column, a range is not of numbers, or levels are none of the column's.
     """
     ranges, levels = dict[str, tuple[float, float]](), dict[str, tuple[str, ...]]()
+    names = dict(wishes.level_names)
     recorded = tuple(_column(found, name, "--recorded-is-public").name for name in wishes.recorded)
     for name, ends in wishes.ranges.items():
         one = _column(found, name, "--range")
         if one.looks is not Looks.number:
             raise StudyError(f"--range: column '{one.name}' holds {one.looks}; leave its range out")
         ranges[one.name] = ends
-    for name, words in wishes.levels.items():
+    for name, said in wishes.levels.items():
         one = _column(found, name, "--levels")
+        words, named = _named_levels(one, said)
+        names |= {one.name: named} if named else {}
         if one.looks is Looks.number and not (one.whole and all(WHOLE.fullmatch(word) for word in words)):
             raise StudyError(f"--levels: column '{one.name}' has no whole levels such as these; give its --range")
         if one.looks not in USABLE:
@@ -260,7 +267,19 @@ def resolved(found: Mapping[str, Found], wishes: Wishes) -> Wishes:
         levels[one.name] = words if one.looks is Looks.number else as_read(one, words)
         if one.looks is not Looks.number and not set(levels[one.name]) & set(map(str, one.values)):
             raise StudyError(f"--levels: no row of column '{one.name}' holds any of these; write them as the file does")
-    return replace(wishes, ranges=ranges, levels=levels, recorded=recorded)
+    return replace(wishes, ranges=ranges, levels=levels, level_names=names, recorded=recorded)
+
+
+def _named_levels(one: Found, words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return levels and their names, from words such as ``never:1``; no names where a colon belongs to the levels."""
+    parts = [word.rpartition(":") for word in words]
+    held = set(map(str, (*one.values, *one.levels)))
+    if held & set(words) or not all(name.strip() and code.strip() for name, _, code in parts):
+        return words, ()
+    names = [name.strip() for name, _, _ in parts]
+    if len(set(names)) < len(names):
+        raise StudyError(f"--levels: two levels of column '{one.name}' have one name; give each its own")
+    return tuple(code.strip() for _, _, code in parts), tuple(names)
 
 
 def _column(found: Mapping[str, Found], name: str, option: str) -> Found:

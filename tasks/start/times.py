@@ -9,7 +9,7 @@ short time as well.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import polars as pl
@@ -116,14 +116,14 @@ def followed_to(times: pl.Series, arms: pl.Series, codes: tuple[Any, Any], horiz
 
 
 def declared_event(
-    event: Found, censored: str | None, known: tuple[str, ...] | None, *, secret: bool
+    event: Found, censored: str | None, known: tuple[str, ...] | None, names: Mapping[str, str], *, secret: bool
 ) -> dict[str, Any]:
     """Return what the contract says of what ended the times.
 
     Args:
         event: the column.
         censored: the value that means censored, if somebody said so.
-        known: its values, if somebody said them.
+        known: its values, if somebody said them; ``names``: those that she gave them, by the values as text.
         secret: of sensitive data no list of codes is read off the rows; two codes are what a column is.
 
     Raises:
@@ -146,6 +146,7 @@ def declared_event(
     for value in sorted(values, key=str):
         code = int(value) if isinstance(value, bool) else value
         word = code if isinstance(code, str) else "censored" if value == chosen[0] else f"event {code}"
+        word = names.get(str(value), word)
         codes[word] = code
     name = next(word for word, code in codes.items() if code == chosen[0])
     return {"event": codes} | ({} if codes[name] == 0 else {"censored": name})

@@ -11,11 +11,13 @@ import polars as pl
 import pytest
 
 from causalveil.flows.api import run_study
+from causalveil.flows.cli.main import main
 from causalveil.schemas.admission.manifest import declarations
 from causalveil.schemas.asked.asks_for import asks_for
 from causalveil.schemas.asked.resolve import resolve
 from causalveil.schemas.asked.study_file import load_study_file, parse_study_file
 from causalveil.schemas.contract import Contract, parse_contract
+from causalveil.schemas.declared import LevelsColumn
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.release import ProtocolRelease
 from causalveil.schemas.study import CategoricalCovariate
@@ -242,3 +244,58 @@ def test_values_that_are_no_level_are_told_from_a_level_of_that_name() -> None:
     names = ("white", "black", "Other")
     found = CategoricalCovariate(levels=(1, 2), names=names[1:], others="other", known=(1, 2, 3))
     assert found.labels == {"1": "black", "2": "Other", "other": "any other value"}
+
+
+def command(*said: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(list(said))
+    return int(end.value.code or 0)
+
+
+def drafting(folder: Path, frame: pl.DataFrame, *options: str) -> int:
+    """Let `init` draft a contract of a table."""
+    frame.write_csv(folder / "t.csv")
+    where = (str(folder / "t.csv"), "--out", str(folder / "out"))
+    roles = ("--unit", "person", "--treatment", "treated", "--outcome", "score")
+    return command("init", *where, "--data-class", "synthetic", *roles, *options)
+
+
+def drafted(folder: Path, name: str) -> LevelsColumn:
+    column = parse_contract((folder / "out" / "dataset.yaml").read_text(), "dataset.yaml").columns[name]
+    assert isinstance(column, LevelsColumn)
+    return column
+
+
+def test_init_takes_names_of_levels(tmp_path: Path) -> None:
+    named = ("--levels", "smoke=never:1,ex smoker:2,no answer:3", "--levels", "sex=female:F,male:M")
+    assert drafting(tmp_path, smokers(200), *named, "--subgroups", "smoke", "--covariates", "age,sex") == 0
+    smoke = drafted(tmp_path, "smoke")
+    assert (smoke.levels, smoke.others) == ({"never": 1, "ex smoker": 2, "no answer": 3}, "other")
+    assert drafted(tmp_path, "sex").levels == {"female": "F", "male": "M"}
+
+
+def test_init_takes_names_of_two_numbers_and_of_arms(tmp_path: Path) -> None:
+    frame = smokers(200).with_columns(pl.col("smoke") % 2)
+    assert drafting(tmp_path, frame, "--levels", "smoke=no:0,yes:1") == 0
+    assert drafted(tmp_path, "smoke").levels == {"no": 0, "yes": 1}
+    named = ("--arms", "--treatment", "dose", "--reference", "0", "--levels", "dose=placebo:0,low:1,high:2")
+    (tmp_path / "arms").mkdir()
+    assert drafting(tmp_path / "arms", frame, *named) == 0
+    assert drafted(tmp_path / "arms", "dose").levels == {"placebo": 0, "low": 1, "high": 2}
+
+
+def test_a_colon_that_is_the_levels_own_names_nothing(tmp_path: Path) -> None:
+    sex = pl.when(pl.col("age") > 40).then(pl.lit("a:b")).otherwise(pl.lit("c:d"))
+    assert drafting(tmp_path, smokers(200).with_columns(sex=sex), "--levels", "sex=a:b,c:d") == 0
+    assert drafted(tmp_path, "sex").levels == ("a:b", "c:d")
+
+
+def test_init_refuses_one_name_of_two_levels(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert drafting(tmp_path, smokers(200), "--levels", "smoke=a:1,a:2") == 2
+    assert "two levels of column 'smoke' have one name" in capfd.readouterr().err
+
+
+def test_check_prints_the_names(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = study_in(tmp_path, NAMED, covariates={"age": {}, "smoke": {}, "group": ...})
+    assert command("check", str(path), "--schema", "--json") == 0
+    assert "names: never (1), former (2), current (3)" in capfd.readouterr().out
