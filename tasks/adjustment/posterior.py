@@ -128,7 +128,10 @@ class Symmetric:
 # Least variance of a feature, least eigenvalue of a drawn correlation matrix, and least part of it that an arm's
 # covariances keep.
 LEAST_VARIANCE, LEAST_EIGENVALUE, LEAST_ARM = 1e-4, 0.02, 0.03
-# At most so much of a feature's variance lies between the arms (chosen on random tables 0 to 199).
+# Least variance of slopes before anything is seen, in units of the outcome's variance within arms.
+LEAST_SLOPE = 1e-12
+# At most so much of a feature's variance lies between the arms, unless more is seen clearly (chosen on random tables 0
+# to 199).
 MOST_BETWEEN = 0.7
 # A variance is hidden by noise below so many of its deviations.
 HIDDEN = 2.0
@@ -185,7 +188,8 @@ def centres(slope: float, apart: float) -> FloatArray:
     ``slope`` is the variance of either slope and ``apart`` that of eta.
     """
     found = np.array([[[1, ALIKE, c], [ALIKE, 1, c], [c, c, 1]] for c in CORRELATIONS])
-    size = np.sqrt([slope, slope, apart])
+    # Slopes that are declared to be 0 are as good as 0: a law of no width has no density.
+    size = np.sqrt([max(slope, LEAST_SLOPE), max(slope, LEAST_SLOPE), apart])
     found *= np.outer(size, size)
     return found
 
@@ -280,7 +284,11 @@ class Posterior:
         moments, p = self.moments, self.share
         # Where noise hides D, draws of it may say more than all of a feature's variance.
         total = np.maximum(np.diagonal(moments.gram), np.diagonal(moments.gram_sd))
-        apart = np.clip(apart, *(np.sqrt(MOST_BETWEEN * total / self.between) * sign for sign in (-1, 1)))
+        limit, seen = np.sqrt(MOST_BETWEEN * total / self.between), np.abs(moments.apart)
+        # A feature that is nearly the treatment itself shows so: held to less, its slopes would be taken for smaller.
+        doubt = HIDDEN * moments.apart_sd
+        limit = np.where(seen - doubt > limit, seen + doubt, limit)
+        apart = np.clip(apart, -limit, limit)
         within = moments.gram - self.between * apart[:, :, None] * apart[:, None, :]
         variance, noise = np.diagonal(within, axis1=1, axis2=2), np.sqrt(np.diagonal(moments.gram_sd**2))
         drawn = variance + noise * self.random.standard_normal(variance.shape)
