@@ -111,14 +111,16 @@ def on_worker() -> bool:
     return _ON_WORKER.get()
 
 
-def refuse_on_worker(what: str) -> None:
-    """End a function that would draw noise or spend where it must not.
+def refuse_on_worker() -> None:
+    """End a function that would draw noise where it must not.
 
     Raises:
         CausalveilError: it runs on a worker.
     """
     if on_worker():
-        raise CausalveilError(f"{what} must run in the flow's process and was asked for on a worker; report this")
+        raise CausalveilError(
+            "a draw of noise must run in the flow's process and was asked for on a worker; report this"
+        )
 
 
 def worker_parts(count: int, workers: int) -> list[Sequence[int]]:

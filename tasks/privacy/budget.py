@@ -73,7 +73,7 @@ class FlowBudget:
             BudgetRefused: not reserved, not declared so, voided or finished.
             LedgerError: the ledger cannot be used. Run again: a committed value is found.
         """
-        refuse_on_worker("a draw of noise")
+        refuse_on_worker()
         released = self.ledger.release(self.run_id, charge, lambda: _encode(draw(self.noise), charge))
         self._drawn.setdefault(charge.name, released.fresh)
         return _decode(released)
@@ -88,7 +88,7 @@ class FlowBudget:
             BudgetRefused, LedgerError: as ``spend``.
             CausalveilError: the committed file is lost or was altered. The charge stands.
         """
-        refuse_on_worker("a draw of noise")
+        refuse_on_worker()
         released = self.ledger.released(self.run_id, charge)
         if released is not None:
             self._drawn.setdefault(charge.name, False)

@@ -124,11 +124,11 @@ class Waterfall:
     cumulative: bool = True
 
 
-def axis_of(lines: Sequence[Line], *, zero: bool = True) -> Axis:
-    """Return an axis for all estimates, and for all intervals but those far wider than others."""
+def axis_of(lines: Sequence[Line]) -> Axis:
+    """Return an axis for 0, all estimates, and all intervals but those far wider than others."""
     widths = [line.upper - line.lower for line in lines]
     limit = TOO_WIDE * median(widths)
-    ends = [0.0] if zero else []
+    ends = [0.0]
     for line, width in zip(lines, widths, strict=True):
         ends.append(line.estimate)
         if width <= limit:

@@ -267,15 +267,15 @@ class TestFinish:
         request = reservation()
         assert ledger.stored_document("run-1") is None
         ledger.reserve(request, contract())
-        assert ledger.last_charge_hash("run-1") == ledger.verify().head_hash
+        assert ledger.statement("run-1").entry_hash == ledger.verify().head_hash
         purse = budget(ledger, request, tmp_path)
         purse.spend(charge(), value(1.0))
-        last = ledger.last_charge_hash("run-1")
+        last = ledger.statement("run-1").entry_hash
         assert last == ledger.verify().head_hash
         purse.finish("{}\n")
         purse.finish("{}\n")
         assert purse.stored_document() == "{}\n"
-        assert ledger.last_charge_hash("run-1") == last
+        assert ledger.statement("run-1").entry_hash == last
         assert ledger.verify().entries == 5
         with pytest.raises(RunConflict, match="another release"):
             purse.finish("{ }\n")
@@ -287,7 +287,7 @@ class TestFinish:
         ledger.reserve(request, contract())
         for name in ("b", "a"):
             budget(ledger, request, tmp_path).spend(charge(name), value(1.0))
-            assert ledger.last_charge_hash("run-1") == ledger.verify().head_hash
+            assert ledger.statement("run-1").entry_hash == ledger.verify().head_hash
 
     def test_a_finished_run_draws_nothing_more(self, ledger: Ledger, tmp_path: Path) -> None:
         ledger.grant(contract(), "opening")
@@ -323,7 +323,7 @@ class TestFinish:
         with pytest.raises(RunConflict):
             ledger.finish("nobody", "{}", frozenset())
         with pytest.raises(RunConflict):
-            ledger.last_charge_hash("nobody")
+            ledger.statement("nobody")
 
 
 def test_account_is_json(ledger: Ledger, tmp_path: Path) -> None:
@@ -346,7 +346,7 @@ def test_audit_lines_carry_amounts_and_no_value(ledger: Ledger, tmp_path: Path) 
         purse = budget(ledger, request, tmp_path)
         purse.spend(charge(), value(0.123456789))
         purse.spend(charge(), value(0.5))
-        last = ledger.last_charge_hash("run-1")
+        last = ledger.statement("run-1").entry_hash
         with pytest.raises(BudgetRefused):
             ledger.reserve(
                 reservation("big", charges=(charge(epsilon="0.3"),), contract=contract("0.2")), contract("0.2")

@@ -87,14 +87,6 @@ class ReaderSide(Journal):
 
         return LedgerStatement(identity=self.identity, entry_hash=last.hash, sequence=last.seq)
 
-    def last_charge_hash(self, run_id: str) -> str:
-        """Hash of the run's last charge, or of its reservation if nothing was charged.
-
-        Raises:
-            RunConflict: no such run.
-        """
-        return self.statement(run_id).entry_hash
-
     def charges_of(self, run_id: str) -> int:
         """Return the number of a run's committed charges; 0 for a run that is not there."""
         run = self.record(run_id)
