@@ -20,6 +20,7 @@ from causalveil.flows.sequence.finished import RunResult
 from causalveil.flows.sequence.pooling import PooledResult, pool_sites
 from causalveil.flows.start_run import ArrowTable, EngineName, file_and_id, run_study
 from causalveil.schemas.contract import Contract, load_contract
+from causalveil.schemas.documents import path_of
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.plan import Plan
 from causalveil.schemas.release import (
@@ -164,7 +165,7 @@ def pool(sites: str | Path, *, out: str | Path | None = None) -> PooledResult:
         StudyError: sites.yaml or the study is wrong, or another release lies in ``out``.
         BundleError: a bundle is refused; nothing was pooled.
     """
-    return pool_sites(Path(sites), out, DirectEngine())
+    return pool_sites(path_of(sites, "a round"), out, DirectEngine())
 
 
 def load_release(path: str | Path) -> Published:
@@ -179,7 +180,7 @@ def load_release(path: str | Path) -> Published:
         >>> causalveil.load_release(result.path) == result.release
         True
     """
-    return load_published(Path(path))
+    return load_published(path_of(path, "a release"))
 
 
 def report(
@@ -211,7 +212,7 @@ def report(
     elif isinstance(release, Published):
         document = release
     else:
-        source, document = release_file(Path(release)), load_release(release)
+        source, document = release_file(path_of(release, "a release")), load_release(release)
     if out is not None:
         path = Path(out)
     elif source is not None:
@@ -224,7 +225,7 @@ def report(
 def _contract_of(document: Published, path: str | Path | None) -> Contract | None:
     if path is None:
         return None
-    contract = load_contract(Path(path))
+    contract = load_contract(path_of(path, "a contract"))
     if not isinstance(document, Release) or contract.dataset != document.dataset:
         raise ContractError(f"{path}: is of dataset '{contract.dataset}', the release is not; name its contract")
     return contract

@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Callable, Mapping
+from numbers import Integral
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import polars as pl
 import yaml
@@ -22,7 +23,7 @@ from causalveil.flows.sequence.declare import already, load
 from causalveil.flows.sequence.finished import RunResult, find_stored, give_back
 from causalveil.flows.sequence.study import check_run_id, execute, new_run_id, refuse_ahead, run_of_question
 from causalveil.schemas.contract import CONTRACT_FILE, Contract, DataClass
-from causalveil.schemas.documents import read_text
+from causalveil.schemas.documents import path_of, read_text
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.mistakes import validate
 from causalveil.tasks.enclave.data_folder import DataFolder
@@ -31,6 +32,7 @@ from causalveil.tasks.machine.files import whole_file, write_whole
 from causalveil.tasks.machine.site import home, site_settings
 
 EngineName = Literal["prefect", "direct"]
+ENGINES = get_args(EngineName)
 
 
 def run_study(
@@ -60,7 +62,8 @@ def run_study(
         ReleaseHeld: the run is finished, and its release waits for the data's owner.
         CausalveilError: see ``schemas/errors.py``; nothing is charged before the first draw of noise.
     """
-    path = Path(path)
+    path = path_of(path, "a study")
+    _refuse_mistaken(engine, simulate)
     # A finished run is found before contract, data and key are asked: they may have changed since.
     if run_id is not None and simulate is None and (found := guarded(find_stored, path, check_run_id(run_id))):
         announce(run_id)
@@ -80,6 +83,18 @@ def run_study(
     refuse_ahead(loaded, out, run_id, simulate)
     with already(loaded):
         return _with_prefect(path, out, run_id, simulate, watch)
+
+
+def _refuse_mistaken(engine: Any, simulate: Any) -> None:
+    """Refuse an engine that there is not, and a seed that is no number, which no type checker may have looked at.
+
+    Raises:
+        StudyError: says which.
+    """
+    if engine is not None and engine not in ENGINES:
+        raise StudyError(f"there is no engine '{engine}'; there are {' and '.join(ENGINES)}")
+    if simulate is not None and not isinstance(simulate, Integral):
+        raise StudyError(f"simulate is a seed, a whole number, not {type(simulate).__name__}")
 
 
 def _with_prefect(path: Path, out: str | Path | None, run_id: str, simulate: int | None, watch: Watcher) -> RunResult:
@@ -155,7 +170,7 @@ def study_on_frame(study: str | Path | Mapping[str, Any], data: ArrowTable, cont
     asked = (
         yaml.safe_dump(dict(study), sort_keys=False, allow_unicode=True)
         if isinstance(study, Mapping)
-        else read_text(Path(study))
+        else read_text(path_of(study, "a study"))
     )
     return write_whole(folder / f"study-{hashlib.sha256(asked.encode()).hexdigest()[:12]}.yaml", asked)
 
@@ -185,7 +200,7 @@ def file_and_id(
     elif isinstance(study, Mapping) or contract is not None:
         raise StudyError("a study or a contract given in Python needs its rows: run(study, data=frame, contract=...)")
     else:
-        path = Path(study)
+        path = path_of(study, "a study")
     if run_id is None:
         run_id = new_run_id(load(path).study) if fresh else content_id(path)
     return path, run_id

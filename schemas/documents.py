@@ -169,6 +169,8 @@ def read_regular(path: Path, largest: int = MAX_DOCUMENT_BYTES) -> bytes:
         NotADocument: it is no regular file, or larger.
         OSError: it is not there or cannot be read.
     """
+    if path.is_dir():
+        raise NotADocument("is a folder; name the file in it")
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(handle, "rb") as file:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -177,6 +179,17 @@ def read_regular(path: Path, largest: int = MAX_DOCUMENT_BYTES) -> bytes:
     if len(found) > largest:
         raise NotADocument(f"larger than {largest} bytes")
     return found
+
+
+def path_of(value: Any, what: str) -> Path:
+    """Return the path that a caller in Python gave for a document.
+
+    Raises:
+        StudyError: it is no path.
+    """
+    if not isinstance(value, str | os.PathLike):
+        raise StudyError(f"{what} is named by its path, as text or a Path, not by {type(value).__name__}")
+    return Path(value)
 
 
 def read_text(path: Path, error: type[StudyError] = StudyError, largest: int = MAX_DOCUMENT_BYTES) -> str:

@@ -6,7 +6,9 @@ It is what ``causalveil.plan`` returns. The stand-in for what is private is the 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from decimal import Decimal
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +17,7 @@ from causalveil.flows.planning.budget import budget_of
 from causalveil.flows.planning.facts import what_matters
 from causalveil.flows.sequence.declare import find_data, known_sizes, plan_study
 from causalveil.flows.sequence.estimators import estimator_of
+from causalveil.schemas.documents import path_of
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.estimators.direction import DirectionStudy
 from causalveil.schemas.ledger import BudgetOutlook
@@ -123,23 +126,25 @@ def plan(
         >>> 2_000 < planned.expected["half_width"] < 3_500
         True
     """
+    facts = {
+        "treated": treated,
+        "deviation": deviation,
+        "mean": mean,
+        "explained": explained,
+        "correlation": correlation,
+        "spread": spread,
+        "distance": distance,
+        "eligible": eligible,
+    }
+    _refuse_other_than_numbers({"units": units, "effect": effect, **facts})
     if units is not None and units < 2:
         raise StudyError(f"units must be at least 2, not {units}")
-    told = StandIn.told(
-        treated=treated,
-        deviation=deviation,
-        mean=mean,
-        explained=explained,
-        correlation=correlation,
-        spread=spread,
-        distance=distance,
-        eligible=eligible,
-    )
+    told = StandIn.told(**facts)
     for name in told.model_fields_set:
         low, high = ALLOWED.get(name, (-math.inf, math.inf))
         if not low <= (value := getattr(told, name)) <= high:
             raise StudyError(f"{name}, which is assumed, must lie in [{low:g}, {high:g}], not {value:g}")
-    found = planned(Path(path), units, told, effect)
+    found = planned(path_of(path, "a study"), units, told, effect)
     return StudyPlan(
         **dict(found.declared),
         specification=found.study.specification(),
@@ -150,6 +155,14 @@ def plan(
         warnings=tuple(found.expected["warnings"]),
         budget=found.budget,
     )
+
+
+def _refuse_other_than_numbers(given: Mapping[str, Any]) -> None:
+    for name, value in given.items():
+        kind = Integral if name == "units" else Real
+        if value is not None and (type(value) is bool or not isinstance(value, kind)):
+            what = "a whole number" if name == "units" else "a number"
+            raise StudyError(f"{name} must be {what}, not {type(value).__name__}")
 
 
 class Planned(NamedTuple):

@@ -24,6 +24,7 @@ from causalveil.schemas.asked.shorthands import AutoEstimator
 from causalveil.schemas.asked.study_file import StudyFile, load_study_file
 from causalveil.schemas.columns import ordinary
 from causalveil.schemas.contract import Contract, DataClass, Review, check_allowed
+from causalveil.schemas.documents import path_of
 from causalveil.schemas.errors import BudgetRefused, ContractError, LedgerError, RunConflict, SiteError, StudyError
 from causalveil.schemas.ledger import EarlyRefusal, Reservation
 from causalveil.schemas.plan import Layout, Plan, Sizes
@@ -143,8 +144,9 @@ def load_study(path: str | Path, units: int | None = None) -> Study:
         >>> study.estimator.name, study.outcome.lower, study.outcome.upper
         ('difference_in_means', 0.0, 40000.0)
     """
-    asked = load_study_file(Path(path))
-    return _completed(Path(path), asked, find_data(Path(path), asked), units)
+    file = path_of(path, "a study")
+    asked = load_study_file(file)
+    return _completed(file, asked, find_data(file, asked), units)
 
 
 def _completed(path: Path, asked: StudyFile, folder: DataFolder | None, units: int | None) -> Study:

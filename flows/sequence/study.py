@@ -117,7 +117,7 @@ def check_run_id(run_id: str) -> str:
     Raises:
         StudyError: anything else.
     """
-    if not SLUG.fullmatch(run_id):
+    if not isinstance(run_id, str) or not SLUG.fullmatch(run_id):
         raise StudyError("a run id has 1 to 120 letters, digits, '.', '-' or '_', and starts with a letter or digit")
     return run_id
 

@@ -6,6 +6,7 @@ import inspect
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,6 +68,31 @@ def test_a_study_from_start_to_page(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_plan_refuses_what_cannot_be_assumed(wrong: dict[str, float], tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=next(iter(wrong))):
         causalveil.plan(write_study(tmp_path), **wrong)
+
+
+@pytest.mark.parametrize(
+    "value", [None, 5, {"kind": "effect"}, ["study.yaml"]], ids=["none", "number", "mapping", "list"]
+)
+def test_what_is_no_path_is_refused_by_every_door(value: Any) -> None:
+    """Each names what is meant; only `run` takes a mapping, which needs a frame beside it."""
+    doors = (causalveil.plan, causalveil.load_study, causalveil.run, causalveil.pool)
+    for door in (*doors, causalveil.report, causalveil.load_release):
+        with pytest.raises(StudyError, match=r"is named by its path|needs its rows"):
+            door(value)
+
+
+def test_other_arguments_of_the_wrong_type_are_named(tmp_path: Path) -> None:
+    path = write_study(tmp_path / "study")
+    for wrong in ({"effect": "2"}, {"treated": [0.2]}, {"units": 2.5}, {"units": True}, {"mean": "high"}):
+        with pytest.raises(StudyError, match=f"{next(iter(wrong))} must be a"):
+            causalveil.plan(path, **wrong)
+    mistakes: dict[str, dict[str, Any]] = {"no engine": {"engine": "spark"}, "a run id": {"run_id": 5}}
+    for told, wrong in {**mistakes, "a seed": {"simulate": "1"}}.items():
+        with pytest.raises(StudyError, match=told):
+            causalveil.run(path, out=tmp_path / "out", **wrong)
+    assert not (tmp_path / "out").exists(), "an engine that is none ran Prefect, and was charged"
+    with pytest.raises(StudyError, match="is a folder; name the file in it"):
+        causalveil.plan(path.parent)
 
 
 # What a small command must not wait for.
