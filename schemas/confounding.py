@@ -64,7 +64,7 @@ class ConfoundingStatement(Frozen):
         share: of the confounding that the prior expects, in (squared) size, what was adjusted for.
         linear: whether covariates entered as they are alone: squares, steps and products were not looked for.
         prior: who chose that prior.
-        left_out: covariates that could not be adjusted for.
+        left_out: covariates and levels that could not be adjusted for, which the share does not count.
         shortfall: why not all was adjusted for.
     """
 
@@ -87,6 +87,8 @@ class ConfoundingStatement(Frozen):
         how = f"by {self.method}"
         if self.share is not None:
             how = f"for {whole_percent(self.share)} of possible {'linear ' if self.linear else ''}confounding"
+            # The share is of covariates that the noise lets be seen: ``tasks.adjustment.interval``.
+            how += " by the other covariates" if self.left_out else ""
         return f"partly adjusted, {how}" if self.state is AdjustmentState.partly else f"adjusted {how}"
 
     @property
@@ -98,9 +100,10 @@ class ConfoundingStatement(Frozen):
 
     @property
     def unable(self) -> str:
-        """Say for how many covariates nothing could be done; empty if for none."""
+        """Say for how many covariates or levels nothing could be done, and why; empty if for none."""
         count = len(self.left_out)
-        return f"{count} covariate{'s' if count > 1 else ''} could not be adjusted for." if count else ""
+        what, how = ("covariate or level", "it varies") if count == 1 else ("covariates or levels", "they vary")
+        return f"{count} {what} could not be adjusted for: privacy noise hides how {how}." if count else ""
 
     @property
     def sentences(self) -> tuple[str, ...]:

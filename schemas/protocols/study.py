@@ -45,7 +45,7 @@ from causalveil.schemas.study import (
 from causalveil.schemas.where import MOST_CONDITIONS, Condition, refuse_roles
 
 # What the answers over all subgroups are called; no level can be.
-EVERYBODY = "everybody"
+ALL_UNITS = "all units"
 MISSING = "(missing)"
 MOST_OUTCOMES, MOST_GROUPS, MOST_ARMS = 50, 100, 20
 
@@ -106,8 +106,8 @@ class Subgroups(Frozen):
             raise ValueError("subgroups are levels of a column that the contract declares with levels or codes")
         if len(self.labels) > MOST_GROUPS:
             raise ValueError(f"{len(self.labels)} subgroups are more than {MOST_GROUPS}; name fewer levels")
-        if len(set(self.labels)) < len(self.labels) or EVERYBODY in self.labels:
-            raise ValueError(f"no two levels may read the same, and none '{EVERYBODY}', which stands for all of them")
+        if len(set(self.labels)) < len(self.labels) or ALL_UNITS in self.labels:
+            raise ValueError(f"no two levels may read the same, and none '{ALL_UNITS}', which stands for all of them")
         return self
 
     @property
@@ -204,12 +204,12 @@ class JointStudy(Study):
     @property
     def groups(self) -> tuple[str, ...]:
         """The subgroups, or one of everybody."""
-        return (EVERYBODY,) if self.subgroups is None else self.subgroups.labels
+        return (ALL_UNITS,) if self.subgroups is None else self.subgroups.labels
 
     @property
     def answered_groups(self) -> tuple[str, ...]:
         """Groups that an outcome's answers are about, in table order: everybody, then subgroups."""
-        return (EVERYBODY,) if self.subgroups is None else (EVERYBODY, *self.groups)
+        return (ALL_UNITS,) if self.subgroups is None else (ALL_UNITS, *self.groups)
 
     @property
     def arm_names(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from causalveil.schemas.protocols.answers import Calibration, Limits, ProtocolAnswer
-from causalveil.schemas.protocols.study import EVERYBODY, OutcomeRole, ProtocolStudy
+from causalveil.schemas.protocols.study import ALL_UNITS, OutcomeRole, ProtocolStudy
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.protocols.parts import Part
 
@@ -108,7 +108,7 @@ def calibrate(
     controls = [outcome.role is OutcomeRole.negative_control for outcome in study.outcomes]
     # Each control is one draw of systematic error, over everybody and all arms against the reference.
     shown = [
-        _measured(study, part) for part in parts if part.answered and part.group == EVERYBODY and controls[part.outcome]
+        _measured(study, part) for part in parts if part.answered and part.group == ALL_UNITS and controls[part.outcome]
     ]
     calibration, systematic = learn(sum(controls), shown)
     if systematic is None:

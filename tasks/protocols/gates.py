@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 
 from causalveil.schemas.protocols.answers import BalanceRow, GateResult, GateVerdict, ProtocolAnswer, State
-from causalveil.schemas.protocols.study import EVERYBODY, FailedGate, ProtocolStudy
+from causalveil.schemas.protocols.study import ALL_UNITS, FailedGate, ProtocolStudy
 from causalveil.schemas.release import ProtocolRelease
 from causalveil.schemas.sites.pooled import PooledProtocolRelease, Published
 from causalveil.tasks.adjustment.five_releases import differences, effective
@@ -119,7 +119,7 @@ def gated(
     found = []
     for answer in answers:
         arms = (answer.arm, answer.reference)
-        groups = study.groups if answer.group == EVERYBODY else (answer.group,)
+        groups = study.groups if answer.group == ALL_UNITS else (answer.group,)
         if not any((group, arm) in failed for group in groups for arm in arms):
             found.append(answer)
         elif withhold:

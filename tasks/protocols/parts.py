@@ -20,7 +20,7 @@ from scipy.optimize import brentq
 
 from causalveil.schemas.confounding import ConfoundingStatement, over_parts
 from causalveil.schemas.protocols.answers import Limits, MeasureAnswer, ProtocolAnswer, State
-from causalveil.schemas.protocols.study import EVERYBODY, EffectMeasure, ProtocolStudy
+from causalveil.schemas.protocols.study import ALL_UNITS, EffectMeasure, ProtocolStudy
 from causalveil.tasks.inference.assemble import Noise, around
 from causalveil.tasks.machine.arrays import FloatArray
 
@@ -181,7 +181,7 @@ def over_groups(parts: Sequence[Part], counts: Sequence[float], count_error: flo
     most = math.fsum(max(count, 0.0) + 3 * count_error for count in hidden) / max(units, 1.0)
     if not told or total <= 0 or most >= 1:
         nothing = dict.fromkeys(("value", "sampling", "noise", "bias"), 0.0)
-        return replace(first, group=EVERYBODY, answered=False, risks=None, error=None, **nothing)  # type: ignore[arg-type]
+        return replace(first, group=ALL_UNITS, answered=False, risks=None, error=None, **nothing)  # type: ignore[arg-type]
     shares = [(part, count / total) for part, count in told]
     value = math.fsum(share * part.value for part, share in shares)
     sizes = math.fsum((count_error / total * (part.value - value)) ** 2 for part, _ in shares)
@@ -193,7 +193,7 @@ def over_groups(parts: Sequence[Part], counts: Sequence[float], count_error: flo
     risks = over_all(known, count_error) if len(known) == len(parts) else None
     return Part(
         outcome=first.outcome,
-        group=EVERYBODY,
+        group=ALL_UNITS,
         arm=first.arm,
         answered=True,
         value=value,

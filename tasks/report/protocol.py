@@ -16,7 +16,7 @@ import polars as pl
 from pydantic import BaseModel
 
 from causalveil.schemas.protocols.answers import BalanceRow, ProtocolAnswer
-from causalveil.schemas.protocols.study import EVERYBODY, EffectMeasure
+from causalveil.schemas.protocols.study import ALL_UNITS, EffectMeasure
 from causalveil.schemas.release import ProtocolRelease
 from causalveil.schemas.sites.pooled import PooledAnswer, PooledEstimate, PooledProtocolRelease
 from causalveil.schemas.sites.series import Series
@@ -128,7 +128,7 @@ def _line(release: ProtocolRelease | PooledProtocolRelease, row: ProtocolAnswer 
         estimate=found.estimate,
         lower=found.interval.lower,
         upper=found.interval.upper,
-        weight=None if row.group == EVERYBODY else 0.4,
+        weight=None if row.group == ALL_UNITS else 0.4,
         outer=(row.simultaneous.lower, row.simultaneous.upper),
         hidden=hidden,
     )
@@ -141,7 +141,7 @@ def sides_of(specification: Mapping[str, Any]) -> str:
 
 def first_of(rows: Sequence[Row]) -> Row:
     """Return the first primary answer over everybody."""
-    return next((row for row in rows if row.role == "primary" and row.group == EVERYBODY), rows[0])
+    return next((row for row in rows if row.role == "primary" and row.group == ALL_UNITS), rows[0])
 
 
 def adjustments(rows: Sequence[ProtocolAnswer | PooledAnswer]) -> list[str]:

@@ -27,7 +27,7 @@ from causalveil.schemas.protocols.answers import (
     ProtocolAnswer,
     State,
 )
-from causalveil.schemas.protocols.study import EVERYBODY, FailedGate, OutcomeRole, ProtocolStudy
+from causalveil.schemas.protocols.study import ALL_UNITS, FailedGate, OutcomeRole, ProtocolStudy
 from causalveil.schemas.release import Interval, ProtocolRelease
 from causalveil.schemas.sites.pooled import (
     CellState,
@@ -174,7 +174,7 @@ def _calibrated(
     if isinstance(study, SurvivalProtocol):
         return next(iter(releases.values())).calibration, (None,) * len(cells)
     controls = [cell for cell in cells if cell.row.role is OutcomeRole.negative_control]
-    shown = [found for cell in controls if cell.row.group == EVERYBODY and (found := cell.shown(model)) is not None]
+    shown = [found for cell in controls if cell.row.group == ALL_UNITS and (found := cell.shown(model)) is not None]
     declared = sum(outcome.role is OutcomeRole.negative_control for outcome in study.outcomes)
     calibration, systematic = learn(declared, shown)
     limits = list[Limits | None]()
@@ -202,13 +202,13 @@ def _balance(
     """Each covariate's difference as the first primary outcome's answer weighs the sites."""
     first = study.outcomes[study.first].name
     weighed = {(cell.row.group, cell.row.arm): cell for cell in cells if cell.row.outcome == first}
-    only = study.groups == (EVERYBODY,)
+    only = study.groups == (ALL_UNITS,)
     found: dict[tuple[str, str, str], list[tuple[float, BalanceRow]]] = {}
     for site, release in releases.items():
         for row in release.balance:
             # The reference is weighed as the first arm's comparison with it is.
             arm = row.arm if (row.group, row.arm) in weighed else study.arm_names[1]
-            cell = weighed[(EVERYBODY if only else row.group, arm)]
+            cell = weighed[(ALL_UNITS if only else row.group, arm)]
             weight = cell.weight(site, model)
             if weight > 0:
                 found.setdefault((row.group, row.arm, row.covariate), []).append((weight, row))
@@ -250,7 +250,7 @@ def _answer(
     model: Model,
 ) -> PooledAnswer:
     row, told = cell.row, cell.pooled is not None
-    groups = study.groups if row.group == EVERYBODY else (row.group,)
+    groups = study.groups if row.group == ALL_UNITS else (row.group,)
     arms = (row.arm, row.reference)
     failed = any(gate.verdict is GateVerdict.failed and gate.group in groups and gate.arm in arms for gate in gates)
     marked = any(part.state is State.marked for site, part in cell.said if site in cell.weights)

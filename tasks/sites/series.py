@@ -18,7 +18,7 @@ from causalveil.schemas.errors import StudyError, TooFewBlocks
 from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.protocols.answers import ProtocolAnswer
-from causalveil.schemas.protocols.study import EVERYBODY, ProtocolStudy
+from causalveil.schemas.protocols.study import ALL_UNITS, ProtocolStudy
 from causalveil.schemas.release import (
     EffectRelease,
     Interval,
@@ -168,7 +168,7 @@ def _measured(study: SurvivalStudy, measure: Measure) -> str:
 def _answers(study: InSeries, release: Release) -> list[tuple[_Place, _Found | str]]:
     """Return a release's answer to each question, or the name of its blocks without one."""
     if isinstance(release, EffectRelease) and isinstance(study, EffectStudy):
-        place = _Place(study.outcome.name, EVERYBODY, str(study.treatment_codes.pair[1]))
+        place = _Place(study.outcome.name, ALL_UNITS, str(study.treatment_codes.pair[1]))
         return [(place, _Found(release, release.estimate, release.interval, release.variance, release.confounding))]
     if isinstance(release, SurvivalRelease) and isinstance(study, SurvivalStudy):
         return [(_place_of(study, one.measure), _of_measure(release, one)) for one in release.measures]
@@ -178,7 +178,7 @@ def _answers(study: InSeries, release: Release) -> list[tuple[_Place, _Found | s
 
 
 def _place_of(study: SurvivalStudy, measure: Measure) -> _Place:
-    return _Place(_measured(study, measure), EVERYBODY, str(study.treatment_codes.pair[1]))
+    return _Place(_measured(study, measure), ALL_UNITS, str(study.treatment_codes.pair[1]))
 
 
 def _of_measure(release: SurvivalRelease, one: MeasuredEffect) -> _Found | str:

@@ -21,7 +21,7 @@ from scipy.special import ndtri
 
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, TimesQuestion
 from causalveil.schemas.plan import Sizes
-from causalveil.schemas.protocols.study import EVERYBODY
+from causalveil.schemas.protocols.study import ALL_UNITS
 from causalveil.tasks.inference.people import check_cells
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 from causalveil.tasks.privacy.gaussian import mu_of
@@ -232,4 +232,4 @@ class JointCells:
 
 def label_of(study: SurvivalProtocol, group: int | None) -> str:
     """Return a group's name."""
-    return EVERYBODY if group is None else study.groups[group]
+    return ALL_UNITS if group is None else study.groups[group]

@@ -17,7 +17,7 @@ from causalveil.flows.sequence.declare import plan_study
 from causalveil.schemas.asked.asks_for import asks_for
 from causalveil.schemas.asked.study_file import load_study_file, parse_study_file
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.protocols.study import EVERYBODY, ProtocolStudy
+from causalveil.schemas.protocols.study import ALL_UNITS, ProtocolStudy
 from causalveil.schemas.release import ProtocolRelease
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.where import Condition, Operator
@@ -117,7 +117,7 @@ def test_two_answers_of_one_study_with_subgroups(tmp_path: Path) -> None:
     path = study_in(tmp_path / "study", subgroups="group", covariates={"group": ...})
     release = run_study(path, out=tmp_path / "out", engine="direct").release
     assert isinstance(release, ProtocolRelease)
-    assert [answer.group for answer in release.answers] == [EVERYBODY, "a", "b", "c"]
+    assert [answer.group for answer in release.answers] == [ALL_UNITS, "a", "b", "c"]
     assert {answer.role for answer in release.answers} == {"primary"}
 
 

@@ -125,7 +125,7 @@ SAYS = {
         *("ε 1 of 1", "all but fold 2 of 2", "The released share of treated contradicts that chance"),
     ],
     "balance": [
-        *("Partly adjusted, for 48% of possible confounding.", "leaving out 25% of its units"),
+        *("Partly adjusted, for 48% of possible confounding by the other covariates.", "leaving out 25% of its units"),
         *("age: 1.234 before, 0.012 after, noise 0.046", "The 24 furthest apart are shown; 5 more"),
         "Could not be adjusted for: group is b.",
     ],

@@ -114,7 +114,7 @@ def test_months_are_pooled_at_no_charge_and_the_odd_one_is_seen(tmp_path: Path, 
 def test_a_protocols_cells_are_pooled_one_by_one(tmp_path: Path, capfd: Any) -> None:
     path = months(tmp_path, MANY, count=3)
     found = series(path, tmp_path / "series", capfd)
-    assert [row.group for row in found.rows] == ["everybody", "a", "b", "c"]
+    assert [row.group for row in found.rows] == ["all units", "a", "b", "c"]
     for row in found.rows:
         assert row.fixed.estimate == pytest.approx(2, abs=1)
         assert row.heterogeneity.p_value > 1e-6
@@ -200,7 +200,7 @@ def test_a_series_of_a_protocol_of_times(tmp_path: Path, capfd: Any) -> None:
         "risk of relapse until 730 days",
     ]
     assert list(dict.fromkeys(row.outcome for row in found.rows)) == asked
-    assert {row.group for row in found.rows} == {"everybody", "north", "south", "east"}
+    assert {row.group for row in found.rows} == {"all units", "north", "south", "east"}
     for row in found.rows:
         if len(row.blocks) == 2:
             alone = min(one.interval.upper - one.interval.lower for one in row.blocks)

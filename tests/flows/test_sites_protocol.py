@@ -77,14 +77,14 @@ def test_every_cell_is_pooled_as_one_effect_is(parties: Parties, tmp_path: Path,
         assert (answer.calibrated is None) == (answer.role == "negative_control")
     assert "random-effects" in head_html(release) or model == "fixed"
     # The effects of the three hospitals are -2, -1.6 and -2.3; seven standard errors.
-    stay = row(release, "days_in_hospital", "everybody").fixed
+    stay = row(release, "days_in_hospital", "all units").fixed
     assert stay is not None
     assert abs(stay.estimate + 1.95) < 7 * stay.standard_error + 0.1
 
 
 def test_negative_controls_and_balance_pool_too(parties: Parties, tmp_path: Path) -> None:
     release = pooled(call_of(tmp_path, parties, model="fixed"))
-    controls = [one for one in release.answers if one.role == "negative_control" and one.group == "everybody"]
+    controls = [one for one in release.answers if one.role == "negative_control" and one.group == "all units"]
     tables = {name: load_release(parties[name].folder / "asked" / "release.json") for name in NAMES}
     values, errors = [], []
     for one in controls:
@@ -182,7 +182,7 @@ def test_a_gate_is_judged_on_the_pooled_balance(
     assert "balance in surgical" in shown.err
     release = load_published(tmp_path / "second" / "release.json")
     assert isinstance(release, PooledProtocolRelease)
-    assert {one.state for one in release.answers if one.group in ("surgical", "everybody")} == {"withheld"}
+    assert {one.state for one in release.answers if one.group in ("surgical", "all units")} == {"withheld"}
     assert {one.state for one in release.answers if one.group == "medical"} == {"answered"}
     assert row(release, "readmitted", "surgical").sites[0].estimate is None
 

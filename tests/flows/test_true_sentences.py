@@ -102,7 +102,11 @@ CLAIMS: dict[str, Holds] = {
     ),
     "Partly adjusted, ": lambda f: state(f) is AdjustmentState.partly,
     "Adjusted for 97% of possible confounding.": lambda f: f["done"].share == 0.97,
-    "Partly adjusted, for 48% of possible confounding.": lambda f: f["done"].share == 0.48,
+    "Partly adjusted, for 48% of possible confounding by the other covariates.": lambda f: f["done"].share == 0.48,
+    "of possible confounding.": lambda f: f["done"].share is not None and not (f["done"].linear or f["done"].left_out),
+    "1 covariate or level could not be adjusted for: privacy noise hides how it varies.": lambda f: bool(
+        f["done"].left_out
+    ),
     "% of possible linear confounding.": lambda f: f["done"].linear,
     "the default confounding_prior": lambda f: f["done"].prior == "default",
     "the declared confounding_prior": lambda f: f["done"].prior == "declared",
@@ -144,7 +148,8 @@ SHOWN: dict[str, Holds] = {
     "Unadjusted: the noise was too large": CLAIMS["Unadjusted: the noise was too large"],
     "Adjusted for 97% of possible confounding.": CLAIMS["Adjusted for 97% of possible confounding."],
     "% of possible linear confounding.": CLAIMS["% of possible linear confounding."],
-    "1 covariate could not be adjusted for": CLAIMS["Could not be adjusted for: group is b."],
+    "by the other covariates": CLAIMS["Could not be adjusted for: group is b."],
+    "1 covariate or level could not be adjusted for": CLAIMS["Could not be adjusted for: group is b."],
     "interval is the whole declared range": CLAIMS["Nothing can be said:"],
     "enough for 74 more such runs": lambda f: f["fits"] == 74,
     "enough for 1 more such run.": lambda f: f["fits"] == 1,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from causalveil.flows.sequence.estimators import rehearse_effect
-from causalveil.schemas.protocols.study import EVERYBODY
+from causalveil.schemas.protocols.study import ALL_UNITS
 from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
@@ -45,7 +45,7 @@ def covered(n: int, groups: int, arms: int, runs: int = RUNS, **asked: str) -> t
             sizes = np.full(groups, 1 / groups)
             truth = 5 * float(
                 sizes @ effects[:, arm, outcome]
-                if answer.group == EVERYBODY
+                if answer.group == ALL_UNITS
                 else effects[study.groups.index(answer.group), arm, outcome]
             )
             assert answer.interval is not None
@@ -106,7 +106,7 @@ def test_effects_that_differ_with_a_flag_are_covered(n: int, groups: int, epsilo
     for run in range(8):
         table = analysed(study, modified(n, groups, run), seed=10_000 + run)
         for answer in table.answers:
-            of_group = (groups - 1) / 4 if answer.group == EVERYBODY else study.groups.index(answer.group) / 2
+            of_group = (groups - 1) / 4 if answer.group == ALL_UNITS else study.groups.index(answer.group) / 2
             # u is a tenth of the outcome, whose declared range has the half width 5.
             truth = 0.5 * (1 + of_group if answer.outcome == "y0" else -1)
             assert answer.interval is not None
@@ -147,7 +147,7 @@ def test_asking_together_is_worth_a_multiple() -> None:
     rows, _ = confounded(n, 1, 8, 2, seed=2)
     z = rows.x[:, :2] * np.sqrt(3)
     quiet = in_cells(z, rows.t, rows.u * 0.05, rows.g)
-    grouped = [a for a in analysed(make_protocol(2, 1, 8), quiet).answers if a.group != EVERYBODY]
+    grouped = [a for a in analysed(make_protocol(2, 1, 8), quiet).answers if a.group != ALL_UNITS]
     alone = []
     for g in range(8):
         own = quiet.g == g

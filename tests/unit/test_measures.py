@@ -13,7 +13,7 @@ import pytest
 from causalveil.flows.api import report, run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.sequence.check import check
-from causalveil.schemas.protocols.study import EVERYBODY, ProtocolStudy
+from causalveil.schemas.protocols.study import ALL_UNITS, ProtocolStudy
 from causalveil.schemas.release import ProtocolRelease
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.protocols.parts import Risks, fieller, over_all
@@ -53,7 +53,7 @@ def test_intervals_cover_as_often_as_they_say(n: int, risks: tuple[float, float]
     held = {"difference": 0, "ratio": 0, "odds_ratio": 0}
     for seed in range(300):
         answer = analysed(study, events(n, risks, groups, seed), seed).answers[0]
-        assert answer.group == EVERYBODY
+        assert answer.group == ALL_UNITS
         assert answer.interval is not None
         held["difference"] += answer.interval.lower <= one - other <= answer.interval.upper
         for found in answer.measures:

@@ -18,7 +18,7 @@ from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.protocols import RegressionProtocol
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.protocols.answers import GateVerdict, State
-from causalveil.schemas.protocols.study import EVERYBODY, ProtocolStudy
+from causalveil.schemas.protocols.study import ALL_UNITS, ProtocolStudy
 from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
@@ -169,7 +169,7 @@ def test_every_cell_of_the_table_finds_its_own_effect(groups: int, arms: int) ->
     assert len(found.answers) == 2 * (groups + (groups > 1)) * (arms - 1)
     for answer in found.answers:
         arm, outcome = study.arm_names.index(answer.arm), int(answer.outcome[1:])
-        if answer.group == EVERYBODY:
+        if answer.group == ALL_UNITS:
             truth = float(np.bincount(rows.g, minlength=groups) / len(rows) @ effects[:, arm, outcome])
         else:
             truth = float(effects[study.groups.index(answer.group), arm, outcome])
@@ -350,7 +350,7 @@ def test_a_subgroup_that_lacks_an_arm_is_wide_at_label_level_and_the_others_answ
     assert (empty.interval.lower, empty.interval.upper) == (-10, 10)
     assert states["g0", "y0"].state is State.answered
     assert (states["g2", "y0"].state is State.answered) == (name == "balancing")
-    everybody = states[EVERYBODY, "y0"]
+    everybody = states[ALL_UNITS, "y0"]
     assert everybody.bias is not None
     # A third of everybody has no answer, and may lie anywhere in the range.
     assert everybody.bias > 10 / 3

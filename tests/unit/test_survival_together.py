@@ -13,7 +13,7 @@ from causalveil.flows.estimators.survival_protocol import SURVIVAL_PROTOCOL
 from causalveil.flows.sequence.estimators import rehearse
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.plan import StandIn
-from causalveil.schemas.protocols.study import EVERYBODY
+from causalveil.schemas.protocols.study import ALL_UNITS
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
@@ -291,7 +291,7 @@ def test_a_plan_says_what_a_run_then_has() -> None:
     for row in plan["answers"]:
         if "relapse until" in row["outcome"]:
             continue
-        answer = next(one for one in found.answers if one.outcome == row["outcome"] and one.group == EVERYBODY)
+        answer = next(one for one in found.answers if one.outcome == row["outcome"] and one.group == ALL_UNITS)
         assert answer.interval is not None
         assert row["everybody"] == pytest.approx((answer.interval.upper - answer.interval.lower) / 2, rel=0.25)
     assert plan["half_width"] == plan["answers"][0]["everybody"]

@@ -128,9 +128,9 @@ def _rows_in(room: int, ends_with: Sequence[str]) -> int:
 
 def _in_order(rows: Sequence[Row]) -> list[Row]:
     """Answers over everybody first, primary ones before others."""
-    from causalveil.schemas.protocols.study import EVERYBODY
+    from causalveil.schemas.protocols.study import ALL_UNITS
 
-    return sorted(rows, key=lambda one: (one.group != EVERYBODY, ROLES.index(one.role)))
+    return sorted(rows, key=lambda one: (one.group != ALL_UNITS, ROLES.index(one.role)))
 
 
 def _key(confidence: float, more: int, specification: Mapping[str, object]) -> str:
