@@ -175,9 +175,7 @@ class EventColumn(DeclaredColumn):
         if self.censored is None and 0 not in codes:
             raise ValueError("no code of 'event' is 0, so say which of its names is censoring: 'censored: NAME'")
         if self.others is Others.other and OTHER in self.event:
-            raise ValueError(
-                f"'event' has a code of the name '{OTHER}', as codes that nobody declared would; rename it"
-            )
+            raise ValueError(f"'event' has a code of the name '{OTHER}', as undeclared codes would; rename it")
         return self
 
     @property

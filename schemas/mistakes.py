@@ -138,6 +138,9 @@ def hint(model: type[BaseModel], location: Sequence[str | int]) -> str:
     # It is no help to be sent where one is: below a mapping, or in another branch of a union.
     above = {parts for parts in _parents(model).get(name, set()) if not parts or tuple(location[: len(parts)]) != parts}
     above -= {tuple(location[:-1])}
+    # Nor to mappings that have the key already: several that require one, a name, say, each have their own.
+    own = {parts for parts in above if _has_value(model, parts, name)}
+    above -= own if len(own) > 1 else set()
     if above and (not close or difflib.SequenceMatcher(None, name, close[0]).ratio() < 0.8):
         # Of several places the one that is nearest to the top is meant most often.
         place = ".".join(min((len(parts), parts) for parts in above)[1])
@@ -147,6 +150,12 @@ def hint(model: type[BaseModel], location: Sequence[str | int]) -> str:
     known = _parents(model)
     every = [] if name in known else difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
     return f", did you mean '{every[0]}'?" if every else f" (known keys: {', '.join(here)})"
+
+
+def _has_value(model: type[BaseModel], parts: Sequence[str | int], name: str) -> bool:
+    """Return whether a mapping must have a key whose value is no mapping."""
+    fields = [one.model_fields[name] for one in _at(model, parts) if name in one.model_fields]
+    return any(field.is_required() and not _branches(field.annotation) for field in fields)
 
 
 def _at(model: type[BaseModel], location: Sequence[str | int]) -> list[type[BaseModel]]:

@@ -301,7 +301,10 @@ def refuse_low_order(key: str) -> str:
     """
     y = int.from_bytes(bytes.fromhex(key.removeprefix(PREFIX)), "little") & (2**255 - 1)
     if y >= _P or y in LOW_ORDER:
-        raise ValueError("is a point of low order, which is nobody's key; ask its owner for the key that was printed")
+        raise ValueError(
+            "is a point of low order, for which no one can hold the private key; ask its owner for the key that was "
+            "printed"
+        )
     return key
 
 

@@ -47,7 +47,7 @@ class Interval(Frozen):
     confidence: Finite
     covers: Annotated[tuple[str, ...], Field(description="sources of error that the interval covers")]
     coverage: Coverage
-    whole_range: Annotated[bool, Field(description="noise drowned the estimate: the interval is the declared range")]
+    whole_range: Annotated[bool, Field(description="noise hides the estimate: the interval is the declared range")]
     bias: Annotated[
         Finite, Field(ge=0, description="how far confounding left out may have moved the estimate, as far as covered")
     ] = 0.0

@@ -106,9 +106,9 @@ class Condition(Frozen):
             yield f"{unknown[0]!r} is none of what the contract declares: {shown}"
         left = len(known) - len(self.values) if self.op.negated else len(self.values)
         if left == 0:
-            yield "nobody can meet it: it excludes every declared value"
+            yield "no unit can meet it: it excludes every declared value"
         if left == len(known) and not self._may_be_missing:
-            yield "everybody meets it: it excludes no declared value; leave it out"
+            yield "every unit meets it: it excludes no declared value; leave it out"
 
     def _of_numbers(self) -> Iterator[str]:
         lower, upper = self._ends
@@ -121,10 +121,10 @@ class Condition(Frozen):
             return
         value = float(self.values[0])
         if (self.op is Operator.more and value >= upper) or (self.op is Operator.less and value <= lower):
-            yield "nobody can meet it: values are clipped to the declared range"
+            yield "no unit can meet it: values are clipped to the declared range"
         every = (self.op is Operator.at_least and value <= lower) or (self.op is Operator.at_most and value >= upper)
         if every and not self._may_be_missing:
-            yield "everybody meets it: it excludes no part of the declared range; leave it out"
+            yield "every unit meets it: it excludes no part of the declared range; leave it out"
 
     @property
     def known(self) -> tuple[str | int | bool, ...] | None:
@@ -197,7 +197,7 @@ def refuse_roles(conditions: Iterable[Condition], roles: Mapping[str | None, str
                 "before treatment"
             )
     if column := never_met(conditions):
-        raise ValueError(f"'where': no value of '{column}' meets all comparisons, so nobody would be eligible")
+        raise ValueError(f"'where': no value of '{column}' meets all comparisons, so no unit would be eligible")
 
 
 def never_met(conditions: Iterable[Condition]) -> str | None:

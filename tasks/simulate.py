@@ -141,7 +141,7 @@ def _documents(units: int, covariates: int, partitions: int, seed: int, effect: 
     dataset = f"simulated-{units}-{covariates}-{partitions}-{seed}"
     provenance = f"""# Provenance
 
-Synthetic rows made by `causalveil simulate`; nobody's data. Rights: none claimed.
+Synthetic rows made by `causalveil simulate`, not the data of any person. Rights: none claimed.
 
 | units | covariates | partitions | seed | true effect (ATE = ATT = ATC) |
 |---|---|---|---|---|

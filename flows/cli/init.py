@@ -65,7 +65,8 @@ def init(
     ] = None,
     trial: Annotated[bool, typer.Option("--trial", help="treatment was drawn by lot")] = False,
     chance: Annotated[
-        float | None, typer.Option(min=0.001, max=0.999, help="everybody's chance of treatment in a trial, if known")
+        float | None,
+        typer.Option(min=0.001, max=0.999, help="chance of treatment in a trial, the same for all units, if known"),
     ] = None,
     arms: Annotated[
         bool, typer.Option("--arms", help="the treatment has several arms: draft a protocol that compares them")
@@ -300,6 +301,9 @@ def check(
     schema: Annotated[
         bool, typer.Option("--schema", help="print the pandera schema that all columns and rows are held to, and end")
     ] = False,
+    sites: Annotated[
+        bool, typer.Option("--sites", help="ask too whether a coordinator of several sites could pool its answers")
+    ] = False,
     json_: Json = False,
 ) -> None:
     """List every problem of STUDY and of its data's contract, with line and fix.
@@ -322,7 +326,7 @@ def check(
         return
     from causalveil.tasks.object_storage.copies import shown
 
-    problems = problems_of(study)
+    problems = problems_of(study, over_sites=sites)
     if json_:
         show.document(
             {"problems": [{"file": shown(one.file), "line": one.line, "text": shown(one.text)} for one in problems]}

@@ -118,7 +118,9 @@ def show_(
 
     ledger = open_ledger()
     if not ledger.knows(dataset):
-        raise StudyError(f"dataset '{dataset}' is unknown to this ledger: nobody granted or asked anything of it")
+        raise StudyError(
+            f"dataset '{dataset}' is unknown to this ledger: no budget was granted and no study asked of it"
+        )
     if json_:
         show.document(ledger.account(dataset).model_dump(mode="json"))
     elif snapshots:

@@ -161,7 +161,7 @@ def run(
 def plan(
     study: StudyFile,
     units: Annotated[int | None, typer.Option(min=2, help="number of units, if the data are not at hand")] = None,
-    effect: Annotated[float | None, typer.Option(help="an effect in outcome units: will the noise drown it?")] = None,
+    effect: Annotated[float | None, typer.Option(help="an effect in outcome units: will the noise hide it?")] = None,
     treated: Annotated[
         float | None, typer.Option(min=0.01, max=0.99, help="share of treated units [default: 0.5, and said so]")
     ] = None,

@@ -274,7 +274,7 @@ def _adjusted(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
 
 def _conditions(kept: Answers, check: Callable[[str], object]) -> tuple[str, ...]:
     found: list[str] = []
-    question = "Whom is it about, as in age >= 25? Nothing: everybody"
+    question = "Who is eligible, as in age >= 25? Nothing: all units"
     while answer := kept.ask(f"where {len(found) + 1}", question, lambda text: not text or check(text)):
         found.append(answer)
         question = "And? Nothing: no more"

@@ -62,8 +62,9 @@ def refuse_open_server() -> None:
         return
     if lets_anybody_in(url):
         raise SiteError(
-            "the Prefect server answers calls without a password, and whoever reaches it runs code as this worker; "
-            "start it with PREFECT_SERVER_API_AUTH_STRING, give its clients PREFECT_API_AUTH_STRING (deploy/README.md)"
+            "the Prefect server answers calls without a password, so any client that reaches it runs code as this "
+            "worker; start it with PREFECT_SERVER_API_AUTH_STRING, give its clients PREFECT_API_AUTH_STRING "
+            "(deploy/README.md)"
         )
 
 

@@ -72,7 +72,7 @@ def _said(study: DirectionStudy, sizes: Sizes) -> tuple[Words, list[str]]:
             f"right with probability {right:.2g}."
         )
         if right < ENOUGH:
-            warnings.append(f"noise of scale {scale:.2g} drowns a margin of hsic as small as the stand-in's.")
+            warnings.append(f"noise of scale {scale:.2g} hides a margin of hsic as small as the stand-in's.")
     if Half.train in study.estimator.protect:
         estimator = study.estimator
         movement = residual_movement(sizes.train, estimator.penalty, estimator.variant)
@@ -93,7 +93,7 @@ def _margin(
     if margin < largest:
         sentences.append(f"{text}.")
     else:
-        warnings.append(f"{text}, but no margin is above {largest:g}: noise drowns this score.")
+        warnings.append(f"{text}, but no margin is above {largest:g}: noise hides this score.")
 
 
 def _test(

@@ -42,7 +42,9 @@ def draw_burndown(ledger: Ledger, dataset: str, place: Path) -> list[Path]:
     if place.suffix and place.suffix not in WRITERS and not place.is_dir():
         raise StudyError(f"{place}: a chart is an .html or .svg file; name one, or a folder for both")
     if not ledger.knows(dataset):
-        raise StudyError(f"dataset '{dataset}' is unknown to this ledger: nobody granted or asked anything of it")
+        raise StudyError(
+            f"dataset '{dataset}' is unknown to this ledger: no budget was granted and no study asked of it"
+        )
     found = burndowns(ledger.history(dataset), ledger.identity, dataset)
     account = ledger.account(dataset)
     paths = [place] if place.suffix in WRITERS else [place / f"{dataset}-budget{suffix}" for suffix in WRITERS]
@@ -108,7 +110,9 @@ def export(ledger: Ledger, folder: Path, form: ExportFormat, dataset: str | None
     if dataset is not None:
         chosen = tuple(one for one in desk.datasets if one.dataset == dataset)
         if not chosen:
-            raise StudyError(f"dataset '{dataset}' is unknown to this ledger: nobody granted or asked anything of it")
+            raise StudyError(
+                f"dataset '{dataset}' is unknown to this ledger: no budget was granted and no study asked of it"
+            )
         desk = desk.model_copy(update={"datasets": chosen})
     if form is ExportFormat.registry:
         return [write_whole(folder / name, text) for name, text in _registry(ledger, desk)]
@@ -297,7 +301,7 @@ def evaluation(one: DeskDataset, runs: list[DeskRun], stored: Mapping[str, Any])
         "Composition": _account(one, last),
         "Mechanisms": _mechanisms(runs),
         "Exactness": "integer-valued noise on a lattice, from the operating system's generator",
-        "Trust model": "central: the curator holds the records; whoever asks sees releases alone",
+        "Trust model": "central: the curator holds the records; analysts see releases alone",
         "Side channels": "time, memory and errors of a run: see docs/privacy.md of causalveil",
         "Not protected": "number of units, declared ranges and levels, studies and budgets",
         "Utility": "each release has an interval that covers sampling and noise; see the release",

@@ -61,13 +61,17 @@ class Checked:
             self.problems.append(problem)
 
 
-def check(path: Path) -> list[Problem]:
+def check(path: Path, *, over_sites: bool = False) -> list[Problem]:
     """List every problem of a study file and of the contract beside its data.
 
     Each comes with its line and what to do.
 
     Files, contradictions between them, the types in the data's footers, the numbers that charges come to, and what is
     left of the budget. What only rows can tell is for admission.
+
+    Args:
+        path: of the study file.
+        over_sites: ask too whether a coordinator, who has no contract, could pool answers to it.
     """
     found = Checked()
     document = found.trying(path, lambda: as_protocol(read_yaml(path), str(path)))
@@ -80,6 +84,10 @@ def check(path: Path) -> list[Problem]:
     study = _together(path, asked, document, contract, found)
     if study is not None:
         _with_data(path, folder, study, contract, found)
+        if over_sites:
+            from causalveil.flows.sequence.pooling import check_travels  # what pools loads far more than what checks
+
+            found.trying(path, lambda: check_travels(path))
     return found.problems
 
 

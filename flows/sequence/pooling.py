@@ -152,15 +152,16 @@ def check_travels(path: Path) -> None:
     """Check that answers to this study can be pooled where no contract is at hand.
 
     Raises:
-        StudyError: it is of a kind that is not pooled; or of times, and does not declare what only contracts say, or
-            says something else than this site's contract.
+        StudyError: it is of a kind that is not pooled; or leaves a range or levels to contracts; or is of times, and
+            says something else of them than this site's contract.
     """
     asked = load_study_file(path)
     if isinstance(asked, DirectionStudyFile):
         raise StudyError(f"{path}: only effects are pooled, and this asks for a direction; drop --site and --round")
+    # A coordinator has no contract, whatever the kind.
+    wanted = resolve(asked, None, f"{path}: as it travels over sites")
     if not isinstance(asked, SurvivalStudyFile | SurvivalProtocolFile):
         return
-    wanted = resolve(asked, None, f"{path}: as it travels over sites")
     if apart := sorted(differences(wanted.specification(), load(path).study.specification())):
         raise StudyError(
             f"{path}: what it leaves to contracts would differ between sites: {', '.join(apart)}; write these into the "

@@ -179,7 +179,7 @@ def refuse_entry(document: Any) -> Any:
         for key in ("entry", "start", "start_time", "time2"):
             if key in document:
                 raise ValueError(
-                    f"'{key}': everybody is followed from the origin; people who entered later cannot be compared"
+                    f"'{key}': all units are followed from the origin; people who entered later cannot be compared"
                 )
     return document
 

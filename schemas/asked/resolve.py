@@ -479,6 +479,7 @@ def _number(
     elif contract is None and (asked.lower is None or asked.upper is None):
         problems.append(
             f"'{place}': no contract is at hand, so the study must declare the range of '{name}': {{lower, upper}}"
+            + (", or its levels: {levels: [a, b]}" if place.startswith("covariates") else "")
         )
     given = {key: value for key in ("lower", "upper") if (value := getattr(asked, key)) is not None}
     return {**ends, **given, **{key: value for key, value in extra.items() if key in keep}}

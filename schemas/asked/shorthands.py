@@ -105,7 +105,7 @@ def _instead(key: str, name: str) -> str:
             "{name: difference_in_means, trial: true} at level 'sample', else leave 'measure' out"
         )
     said = (
-        f"estimator '{name}' answers of everybody alone; use 'regression' or 'difference_in_means' at level 'sample', "
+        f"estimator '{name}' answers for all units alone; use 'regression' or 'difference_in_means' at level 'sample', "
         "'balancing' or 'matching' at level 'label'"
     )
     owner = "a table of the eligible alone: a 'query' with WHERE in source.yaml"

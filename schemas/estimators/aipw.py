@@ -21,9 +21,9 @@ NO_GUARANTEE = (
 )
 # Read after "Not protected: ".
 CAVEATS = (
-    "anybody, by a proof at this sample size: the guarantee is asymptotic, since it rests on Avella-Medina's bound on "
+    "any unit, by a proof at this sample size: the guarantee is asymptotic, since it rests on Avella-Medina's bound on "
     "the smooth sensitivity and on the paper's Lemma 4.2, which hold for large n",
-    "anybody beyond what an optimiser saw: the suprema that scale the noise were searched from 10 starts and are not "
+    "any unit beyond what an optimiser saw: the suprema that scale the noise were searched from 10 starts and are not "
     "certified",
     "what the width of the interval tells: it comes from suprema over nuisance models and an estimate that carry no "
     "noise",

@@ -45,7 +45,7 @@ class DifferenceStudy(EffectStudy):
     def _provable(self) -> Self:
         if self.estimand is not Estimand.ATE:
             raise ValueError(
-                "estimator 'difference_in_means' estimates the ATE, the effect over everybody whom it compares"
+                "estimator 'difference_in_means' estimates the ATE, the effect over all units that it compares"
             )
         if self.privacy.level is Level.training_units:
             raise ValueError("estimator 'difference_in_means' trains nothing: level 'training_units' has no meaning")

@@ -93,7 +93,7 @@ class MatchingStudy(EffectStudy):
             return self
         if self.estimand is not Estimand.ATE or settings.caliper is not None or settings.correct_attenuation:
             raise ValueError(
-                "variant 'paper' is the average effect over everybody (ATE) without caliper and without "
+                "variant 'paper' is the average effect over all units (ATE) without caliper and without "
                 "correct_attenuation; use variant 'ours' for these"
             )
         if self.privacy.delta != 0:

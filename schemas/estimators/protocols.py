@@ -81,7 +81,7 @@ class DifferenceProtocol(ProtocolStudy):
     def _of_a_trial(self) -> Self:
         if self.estimand is not Estimand.ATE:
             raise ValueError(
-                "estimator 'difference_in_means' estimates the ATE, the effect over everybody whom it compares"
+                "estimator 'difference_in_means' estimates the ATE, the effect over all units that it compares"
             )
         if self.gates is not None:
             raise ValueError("'gates' speak of covariates, which estimator 'difference_in_means' does not use")

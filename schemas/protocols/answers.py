@@ -54,7 +54,7 @@ class MeasureAnswer(Frozen):
     def words(self) -> str:
         """Measure, estimate and interval as a person reads them."""
         name = {"ratio": "risk ratio", "odds_ratio": "odds ratio"}.get(self.measure, str(self.measure))
-        estimate = "not told apart from none" if self.estimate is None else f"{self.estimate:,.4g}"
+        estimate = "cannot be told from none" if self.estimate is None else f"{self.estimate:,.4g}"
         end = f"to {self.upper:,.4g}" if self.upper is not None else "and above: noise leaves no upper end"
         return f"{name} {estimate}  {self.lower:,.4g} {end}"
 

@@ -198,7 +198,7 @@ class JointStudy(Study):
         if self.arms is not None and self.treatment_codes is not None:
             raise ValueError("a treatment has 'arms' or two codes, not both")
         if self.arms is not None and len(self.arms.levels) > 2 and self.estimand is not Estimand.ATE:
-            raise ValueError("several arms are compared over everybody: use 'estimand: ATE'")
+            raise ValueError("several arms are compared over all units: use 'estimand: ATE'")
         return self
 
     @property

@@ -279,7 +279,7 @@ MEASURES = {Measure.risk: "Risk difference", Measure.rmst: "Difference of restri
 class PooledMeasure(Frozen):
     """One measure of the time to an event over the sites that answered it.
 
-    A site has no part in it where noise hides whether anybody was followed so long.
+    A site has no part in it where noise hides whether any unit was followed so long.
     """
 
     measure: Measure

@@ -145,7 +145,7 @@ class Sites(Frozen):
     bundles: str = "bundles"
     opened: Annotated[Instant, Field(description="runs that finished before it are stale")]
     closes: Annotated[Instant | None, Field(description="bundles signed after it are stale")] = None
-    units_disjoint: Annotated[bool, Field(description="declared: nobody is in the data of two sites")]
+    units_disjoint: Annotated[bool, Field(description="declared: no person is in the data of two sites")]
     model: Model = Model.random
     pooled_by: Annotated[
         PooledBy, Field(description="cells: of a study of times, arms within sites, each site by its people")
@@ -157,7 +157,7 @@ class Sites(Frozen):
     def _disjoint(cls, declared: bool) -> bool:
         if not declared:
             raise ValueError(
-                "must be true: somebody in two sites is charged twice and makes their errors dependent, which no "
+                "must be true: a person in two sites is charged twice and makes their errors dependent, which no "
                 "pooled interval here covers; leave one of the sites out"
             )
         return declared

@@ -178,7 +178,7 @@ def kept_secret(path: Path) -> bytes:
         _create(path)
         found = _read(path)
     if found is None:
-        raise CausalveilError(f"{path}: vanished while it was being read; is somebody rotating the secret?")
+        raise CausalveilError(f"{path}: vanished while it was being read; is the secret being rotated?")
     return _checked(found, str(path))
 
 

@@ -80,13 +80,15 @@ def learn(declared: int, shown: Sequence[Measured]) -> tuple[Calibration, System
     errors = np.array([one.error / one.scale for one in shown])
     mean, deviation = systematic_error(values, errors)
     mean_error = float(np.sqrt(1 / np.sum(1 / (errors**2 + deviation**2))))
+    # Two digits are printed of each: what is less than a hundredth of the error adds to none of them.
+    spread = f"spread {deviation:.2g}" if deviation > 0.01 * mean_error else "no spread beyond chance"
     calibration = Calibration(
         controls=declared,
         mean=mean,
         deviation=deviation,
         mean_error=mean_error,
-        statement=f"{declared} negative controls show a systematic error of {mean:+.3f} ± {deviation:.3f} standard "
-        "deviations of an outcome; calibrated intervals are moved and widened by it.",
+        statement=f"{declared} negative controls show systematic error of {mean:+.2g} standard deviations of an "
+        f"outcome (standard error {mean_error:.2g}, {spread}); calibrated intervals allow for it.",
     )
     return calibration, Systematic(mean, deviation, mean_error)
 

@@ -122,7 +122,7 @@ def _curves(study: SurvivalStudy, strata: Strata) -> Curves:
 
 
 # What a stratified interval holds where a site is not seen at the horizon.
-COVERS_UNSEEN = "effects of any size at sites where nobody is seen so long"
+COVERS_UNSEEN = "effects of any size at sites where no unit is seen so long"
 
 
 def _stratified(study: SurvivalStudy, strata: Strata, measure: Measure) -> PooledEstimate:

@@ -272,8 +272,8 @@ def _contract(
         )
     if open_ranges:
         lines += comment(
-            "Numbers whose range nobody said yet. A range is public knowledge, never the smallest and largest value of "
-            "the data: what is possible, or what matters; values beyond it are clipped. Move each up, as in "
+            "Numbers whose range is not stated yet. A range is public knowledge, never the smallest and largest value "
+            "of the data: what is possible, or what matters; values beyond it are clipped. Move each up, as in "
             f"{scalar(open_ranges[0])}: {{lower: 0, upper: 100}}, or let `causalveil ranges` find it for some budget."
         )
         lines.append("open_ranges:")
@@ -388,8 +388,8 @@ def _unrecorded(parts: Cast, counted: tuple[str, ...]) -> list[str]:
         return [*lines, *comment("Who has no time or no event counts as censored at once.")] if counted else lines
     if parts.outcome.name in counted:
         lines += comment(
-            "Who has no outcome counts with the middle of its declared range (or `lower`, `upper`), and nobody is told "
-            "how many these are. Two studies, by `lower` and by `upper`, show how much hangs on it."
+            "A unit without an outcome counts with the middle of its declared range (or `lower`, `upper`), and their "
+            "number is not released. Two studies, by `lower` and by `upper`, show how much depends on it."
         )
         lines.append("missing_outcome: middle")
     return lines

@@ -379,7 +379,7 @@ def date_reading(words: Iterable[str]) -> tuple[TextReading | None, set[str], tu
     notes: tuple[str, ...] = ()
     mirrored = {one: one.replace("%d", "%_").replace("%m", "%d").replace("%_", "%m") for one in chosen}
     if any(mirror != one and fits.get(mirror) == fits[one] for one, mirror in mirrored.items()):
-        notes = ("day and month cannot be told apart; the day is taken first",)
+        notes = ("day and month cannot be distinguished; the day is taken first",)
     # A year of two digits first: four digits would also take 20 for the year 20.
     return TextReading(kind=Kind.date, formats=tuple(sorted(chosen, key=lambda one: "%y" not in one))), covered, notes
 

@@ -38,7 +38,7 @@ from causalveil.tasks.survival.effects import Bands, Compared, LogRank, TwoArms
 from causalveil.tasks.survival.strategy import NoisyCells
 
 COVERS_CENSORING = "error of the released curves of censoring"
-GRID = "the grid of {} intervals"
+GRID = "error of dividing follow-up into {} intervals"
 CENSORING = "censoring that depends on when the event would come, within an arm"
 
 

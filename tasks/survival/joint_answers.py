@@ -116,7 +116,7 @@ def table_stage(study: SurvivalProtocol, sizes: Sizes, released: FloatArray) -> 
         tuple(answers),
         drawn,
         _controls(study),
-        f"{open_to}; {CENSORING}; the grid of {intervals} intervals",
+        f"{open_to}; {CENSORING}; error of dividing follow-up into {intervals} intervals",
         details,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -182,6 +183,37 @@ def test_every_command_has_help_and_json(command: str, capfd: pytest.CaptureFixt
         main([*command.split(), "--help"])
     assert ended.value.code == 0
     assert "--json" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [
+        ({"covariates": ["age"]}, "the study must declare the range of 'age'"),
+        ({"covariates": {"group": None}}, "the range of 'group': {lower, upper}, or its levels: {levels: [a, b]}"),
+        ({"outcome": {"name": "score", "lower": ..., "upper": ...}}, "the study must declare the range of 'score'"),
+    ],
+)
+def test_what_a_study_leaves_to_contracts_is_refused_before_anything_is_charged(
+    left: dict[str, Any], said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A coordinator has none: `check --sites` and a run that is to leave a bundle say what is missing."""
+    with pytest.raises(SystemExit):
+        main(["bundle", "key"])
+    whole = write_study(tmp_path / "whole")
+    path = write_study(tmp_path / "study", study=left)
+    with pytest.raises(SystemExit) as ended:
+        main(["check", str(path)])
+    assert not ended.value.code, "at a site alone its contract says it"
+    for words in (["check", str(path), "--sites"], ["run", str(path), "--site", "n", "--round", "r", "--run-id", "r"]):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == 2
+        told = capfd.readouterr()
+        assert said in " ".join((told.out + told.err).split())
+    assert open_ledger().record("r") is None, "nothing was reserved"
+    with pytest.raises(SystemExit) as ended:
+        main(["check", str(whole), "--sites"])
+    assert not ended.value.code
 
 
 def test_run_leaves_a_bundle_and_asks_before_it_spends(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

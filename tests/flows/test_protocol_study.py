@@ -108,7 +108,7 @@ def test_a_failed_gate_has_an_exit_code_and_its_charge_stands(tmp_path: Path, ca
         main(["run", str(path), "--engine", "direct", "--out", str(tmp_path / "out")])
     assert ended.value.code == 8
     shown = capfd.readouterr()
-    assert "a declared gate failed (overlap in everybody, treated = 1)" in shown.err
+    assert "a declared gate failed (overlap in all units, treated = 1)" in shown.err
     assert "withheld" in shown.out
     (row,) = open_ledger().account("small").runs
     assert float(row.spent.epsilon) > 0
@@ -129,7 +129,7 @@ def test_prefect_shows_a_failed_gate_by_name(tmp_path: Path, prefect_server: str
     wanted = {"flow_runs": {"name": {"any_": ["gated"]}}}
     runs = httpx.post(f"{prefect_server}/flow_runs/filter", json=wanted, timeout=30).raise_for_status().json()
     assert [(run["state"]["type"], run["state"]["name"]) for run in runs] == [("COMPLETED", "GateFailed")] * 2
-    assert all("overlap in everybody, treated = 1" in run["state"]["message"] for run in runs)
+    assert all("overlap in all units, treated = 1" in run["state"]["message"] for run in runs)
     with pytest.raises(SystemExit) as ended:
         main(["run", str(path), "--engine", "prefect", "--run-id", "gated", "--out", str(tmp_path / "third")])
     assert ended.value.code == 8

@@ -202,6 +202,22 @@ def test_bars_of_what_was_spent_add_up_as_they_are_labelled(documents: Documents
     assert abs(sum(shares) - 100) < 0.5
 
 
+@pytest.mark.parametrize("name", ["survival", "survival, adjusted", "protocol of times"])
+def test_captions_say_where_an_area_lies_and_not_how_dark_it_is(documents: Documents, name: str) -> None:
+    """In the dark scheme the first area is the lightest: words for shades are false there."""
+    page = report_html(load(documents[name]))
+    body = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
+    assert "stacked from the bottom: " in body
+    assert not re.search(r"\b(?:dark|light|pale|grey|blue)\b", re.sub(r"<[^>]*>", "", body))
+
+
+def test_a_headline_stays_with_what_it_heads_on_paper(documents: Documents) -> None:
+    page = report_html(load(documents["protocol of times"]))
+    (kept,) = re.findall(r"([^{};]+)\{ break-after: avoid; \}", page)
+    heads = {one.strip() for one in kept.split(",")}
+    assert set(re.findall(r"<(h[2-6]|caption|figcaption)\b", page)) <= heads
+
+
 def test_nothing_is_said_of_times_at_which_too_few_are_at_risk(documents: Documents) -> None:
     document = documents["survival, hidden"]
     page = report_html(load(document))

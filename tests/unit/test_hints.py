@@ -26,6 +26,14 @@ CASES: tuple[tuple[str, dict[str, Any], str], ...] = (
     ),
     ("study", {"estimator": {"name": "ipw", "penality": 1}}, "did you mean 'penalty'?"),
     ("study", {"treatmnt": "x"}, "did you mean 'treatment'?"),
+    (
+        "study",
+        {
+            "estimator": {"name": "survival", "trial": True},
+            "outcome": {"name": "death", "time": "days", "event": "status", "of": ["death"], "horizon": 365},
+        },
+        "unknown key 'outcome.name' (known keys: event, events, horizon, of, origin, time, unit_of_measure)",
+    ),
     ("dataset", {"lower": 1}, "unknown key 'lower'; it belongs below 'columns'"),
     ("dataset", {"colums": {}}, "did you mean 'columns'?"),
     ("dataset", {"columns": {"age": BOTH}}, "unknown key 'columns.age.lower' (known keys: description, levels,"),

@@ -215,6 +215,39 @@ def test_metaphors_do_not_come_back_into_what_people_read() -> None:
     assert {file: words for file, words in found.items() if words} == {}
 
 
+# Pronouns that stand for units, people of a trade, or nothing in particular: say which.
+VAGUE = re.compile(r"\b(?:nobody|somebody|everybody|anybody|whoever|whomever)\b", re.IGNORECASE)
+ROOMS = ("flows/", "tasks/", "schemas/")
+
+
+def messages(source: str) -> list[tuple[int, str]]:
+    """Return the texts of a Python file that are no docstrings, with their lines."""
+    tree = ast.parse(source)
+    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return [
+        (node.lineno, node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and id(node) not in alone
+        # A name of a field or of a state, which a program reads.
+        and " " in node.value
+    ]
+
+
+def test_messages_have_the_words_of_the_field() -> None:
+    found = {}
+    for file in FILES:
+        if file.endswith(".py") and file.startswith(ROOMS):
+            for line, text in messages((ROOT / file).read_text()):
+                if VAGUE.search(text) or RETIRED.search(text):
+                    found[f"{file}:{line}"] = text
+        elif file.startswith("tasks/report/templates/") and VAGUE.search(TAGS.sub("", (ROOT / file).read_text())):
+            found[file] = "a template"
+    assert found == {}
+    assert len([file for file in FILES if file.startswith(ROOMS)]) > 200
+
+
 # What panel and report speak of, and which of these words stand in a textbook.
 TERMS = ("adjusted for X% of possible confounding", "possible confounding", "confounding prior")
 TEXTBOOK = (

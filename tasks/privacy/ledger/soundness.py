@@ -334,7 +334,7 @@ def refuse_unguarded(store: Store, connection: Connection) -> None:
         LedgerError: they are gone.
     """
     if not store.guarded(connection):
-        raise LedgerError("the triggers that keep the ledger append-only are gone; somebody removed them")
+        raise LedgerError("the triggers that keep the ledger append-only are gone: they were removed")
 
 
 def refuse_older(store: Store, connection: Connection, known: Known | None, identity: str) -> None:

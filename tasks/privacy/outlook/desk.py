@@ -187,7 +187,7 @@ def _of_runs(runs: Sequence[DeskRun], moment: datetime) -> Iterable[Concern]:
     known: set[str | None] = set()
     for run in runs:
         if known and run.reserved.actor not in known:
-            who = run.reserved.actor or "somebody without a name"
+            who = run.reserved.actor or "an unnamed person"
             yield Concern(at=run.reserved.at, text=f"First run by {who} ({run.run_id}).")
         known.add(run.reserved.actor)
 
@@ -197,7 +197,7 @@ def _of_refusals(refusals: Sequence[DeskRefusal]) -> Iterable[Concern]:
     for (_, actor), count in days.items():
         if count >= MANY_REFUSALS:
             last = max(refusal.by.at for refusal in refusals if refusal.by.actor == actor)
-            yield Concern(at=last, text=f"{count} requests by {actor or 'somebody without a name'} refused in one day.")
+            yield Concern(at=last, text=f"{count} requests by {actor or 'an unnamed person'} refused in one day.")
 
 
 def _pace(book: Book, dataset: str, records: Sequence[RunRecord]) -> Pace | None:

@@ -157,7 +157,7 @@ EXTENSION = (
     GuidelineItem(
         "7.1.b", "where exposure was recorded", ("descriptions",), "prescribed, dispensed or taken, and where"
     ),
-    GuidelineItem("7.1.c", "when somebody counts as exposed", (), "time windows"),
+    GuidelineItem("7.1.c", "when a person counts as exposed", (), "time windows"),
     GuidelineItem("7.1.d", "current, former, ever, cumulative exposure", (), "to which exposure events are attributed"),
     GuidelineItem("7.1.e", "dose", (), "how dose and time on therapy were taken"),
     GuidelineItem("7.1.f", "comparators", ("strategies",), "why this comparator"),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 # Why a site has no part in a measure of times.
-NO_PART = "noise hides whether anybody was followed so long, or its measures end earlier"
+NO_PART = "noise hides whether any unit was followed so long, or its measures end earlier"
 
 
 def head_of_sites(release: OfSites, sites: Sequence[SiteRecord], way: str = "") -> str:
