@@ -96,9 +96,7 @@ class LevelsColumn(DeclaredColumn):
         if self.others is Others.other and self.names is not None:
             labels = level_labels(self.codes, self.names)
             if labels[OTHER] == ANY_OTHER:
-                raise ValueError(
-                    f"'levels' has a code of the name '{OTHER}', as values that nobody declared would; rename it"
-                )
+                raise ValueError(f"'levels' has a code of the name '{OTHER}', as undeclared values would; rename it")
         return self
 
     @property

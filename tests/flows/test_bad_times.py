@@ -87,8 +87,8 @@ TABLE: dict[str, Row] = {
         then=({"privacy": {"delta": "1e-6"}}, {}),
     ),
     "no delta": Row(study={"privacy": {"delta": "0"}}),
-    "delayed entry": Row(study={"outcome": {"entry": "start"}}, says="'entry': everybody is followed from the origin"),
-    "delayed entry of a study": Row(study={"entry": "start"}, says="'entry': everybody is followed from the origin"),
+    "delayed entry": Row(study={"outcome": {"entry": "start"}}, says="'entry': all units are followed from the origin"),
+    "delayed entry of a study": Row(study={"entry": "start"}, says="'entry': all units are followed from the origin"),
     "several rows a person": Row(
         lambda frame: pl.concat([frame, frame.head(3)]), says="'rows' of the contract", code=3,
         then=({}, {"rows": {"order": "days", "keep": "last", "at_most": 1}}),

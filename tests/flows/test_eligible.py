@@ -138,13 +138,13 @@ def test_a_public_column_of_label_level(tmp_path: Path) -> None:
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"column": "age", "op": ">=", "value": 70}, "70 is outside the declared range from 20 to 60"),
-    ({"column": "age", "op": ">", "value": 60}, "nobody can meet it"),
-    ({"column": "age", "op": ">=", "value": 20}, "everybody meets it"),
+    ({"column": "age", "op": ">", "value": 60}, "no unit can meet it"),
+    ({"column": "age", "op": ">=", "value": 20}, "every unit meets it"),
     ({"column": "age", "op": "==", "value": "forty"}, "'forty' is no number"),
     ({"column": "age", "op": "in", "values": [30, 30]}, "a value stands twice"),
     ({"column": "group", "op": "==", "value": "d"}, "'d' is none of what the contract declares: 'a', 'b', 'c'"),
     ({"column": "group", "op": "<", "value": "b"}, "has levels, which have no order"),
-    ({"column": "group", "op": "not in", "values": ["a", "b", "c"]}, "nobody can meet it"),
+    ({"column": "group", "op": "not in", "values": ["a", "b", "c"]}, "no unit can meet it"),
     ({"column": "group", "op": "==", "values": ["a"]}, "'==' takes one 'value'"),
     ({"column": "group", "op": "in", "value": "a"}, "'in' takes 'values', a list"),
     ({"column": "weight", "op": ">", "value": 1}, "declares no column 'weight'"),

@@ -61,7 +61,7 @@ def owner(column: str) -> Contract:
         ('{levels: {"a\\u202eb": 1, b: 2}}', "the name of code '1' holds a character that cannot be printed"),
         ('{levels: {"a ": 1, b: 2}}', "'a ' begins or ends with a blank"),
         ("{levels: {no: false, yes: true}}", "a level is text or a whole number; of truth values write 0 and 1"),
-        ("{levels: {Other: 1, b: 2}, others: other}", "as values that nobody declared would; rename it"),
+        ("{levels: {Other: 1, b: 2}, others: other}", "as undeclared values would; rename it"),
         ("{levels: {only: 1}}", "must have at least 2"),
         # Names of events are held to the same rule.
         ("{event: {alive: 0, Alive: 1}}", "the names 'alive' and 'Alive' differ in case or blanks only"),
@@ -174,14 +174,14 @@ def test_people_read_names_wherever_a_subgroup_stands(tmp_path: Path) -> None:
     release = run_study(path, out=tmp_path / "out", simulate=3).release
     assert isinstance(release, ProtocolRelease)
     # Keys of the release are codes, which sites and series compare.
-    assert {one.group for one in release.answers} == {"everybody", "1", "3", "other"}
+    assert {one.group for one in release.answers} == {"all units", "1", "3", "other"}
     page = report_html(release)
     for text in (page, head_html(release), str(release)):
         assert "never" in text
         assert "smoke = 1" not in text
     assert "sex == female" in page
     rows = list(csv.DictReader((tmp_path / "out" / "answers.csv").open()))
-    assert {row["group"] for row in rows} == {"everybody", "never", "current", "other"}
+    assert {row["group"] for row in rows} == {"all units", "never", "current", "other"}
     assert asks_for(load_study_file(path), study)
 
 

@@ -101,7 +101,7 @@ def changed(call: Call, name: str, change: Callable[[dict[str, Any]], None]) -> 
 
 
 def hidden(document: dict[str, Any]) -> None:
-    """A release of a site where noise hides whether anybody was followed to the horizon."""
+    """A release of a site where noise hides whether any unit was followed to the horizon."""
     for one, span in zip(document["measures"], (1.0, 365.0), strict=True):
         # The variances of such cells are small and mean nothing.
         one["interval"] |= {"lower": -span, "upper": span, "whole_range": True}
