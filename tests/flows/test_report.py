@@ -77,14 +77,18 @@ SAYS = {
             "How does treated change the risk of death until 365 days (origin: randomised)?",
             "lowers the risk of death until 365 days by 0.200 (20.0 percentage points)",
         ),
-        *("People at risk, with noise", "Cumulative incidence among the treated, stacked: death", "relapse"),
+        *(
+            "People at risk, with noise",
+            "Cumulative incidence among the treated, stacked from the bottom: death",
+            "relapse",
+        ),
         *("Log-rank test: p =", "Hazard ratio", "Independent censoring", "alive", "curves of Kaplan-Meier"),
     ],
     "protocol of times": [
         *("lowers risk of death until 365 days by", "questions were asked together", "by their joint normal law"),
         *("death, until 365 days; relapse or death, until 365 days; relapse, until 730 days", "competes with it"),
         *("compared until 365, 730", "Log-rank tests", "Curves until 730 days", "treated solid, controls dashed"),
-        *("Cumulative incidence among treated, stacked: death", "north", "Independent censoring"),
+        *("Cumulative incidence among treated, stacked from the bottom: death", "north", "Independent censoring"),
     ],
     "survival, hidden": [
         *(

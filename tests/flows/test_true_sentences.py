@@ -268,7 +268,7 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
     )
     ratio = {"measure": "ratio", "estimate": 0.8, "lower": 0.6, "upper": None}
     answers = [answer | {"measures": [ratio]} for answer in protocol["answers"]]
-    where = [{"column": "age", "op": ">=", "values": [18]}]
+    where = [{"column": "age", "op": ">=", "values": [18], "holds": {"lower": 0, "upper": 99}}]
     yield merge(protocol, {"answers": answers, "specification": {"where": where}})
     said = [said_of(PART_OF_IT), said_of(ALL_OF_IT)]
     answers = [{**answer, "confounding": said[place % 2]} for place, answer in enumerate(protocol["answers"])]
