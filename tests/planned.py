@@ -12,7 +12,7 @@ from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.protocols.answers import ProtocolAnswer
-from causalveil.schemas.protocols.study import EVERYBODY, ProtocolStudy
+from causalveil.schemas.protocols.study import ALL_UNITS, ProtocolStudy
 from causalveil.schemas.study import Study
 from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.enclave.split import sizes_of
@@ -70,7 +70,7 @@ def widths(found: Any) -> dict[str, float]:
 
 
 def _is(row: ProtocolAnswer, name: str, where: str) -> bool:
-    return row.outcome == name and (row.group == EVERYBODY) is (where == "everybody") and row.interval is not None
+    return row.outcome == name and (row.group == ALL_UNITS) is (where == "everybody") and row.interval is not None
 
 
 def _half(interval: Any) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 from causalveil.flows.estimators.rehearsal import Rehearsed, Smaller
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.protocols.answers import Limits, ProtocolAnswer, State
-from causalveil.schemas.protocols.study import EVERYBODY
+from causalveil.schemas.protocols.study import ALL_UNITS
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ def expected_answers(smaller: Smaller[Any], answers: Sequence[ProtocolAnswer]) -
 
 def _expected(smaller: Smaller[Any], outcome: str, rows: Sequence[ProtocolAnswer]) -> ExpectedAnswer:
     seen = [row for row in rows if row.interval is not None and row.simultaneous is not None]
-    whole = [row for row in seen if row.group == EVERYBODY] or seen
-    groups = [row for row in seen if row.group != EVERYBODY] or whole
+    whole = [row for row in seen if row.group == ALL_UNITS] or seen
+    groups = [row for row in seen if row.group != ALL_UNITS] or whole
     if not whole:
         raise DataError("an arm would be too small to be compared")
     first = _half(smaller, whole[0], whole[0].interval)
