@@ -32,7 +32,7 @@ from causalveil.tasks.weighting.features import learn_features
 from causalveil.tasks.weighting.imbalance import Balance, Balancer, save_units, summary
 from causalveil.tasks.weighting.weighted_means import (
     WeightedUnits,
-    check_arms,
+    count_arms,
     weigh_units,
     weighted_findings,
 )
@@ -53,10 +53,7 @@ def balance(
         DataError: an arm has no unit; nothing was drawn.
     """
     t = enclave.gather("t")
-    treated = int(np.count_nonzero(t))
-    # Controls first, as the arms are numbered.
-    arms = len(t) - treated, treated
-    check_arms(treated, arms[0])
+    arms = count_arms(t)
     features, sample = learn_features(study, enclave, len(t))
     balancer = Balancer(enclave, features, study.execution.workers)
     sums, _ = balancer.totals()

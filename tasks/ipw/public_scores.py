@@ -26,7 +26,7 @@ from causalveil.tasks.models.lattice_sums import CHUNK
 from causalveil.tasks.models.logistic import clipped_scores
 from causalveil.tasks.weighting.features import learn_features
 from causalveil.tasks.weighting.imbalance import Balance, Balancer, save_units, summary
-from causalveil.tasks.weighting.weighted_means import check_arms, weigh_units, weighted_findings
+from causalveil.tasks.weighting.weighted_means import count_arms, weigh_units, weighted_findings
 
 NOT_COVERED = f"{UNMEASURED}; non-linear confounding beyond squares, products and the propensity index"
 
@@ -56,9 +56,7 @@ def public_weights_stage(study: IpwStudy, enclave: Enclave, coefficients: FloatA
         DataError: an arm has no unit; nothing was drawn.
     """
     t = enclave.gather("t")
-    treated = int(np.count_nonzero(t))
-    arms = len(t) - treated, treated
-    check_arms(treated, arms[0])
+    arms = count_arms(t)
     weight, score = _weights_and_scores(study, enclave, coefficients)
     for arm in (t == 0, t != 0):
         weight[arm] /= weight[arm].mean()

@@ -105,15 +105,18 @@ class WeightedUnits:
     pairs: tuple[PairArray, PairArray, PairArray]
 
 
-def check_arms(treated: int, controls: int) -> None:
-    """Refuse a table that lacks an arm: a public fact where treatments are.
+def count_arms(in_treated: ByteArray) -> tuple[int, int]:
+    """Count controls and treated units, in the order in which arms are numbered.
 
     Raises:
-        DataError: it does.
+        DataError: an arm has no unit, which is a public fact where treatments are.
     """
+    treated = int(np.count_nonzero(in_treated))
+    controls = len(in_treated) - treated
     if min(treated, controls) < 1:
         empty = "treated" if treated < 1 else "control"
         raise DataError(f"there is no {empty} unit, so there is nothing to compare; nothing was drawn")
+    return controls, treated
 
 
 def weigh_units(v: FloatArray, in_treated: ByteArray, queries: int, scores: FloatArray | None = None) -> WeightedUnits:
@@ -129,9 +132,7 @@ def weigh_units(v: FloatArray, in_treated: ByteArray, queries: int, scores: Floa
     Raises:
         DataError: an arm has no unit.
     """
-    treated = int(np.count_nonzero(in_treated))
-    arms = treated, len(in_treated) - treated
-    check_arms(*arms)
+    controls, treated = count_arms(in_treated)
     resolution = min(RESOLUTION, LARGEST_TOTAL // len(v))
     weights: IntArray = np.rint(v * resolution).astype(np.int64)
     totals, largest, squares = [], [], []
@@ -145,7 +146,7 @@ def weigh_units(v: FloatArray, in_treated: ByteArray, queries: int, scores: Floa
     used = weights > 0
     pairs = _random_pairs(used, in_treated) if scores is None else variance_pairs(scores, in_treated, used)
     summary = PublicWeights(
-        arms=arms,
+        arms=(treated, controls),
         queries=queries,
         totals=(totals[0], totals[1]),
         largest=(largest[0], largest[1]),
