@@ -335,6 +335,8 @@ def _joint_times(study: SurvivalProtocol) -> dict[str, Kind]:
     if study.subgroups is not None:
         column = study.subgroups.column
         found[study.subgroups.name] = _covariate(column, column.nulls is Missing.indicator)
+    one = study.bounded.questions[0] if study.covariates else None
+    found |= {name: _covariate(own, one is not None and one.indicated(name)) for name, own in study.covariates.items()}
     return found | {one.column: _covariate(one.holds, nulls=True) for one in study.where}
 
 

@@ -48,6 +48,9 @@ def studies() -> dict[str, Any]:
         "protocol by `difference_in_means`": make_protocol(name="difference_in_means"),
         "protocol by `balancing` or `matching`": make_protocol(name="balancing"),
         "protocol by `survival`": make_times(),
+        "protocol by `survival` with covariates": make_times(
+            trial=False, measure=["risk"], covariates={"age": {"lower": 20, "upper": 60}}
+        ),
     }
 
 

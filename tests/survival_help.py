@@ -133,6 +133,29 @@ def patients(n: int, seed: int = 0) -> pl.DataFrame:
     )
 
 
+def write_adjusted_times(
+    folder: Path,
+    *,
+    frame: pl.DataFrame | None = None,
+    study: dict[str, Any] | None = None,
+    contract: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Path:
+    """Write a protocol of times that adjusts, its contract and partitions below `folder`; return the study's path."""
+    return write_times(
+        folder,
+        frame=cared_for_at_sites(3_000) if frame is None else frame,
+        study=ADJUSTED | (study or {}),
+        contract=merge({"columns": BESIDE}, contract or {}),
+        **changes,
+    )
+
+
+def cared_for_at_sites(n: int, seed: int = 0) -> pl.DataFrame:
+    """`n` patients as of ``cared_for``, each of one of three sites."""
+    return cared_for(n, seed).with_columns(site=of_sites(n, seed)["site"])
+
+
 # A study that adjusts, and what its contract declares beside times; ``cared_for`` has the rows.
 ADJUSTED: dict[str, Any] = {
     "covariates": ["age", "group"],

@@ -13,7 +13,7 @@
 - ``rehearsal``: Rehearsals of an estimator's own stages on people made of public facts.
 - ``stage``: A stage of a flow.
 - ``survival``: The time to an event in two arms (``docs/proofs/survival.md``):
-- ``survival_protocol``: A protocol of times to an event (``docs/proofs/survival.md``, section 10):
+- ``survival_protocol``: A protocol of times to an event (``docs/proofs/survival.md``, sections 10 and 12):
 - ``table``: Expected half-widths of a table of many questions.
 - ``words``: Sentences of `plan` that estimators share.
 """

@@ -1,23 +1,29 @@
-"""A protocol of times to an event (``docs/proofs/survival.md``, section 10):
+"""A protocol of times to an event (``docs/proofs/survival.md``, sections 10 and 12):
 
 1  each person's cell: subgroup, arm, interval, kind of event or censored; square root of suffix sums    cells
-2  every question of every subgroup and arm: intervals one by one and all together, curves, tests        answers, public
+2  with covariates: a table of outcomes of every question, subgroup and arm                           outcomes, public
+       five joint releases of an adjustment on these outcomes                                       scales, ... scores
+3  every question of every subgroup and arm: intervals one by one and all together, curves, tests        answers, public
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from causalveil.flows.estimators.estimator import VALIDATE, Estimator, normalised_by
-from causalveil.flows.estimators.rehearsal import QUICK, Rehearsal, Rehearsed, summed
-from causalveil.flows.estimators.stage import Stage
+from causalveil.flows.estimators.estimator import VALIDATE, Estimator, Stages, normalised_by
+from causalveil.flows.estimators.five_releases import FiveStages, Steps
+from causalveil.flows.estimators.rehearsal import FEW, QUICK, Rehearsal, Rehearsed, summed
+from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.flows.estimators.survival import without_time
 from causalveil.flows.estimators.table import middle_of, of_table
 from causalveil.flows.estimators.words import UNADJUSTED, Words
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.tasks.covariates import dimension
 from causalveil.tasks.inference.people import counted_units
 from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.protocols import questions, times
+from causalveil.tasks.protocols.drawn import Asked, JointDraws, JointScales
 from causalveil.tasks.survival import joint_answers as answers
 from causalveil.tasks.survival.joint import served
 from causalveil.tasks.survival.people import counted_kinds, people_of_many_times
@@ -41,15 +47,63 @@ ANSWERS = Stage[SurvivalProtocol, answers.TimesTable](
 )
 
 
+OUTCOMES = Stage[SurvivalProtocol, times.TimesOutcomes](
+    "outcomes",
+    lambda step: times.times_outcomes_stage(step.study, step.sizes, step[CELLS]),
+    reads=(CELLS,),
+)
+
+plan = recalled(times.times_recipe)
+Step = StageRun[SurvivalProtocol]
+
+
+def _drawn(step: Step) -> JointDraws:
+    pieces, workers = times.people_of(step.enclave, step[OUTCOMES]), step.study.execution.workers
+    return JointDraws(plan(step.study, step.sizes), pieces, step.budget, workers, step.times)
+
+
+FIVE = FiveStages[SurvivalProtocol, JointScales, Asked].of(
+    Steps(
+        plan,
+        _drawn,
+        lambda step: step[OUTCOMES].known(_drawn(step).scales()),
+        lambda step, scales: questions.begun(plan(step.study, step.sizes), scales),
+        lambda step, asked, lines: questions.with_lines(step.study.bounded.first, asked, lines),
+        questions.with_screen,
+        questions.with_refit,
+    ),
+    rows=(NORMALISE, OUTCOMES),
+)
+
+
+def _adjusted(step: Step) -> answers.TimesTable:
+    """Return the table of adjusted answers, beside curves of the arms as they are or adjusted."""
+    asked = questions.with_scores(step[FIVE.again], step[FIVE.scores])
+    return times.times_findings(step.study, step.sizes, step[CELLS], step[OUTCOMES], asked, step[FIVE.scales])
+
+
+ADJUSTED = Stage[SurvivalProtocol, answers.TimesTable](
+    "adjusted answers", _adjusted, reads=(CELLS, OUTCOMES, FIVE.scales, FIVE.again, FIVE.scores)
+)
+
+
+def stages_of(study: SurvivalProtocol) -> Stages:
+    """Return the stages of a protocol: with covariates those of the adjustment too."""
+    if not study.covariates:
+        return (VALIDATE, NORMALISE, CELLS, ANSWERS)
+    return (VALIDATE, NORMALISE, CELLS, OUTCOMES, *FIVE.all, ADJUSTED)
+
+
 def words(study: SurvivalProtocol, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
     """Return half-widths of every question, by itself and with all others."""
     del sizes
-    rows, sentences = middle_of(found), [f"One release for all: {study.question}."]
+    one = "One budget" if study.covariates else "One release"
+    rows, sentences = middle_of(found), [f"{one} for all: {study.question}."]
     for row in rows:
         said = f"{row.outcome}: ± {row.everybody:.4g}, all answers together ± {row.everybody_together:.4g}"
         if study.subgroups is not None:
             said += f"; {row.group:.4g} ({row.group_together:.4g}) in a subgroup of average size"
-        sentences.append(f"{said}.")
+        sentences.append(f"{said}; {row.adjustment}." if study.covariates else f"{said}.")
     arms = f"a treated share of {stand_in.treated:g}" if len(study.arm_names) == 2 else "arms of one size"
     kinds = " of each kind of event" if len(counted_kinds(study)) > 1 else ""
     sentences.append(
@@ -64,9 +118,14 @@ def warned(
 ) -> list[str]:
     """Return warnings of no adjustment, missing times, and subgroups that noise hides."""
     del sizes, stand_in
-    warnings = [] if study.estimator.trial else [UNADJUSTED]
+    warnings = [] if study.estimator.trial or study.covariates else [UNADJUSTED]
     warnings += without_time(study.outcomes[0])
-    if any(row.hidden > MOSTLY for row in middle_of(few())):
+    if study.covariates and 1 - study.expect.lost < study.censoring.floor:
+        warnings.append(
+            f"{1 - study.expect.lost:.0%} are expected to be followed to {study.horizons[-1]:g}, below "
+            "'censoring.floor': the interval would be the whole range. Ask for an earlier horizon."
+        )
+    elif any(row.hidden > MOSTLY for row in middle_of(few())):
         where = "of a subgroup of average size " if study.subgroups is not None else ""
         warnings.append(
             f"too few people {where}would be seen at risk at {study.horizons[-1]:g} through the noise: intervals would "
@@ -92,18 +151,25 @@ def rehearsal(study: SurvivalProtocol) -> Rehearsal:
         told=told,
         make=lambda study, made: people_of_many_times(study, made.stand_in, made.count, made.sample),
         units=counted_units,
-        point=1,
-        read=lambda smaller, found: of_table(smaller, found.answers),
-        questions=answers * ANSWER,
+        point=FEW if study.covariates else 1,
+        read=lambda smaller, found: of_table(smaller, found.answers, study.bounded.first if study.covariates else 0),
+        columns=dimension(study.bounded.questions[0]) if study.covariates else 0,
+        questions=answers if study.covariates else answers * ANSWER,
     )
+
+
+def facts(study: SurvivalProtocol) -> tuple[str, ...]:
+    """Return the facts that the width of a protocol depends on."""
+    adjusted = ("explained", "correlation", "distance") if study.covariates else ()
+    return ("treated", "risk", "lost", "eligible", *adjusted)
 
 
 SURVIVAL_PROTOCOL = Estimator(
     SurvivalProtocol,
-    (VALIDATE, NORMALISE, CELLS, ANSWERS),
+    stages_of,
     rehearsal=rehearsal,
     words=words,
     warned=warned,
-    facts=("treated", "risk", "lost", "eligible"),
+    facts=facts,
 )
 """Many questions of times to an event, of the arms as they are."""

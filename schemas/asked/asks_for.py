@@ -9,6 +9,7 @@ from causalveil.schemas.asked.columns import AskedCensoring, AskedGroups, AskedT
 from causalveil.schemas.asked.shorthands import AutoEstimator, options
 from causalveil.schemas.asked.study_file import StudyFile
 from causalveil.schemas.estimators.survival import SurvivalStudy, equal_classes
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.study import UNRECORDED, Covariate, NumericCovariate, Study
 from causalveil.schemas.where import AskedCondition
@@ -43,7 +44,7 @@ def _is_said(asked: StudyFile, key: str, value: Any, study: Study) -> bool:
         levels = None if value.levels is None else _in_codes(value.levels, found.column)
         return value.name == found.name and levels in (None, getattr(found.column, "levels", None))
     if isinstance(value, AskedCensoring):
-        return isinstance(study, SurvivalStudy) and _same_losses(value, study)
+        return isinstance(study, SurvivalStudy | SurvivalProtocol) and _same_losses(value, study)
     return _within(value, found)
 
 
@@ -72,7 +73,7 @@ def _in_codes(value: Any, found: Any) -> Any:
     return codes.get(value, value) if isinstance(value, str) else value
 
 
-def _same_losses(asked: AskedCensoring, study: SurvivalStudy) -> bool:
+def _same_losses(asked: AskedCensoring, study: SurvivalStudy | SurvivalProtocol) -> bool:
     """Return whether losses depend on the columns that a file names, in as many classes, within the same floor."""
     found = asked.columns({*study.censoring.by, study.treatment})
     found.pop(study.treatment, None)

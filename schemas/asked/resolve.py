@@ -272,7 +272,8 @@ def _survival_protocol(asked: SurvivalProtocolFile, contract: Contract | None, p
         key: getattr(asked, key) for key in ("treatment", "estimand", "confidence", "measure", "intervals", "expect")
     }
     document["missing_treatment"] = unrecorded(asked)["missing_treatment"]
-    document |= _groups_and_arms(asked, contract, problems)
+    document |= _groups_and_arms(asked, contract, problems) | _adjusts_for(asked, contract, problems)
+    document["censoring"] = _censoring(asked, contract, problems)
     found = [_times(one, f"outcomes.{place}", contract, problems) for place, one in enumerate(asked.outcomes, 1)]
     document["outcomes"] = [
         {**one, "role": asked_one.role} for one, asked_one in zip(found, asked.outcomes, strict=True) if one is not None
@@ -280,7 +281,9 @@ def _survival_protocol(asked: SurvivalProtocolFile, contract: Contract | None, p
     return document
 
 
-def _censoring(asked: SurvivalStudyFile, contract: Contract | None, problems: Problems) -> dict[str, Any]:
+def _censoring(
+    asked: SurvivalStudyFile | SurvivalProtocolFile, contract: Contract | None, problems: Problems
+) -> dict[str, Any]:
     """Return the columns on which losses may depend beside the arm, as covariates have them, and classes of numbers."""
     by: dict[str, Any] = {}
     classes: dict[str, tuple[float, ...]] = {}
@@ -294,7 +297,9 @@ def _censoring(asked: SurvivalStudyFile, contract: Contract | None, problems: Pr
     return {"by": by, "classes": classes, "floor": asked.censoring.floor, "beyond": asked.censoring.beyond}
 
 
-def _losses_by(asked: SurvivalStudyFile, contract: Contract | None) -> dict[str, int | tuple[float, ...] | None]:
+def _losses_by(
+    asked: SurvivalStudyFile | SurvivalProtocolFile, contract: Contract | None
+) -> dict[str, int | tuple[float, ...] | None]:
     """Return the columns of ``censoring.by`` beside the treatment, with their classes."""
     declared = asked.covariates if contract is None else contract.offered
     found = asked.censoring.columns({*declared, asked.treatment})
@@ -321,7 +326,7 @@ def _groups_and_arms(
         levels = AskedCovariate(levels=asked.subgroups.levels)
         group = _covariate(asked.subgroups.name, levels, contract, problems, "subgroups")
         document["subgroups"] = {"name": asked.subgroups.name, "column": group}
-    covariates = asked.covariates if isinstance(asked, ProtocolStudyFile) else None
+    covariates = asked.covariates if isinstance(asked, ProtocolStudyFile) or asked.covariates else None
     document["where"] = _where(asked.where, contract, problems, covariates)
     return document
 
@@ -330,7 +335,7 @@ def _protocol(asked: ProtocolStudyFile, contract: Contract | None, problems: Pro
     """Treatment, arms, outcomes, subgroups and covariates in full."""
     document: dict[str, Any] = {
         key: getattr(asked, key) for key in ("treatment", "estimand", "confidence", "gates", "measure")
-    } | {"missing": asked.missing or Missing.refuse, **unrecorded(asked)}
+    } | unrecorded(asked)
     document |= _groups_and_arms(asked, contract, problems)
     document["outcomes"] = [
         {
@@ -340,13 +345,20 @@ def _protocol(asked: ProtocolStudyFile, contract: Contract | None, problems: Pro
         }
         for place, one in enumerate(asked.outcomes, 1)
     ]
+    return document | _adjusts_for(asked, contract, problems)
+
+
+def _adjusts_for(
+    asked: ProtocolStudyFile | SurvivalProtocolFile, contract: Contract | None, problems: Problems
+) -> dict[str, Any]:
+    """Return the covariates of a protocol in full, and whether all of them have indicators."""
     if asked.subgroups is not None and asked.subgroups.name in asked.covariates:
         problems.append(
             f"'subgroups': '{asked.subgroups.name}' is a covariate too; take it out there: each answer is within "
             "one of its levels"
         )
-    document["covariates"] = {name: _covariate(name, one, contract, problems) for name, one in asked.covariates.items()}
-    return document
+    covariates = {name: _covariate(name, one, contract, problems) for name, one in asked.covariates.items()}
+    return {"missing": asked.missing or Missing.refuse, "covariates": covariates}
 
 
 def _where(

@@ -36,7 +36,6 @@ from causalveil.schemas.confounding import refuse_renamed
 from causalveil.schemas.documents import AnyPath, read_yaml
 from causalveil.schemas.estimators.ipw import with_free_penalty
 from causalveil.schemas.estimators.survival import MOST_INTERVALS, ExpectedTimes, Measure
-from causalveil.schemas.estimators.survival_protocol import ARMS_NOT_ADJUSTED, NOT_ADJUSTED
 from causalveil.schemas.mistakes import validate
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.protocols.study import EffectMeasure, Gates
@@ -117,6 +116,17 @@ class EffectStudyFile(StudyFile):
     measure: AskedMeasures = (EffectMeasure.difference,)
 
 
+def risk_if_adjusted(document: Any) -> Any:
+    """Ask for the risk alone where covariates are named and no measure is.
+
+    Each measure costs a part of the budget.
+    """
+    refuse_entry(document)
+    if isinstance(document, Mapping) and document.get("covariates") and "measure" not in document:
+        return {**document, "measure": [Measure.risk]}
+    return document
+
+
 class SurvivalStudyFile(StudyFile):
     """Asks for the effect of a treatment on the time to an event.
 
@@ -142,11 +152,7 @@ class SurvivalStudyFile(StudyFile):
     @model_validator(mode="before")
     @classmethod
     def _one_measure_if_adjusted(cls, document: Any) -> Any:
-        """Ask for the risk alone where covariates are named and no measure is: each has releases of its own."""
-        refuse_entry(document)
-        if isinstance(document, Mapping) and document.get("covariates") and "measure" not in document:
-            return {**document, "measure": [Measure.risk]}
-        return document
+        return risk_if_adjusted(document)
 
 
 class ProtocolStudyFile(StudyFile):
@@ -174,7 +180,7 @@ class ProtocolStudyFile(StudyFile):
 class SurvivalProtocolFile(StudyFile):
     """Asks for effects on times to an event, at several horizons, in subgroups, of several arms.
 
-    Several events can be asked about too.
+    Several events can be asked about too. With ``covariates`` the effects are adjusted for them.
     """
 
     kind: Literal["protocol"]
@@ -185,6 +191,11 @@ class SurvivalProtocolFile(StudyFile):
     where: AskedWhere = ()
     measure: AskedTimesMeasures = (Measure.risk, Measure.rmst)
     intervals: Annotated[int, Field(ge=1, le=MOST_INTERVALS)] | None = None
+    covariates: Annotated[AskedCovariates, Field(default_factory=dict)]
+    missing: Missing | None = None
+    censoring: Annotated[
+        AskedCensoring, Field(description="of adjusted effects: how many must be followed to the horizon")
+    ] = AskedCensoring()
     missing_treatment: CountedAs | None = None
     estimand: Estimand = Estimand.ATE
     confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
@@ -192,15 +203,8 @@ class SurvivalProtocolFile(StudyFile):
 
     @model_validator(mode="before")
     @classmethod
-    def _as_the_arms_are(cls, document: Any) -> Any:
-        refuse_entry(document)
-        if isinstance(document, Mapping):
-            if document.get("covariates"):
-                raise ValueError(f"'covariates': {ARMS_NOT_ADJUSTED if document.get('arms') else NOT_ADJUSTED}")
-            if document.get("censoring"):
-                raise ValueError("'censoring' is for adjusted effects, and a protocol compares the arms as they are")
-            return {key: value for key, value in document.items() if key not in ("covariates", "censoring")}
-        return document
+    def _one_measure_if_adjusted(cls, document: Any) -> Any:
+        return risk_if_adjusted(document)
 
 
 class DirectionStudyFile(StudyFile):

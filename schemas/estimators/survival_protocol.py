@@ -2,7 +2,8 @@
 
 Subgroups, horizons, causes and arms, all read off one release of cells.
 
-A person is in one cell, so that nothing here costs budget (``docs/proofs/survival.md``, section 10).
+A person is in one cell, so that none of them costs budget (``docs/proofs/survival.md``, section 10). With covariates
+the cells make an outcome of each question, and these are adjusted together (section 12).
 """
 
 from __future__ import annotations
@@ -10,15 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
 from causalveil.schemas.columns import Column, Holds, Nulls
+from causalveil.schemas.estimators.protocols import RegressionProtocol
+from causalveil.schemas.estimators.regression import RegressionEstimator
 from causalveil.schemas.estimators.survival import (
     MOST_INTERVALS,
     MOST_WITHOUT_DELTA,
+    Beyond,
+    Censoring,
     Curves,
     ExpectedTimes,
     Measure,
@@ -26,20 +31,12 @@ from causalveil.schemas.estimators.survival import (
     TimeToEvent,
 )
 from causalveil.schemas.privacy import Frozen, Level
-from causalveil.schemas.protocols.study import MOST_OUTCOMES, JointStudy, OutcomeRole
+from causalveil.schemas.protocols.study import MOST_OUTCOMES, JointStudy, OutcomeRole, ProtocolOutcome
 from causalveil.schemas.study import ZERO_ONE, Covariate, Estimand, Missing, MissingTreatment, Name
 from causalveil.schemas.where import refuse_roles
 
 # Intervals that hold together come from draws of as many normal numbers as there are questions.
 MOST_QUESTIONS = 500
-NOT_ADJUSTED = (
-    "a protocol by 'survival' compares the arms as they are: remove 'covariates', or ask each adjusted question by "
-    "itself, as 'kind: effect' with one 'outcome', and with 'where' in place of 'subgroups'"
-)
-ARMS_NOT_ADJUSTED = (
-    "a protocol by 'survival' compares the arms as they are: remove 'covariates'; an adjusted effect is that of a "
-    "treatment with two codes"
-)
 
 
 class TimesOutcome(TimeToEvent):
@@ -80,7 +77,7 @@ class TimesQuestion:
 class SurvivalProtocol(JointStudy):
     """Many effects on times to an event, of the arms as they are.
 
-    ``expect`` is for `plan` and changes nothing else.
+    With ``covariates`` they are adjusted for them. ``expect`` is for `plan` and changes nothing else.
     """
 
     estimator: SurvivalEstimator
@@ -88,6 +85,8 @@ class SurvivalProtocol(JointStudy):
     measure: Annotated[tuple[Measure, ...], Field(min_length=1, max_length=2)] = (Measure.risk, Measure.rmst)
     intervals: Annotated[int, Field(ge=1, le=MOST_INTERVALS)] | None = None
     covariates: dict[Name, Covariate] = Field(default_factory=dict)
+    missing: Missing = Missing.refuse
+    censoring: Censoring = Censoring()
     expect: ExpectedTimes = ExpectedTimes()
 
     @model_validator(mode="after")
@@ -125,12 +124,10 @@ class SurvivalProtocol(JointStudy):
 
     @model_validator(mode="after")
     def _provable(self) -> Self:
-        if self.covariates:
-            raise ValueError(NOT_ADJUSTED if self.arms is None else ARMS_NOT_ADJUSTED)
         if self.privacy.level is not Level.sample:
             raise ValueError("estimator 'survival' protects whole rows: declare level 'sample'")
-        if self.estimand is not Estimand.ATE:
-            raise ValueError("a protocol by 'survival' compares the arms as they are: use estimand 'ATE'")
+        if self.estimand is not Estimand.ATE and not self.covariates:
+            raise ValueError("without covariates 'survival' compares the arms as they are: use estimand 'ATE'")
         many = len(self.questions) * len(self.answered_groups) * (len(self.arm_names) - 1)
         if many > MOST_QUESTIONS:
             raise ValueError(
@@ -144,9 +141,63 @@ class SurvivalProtocol(JointStudy):
             )
         return self
 
+    @model_validator(mode="after")
+    def _adjustable(self) -> Self:
+        """Refuse what the joint releases of an adjustment do not answer."""
+        censoring = self.censoring
+        if censoring != Censoring() and not self.covariates:
+            raise ValueError("'censoring' is for adjusted effects: name covariates, or remove it")
+        if censoring.by:
+            raise ValueError(
+                "'censoring.by': within a protocol losses may follow the arm and the subgroup; name the column under "
+                "'subgroups', or ask each question by itself, as 'kind: effect' with one 'outcome'"
+            )
+        if censoring.beyond is Beyond.restrict:
+            raise ValueError(
+                "'censoring.beyond': a protocol ends where it says; remove it and add an outcome with an earlier "
+                "horizon, or ask each question by itself, as 'kind: effect' with one 'outcome'"
+            )
+        if not self.covariates:
+            return self
+        if self.privacy.delta == 0:
+            raise ValueError(
+                "an adjusted protocol shares Gaussian noise: declare 'privacy.delta', as 1.0e-6, or ask each question "
+                "by itself, as 'kind: effect' with one 'outcome'"
+            )
+        if len(self.questions) > MOST_OUTCOMES:
+            raise ValueError(
+                f"outcomes and measures make {len(self.questions)} questions of each subgroup; at most {MOST_OUTCOMES} "
+                "are adjusted together: ask for fewer outcomes or measures"
+            )
+        return self
+
     def specification(self) -> dict[str, Any]:
-        """Return the specification as of every study, without what a plan expects."""
-        return {key: value for key, value in super().specification().items() if key != "expect"}
+        """Return the specification as of every study, without what a plan expects.
+
+        Keys that came with adjusted protocols are left out of all others, which keep the digest that they had.
+        """
+        unused = {"expect"} if self.covariates else {"expect", "missing", "censoring"}
+        return {key: value for key, value in super().specification().items() if key not in unused}
+
+    @cached_property
+    def bounded(self) -> RegressionProtocol:
+        """The protocol of bounded outcomes, one of each question, which the adjustment takes."""
+        taken, first = set(self.columns), self.outcomes[0]
+        names = (name for place in count(1) if (name := f"{first.time} {place}") not in taken)
+        outcomes = [
+            ProtocolOutcome(name=name, lower=0.0, upper=question.span, role=question.role)
+            for question, name in zip(self.questions, names, strict=False)
+        ]
+        own = self.estimator
+        estimator = RegressionEstimator(name="regression", trial=own.trial, confounding_prior=own.confounding_prior)
+        shared = ("name", "data", "privacy", "execution", "treatment", "treatment_codes", "arms", "subgroups", "where")
+        also = ("missing_treatment", "estimand", "confidence", "covariates", "missing")
+        return RegressionProtocol(
+            kind="protocol",
+            estimator=estimator,
+            outcomes=tuple(outcomes),
+            **{key: getattr(self, key) for key in (*shared, *also)},
+        )
 
     @property
     def horizons(self) -> tuple[float, ...]:
@@ -206,19 +257,24 @@ class SurvivalProtocol(JointStudy):
         arm = Nulls.never if self.missing_treatment is MissingTreatment.refuse else Nulls.welcome
         time = Nulls.welcome if first.time_nulls is Missing.indicator else Nulls.undeclared
         treatment = (self.treatment_codes or ZERO_ONE).pair
+        beside = self.bounded.roles if self.covariates else {}
         return {
             self.data.unit: Column(holds=Holds.unit),
             self.treatment: Column(holds=Holds.binary, codes=treatment, nulls=arm),
             first.time: Column(holds=Holds.number, nulls=time),
             first.event: first.column,
+            **{name: beside[name] for name in self.covariates},
         } | self.shared_roles
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Unit, treatment, time, event, the subgroups' column, what eligibility alone reads."""
+        """Names of the columns that the study reads.
+
+        They are unit, treatment, time, event, the subgroups' column, covariates, and what eligibility alone reads.
+        """
         first = self.outcomes[0]
         groups = () if self.subgroups is None else (self.subgroups.name,)
-        named = (self.data.unit, self.treatment, first.time, first.event, *groups)
+        named = (self.data.unit, self.treatment, first.time, first.event, *groups, *sorted(self.covariates))
         return (*named, *sorted({one.column for one in self.where} - set(named)))
 
     @property

@@ -10,5 +10,6 @@
 - ``questions``: Every question of a protocol as a plain adjustment.
 - ``recipe``: Recipe of a protocol by regression.
 - ``releases``: The exact sums of a protocol's five joint releases: what a subgroup's block of each holds.
+- ``times``: Adjusted questions of times to an event, whose outcomes are made of released cells.
 - ``label/``: Protocols at label level: everything but the outcomes is public.
 """

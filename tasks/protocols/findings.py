@@ -6,7 +6,7 @@ Table, balance, gates, calibration.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,15 +35,35 @@ from causalveil.tasks.protocols.gates import balance_of, gated, results
 from causalveil.tasks.protocols.parts import Part, table, with_everybody
 
 
-def parts_of(study: RegressionProtocol, asked: Asked, scales: JointScales, units: int) -> list[Part]:
-    """Return every answer of the table; ``units``: of the data."""
+def as_it_is(part: Part, row: Sequence[FiveReleases] | None) -> Part:
+    """Return an answer in units of its declared range."""
+    del row
+    return part
+
+
+def parts_of(
+    study: RegressionProtocol,
+    asked: Asked,
+    scales: JointScales,
+    units: int,
+    told: Callable[[Part, Sequence[FiveReleases] | None], Part] = as_it_is,
+) -> list[Part]:
+    """Return every answer of the table.
+
+    Args:
+        study: the protocol.
+        asked: its questions, by subgroup.
+        scales: what release 1 says.
+        units: of the data.
+        told: a subgroup's answer, with the questions that it is read off, as the table has it.
+    """
     parts = []
     for label, group in zip(study.groups, asked, strict=True):
         for outcome in range(len(study.outcomes)):
             row = None if group is None else group[outcome]
             laws = [] if row is None else [one.law() for one in row]
             for arm in range(1, len(study.arm_names)):
-                parts.append(_part(study, row, laws, label, outcome, arm))
+                parts.append(told(_part(study, row, laws, label, outcome, arm), row))
     counts, error, total = _sizes(study, scales, units)
     return with_everybody(study, parts, counts, error, total)
 

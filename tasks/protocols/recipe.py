@@ -9,8 +9,10 @@ only outcome k has is multiplied by w_k, sum w_k^2 = 1. Proofs: ``docs/proofs/qu
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from types import MappingProxyType
 from typing import cast
 
 from causalveil.schemas.estimators.regression import RegressionStudy
@@ -44,6 +46,8 @@ SCALES_OF_GROUPS = math.sqrt(10)
 # An arm's noisy number of units below so many noise deviations carries no answer.
 FLOOR_DEVIATIONS = 8.0
 TWO_ARMS = 2
+# The five releases have all of the budget.
+ALL: Mapping[str, Decimal] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -141,20 +145,28 @@ def asked_of(found: Parts) -> tuple[Decimal, ...]:
     return tuple(vars(found).values())
 
 
-def joint_recipe(study: ProtocolStudy, sizes: Sizes | None) -> ProtocolRecipe:
+def joint_recipe(study: ProtocolStudy, sizes: Sizes | None, before: Mapping[str, Decimal] = ALL) -> ProtocolRecipe:
     """Return every draw of a protocol.
 
     One whose number of units is unknown is taken for a large one.
 
+    Args:
+        study: the protocol.
+        sizes: its sizes.
+        before: shares of the budget of releases that its outcomes are made of, by name.
+
     Raises:
         StudyError: a budget that cannot be divided exactly, or more subgroups than it can serve.
     """
-    one = recipe(cast(RegressionStudy, study.questions[study.first]), sizes)
+    one, left = recipe(cast(RegressionStudy, study.questions[study.first]), sizes), 1 - sum(before.values(), Decimal(0))
+    if before:
+        one = replace(one, public=replace(one.public, mu=one.public.mu * math.sqrt(left), tilted=True))
     groups, arms = len(study.groups), len(study.arm_names)
     found = ProtocolRecipe(one, parts_of(one.public), {}, study.weights, study.first, groups, arms, not study.where)
     average, mu = max(one.public.units // groups, 1), one.public.mu * found.side_weight
     chosen = parts_of(replace(one.public, units=average, mu=mu))
-    found = replace(found, parts=chosen, costs=divide(study.privacy.cost, vars(chosen)))
+    shares = {name: part * left for name, part in vars(chosen).items()}
+    found = replace(found, parts=chosen, costs=divide(study.privacy.cost, {**before, **shares}))
     if sizes is not None:
         check_cells(sizes.units, groups, arms, FLOOR_DEVIATIONS * found.count_noise)
     return found

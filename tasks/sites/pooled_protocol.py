@@ -170,12 +170,16 @@ def _calibrated(
     model: Model,
     releases: Mapping[str, ProtocolRelease],
 ) -> tuple[Calibration, tuple[Limits | None, ...]]:
-    """Calibrate every other answer's interval by the pooled negative controls; those of times calibrate nothing."""
-    if isinstance(study, SurvivalProtocol):
+    """Calibrate every other answer's interval by the pooled negative controls.
+
+    Those of times to an event in arms as they are calibrate nothing.
+    """
+    if isinstance(study, SurvivalProtocol) and not study.covariates:
         return next(iter(releases.values())).calibration, (None,) * len(cells)
     controls = [cell for cell in cells if cell.row.role is OutcomeRole.negative_control]
     shown = [found for cell in controls if cell.row.group == ALL_UNITS and (found := cell.shown(model)) is not None]
-    declared = sum(outcome.role is OutcomeRole.negative_control for outcome in study.outcomes)
+    asked = study.questions if isinstance(study, SurvivalProtocol) else study.outcomes
+    declared = sum(one.role is OutcomeRole.negative_control for one in asked)
     calibration, systematic = learn(declared, shown)
     limits = list[Limits | None]()
     for cell in cells:

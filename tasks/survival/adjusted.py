@@ -169,7 +169,7 @@ def adjusted(
         found = last.found((study.confidence,))
     crude = both.contrast(measure, study.confidence, 0.0)
     half, span = outcomes.half, both.span(measure)
-    moved = _moved(last, half)
+    moved = moved_means(last, half)
     # Where an arm's curve of censoring is off by a part, so is what adjusting moves its mean by; the curve of events,
     # which is off too, counts as moved by that.
     lost = sum(
@@ -212,7 +212,7 @@ def adjusted(
     )
 
 
-def _moved(asked: FiveReleases, half: float) -> FloatArray:
+def moved_means(asked: FiveReleases, half: float) -> FloatArray:
     """Return how far adjustment moves the means of controls and treated.
 
     It is by draw of the posterior, shape (K, 2).

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 
 import numpy as np
@@ -24,7 +25,7 @@ from causalveil.schemas.plan import Sizes
 from causalveil.schemas.protocols.study import ALL_UNITS
 from causalveil.tasks.inference.people import check_cells
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
-from causalveil.tasks.privacy.gaussian import mu_of
+from causalveil.tasks.privacy.gaussian import mu_of, portion
 from causalveil.tasks.privacy.mechanisms import Mechanism
 from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.curves import ARMS, FEWEST, MOST, PEOPLE, Grid
@@ -45,7 +46,7 @@ def joint_grid(study: SurvivalProtocol, units: int) -> Grid:
     groups, arms, horizons = len(study.groups), len(study.arm_names), study.horizons
     wanted = study.intervals
     if wanted is None:
-        mu = 0.0 if study.privacy.delta == 0 else float(mu_of(study.privacy.cost))
+        mu = 0.0 if study.privacy.delta == 0 else math.sqrt(cells_share(study)) * float(mu_of(study.privacy.cost))
         wanted = min(max(round(units * ARMS / (groups * arms) * mu / PEOPLE), FEWEST), MOST)
     ends: list[float] = []
     for first, last in zip((0.0, *horizons), horizons, strict=False):
@@ -58,9 +59,16 @@ def joint_grid(study: SurvivalProtocol, units: int) -> Grid:
 def joint_mechanism(study: SurvivalProtocol) -> Mechanism:
     """Return the mechanism of the cells, of sensitivity sqrt(2).
 
-    The sensitivity is the same whatever the number of questions.
+    The sensitivity is the same whatever the number of questions. Where these are adjusted, a share of the budget is
+    the cells'.
     """
-    return cells_mechanism(study.privacy.cost)
+    cost = study.privacy.cost
+    return cells_mechanism(portion(cost, cells_share(study)) if study.covariates else cost)
+
+
+def cells_share(study: SurvivalProtocol) -> Decimal:
+    """Return the share of the budget that the cells have: all, or a part if arms are adjusted."""
+    return study.estimator.share if study.covariates else Decimal(1)
 
 
 def served(study: SurvivalProtocol, sizes: Sizes | None) -> Mechanism:

@@ -16,11 +16,11 @@ from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED
 from causalveil.schemas.estimators.survival import Measure
 from causalveil.schemas.estimators.survival_protocol import GroupCurves, SurvivalProtocol
 from causalveil.schemas.plan import Sizes
-from causalveil.schemas.protocols.answers import Calibration, Limits, ProtocolAnswer, State
+from causalveil.schemas.protocols.answers import BalanceRow, Calibration, Limits, ProtocolAnswer, State
 from causalveil.schemas.protocols.study import OutcomeRole
 from causalveil.tasks.enclave.cells import arms_of, eligible, groups_of
 from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.enclave.normalise import hashed_order
+from causalveil.tasks.enclave.normalise import columns, hashed_order, write_covariates
 from causalveil.tasks.enclave.partitions import LoadedSegment
 from causalveil.tasks.inference.assemble import NOT_COVERED_DECLARED, NOT_COVERED_TRIAL
 from causalveil.tasks.machine.arrays import FloatArray, save_array
@@ -40,7 +40,8 @@ HIDDEN = "not told: through the noise too few people are seen to be followed so 
 def normalise_joint_times(study: SurvivalProtocol, segment: LoadedSegment, place: Path, key: bytes) -> None:
     """Write t.npy, u.npy, k.npy, g.npy and h.npy of one segment; rows ascending by keyed hash.
 
-    A person who is not eligible keeps her row, in a group behind all others that is not counted.
+    With covariates also x.npy. A person who is not eligible keeps her row, in a group behind all others that is not
+    counted.
 
     Raises:
         DataError: a value that admission refuses.
@@ -53,6 +54,9 @@ def normalise_joint_times(study: SurvivalProtocol, segment: LoadedSegment, place
     save_array(place / "k.npy", kind[order])
     groups = np.where(eligible(study.where, frame), groups_of(study, frame), np.uint8(len(study.groups)))
     save_array(place / "g.npy", groups[order])
+    if study.covariates:
+        rows = study.bounded.questions[0]
+        write_covariates(rows, columns(rows, frame), order, place / "x.npy")
 
 
 def release_joint_stage(
@@ -77,6 +81,7 @@ class TimesTable:
     calibration: Calibration
     not_covered: str
     details: dict[str, float | int | str | bool]
+    balance: tuple[BalanceRow, ...] = ()
 
     def fields(self, study: SurvivalProtocol) -> dict[str, Any]:
         """Return the fields that a ``ProtocolRelease`` has beside those of every release."""
@@ -84,7 +89,7 @@ class TimesTable:
             "estimand": study.estimand,
             "confidence": study.confidence,
             "answers": self.answers,
-            "balance": (),
+            "balance": self.balance,
             "gates": (),
             "calibration": self.calibration,
             "not_covered": self.not_covered,
@@ -101,17 +106,15 @@ def table_stage(study: SurvivalProtocol, sizes: Sizes, released: FloatArray) -> 
         asked = cells.asked(study)
         compared, factor = compare(study, cells, asked)
         answers = [_answer(study, one, found, factor) for one, found in zip(asked, compared, strict=True)]
-        drawn = _curves(study, cells)
+        drawn = group_curves(study, cells)
     open_to = NOT_COVERED_TRIAL if study.estimator.trial else NOT_COVERED_DECLARED
     intervals = cells.grid.intervals
     details: dict[str, float | int | str | bool] = {
         "intervals": intervals,
         "cells": cells.grid.numbers,
         "simultaneous": f"{len(answers)} answers, {factor:.4g} standard errors to either side",
+        **people_told(study, cells),
     }
-    for group, label in enumerate(study.groups):
-        for arm, name in enumerate(study.arm_names):
-            details[f"units[{label}][{name}]"] = float(cells.counts[group, arm].sum())
     return TimesTable(
         tuple(answers),
         drawn,
@@ -119,6 +122,15 @@ def table_stage(study: SurvivalProtocol, sizes: Sizes, released: FloatArray) -> 
         f"{open_to}; {CENSORING}; error of dividing follow-up into {intervals} intervals",
         details,
     )
+
+
+def people_told(study: SurvivalProtocol, cells: JointCells) -> dict[str, float]:
+    """Return the noisy number of people of each subgroup and arm, as details have it."""
+    return {
+        f"units[{label}][{name}]": float(cells.counts[group, arm].sum())
+        for group, label in enumerate(study.groups)
+        for arm, name in enumerate(study.arm_names)
+    }
 
 
 def compare(
@@ -169,8 +181,8 @@ def _answer(study: SurvivalProtocol, one: TimesContrast, found: Compared, factor
     )
 
 
-def _curves(study: SurvivalProtocol, cells: JointCells) -> tuple[GroupCurves, ...]:
-    """Curves of each arm beside the reference's, everybody first, as figures show them."""
+def group_curves(study: SurvivalProtocol, cells: JointCells) -> tuple[GroupCurves, ...]:
+    """Return curves of each arm beside the reference's, everybody first, as figures have them."""
     first, names = study.outcomes[0], study.arm_names
     shown = TimesShown(study.horizons[-1], first.unit_of_measure, first.origin, study.labels)
     groups: list[int | None] = [None, *([] if study.subgroups is None else range(cells.grid.groups))]

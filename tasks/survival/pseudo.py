@@ -55,27 +55,29 @@ class PseudoOutcomes:
     units_error: float
     places: IntArray
 
-    def in_order_of(self, values: FloatArray) -> FloatArray:
-        """Return outcomes of the cells' own distribution in the order of ``values``, of its shape."""
-        order, place = np.argsort(self.table, kind="stable"), np.argsort(np.argsort(values, kind="stable"))
-        below = np.cumsum(self.weights[order])
-        at = np.searchsorted(below, (place + 0.5) / len(values) * below[-1])
-        return np.asarray(self.table[order][np.minimum(at, len(order) - 1)])
-
     def known(self, scales: ReleasedScales) -> ReleasedScales:
-        """Return an adjustment's first release, with the outcome's histogram by the cells.
-
-        The cells tell it with little noise; its own would hide a rare event whose outcomes lie in several cells.
-        """
-        places = np.clip(np.searchsorted(EDGES, self.table) - 1, 0, CELLS - 1)
-        shares = np.bincount(places, self.weights, minlength=CELLS)
-        return replace(
-            scales, outcome=np.asarray(shares, np.float64), cells_sd=np.append(scales.cells_sd[:-1], 1 / self.units)
-        )
+        """Return an adjustment's first release, with the outcome's histogram by the cells."""
+        return known(self.table, self.weights, self.units, scales)
 
     def of(self, cell: CellArray) -> FloatArray:
         """Return the outcome u of people by their cells."""
         return np.asarray(self.table[self.places[cell]])
+
+
+def known(table: FloatArray, weights: FloatArray, units: int, scales: ReleasedScales) -> ReleasedScales:
+    """Return an adjustment's first release, with the outcome's histogram by the cells.
+
+    The cells tell it with little noise; its own would hide a rare event whose outcomes lie in several cells.
+
+    Args:
+        table: the outcomes.
+        weights: of people by cell; they add up to 1.
+        units: how many people there are.
+        scales: what was released.
+    """
+    places = np.clip(np.searchsorted(EDGES, table) - 1, 0, CELLS - 1)
+    shares = np.bincount(places, weights, minlength=CELLS)
+    return replace(scales, outcome=np.asarray(shares, np.float64), cells_sd=np.append(scales.cells_sd[:-1], 1 / units))
 
 
 def pseudo_outcomes(
@@ -102,7 +104,7 @@ def pseudo_outcomes(
             rows.append(float(function(cells)) + float(cells.sum()) * curves.gradient(function, cells))
             left = float(curves.still_followed(cells, both.grid)[-1])
             followed.append(left if both.seen == both.grid.intervals else 0.0)
-            errors[arm] += float(weight[arm]) ** 2 * _lost_error(both, arm)
+            errors[arm] += float(weight[arm]) ** 2 * lost_error(both, arm)
     raw = np.concatenate(rows)
     low, high = float(raw.min()), float(raw.max())
     half = max((high - low) / 2, LEAST_RANGE)
@@ -123,8 +125,8 @@ def pseudo_outcomes(
     )
 
 
-def _lost_error(both: TwoArms, arm: int) -> float:
-    """The largest variance of the logarithm of an arm's curve of censoring: by sampling, and by noise."""
+def lost_error(both: TwoArms, arm: int) -> float:
+    """Return the largest variance of the logarithm of an arm's curve of censoring."""
     tidy = both.tidy[arm]
     slopes = curves.gradient(partial(_log_followed, grid=both.grid), tidy)
     sampling = tidy @ slopes**2

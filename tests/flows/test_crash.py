@@ -29,7 +29,7 @@ from tests.direction_help import doses, write_direction
 from tests.ledger_help import audit_lines
 from tests.matching_help import matching_changes
 from tests.studies import merge, people, write_study
-from tests.survival_help import write_adjusted, write_survival, write_times
+from tests.survival_help import write_adjusted, write_adjusted_times, write_survival
 
 CAPS = {level: {"epsilon": 1000, "delta": "1e-2"} for level in ("sample", "label")}
 AIPW = {
@@ -82,7 +82,7 @@ def adjusted_times(folder: Path, study: dict[str, Any]) -> Path:
 
 
 def times_protocol(folder: Path, study: dict[str, Any]) -> Path:
-    return write_times(folder, study=study, contract={"caps": CAPS})
+    return write_adjusted_times(folder, study=study, contract={"caps": CAPS})
 
 
 # Every estimator in the form that draws most, and the one whose models are fitted again by a resumed run.

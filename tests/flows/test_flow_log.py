@@ -26,7 +26,7 @@ from tests.flows.test_one_order import DIRECTIONS, EFFECTS, PAIR, twin
 from tests.flows.test_protocol_study import ARMS, LABEL, study_in
 from tests.ledger_help import logged
 from tests.studies import merge, write_study
-from tests.survival_help import write_adjusted, write_survival, write_times
+from tests.survival_help import write_adjusted, write_adjusted_times, write_survival, write_times
 from tests.warehouse import files, visits, write_source
 
 FOLDS = {
@@ -61,6 +61,7 @@ CONFIGURATIONS: dict[str, Callable[[Path], Path]] = {
     "survival": write_survival,
     "survival adjusted": write_adjusted,
     "survival protocol": write_times,
+    "survival protocol adjusted": write_adjusted_times,
 }
 # The default, one with folds, one of many answers; the others are bound to Prefect by the same lines.
 ON_A_SERVER = ("regression", "aipw 2 folds", "protocol")

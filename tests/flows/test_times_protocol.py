@@ -125,7 +125,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "write each once",
     ),
     "no time": ({"outcomes": ["days"]}, "asks for a time to an event"),
-    "adjusted": ({"covariates": ["age"]}, "ask each adjusted question by itself"),
+    "adjusted without a delta": ({"covariates": ["age"], "privacy": {"delta": "0"}}, "declare .privacy.delta."),
+    "losses by a column": (
+        {"covariates": ["age"], "censoring": {"by": ["site"]}, "subgroups": ...},
+        "ask each question by itself",
+    ),
+    "an earlier end": ({"covariates": ["age"], "censoring": {"beyond": "restrict"}}, "add an outcome with an earlier"),
+    "a subgroup as a covariate": ({"covariates": ["age", "site"]}, "is a covariate too"),
+    "censoring of arms as they are": ({"censoring": {"floor": 0.2}}, "name covariates"),
     "a drug without arms": ({"treatment": "drug"}, "is no pair of codes"),
 }
 

@@ -18,18 +18,23 @@ import pytest
 from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.tasks.adjustment.five_releases import Drawn
 from causalveil.tasks.adjustment.recipe import SCALES
+from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
+from causalveil.tasks.enclave.normalise import columns, encode
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.gaussian import epsilon_of
 from causalveil.tasks.privacy.mechanisms import Mechanism
 from causalveil.tasks.privacy.noise import SeededNoise
+from causalveil.tasks.protocols.drawn import JointDraws
+from causalveil.tasks.protocols.times import people_of, times_outcomes_stage, times_recipe
 from causalveil.tasks.survival import strategy
 from causalveil.tasks.survival.adjusted import adjusted_recipe, outcomes_stage
 from causalveil.tasks.survival.adjusted import people as adjusted_people
 from causalveil.tasks.survival.curves import ARMS, Grid, grid_of
+from causalveil.tasks.survival.joint import joint_grid, joint_mechanism
 from causalveil.tasks.survival.stages import count_cells
 from tests.audit import OpenBudget, caught, epsilon_lower_bound
-from tests.survival_help import People, make_survival
+from tests.survival_help import People, make_survival, make_times
 
 RUNS, EPSILON, DELTA = 20_000, 3.0, 0.01
 GRID = Grid(50, 2, 365.0)
@@ -202,3 +207,49 @@ def test_outcomes_are_of_released_cells_alone(mutant: str) -> None:
     # What release 1 may lose by itself, at its own part of the budget.
     epsilon = float(epsilon_of(Decimal(size / scale), Decimal(str(DELTA))))
     assert caught(ratios, 200_000, epsilon, DELTA, 1 - 1e-6) is not None
+
+
+# The same of several questions that are adjusted together, in two subgroups.
+TOGETHER = make_times(
+    epsilon="100",
+    delta="0.01",
+    trial=False,
+    outcomes=[{"horizon": 365, "role": "primary"}, {"horizon": 180}],
+    covariates={"x": {"lower": 0, "upper": 1}},
+    measure=["risk"],
+    intervals=6,
+    subgroups={"name": "site", "column": {"levels": ["north", "south"]}},
+)
+
+
+def together(kind: int) -> MemoryEnclave:
+    """The people of ``adjusted_table``, of whom the last is of the first subgroup."""
+    people = adjusted_table(kind)
+    assert people.covariates is not None
+    rows, everybody = TOGETHER.bounded.questions[0], slice(0, len(people))
+    x, g = encode(rows, columns(rows, people.covariates), everybody), np.arange(len(people), dtype=np.uint8) // 2 % 2
+    part = {"t": people.arm, "u": people.time, "k": people.kind, "g": g, "h": ranks(len(people)), "x": x}
+    return MemoryEnclave([part])
+
+
+@pytest.mark.parametrize("mutant", ["none", "exact curves"])
+def test_outcomes_of_a_protocol_are_of_released_cells_alone(mutant: str) -> None:
+    """Given the same released cells one person moves the joint sums by no more than is declared; tables made of the
+    exact cells move everybody's outcomes. (What several outcomes share is audited in ``test_audit_joint.py``.)"""
+    sizes = sizes_of(TOGETHER, 41)
+    grid, plan = joint_grid(TOGETHER, 41), times_recipe(TOGETHER, sizes)
+    draw = plan.mechanism(SCALES)
+    assert draw is not None
+    exact = [
+        strategy.measured(count_cells(together(kind), grid, 1, ("t", "u", "k", "g")), grid, False) for kind in (1, 0)
+    ]
+    random, farthest = np.random.default_rng(5), 0.0
+    for _ in range(20):
+        said = exact[0] + random.normal(0, joint_mechanism(TOGETHER).known_scale, len(exact[0]))
+        found: list[FloatArray] = []
+        for place, kind in enumerate((1, 0)):
+            outcomes = times_outcomes_stage(TOGETHER, sizes, exact[place] if mutant == "exact curves" else said)
+            JointDraws(plan, people_of(together(kind), outcomes), OpenBudget(Hears(found))).scales()
+        farthest = max(farthest, float(np.linalg.norm(found[0] - found[1])) / (draw.sensitivity.value or np.nan))
+    assert farthest > 0.1
+    assert (farthest <= 1) == (mutant == "none")

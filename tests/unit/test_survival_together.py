@@ -253,10 +253,24 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no primary": ({"outcomes": [{"horizon": 365}]}, "role: primary"),
     "no event": ({"outcomes": [{"horizon": 365, "of": ["alive"], "role": "primary"}]}, "is censoring and no event"),
-    "covariates": ({"covariates": {"age": {"lower": 0, "upper": 1}}}, "remove 'covariates', or ask each adjusted"),
-    "covariates of arms": (
-        {"covariates": {"age": {"lower": 0, "upper": 1}}, "arms": {"reference": 0, "levels": [0, 1, 2]}},
-        "a treatment with two codes",
+    "adjusted without a delta": (
+        {"covariates": {"age": {"lower": 0, "upper": 1}}, "delta": "0"},
+        "declare 'privacy.delta', as 1.0e-6, or ask each question",
+    ),
+    "the treated of three arms": (
+        {
+            "covariates": {"age": {"lower": 0, "upper": 1}},
+            "arms": {"reference": 0, "levels": [0, 1, 2]},
+            "estimand": "ATT",
+        },
+        "over everybody: use 'estimand: ATE'",
+    ),
+    "many adjusted questions": (
+        {
+            "covariates": {"age": {"lower": 0, "upper": 1}},
+            "outcomes": [{"horizon": 20.0 * k, "role": "primary"} for k in range(1, 27)],
+        },
+        "make 52 questions of each subgroup; at most 50",
     ),
     "treated alone": ({"estimand": "ATT"}, "use estimand 'ATE'"),
     "subgroups by the arm": ({"subgroups": {"name": "treated", "column": {"levels": ["a", "b"]}}}, "two roles"),

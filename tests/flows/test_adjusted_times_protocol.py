@@ -1,0 +1,123 @@
+"""Adjusted questions of times asked together: charges, a rerun, tables, and one question against its study."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from jsonschema import Draft202012Validator
+
+from causalveil.flows.api import run_study
+from causalveil.flows.sequence.declare import plan_study
+from causalveil.schemas.asked.asks_for import asks_for
+from causalveil.schemas.asked.study_file import load_study_file
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.release import ProtocolRelease, SurvivalRelease, release_schema
+from causalveil.schemas.studies import parse_study
+from causalveil.tasks.privacy.gaussian import mu_of
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from causalveil.tasks.protocols.times import times_outcomes
+from causalveil.tasks.survival.effects import TwoArms
+from causalveil.tasks.survival.joint import JointCells, joint_grid, joint_mechanism
+from causalveil.tasks.survival.pseudo import pseudo_outcomes
+from causalveil.tasks.survival.strategy import exact_cells, read_blocks
+from tests.studies import resolved
+from tests.survival_help import cared_for, cared_for_at_sites, make_times, write_adjusted, write_adjusted_times
+
+DOSES = {"drug": {"levels": ["none", "low", "high"]}}
+
+
+def with_doses(n: int) -> pl.DataFrame:
+    drug = np.random.default_rng(5).choice(["none", "low", "high"], n)
+    return cared_for_at_sites(n).with_columns(drug=pl.Series(drug))
+
+
+@pytest.mark.parametrize(
+    ("changes", "answers", "first"),
+    [
+        ({"measure": ["risk", "rmst"]}, 20, 10),
+        ({"treatment": "drug", "arms": {"reference": "none"}, "subgroups": ...}, 6, 8),
+        ({"subgroups": ..., "where": [{"column": "age", "op": ">=", "value": 30}]}, 3, 8),
+    ],
+)
+def test_plan_ledger_release_agree(changes: dict[str, Any], answers: int, first: int, tmp_path: Path) -> None:
+    """Six draws for all, whose mu^2 add up to the budget; a run that lost its file has the same bytes again."""
+    path = write_adjusted_times(tmp_path / "study", frame=with_doses(4_000), contract={"columns": DOSES}, study=changes)
+    _, plan = plan_study(path)
+    found = run_study(path, out=tmp_path / "out", run_id="many", engine="direct")
+    release = found.release
+    assert isinstance(release, ProtocolRelease)
+    assert release.privacy.charges == plan.charges
+    sizes = {one.name: round(float(one.sensitivity) ** 2, 2) for one in plan.charges}
+    assert (sizes["cells"], sizes["scales"]) == (2.0, first)
+    whole = float(mu_of(parse_study(resolved(path).model_dump(mode="json")).privacy.cost)) ** 2
+    assert sum(float(one.mu or 0) ** 2 for one in plan.charges) == pytest.approx(whole, rel=1e-6)
+    ledger = open_ledger()
+    ledger.verify()
+    ledger.verify_release(release)
+    text = found.path.read_text()
+    Draft202012Validator(release_schema()).validate(json.loads(text))
+    assert "NaN" not in text
+    assert len(release.answers) == answers
+    assert {one.covariate for one in release.balance} >= {"age"}
+    assert all(one.confounding is not None for one in release.answers if one.state == "answered")
+    before = ledger.verify()
+    found.path.unlink()
+    again = run_study(path, out=tmp_path / "out", run_id="many", engine="direct")
+    assert again.path.read_text() == text
+    assert open_ledger().verify() == before
+    study_in_full = parse_study(resolved(path).model_dump(mode="json"))
+    assert isinstance(study_in_full, SurvivalProtocol)
+    assert asks_for(load_study_file(path), study_in_full)
+
+
+def test_tables_are_those_of_a_study_of_each_question() -> None:
+    """Of a subgroup's people each question's outcomes are what a study of that question alone would make of them."""
+    study = make_times(trial=False, covariates={"age": {"lower": 0, "upper": 1}}, measure=["risk", "rmst"])
+    grid = joint_grid(study, 4_000)
+    counts = np.random.default_rng(3).integers(5, 60, (1, 2, grid.cells)).astype(np.float64)
+    _, block = read_blocks(np.zeros(grid.numbers), grid, joint_mechanism(study))
+    outcomes = times_outcomes(study, JointCells(grid, counts, block, None))
+    cells = JointCells(grid, counts, block, None)
+    for one in cells.asked(study):
+        place = study.questions.index(one.question)
+        alone = TwoArms(exact_cells(one.both.cells.counts, one.both.grid))
+        wanted = pseudo_outcomes([alone], one.question.measure, alone.cells)
+        own = one.part.sums.argmax(axis=0)
+        table = wanted.table.reshape(2, -1)[:, own]
+        assert np.allclose(outcomes.table[0, place], table, atol=1e-12)
+        assert outcomes.half[0, place] == pytest.approx(wanted.half)
+
+
+def test_one_question_is_as_wide_as_its_study(tmp_path: Path) -> None:
+    """A protocol of one question has the noise of the study of that question: half-widths within a third."""
+    frame = cared_for(8_000)
+    path = write_adjusted(tmp_path / "one", frame=frame)
+    one = run_study(path, out=tmp_path / "a", simulate=1, engine="direct").release
+    outcome = {"time": "days", "event": "status", "of": ["death"], "horizon": 365, "role": "primary"}
+    path = write_adjusted_times(
+        tmp_path / "many",
+        frame=frame.with_columns(site=pl.lit("north")),
+        study={"outcomes": [outcome], "subgroups": ...},
+    )
+    many = run_study(path, out=tmp_path / "b", simulate=1, engine="direct").release
+    assert isinstance(one, SurvivalRelease)
+    assert isinstance(many, ProtocolRelease)
+    (answer,) = many.answers  # of everybody
+    assert answer.interval is not None
+    wide = (one.interval.upper - one.interval.lower) / (answer.interval.upper - answer.interval.lower)
+    assert 0.75 < wide < 1.33
+
+
+def test_where_too_few_are_followed_the_answer_is_the_whole_range(tmp_path: Path) -> None:
+    path = write_adjusted_times(tmp_path, frame=cared_for_at_sites(3_000), study={"censoring": {"floor": 0.9}})
+    release = run_study(path, out=tmp_path / "out", simulate=2, engine="direct").release
+    assert isinstance(release, ProtocolRelease)
+    for one in release.answers:
+        assert (one.state, one.confounding) == ("unresolved", None)
+        assert one.interval is not None
+        assert (one.interval.lower, one.interval.upper) == (-1, 1)
