@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from causalveil.schemas.columns import Column, Holds, Nulls, codes_of
+from causalveil.schemas.columns import Column, Holds, Nulls, codes_of, level_labels
 from causalveil.schemas.privacy import Frozen, Level
 from causalveil.schemas.study import (
     NOTHING_TO_ADJUST_FOR,
@@ -241,7 +241,8 @@ class JointStudy(Study):
         if self.subgroups is not None:
             parts.append(f"{len(self.groups)} subgroups")
         if self.arms is not None:
-            parts.append(f"{len(self.arm_names) - 1} arms against '{self.arm_names[0]}'")
+            reference = level_labels(self.arms.levels, self.arms.names)[self.arm_names[0]]
+            parts.append(f"{len(self.arm_names) - 1} arms against '{reference}'")
         among = f", where {' and '.join(one.words for one in self.where)}" if self.where else ""
         return f"{' x '.join(parts)}{among}"
 

@@ -129,12 +129,13 @@ def study_in(folder: Path, columns: dict[str, Any], n: int = 600, **study: Any) 
     [
         {"estimator": {"name": "regression", "penalty": ...}},
         {"estimator": {"name": "ipw", "penalty": 0.1}},
+        {"estimator": {"name": "aipw", "penalty": ..., "propensity": {"known": 0.5}}},
         {
             "estimator": {"name": "balancing", "penalty": ...},
             "privacy": {"epsilon": "1.0", "delta": "0", "level": "label"},
         },
     ],
-    ids=["regression", "ipw", "balancing"],
+    ids=["regression", "ipw", "aipw", "balancing"],
 )
 def test_names_change_no_bit_of_an_answer(tmp_path: Path, asked: dict[str, Any]) -> None:
     covariates = {"covariates": {"age": {}, "smoke": {}, "sex": {}, "group": ...}}
@@ -197,6 +198,7 @@ def test_an_arm_is_named(tmp_path: Path) -> None:
     path = study_in(tmp_path, NAMED, 3_000, **arms)
     study = resolved(path)
     assert (study.arms.reference, study.arm_names) == (0, ("0", "1", "2"))
+    assert study.question == "ATE of 1 outcome x 2 arms against 'placebo'"
     release = run_study(path, out=tmp_path / "out", simulate=3).release
     page = report_html(release)
     assert "low against placebo" in page
