@@ -168,7 +168,7 @@ def cases(part: str, data: Path) -> Iterator[Case]:
     """Give every case of a part, always in the same order."""
     if part == "tables":
         for number in range(FIRST, LAST):
-            yield _of_table(number)
+            yield of_table(number)
     if part == "written":
         for units, epsilon in SETTINGS:
             yield from (_of_written(name, units, epsilon, part) for name in judged.WRITTEN)
@@ -209,7 +209,8 @@ def _of_written(name: str, units: int, epsilon: str, part: str) -> Case:
     return Case(cell, part, cell, judged.WRITTEN[name].kind, units, epsilon, "1e-6", lambda: judged.population(name))
 
 
-def _of_table(number: int) -> Case:
+def of_table(number: int) -> Case:
+    """Return the case of a random table."""
     one = _table(number)
     kind = _kind(one.population, one.follows, one.outcome)
     plenty = "10,000 and more" if one.units * float(one.epsilon) >= PLENTY else "below 10,000"

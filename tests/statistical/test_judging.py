@@ -12,8 +12,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from causalveil.tasks.adjustment import posterior, recipe, screen
 from tests.benchmarks import bench_accuracy as accuracy
 from tests.benchmarks import bench_judging as bench
+from tests.benchmarks import bench_settings as settings
 from tests.benchmarks import judged_populations as judged
 from tests.benchmarks import judging_table as table
 
@@ -123,3 +125,19 @@ def test_the_page_of_accuracy_has_its_worst_cell_first() -> None:
         (judged.WRITTEN["panel"].title, 4, 1.0),
     ]
     assert accuracy.page(found).index(found[0].title) < accuracy.page(found).index(found[1].title)
+
+
+def test_every_number_of_the_adjusting_estimator_is_derived_or_varied() -> None:
+    varied = {f"{one.module}.{one.name}" for one in settings.SETTINGS}
+    assert varied.isdisjoint(settings.DERIVED)
+    assert varied | set(settings.DERIVED) == settings.every_number()
+
+
+def test_a_setting_is_set_wherever_it_is_imported_and_set_back() -> None:
+    one = next(one for one in settings.SETTINGS if one.name == "MOST_CANDIDATES")
+    with settings.set_to(one, 75):
+        assert (recipe.MOST_CANDIDATES, screen.MOST_CANDIDATES) == (75, 75)
+    assert recipe.MOST_CANDIDATES == screen.MOST_CANDIDATES == 150
+    with settings.set_to(next(one for one in settings.SETTINGS if one.title == "CURVE[1]"), 1.2):
+        assert posterior.CURVE == (0.3, 1.2)
+    assert posterior.CURVE == (0.3, 0.6)

@@ -1,0 +1,368 @@
+"""Halve and double every setting of the adjusting estimator, one at a time, on the same random tables.
+
+Run: python -m tests.benchmarks.bench_settings run FOLDER [TABLES [MINUTES]]
+     python -m tests.benchmarks.bench_settings page FOLDER > docs/figures/settings.md
+Needs the replications: `uv run --package causalveil-replication` comes before it.
+
+Tables 400 and on: settings were chosen on 0 to 199 and judged on 200 to 399. Releases are drawn in memory. Every
+setting sees the same people and the same seeds of noise, so rows differ by the setting alone. A second call of ``run``
+goes on where the first ended. Nothing may be chosen on this page: a better value would have to be found on tables 0 to
+199.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import pkgutil
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from causalveil.tasks import adjustment
+from causalveil.tasks.adjustment.posterior import Sweeps
+from causalveil.tasks.adjustment.recipe import Parts
+from causalveil.tasks.machine.distribute import one_thread
+from tests.benchmarks import adjust_in_memory
+from tests.benchmarks import bench_judging as bench
+
+FIRST, TABLES, MINUTES = 400, "60", "9"
+Value = float | tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A number that was chosen; ``least`` and ``most``: what it may be set to instead of half and double."""
+
+    module: str
+    name: str
+    what: str
+    place: int | None = None
+    least: float | None = None
+    most: float | None = None
+
+    @property
+    def title(self) -> str:
+        """Return its name, with its place in a row of numbers."""
+        return self.name if self.place is None else f"{self.name}[{self.place}]"
+
+    def value(self) -> float:
+        """Return what it is set to."""
+        kept = getattr(_module(self.module), self.name)
+        return float(kept if self.place is None else kept[self.place])
+
+    def values(self) -> tuple[float, float]:
+        """Return the two other values."""
+        usual = self.value()
+        return (
+            usual / 2 if self.least is None else self.least,
+            usual * 2 if self.most is None else self.most,
+        )
+
+    def as_kept(self, value: float) -> Any:
+        """Return the object that holds another value."""
+        kept = getattr(_module(self.module), self.name)
+        number = type(kept if self.place is None else kept[self.place])(value)
+        if self.place is None:
+            return number
+        if isinstance(kept, np.ndarray):
+            moved = kept.copy()
+            moved[self.place] = number
+            return moved
+        return (*kept[: self.place], number, *kept[self.place + 1 :])
+
+
+SETTINGS = (
+    Setting("recipe", "RADIUS", "radius of the ball over sqrt(d + 1)"),
+    Setting("recipe", "MOST_RADIUS", "largest of it, where noise allows"),
+    Setting("recipe", "QUIET", "noise in eigenvalues below which the ball grows"),
+    Setting("recipe", "BLIND", "noise of a candidate beyond which no curves are looked for"),
+    Setting("recipe", "MOST_CANDIDATES", "candidates of a screen, at most"),
+    Setting("recipe", "MOST_KEPT", "curves that are kept, at most"),
+    Setting("scales", "USUAL_DEVIATION", "an outcome's deviation over half its range, before it is seen"),
+    Setting("scales", "USUAL_RATIO", "factor by which that may be off", None, 1.5, 4),
+    Setting("scales", "SHAPE_OFF", "by how much a shape's shares are off"),
+    Setting("scales", "CLEAR_CELL", "noise deviations from which a cell is believed"),
+    Setting("scales", "LINE_CUT", "deviations at which a line is cut"),
+    Setting("scales", "SKEWED", "skewness from which a number has its normal score"),
+    Setting("scales", "SCORED_NOISE", "noise of a cell up to which it may have one"),
+    Setting("scales", "TAIL_DOUBT", "relative doubt in an outcome's variance by its tails"),
+    Setting("scales", "LEAST_SHARE", "share of a flag below which it is not adjusted for"),
+    Setting("scales", "LEAST_DOUBT", "least relative doubt in a variance, of a cell's width"),
+    Setting("scales", "LEAST_CENTRE_SD", "least doubt in a centre, of a cell's width"),
+    Setting("posterior", "LEAST_EIGENVALUE", "least eigenvalue of a drawn correlation matrix"),
+    Setting("posterior", "LEAST_ARM", "part of it that an arm's covariances keep"),
+    Setting("posterior", "MOST_BETWEEN", "largest part of a variance between the arms", None, 0.5, 0.9),
+    Setting("posterior", "HIDDEN", "noise deviations below which a variance is hidden"),
+    Setting("posterior", "PRIOR_FEATURES", "features that the prior of Sigma counts as"),
+    Setting("posterior", "ALIKE", "correlation of the arms' slopes, before", None, 0.82, 0.97),
+    Setting("posterior", "CURVE", "deviation of a kept curve's part in the outcome", 0),
+    Setting("posterior", "CURVE", "deviation of its part in treatment", 1),
+    Setting("posterior", "MOSTLY_SMALL", "count of small differences of arms, before", 0),
+    Setting("moments", "CURVE_DOUBT", "doubt in a kept curve's variance"),
+    Setting("features", "CURVE_CUT", "deviations at which a curve is cut"),
+    Setting("screen", "BENT", "skewness from which line and score are both candidates"),
+    Setting("screen", "VARIES", "least deviation of a candidate"),
+    Setting("screen", "LEAST_LEFT", "part of a candidate that is left beside lines, at least"),
+    Setting("screen", "MANY", "numbers from which every other step is tried"),
+    Setting("screen", "RIDGE", "ridge of that regression"),
+    Setting("screen", "SAME", "correlation from which candidates are the same", None, 0.8, 0.97),
+    Setting("screen", "REACH", "cut of residuals of treatment"),
+    Setting("screen", "NULL", "prior count of candidates that do nothing"),
+    Setting("screen", "ONE_SIDED", "prior count of those that drive one of both"),
+    Setting("screen", "BOTH", "prior count of those that confound"),
+    Setting("screen", "LIKELY", "chance from which a candidate is kept"),
+    Setting("screen", "HARM", "expected bias from which it is kept"),
+    Setting("decide", "DISCREPANCY", "part of the residual variance by which slopes are off"),
+    Setting("decide", "LEAST_RESIDUAL", "part of its variance that a residual keeps"),
+    Setting("decide", "TAIL", "tail beyond which scores are cut", None, 0.6, 1.0),
+    Setting("interval", "CLEAR", "variances from which a mean score is a misfit"),
+    Setting("interval", "FLOOR", "share at the lowest value from which there is a floor", None, 0.3, 0.8),
+    Setting("interval", "SQUARE_DOUBT", "doubt in squared scores"),
+    Setting("interval", "LOSS_DOUBT", "doubt in what cuts take away"),
+)
+
+# Numbers that are not varied, and why.
+DERIVED: Mapping[str, str] = {
+    "decide.CUTS": "cuts that are compared",
+    "decide.NODES": "Gauss-Hermite quadrature",
+    "decide.NODE_WEIGHTS": "Gauss-Hermite quadrature",
+    "features.BLOCK": "rows at a time",
+    "features.HAIR": "rounding",
+    "features.TWO": "levels of a flag",
+    "interval.FARTHEST": "no effect is larger than the outcome's range",
+    "interval.SPREAD": "deviates of a simulation",
+    "posterior.CORRELATIONS": "grid of a prior, chosen on tables 0 to 199 and populations of levels and flags",
+    "posterior.EVEN": "counts of a prior that tells nothing apart",
+    "posterior.LARGE": "features from which fewer sweeps are drawn, for speed",
+    "posterior.LEAST_SLOPE": "keeps a density from having no width",
+    "posterior.LEAST_VARIANCE": "keeps a division from 0",
+    "posterior.ROUNDS": "iterations until convergence",
+    "posterior.SWEEPS": "draws of a simulation",
+    "posterior.SWEEPS_OF_LARGE": "draws of a simulation",
+    "posterior.WIDTHS": "grid of a mixture",
+    "recipe.FULL": "parts of the budget, chosen on tables 0 to 199; a study may write others",
+    "recipe.LINES_ALONE": "parts of the budget, chosen on tables 0 to 199; a study may write others",
+    "recipe.MOMENTS_L2": "proof",
+    "recipe.OF_A_NUMBER": "a square, a bend and five steps",
+    "recipe.PURE": "near the roots of the parts of FULL",
+    "recipe.PURE_LINES_ALONE": "near the roots of the parts of LINES_ALONE",
+    "recipe.SCALES_L2": "proof",
+    "recipe.SCORES_L2": "proof",
+    "recipe.SCREEN_L2": "proof",
+    "recipe.UNKNOWN": "any large number of people",
+    "released.CELLS": "counted",
+    "released.EDGES": "twelfths of half a range, and halves again towards its ends",
+    "released._OUTER": "twelfths of half a range, and halves again towards its ends",
+    "scales.LEAST_VARIANCE": "keeps a division from 0",
+    "scales.MIDDLE": "of the cells",
+    "scales.NORMAL": "grid of a quadrature",
+    "scales.WIDTH": "of the cells",
+    "scales.WITHIN_CELL": "of the cells",
+    "scales._COARSE": "quarters of the cells",
+    "screen.ROUNDS": "iterations until convergence",
+    "screen.ROWS": "of a simulation: a correlation is off by a fortieth",
+    "screen.STEPS": "sixths, thirds and the median",
+    "screen.WIDTHS_BETA": "grid of a mixture",
+    "screen.WIDTHS_ETA": "grid of a mixture",
+    "sums.ARM_CROSS": "proof",
+    "sums.ARM_GRAM": "proof",
+    "sums.ARM_NUMBERS": "counted",
+    "sums.BELOW": "rounding",
+    "sums.MOMENTS_ALIKE": "proof",
+    "sums.SCALES_L1": "proof",
+    "sums.SCORES_L1": "proof",
+    "sums.STEPS": "of the grid on which cells' edges lie",
+    "sums._CELL": "of the grid on which cells' edges lie",
+}
+
+
+def _module(name: str) -> ModuleType:
+    return import_module(f"{adjustment.__name__}.{name}")
+
+
+@lru_cache(maxsize=1)
+def _modules() -> tuple[ModuleType, ...]:
+    return (*(_module(one.name) for one in pkgutil.iter_modules(adjustment.__path__)), adjust_in_memory)
+
+
+def every_number() -> set[str]:
+    """Return the names of all numbers, and rows of them, that modules of the estimator assign."""
+    found = set()
+    for module in _modules():
+        short = module.__name__.rpartition(".")[2]
+        if module.__name__.startswith(adjustment.__name__):
+            found |= {f"{short}.{name}" for name in _own(module) if _is_number(getattr(module, name))}
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return bool(value) and all(_is_number(one) for one in value)
+    return isinstance(value, int | float | Decimal | np.ndarray | Sweeps | Parts)
+
+
+@lru_cache(maxsize=64)
+def _own(module: ModuleType) -> frozenset[str]:
+    """Return the names that a module assigns itself."""
+    tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
+    targets = [one for node in tree.body if isinstance(node, ast.Assign) for one in node.targets]
+    targets += [node.target for node in tree.body if isinstance(node, ast.AnnAssign)]
+    return frozenset(name.id for one in targets for name in ast.walk(one) if isinstance(name, ast.Name))
+
+
+@contextmanager
+def set_to(setting: Setting, value: float) -> Iterator[None]:
+    """Set it to a value in its module and wherever it is imported."""
+    owner = _module(setting.module)
+    usual, other = getattr(owner, setting.name), setting.as_kept(value)
+    places = [
+        module
+        for module in _modules()
+        if module is owner or (hasattr(module, setting.name) and setting.name not in _own(module))
+    ]
+    for module in places:
+        setattr(module, setting.name, other)
+    _forget()
+    try:
+        yield
+    finally:
+        for module in places:
+            setattr(module, setting.name, usual)
+        _forget()
+
+
+def _forget() -> None:
+    for module in _modules():
+        for one in vars(module).values():
+            if hasattr(one, "cache_clear"):
+                one.cache_clear()
+
+
+def run(folder: str, tables: str = TABLES, minutes: str = MINUTES) -> bool:
+    """Append what is missing, table by table, and return whether nothing is missing any more."""
+    end = time.monotonic() + 60 * float(minutes)
+    path = Path(folder) / "settings.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    done = {(one["table"], one["setting"], one["value"]) for one in bench.lines(path)}
+    answer: Callable[[bench.Asked], bench.Answer] = bench.ESTIMATORS["adjusted"]
+    with one_thread(), path.open("a", encoding="utf-8") as stream:
+        for number in range(FIRST, FIRST + int(tables)):
+            every = [(None, math.nan), *((one, value) for one in SETTINGS for value in one.values())]
+            missing = [(one, value) for one, value in every if _key(number, one, value) not in done]
+            if missing and time.monotonic() > end:
+                return False
+            people = bench.asked(bench.of_table(number), 0) if missing else None
+            for one, value in missing:
+                if one is None:
+                    found = answer(people)
+                else:
+                    with set_to(one, value):
+                        found = answer(people)
+                table, setting, kept = _key(number, one, value)
+                line = {"table": table, "setting": setting, "value": kept, "truth": people.truth}
+                line |= {"estimate": found.estimate, "interval": found.intervals[-1]}
+                stream.write(json.dumps(line) + "\n")
+            stream.flush()
+    return True
+
+
+def _key(number: int, one: Setting | None, value: float) -> tuple[int, str, float]:
+    return (number, "none", 0.0) if one is None else (number, f"{one.module}.{one.title}", round(value, 6))
+
+
+HEAD = """# What the settings of `regression` matter
+
+    uv run --package causalveil-replication python -m tests.benchmarks.bench_settings run FOLDER
+    uv run --package causalveil-replication python -m tests.benchmarks.bench_settings page FOLDER
+
+Every number that was chosen in `tasks/adjustment`, and not derived, set to half and to double its value (or to the
+values named), one at a time, on {tables} [random tables](regression_judging.md): numbers {first} to {last}, on which
+nothing was chosen or judged. People and noise are the same in all rows, so rows differ by the setting alone.
+
+As it is set, {held:.3f} of 95% intervals hold the effect. *Holds*: intervals more or fewer that hold, of {tables}.
+*Width* and *error*: half-width, and root mean square of the error in half-widths as set, over those as it is set.
+Largest change first. Nothing may be chosen on this page.
+
+{said}
+
+| setting | what it is | as set | set to | holds | width | error | set to | holds | width | error |
+|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|
+"""
+
+TAIL = """
+## Numbers that are not varied
+
+| number | why |
+|---|---|
+"""
+
+
+def page(folder: str) -> str:
+    """Return the page."""
+    found: dict[tuple[str, float], dict[int, dict[str, Any]]] = defaultdict(dict)
+    for one in bench.lines(Path(folder) / "settings.jsonl"):
+        found[one["setting"], one["value"]][one["table"]] = one
+    usual = found["none", 0.0]
+    whole = sorted(set.intersection(*(set(one) for one in found.values())))
+    usual = {table: usual[table] for table in whole}
+    rows, every = [], []
+    for one in SETTINGS:
+        sides = [_compared(found[_key(0, one, value)[1:]], usual) for value in one.values()]
+        cells = [f"{value:g} | {held:+d} | {width:.2f} | {error:.2f}" for value, (held, width, error) in
+                 zip(one.values(), sides, strict=True)]  # fmt: skip
+        every += sides
+        change = max(
+            abs(held) / len(whole) + abs(math.log(width)) + abs(math.log(error)) for held, width, error in sides
+        )
+        rows.append((change, f"| `{one.module}.{one.title}` | {one.what} | {one.value():g} | {' | '.join(cells)} |"))
+    held = float(np.mean([_holds(one) for one in usual.values()]))
+    said = (
+        f"Of {len(every)} changes the farthest make intervals {min(width for _, width, _ in every):.2f} and "
+        f"{max(width for _, width, _ in every):.2f} times as wide, and errors {max(error for *_, error in every):.2f} "
+        f"times as large; the number that hold "
+        f"changes by at most {max(abs(held) for held, *_ in every)} of {len(whole)}."
+    )
+    head = HEAD.format(said=said, tables=len(whole), first=whole[0], last=whole[-1], held=held)
+    derived = "\n".join(f"| `{name}` | {why} |" for name, why in DERIVED.items())
+    return f"{head}{chr(10).join(row for _, row in sorted(rows, key=lambda row: -row[0]))}\n{TAIL}{derived}\n"
+
+
+def _holds(one: dict[str, Any]) -> bool:
+    return bool(one["interval"][0] <= one["truth"] <= one["interval"][1])
+
+
+def _half(one: dict[str, Any]) -> float:
+    return float(one["interval"][1] - one["interval"][0]) / 2
+
+
+def _compared(other: dict[int, dict[str, Any]], usual: dict[int, dict[str, Any]]) -> tuple[int, float, float]:
+    """Return how many more hold, the geometric mean of the ratio of half-widths, and the ratio of errors."""
+    held = sum(_holds(other[table]) - _holds(one) for table, one in usual.items())
+    width = math.exp(float(np.mean([math.log(_half(other[table]) / _half(one)) for table, one in usual.items()])))
+    off = np.array(
+        [
+            [(side[table]["estimate"] - one["truth"]) / _half(one) for table, one in usual.items()]
+            for side in (other, usual)
+        ]
+    )
+    errors = np.sqrt((off**2).mean(axis=1))
+    return held, width, float(errors[0] / errors[1])
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "run":
+        sys.exit(0 if run(*sys.argv[2:]) else 75)
+    sys.stdout.write(page(*sys.argv[2:]))
