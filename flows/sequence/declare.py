@@ -96,7 +96,7 @@ def declare(study: Study, sizes: Sizes | None) -> Plan:
 
     Raises:
         StudyError: a scale is no ordinary number; or the charges do not compose to what the study requests (a defect,
-            not a user's mistake).
+            not a user's mistake), unless epsilon is tiny, or tiny beside delta, so that it is lost in rounding.
     """
     try:
         charges = estimator_of(study).declare(study, sizes)
@@ -107,7 +107,12 @@ def declare(study: Study, sizes: Sizes | None) -> Plan:
         ) from None
     cost = total(charges, study.privacy.cost)
     if cost != study.privacy.cost:
-        raise StudyError(f"the plan adds up to {cost} but the study requests {study.privacy.cost}; report this")
+        asked = study.privacy.cost
+        raise StudyError(
+            f"'privacy' asks for epsilon {asked.epsilon} and delta {asked.delta}, and rounding makes epsilon "
+            f"{cost.epsilon} and delta {cost.delta} of it when it is divided among the study's draws; ask for more "
+            "epsilon, or for less delta"
+        )
     for charge in charges:
         if not (ordinary(charge.sensitivity) and ordinary(charge.noise_scale)):
             raise StudyError(

@@ -158,7 +158,9 @@ def _outcomes(
     deviation = half / 2 if stand_in.deviation is None else stand_in.deviation
     explained = stand_in.explained
     # Treatment takes part of the index's variance out of the arms.
-    within = sum(float(np.var(index[treated == arm])) * float(np.mean(treated == arm)) for arm in (0, 1))
+    own = [index[treated == arm] for arm in (0, 1)]
+    # Where hardly anybody is treated, it may be that none of these people is.
+    within = sum(float(np.var(one)) * len(one) / len(index) for one in own if len(one))
     outcome = math.sqrt(explained / within) * index + math.sqrt(1 - explained) * alone
     outcome += effect * (treated - np.mean(treated))
     middle = 0.0 if stand_in.mean is None else (stand_in.mean - study.outcome.middle) / half

@@ -119,6 +119,13 @@ STUDY_CASES = [
     study("epsilon subnormal", "between", privacy={"epsilon": "1e-310"}),
     study("epsilon huge", "between", privacy={"epsilon": "1e9"}),
     study("epsilon too many digits", "digits", privacy={"epsilon": "0.12345678901234567"}),
+    Case(
+        "study: epsilon lost in rounding",
+        2,
+        ("more epsilon, or for less delta",),
+        study={"estimator": {"name": "regression", "penalty": ...}, "privacy": {"epsilon": "1e-9"}},
+        contract={"estimators": ["regression"]},
+    ),
     study("delta one", "delta must be below 1", privacy={"delta": 1}),
     study("delta negative", "must not be negative", privacy={"delta": "-1e-6"}),
     study("delta infinite", "finite", privacy={"delta": float("inf")}),

@@ -19,7 +19,7 @@ from causalveil.flows.planning.study_plan import expected
 from causalveil.schemas.plan import Plan, StandIn
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.people import assumed
+from causalveil.tasks.inference.people import assumed, stand_in_outcomes
 from causalveil.tasks.inference.people import people as stand_in_people
 from tests.protocol_help import make_protocol
 from tests.studies import people, write_study
@@ -112,6 +112,16 @@ def test_an_outcome_of_0_and_1_has_the_mean_that_its_deviation_says() -> None:
     assert np.mean(rows.u > 0) == pytest.approx(0.02, abs=0.002)
     # Told the mean it has the deviation.
     assert assumed(study, StandIn.told(mean=0.02)).deviation == pytest.approx(deviation)
+
+
+@pytest.mark.parametrize("treated", [0, 1])
+@pytest.mark.filterwarnings("error")
+def test_outcomes_of_people_are_numbers_where_none_of_them_is_in_an_arm(treated: int) -> None:
+    """One in a thousand is treated: of a few hundred people it may be none."""
+    index = np.linspace(-1, 1, 200)
+    u = stand_in_outcomes(parse_study(STUDY), StandIn(), index, np.full(200, treated, np.uint8), 0, True, 0.0)
+    assert np.isfinite(u).all()
+    assert u.std() > 0
 
 
 def test_few_people_differ_by_chance_from_draw_to_draw_and_many_stand_for_all() -> None:
