@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledSurviva
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.report.page import head_html, report_html
 from tests.bundle_cases import resign
+from tests.flows.test_true_sentences import texts
 from tests.sites_help import NAMES, Call, Party, at_home
 from tests.studies import merge
 from tests.survival_help import MANY, STUDY, patients, write_survival, write_times
@@ -367,3 +370,25 @@ def test_a_protocol_of_times_is_pooled_row_by_row(parties: Parties, tmp_path: Pa
     page = report_html(release)
     assert "Time to death, until 365 days; relapse or death, until 365 days" in page
     assert "random-effects" not in page
+
+
+def test_no_sentence_of_a_page_of_several_sites_is_never_rendered(parties: Parties, tmp_path: Path) -> None:
+    """By effects and by cells, of one grid and of several, with a measure or a hazard ratio that noise hides."""
+    for party in parties.values():
+        party.run("drawn", study={"intervals": 12})
+    by_effects = pooled(call_of(tmp_path / "effects", parties))
+    by_cells = pooled(call_of(tmp_path / "cells", parties, pooled_by="cells"))
+    twelve = merge(TRAVELLING, {"intervals": 12})
+    on_one_grid = pooled(call_of(tmp_path / "grid", parties, twelve, "drawn", pooled_by="cells"))
+    document, grid = by_effects.model_dump(mode="json"), on_one_grid.model_dump(mode="json")
+    first, *rest = document["measures"]
+    nothing = dict.fromkeys(("fixed", "random", "heterogeneity")) | {"state": "unresolved", "leave_one_out": []}
+    unseen = [{**site, "estimate": None, "interval": None} for site in first["sites"]]
+    hidden = {**document, "measures": [{**first, **nothing, "sites": unseen}, *rest]}
+    no_ratio = {**grid, "log_rank": {**grid["log_rank"], "hazard_ratio": None}}
+    further = map(PooledSurvivalRelease.model_validate, (hidden, no_ratio, {**document, "model": "fixed"}))
+    pages = [report_html(one) for one in (by_effects, by_cells, on_one_grid, *further)]
+    said = "\n".join(" ".join(unescape(re.sub(r"<[^>]+>", "\n", page)).split()) for page in pages)
+    sentences = texts("pooled_survival.html.j2")
+    assert len(sentences) > 10
+    assert [one for one in sorted(sentences) if one not in said] == []

@@ -279,7 +279,7 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
     yield merge(times, {"curves": times["curves"] * 10})
 
 
-# Written by other tests: pages of the ledger, of series and of times over sites, the fragment of a plan.
+# Written by other tests: pages of the ledger, of series, of times over sites (`test_sites_times.py`), and plans.
 ELSEWHERE = ("burndown", "desk", "series", "plan", "notebook", "head", "pooled_survival")
 
 
