@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from threadpoolctl import threadpool_limits
 
 from causalveil.tasks.machine.site import VARIABLES
 from tests import needs, session
@@ -34,6 +35,12 @@ if in_memory():
 # A shared machine pauses now and then: an example that took long says nothing.
 settings.register_profile("house", deadline=None)
 settings.load_profile("house")
+
+# Three processes share two cores. Threads of OpenBLAS wait for each other in a loop that keeps a core busy: where the
+# other core is taken, a balance of 1,000 people took 2.5 s of a processor, and .06 s in one thread, with one result.
+# The variable is for libraries that are loaded later and for processes that tests start.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+ONE_THREAD = threadpool_limits(1, user_api="blas")
 
 # The operator's settings of a small machine, also for what several tests share; tests of Prefect set their own.
 SETTINGS = {"CAUSALVEIL_ENGINE": "direct", "CAUSALVEIL_WORKERS": "1"}

@@ -89,9 +89,9 @@ def test_an_outcome_beside_an_end_of_its_range_and_a_rare_arm_are_foreseen() -> 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_warns_of_what_plan_warns_of_without_a_rehearsal(method: str) -> None:
-    """Noise that drowns a study of 400 people, and one of few covariates that it does not."""
+    """Noise that exceeds the range of a study of 100 people, and one of few covariates whose noise does not."""
     for name, epsilon in (("flags15", "0.1"), ("normals2", "8")):
         study = study_of(POPULATIONS[name], METHODS[method], epsilon)
-        estimator, sizes = estimator_of(study), sizes_of(study, 400)
+        estimator, sizes = estimator_of(study), sizes_of(study, 100)
         plan = estimator.expected(study, sizes, StandIn(), None)
         assert estimator.warnings(study, sizes, StandIn()) == tuple(plan["warnings"])
