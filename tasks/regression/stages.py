@@ -20,6 +20,13 @@ from causalveil.tasks.inference.assemble import COVERS_MODELS, NOISY, EffectFind
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.privacy.gaussian import divide
 
+# Weights that leave less of an arm's precision answer for many people whom the other arm lacks.
+ENOUGH_LEFT = 0.5
+EXTRAPOLATED = (
+    "effects on people of a kind that one arm lacks, which slopes extrapolate (overlap: weights leave an arm the "
+    "precision of {:.0%} of its people)"
+)
+
 
 def recipe(study: RegressionStudy, sizes: Sizes | None) -> AdjustmentRecipe:
     """Return every draw of a study.
@@ -43,6 +50,15 @@ def _asked(settings: RegressionEstimator, pure: bool) -> tuple[Decimal, ...] | N
     return tuple(vars(alone).values()) if settings.curves == "none" else None
 
 
+def _extrapolated(usable: float, doubt: float) -> tuple[str, ...]:
+    """Say that slopes answer for people whom one arm lacks, where weights leave less than half of an arm's precision.
+
+    Of 214,144 people of whom a sixth were never treated they left .14 to .41 (five draws), and intervals of these draws
+    did not meet; of three tables whose arms overlap .92 to .97. ENOUGH_LEFT was chosen between these.
+    """
+    return (EXTRAPOLATED.format(usable),) if usable + 2 * doubt < ENOUGH_LEFT else ()
+
+
 def findings(study: RegressionStudy, asked: FiveReleases, scores: ReleasedScores) -> EffectFindings:
     """Estimate and interval, in outcome units."""
     last = copy(asked)
@@ -58,6 +74,8 @@ def findings(study: RegressionStudy, asked: FiveReleases, scores: ReleasedScores
         coverage=Coverage.normal_approximation,
         whole_range=low <= -FARTHEST and high >= FARTHEST,
     )
+    usable, doubt = effective(last)
+    lacking = () if asked.public.trial else _extrapolated(usable, doubt)
     sampling = (found.sampling * half) ** 2
     noise = max((found.standard_error * half) ** 2 - sampling, 0.0)
     details: dict[str, float | int | str | bool] = {
@@ -66,10 +84,10 @@ def findings(study: RegressionStudy, asked: FiveReleases, scores: ReleasedScores
         "treated_share": arms.share,
         "spread": half * arms.spread,
         "features": last.refit_asked.count,
-        "effective_share": effective(last)[0],
+        "effective_share": usable,
         "confounding_adjusted_for": found.adjusted_share,
         "curves": ", ".join(found.kept_curves) or "none",
-        "not_covered": "; ".join((not_covered(asked.public), *found.narrow.words)),
+        "not_covered": "; ".join((not_covered(asked.public), *lacking, *found.narrow.words)),
     }
     variance = Variance(sampling=sampling, noise=noise)
     done = confounding(study, asked.public, found.adjusted_share, found.left_out)
