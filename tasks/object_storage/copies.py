@@ -20,7 +20,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -319,8 +319,10 @@ def _fetch(copy: _Copy, new: bool) -> None:
             refuse_table_in(store, above)
     _refuse_nested(copy.url, store, root)
     listed = store.get_file_info(fs.FileSelector(root, recursive=True, allow_not_found=True))
-    found = {str(PurePosixPath(one.path).relative_to(root)): one for one in listed if one.type == fs.FileType.File}
+    # As the store has them: a path of this machine would take `a//b` and `a/./b` for `a/b`, which is another object.
+    found = {one.path.removeprefix(f"{root}/"): one for one in listed if one.type == fs.FileType.File}
     found = {path: one for path, one in found.items() if not any(part[0] == "." for part in _parts(copy.url, path))}
+    _refuse_files_as_folders(copy.url, found)
     if not found and not new:
         raise StudyError(f"{copy.url}: no such data folder, and so no contract; check 'data.path' of the study")
     for folder in sorted({str(parent) for path in found for parent in PurePosixPath(path).parents} - {"."}):
@@ -391,6 +393,17 @@ def _parts(url: str, path: str) -> tuple[str, ...]:
     if any(part in ("", ".", "..") or "\0" in part or len(part.encode()) > 255 for part in parts):
         raise DataError(f"{url}: an object there has a name that no folder can hold; take it out")
     return parts
+
+
+def _refuse_files_as_folders(url: str, paths: Iterable[str]) -> None:
+    """Refuse an object whose name others have for their folder, which no folder of this machine can hold.
+
+    Raises:
+        DataError: there is one.
+    """
+    found = set(paths)
+    if any(str(parent) in found for path in found for parent in PurePosixPath(path).parents):
+        raise DataError(f"{url}: an object there has the name of a folder of others; take it out")
 
 
 def _hidden(path: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import signal
@@ -269,6 +270,16 @@ def test_places_that_are_no_data_folder_are_refused(server: str, tmp_path: Path,
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10))
     with pytest.raises(CausalveilError, match="are to be copied"):
         local_copy(url)
+
+
+@pytest.mark.parametrize("name", ["b//part.parquet", "b/./part.parquet", "/part.parquet", "b", "b/../../part.parquet"])
+def test_an_object_that_no_folder_holds_is_never_left_out(name: str, server: str) -> None:
+    """Of `b/part.parquet` and `b//part.parquet` one was copied and the other forgotten, with the people in it."""
+    folder = f"names-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    for key in ("dataset.yaml", "b/part.parquet", name):
+        boto3.client("s3").put_object(Bucket=BUCKET, Key=f"{folder}/{key}", Body=key.encode())
+    with pytest.raises(DataError, match="take it out"):
+        local_copy(f"s3://{BUCKET}/{folder}")
 
 
 def test_a_copy_follows_the_store_within_a_process(server: str, tmp_path: Path) -> None:
