@@ -35,8 +35,8 @@ MANY: dict[str, Study] = {
     "protocol, matching": make_protocol(6, 2, name="matching"),
     "times, trial": make_survival(**TIMES),
     "times, adjusted": make_survival(**TIMES, **ADJUSTS),
-    "times, trial, 3 % events": make_survival(**TIMES, expect={"risk": 0.03}),
-    "times, adjusted, 3 % events": make_survival(**TIMES, **ADJUSTS, expect={"risk": 0.03}),
+    "times, trial, 3% events": make_survival(**TIMES, expect={"risk": 0.03}),
+    "times, adjusted, 3% events": make_survival(**TIMES, **ADJUSTS, expect={"risk": 0.03}),
     "times, 3 questions in 3 subgroups": make_times(subgroups={"name": "site", "column": SITE["site"]}),
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from causalveil.flows.estimators.rehearsal import Rehearsed, summary
+from causalveil.flows.estimators.rehearsal import Rehearsed, hidden_in, summary
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.report.numbers import confidence_level
@@ -79,6 +79,12 @@ def say_draws(
         ]
     if len(found) == 1:
         return [f"One draw of noise.{assumed}"]
+    if 0 < (hidden := hidden_in(found)) < len(found):
+        return [
+            f"Mean of {len(found)} draws of noise, from ± {low:.3g} to ± {high:.3g}: in {hidden} of them noise hides "
+            "the answer, and the interval is the whole declared range.",
+            *([assumed.strip()] if assumed else []),
+        ]
     return [f"Median of {len(found)} draws of noise, from ± {low:.3g} to ± {high:.3g}.{assumed}"]
 
 

@@ -6,8 +6,9 @@ it is that of Schroeder, Hartenstein and Feuerriegel (2025), as printed; a relea
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -33,11 +34,11 @@ CAVEATS = (
 Auto = Literal["auto"]
 # Of a closed registry of installed code, never an import path: a study file travels.
 ModelName = Annotated[str, Field(max_length=60, pattern=r"^[a-z][a-z0-9_]*$")]
-# What the outcome model is called that needs no installed code.
-SLOPES = "slopes"
+# The outcome model that needs no installed code, and the one that is learnt where none is named.
+SLOPES, LEARNT = "slopes", "kernel_ridge"
 UNKNOWN_CHANCE = (
     "estimator 'aipw' needs a known chance of treatment, propensity: {known: P}; without one use estimator "
-    "'regression', or ask for guarantee: asymptotic and outcome_model: {model: kernel_ridge}"
+    "'regression', or ask for guarantee: asymptotic"
 )
 
 
@@ -69,7 +70,7 @@ class Propensity(Frozen):
 class OutcomeModelSettings(Frozen):
     """The outcome model: slopes of each arm from noisy moments, or a model by name.
 
-    A model by name needs ``guarantee: asymptotic``.
+    A model by name needs ``guarantee: asymptotic``, which takes ``kernel_ridge`` where none is named.
     """
 
     model: ModelName = SLOPES
@@ -106,6 +107,15 @@ class AipwEstimator(EstimatorSettings):
     budget_shares: Auto | Shares = "auto"
     effect_share: Annotated[Amount, Field(gt=0, lt=1)] = Decimal("0.9")
     coverage: Coverage = Coverage.normal_approximation
+
+    @model_validator(mode="before")
+    @classmethod
+    def _model_that_the_guarantee_can_have(cls, document: Any) -> Any:
+        """Take a model that is learnt where an asymptotic study names none: 'slopes' belong to the other guarantee."""
+        if isinstance(document, Mapping) and document.get("guarantee") == Guarantee.asymptotic:
+            given = document.get("outcome_model", {})
+            return {**document, "outcome_model": {"model": LEARNT, **given} if isinstance(given, Mapping) else given}
+        return document
 
 
 class AipwStudy(EffectStudy):

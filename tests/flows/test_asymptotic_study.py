@@ -20,7 +20,7 @@ from causalveil.schemas.release import load_release, release_schema
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.studies import merge, write_study
 
-ESTIMATOR = {"name": "aipw", "penalty": ..., "guarantee": "asymptotic", "outcome_model": {"model": "kernel_ridge"}}
+ESTIMATOR = {"name": "aipw", "penalty": ..., "guarantee": "asymptotic"}
 ALLOWED = {"estimators": ["aipw"], "guarantees": ["finite_sample", "asymptotic"]}
 
 
@@ -48,6 +48,9 @@ def test_plan_ledger_and_release_agree_and_say_what_it_rests_on(estimator: dict[
     _, plan = plan_study(path)
     release = load_release(run_study(path, out=tmp_path / "out", engine="direct").path)
     assert release.guarantee is Guarantee.asymptotic
+    # Learnt where none is named: slopes belong to the other guarantee.
+    model = release.specification["estimator"]["outcome_model"]["model"]
+    assert model == estimator.get("outcome_model", {}).get("model", "kernel_ridge")
     assert set(CAVEATS) <= set(release.privacy.unprotected)
     assert release.headline == NO_GUARANTEE
     assert release.privacy.charges == plan.charges

@@ -75,9 +75,16 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {
         "it allows ipw, regression, diff",
     ),
     "letters that changed places": ("study", {"covariates": ["aeg"]}, "no column 'aeg', did you mean 'age'; it has"),
-    "asymptotic alone": (
+    "the outcome model of the other guarantee": (
         "study",
-        {"estimator": {"name": "aipw", "penalty": ..., "guarantee": "asymptotic"}},
+        {
+            "estimator": {
+                "name": "aipw",
+                "penalty": ...,
+                "guarantee": "asymptotic",
+                "outcome_model": {"model": "slopes"},
+            }
+        },
         "Write below 'estimator', as in outcome_model: {model: kernel_ridge}",
     ),
     "no such folder": ("study", {"data": {"path": "nowhere"}}, "check 'data.path' of the study"),
