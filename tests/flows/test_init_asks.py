@@ -225,7 +225,7 @@ def test_conditions_groups_and_measures_by_options_are_answered() -> None:
         (("--where", "Person No == p1"), "has another part already"),
         (("--where", "town > North"), "have no order"),
         (("--where", "town == Oslo"), "holds no 'Oslo'; there are 'South"),
-        (("--where", "age > 60", "--where", "age < 30"), "nobody"),
+        (("--where", "age > 60", "--where", "age < 30"), "no unit would be eligible"),
         (("--subgroups", "age"), "holds a number"),
         (("--subgroups", "given"), "has another part already"),
         (("--measure", "ratio"), "drawn by lot"),
