@@ -267,7 +267,6 @@ SHORT = (
     "survival, adjusted, delta 1e-6",
     "survival, adjusted by groups, delta 0",
     "survival, many questions, delta 1e-6",
-    "survival, many adjusted questions",
     "survival, adjusted by classes, eligible, delta 1e-6",
     "direction, test-scores-ours, penalty 1.0",
     "direction, train-scores-ours, penalty 0.01",

@@ -28,9 +28,11 @@ from tests.bundle_cases import resign
 from tests.flows.test_true_sentences import texts
 from tests.sites_help import NAMES, Call, Party, at_home
 from tests.studies import merge
-from tests.survival_help import MANY, STUDY, patients, write_survival, write_times
+from tests.survival_help import MANY, STUDY, cared_for, patients, write_survival, write_times
 
 Parties = dict[str, Party]
+AGE = {"age": {"lower": 20, "upper": 60}}
+ADJUSTS: dict[str, Any] = {"covariates": AGE, "measure": ["risk"], "estimator": {"name": "survival", "trial": False}}
 # What a study that travels says of its times itself; each site has codes of its own, and an order of events.
 TRAVELS = {"events": ["relapse", "death"], "origin": "randomised", "unit_of_measure": "days"}
 TRAVELLING: dict[str, Any] = merge(STUDY, {"outcome": TRAVELS})
@@ -59,10 +61,13 @@ class Clinic(Party):
     """A site of a trial with times, whose codes of events are its own."""
 
     def run(self, run_id: str, **changes: Any) -> Path:
-        frame = coded(self.name, patients(1_500 if self.name == "valley" else 3_000, self.seed))
         place, asked, owner = self.folder / f"data-{run_id}", changes.get("study", {}), owner_of(self.name)
+        make = cared_for if "covariates" in asked else patients
+        frame = coded(self.name, make(1_500 if self.name == "valley" else 3_000, self.seed))
+        if "covariates" in asked:
+            owner = {"dataset": f"{self.name}-care", "columns": {**owner["columns"], **AGE}}
         if "outcomes" in asked:
-            owner = {"dataset": f"{self.name}-many", "columns": {**owner["columns"], "site": ...}}
+            owner = {"dataset": f"{owner['dataset']}-many", "columns": {**owner["columns"], "site": ...}}
             path = write_times(place, frame=frame, contract=owner, study={"subgroups": ..., **asked})
         else:
             path = write_survival(place, frame=frame, contract=owner, study=merge({"outcome": TRAVELS}, asked))
@@ -392,3 +397,30 @@ def test_no_sentence_of_a_page_of_several_sites_is_never_rendered(parties: Parti
     sentences = texts("pooled_survival.html.j2")
     assert len(sentences) > 10
     assert [one for one in sorted(sentences) if one not in said] == []
+
+
+def test_adjusted_studies_and_protocols_are_pooled(parties: Parties, tmp_path: Path) -> None:
+    """Each adjusted measure and row is pooled as an effect is, by its own variance, and says what was adjusted for."""
+    asked = {"adjusted": merge(TRAVELLING, ADJUSTS), "together": {**MANY, **ADJUSTS, "outcomes": OUTCOMES}}
+    for run_id, study in asked.items():
+        own = ADJUSTS if run_id == "adjusted" else {**ADJUSTS, "outcomes": OUTCOMES}
+        for party in parties.values():
+            party.run(run_id, study=own)
+        release = call_of(tmp_path / run_id, parties, study, run_id, model="fixed").pool().release
+        files = [load_release(parties[name].folder / run_id / "release.json") for name in NAMES]
+        if isinstance(release, PooledSurvivalRelease):
+            found = [release.measures[0].fixed]
+            said = [[(one.estimate, one.variance.sampling + one.variance.noise) for one in files]]  # type: ignore[union-attr]
+        else:
+            assert isinstance(release, PooledProtocolRelease)
+            assert all(one.confounding is not None for one in release.answers)
+            found = [one.fixed for one in release.answers]
+            tables = [file.answers for file in files if isinstance(file, ProtocolRelease)]
+            said = [
+                [(row.estimate, (row.sampling_error or 0) ** 2 + (row.noise_error or 0) ** 2) for row in rows]
+                for rows in zip(*tables, strict=True)
+            ]
+        for one, parts in zip(found, said, strict=True):
+            assert one is not None
+            values, variances = np.array(parts, dtype=float).T
+            assert one.estimate == pytest.approx(float(np.average(values, weights=1 / variances)))
