@@ -212,7 +212,7 @@ CONTRACTS: list[tuple[dict[str, Any], str]] = [
     ({"days": {"time": {"upper": 100}}}, "missing key 'columns.days.time.origin'"),
     ({"days": {"time": {"upper": 1, "origin": "x", "step": 2}}}, "'step'"),
     ({"status": {"event": {"alive": 1, "death": 2}}}, "censored: NAME"),
-    ({"status": {"event": {"alive": 0, "death": 0}}}, "a level stands twice"),
+    ({"status": {"event": {"alive": 0, "death": 0}}}, "code '0' has two names, 'alive' and 'death'"),
     ({"status": {"event": {"alive": 0, "death": "D"}}}, "all text or all integers"),
     ({"status": {"event": {"alive": 0}}}, "at least 2"),
     ({"status": {"event": {"alive": 0, "death": 2**63}}}, "64 bits"),
