@@ -197,7 +197,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"where": [{"column": "nothing", "op": "==", "value": 1}]}, "declares no column 'nothing'"),
     (
         {"where": [{"column": "age", "op": ">", "value": 50}, {"column": "age", "op": "<", "value": 30}]},
-        "nobody would be eligible",
+        "no unit would be eligible",
     ),
 ]
 
