@@ -263,7 +263,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
             "arms": {"reference": 0, "levels": [0, 1, 2]},
             "estimand": "ATT",
         },
-        "over everybody: use 'estimand: ATE'",
+        "over all units: use 'estimand: ATE'",
     ),
     "many adjusted questions": (
         {
