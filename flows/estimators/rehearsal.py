@@ -35,6 +35,7 @@ from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.people import PublicPeople, enough, people, stand_in_outcomes
 from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.privacy.gaussian import unit_sigma
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.weighting.features import features_of, learn_features
@@ -301,7 +302,9 @@ class Rehearsal:
             # Learners have one seed, so that what is fitted to the same people is fitted once.
             run = Run(smaller.study, of, enclave, RehearsalBudget(seed), None, times=smaller.times)
             try:
-                found.append(replace(self.read(smaller, estimate(run)), kind=kind, weight=weight))
+                # Linear algebra of so few people only waits for its own threads where the other core is busy.
+                with one_thread():
+                    found.append(replace(self.read(smaller, estimate(run)), kind=kind, weight=weight))
             except (DataError, ConvergenceError) as own_problem:
                 # A sample may lack what another has: one arm, where it is rare.
                 problem = own_problem if isinstance(own_problem, DataError) else DataError(str(own_problem))
