@@ -185,8 +185,13 @@ class Holds(StrEnum):
     unit = "unit"
     binary = "binary"
     number = "number"
+    time = "time"
     level = "level"
     order = "order"
+
+
+# Columns that may be read as floats.
+FLOATS = (Holds.number, Holds.time, Holds.order)
 
 
 class Nulls(StrEnum):

@@ -32,7 +32,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from causalveil.schemas.columns import Column, Holds, Nulls
+from causalveil.schemas.columns import FLOATS, Column, Holds, Nulls
 from causalveil.schemas.errors import DataError
 
 Roles = Mapping[str, Column]
@@ -60,6 +60,9 @@ def read_as(role: Column, stored: pl.DataType) -> pl.DataType | None:
             return pl.Int64() if _is_number(stored) else _text(stored)
         case Holds.number:
             return pl.Float64() if _is_number(stored) or stored == pl.Boolean else None
+        case Holds.time:
+            # A truth value that is declared a time is the event's column more likely.
+            return pl.Float64() if _is_number(stored) else None
         case Holds.order:
             return _in_order(stored)
         case _:
@@ -80,7 +83,7 @@ def cast(role: Column, stored: pl.DataType, values: pl.Expr, *, widen: bool = Tr
         raise TypeError("not to be read as declared")
     if role.holds in (Holds.binary, Holds.level) and stored != wanted:
         return _known(role, stored, values)
-    if role.holds in (Holds.number, Holds.order) and stored.is_float():
+    if role.holds in FLOATS and stored.is_float():
         # Where no value may be missing, a NaN is found as it stands.
         wide = values if stored == wanted else values.cast(wanted)
         filled = wide.fill_nan(None) if role.nulls is Nulls.welcome else wide
@@ -97,7 +100,7 @@ def checked_as(role: Column, stored: pl.DataType) -> pl.DataType | None:
 
     It is the type that the column is read as, but numbers are as wide as they are stored.
     """
-    return stored if role.holds is Holds.number and stored != pl.Null else read_as(role, stored)
+    return stored if role.holds in (Holds.number, Holds.time) and stored != pl.Null else read_as(role, stored)
 
 
 def read_frame(frame: pl.DataFrame, roles: Roles, *, widen: bool = True) -> pl.DataFrame:
@@ -200,7 +203,7 @@ def _declared(role: Column) -> tuple[str | int, ...]:
 
 
 def _canonical(role: Column) -> pl.DataType:
-    if role.holds is Holds.number:
+    if role.holds in (Holds.number, Holds.time):
         return pl.Float64()
     return pl.String() if isinstance(_declared(role)[0], str) else pl.Int64()
 

@@ -15,9 +15,9 @@ from functools import partial
 import polars as pl
 
 from causalveil.schemas.admission.casts import read_as
-from causalveil.schemas.columns import Column, Holds, Nulls
+from causalveil.schemas.columns import FLOATS, Column, Holds, Nulls
 from causalveil.schemas.contract import Contract
-from causalveil.schemas.declared import CodesColumn, EventColumn, LevelsColumn
+from causalveil.schemas.declared import CodesColumn, EventColumn, LevelsColumn, TimeColumn
 from causalveil.schemas.study import Missing, Others
 
 
@@ -27,6 +27,7 @@ class Rule(StrEnum):
     missing = "is missing"
     unit_type = "must be a column of whole numbers, or a text column"
     number_type = "must be an integer, float, decimal or boolean column"
+    time_type = "must be an integer, float or decimal column, since it holds times"
     treatment_type = "must be a column of numbers, booleans or text"
     text_code_type = "must be a text column, since its declared codes are text"
     text_level_type = "must be a text column, since its declared levels are text"
@@ -80,7 +81,8 @@ def contract_roles(contract: Contract) -> dict[str, Column]:
             admitted = codes if column.others is Others.refuse else None
             roles[name] = Column(holds=Holds.level, levels=codes, nulls=nulls, admitted=admitted)
         else:
-            roles[name] = Column(holds=Holds.number, nulls=nulls)
+            holds = Holds.time if isinstance(column, TimeColumn) else Holds.number
+            roles[name] = Column(holds=holds, nulls=nulls)
     if contract.rows is not None and contract.rows.order is not None:
         roles.setdefault(contract.rows.order, Column(holds=Holds.order, nulls=Nulls.welcome))
     return roles
@@ -105,7 +107,7 @@ def row_rules(role: Column, kind: pl.DataType) -> dict[Rule, Breaks]:
             rules |= _binary(role.codes)
         case Holds.level:
             rules |= {} if role.admitted is None else _levels(role.admitted)
-        case Holds.number | Holds.order:
+        case Holds.number | Holds.time | Holds.order:
             rules |= {Rule.finite: lambda values: values.is_infinite()} if _may_be_nan(role, kind) else {}
     return rules
 
@@ -132,7 +134,7 @@ def suspects(role: Column, kind: pl.DataType) -> dict[Rule, Breaks]:
 
 def _may_be_nan(role: Column, kind: pl.DataType) -> bool:
     """Return whether the column, as it is read, may hold NaN or infinity."""
-    return role.holds in (Holds.number, Holds.order) and kind.is_float()
+    return role.holds in FLOATS and kind.is_float()
 
 
 def _absent(values: pl.Expr) -> pl.Expr:
@@ -162,6 +164,8 @@ def type_rule(role: Column) -> Rule:
             return Rule.text_level_type if isinstance(role.levels[0], str) else Rule.integer_level_type
         case Holds.number:
             return Rule.number_type
+        case Holds.time:
+            return Rule.time_type
         case Holds.order:
             return Rule.order_type
 

@@ -24,7 +24,7 @@ import polars.selectors as cs
 
 from causalveil.schemas.admission.casts import Roles, Types
 from causalveil.schemas.admission.cohort import Rule, accepts, row_rules, suspects, type_rule
-from causalveil.schemas.columns import Column, Holds
+from causalveil.schemas.columns import FLOATS, Column
 from causalveil.schemas.errors import CausalveilError
 
 try:
@@ -204,7 +204,7 @@ def _columns_of_rules(roles: Roles) -> dict[Rule, list[str]]:
     """Return the rules of all columns, each with the columns that it is about."""
     found = dict[Rule, list[str]]()
     for name, role in roles.items():
-        for rule in row_rules(role, pl.Float64() if role.holds in (Holds.number, Holds.order) else pl.Int64()):
+        for rule in row_rules(role, pl.Float64() if role.holds in FLOATS else pl.Int64()):
             found.setdefault(rule, []).append(name)
     return found
 

@@ -336,7 +336,7 @@ class SurvivalStudy(Study):
         roles = {
             self.data.unit: Column(holds=Holds.unit),
             self.treatment: Column(holds=Holds.binary, codes=self.treatment_codes.pair, nulls=arm),
-            self.outcome.time: Column(holds=Holds.number, nulls=time),
+            self.outcome.time: Column(holds=Holds.time, nulls=time),
             self.outcome.event: self.outcome.column,
         }
         beside = self.people.roles

@@ -261,7 +261,7 @@ class SurvivalProtocol(JointStudy):
         return {
             self.data.unit: Column(holds=Holds.unit),
             self.treatment: Column(holds=Holds.binary, codes=treatment, nulls=arm),
-            first.time: Column(holds=Holds.number, nulls=time),
+            first.time: Column(holds=Holds.time, nulls=time),
             first.event: first.column,
             **{name: beside[name] for name in self.covariates},
         } | self.shared_roles

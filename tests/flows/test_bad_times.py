@@ -68,6 +68,9 @@ TABLE: dict[str, Row] = {
     "time negative": Row(cell("days", -3.0)),
     "time above upper": Row(cell("days", 1e8)),
     "time of text": Row(lambda frame: frame.with_columns(pl.col("days").cast(pl.String)), says="'days' must", code=3),
+    "time of truth values": Row(
+        lambda frame: frame.with_columns(pl.col("days") > 100), says="since it holds times", code=3
+    ),
     "event undeclared": Row(cell("status", 7), says="declare it, or 'others: other'", code=3, then=({}, ANY_EVENT)),
     "event between codes": Row(cell("status", 1.5, pl.Float64), contract=ANY_EVENT),
     "competing event undeclared": Row(
