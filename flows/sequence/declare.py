@@ -109,9 +109,9 @@ def declare(study: Study, sizes: Sizes | None) -> Plan:
     if cost != study.privacy.cost:
         asked = study.privacy.cost
         raise StudyError(
-            f"'privacy' asks for epsilon {asked.epsilon} and delta {asked.delta}, and rounding makes epsilon "
-            f"{cost.epsilon} and delta {cost.delta} of it when it is divided among the study's draws; ask for more "
-            "epsilon, or for less delta"
+            f"the plan adds up to epsilon {cost.epsilon} and delta {cost.delta}, and 'privacy' asks for epsilon "
+            f"{asked.epsilon} and delta {asked.delta}: an epsilon that is tiny, or tiny beside delta, is lost in "
+            "rounding; ask for more epsilon or less delta, and report this if neither is so"
         )
     for charge in charges:
         if not (ordinary(charge.sensitivity) and ordinary(charge.noise_scale)):

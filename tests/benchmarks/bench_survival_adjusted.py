@@ -67,9 +67,14 @@ class Confounded:
         asked = {"trial": False, "covariates": COVARIATES, "measure": [measure]}
         return make_survival(competing=False, epsilon=epsilon, **asked)
 
+    @property
+    def seed(self) -> int:
+        """Return what its people are drawn by beside a run's seed: its name, with a blank before percent signs."""
+        return sum(self.name.replace("%", " %").encode())
+
     def found(self, n: int, epsilon: str, measure: Measure, seed: int) -> SurvivalFindings:
         """What one table of this seed says."""
-        people, _ = self.people(np.random.default_rng([seed, n, sum(self.name.encode())]), n)
+        people, _ = self.people(np.random.default_rng([seed, n, self.seed]), n)
         return found_of(self.study(epsilon, measure), people, seed)
 
 
@@ -118,7 +123,7 @@ def weighted(one: Confounded, n: int, measure: Measure, runs: int) -> float:
 
     errors = []
     for seed in range(runs):
-        people, chance = one.people(np.random.default_rng([seed, n, sum(one.name.encode())]), n)
+        people, chance = one.people(np.random.default_rng([seed, n, one.seed]), n)
         found = []
         for arm in (0, 1):
             own = people.arm == arm

@@ -49,7 +49,7 @@ def joint_study(
 
 def joint_table(study: SurvivalProtocol, one: Confounded, n: int, seed: int) -> TimesTable:
     """What one table of this seed says."""
-    random = np.random.default_rng([seed, n, sum(one.name.encode())])
+    random = np.random.default_rng([seed, n, one.seed])
     people, _ = one.people(random, n)
     assert people.covariates is not None
     rows = study.bounded.questions[0]
@@ -136,7 +136,7 @@ def beside(one: Confounded, n: int, q: int, runs: int) -> tuple[float, float, fl
     )
     true, halves, hits = truth(one, Measure.risk, HORIZON), [], []
     for seed in range(runs):
-        people, _ = one.people(np.random.default_rng([seed, n, sum(one.name.encode())]), n)
+        people, _ = one.people(np.random.default_rng([seed, n, one.seed]), n)
         both = (joint_table(study, one, n, seed).answers[0].interval, found_of(single, people, seed).interval)
         assert both[0] is not None
         halves.append([(own.upper - own.lower) / 2 for own in both])  # type: ignore[union-attr]

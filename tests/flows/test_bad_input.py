@@ -122,7 +122,7 @@ STUDY_CASES = [
     Case(
         "study: epsilon lost in rounding",
         2,
-        ("more epsilon, or for less delta",),
+        ("ask for more epsilon or less delta",),
         study={"estimator": {"name": "regression", "penalty": ...}, "privacy": {"epsilon": "1e-9"}},
         contract={"estimators": ["regression"]},
     ),
