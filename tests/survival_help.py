@@ -20,6 +20,7 @@ from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.survival.curves import ARMS, Grid
 from causalveil.tasks.survival.findings import SurvivalFindings
 from causalveil.tasks.survival.stages import groups_of
+from causalveil.tasks.survival.strategy import NoisyCells
 from tests.studies import CONTRACT, merge, write_study
 
 HORIZON = 365.0
@@ -53,6 +54,12 @@ IN_FULL: dict[str, Any] = {
     "censoring": "alive",
 }
 ONE_KIND = {"codes": {"alive": 0, "death": 1}}
+
+
+def exact_cells(counts: FloatArray, grid: Grid) -> NoisyCells:
+    """Return counts without noise, as if they had been released so; shape (2, cells)."""
+    size = ARMS * grid.cells
+    return NoisyCells(grid, round(float(counts.sum())), np.asarray(counts, np.float64), np.zeros((size, size)))
 
 
 def make_survival(competing: bool = True, **changes: Any) -> SurvivalStudy:

@@ -178,9 +178,3 @@ def read_blocks(released: FloatArray, grid: Grid, draw: Mechanism) -> tuple[Floa
     variance = draw.known_scale**2 * (2 if plain else 1)
     counts = (released.reshape(-1, grid.cells) @ back.T).reshape(grid.groups, grid.arms, grid.cells)
     return counts, back @ back.T * variance
-
-
-def exact_cells(counts: FloatArray, grid: Grid) -> NoisyCells:
-    """Return counts without noise, as if they had been released so; shape (2, cells)."""
-    size = ARMS * grid.cells
-    return NoisyCells(grid, round(float(counts.sum())), np.asarray(counts, np.float64), np.zeros((size, size)))

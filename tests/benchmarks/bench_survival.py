@@ -20,8 +20,8 @@ from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.survival.curves import Grid, grid_of
 from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.strategy import NoisyCells, exact_cells, measured, mechanism, read_cells
-from tests.survival_help import HORIZON, People, make_survival
+from causalveil.tasks.survival.strategy import NoisyCells, measured, mechanism, read_cells
+from tests.survival_help import HORIZON, People, exact_cells, make_survival
 
 PAGE = Path(__file__).parents[2] / "docs" / "figures" / "survival.md"
 RUNS, CONFIDENCE = 200, 0.95

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,20 @@ from causalveil.schemas.studies import parse_study
 from causalveil.tasks.privacy.gaussian import mu_of
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.protocols.times import times_outcomes
+from causalveil.tasks.report.page import report_html
 from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.joint import JointCells, joint_grid, joint_mechanism
 from causalveil.tasks.survival.pseudo import pseudo_outcomes
-from causalveil.tasks.survival.strategy import exact_cells, read_blocks
+from causalveil.tasks.survival.strategy import read_blocks
 from tests.studies import resolved
-from tests.survival_help import cared_for, cared_for_at_sites, make_times, write_adjusted, write_adjusted_times
+from tests.survival_help import (
+    cared_for,
+    cared_for_at_sites,
+    exact_cells,
+    make_times,
+    write_adjusted,
+    write_adjusted_times,
+)
 
 DOSES = {"drug": {"levels": ["none", "low", "high"]}}
 
@@ -65,6 +74,7 @@ def test_plan_ledger_release_agree(changes: dict[str, Any], answers: int, first:
     assert len(release.answers) == answers
     assert {one.covariate for one in release.balance} >= {"age"}
     assert all(one.confounding is not None for one in release.answers if one.state == "answered")
+    _page_is_of_adjusted_answers(release)
     before = ledger.verify()
     found.path.unlink()
     again = run_study(path, out=tmp_path / "out", run_id="many", engine="direct")
@@ -73,6 +83,22 @@ def test_plan_ledger_release_agree(changes: dict[str, Any], answers: int, first:
     study_in_full = parse_study(resolved(path).model_dump(mode="json"))
     assert isinstance(study_in_full, SurvivalProtocol)
     assert asks_for(load_study_file(path), study_in_full)
+
+
+def _page_is_of_adjusted_answers(release: ProtocolRelease) -> None:
+    """The page states what the adjusted intervals are made by, and what they and the curves rest on."""
+    said = " ".join(re.sub(r"<[^>]*>", "", report_html(release)).split())
+    together = str(release.details["simultaneous"])
+    assert together == f"Bonferroni over {len(release.answers)} answers"
+    assert f"({len(release.answers)} answers, Bonferroni)" in said
+    assert said.count("The arms as they are, not adjusted. Share without") >= 1
+    grouped = "subgroups" in release.specification and release.specification["subgroups"] is not None
+    losses = "Within an arm and the levels of site, who was lost" if grouped else "Within an arm, who was lost"
+    for words in ("No unmeasured confounding.", "Among people who agree in age", "five more releases adjust", losses):
+        assert words in said, words
+    # There are no tests of adjusted answers, so no table of them.
+    assert "Log-rank" not in said
+    assert "joint normal law" not in said
 
 
 def test_tables_are_those_of_a_study_of_each_question() -> None:

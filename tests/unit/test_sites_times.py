@@ -16,8 +16,8 @@ from causalveil.tasks.survival.curves import Grid, grid_of
 from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.findings import TimesShown
 from causalveil.tasks.survival.strata import Strata
-from causalveil.tasks.survival.strategy import exact_cells, measured, mechanism, read_cells
-from tests.survival_help import HORIZON, make_survival
+from causalveil.tasks.survival.strategy import measured, mechanism, read_cells
+from tests.survival_help import HORIZON, exact_cells, make_survival
 
 
 def cells(grid: Grid, people: int, treated: float, risk: float) -> FloatArray:

@@ -25,8 +25,8 @@ from causalveil.tasks.survival.curves import Grid, grid_of
 from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.findings import findings_as_they_are
 from causalveil.tasks.survival.stages import follow_up
-from causalveil.tasks.survival.strategy import exact_cells, measured, mechanism, read_cells
-from tests.survival_help import People, make_survival, write_survival
+from causalveil.tasks.survival.strategy import measured, mechanism, read_cells
+from tests.survival_help import People, exact_cells, make_survival, write_survival
 
 # lifelines 0.30.3 on ``staggered()``: KaplanMeierFitter, its event table's Greenwood variance,
 # restricted_mean_survival_time and AalenJohansenFitter at 105; logrank_test on the same with all times at the middles

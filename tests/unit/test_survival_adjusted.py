@@ -25,8 +25,8 @@ from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.curves import ARMS, Grid, grid_of
 from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.pseudo import PseudoOutcomes, pseudo_outcomes
-from causalveil.tasks.survival.strategy import NoisyCells, exact_cells, measured, mechanism, read_cells, read_groups
-from tests.survival_help import HORIZON, People, found_of, make_survival, write_adjusted
+from causalveil.tasks.survival.strategy import NoisyCells, measured, mechanism, read_cells, read_groups
+from tests.survival_help import HORIZON, People, exact_cells, found_of, make_survival, write_adjusted
 
 COVARIATES: dict[str, Any] = {f"x{place}": {"lower": -3, "upper": 3} for place in (1, 2, 3, 4)}
 GROUP: dict[str, Any] = {"levels": ["no", "yes"]}

@@ -23,8 +23,8 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.survival.curves import ARMS, Grid, grid_of
 from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.stages import count_cells, groups_of
-from causalveil.tasks.survival.strategy import exact_cells, measured
-from tests.survival_help import HORIZON, People, found_of, make_survival, write_adjusted, write_survival
+from causalveil.tasks.survival.strategy import measured
+from tests.survival_help import HORIZON, People, exact_cells, found_of, make_survival, write_adjusted, write_survival
 
 AGE: dict[str, Any] = {"lower": 20, "upper": 60}
 OLDER: dict[str, Any] = {"column": "age", "holds": AGE, "op": ">=", "values": [40.0]}

@@ -11,8 +11,7 @@ from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.curves import ARMS, Grid
 from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.pseudo import pseudo_outcomes
-from causalveil.tasks.survival.strategy import exact_cells
-from tests.survival_help import People
+from tests.survival_help import People, exact_cells
 
 
 def people(n: int, lost: float, seed: int = 1) -> People:

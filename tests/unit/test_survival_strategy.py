@@ -11,7 +11,7 @@ import pytest
 from causalveil.schemas.estimators.survival import MOST_INTERVALS
 from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.curves import Grid, budget_of, grid_of
-from causalveil.tasks.survival.strategy import BITS, exact_cells, measured, mechanism, read_cells, strategy
+from causalveil.tasks.survival.strategy import BITS, measured, mechanism, read_cells, strategy
 from tests.survival_help import make_survival
 
 
@@ -117,10 +117,3 @@ def test_the_grid_follows_public_numbers() -> None:
     assert grid_of(make_survival(intervals=33), 100).intervals == 33
     assert grid_of(make_survival(outcome={"horizon": 14}), 10**6).intervals == 14
     assert grid_of(make_survival(outcome={"horizon": 14, "step": 0.5}), 10**6).intervals == 28
-
-
-def test_exact_cells_have_no_noise() -> None:
-    grid = Grid(10, 1, 1.0)
-    found = exact_cells(np.ones((2, grid.cells)), grid)
-    assert found.units == 42
-    assert not found.noise.any()

@@ -22,8 +22,8 @@ from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.joint import JointCells, joint_grid, joint_mechanism
 from causalveil.tasks.survival.joint_answers import TimesTable, compare, release_joint_stage
 from causalveil.tasks.survival.stages import count_cells
-from causalveil.tasks.survival.strategy import BITS, exact_cells, measured, strategy
-from tests.survival_help import People, found_of, make_survival, make_times
+from causalveil.tasks.survival.strategy import BITS, measured, strategy
+from tests.survival_help import People, exact_cells, found_of, make_survival, make_times
 
 GROUPS = {"name": "site", "column": {"levels": ["north", "south", "east"]}}
 ARMS = {"levels": ["none", "low", "high"], "reference": "none"}
