@@ -160,10 +160,13 @@ class Estimator(Generic[S]):
             return {**words.numbers, "sentences": [*words.sentences], "warnings": warnings}
         treated = stand_in.treated if people is None else people.treated
         numbers, sentences = {"treated": treated, **summary(found), **words.numbers}, list[str]()
+        adjusts = "explained" in self.facts_of(study)
+        drawn = say_draws(found, numbers, stand_in, people is not None, adjusts, words.name)
+        # The answers' intervals come first: what all else is about.
         if isinstance(study, EffectStudy):
-            sentences.append(say_interval(study, numbers))
-        sentences += say_draws(found, numbers, stand_in, people is not None, "explained" in self.facts_of(study))
-        sentences += words.sentences
+            sentences += [say_interval(study, numbers), *drawn, *words.sentences]
+        else:
+            sentences += [*words.sentences, *drawn]
         if effect is not None:
             numbers |= self._seen(study, sizes, stand_in, abs(effect) * words.left, numbers)
             say_effect(effect, numbers, sentences, warnings, words)

@@ -41,7 +41,7 @@ from causalveil.flows.estimators.rehearsal import (
 )
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.flows.estimators.table import middle_of, of_table
-from causalveil.flows.estimators.words import UNADJUSTED, Words
+from causalveil.flows.estimators.words import UNADJUSTED, Words, say_row
 from causalveil.schemas.estimators.protocols import (
     BalancingProtocol,
     DifferenceProtocol,
@@ -146,14 +146,18 @@ def words(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, found: Sequence
         # How much louder its noise is than that of asking for it alone, and by what the others' falls without it.
         factor, without = 1 / weight, 1 - weight if study.privacy.delta == 0 else math.sqrt(1 - weight**2)
         numbers.append({**vars(row), "noise_factor": factor, "without": without})
-        inside = f", {row.group:.4g} ({row.group_together:.4g}) in a subgroup of average size" if grouped else ""
-        said = f"{row.outcome}: ± {row.everybody:.4g}, all answers together ± {row.everybody_together:.4g}{inside}; "
-        said += row.adjustment
+        said = say_row(
+            row.outcome,
+            row.everybody,
+            row.everybody_together,
+            (row.group, row.group_together) if grouped else None,
+        )
+        said += f" {row.adjustment[:1].upper()}{row.adjustment[1:]}."
         if len(rows) > 1:
-            said += f"; its noise is {factor:.2f} times that of asking for it alone, and without it the "
-            said += f"others would have {1 - without:.0%} less"
-        sentences.append(f"{said}.")
-    return Words(sentences, {"answers": numbers}, of=f" on {rows[study.first].outcome}")
+            said += f" Its noise is {factor:.2f} times that of asking for it alone; without it the others would have "
+            said += f"{1 - without:.0%} less."
+        sentences.append(said)
+    return Words(sentences, {"answers": numbers}, name=rows[study.first].outcome)
 
 
 def warned(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]) -> list[str]:

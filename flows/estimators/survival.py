@@ -18,7 +18,7 @@ from causalveil.flows.estimators.estimator import VALIDATE, Estimator, Stages, n
 from causalveil.flows.estimators.five_releases import FiveStages, Steps
 from causalveil.flows.estimators.rehearsal import FEW, QUESTIONS, QUICK, Rehearsal, Rehearsed, Smaller, summed
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
-from causalveil.flows.estimators.words import UNADJUSTED, Words
+from causalveil.flows.estimators.words import OTHERWISE, UNADJUSTED, Words
 from causalveil.schemas.estimators.survival import Beyond, Measure, SurvivalStudy, TimeToEvent
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import Missing
@@ -169,11 +169,12 @@ def words(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, found: Sequence
     at_risk = max(one.at_risk_error[-1] for one in first.curves.arms)
     sentences += [
         f"That is for a treated share of {stand_in.treated:g}, a risk of {study.expect.risk:.0%} and "
-        f"{study.expect.lost:.0%} lost in both arms: state others under 'expect'.",
+        f"{study.expect.lost:.0%} lost in both arms. {OTHERWISE}",
         f"{intervals} intervals of {outcome.horizon / intervals:.4g}{unit}{_ruled(study, sizes)}.",
         f"Numbers at risk have noise of {at_risk:.3g} people in the last interval.",
     ]
-    return Words(sentences, {"half_widths": halves, "intervals": intervals, "at_risk_noise": at_risk})
+    name = f"the {WORDS[study.measure[0]]}"
+    return Words(sentences, {"half_widths": halves, "intervals": intervals, "at_risk_noise": at_risk}, name=name)
 
 
 def warned(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]) -> list[str]:

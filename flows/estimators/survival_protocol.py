@@ -16,7 +16,7 @@ from causalveil.flows.estimators.rehearsal import FEW, QUICK, Rehearsal, Rehears
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.flows.estimators.survival import without_time
 from causalveil.flows.estimators.table import middle_of, of_table
-from causalveil.flows.estimators.words import UNADJUSTED, Words
+from causalveil.flows.estimators.words import OTHERWISE, UNADJUSTED, Words, say_row
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.covariates import dimension
@@ -100,17 +100,16 @@ def words(study: SurvivalProtocol, sizes: Sizes, stand_in: StandIn, found: Seque
     one = "One budget" if study.covariates else "One release"
     rows, sentences = middle_of(found), [f"{one} for all: {study.question}."]
     for row in rows:
-        said = f"{row.outcome}: ± {row.everybody:.4g}, all answers together ± {row.everybody_together:.4g}"
-        if study.subgroups is not None:
-            said += f"; {row.group:.4g} ({row.group_together:.4g}) in a subgroup of average size"
-        sentences.append(f"{said}; {row.adjustment}." if study.covariates else f"{said}.")
+        group = None if study.subgroups is None else (row.group, row.group_together)
+        said = say_row(row.outcome, row.everybody, row.everybody_together, group)
+        sentences.append(f"{said} {row.adjustment[:1].upper()}{row.adjustment[1:]}." if study.covariates else said)
     arms = f"a treated share of {stand_in.treated:g}" if len(study.arm_names) == 2 else "arms of one size"
     kinds = " of each kind of event" if len(counted_kinds(study)) > 1 else ""
     sentences.append(
         f"That is for {arms}, a risk of {study.expect.risk:.0%}{kinds} and {study.expect.lost:.0%} lost until "
-        f"{study.horizons[-1]:g} in all arms: state others under 'expect'."
+        f"{study.horizons[-1]:g} in all arms. {OTHERWISE}"
     )
-    return Words(sentences, {"answers": [vars(row) for row in rows]})
+    return Words(sentences, {"answers": [vars(row) for row in rows]}, name=rows[0].outcome)
 
 
 def warned(

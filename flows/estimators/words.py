@@ -16,6 +16,7 @@ UNADJUSTED = (
     "no covariate is adjusted for: the interval allows for the declared confounding alone. Declare trial: true if "
     "treatment was randomised; else estimator 'auto' adjusts as far as size and budget allow."
 )
+OTHERWISE = "For another risk or loss write `expect` into the study."
 WHOLE_RANGE = "the noise exceeds the declared range: expect all of it as interval."
 
 
@@ -26,13 +27,13 @@ class Words:
     Attributes:
         sentences: for people.
         numbers: by name, for scripts.
-        of: named where an effect is compared with the noise, " on systolic".
+        name: which of several answers the half-width and an effect are of, "systolic".
         left: the part of an effect that the estimate is about.
     """
 
     sentences: Sequence[str] = ()
     numbers: Mapping[str, Any] = field(default_factory=dict)
-    of: str = ""
+    name: str = ""
     left: float = 1.0
 
 
@@ -46,7 +47,12 @@ def say_interval(study: EffectStudy, numbers: Mapping[str, Any]) -> str:
 
 
 def say_draws(
-    found: Sequence[Rehearsed], numbers: Mapping[str, Any], stand_in: StandIn, own: bool, adjusts: bool
+    found: Sequence[Rehearsed],
+    numbers: Mapping[str, Any],
+    stand_in: StandIn,
+    own: bool,
+    adjusts: bool,
+    name: str = "",
 ) -> list[str]:
     """Return what the half-width is the median of, and its range.
 
@@ -56,14 +62,17 @@ def say_draws(
         stand_in: the population that the reader assumes.
         own: whether covariates and treatments are those of the run's own people.
         adjusts: whether the width depends on what covariates explain.
+        name: which of several answers the half-width is of, "systolic".
     """
     low, high = numbers["half_width_range"]
+    of = f" of {name}" if name else ""
     if own:
         return [
             "Covariates and treatments are public: weights, their noise and the imbalance that they leave are those of "
             "the people in the data folder. No outcome was read.",
-            f"The half-width comes to between {low:.4g} and {high:.4g}, by the size of the effect and how far outcomes "
-            f"follow what treatment follows. Covariates are assumed to explain {stand_in.explained:.0%} of them.",
+            f"The half-width{of} comes to between {low:.4g} and {high:.4g}, by the size of the effect and how far "
+            "outcomes follow what treatment follows. "
+            f"Covariates are assumed to explain {stand_in.explained:.0%} of them.",
         ]
     assumed = (
         f" Assumed is a correlation of {stand_in.correlation:g}, and that covariates explain "
@@ -78,14 +87,16 @@ def say_draws(
             *([assumed.strip()] if assumed else []),
         ]
     if len(found) == 1:
-        return [f"One draw of noise.{assumed}"]
+        return [f"The half-width{of} is that of one draw of noise.{assumed}"]
     if 0 < (hidden := hidden_in(found)) < len(found):
         return [
-            f"Mean of {len(found)} draws of noise, from ± {low:.3g} to ± {high:.3g}: in {hidden} of them noise hides "
-            "the answer, and the interval is the whole declared range.",
+            f"The half-width{of} is the mean of {len(found)} draws of noise, from ± {low:.3g} to ± {high:.3g}.",
+            f"In {hidden} of them noise hides the answer, and the interval is the whole declared range.",
             *([assumed.strip()] if assumed else []),
         ]
-    return [f"Median of {len(found)} draws of noise, from ± {low:.3g} to ± {high:.3g}.{assumed}"]
+    return [
+        f"The half-width{of} is the median of {len(found)} draws of noise, from ± {low:.3g} to ± {high:.3g}.{assumed}"
+    ]
 
 
 def say_imbalance(found: Sequence[Rehearsed]) -> list[str]:
@@ -95,9 +106,9 @@ def say_imbalance(found: Sequence[Rehearsed]) -> list[str]:
         return []
     # The run's own people are given several kinds of outcomes.
     if len({one.kind for one in found}) > 1:
-        return [f"It allows for a bias of {bias:.3g} by what imbalance the weights leave."]
+        return [f"The interval allows for a bias of {bias:.3g} by what imbalance the weights leave."]
     return [
-        f"It allows for a bias of {bias:.3g} by what imbalance is left where treatment follows a line in the "
+        f"The interval allows for a bias of {bias:.3g} by what imbalance is left where treatment follows a line in the "
         "covariates.",
         "Where treatment follows curves or products more is left, measured and allowed for: the interval may be "
         "several times wider, and the release says partly adjusted.",
@@ -117,13 +128,20 @@ def say_effect(
         words: of the estimator.
     """
     numbers |= {"effect": effect, "hidden_by_noise": numbers["half_width"] >= abs(effect) * words.left}
+    on = f" on {words.name}" if words.name else ""
     half, wrong, enough = f"the expected half-width, {numbers['half_width']:.3g}", "", ""
     if "sign_wrong" in numbers:
         wrong = f" (wrong sign with probability {numbers['sign_wrong']:.2g})"
     if not numbers["hidden_by_noise"]:
-        sentences.append(f"An effect of {effect:g}{words.of} is larger than {half}{wrong}.")
+        sentences.append(f"An effect of {effect:g}{on} is larger than {half}{wrong}.")
         return
     if "units_needed" in numbers:
         needed = numbers["units_needed"]
         enough = f"; about {needed:,} units would be needed" if needed else "; no number of units would do"
-    warnings.append(f"{half}, is larger than an effect of {effect:g}{words.of}{wrong}{enough}.")
+    warnings.append(f"{half}, is larger than an effect of {effect:g}{on}{wrong}{enough}.")
+
+
+def say_row(name: str, alone: float, together: float, group: tuple[float, float] | None) -> str:
+    """Return the half-widths of one question of a protocol, by itself and with all others."""
+    inside = "" if group is None else f" In a subgroup of average size: ± {group[0]:.4g}, together ± {group[1]:.4g}."
+    return f"{name}: ± {alone:.4g} by itself, ± {together:.4g} to hold together with all other answers.{inside}"

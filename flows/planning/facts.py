@@ -183,7 +183,7 @@ def what_matters(
         found["half_width_range"] = [min(every), max(every)]
     if sentences:
         # Each of these facts alone: together they may move it further.
-        sentences.append(f"Noise and any one of these leave it between ± {min(every):.3g} and ± {max(every):.3g}.")
+        sentences.append(f"By noise and any one of these it lies between ± {min(every):.3g} and ± {max(every):.3g}.")
     return sentences
 
 

@@ -284,9 +284,7 @@ def expected(
     found = estimator_of(study).expected(study, plan.sizes, stand_in, effect, people)
     found["warnings"] = [*unrecorded, *found["warnings"]]
     if found.get("half_width") is not None:
-        facts = what_matters(study, plan.sizes, stand_in, told, found, people)
-        # After the interval itself, which is the first sentence.
-        found["sentences"] = [found["sentences"][0], *facts, *found["sentences"][1:]]
+        found["sentences"] = [*found["sentences"], *what_matters(study, plan.sizes, stand_in, told, found, people)]
     found["sentences"] = [*why, *found["sentences"]]
     if found.get("half_width") is not None:
         found["sentences"] += _other_delta(study, plan.sizes, stand_in, people, found)

@@ -216,7 +216,7 @@ def test_the_plan_is_what_releases_come_to() -> None:
     """The half-width that `plan` expects, against the median of 15 releases of such people; seed 6, within a fifth."""
     study = adjusting(expect={"risk": 0.5, "lost": 0.3})
     planned = SURVIVAL.expected(study, sizes_of(study, 5_000), StandIn(), None)
-    assert any("Median of" in one for one in planned["sentences"])
+    assert any("median of" in one for one in planned["sentences"])
     found = [found_of(study, confounded(np.random.default_rng([seed, 6]), 5_000), seed) for seed in range(15)]
     halves = [(one.interval.upper - one.interval.lower) / 2 for one in found]
     assert np.median(halves) == pytest.approx(planned["half_width"], rel=0.2)
