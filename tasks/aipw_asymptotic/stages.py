@@ -21,12 +21,12 @@ from causalveil.tasks.aipw_asymptotic.learners import Learner, Role, constant, l
 from causalveil.tasks.covariates import blocks, dimension, scale
 from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.enclave.split import Folds, Pieces
-from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble
+from causalveil.tasks.inference.assemble import UNMEASURED, EffectFindings, Estimate, Noise, assemble
 from causalveil.tasks.privacy.mechanisms import Budget, Slot
 from causalveil.tasks.privacy.special_mechanisms import GrossErrorGaussian
 
 SEED_LABEL = "learners"
-NOT_COVERED = "confounding; clipping and misspecification of the nuisance models; the noise of the variance"
+NOT_COVERED = f"{UNMEASURED}; clipping and misspecification of the nuisance models; privacy noise on the variance"
 
 
 def mechanisms(study: AipwStudy, units: int | None) -> tuple[GrossErrorGaussian, GrossErrorGaussian]:

@@ -121,7 +121,22 @@ def beside(value: float, interval: Mapping[str, Any]) -> str:
 
 def span(interval: Mapping[str, Any]) -> str:
     """Return an interval of confidence, as text."""
-    return f"{beside(interval['lower'], interval)} to {beside(interval['upper'], interval)}"
+    return f"{end_of(interval['lower'], interval)} to {end_of(interval['upper'], interval)}"
+
+
+def end_of(value: float, interval: Mapping[str, Any]) -> str:
+    """Return an end of an interval as text; one that is not zero never reads so.
+
+    >>> span({"lower": -0.1493, "upper": -0.0004932})
+    '−0.149 to −0.0005'
+    """
+    text = beside(value, interval)
+    return text if value == 0 or set(text) & set("123456789") else figure(float(f"{value:.1g}"))
+
+
+def risk(value: float, interval: Mapping[str, Any]) -> str:
+    """Return a risk as percent, with the decimals that the interval of a difference bears."""
+    return f"{beside(100 * value, {end: 100 * interval[end] for end in ('lower', 'upper')})}%"
 
 
 def near(value: float, error: float) -> str:

@@ -41,9 +41,11 @@ from causalveil.tasks.report.numbers import (
     axis_name,
     beside,
     confidence_level,
+    end_of,
     figure,
     near,
     percent,
+    risk,
     shortened,
     span,
     verdict_of,
@@ -226,6 +228,8 @@ def environment() -> Environment:
         "near": near,
         "at_time": at_time,
         "span": span,
+        "end_of": end_of,
+        "risk": risk,
         "words": _words,
         "confidence_level": confidence_level,
         "percent": percent,
@@ -306,8 +310,11 @@ def _axis_label(document: Mapping[str, Any]) -> str:
 
 
 def likelihood(epsilon: Decimal) -> str:
-    """Return e to the epsilon, for the sentence on odds."""
-    return figure(float(f"{math.exp(min(float(epsilon), 700.0)):.2g}"))
+    """Return e to the epsilon in two digits, or in more where it would read as 1."""
+    factor = math.exp(min(float(epsilon), 700.0))
+    if factor < 1.05:
+        return f"{1 + math.ceil(1e4 * math.expm1(float(epsilon))) / 1e4:.4f}".rstrip("0")
+    return figure(float(f"{factor:.2g}"))
 
 
 def _bounds(specification: Mapping[str, Any], arms: Mapping[str, Any]) -> list[tuple[str, str, str]]:

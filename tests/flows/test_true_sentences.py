@@ -241,6 +241,7 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
     effect, protocol, survival = documents["effect"], documents["protocol"], documents["survival"]
     weighted = {"largest_difference_before": 0.4, "largest_difference_after": 0.02, "cells": 12, "alone_in_cell": 3}
     yield merge(documents["balancing"], {"details": weighted})
+    yield merge(documents["means"], {"privacy": {"level": "label"}})
     yield merge(effect, {"privacy": {"level": "label"}, "details": {**weighted, "choice": "it is the narrowest"}})
     yield merge(documents["folds"], {"guarantee": "asymptotic"})
     snapshot = {"format": "delta", "table": "s3://lake/visits", "version": 7}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from causalveil.tasks.report.numbers import confidence_level, number
+from causalveil.tasks.report.numbers import confidence_level, number, percent
 from causalveil.tasks.report.panel.parts import adjusted, ends, estimate_line, limits
 
 if TYPE_CHECKING:
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 def head_of(release: Release) -> str:
     """Return the first line: study, question, estimator, units; before it a missing guarantee."""
     question = getattr(release, "estimand", release.kind)
-    loud = "" if release.headline is None else f"[bold red]{escape(release.headline)}[/bold red]. "
-    named = escape(f"{release.study}: {question} by {release.estimator}, {release.units:,} units of {release.dataset}")
+    loud = "" if release.headline is None else f"[bold red]{escape(release.headline)}[/bold red] "
+    asked = "causal direction" if question == release.estimator else f"{question} by {release.estimator}"
+    named = escape(f"{release.study}: {asked}, {release.units:,} units of {release.dataset}")
     return f"{loud}{named}"
 
 
@@ -79,7 +80,9 @@ def survival_lines(release: SurvivalRelease, room: int) -> list[str]:
         said = f"{MEASURES[one.measure]} {event}: {value}"
         lines.append(f"{said}   {confidence_level(one.interval.confidence)} interval {ends(one.interval)}")
     if curves.log_rank is not None:
-        said, ratio = f"Log-rank p = {curves.log_rank.p_value:.3g}", curves.log_rank.hazard_ratio
+        # The test compares the arms as they are: beside an adjusted difference it may point the other way.
+        test = "Without adjustment: log-rank p" if "unadjusted" in release.details else "Log-rank p"
+        said, ratio = f"{test} = {curves.log_rank.p_value:.3g}", curves.log_rank.hazard_ratio
         if ratio is not None:
             said += f", hazard ratio {ratio.estimate:.3g} {escape(f'[{ratio.lower:.3g}, {ratio.upper:.3g}]')}"
         lines.append(f"{said}.")
@@ -90,8 +93,8 @@ def survival_lines(release: SurvivalRelease, room: int) -> list[str]:
 
 
 def _attenuated(details: Mapping[str, Any]) -> str:
-    factor = float(details["attenuation_factor"])
-    return f"[yellow]Attenuated: noise on treatments leaves about {factor:.3g} of the effect in the estimate.[/yellow]"
+    factor = percent(float(details["attenuation_factor"]))
+    return f"[yellow]Attenuated: noise on treatments leaves about {factor} of the effect in the estimate.[/yellow]"
 
 
 def direction_lines(release: DirectionRelease, room: int) -> list[str]:

@@ -84,4 +84,12 @@ def runs_left(fits: int) -> str:
 
 def budget_left(outlook: BudgetOutlook, of: str) -> str:
     """Return the share of a budget that is left, and for how many runs it is enough."""
-    return f"{outlook.share_left:.1%} of the budget of {escape(of)} is left: {runs_left(outlook.fits)}."
+    return f"{share_left(outlook)} of the budget of {escape(of)} is left: {runs_left(outlook.fits)}."
+
+
+def share_left(outlook: BudgetOutlook) -> str:
+    """Return the share that is left; neither what is not all nor what is not nothing reads so."""
+    text = f"{outlook.share_left:.1%}"
+    if text == "100.0%" and outlook.share_left < 1:
+        return "More than 99.9%"
+    return "Less than 0.1%" if text == "0.0%" and outlook.share_left > 0 else text

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from causalveil.tasks.report.numbers import number
-from causalveil.tasks.report.panel.parts import adjusted, budget_left, ends, estimate_line, limits, runs_left
+from causalveil.tasks.report.panel.parts import (
+    adjusted,
+    budget_left,
+    ends,
+    estimate_line,
+    limits,
+    runs_left,
+    share_left,
+)
 
 if TYPE_CHECKING:
     from causalveil.schemas.sites.pooled import OfSites, PooledRelease, PooledSurvivalRelease, SiteRecord
@@ -97,7 +105,8 @@ def cost_of_sites(release: OfSites, sites: Sequence[SiteRecord]) -> list[str]:
     scarce = min(known, key=lambda site: (site.budget.fits, site.budget.share_left) if site.budget else (0, 0.0))
     if scarce.budget is None:
         return lines
-    left = f"{scarce.budget.share_left:.1%} of its budget left, {runs_left(scarce.budget.fits)}"
+    share = share_left(scarce.budget)
+    left = f"{share[:1].lower()}{share[1:]} of its budget left, {runs_left(scarce.budget.fits)}"
     return [*lines, f"Pooling cost nothing. Of all sites {escape(scarce.site)} has least left: {left}."]
 
 

@@ -1,0 +1,133 @@
+"""Sentences of panels and pages that had to be read twice, or were false of their run, when they were read aloud."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from html import unescape
+from typing import Any
+
+import pytest
+
+from causalveil.schemas.release import Release
+from causalveil.tasks.report.numbers import span
+from causalveil.tasks.report.page import likelihood, report_html
+from causalveil.tasks.report.panel.whole import panel_text
+from tests.report_help import Documents, load
+from tests.studies import merge
+
+
+def release_of(document: dict[str, Any]) -> Release:
+    release = load(document)
+    assert isinstance(release, Release)
+    return release
+
+
+def page_of(document: dict[str, Any]) -> str:
+    body = report_html(release_of(document)).partition("</style>")[2]
+    return " ".join(unescape(re.sub(r"<[^>]+>", "", body)).split())
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "text"),
+    [
+        (-0.1493, -0.0004932, "−0.149 to −0.0005"),
+        (0.002, 100.0, "0.002 to 100"),
+        (0.0, 10.0, "0.0 to 10.0"),
+        (-3.5, -0.5, "−3.50 to −0.50"),
+    ],
+)
+def test_an_end_of_an_interval_reads_as_zero_only_where_it_is_zero(lower: float, upper: float, text: str) -> None:
+    assert span({"lower": lower, "upper": upper}) == text
+
+
+@pytest.mark.parametrize("epsilon", ["0.001", "0.03", "0.048", "0.05", "1"])
+def test_odds_never_change_by_a_factor_of_one_at_most(epsilon: str) -> None:
+    assert float(likelihood(Decimal(epsilon))) > 1
+    if Decimal(epsilon) < Decimal("0.048"):
+        assert float(likelihood(Decimal(epsilon))) >= float(Decimal(epsilon).exp())
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.99991, "More than 99.9% of"), (1.0, "100.0% of"), (0.0001, "Less than 0.1% of"), (0.0, "0.0% of")],
+)
+@pytest.mark.parametrize("name", ["effect", "pooled"])
+def test_a_budget_that_is_not_whole_does_not_read_as_whole(
+    documents: Documents, name: str, share: float, text: str
+) -> None:
+    document = documents[name]
+    left = {**documents["effect"]["budget"], "share_left": share}
+    sites = [{**site, "budget": left} for site in document.get("sites", ())]
+    changes = {"sites": sites} if sites else {"budget": left}
+    shown = str(load(merge(document, changes)))
+    # Within a sentence it begins small.
+    assert (text[:1].lower() + text[1:] if sites else text) in shown
+
+
+def test_tests_and_curves_of_an_adjusted_study_say_that_they_are_not_adjusted(documents: Documents) -> None:
+    shown, page = panel_text(release_of(documents["survival, adjusted"])), page_of(documents["survival, adjusted"])
+    lead = "The arms as they are, not adjusted. "
+    assert "Without adjustment: log-rank p =" in shown
+    for what in ("Log-rank test", "Share without", "Cumulative incidence among the controls"):
+        assert f"{lead}{what}" in page
+    assert page.count("Log-rank test") == page.count(f"{lead}Log-rank test")
+    shown, page = panel_text(release_of(documents["survival"])), page_of(documents["survival"])
+    assert "\nLog-rank p =" in shown
+    assert lead not in page
+
+
+def test_risks_of_the_arms_are_percents_as_on_their_curves(documents: Documents) -> None:
+    one = documents["survival"]["measures"][0]
+    page = page_of(documents["survival"])
+    controls = re.search(r"Risk of death until 365 days: controls (\d+\.?\d*)%, treated (\d+\.?\d*)%", page)
+    assert controls is not None
+    assert float(controls[1]) == pytest.approx(100 * one["control"], abs=0.5)
+    adjusted = r"Risk of death until [\d.]+ days, adjusted: controls [\d.]+%"
+    assert re.search(adjusted, page_of(documents["survival, adjusted"]))
+
+
+@pytest.mark.parametrize(
+    ("by", "said"),
+    [
+        ((), "the covariates. Who is lost may depend on the arm alone."),
+        (("age",), "other covariates. Who is lost may depend on the arm and on these levels, but on no other"),
+    ],
+)
+def test_an_assumption_on_censoring_does_not_contradict_itself(
+    documents: Documents, by: tuple[str, ...], said: str
+) -> None:
+    document = documents["survival, adjusted"]
+    specification = {**document["specification"], "censoring": {"by": list(by), "floor": 0.3}}
+    page = page_of({**document, "specification": specification})
+    assert f"Censoring does not depend on {said}" in page
+    assert "treated means the same for every unit, and no unit’s time depends" in page
+
+
+@pytest.mark.parametrize(("charges", "looked"), [(("scales", "lines", "scores"), False),
+                                                 (("scales", "lines", "screen", "refit", "scores"), True)])  # fmt: skip
+def test_a_page_names_the_releases_that_were_made(documents: Documents, charges: tuple[str, ...], looked: bool) -> None:
+    document = documents["balance"]
+    one = document["privacy"]["charges"][0]
+    privacy = {**document["privacy"], "charges": [{**one, "name": name} for name in charges]}
+    page = page_of({**document, "privacy": privacy})
+    assert ("a search for non-linear terms that confound" in page) == looked
+    assert ("No non-linear terms were looked for." in page) == (not looked)
+
+
+def test_a_panel_says_direction_once_and_ends_a_headline_once(documents: Documents) -> None:
+    shown = panel_text(release_of(documents["direction"]))
+    assert "direction by direction" not in shown
+    assert ": causal direction, " in shown
+    loud = merge(documents["effect"], {"guarantee": "asymptotic", "headline": "No privacy guarantee: in the limit."})
+    assert panel_text(release_of(loud)).startswith("No privacy guarantee: in the limit. ")
+
+
+def test_attenuation_is_a_percent_on_panel_and_page(documents: Documents) -> None:
+    assert "leaves about 34% of the effect in the estimate" in panel_text(release_of(documents["attenuated"]))
+    assert "about 34% of the effect" in page_of(documents["attenuated"])
+
+
+def test_warnings_of_a_plan_begin_as_sentences(documents: Documents) -> None:
+    page = report_html(release_of(merge(documents["effect"], {"warnings": ["at this size one thing."]})))
+    assert "<li>At this size one thing.</li>" in page
