@@ -93,7 +93,8 @@ def _page_is_of_adjusted_answers(release: ProtocolRelease) -> None:
     assert f"({len(release.answers)} answers, Bonferroni)" in said
     assert said.count("The arms as they are, not adjusted. Share without") >= 1
     grouped = "subgroups" in release.specification and release.specification["subgroups"] is not None
-    losses = "Within an arm and the levels of site, who was lost" if grouped else "Within an arm, who was lost"
+    within = " and the levels of site" if grouped else ""
+    losses = f"Within an arm{within}, people who were lost"
     for words in ("No unmeasured confounding.", "Among people who agree in age", "five more releases adjust", losses):
         assert words in said, words
     # There are no tests of adjusted answers, so no table of them.

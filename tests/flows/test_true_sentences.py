@@ -278,6 +278,9 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
         yield merge(documents["direction"], {"unbounded_halves": [half]})
     times = documents["protocol of times"]
     yield merge(times, {"curves": times["curves"] * 10})
+    told = {"covariates": named["covariates"], "estimator": {"trial": False}}
+    answers = [{**answer, "confounding": said_of(PART_OF_IT)} for answer in times["answers"]]
+    yield merge(times, {"answers": answers, "specification": told})
 
 
 # Written by other tests: pages of the ledger, of series, of times over sites (`test_sites_times.py`), and plans.
