@@ -37,6 +37,8 @@ from causalveil.schemas.where import refuse_roles
 
 # Intervals that hold together come from draws of as many normal numbers as there are questions.
 MOST_QUESTIONS = 500
+# What the questions of a mean begin with, by which their answers are told apart.
+MEAN_TIME = "mean time without event"
 
 
 class TimesOutcome(TimeToEvent):
@@ -65,7 +67,7 @@ class TimesQuestion:
         unit = "" if self.outcome.unit_of_measure is None else f" {self.outcome.unit_of_measure}"
         until = f"until {self.outcome.horizon:g}{unit}"
         if self.measure is Measure.rmst:
-            return f"mean time without event {until}"
+            return f"{MEAN_TIME} {until}"
         return f"risk of {self.outcome.labels[0]} {until}"
 
     @property

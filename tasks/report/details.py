@@ -222,12 +222,13 @@ def _censored(outcome: Mapping[str, Any]) -> str:
 
 def _summary(release: Mapping[str, Any]) -> str:
     spec, measures = release["specification"], release.get("measures")
+    sides = "each arm minus the reference" if spec.get("arms") else "treated minus controls"
     if release.get("curves") or "horizon" in (spec.get("outcomes") or [spec.get("outcome") or {}])[0]:
         measures = measures or [{"measure": one} for one in spec["measure"]]
         names = {"risk": "difference of risks", "rmst": "difference of restricted mean survival times"}
-        return f"{' and '.join(names[one['measure']] for one in measures).capitalize()}, treated minus controls."
+        return f"{' and '.join(names[one['measure']] for one in measures).capitalize()}, {sides}."
     outcomes = spec["outcomes"] if "outcomes" in spec else [spec["outcome"]]
     shares = all(one.get("codes") for one in outcomes)
     ratios = [name for name, key in RATIOS if key in (spec.get("measure") or ())]
-    said = f"Difference of {'shares' if shares else 'means'}, treated minus controls"
+    said = f"Difference of {'shares' if shares else 'means'}, {sides}"
     return f"{said}; {' and '.join(ratios)} beside it." if ratios else f"{said}."

@@ -18,7 +18,7 @@ from causalveil.schemas.confounding import CovariateBalance
 from causalveil.schemas.privacy import Charge
 from causalveil.schemas.protocols.answers import Limits
 from causalveil.schemas.release import Interval
-from causalveil.tasks.report.numbers import beside, broken, percent, span
+from causalveil.tasks.report.numbers import TWO_SIDES, beside, broken, percent, span
 
 # Positions keep clear of both edges, for markers and the labels of ticks.
 LEFT, RIGHT = 3.0, 97.0
@@ -227,11 +227,18 @@ class LovePlot:
         rows: the columns that are shown, the furthest apart first.
         others: how many are not.
         axis: holds every mark, and the bars but those far wider than the others.
+        sides: which side is subtracted from which.
     """
 
     rows: tuple[CovariateBalance, ...]
     others: int
     axis: Axis
+    sides: str = TWO_SIDES
+
+    @property
+    def noisy(self) -> bool:
+        """True if noise is in it: at level label there is none, for all of it is public."""
+        return any(row.noise_error > 0 for row in self.rows)
 
     @property
     def above(self) -> bool:
@@ -244,7 +251,7 @@ class LovePlot:
         return tuple(broken(row.covariate) if self.above else (row.covariate,) for row in self.rows)
 
     @classmethod
-    def of(cls, balance: Sequence[CovariateBalance]) -> LovePlot | None:
+    def of(cls, balance: Sequence[CovariateBalance], sides: str = TWO_SIDES) -> LovePlot | None:
         """Return the plot of what was released; None where nothing was."""
         if not balance:
             return None
@@ -253,4 +260,4 @@ class LovePlot:
         for row in rows:
             ends += [row.before, row.after - BAR * row.noise_error, row.after + BAR * row.noise_error]
         room = 0.04 * (max(ends) - min(ends)) or 1.0
-        return cls(tuple(rows), len(balance) - len(rows), Axis(min(ends) - room, max(ends) + room))
+        return cls(tuple(rows), len(balance) - len(rows), Axis(min(ends) - room, max(ends) + room), sides)

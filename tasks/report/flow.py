@@ -15,6 +15,7 @@ from causalveil.tasks.report.numbers import arm_label, figure, group_label, perc
 
 # The units of a subgroup are released as noisy numbers, by this name.
 GROUP = "units["
+UNCOUNTED = "and this page does not count them"
 
 
 @dataclass(frozen=True)
@@ -25,13 +26,15 @@ class FlowBox:
         title: what units do here.
         count: a public number; None: not given, and ``note`` says why.
         note: in words.
-        released: of noisy numbers, each with its name: (name, number as text).
+        released: of numbers in the release, each with its name: (name, number as text).
+        noisy: true if they were released with noise; at level label they are exact.
     """
 
     title: str
     count: int | None
     note: str
     released: tuple[tuple[str, str], ...] = ()
+    noisy: bool = True
 
 
 @dataclass(frozen=True)
@@ -68,13 +71,15 @@ def unit_flow(release: Mapping[str, Any], rows: str) -> UnitFlow:
         _before(release),
         FlowBox("In the dataset", units, f"each one {unit}{charged}{f'. {rows}' if rows else ''}"),
     )
+    noisy = release["privacy"]["level"] != "label"
+    parts = _parts(details, specification, noisy)
     if among := where_words(specification):
         kept = "who is not eligible keeps a row that adds nothing, so the exact number is private"
         steps = (*steps, FlowBox("Eligible", None, f"where {among}; {kept}"))
-        return UnitFlow(steps, (), FlowBox("Analysed", None, _arms_note(release), _parts(details, specification)))
+        return UnitFlow(steps, (), FlowBox("Analysed", None, _arms_note(release), parts, noisy))
     notes = ["the run left out no unit of the dataset", *unrecorded_words(specification), _arms_note(release)]
     note = "; ".join(one for one in notes if one)
-    return UnitFlow(steps, _halves(release, units), FlowBox("Analysed", units, note, _parts(details, specification)))
+    return UnitFlow(steps, _halves(release, units), FlowBox("Analysed", units, note, parts, noisy))
 
 
 def _before(release: Mapping[str, Any]) -> FlowBox:
@@ -107,14 +112,16 @@ def _halves(release: Mapping[str, Any], units: int) -> tuple[FlowBox, ...]:
 
 def _arms_note(release: Mapping[str, Any]) -> str:
     if release["privacy"]["level"] == "label":
-        return "treatments are public at this level, and this page does not count them"
+        told = bool(_groups(release.get("details") or {}))
+        return f"treatments are public at this level, {'so these numbers are exact' if told else UNCOUNTED}"
     return "" if "pair" in release["specification"] else "exact numbers in the arms are private"
 
 
-def _parts(details: Mapping[str, Any], specification: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Return what was released of arms and subgroups, as rounded as its name says."""
+def _parts(details: Mapping[str, Any], specification: Mapping[str, Any], noisy: bool) -> tuple[tuple[str, str], ...]:
+    """Return what was released of arms and subgroups, rounded where noise is in it."""
     groups = tuple(
-        (_place(name, specification), f"≈ {figure(float(f'{value:.3g}'))}") for name, value in _groups(details)
+        (_place(name, specification), f"≈ {figure(float(f'{value:.3g}'))}" if noisy else f"{value:,.0f}")
+        for name, value in _groups(details)
     )
     share = details.get("treated_share")
     return groups if share is None else (("treated", f"≈ {percent(float(f'{share:.2g}'))}"), *groups)

@@ -11,6 +11,8 @@ from typing import Any
 from causalveil.schemas.columns import labels_of
 
 # Sources of error that an interval covers, in words for a page; others say it themselves.
+# Which side is subtracted from which where there are two arms.
+TWO_SIDES = "treated minus controls"
 COVERED = {
     "sampling": "sampling error",
     "effect noise": "privacy noise on the estimate",
@@ -149,7 +151,16 @@ def at_time(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else figure(value)
 
 
-def axis_name(unit: str | None, sides: str = "treated minus controls") -> str:
+def freedom(degrees: int) -> str:
+    """Return degrees of freedom in words.
+
+    >>> freedom(1)
+    '1 degree of freedom'
+    """
+    return f"{degrees} degree{'s'[: degrees != 1]} of freedom"
+
+
+def axis_name(unit: str | None, sides: str = TWO_SIDES) -> str:
     """Return the label of an axis of effects, with the outcome's unit of measure if any."""
     return sides if unit is None else f"{sides}, in {shortened(unit)}"
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 import polars as pl
 from pydantic import BaseModel
 
+from causalveil.schemas.estimators.survival_protocol import MEAN_TIME
 from causalveil.schemas.protocols.answers import BalanceRow, ProtocolAnswer
 from causalveil.schemas.protocols.study import ALL_UNITS, EffectMeasure
 from causalveil.schemas.release import ProtocolRelease
@@ -24,7 +25,7 @@ from causalveil.schemas.specification import level_names
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.machine.frames import csv_text
 from causalveil.tasks.report.figures import Axis, Line, LovePlot, axis_of, site_bars
-from causalveil.tasks.report.numbers import amount, arm_label, axis_name, beside, group_label, span
+from causalveil.tasks.report.numbers import TWO_SIDES, amount, arm_label, axis_name, beside, group_label, span
 
 Row = TypeVar("Row", bound=ProtocolAnswer | PooledAnswer)
 Document = TypeVar("Document", bound=BaseModel)
@@ -78,7 +79,7 @@ def forests(release: ProtocolRelease | PooledProtocolRelease) -> tuple[Forest, .
             Forest(
                 outcome=outcome,
                 role=ROLES[rows[0].role],
-                label=axis_name(release.units_of_measure.get(outcome), sides_of(release.specification)),
+                label=axis_name(units_in(release).get(outcome), sides_of(release.specification)),
                 lines=lines,
                 axis=axis_of(lines) if lines else Axis(-1.0, 1.0),
                 withheld=tuple(_label(release, row) + _reason(row) for row, line in drawn if line is None),
@@ -134,9 +135,30 @@ def _line(release: ProtocolRelease | PooledProtocolRelease, row: ProtocolAnswer 
     )
 
 
+def units_in(release: ProtocolRelease | PooledProtocolRelease) -> dict[str, str]:
+    """Return the unit of measure of each outcome that has one; means of times have theirs."""
+    outcomes = release.specification["outcomes"]
+    unit = outcomes[0].get("unit_of_measure") if "horizon" in outcomes[0] else None
+    times = {row.outcome: str(unit) for row in release.answers if unit and row.outcome.startswith(MEAN_TIME)}
+    return release.units_of_measure | times
+
+
+def balance_sides(release: ProtocolRelease | PooledProtocolRelease) -> str:
+    """Return which side is subtracted from which in a table of balance.
+
+    Of several arms each is compared with all others, where the reference has rows too, or else with the reference.
+    """
+    arms = release.specification.get("arms")
+    if not arms:
+        return TWO_SIDES
+    answered = {row.arm for row in release.answers}
+    each = any(row.arm not in answered for row in release.balance)
+    return "this arm minus all others" if each else "arm minus reference"
+
+
 def sides_of(specification: Mapping[str, Any]) -> str:
     """Return which side is subtracted from which."""
-    return "arm minus reference" if specification.get("arms") else "treated minus controls"
+    return "arm minus reference" if specification.get("arms") else TWO_SIDES
 
 
 def first_of(rows: Sequence[Row]) -> Row:
@@ -177,11 +199,11 @@ def said_first(
     return {"verdict": verdict, "first": {"outcome": outcome, "estimate": estimate, "interval": interval}}
 
 
-def love_plots(balance: Sequence[BalanceRow]) -> list[tuple[str, LovePlot]]:
+def love_plots(balance: Sequence[BalanceRow], sides: str = TWO_SIDES) -> list[tuple[str, LovePlot]]:
     """Return a Love plot of each subgroup and arm whose balance was released, with its title."""
     found, places = [], dict.fromkeys((row.group, row.arm) for row in balance)
     for group, arm in places:
-        plot = LovePlot.of([row for row in balance if (row.group, row.arm) == (group, arm)])
+        plot = LovePlot.of([row for row in balance if (row.group, row.arm) == (group, arm)], sides)
         if plot is not None:
             found.append((group if len(places) == len({place[0] for place in places}) else f"{group}, {arm}", plot))
     return found
@@ -189,9 +211,12 @@ def love_plots(balance: Sequence[BalanceRow]) -> list[tuple[str, LovePlot]]:
 
 def context_of(release: ProtocolRelease | PooledProtocolRelease) -> dict[str, Any]:
     """Return what a page says, by the names that the template uses."""
+    asks, groups = release.specification, release.specification.get("subgroups")
     context = {
         "forests": forests(release),
-        "loves": love_plots(release.balance),
+        "loves": love_plots(release.balance, balance_sides(release)),
+        "unit_of": units_in(release),
+        "lost_within": {"by": [groups["name"]]} if groups and asks.get("covariates") else {},
         "adjustments": adjustments(release.answers),
         "calibrated": any(answer.calibrated is not None for answer in release.answers),
         "several": len({answer.arm for answer in release.answers}) > 1,
@@ -199,18 +224,31 @@ def context_of(release: ProtocolRelease | PooledProtocolRelease) -> dict[str, An
     }
     if isinstance(release, ProtocolRelease):
         measured = any(answer.measures for answer in release.answers)
-        return {**first_answer(release.answers, release.confidence), **context, "measured": measured}
+        return {
+            **_with_sides(first_answer(release.answers, release.confidence), release),
+            **context,
+            "measured": measured,
+        }
     row = first_of(release.answers)
     pooled = release.headline(row)
     ends = None if pooled is None else (pooled.interval.lower, pooled.interval.upper)
     estimate = None if pooled is None else pooled.estimate
     return {
-        **said_first(row.outcome, estimate, ends, release.confidence, "" if pooled else _why(row)),
+        **_with_sides(
+            said_first(row.outcome, estimate, ends, release.confidence, "" if pooled else _why(row)), release
+        ),
         **context,
         "waterfalls": (site_bars([(site.site, site.epsilon, site.delta) for site in release.sites], amount),),
         "method": f"method_{release.estimator}.html.j2",
         "details": [],
     }
+
+
+def _with_sides(said: dict[str, Any], release: ProtocolRelease | PooledProtocolRelease) -> dict[str, Any]:
+    """Return what is said first with the arm and the reference that it compares, where arms were declared."""
+    row = first_of(release.answers)
+    sides = (row.arm, row.reference) if release.specification.get("arms") else None
+    return said | {"first": said["first"] | {"sides": sides}}
 
 
 TEXTS = ("outcome", "role", "group", "arm", "reference", "state", "adjustment")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,14 @@ from causalveil.flows.api import run_study
 from causalveil.flows.sequence.declare import plan_study
 from causalveil.schemas.asked.asks_for import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.estimators.survival_protocol import MEAN_TIME, SurvivalProtocol
 from causalveil.schemas.release import ProtocolRelease, SurvivalRelease, release_schema
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.privacy.gaussian import mu_of
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.protocols.times import times_outcomes
 from causalveil.tasks.report.page import report_html
+from causalveil.tasks.report.panel.whole import panel_text
 from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.joint import JointCells, joint_grid, joint_mechanism
 from causalveil.tasks.survival.pseudo import pseudo_outcomes
@@ -83,6 +85,30 @@ def test_plan_ledger_release_agree(changes: dict[str, Any], answers: int, first:
     study_in_full = parse_study(resolved(path).model_dump(mode="json"))
     assert isinstance(study_in_full, SurvivalProtocol)
     assert asks_for(load_study_file(path), study_in_full)
+    adjusted_page_is_true(release, arms="arms" in changes, sites="subgroups" not in changes)
+
+
+def adjusted_page_is_true(release: ProtocolRelease, *, arms: bool, sites: bool) -> None:
+    """Sentences of a trial, of two arms or of everybody do not stand where something else was done."""
+    page = " ".join(unescape(re.sub("<[^>]+>", "", report_html(release))).split())
+    for sentence in (
+        *(
+            "No unmeasured confounding. Among people who agree in age, group,",
+            "The arms as they are, not adjusted. Share",
+        ),
+        *("Bonferroni)", "its pseudo-outcome", "the same for every unit, and no unit’s time depends"),
+        f"can be found in {'every arm' if arms else 'both arms'}",
+        f"Within an arm{' and the levels of site' if sites else ''}, people who were lost",
+        f"{'each arm minus the reference' if arms else 'treated minus controls'}.",
+        f"{'this arm minus all others' if arms else 'treated minus controls'}, in standard deviations",
+    ):
+        assert sentence in page
+    for sentence in ("of the declared size", "joint normal law", "Log-rank tests", "It means the same"):
+        assert sentence not in page
+    assert (" instead of none" in page) == arms
+    means = any(one.outcome.startswith(MEAN_TIME) for one in release.answers)
+    assert ("minus controls, in days" in page) == means
+    assert bool(re.search(r"mean time [^\n]*  \S+ days  ", panel_text(release))) == means
 
 
 def _page_is_of_adjusted_answers(release: ProtocolRelease) -> None:

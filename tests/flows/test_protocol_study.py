@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from causalveil.flows.cli.main import main
 from causalveil.flows.sequence.declare import plan_study
 from causalveil.schemas.release import ProtocolRelease, release_schema
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from causalveil.tasks.report.page import report_html
 from tests.studies import people, write_study
 
 STUDY: dict[str, Any] = {
@@ -87,7 +90,23 @@ def test_plan_ledger_release_agree(changes: dict[str, Any], answers: int, charge
     ]
     again = run_study(path, out=tmp_path / "again", engine="direct", run_id=found.run_id)
     assert again.release == release
+    page_names_its_arms(release)
     assert (tmp_path / "again" / "answers.csv").read_bytes() == (tmp_path / "out" / "answers.csv").read_bytes()
+
+
+def page_names_its_arms(release: ProtocolRelease) -> None:
+    """What is subtracted from what, in words, on axes and in guidelines; and numbers of public columns are exact."""
+    arms, label = bool(release.specification.get("arms")), release.privacy.level == "label"
+    page = " ".join(unescape(re.sub("<[^>]+>", "", report_html(release))).split())
+    assert ("each arm minus the reference." in page) == arms
+    assert ("every arm" in page) == (arms and "The arms differ by" not in page)
+    assert (" against none" in page) == (" instead of none " in page) == arms
+    assert ("treated minus controls" in page) != arms
+    assert ("this arm minus all others" in page) == (arms and bool(release.balance) and not label)
+    assert ("so these numbers are exact" in page) == label
+    assert ("released with noise)" in page) != label
+    assert ("as released with noise: see" in page) == (bool(release.balance) and not label)
+    assert ("two standard errors of noise" in page) == (bool(release.balance) and not label)
 
 
 @pytest.mark.usefixtures("prefect_server")

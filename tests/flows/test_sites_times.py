@@ -375,6 +375,9 @@ def test_a_protocol_of_times_is_pooled_row_by_row(parties: Parties, tmp_path: Pa
     page = report_html(release)
     assert "Time to death, until 365 days; relapse or death, until 365 days" in page
     assert "random-effects" not in page
+    assert "Independent censoring." in page
+    assert "Clipping is harmless" not in page
+    assert "minus controls, in days" in page
 
 
 def test_no_sentence_of_a_page_of_several_sites_is_never_rendered(parties: Parties, tmp_path: Path) -> None:

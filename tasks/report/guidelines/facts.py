@@ -155,7 +155,11 @@ def _design(release: Mapping[str, Any], arms: Mapping[str, Any]) -> dict[str, st
     spec = release["specification"]
     names = ", ".join(spec.get("covariates") or {}) or "nothing that was declared"
     clip = arms["clip"]
-    overlap = f"scores from {figure(clip[0])} to {figure(clip[1])}" if clip else "every kind of unit in both arms"
+    overlap = (
+        f"scores from {figure(clip[0])} to {figure(clip[1])}"
+        if clip
+        else f"every kind of unit in {'every arm' if spec.get('arms') else 'both arms'}"
+    )
     unadjusted = "unadjusted" in _adjustment(release)
     by = "arms are compared as they are" if unadjusted else "arms are compared after adjustment for baseline covariates"
     return {
@@ -185,6 +189,7 @@ def _analysis(release: Mapping[str, Any]) -> dict[str, str]:
     said = f"The interval allows for a bias of {figure(allowed)} to either side by confounding left out."
     told = said if allowed else ""
     balance = bool(release.get("balance"))
+    noise = "exact, for they are public" if release["privacy"]["level"] == "label" else "as released with noise"
     how = f"{name[:1].upper()}{name[1:]}{f' ({settings})' if settings else ''}"
     how += f", {percent(float(confidence))} intervals{f'; {done}' if done else ''}"
     return {
@@ -192,8 +197,8 @@ def _analysis(release: Mapping[str, Any]) -> dict[str, str]:
         "adjusted_for": f"The release says of itself: {done}." if done else "",
         "sensitivity": told or "None was declared.",
         "bias": told or "Beyond the covariates nothing is adjusted for and nothing is allowed for.",
-        "balance": "Standardised differences between the arms, as released with noise: see the figure of balance. A "
-        "table by arm is not released."
+        "balance": f"Standardised differences between the arms, {noise}: see the figure of balance. A table by arm is "
+        "not released."
         if balance
         else "Not released: a table by arm would cost a budget of its own.",
         "checked": ("Balance is in the figure" + ("; gates in their table" if release.get("gates") else ""))
@@ -247,13 +252,19 @@ def _results(release: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+def _asked(row: Mapping[str, Any], specification: Mapping[str, Any]) -> str:
+    """Return outcome and subgroup of an answer, and of several arms which are compared."""
+    sides = f", {row['arm']} against {row['reference']}" if specification.get("arms") else ""
+    return f"{row['outcome']}, {row['group']}{sides}"
+
+
 def _protocol_results(release: Mapping[str, Any]) -> dict[str, str]:
     answered = [row for row in release["answers"] if row["interval"] is not None]
     first = answered[0] if answered else None
     gates = f"; {len(release['gates'])} gates" if release["gates"] else ""
     controls = release["calibration"]["controls"]
     return {
-        "found": f"{first['outcome']}, {first['group']}: {beside(first['estimate'], first['interval'])}, interval "
+        "found": f"{_asked(first, release['specification'])}: {beside(first['estimate'], first['interval'])}, interval "
         f"{span(first['interval'])}; {len(release['answers'])} answers stand in the table."
         if first
         else "Every answer is withheld.",

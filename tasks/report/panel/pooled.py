@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from causalveil.tasks.report.numbers import number
+from causalveil.tasks.report.numbers import freedom, number
 from causalveil.tasks.report.panel.parts import (
     adjusted,
     budget_left,
@@ -45,8 +45,8 @@ def pooled_lines(release: PooledRelease, room: int) -> list[str]:
         head_of_sites(release, release.sites),
         estimate_line(release.estimate, release.interval, unit),
         *adjusted(release.confounding),
-        f"Between sites: tau2 {apart.tau2:.3g}, I2 {apart.i2:.0%}, Q {apart.q:.3g} on {apart.degrees} degrees of "
-        f"freedom, p = {apart.p_value:.2g}. With {name} effects {number(other.estimate)} {ends(other.interval)}.",
+        f"Between sites: tau2 {apart.tau2:.3g}, I2 {apart.i2:.0%}, Q {apart.q:.3g} on {freedom(apart.degrees)}, "
+        f"p = {apart.p_value:.2g}. With {name} effects {number(other.estimate)} {ends(other.interval)}.",
     ]
     omitted = "; ".join(dict.fromkeys(part for site in release.sites for part in site.not_covered.split("; ")))
     # Sites are named if all of them have room beside the first limit.
@@ -83,7 +83,7 @@ def pooled_times_lines(release: PooledSurvivalRelease, room: int) -> list[str]:
         apart = first.heterogeneity
         lines.append(
             f"Between sites, first measure: tau2 {apart.tau2:.3g}, I2 {apart.i2:.0%}, Q {apart.q:.3g} on "
-            f"{apart.degrees} degrees of freedom, p = {apart.p_value:.2g}."
+            f"{freedom(apart.degrees)}, p = {apart.p_value:.2g}."
         )
     hidden = [escape(part.site) for part in first.sites if part.estimate is None]
     if hidden:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from rich.markup import escape
 
-from causalveil.tasks.report.numbers import confidence_level, number
+from causalveil.tasks.report.numbers import confidence_level, freedom, number
 from causalveil.tasks.report.panel.effects import head_of
 from causalveil.tasks.report.panel.parts import adjusted_by_answer, ends, limits
 
@@ -50,7 +50,7 @@ def protocol_lines(release: ProtocolRelease, room: int) -> list[str]:
     rows = _in_order(release.answers)
     shown = rows[: _rows_in(room, ends_with)]
     more = len(rows) - len(shown)
-    of = release.units_of_measure
+    of = _units_in(release)
     lines = [head_of(release), _key(release.confidence, more, release.specification)]
     for name, one in zip(_names(shown, release.answers), shown, strict=True):
         lines.append(f"{name}  {_numbers(one, of.get(one.outcome, ''))}")
@@ -68,7 +68,7 @@ def pooled_protocol_lines(release: PooledProtocolRelease, head: str, room: int) 
         ends_with.append(escape(release.calibration.statement))
     rows = _in_order(release.answers)
     shown = rows[: _rows_in(room, ends_with)]
-    of = release.units_of_measure
+    of = _units_in(release)
     lines = [head, _key(release.confidence, len(rows) - len(shown), release.specification)]
     for name, one in zip(_names(shown, release.answers), shown, strict=True):
         lines.append(f"{name}  {_pooled_numbers(release, one, of.get(one.outcome, ''))}")
@@ -104,6 +104,12 @@ def _labelled(table: Table) -> Table:
     return labelled(table)
 
 
+def _units_in(release: ProtocolRelease | PooledProtocolRelease) -> dict[str, str]:
+    from causalveil.tasks.report.protocol import units_in
+
+    return units_in(release)
+
+
 def _trend(row: SeriesRow) -> str:
     return f"  drift {row.drift.per_block:+.3g} a block (p = {row.drift.p_value:.2g})"
 
@@ -112,9 +118,9 @@ def _blocks(row: SeriesRow) -> list[str]:
     """Return how far apart the blocks of a single question are."""
     apart, newest = row.heterogeneity, row.newest
     lines = [
-        f"Between blocks: Q = {apart.q:.3g} on {apart.degrees} degrees of freedom, p = {apart.p_value:.2g}.",
-        f"The newest block, {escape(newest.blocks[-1])}, lies {newest.difference:+.3g} ± {newest.standard_error:.2g} "
-        f"from the others, p = {newest.p_value:.2g}.",
+        f"Between blocks: Q = {apart.q:.3g} on {freedom(apart.degrees)}, p = {apart.p_value:.2g}.",
+        f"The newest block, {escape(newest.blocks[-1])}, minus the others: {newest.difference:+.3g}, "
+        f"standard error {newest.standard_error:.2g}, p = {newest.p_value:.2g}.",
     ]
     if row.missing:
         lines.append(f"[yellow]No answer in {len(row.missing)} blocks.[/yellow]")
