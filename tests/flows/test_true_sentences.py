@@ -242,6 +242,10 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
     weighted = {"largest_difference_before": 0.4, "largest_difference_after": 0.02, "cells": 12, "alone_in_cell": 3}
     yield merge(documents["balancing"], {"details": weighted})
     yield merge(documents["means"], {"privacy": {"level": "label"}})
+    several = {"levels": ["none", "low", "high"], "reference": "none"}
+    yield merge(documents["means"], {"specification": {"arms": several}})
+    exact = [{**row, "noise_error": 0.0} for row in documents["balance"]["balance"]]
+    yield merge(documents["balance"], {"balance": exact, "privacy": {"level": "label"}})
     yield merge(effect, {"privacy": {"level": "label"}, "details": {**weighted, "choice": "it is the narrowest"}})
     yield merge(documents["folds"], {"guarantee": "asymptotic"})
     snapshot = {"format": "delta", "table": "s3://lake/visits", "version": 7}
