@@ -202,7 +202,8 @@ def law_of(
         sampling * arms.spread,
         released.scale * scores.cut * arms.spread,
         released.mixing,
-        1 - min(confounds**2, 1.0),
+        # Where noise hides every column, no confounding is expected of those that are left, and none is taken off.
+        1 - min(confounds**2, 1.0) if len(scales.kept) else 0.0,
         narrow,
     )
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from causalveil.flows.sequence.estimators import rehearse_effect
+from causalveil.schemas.confounding import AdjustmentState
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy
@@ -233,3 +234,14 @@ def test_people_whom_one_arm_lacks_are_named(never: float, told: bool) -> None:
     study = make_regression(1)
     found = rehearse_effect(study, in_rows(z, t, random.uniform(-0.5, 0.5, len(z))), RehearsalBudget(SEED), SEED)
     assert ("one arm lacks" in str(found.details["not_covered"])) is told, found.details
+
+
+def test_nothing_is_taken_to_be_adjusted_for_where_noise_hides_every_column() -> None:
+    random = np.random.default_rng(3)
+    x, t = random.uniform(-1, 1, (300, 3)), (random.random(300) < 0.5).astype(float)
+    study = make_regression(3, epsilon="0.03")
+    found = rehearse_effect(study, in_rows(x, t, np.clip(x[:, 0] / 2, -1, 1)), RehearsalBudget(1))
+    assert found.details["features"] == 0
+    assert found.details["confounding_adjusted_for"] == 0
+    assert found.confounding.state is AdjustmentState.unadjusted
+    assert len(found.confounding.left_out) == 3
