@@ -60,7 +60,7 @@ def test_the_release_repeats_what_plan_warned_of(
     printed = capfd.readouterr().out
     assert "`causalveil plan` warns of " in printed
     for sentence in foreseen:
-        assert sentence in page
+        assert f"<li>{sentence[:1].upper()}{sentence[1:]}</li>" in page
     lines = whole.lines_of(result)
     assert len(lines) <= 12
     assert all(len(line.split()) <= 25 for line in lines), lines
