@@ -123,7 +123,7 @@ def _of_outcome(study: Study, stand_in: StandIn, told: Collection[str]) -> list[
 
 
 def _of_times(study: Study) -> list[Fact]:
-    """Return what a study of times expects of everybody, as far as it does not say so itself."""
+    """Return what a study of times expects of all units, as far as it does not say so itself."""
     if not isinstance(study, SurvivalStudy | SurvivalProtocol):
         return []
     expect = study.expect

@@ -159,7 +159,7 @@ def _outcomes(
     explained = stand_in.explained
     # Treatment takes part of the index's variance out of the arms.
     own = [index[treated == arm] for arm in (0, 1)]
-    # Where hardly anybody is treated, it may be that none of these people is.
+    # Where few are treated, it may be that none of these people is.
     within = sum(float(np.var(one)) * len(one) / len(index) for one in own if len(one))
     outcome = math.sqrt(explained / within) * index + math.sqrt(1 - explained) * alone
     outcome += effect * (treated - np.mean(treated))
