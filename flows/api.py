@@ -197,7 +197,7 @@ def report(
         contract: the owner's dataset.yaml, whose words on columns and rows the reporting guidelines then quote.
 
     Raises:
-        StudyError: the release cannot be read, the page cannot be written, or nobody says where to.
+        StudyError: the release cannot be read, the page cannot be written, or no folder was named.
         ContractError: the contract cannot be read, or is of another dataset.
 
     Examples:

@@ -138,7 +138,7 @@ class Contract(Frozen):
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Contract:
-        problems = [*self._roles_clash(), *self._promises_nobody_keeps()]
+        problems = [*self._roles_clash(), *self._promises_without_effect()]
         try:
             if self.rows is not None:
                 self.rows.check(self.unit, self.columns)
@@ -146,7 +146,7 @@ class Contract(Frozen):
             problems.append(str(problem))
         else:
             # Which columns a study can name is known only where rows can be reduced.
-            problems += self._names_nobody_has()
+            problems += self._names_without_values()
         if problems:
             raise ValueError("; ".join(problems))
         return self
@@ -160,7 +160,7 @@ class Contract(Frozen):
             if name in self.columns or name == self.unit:
                 yield f"'open_ranges' names '{name}', which is declared already; take it out there"
 
-    def _names_nobody_has(self) -> Iterator[str]:
+    def _names_without_values(self) -> Iterator[str]:
         for name in self.public:
             if name not in self.offered and name != self.unit:
                 yield f"'public' names '{name}', which is no key of 'columns'; declare it there"
@@ -170,7 +170,7 @@ class Contract(Frozen):
         if self.blocks is not None and self.blocks.key in (self.unit, *self.columns, *self.offered):
             yield f"'blocks.key' is '{self.blocks.key}', a folder key; no column may have its name"
 
-    def _promises_nobody_keeps(self) -> Iterator[str]:
+    def _promises_without_effect(self) -> Iterator[str]:
         if Guarantee.asymptotic in self.guarantees and self.data_class is DataClass.sensitive:
             yield (
                 "'guarantees': asymptotic has no privacy guarantee at any number of units and prints exact numbers "
@@ -223,7 +223,7 @@ class Contract(Frozen):
     def digest(self) -> str:
         """SHA-256 over what the contract declares.
 
-        It leaves out the ledger's identity, and when somebody is told.
+        It leaves out the ledger's identity, and when the owner is told.
         """
         # A contract of one row per unit has the digest that it had before `rows` could be declared.
         # So has one that leaves no range open, or lets no row be left out.
@@ -261,11 +261,11 @@ def parse_contract(text: str, where: str) -> Contract:
 
 
 def load_contract(path: Path) -> Contract:
-    """Read and validate a dataset.yaml that somebody names by its path.
+    """Read and validate a dataset.yaml that is named by its path.
 
     The path is named to grant the contract or to quote it.
 
-    Whoever reads rows has the contract from the folder that it opened: ``tasks.enclave.data_folder``.
+    Code that reads rows has the contract from the folder that it opened: ``tasks.enclave.data_folder``.
 
     Raises:
         ContractError: missing, a link, or wrong; a policy.yaml in its place is told how to move.

@@ -124,7 +124,7 @@ class CodesColumn(DeclaredColumn):
 
 
 class FollowUp(Frozen):
-    """Times from an origin that everybody has.
+    """Times from an origin that every unit has.
 
     The longest time that counts and the smallest step that is recorded are declared.
 
@@ -183,7 +183,7 @@ class EventColumn(DeclaredColumn):
 
     @property
     def kinds(self) -> dict[str, str | int | None]:
-        """Every name with its code; None where it has all that nobody declared."""
+        """Every name with its code; None where it has all that were not declared."""
         return {**self.codes, **({OTHER: None} if self.others is Others.other else {})}
 
     @property

@@ -29,7 +29,7 @@ class CausalveilError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str = "") -> None:
-        """``message`` may quote a path or a key as somebody wrote it.
+        """``message`` may quote a path or a key as it was written in a file or command.
 
         What a terminal would act on is escaped, and of a word that is longer than any path or key should be its two
         ends are shown.

@@ -64,7 +64,7 @@ ASSUMED_ELIGIBLE = 0.5
 class StandIn(Frozen):
     """A guess at the population, stated by the reader of a plan and never taken from the data.
 
-    ``treated``: share of treated units, also everybody's propensity score. ``deviation``: standard deviation
+    ``treated``: share of treated units, also each unit's propensity score. ``deviation``: standard deviation
     of the outcome within an arm, in outcome units; None: a quarter of the declared width, of 0 and 1 what the mean
     leaves. ``mean``: of the outcome; None: the middle of its declared range. ``explained``: share of
     its variance that covariates explain; ``correlation``: between any two; ``spread``: a numeric covariate's

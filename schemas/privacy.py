@@ -4,7 +4,7 @@ Amounts of privacy budget are exact decimals, parsed from text and never from bi
 into 0.3 only in decimals. At most 15 significant digits are accepted, so that an amount written to JSON as a number and
 read back is the same decimal.
 
-A key is ``ed25519:`` and 64 hex digits, never a point of low order. Under a key of low order a signature that nobody
+A key is ``ed25519:`` and 64 hex digits, never a point of low order. Under a key of low order a signature that no key
 made verifies for many messages (RFC 8032, section 5.1.7, checks the equation alone). Every key that a file or a ledger
 names, of a site or of an owner, is therefore checked here.
 """
@@ -167,9 +167,9 @@ class Accounting(StrEnum):
 
 
 class Scope(str):
-    """The set of units that a release reads: everybody, or some parts of a partition.
+    """The set of units that a release reads: all units, or some parts of a partition.
 
-    The parts divide everybody.
+    The parts divide all units.
 
     ``all``; ``train`` and ``estimation``, the two halves of a split; ``all but fold 1 of 2``, the units outside one
     of K folds. Only what a scope touches is charged, so the total is the largest over the parts

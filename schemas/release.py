@@ -361,7 +361,7 @@ LAST = ("data", "snapshots", "privacy", "noise", "not_for_release", "software", 
 
 
 def _any_release() -> Any:
-    """Return the union of all kinds, told apart by ``kind``."""
+    """Return the union of all kinds, distinguished by ``kind``."""
     return Annotated[reduce(or_, RELEASES.values()), Discriminator("kind")]
 
 

@@ -1,7 +1,7 @@
 """Declare how text of a source becomes values, and name the state of an open table.
 
 The owner declares in source.yaml how each column's text is read. Files that people keep hold `$1,200`, `31.12.2025`,
-`Yes` beside `y`, and `n/a`. What each means is declared here once, so that nobody has to guess later what a number was
+`Yes` beside `y`, and `n/a`. What each means is declared here once, so that no one has to guess later what a number was
 before. A value that does not fit the declaration ends the extract.
 
 A snapshot names the state of an open table from which rows were taken, by the table's own names.

@@ -49,7 +49,7 @@ def travelling(specification: Mapping[str, Any]) -> dict[str, Any]:
     It lacks what each owner's contract alone declares.
 
     Args:
-        specification: as of ``Study.specification``; it may come from somebody else, so nothing is taken for granted.
+        specification: as of ``Study.specification``; it may come from another site, so nothing is taken for granted.
     """
     left_out = {
         "data": ("unit", "blocks"),

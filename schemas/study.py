@@ -62,7 +62,7 @@ NOTHING_TO_ADJUST_FOR = (
 
 
 class Estimand(StrEnum):
-    """Average effect over everybody, over the treated, or over the controls."""
+    """Average effect over all units, over the treated, or over the controls."""
 
     ATE = "ATE"
     ATT = "ATT"
@@ -238,7 +238,7 @@ class Bounds(Frozen):
 class NumericCovariate(Bounds):
     """A number with declared bounds; with ``codes``, a binary column read as 0 and 1.
 
-    ``scale``: on which outcomes follow it linearly, on the analyst's word; None where nobody said.
+    ``scale``: on which outcomes follow it linearly, on the analyst's word; None where it was not said.
     """
 
     scale: NumberScale | None = None
@@ -298,7 +298,7 @@ class CategoricalCovariate(Frozen):
     def expected(self) -> tuple[str | int, ...]:
         """The slots that people are expected to have.
 
-        They are all but one for values that nobody declared, if there are two.
+        They are all but one for values that were not declared, if there are two.
         """
         declared = self.slots if self.known is not None else self.levels
         return declared if len(declared) > 1 else self.slots

@@ -173,12 +173,12 @@ def condition_words(condition: Mapping[str, Any], *, column: bool = True) -> str
 
 
 def where_words(specification: Any) -> str:
-    """Return who a study in full is about, in one line; empty where it is about everybody."""
+    """Return who a study in full is about, in one line; empty where it is about all units."""
     return " and ".join(map(condition_words, specification.get("where") or ()))
 
 
 def refuse_roles(conditions: Iterable[Condition], roles: Mapping[str | None, str]) -> None:
-    """Refuse comparisons of columns with another role, and those that nobody can meet.
+    """Refuse comparisons of columns with another role, and those that no unit can meet.
 
     A column has another role where the study reads it as something else.
 

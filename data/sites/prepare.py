@@ -1,4 +1,4 @@
-"""Make the three hospitals of data/sites/ again: synthetic patients, nobody's data (see PROVENANCE.md).
+"""Make the three hospitals of data/sites/ again: synthetic patients (see PROVENANCE.md).
 
 uv run python data/sites/prepare.py
 """

@@ -24,7 +24,7 @@ AGREED = {"north": None, "coast": "0.5", "valley": None}
 
 
 class Party:
-    """A hospital or the coordinator: a folder, and a state folder that nobody else reads."""
+    """A hospital or the coordinator: a folder, and a state folder of its own."""
 
     def __init__(self, name: str, folder: Path) -> None:
         """Make the folder."""
@@ -71,7 +71,7 @@ def terms(round_: str, keys: dict[str, str], now: datetime) -> str:
         "study: study.yaml",
         "bundles: bundles",
         f"opened: {now:%Y-%m-%dT%H:%M:%SZ}",
-        "units_disjoint: true        # declared: nobody is a patient of two of them",
+        "units_disjoint: true        # declared: no one is a patient of two of them",
         "model: random",
         "sites:",
     ]

@@ -32,8 +32,8 @@ def _patient(number: int, draw: random.Random) -> list[str]:
     from datetime import date, timedelta
 
     age, smoker, before = draw.randint(18, 79), draw.random() < 0.3, draw.uniform(0, 40)
-    leaning = -1.2 + 0.02 * (age - 48) + 0.5 * smoker + 0.05 * (before - 20)
-    coached = draw.random() < 1 / (1 + math.exp(-leaning))
+    logit = -1.2 + 0.02 * (age - 48) + 0.5 * smoker + 0.05 * (before - 20)
+    coached = draw.random() < 1 / (1 + math.exp(-logit))
     days = 14 + 0.1 * (age - 48) + 3 * smoker + 0.35 * (before - 20) + TRUTH * coached + draw.gauss(0, 4)
     seen = date(2025, 1, 2) + timedelta(days=draw.randrange(360))
     income = draw.uniform(18_000, 95_000)

@@ -46,7 +46,7 @@ def data_class(text: str) -> DataClass:
 
 
 def said(seen: Survey, known: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Return the answers where nobody can be asked.
+    """Return the answers where no person can be asked.
 
     Raises:
         StudyError: names every option that is missing, with the columns that there are.

@@ -102,7 +102,7 @@ def plan(
     Args:
         path: the study file.
         units: number of units; default: what Parquet footers say, else formulas in n.
-        effect: an effect in outcome units that the reader hopes to see: will the noise drown it?
+        effect: an effect in outcome units; the plan says whether an interval would exclude zero.
         treated: share of treated units, from 0.01 to 0.99; default: 0.5, and the plan says how much that matters.
         deviation: assumed standard deviation of the outcome in its units; default: a quarter of the declared width,
             of an outcome of 0 or 1 what its mean leaves, at most half.

@@ -240,7 +240,7 @@ def _doubts(seen: Survey, parts: Cast, wishes: Wishes) -> Doubts:
 
 
 def _doubts_of_columns(seen: Survey, parts: Cast, wishes: Wishes) -> Doubts:
-    """Return the columns that nobody asked for by name and that no study should adjust for unless somebody does."""
+    """Return the columns that a study adjusts for only where an option names them."""
     if parts.event is not None:
         return _doubts_of_times(seen, parts, parts.event, wishes)
     timed = times_in_doubt(
@@ -253,7 +253,7 @@ def _doubts_of_columns(seen: Survey, parts: Cast, wishes: Wishes) -> Doubts:
     found = doubts(
         seen.sample.frame, chosen, parts.unit, parts.treatment, parts.outcome, wishes.data_class, wishes.levels
     )
-    # A time that everybody has comes after treatment, and so does what ended it.
+    # A time that every unit has comes after treatment, and so does what ended it.
     later = {one.name: timed[one.name] for one in chosen if one.name in timed and one.name not in found.left_out}
     asked = {name: why for name, why in found.asked.items() if name not in later}
     return Doubts(found.left_out, found.decide | later, asked | told)

@@ -99,7 +99,7 @@ class Admission(Frozen):
     def digest(self) -> str:
         """SHA-256 over everything.
 
-        The secret key in it hides the rest from anybody who sees the digest alone.
+        The secret key in it hides the rest from a reader of the digest alone.
         """
         document = self.model_dump(mode="json")
         if not self.casts:
@@ -189,7 +189,7 @@ class Finding(Frozen):
 class NotAdmitted(DataError):
     """The rows of a dataset break its contract.
 
-    ``findings`` are for the owner alone, the message for everybody.
+    ``findings`` are for the owner alone, the message for all.
     """
 
     def __init__(self, message: str, findings: tuple[Finding, ...] = ()) -> None:

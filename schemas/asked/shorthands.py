@@ -30,7 +30,7 @@ Option = tuple[dict[str, Any], PrivacyRequest]
 class AutoEstimator(EstimatorSettings):
     """The estimator of least expected error, by level, size, budget and design.
 
-    ``trial``: treatment was randomised. ``known``: everybody's known chance of treatment in it.
+    ``trial``: treatment was randomised. ``known``: each unit's known chance of treatment in it.
     """
 
     name: Literal["auto"]

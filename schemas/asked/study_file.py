@@ -2,7 +2,7 @@
 
 Columns by name; what they hold is the owner's contract's to say.
 
-A study may narrow a range or a list of levels, which is public and applies to everybody. One that travels between
+A study may narrow a range or a list of levels, which is public and applies to all units. One that travels between
 sites may declare both in full, and each site's contract must then agree in kind. Nothing else about the data, the code
 or the machine can be named here but the folder (``data.path``).
 """

@@ -45,7 +45,7 @@ UNKNOWN_CHANCE = (
 class Propensity(Frozen):
     """The chance of treatment: ``known``, or a model that is learnt.
 
-    A known chance is the same for everybody in a randomised trial.
+    A known chance is the same for all units of a randomised trial.
 
     A model is learnt under ``guarantee: asymptotic`` alone. Nothing is spent on a known chance.
     """

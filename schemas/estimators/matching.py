@@ -110,7 +110,7 @@ class MatchingStudy(EffectStudy):
 
     @property
     def leaves_confounding(self) -> bool:
-        """Return whether scores are private, so that nobody can tell what matching adjusts for."""
+        """Return whether scores are private: what matching adjusts for is then unknown."""
         return self.privacy.level is Level.sample and self.estimator.variant is Variant.ours
 
     @property

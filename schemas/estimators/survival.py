@@ -238,7 +238,7 @@ class Censoring(Frozen):
 
 
 class ExpectedTimes(Frozen):
-    """Expectations of a plan's reader for everybody until the horizon.
+    """Expectations of a plan's reader for all units until the horizon.
 
     They are the risk, and the share lost to follow-up.
     """

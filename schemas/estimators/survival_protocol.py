@@ -37,7 +37,7 @@ from causalveil.schemas.where import refuse_roles
 
 # Intervals that hold together come from draws of as many normal numbers as there are questions.
 MOST_QUESTIONS = 500
-# What the questions of a mean begin with, by which their answers are told apart.
+# What the questions of a mean begin with, which names each answer.
 MEAN_TIME = "mean time without event"
 
 
@@ -63,7 +63,7 @@ class TimesQuestion:
 
     @property
     def label(self) -> str:
-        """The question in a few words, by which answers are told apart."""
+        """The question in a few words, which names each answer."""
         unit = "" if self.outcome.unit_of_measure is None else f" {self.outcome.unit_of_measure}"
         until = f"until {self.outcome.horizon:g}{unit}"
         if self.measure is Measure.rmst:

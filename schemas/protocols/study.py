@@ -203,12 +203,12 @@ class JointStudy(Study):
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The subgroups, or one of everybody."""
+        """The subgroups, or one of all units."""
         return (ALL_UNITS,) if self.subgroups is None else self.subgroups.labels
 
     @property
     def answered_groups(self) -> tuple[str, ...]:
-        """Groups that an outcome's answers are about, in table order: everybody, then subgroups."""
+        """Groups that an outcome's answers are about, in table order: all units, then subgroups."""
         return (ALL_UNITS,) if self.subgroups is None else (ALL_UNITS, *self.groups)
 
     @property

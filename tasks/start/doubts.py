@@ -215,7 +215,9 @@ def _of_one_arm(frame: pl.DataFrame, one: Found, treatment: Found) -> str | None
 
 
 def _of_one_outcome(frame: pl.DataFrame, one: Found, outcome: Found) -> str | None:
-    """Say that all rows of one value have the rarer of two outcomes, as whoever is not in work has no wage; else None.
+    """Say that all rows of one value have the rarer of two outcomes, else None.
+
+    Those who are not in work have no wage, for example.
 
     That a value never meets the rarer outcome says little: it may be rare there.
     """

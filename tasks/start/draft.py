@@ -77,7 +77,7 @@ def draft(
         source: what source.yaml says under ``source``.
         repeats: of units with several rows; None: each has one.
         left_out: columns that could not be read, and why.
-        doubtful: columns that no study should adjust for unless somebody says so; ``parts`` have them no more.
+        doubtful: columns that no study should adjust for unless ``--covariates`` names them; not in ``parts``.
         step: the smallest difference of times to an event.
     """
     declared = {one.name: _declaration(one, parts, wishes, step) for one in parts.usable}
@@ -189,7 +189,7 @@ def _levels(one: Found, wishes: Wishes, nulls: dict[str, str]) -> tuple[dict[str
 
 
 def _said_levels(one: Found, wishes: Wishes, nulls: dict[str, str]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return levels that somebody said, with the names that she gave them."""
+    """Return levels that an option declared, with their names."""
     said = wishes.levels[one.name]
     whole = one.looks is Looks.number or (bool(one.values) and all(isinstance(value, int) for value in one.values))
     # Truth values are stored as 0 and 1, too.
@@ -203,7 +203,7 @@ def _said_levels(one: Found, wishes: Wishes, nulls: dict[str, str]) -> tuple[dic
 
 
 def _names(one: Found, wishes: Wishes) -> dict[str, str]:
-    """Return the names that somebody gave levels, by the levels as text."""
+    """Return the names that an option gave to levels, by the levels as text."""
     return dict(zip(wishes.levels.get(one.name, ()), wishes.level_names.get(one.name, ()), strict=False))
 
 

@@ -92,7 +92,7 @@ def _levels(one: Found, words: list[str], data_class: DataClass) -> list[Any]:
 
 
 def groups(one: Found, taken: Collection[str], *, has_levels: bool) -> Found:
-    """Return the column whose levels are subgroups; ``has_levels``: whether somebody said them.
+    """Return the column whose levels are subgroups; ``has_levels``: whether they were declared.
 
     Raises:
         StudyError: it has another part, or no few levels.

@@ -30,10 +30,10 @@ class Wishes:
         treated: which value of the treatment means treated.
         covariates: names of columns; None: all that can be used and are not in doubt.
         without: names of columns that are no covariates.
-        trial: whether treatment was drawn by lot; ``chance``: everybody's chance of it, if known.
+        trial: whether treatment was drawn by lot; ``chance``: each unit's chance of it, if known.
         arms: whether the treatment has arms, which a protocol compares with ``reference``.
         ranges: of numbers, by column.
-        levels: of categories, by column; ``level_names``: one of each, where somebody said them.
+        levels: of categories, by column; ``level_names``: one of each, where they were declared.
         event: the column that says what ended the times of ``outcome``; None: the outcome is no time.
         horizon: until when times are compared; ``censored``: which value of ``event`` means that no event was seen.
         recorded: columns of which it is public whether they hold a value: rows without may be left out.

@@ -122,8 +122,8 @@ def declared_event(
 
     Args:
         event: the column.
-        censored: the value that means censored, if somebody said so.
-        known: its values, if somebody said them; ``names``: those that she gave them, by the values as text.
+        censored: the value that means censored, if declared.
+        known: its values, if declared; ``names``: their names, if declared, by the values as text.
         secret: of sensitive data no list of codes is read off the rows; two codes are what a column is.
 
     Raises:

@@ -148,8 +148,8 @@ def page(found: Sequence[Cell]) -> str:
         f"In all, {np.mean([one.held for one in found]):.2f} of 95% intervals hold the effect and "
         f"{np.mean([one.held80 for one in found]):.2f} of 80% intervals; in {sum(one.held < 0.9 for one in found)} "
         f"cells fewer than .90 do. The error is {ratio:.2f} times that of least squares in the geometric mean, the "
-        f"half-width {wide:.1f} times ({wide_large:.1f} times at 30,000 people). Least squares, whose curves nobody "
-        f"told it, holds {np.mean([one.plain_held for one in found]):.2f}. `plan` is within 30% in "
+        f"half-width {wide:.1f} times ({wide_large:.1f} times at 30,000 people). Least squares, whose curves were "
+        f"not told to it, holds {np.mean([one.plain_held for one in found]):.2f}. `plan` is within 30% in "
         f"{len(near)} of {len(found)} cells."
     )
     head = HEAD.format(count=len(found), runs=runs, error=f"{math.sqrt(0.95 * 0.05 / runs):.2f}", said=said)

@@ -1,6 +1,6 @@
 """Twelve populations that a reader knows, and five published tables, on which an adjusting estimator is judged.
 
-They were written by somebody who had not read the estimators, and no setting may be chosen on them. A steward declares
+They were written by an author who had not read the estimators, and no setting may be chosen on them. A steward declares
 round ranges that nearly everybody is in; what lies beyond a declared range counts as its end, in the truth too.
 """
 

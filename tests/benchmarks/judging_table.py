@@ -24,14 +24,14 @@ import numpy as np
 
 from causalveil_replication.accuracy.methods import CONFIDENCES
 
-INTRO = """# How the new adjusting estimator is judged
+INTRO = """# How the adjusting estimator is judged
 
     uv run --package causalveil-replication python -m tests.benchmarks.bench_judging run NAMES RUNS written
     uv run --package causalveil-replication python -m tests.benchmarks.bench_judging table RUNS
 
 NAMES are `today,adjusted,least-squares`; other parts are `tables`, `published` with a folder of files, and `checks`.
 An estimator adjusts for covariates, and this page says how well on people that no setting was chosen on. Twelve
-populations were written by somebody who had not read it (`tests/benchmarks/judged_populations.py`); readers know their
+populations were written by an author who had not read it (`tests/benchmarks/judged_populations.py`); readers know their
 like. Random tables 200 to 399 draw columns, confounding, outcome, size and budget
 (`tests/benchmarks/random_tables.py`). Five published tables are asked again and again, so that noise alone differs.
 Old is what the product's `regression` says of the same people; least squares is not private, by arm where the smaller

@@ -177,7 +177,7 @@ FULLY = (
 )
 
 LEVELS = (
-    "offered by the paper, not measured there. The halves share nobody, so the whole costs the larger level "
+    "offered by the paper, not measured there. The halves share no unit, so the whole costs the larger level "
     "(`docs/proofs/ipw.md`, section 5): a lower one for either adds noise and saves nothing, and a study has one level"
 )
 RUNS = (

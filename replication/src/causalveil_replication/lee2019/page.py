@@ -187,8 +187,8 @@ OTHERS = (
     "The papers name stratification and matching as other uses of a private score and measure neither. *Stratified*: "
     "five quantile strata; *matched*: the nearest unit of the other arm, with replacement. Both only read the order of "
     "scores or their distances, so no weight can explode; they are compared with themselves without noise. "
-    "Matching on LaLonde turns its sign often at any epsilon: treatment was randomised there, fitted scores hardly "
-    "differ, and so noise decides who is paired with whom."
+    "Matching on LaLonde turns its sign often at any epsilon: treatment was randomised there, fitted scores differ "
+    "little, and so noise decides who is paired with whom."
 )
 INFANTS = (
     "The papers average over 1,000 published realisations of IHDP's outcomes, of which five are at hand. *A "
@@ -200,7 +200,7 @@ INFANTS = (
 LEVELS = (
     "**Separate levels.** The first paper lets scores and effect have levels of their own. On LaLonde, with the stated "
     "deviation and declared bounds: flips and the median distance from the clipped estimate without noise. The two "
-    "halves share nobody, so the whole costs the larger of the two, `whole_epsilon`: at a given cost two equal levels "
+    "halves share no unit, so the whole costs the larger of the two, `whole_epsilon`: at a given cost two equal levels "
     "are never the worse choice, and a study has one."
 )
 BOUNDS = (

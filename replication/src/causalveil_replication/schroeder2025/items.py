@@ -13,7 +13,7 @@ FITS = f"{COMMAND} --part fits"
 COVERAGE = f"{COMMAND} --part coverage"
 DOMAIN = (
     "about twice as wide: gamma is taken over what the study declares, which is twice what any patient attains; the "
-    "paper's spans the sample, and so hides nobody outside it (`docs/asymptotic.md`)"
+    "paper's spans the sample, and so hides no one outside it (`docs/asymptotic.md`)"
 )
 NAIVE = (
     "noise is integrated out of ours. The paper's Table 1 says nine tenths of epsilon for the effect, its appendix "

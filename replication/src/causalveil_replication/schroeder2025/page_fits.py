@@ -107,7 +107,7 @@ VARIANCES = (
 PATIENTS = (
     "*Valid naive*: the paper's name for the interval with the noise of the effect, but with a variance without noise. "
     "Over the *declared domain* gamma is about twice what any of the patients attains; *gamma over the patients* is "
-    "what the paper's widths correspond to, and it is no bound for anybody else. The non-private estimate that the "
+    "what the paper's widths correspond to, and it is no bound for other people. The non-private estimate that the "
     "paper prints, 1.17, is impossible for a difference of probabilities; ours stands in the last column."
 )
 UTILITIES = (

@@ -151,7 +151,7 @@ def parts(tables: Tables, missing: Iterable[str], seeds: int) -> list[str]:
         *page_doors.parts(tables["competitors"]),
         "## Caps",
         picture(CAPS, alt(rows, *CAPS_ALT), f"Adaptive against fixed caps (times N uses), N = 5; {BOTH_LEVELS}."),
-        "Mean error over all epsilons, and how often a unit may serve at label level. A cap that would leave somebody "
+        "Mean error over all epsilons, and how often a unit may serve at label level. A cap that would leave a unit "
         "without neighbours is raised to the least that cannot, so a cap of 1 is often more.",
         markdown_table(caps),
         "## Number of neighbours",

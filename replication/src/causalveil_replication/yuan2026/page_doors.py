@@ -38,12 +38,12 @@ def parts(rows: Rows) -> list[str]:
     found, nearest = wins(rows), _nearest(rows)
     return [
         "### Wins that deserve a door",
-        "At label level anybody's weights are public, so a competitor's win is its weights'. Each cell that a "
+        "At label level all weights are public, so a competitor's win is its weights'. Each cell that a "
         "competitor wins is asked, in this order: does a difference of means, which adjusts for nothing and has the "
         "least noise of all, err no more? Then the cell shows that there was little to adjust for, not who adjusts "
         "well. Is one of ours nearer the effect itself, where it is known? Then the matching estimate, which errors "
         "are measured against, is what is off. Is the next of ours within two standard errors of the difference? Then "
-        "nobody has won.",
+        "no method has won.",
         _said(found),
         *([markdown_table(_table(found))] if found else []),
         *(["Against the effect itself, where it is known, the least error has:"] if nearest else []),
@@ -136,7 +136,7 @@ def claim_parts(rows: Rows) -> list[str]:
         "### What the paper says of its competitors",
         "The paper prints no numbers for Figure 2; it says these things of it in words.",
         markdown_table(_claims(rows)),
-        "*The paper's noise alone*: if everybody is matched, some unit's outcome has a weight of 2/n or more, whatever "
+        "*The paper's noise alone*: if all are matched, some unit's outcome has a weight of 2/n or more, whatever "
         "the caps (its own, and that of serving the units of an arm as large as its own or larger), so the noise of "
         "one arm has a scale of 2 x 61,000/(445 x .2 epsilon) dollars or more with the paper's shares and the declared "
         "range; the mean size of such noise is its scale, and what is added to it, independent or constant, makes it "

@@ -63,11 +63,11 @@ def parts(rows: Rows) -> list[str]:
         return []
     return [
         "## Beside the competitors (Figure 2)",
-        "Everybody estimates the same average effect on the same orders of the same units; the error is that against "
+        "All estimate the same average effect on the same orders of the same units; the error is that against "
         "matching without privacy, as above, the mean over orders of one draw each, of competitors 4 "
         "(one of PrivSyn and AIM; AIM has 5 orders, AIM, DPCI and PrivSyn 3 on ACIC). *Without "
         "noise* is the error that is left when an estimator's noise is taken away: what it estimates is not what "
-        "matching does. Whoever always answers 0 has an error of 1. All numbers: "
+        "matching does. To answer 0 always has an error of 1. All numbers: "
         "[matching-competitors.csv](matching-competitors.csv); there stands, too, the "
         "error against the effect itself, where outcomes are simulated and it is known.",
         "**Whose privacy, in which sense.** A panel without this key misleads: `delta` 0 is a stronger promise than "
@@ -76,7 +76,7 @@ def parts(rows: Rows) -> list[str]:
         markdown_table(_key(rows)),
         "`auto` is what `estimator: auto` takes, `balancing` at label level and `regression` at sample level. "
         "*Public weights*: where outcomes alone are private, a weighted sum of them needs noise of its largest weight "
-        "alone, whoever's weights these are. SmoothDPM is exact matching on strata of declared covariates cut at "
+        "alone, whatever made these weights. SmoothDPM is exact matching on strata of declared covariates cut at "
         "their middle, with a smooth sensitivity derived here (`docs/proofs/competitors.md`), since no code of its "
         "authors is to be had. Guha and Reiter define their estimator for binary outcomes; here it is theirs with the "
         "declared range in place of [0, 1]. Groups and folds are sqrt(n) in number. Lebeda et al. are run with ridge "
