@@ -38,6 +38,10 @@ class AdjustmentMethod(StrEnum):
     doubly_robust = "augmented inverse probability weights"
 
 
+# Methods whose intervals are narrower in a trial by what covariates explain.
+PRECISE = (AdjustmentMethod.regression, AdjustmentMethod.doubly_robust, AdjustmentMethod.balancing)
+
+
 class Shortfall(StrEnum):
     """Say why not all confounding was adjusted for."""
 
@@ -66,6 +70,8 @@ class ConfoundingStatement(Frozen):
         prior: who chose that prior.
         left_out: covariates and levels that could not be adjusted for, which the share does not count.
         shortfall: why not all was adjusted for.
+        explained: of the outcome's variance within arms, what covariates are seen to explain, where treatment was
+            randomised and they were adjusted for to gain precision.
     """
 
     state: AdjustmentState
@@ -75,12 +81,13 @@ class ConfoundingStatement(Frozen):
     prior: PriorSource | None = None
     left_out: tuple[str, ...] = ()
     shortfall: Shortfall | None = None
+    explained: Annotated[Finite, Field(ge=0, le=1)] | None = None
 
     @property
     def words(self) -> str:
         """Say it in a clause, as ``details["adjustment"]`` has it."""
         if self.state is AdjustmentState.randomised:
-            return "not adjusted: treatment was randomised"
+            return self._of_trial
         if self.state is AdjustmentState.unadjusted:
             noise = self.shortfall is Shortfall.noise
             return f"unadjusted: {self.shortfall}" if noise else "unadjusted"
@@ -90,6 +97,17 @@ class ConfoundingStatement(Frozen):
             # The share is of covariates that the noise lets be seen: ``tasks.adjustment.interval``.
             how += " by the other covariates" if self.left_out else ""
         return f"partly adjusted, {how}" if self.state is AdjustmentState.partly else f"adjusted {how}"
+
+    @property
+    def _of_trial(self) -> str:
+        """Say of a trial by what covariates were adjusted for, if they were."""
+        if self.method is None:
+            return "not adjusted: treatment was randomised"
+        gain = "for precision " if self.method in PRECISE else ""
+        said = f"adjusted {gain}by {self.method}: treatment was randomised"
+        if self.explained is None:
+            return said
+        return f"{said}, and covariates explain about {whole_percent(self.explained)} of the outcome's variance"
 
     @property
     def done(self) -> str:
@@ -146,6 +164,35 @@ def by(
     """Return that covariates were adjusted for by a method: in part if something falls short."""
     state = AdjustmentState.adjusted if shortfall is None else AdjustmentState.partly
     return ConfoundingStatement(state=state, method=method, shortfall=shortfall, share=share)
+
+
+def of_trial(method: AdjustmentMethod | None = None, explained: float | None = None) -> ConfoundingStatement:
+    """Return what was done where treatment was randomised.
+
+    Args:
+        method: by which covariates were adjusted for; None: the arms are compared as they are.
+        explained: of the outcome's variance within arms, what covariates are seen to explain, if that is known. Where
+            it is nothing, nothing was adjusted for.
+    """
+    if method is None or (explained is not None and explained <= 0):
+        return RANDOMISED
+    known = None if explained is None else min(explained, 1.0)
+    return RANDOMISED.model_copy(update={"method": method, "explained": known})
+
+
+def declares_randomised(estimator: Mapping[str, Any]) -> bool:
+    """Return whether a study says that treatment was randomised.
+
+    It does by ``trial``, by a known chance of treatment or, where an estimator has no ``trial``, by allowing for no
+    confounding.
+
+    Args:
+        estimator: its settings, as a document.
+    """
+    if (estimator.get("propensity") or {}).get("known") is not None or estimator.get("trial"):
+        return True
+    nothing = estimator.get("allowance"), (estimator.get("confounding_prior") or {}).get("outcome_r2")
+    return "trial" not in estimator and 0 in nothing
 
 
 def of_share(
@@ -231,6 +278,8 @@ def over_parts(parts: Sequence[tuple[ConfoundingStatement, float]]) -> Confoundi
         parts: at least one: of each estimate the statement, and its weight in the mean.
     """
     said = [one for one, _ in parts]
+    if all(one.state is AdjustmentState.randomised for one in said):
+        return _over_trials(parts)
     left_out = tuple(dict.fromkeys(name for one in said for name in one.left_out))
     shares = [0.0 if one.shortfall is Shortfall.noise and one.share is None else one.share for one in said]
     if any(one.share is not None for one in said) and None not in shares:
@@ -242,3 +291,13 @@ def over_parts(parts: Sequence[tuple[ConfoundingStatement, float]]) -> Confoundi
     # The one that falls shortest speaks for all.
     worst = max(said, key=lambda one: list(AdjustmentState).index(one.state))
     return worst.model_copy(update={"left_out": left_out})
+
+
+def _over_trials(parts: Sequence[tuple[ConfoundingStatement, float]]) -> ConfoundingStatement:
+    """Return what was done in trials: covariates were adjusted for if they were in any."""
+    methods = [one.method for one, _ in parts if one.method is not None]
+    known = [(0.0 if one.method is None else one.explained, weight) for one, weight in parts]
+    total = math.fsum(weight for _, weight in parts)
+    if not methods or total <= 0 or any(explained is None for explained, _ in known):
+        return of_trial(methods[0] if methods else None)
+    return of_trial(methods[0], math.fsum(explained * weight / total for explained, weight in known if explained))

@@ -20,6 +20,7 @@ from causalveil.schemas.confounding import (
     Shortfall,
     by,
     of_share,
+    of_trial,
 )
 from causalveil.schemas.release import load_release_text
 from causalveil.schemas.sites.pooled import POOLED, Published
@@ -44,6 +45,7 @@ ALL_OF_IT = ConfoundingStatement(
 # What a run can say that it did about confounding.
 STATEMENTS = (
     *(RANDOMISED, AS_THEY_ARE, TOO_NOISY, PART_OF_IT, ALL_OF_IT, of_share(0.98, linear=True)),
+    *(of_trial(AdjustmentMethod.regression, 0.25), of_trial(AdjustmentMethod.doubly_robust)),
     *(by(method, short) for method in AdjustmentMethod for short in (None, Shortfall.imbalance)),
 )
 # What a withheld answer has none of.

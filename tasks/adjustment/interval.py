@@ -16,7 +16,13 @@ from typing import Protocol
 
 import numpy as np
 
-from causalveil.schemas.confounding import RANDOMISED, ConfoundingPrior, ConfoundingStatement, of_share
+from causalveil.schemas.confounding import (
+    AdjustmentMethod,
+    ConfoundingPrior,
+    ConfoundingStatement,
+    of_share,
+    of_trial,
+)
 from causalveil.tasks.adjustment.decide import Learnt, losses
 from causalveil.tasks.adjustment.features import FeatureMap, Scores
 from causalveil.tasks.adjustment.posterior import hidden_bias
@@ -58,17 +64,20 @@ def not_covered(public: Public) -> str:
     return NOT_COVERED if looks_for_curves(public) else NOT_COVERED_LINES
 
 
-def confounding(study: Adjusts, public: Public, share: float, left_out: tuple[str, ...]) -> ConfoundingStatement:
-    """Return what was done about confounding.
+def confounding(
+    study: Adjusts, public: Public, share: float, left_out: tuple[str, ...], explained: float | None = None
+) -> ConfoundingStatement:
+    """Return what was done about confounding, or in a trial for precision.
 
     Args:
         study: the study.
         public: what is public of it.
         share: of the variance of confounding that was expected, what the data took off.
         left_out: covariates that could not be adjusted for.
+        explained: of the outcome's variance within arms, what slopes are seen to explain, if that is known.
     """
     if study.estimator.trial:
-        return RANDOMISED
+        return of_trial(AdjustmentMethod.regression, explained)
     default = study.estimator.confounding_prior == ConfoundingPrior()
     linear = not looks_for_curves(public)
     return of_share(share, linear=linear, default=default, left_out=left_out)
@@ -116,6 +125,7 @@ class AdjustedEffect:
         standard_error, sampling: of all, and by sampling alone.
         adjusted_share: of the variance of confounding that was expected, what the data took off.
         kept_curves, left_out: curves that were adjusted for, columns that were not.
+        explained: of the outcome's variance within arms, what slopes are seen to explain.
         narrow: numbers whose declared ranges cut many people.
     """
 
@@ -126,6 +136,7 @@ class AdjustedEffect:
     adjusted_share: float
     kept_curves: tuple[str, ...]
     left_out: tuple[str, ...]
+    explained: float
     narrow: NarrowRanges = FIT
 
 
@@ -141,6 +152,7 @@ class ErrorLaw:
         sampling: its standard error.
         scale, mixing: of the noise of release 5, as there.
         adjusted_share: of the variance of confounding that was expected, what the data took off.
+        explained: of the outcome's variance within arms, what slopes are seen to explain.
         narrow: numbers whose declared ranges cut many people.
     """
 
@@ -150,6 +162,7 @@ class ErrorLaw:
     scale: float
     mixing: float | None
     adjusted_share: float
+    explained: float
     narrow: NarrowRanges = FIT
 
 
@@ -204,6 +217,7 @@ def law_of(
         released.mixing,
         # Where noise hides every column, no confounding is expected of those that are left, and none is taken off.
         1 - min(confounds**2, 1.0) if len(scales.kept) else 0.0,
+        min(max(1 - learnt.residual, 0.0), 1.0) if len(scales.kept) else 0.0,
         narrow,
     )
 
@@ -231,6 +245,7 @@ def found_of(
         law.adjusted_share,
         curve_names(public, learnt.features),
         tuple(public.columns[place].name for place in scales.left_out),
+        law.explained,
         law.narrow,
     )
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from causalveil.schemas.confounding import RANDOMISED
+from causalveil.schemas.confounding import AdjustmentMethod, of_trial
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.privacy import Coverage
 from causalveil.tasks.adjustment.five_releases import Drawn, FiveReleases
@@ -116,13 +116,14 @@ def findings(
         half = bernstein_half_width(released, noise, recipe.known_sizes, study.confidence, rounding)
         value, interval = around(estimate.value, half * unit, study.confidence, (-width, width))
         interval = interval.model_copy(update={"coverage": Coverage.finite_sample})
+    adjusts = any(model.limit > 0 for model in models)
     details: dict[str, float | int | str | bool] = {
         "noise_standard_error": math.sqrt(variance.noise),
         "sampling_standard_error": math.sqrt(variance.sampling),
         "sampling_standard_error_upper": math.sqrt(upper),
         "score_range": 2 * unit,
         "folds": len(models),
-        "outcome_model": "slopes of each arm" if any(model.limit > 0 for model in models) else "arm means",
+        "outcome_model": "slopes of each arm" if adjusts else "arm means",
         "not_covered": NOT_COVERED_TRIAL,
         "chance_contradicted": contradicted,
     }
@@ -130,7 +131,8 @@ def findings(
         details[f"mean_treated[{fold}]"] = study.outcome.middle + width / 2 * model.means[0]
         details[f"mean_control[{fold}]"] = study.outcome.middle + width / 2 * model.means[1]
         details[f"spread[{fold}]"] = width / 2 * model.spread
-    return EffectFindings(value, interval, variance, details, RANDOMISED)
+    done = of_trial(AdjustmentMethod.doubly_robust if adjusts else None)
+    return EffectFindings(value, interval, variance, details, done)
 
 
 def outcome_model_stage(

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from causalveil.schemas.confounding import RANDOMISED, AdjustmentMethod, ConfoundingStatement, by
+from causalveil.schemas.confounding import AdjustmentMethod, ConfoundingStatement, by, of_trial
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import Sizes
@@ -114,8 +114,11 @@ def findings(study: AipwStudy, found: InfluenceMoments, released: tuple[float, f
 
 
 def adjustment(study: AipwStudy) -> ConfoundingStatement:
-    """Return what was done about confounding; nothing where the chance of treatment is known."""
-    return by(AdjustmentMethod.doubly_robust) if study.estimator.propensity.known is None else RANDOMISED
+    """Return what was done about confounding, or in a trial for precision."""
+    if study.estimator.propensity.known is None:
+        return by(AdjustmentMethod.doubly_robust)
+    # Without covariates a model of the outcome is the arms' means.
+    return of_trial(AdjustmentMethod.doubly_robust if study.covariates else None)
 
 
 def asymptotic_stage(study: AipwStudy, enclave: Enclave, seed: int, budget: Budget) -> EffectFindings:

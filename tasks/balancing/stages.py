@@ -26,7 +26,7 @@ from causalveil.tasks.balancing.dual import (
     weights_of,
 )
 from causalveil.tasks.enclave.enclave import Enclave, Rows
-from causalveil.tasks.inference.assemble import COVERS_IMBALANCE, UNMEASURED, EffectFindings, partly_if_left
+from causalveil.tasks.inference.assemble import UNMEASURED, EffectFindings, covers_imbalance, open_to, partly_if_left
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 from causalveil.tasks.weighting.features import learn_features
 from causalveil.tasks.weighting.imbalance import Balance, Balancer, save_units, summary
@@ -155,7 +155,9 @@ def findings(study: BalancingStudy, found: Balance, statistics: FloatArray) -> E
     result = weighted_findings(study, found.weights, statistics, bias)
     interval = result.interval
     if bias > 0:
-        interval = interval.model_copy(update={"covers": (*interval.covers, COVERS_IMBALANCE)})
+        interval = interval.model_copy(
+            update={"covers": (*interval.covers, covers_imbalance(study.estimator.allowance))}
+        )
     treated, control = found.caps
     details = {
         **result.details,
@@ -166,7 +168,7 @@ def findings(study: BalancingStudy, found: Balance, statistics: FloatArray) -> E
         "largest_difference_after": found.after,
         "cap_treated": treated,
         "cap_control": control,
-        "not_covered": "; ".join([NOT_COVERED, *found.narrow.words]),
+        "not_covered": "; ".join([open_to(study.estimator, NOT_COVERED), *found.narrow.words]),
     }
-    done = partly_if_left(AdjustmentMethod.balancing, found.left if found.narrow.clipped else 0.0)
+    done = partly_if_left(study.estimator, AdjustmentMethod.balancing, found.left if found.narrow.clipped else 0.0)
     return replace(result, interval=interval, details=details, confounding=done)

@@ -16,10 +16,19 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, ndtri, roots_genlaguerre
 
-from causalveil.schemas.confounding import AdjustmentMethod, ConfoundingStatement, CovariateBalance, Shortfall, by
+from causalveil.schemas.confounding import (
+    AdjustmentMethod,
+    ConfoundingStatement,
+    CovariateBalance,
+    Shortfall,
+    by,
+    declares_randomised,
+    of_trial,
+)
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, Variance
 from causalveil.schemas.study import EffectStudy
@@ -264,7 +273,6 @@ def may_be_empty(share: float, error: float, confidence: float) -> bool:
 
 COVERS_DECLARED = "confounding up to the size that `confounding_prior` assumes"
 COVERS_MODELS = "noise of slopes and weights"
-COVERS_IMBALANCE = "imbalance that is left, up to the declared allowance"
 # What no covariate holds is seen by no released number.
 UNMEASURED = "confounding by variables that are not among the covariates"
 NOT_COVERED_DECLARED = "confounding larger than the size that `confounding_prior` assumes"
@@ -275,14 +283,35 @@ NOT_COVERED_TRIAL = "confounding, if treatment was not randomised as the study d
 ENOUGH_LEFT = 0.1
 
 
-def partly_if_left(method: AdjustmentMethod, left: float) -> ConfoundingStatement:
+def partly_if_left(estimator: BaseModel, method: AdjustmentMethod, left: float) -> ConfoundingStatement:
     """Return how far public weights adjust: in part where much imbalance is left.
 
     Args:
+        estimator: settings of the study.
         method: whose weights they are.
         left: what they leave of the arms' differences, in standard deviations of the outcome.
     """
-    return by(method, Shortfall.imbalance if left > ENOUGH_LEFT else None)
+    return unless_randomised(estimator, by(method, Shortfall.imbalance if left > ENOUGH_LEFT else None))
+
+
+def unless_randomised(estimator: BaseModel, done: ConfoundingStatement) -> ConfoundingStatement:
+    """Return what was done about confounding, or by which method in a declared trial."""
+    return of_trial(done.method) if declares_randomised(estimator.model_dump()) else done
+
+
+def open_to(estimator: BaseModel, otherwise: str) -> str:
+    """Return what no interval covers; in a declared trial, a lack of randomisation."""
+    return NOT_COVERED_TRIAL if declares_randomised(estimator.model_dump()) else otherwise
+
+
+def covers_imbalance(allowance: float = 1.0) -> str:
+    """Return which bias by imbalance an interval covers.
+
+    Args:
+        allowance: the declared factor on it.
+    """
+    times = "" if allowance == 1 else f" (times the declared allowance, {allowance:g})"
+    return f"bias by the imbalance that is left between the arms{times}"
 
 
 def part_hidden(hidden: int, columns: int) -> float:

@@ -25,6 +25,8 @@ from causalveil.tasks.inference.assemble import (
     Estimate,
     Noise,
     assemble,
+    open_to,
+    unless_randomised,
 )
 from causalveil.tasks.ipw import weights
 from causalveil.tasks.machine.arrays import FloatArray
@@ -126,14 +128,15 @@ def findings(
         "sampling_standard_error_upper": math.sqrt(upper),
         "propensity_noise_standard_error_bound": propensity_noise_bound(study, sizes),
         "denominator_clamped": estimate.drowned,
-        "not_covered": NOT_COVERED_DECLARED if allows else NOT_COVERED_PUBLIC,
+        "not_covered": open_to(study.estimator, NOT_COVERED_DECLARED if allows else NOT_COVERED_PUBLIC),
     }
     return EffectFindings(value, interval, variance, details, adjustment(study))
 
 
 def adjustment(study: IpwStudy) -> ConfoundingStatement:
     """Return how far weights adjust; at label level a small penalty costs nothing."""
-    return by(AdjustmentMethod.weighting, Shortfall.penalty if leaves_confounding(study) else None)
+    done = by(AdjustmentMethod.weighting, Shortfall.penalty if leaves_confounding(study) else None)
+    return unless_randomised(study.estimator, done)
 
 
 def leaves_confounding(study: IpwStudy) -> bool:

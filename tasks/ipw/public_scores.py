@@ -18,7 +18,7 @@ from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.enclave.enclave import Enclave, Rows
-from causalveil.tasks.inference.assemble import COVERS_IMBALANCE, UNMEASURED, EffectFindings, partly_if_left
+from causalveil.tasks.inference.assemble import UNMEASURED, EffectFindings, covers_imbalance, open_to, partly_if_left
 from causalveil.tasks.ipw.weights import weights
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import map_partitions
@@ -92,14 +92,14 @@ def public_interval_stage(study: IpwStudy, found: Balance, statistics: FloatArra
     """Estimate and interval from public and released values."""
     bias = found.bias if allows_imbalance(study) else 0.0
     result = weighted_findings(study, found.weights, statistics, bias)
-    covers = (*result.interval.covers, *((COVERS_IMBALANCE,) if bias > 0 else ()))
+    covers = (*result.interval.covers, *((covers_imbalance(),) if bias > 0 else ()))
     details = {
         **result.details,
         "normalisation": "weights of each arm",
         "largest_difference_before": found.before,
         "largest_difference_after": found.after,
-        "not_covered": "; ".join([NOT_COVERED, *found.narrow.words]),
+        "not_covered": "; ".join([open_to(study.estimator, NOT_COVERED), *found.narrow.words]),
     }
     interval = result.interval.model_copy(update={"covers": covers})
-    done = partly_if_left(AdjustmentMethod.weighting, found.left if bias > 0 else 0.0)
+    done = partly_if_left(study.estimator, AdjustmentMethod.weighting, found.left if bias > 0 else 0.0)
     return replace(result, interval=interval, details=details, confounding=done)

@@ -23,16 +23,19 @@ from causalveil.tasks.covariates import dimension, feature_names
 from causalveil.tasks.inference.allowance import allowance_beside
 from causalveil.tasks.inference.assemble import (
     COVERS_DECLARED,
-    COVERS_IMBALANCE,
     NOT_COVERED_DECLARED,
+    NOT_COVERED_TRIAL,
     UNMEASURED,
     VARIANCE_SHARE,
     EffectFindings,
     Estimate,
     Noise,
     assemble,
+    covers_imbalance,
     effect_in_twins,
+    open_to,
     partly_if_left,
+    unless_randomised,
 )
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.matching import scores, weights
@@ -83,7 +86,8 @@ def attenuation_range(low: float, high: float, keep: float) -> tuple[float, floa
 
 
 Details = dict[str, float | int | str | bool]
-NOT_COVERED = "confounding; bias from caps on reuse, distant matches and a misspecified score"
+DISTANT = "bias from caps on reuse, distant matches and a misspecified score"
+NOT_COVERED = f"confounding; {DISTANT}"
 PUBLIC_NOT_COVERED = (
     f"{UNMEASURED}; non-linear confounding beyond squares, products, joint cells of coarse covariates and a propensity "
     "index"
@@ -141,7 +145,7 @@ def findings(study: MatchingStudy, sizes: Sizes, reuse: Reuse, statistics: Float
     if estimate.offset > 0:
         interval = interval.model_copy(update={"covers": (*interval.covers, COVERS_DECLARED)})
     if study.allows_imbalance:
-        interval = interval.model_copy(update={"covers": (*interval.covers, COVERS_IMBALANCE)})
+        interval = interval.model_copy(update={"covers": (*interval.covers, covers_imbalance())})
         details |= {"largest_difference_before": reuse.before, "largest_difference_after": reuse.after}
     if study.privacy.level is not Level.label:
         details |= _attenuation(study, reuse, details)
@@ -161,11 +165,13 @@ def findings(study: MatchingStudy, sizes: Sizes, reuse: Reuse, statistics: Float
 def adjustment(study: MatchingStudy, left: float = 0.0) -> ConfoundingStatement:
     """Return how far matching adjusts; ``left``: what it leaves at label level."""
     if study.privacy.level is Level.label:
-        return partly_if_left(AdjustmentMethod.matching, left)
-    return by(AdjustmentMethod.private_matching, Shortfall.private_scores)
+        return partly_if_left(study.estimator, AdjustmentMethod.matching, left)
+    return unless_randomised(study.estimator, by(AdjustmentMethod.private_matching, Shortfall.private_scores))
 
 
 def _not_covered(study: MatchingStudy, reuse: Reuse) -> str:
+    if open_to(study.estimator, ""):
+        return "; ".join([NOT_COVERED_TRIAL, DISTANT, *reuse.narrow.words])
     if study.privacy.level is Level.label:
         return "; ".join([PUBLIC_NOT_COVERED if study.allows_imbalance else NOT_COVERED, *reuse.narrow.words])
     return ALLOWED_NOT_COVERED if study.leaves_confounding else SAMPLE_NOT_COVERED

@@ -106,7 +106,9 @@ def _part(
         noise=float(law.error.var() + law.scale**2) * half**2,
         bias=0.0,
         spread=float(np.mean([one.found_scales.arms.spread for one in row])) * half,
-        confounding=confounding(study, row[0].public, law.adjusted_share, tuple(dict.fromkeys(left_out))),
+        confounding=confounding(
+            study, row[0].public, law.adjusted_share, tuple(dict.fromkeys(left_out)), law.explained
+        ),
         error=law.error * half,
         adjusted=None if study.estimator.trial else law.adjusted_share,
     )
@@ -132,6 +134,7 @@ def _contrast(one: ErrorLaw, other: ErrorLaw, of_one: FiveReleases, of_other: Fi
         math.sqrt(one.scale**2 + other.scale**2 + shared),
         None,
         min(one.adjusted_share, other.adjusted_share),
+        (one.explained + other.explained) / 2,
     )
 
 

@@ -90,5 +90,5 @@ def findings(study: RegressionStudy, asked: FiveReleases, scores: ReleasedScores
         "not_covered": "; ".join((not_covered(asked.public), *lacking, *found.narrow.words)),
     }
     variance = Variance(sampling=sampling, noise=noise)
-    done = confounding(study, asked.public, found.adjusted_share, found.left_out)
+    done = confounding(study, asked.public, found.adjusted_share, found.left_out, found.explained)
     return EffectFindings(found.value * half, interval, variance, details, done, differences(last))

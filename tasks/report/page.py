@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from causalveil.schemas.columns import levels_text
+from causalveil.schemas.confounding import declares_randomised
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import Plan
@@ -361,12 +362,8 @@ def _arms(estimator: Mapping[str, Any]) -> dict[str, Any]:
     """
     propensity = estimator.get("propensity") or {}
     chance = propensity.get("known")
-    declared = chance is not None or bool(estimator.get("trial"))
-    # Nothing is allowed for where treatment was randomised, and nowhere else.
-    nothing = estimator.get("allowance"), (estimator.get("confounding_prior") or {}).get("outcome_r2")
-    declared = declared or 0 in nothing
     return {
-        "randomised": declared,
+        "randomised": declares_randomised(estimator),
         "chance": chance,
         "clip": None if chance is not None else estimator.get("clip") or propensity.get("clip"),
     }

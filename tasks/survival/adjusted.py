@@ -186,6 +186,8 @@ def adjusted(
     sampling = (found.sampling * half) ** 2
     noise = max((found.standard_error * half) ** 2 - sampling, 0.0) + lost
     whole = crude.whole_range or outcomes.followed < study.censoring.floor or upper - lower >= 2 * span
+    # Pseudo-outcomes have a variance of their own, so no share of it is told.
+    explained = None if found.explained > 0 else 0.0
     estimate = min(max(estimate, -span), span)
     control = min(max(crude.control + float(moved[:, 0].mean()), 0.0), span)
     compared = Compared(
@@ -201,7 +203,7 @@ def adjusted(
     )
     return Adjusted(
         compared,
-        confounding(study, last.public, found.adjusted_share, found.left_out),
+        confounding(study, last.public, found.adjusted_share, found.left_out, explained),
         found.adjusted_share,
         found.kept_curves,
         last.refit_asked.count,

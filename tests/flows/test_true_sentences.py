@@ -93,7 +93,9 @@ CLAIMS: dict[str, Holds] = {
     "of sensitive data this is not counted here": lambda f: f["data"] is None,
     "nobody is dropped": lambda f: False,
     "Left out by the run": lambda f: False,
-    "ot adjusted: treatment was randomised": lambda f: state(f) is AdjustmentState.randomised,
+    "ot adjusted: treatment was randomised": lambda f: f["done"] == RANDOMISED,
+    "djusted for precision by ": lambda f: state(f) is AdjustmentState.randomised and f["done"].method is not None,
+    "covariates explain about 25% of the outcome's variance": lambda f: f["done"].explained is not None,
     "Unadjusted: the arms are compared as they are.": lambda f: (
         state(f) is AdjustmentState.unadjusted and f["done"].shortfall is Shortfall.not_asked
     ),
@@ -181,7 +183,7 @@ def with_facts(document: dict[str, Any], facts: Mapping[str, Any]) -> Release:
     asymptotic = facts["guarantee"] == "asymptotic"
     attenuated = {"attenuation_corrected": False, "attenuation_factor": 0.34} if facts["corrected"] is False else {}
     missing = {} if facts["missing_outcome"] is None else {"missing_outcome": facts["missing_outcome"]}
-    trial = facts["done"] is RANDOMISED
+    trial = state(facts) is AdjustmentState.randomised
     changed = merge(
         document,
         {

@@ -11,7 +11,7 @@ from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.covariates import Columns, NarrowRanges
-from causalveil.tasks.inference.assemble import COVERS_IMBALANCE, EffectFindings
+from causalveil.tasks.inference.assemble import EffectFindings, covers_imbalance
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.weighting.features import in_ranges
@@ -54,7 +54,7 @@ def test_what_ranges_cut_away_is_named_and_allowed_for(name: str) -> None:
     assert found.interval.lower <= TRUTH <= found.interval.upper
     assert found.interval.upper - found.interval.lower < 4
     assert str(found.details["adjustment"]).startswith("partly adjusted")
-    assert COVERS_IMBALANCE in found.interval.covers
+    assert covers_imbalance() in found.interval.covers
     assert "confounding by x0, x1, x2 beyond the declared range" in str(found.details["not_covered"])
 
 

@@ -17,7 +17,7 @@ from causalveil.schemas.protocols.answers import BalanceRow, GateResult
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.tasks.balancing import stages as balancing
 from causalveil.tasks.inference.allowance import allowance_beside
-from causalveil.tasks.inference.assemble import effect_in_twins, partly_if_left
+from causalveil.tasks.inference.assemble import effect_in_twins, open_to, partly_if_left
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.matching import interval as matching
 from causalveil.tasks.matching import weights as matched
@@ -130,16 +130,16 @@ def part_of(
         noise=noise * half**2,
         bias=one.bias * math.sqrt(upper) * half,
         spread=math.sqrt(min(upper / one.squares, 1.0)) * half,
-        confounding=_confounding(found),
+        confounding=_confounding(study, found),
         laplace=not gaussian,
     )
 
 
-def _confounding(found: Balance | Reuse) -> ConfoundingStatement:
+def _confounding(study: ProtocolStudy, found: Balance | Reuse) -> ConfoundingStatement:
     """Return what weights of public columns did about confounding, as an effect asked alone says it."""
     if isinstance(found, Balance):
-        return partly_if_left(AdjustmentMethod.balancing, found.left if found.narrow.clipped else 0.0)
-    return partly_if_left(AdjustmentMethod.matching, found.left)
+        return partly_if_left(study.estimator, AdjustmentMethod.balancing, found.left if found.narrow.clipped else 0.0)
+    return partly_if_left(study.estimator, AdjustmentMethod.matching, found.left)
 
 
 def number_of_answers(study: ProtocolStudy) -> int:
@@ -191,7 +191,7 @@ def answers_stage(
         ),
         gates=gates,
         calibration=calibration,
-        not_covered=balancing.NOT_COVERED if by_balancing else matching.NOT_COVERED,
+        not_covered=open_to(study.estimator, balancing.NOT_COVERED if by_balancing else matching.NOT_COVERED),
         details=details,
     )
 

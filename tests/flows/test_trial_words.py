@@ -1,0 +1,87 @@
+"""A declared trial says whether its arms were compared as they are, or by what covariates were adjusted for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from causalveil.flows.api import report, run_study
+from causalveil.schemas.confounding import RANDOMISED, AdjustmentMethod, AdjustmentState, of_trial, over_parts
+from causalveil.tasks.report.panel.whole import panel_text
+from tests.studies import write_study
+
+CAPS = {level: {"epsilon": 1000, "delta": "1e-2"} for level in ("sample", "label")}
+LABEL = {"level": "label", "delta": 0}
+NO_PRIOR = {"confounding_prior": {"outcome_r2": 0}}
+AS_COMPARED = "Not adjusted: treatment was randomised."
+EXPLAINED = "of the outcome's variance."
+# Settings and privacy, by the method that was used; none where the arms are compared as they are.
+TRIALS: dict[str, tuple[dict[str, Any], dict[str, Any], AdjustmentMethod | None]] = {
+    "means": ({"name": "difference_in_means", "trial": True}, {}, None),
+    "means, label": ({"name": "difference_in_means", "trial": True}, LABEL, None),
+    "regression": ({"name": "regression", "trial": True}, {}, AdjustmentMethod.regression),
+    "aipw": ({"name": "aipw", "propensity": {"known": 0.5}}, {}, AdjustmentMethod.doubly_robust),
+    "balancing": ({"name": "balancing", "allowance": 0}, LABEL, AdjustmentMethod.balancing),
+    "ipw": ({"name": "ipw", **NO_PRIOR}, {}, AdjustmentMethod.weighting),
+    "ipw, label": ({"name": "ipw", **NO_PRIOR}, LABEL, AdjustmentMethod.weighting),
+    "matching": ({"name": "matching", **NO_PRIOR}, {"delta": 0}, AdjustmentMethod.private_matching),
+    "matching, label": ({"name": "matching", **NO_PRIOR}, LABEL, AdjustmentMethod.matching),
+}
+
+
+def trial(n: int = 3_000) -> pl.DataFrame:
+    """Units of which half are treated at random, and whose age explains much of their score."""
+    random = np.random.default_rng(4)
+    age, treated = random.integers(20, 61, n), random.random(n) < 0.5
+    score = np.clip(4 + (age - 40) / 10 + 2 * treated + random.normal(0, 1, n), 0, 10)
+    columns = {"person": np.arange(n), "treated": treated, "score": score, "age": age.astype(float)}
+    return pl.DataFrame({**columns, "group": random.choice(["a", "b", "c"], n)})
+
+
+@pytest.mark.parametrize("case", TRIALS)
+def test_a_trial_says_whether_covariates_were_adjusted_for(case: str, tmp_path: Path) -> None:
+    settings, privacy, method = TRIALS[case]
+    changes = {"estimator": {"penalty": ..., **settings}, "privacy": {"epsilon": "8", **privacy}}
+    contract = {"estimators": [settings["name"]], "caps": CAPS}
+    path = write_study(tmp_path / "study", frame=trial(), study=changes, contract=contract)
+    result = run_study(path, out=tmp_path / "out", engine="direct")
+    done = result.release.confounding
+    assert done is not None
+    assert (done.state, done.method) == (AdjustmentState.randomised, method)
+    page, panel = report(result).read_text().replace("’", "'").replace("&#39;", "'"), panel_text(result.release)
+    for shown in (page, panel):
+        assert (AS_COMPARED in shown) == (method is None)
+        assert done.done in shown
+        assert "Partly adjusted" not in shown
+    assert "Treatment was randomised" in page
+    assert "confounding, if treatment was not randomised as the study declares" in result.release.details["not_covered"]
+    assert (done.explained is not None) == (EXPLAINED in panel) == (case == "regression")
+    if done.explained is not None:
+        # Age explains 4/3 of a variance of 7/3.
+        assert done.explained == pytest.approx(0.57, abs=0.1)
+
+
+def test_a_trial_whose_covariates_noise_hides_is_not_called_adjusted() -> None:
+    assert of_trial(AdjustmentMethod.regression, 0.0) == RANDOMISED
+    assert of_trial() == RANDOMISED
+
+
+def test_a_mean_over_trials_is_adjusted_if_any_was() -> None:
+    some, more = (of_trial(AdjustmentMethod.regression, share) for share in (0.25, 0.5))
+    assert over_parts([(some, 1.0), (more, 1.0)]) == of_trial(AdjustmentMethod.regression, 0.375)
+    assert over_parts([(some, 1.0), (RANDOMISED, 1.0)]) == of_trial(AdjustmentMethod.regression, 0.125)
+    assert over_parts([(RANDOMISED, 1.0), (of_trial(AdjustmentMethod.matching), 1.0)]) == of_trial(
+        AdjustmentMethod.matching
+    )
+
+
+def test_an_observational_study_that_expects_no_confounding_is_not_called_randomised(tmp_path: Path) -> None:
+    """Where an estimator has a ``trial`` of its own, a prior of nothing is a belief on covariates alone."""
+    changes = {"estimator": {"penalty": ..., "name": "difference_in_means", **NO_PRIOR}}
+    path = write_study(tmp_path / "study", study=changes, contract={"estimators": ["difference_in_means"]})
+    result = run_study(path, out=tmp_path / "out", engine="direct")
+    assert "<strong>Treatment was randomised" not in report(result).read_text()
