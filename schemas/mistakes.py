@@ -194,11 +194,6 @@ def _parents(
     return found
 
 
-def models_in(annotation: Any) -> list[type[BaseModel]]:
-    """Return the models that an annotation is made of, such as those of a union's branches."""
-    return [model for model, _ in _branches(annotation)]
-
-
 def _branches(annotation: Any, tag: str | None = None) -> list[Branch]:
     """Return the models of an annotation, with the tags of a union's branches."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):

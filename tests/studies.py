@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import polars as pl
 import pytest
 import yaml
+from pydantic import BaseModel
 
 STUDY: dict[str, Any] = {
     "kind": "effect",
@@ -137,3 +138,10 @@ def refused(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, s
     told = [line for line in shown.err.splitlines() if line.startswith("causalveil: ")]
     assert len(told) == 1, shown.err
     return int(str(ended.value.code)), told[0], shown.out + shown.err
+
+
+def models_in(annotation: Any) -> list[type[BaseModel]]:
+    """Return the models that an annotation is made of, such as those of a union's branches."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for part in get_args(annotation) for model in models_in(part)]

@@ -24,7 +24,6 @@ from causalveil.flows.sequence.estimators import rehearse
 from causalveil.schemas.columns import ordinary
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.estimators.survival import SurvivalStudy
-from causalveil.schemas.mistakes import models_in
 from causalveil.schemas.privacy import Charge
 from causalveil.schemas.studies import STUDIES, parse_study
 from causalveil.tasks.direction.stages import scaled
@@ -35,7 +34,7 @@ from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.privacy.noise import NoiseSource, SeededNoise
 from causalveil.tasks.privacy.special_mechanisms import ProposeTestRelease, StableRelease
 from causalveil.tasks.survival.stages import follow_up
-from tests.studies import merge
+from tests.studies import merge, models_in
 
 PEOPLE = 60
 SAME: dict[str, Any] = {"name": "wild", "data": {"unit": "person"}, "privacy": {"epsilon": 2, "delta": Decimal("1e-6")}}

@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from causalveil.schemas.asked.study_file import STUDY_FILES
-from causalveil.schemas.mistakes import models_in
+from tests.studies import models_in
 
 PAGE = Path(__file__).parents[2] / "docs" / "privacy.md"
 
