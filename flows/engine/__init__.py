@@ -2,6 +2,7 @@
 
 - ``deployment``: Requirements of a deployed flow on Prefect's server.
 - ``engine``: The one small place that binds stages to an engine.
+- ``failing``: Failures of Prefect, told from failures of code that Prefect called.
 - ``prefect_engine``: Prefect's engine: each task is one task run of the flow run that is going on.
 - ``runners``: Work on partitions on the cluster of one of Prefect's task runners, for the time of a run.
 - ``server``: A Prefect server of the user's own, and which server a command's flow runs on.

@@ -28,12 +28,15 @@ from typing import Any
 
 import httpx
 from prefect import runtime
+from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError
 from prefect.concurrency.sync import concurrency
 from prefect.context import FlowRunContext
 from prefect.events import emit_event
 from prefect.filesystems import LocalFileSystem
 from prefect.settings import PREFECT_API_URL
 
+from causalveil.flows.engine.engine import withheld
+from causalveil.flows.engine.failing import of_prefect
 from causalveil.flows.sequence.finished import RunResult
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import CausalveilError, EngineLost, SiteError
@@ -100,41 +103,41 @@ def one_at_a_time(dataset: str) -> Iterator[None]:
 
     Raises:
         EngineLost: the server does not answer.
-        CausalveilError: there is no such limit on the server. Strict, so that nobody is let in for want of one.
+        CausalveilError: there is no such limit on the server (strict, so that no run is let in for want of one), or
+            something else failed in the block.
     """
     if not runtime.deployment.id:
         yield
         return
-    name, held = limit_name(dataset), False
+    name, failure = limit_name(dataset), None
     try:
         # Prefect shows the run as Running from here on, also while it waits.
         _LOG.info(f"asks for the turn of dataset '{dataset}' (limit {name}) and waits here while another run has it")
         with concurrency(name, occupy=1, strict=True, lease_duration=LEASE_SECONDS):
-            held = True
             _LOG.info(f"has the turn of dataset '{dataset}'")
             yield
     except CausalveilError:
         raise
     except Exception as problem:
-        if held or _unreachable(problem):
-            raise EngineLost(
-                f"Prefect's server did not answer for the turn of dataset '{dataset}' ({type(problem).__name__}); once "
-                "it is up again (PREFECT_API_URL), start the same run again: what it drew is charged once"
-            ) from None
-        failure = CausalveilError(
-            f"dataset '{dataset}' has no Prefect concurrency limit ({type(problem).__name__}); its operator must run: "
-            f"prefect gcl create {name} --limit {site_settings().concurrency}"
-        )
+        failure = _of_the_turn(dataset, problem)
+    if failure is not None:
         raise failure from None
 
 
-def _unreachable(problem: BaseException | None) -> bool:
-    """Tell whether a failure comes from a server that was not reached, and not from its answer."""
-    while problem is not None:
-        if isinstance(problem, httpx.TransportError):
-            return True
-        problem = problem.__cause__ or problem.__context__
-    return False
+def _of_the_turn(dataset: str, problem: Exception) -> CausalveilError:
+    """Return the error for one that is not ours: of Prefect or its server, or of what had the turn."""
+    if not of_prefect(problem):
+        return withheld(f"the work on dataset '{dataset}'", problem)
+    # Prefect says so itself, without a cause, where its server answered that there is no such limit.
+    if isinstance(problem, ConcurrencySlotAcquisitionError) and problem.__cause__ is None:
+        return CausalveilError(
+            f"dataset '{dataset}' has no Prefect concurrency limit; its operator must run: "
+            f"prefect gcl create {limit_name(dataset)} --limit {site_settings().concurrency}"
+        )
+    return EngineLost(
+        f"Prefect's server did not answer for the turn of dataset '{dataset}' ({type(problem).__name__}); once "
+        "it is up again (PREFECT_API_URL), start the same run again: what it drew is charged once"
+    )
 
 
 LOW = "causalveil.budget.low"

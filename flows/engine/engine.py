@@ -55,33 +55,41 @@ def guarded_as(name: str, call: Callable[[], R]) -> R:
         return call()
     except CausalveilError as problem:
         failure = problem.with_traceback(None)
-    except MemoryError as problem:
-        failure = CausalveilError(
-            f"stage '{name}' ran out of memory {place(problem)}; have fewer parts worked on at a time "
-            "(CAUSALVEIL_WORKERS=1), write smaller Parquet files and admit them anew, or use a larger machine"
-        )
     except BaseException as problem:
         # A panic of polars is no Exception, and quotes what it choked on; an interrupt or a signal goes its way.
         if not isinstance(problem, Exception) and type(problem).__name__ != "PanicException":
             raise
-        failure = CausalveilError(
-            f"stage '{name}' failed with {type(problem).__name__} {place(problem)}; "
-            "its message is withheld because it may quote data"
-        )
+        failure = withheld(f"stage '{name}'", problem)
     # Raised outside the except clause, so that no context with data in it hangs on the error.
     failure.__cause__ = failure.__context__ = None
     raise failure
 
 
+def withheld(doing: str, problem: BaseException) -> CausalveilError:
+    """Return the error that stands for one of a library or a defect.
+
+    It names type and place, never the message, which may quote data. ``doing``: what failed.
+    """
+    if isinstance(problem, MemoryError):
+        return CausalveilError(
+            f"{doing} ran out of memory {place(problem)}; have fewer parts worked on at a time "
+            "(CAUSALVEIL_WORKERS=1), write smaller Parquet files and admit them anew, or use a larger machine"
+        )
+    return CausalveilError(
+        f"{doing} failed with {type(problem).__name__} {place(problem)}; "
+        "its message is withheld because it may quote data"
+    )
+
+
 def place(problem: BaseException) -> str:
     """Return the innermost line of causalveil's own code on the way to ``problem``."""
-    ours = [frame for frame in traceback.extract_tb(problem.__traceback__) if _is_ours(frame.filename)]
+    ours = [frame for frame in traceback.extract_tb(problem.__traceback__) if is_ours(frame.filename)]
     if not ours:
         return "outside causalveil's code"
     return f"at {Path(ours[-1].filename).relative_to(PACKAGE)}:{ours[-1].lineno}"
 
 
-def _is_ours(file: str) -> bool:
+def is_ours(file: str) -> bool:
     """Return whether a frame's file belongs to the package, in a checkout or an installed wheel."""
     return Path(file).is_relative_to(PACKAGE)
 

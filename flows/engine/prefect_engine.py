@@ -20,7 +20,8 @@ from prefect.exceptions import MissingResult
 from prefect.logging.handlers import APILogHandler
 from prefect.states import Completed
 
-from causalveil.flows.engine.engine import Task, Watcher, guarded, guarded_as
+from causalveil.flows.engine.engine import Task, Watcher, guarded, guarded_as, withheld
+from causalveil.flows.engine.failing import answering, of_prefect
 from causalveil.flows.engine.server import on_a_server
 from causalveil.flows.engine.shown import (
     answer_markdown,
@@ -154,37 +155,6 @@ class PrefectEngine:
         return running_on(execution)
 
 
-@contextmanager
-def answering(doing: str, run: Reservation | None) -> Iterator[None]:
-    """Turn a failure of Prefect itself within the block into one line that says how to go on.
-
-    The line is in the worker's log too.
-
-    Args:
-        doing: what Prefect is asked for.
-        run: whose budget is spent, once it is reserved.
-
-    Raises:
-        EngineLost: Prefect failed, as it does where its server went away.
-    """
-    failure = None
-    try:
-        yield
-    except CausalveilError:
-        raise
-    except Exception as problem:
-        failure = type(problem).__name__
-    if failure is not None:
-        # Prefect itself may not be able to record how the run ended: then this line is all that there is.
-        go_on = "start it again" if run is None else f"start run id {run.run_id} again: what it drew is charged once"
-        lost = EngineLost(
-            f"Prefect's server did not answer for {doing} ({failure}); once it is up again (PREFECT_API_URL, "
-            f"causalveil server status), {go_on}"
-        )
-        _LOG.error(str(lost))
-        raise lost
-
-
 # Outcomes of flow runs of this process that end in a state with a name of its own; None outside of `in_this_process`.
 _OUTCOMES: ContextVar[list[Any] | None] = ContextVar("outcomes", default=None)
 
@@ -200,6 +170,21 @@ def ended_as(name: str, message: str, outcome: R) -> State[R]:
     return Completed(name=name, message=message, data=outcome)
 
 
+class _Told:
+    """Tell a watcher of each task, and keep what it raised: Prefect would hand on another error in its place."""
+
+    def __init__(self, watch: Watcher) -> None:
+        self._watch = watch
+        self.failed: Exception | None = None
+
+    def __call__(self, name: str) -> None:
+        try:
+            self._watch(name)
+        except Exception as problem:
+            self.failed = problem
+            raise
+
+
 def in_this_process(flow: Callable[[], Any], watch: Watcher, go_on: str = "") -> Any:
     """Run a flow in this process and return its outcome, whatever state it ended in.
 
@@ -213,10 +198,12 @@ def in_this_process(flow: Callable[[], Any], watch: Watcher, go_on: str = "") ->
         go_on: ends the line of an error, and says how to start the same again.
 
     Raises:
-        CausalveilError: the stages' own; or that Prefect's API cannot be reached.
+        CausalveilError: the stages' own; that Prefect's API cannot be reached; or that something else failed, which
+            is named. An error of ``watch`` is the caller's own and passes as it is, as with the direct engine.
     """
     outcomes: list[Any] = []
-    tokens = WATCHER.set(watch), _OUTCOMES.set(outcomes)
+    told = _Told(watch)
+    tokens = WATCHER.set(told), _OUTCOMES.set(outcomes)
     watch("Prefect")
     try:
         with on_a_server():
@@ -226,10 +213,16 @@ def in_this_process(flow: Callable[[], Any], watch: Watcher, go_on: str = "") ->
     except Exception as problem:
         if isinstance(problem, MissingResult) and outcomes:
             return outcomes[-1]
+        if told.failed is not None:
+            raise told.failed from None
         # Prefect fails once more as it records how the run ended; what ended it says more.
-        failure = _lost_before(problem) or CausalveilError(
-            f"Prefect could not run the flow ({type(problem).__name__}); check PREFECT_API_URL and that its server is "
-            f"up, or use --engine direct{go_on}"
+        failure = _lost_before(problem) or (
+            CausalveilError(
+                f"Prefect could not run the flow ({type(problem).__name__}); check PREFECT_API_URL and that its server "
+                f"is up, or use --engine direct{go_on}"
+            )
+            if of_prefect(problem)
+            else CausalveilError(f"{withheld('the flow', problem)}{go_on}")
         )
     finally:
         WATCHER.reset(tokens[0])
