@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Annotated, Self
 
 from pydantic import Field
 
 from causalveil.schemas.documents import digest_of
 from causalveil.schemas.privacy import Charge, Frozen, PrivacyCost
+
+_NUMBER = re.compile(r"^-?[0-9]+(\.[0-9]+)?$")
+
+
+def natural_order(blocks: Iterable[str]) -> list[str]:
+    """Return blocks from the oldest to the newest.
+
+    They are ordered by number if every value is one, else as text: ``month=9`` stands before ``month=10``.
+    The account of the whole, which has no value, comes first.
+    """
+    values: Mapping[str, str] = {block: block.partition("=")[2] for block in blocks}
+    if all(_NUMBER.match(value) for block, value in values.items() if "=" in block):
+        return sorted(values, key=lambda block: ("=" in block, Decimal(values[block] or 0), block))
+    return sorted(values)
 
 
 class Partition(Frozen):

@@ -286,6 +286,7 @@ def snapshots(content: Account) -> None:
 def account(content: Account) -> None:
     """Show caps and use of a dataset, and its newest runs."""
     from causalveil.schemas.privacy import amount_text
+    from causalveil.tasks.report.numbers import blocks_label
 
     console = Console()
     # Eighty columns hold a month's name and amounts of a few digits whole.
@@ -316,9 +317,7 @@ def account(content: Account) -> None:
             entry.run_id,
             entry.study,
             str(entry.level),
-            entry.blocks[0]
-            if len(entry.blocks) == 1
-            else f"{entry.blocks[0]} … {entry.blocks[-1]} ({len(entry.blocks)})",
+            blocks_label(entry.blocks),
             str(entry.state),
             amount_text(entry.cost.epsilon),
             amount_text(entry.cost.delta),

@@ -12,11 +12,9 @@ level in which rows a public sample holds.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import cached_property
 from pathlib import PurePosixPath
 from urllib.parse import unquote
@@ -28,7 +26,7 @@ import pyarrow.parquet as pq
 from causalveil.schemas.admission.casts import Roles, Types, empty_frame, read_as, read_frame
 from causalveil.schemas.columns import Column, Holds, Nulls
 from causalveil.schemas.errors import DataError, in_own_words
-from causalveil.schemas.plan import Layout, Partition
+from causalveil.schemas.plan import Layout, Partition, natural_order
 from causalveil.schemas.study import Study
 from causalveil.tasks.enclave.data_folder import DataFolder, held_file
 from causalveil.tasks.machine.folders import OpenFile
@@ -91,7 +89,6 @@ def _otherwise(values: pl.Series, said: str) -> int:
 WHOLE = "all"
 # Of each column, while it is decoded.
 _BUFFER = 1 << 16
-_NUMBER = re.compile(r"^-?[0-9]+(\.[0-9]+)?$")
 
 
 def read_layout(study: Study, folder: DataFolder) -> Layout:
@@ -121,7 +118,7 @@ def list_partitions(folder: DataFolder, key: str | None, newest: int | None = No
     files: dict[str, list[str]] = {}
     for path in paths:
         files.setdefault(_block(path, key), []).append(path)
-    ordered = _natural_order(set(files))
+    ordered = natural_order(files)
     found: list[Partition] = []
     taken = 0
     for block in reversed(ordered):
@@ -281,13 +278,6 @@ def _block(path: str, key: str | None) -> str:
             f"{path}: the contract's block key is '{key}', so the file must lie in exactly one folder named {key}=..."
         )
     return found[0]
-
-
-def _natural_order(blocks: set[str]) -> list[str]:
-    values: Mapping[str, str] = {block: block.partition("=")[2] for block in blocks}
-    if all(_NUMBER.match(value) for value in values.values()):
-        return sorted(blocks, key=lambda block: (Decimal(values[block]), block))
-    return sorted(blocks)
 
 
 def _footer_rows(folder: DataFolder, path: str) -> int:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from causalveil.schemas.ledger import Account
 from causalveil.schemas.oversight import Desk, DeskDataset
 from causalveil.tasks.privacy.outlook.standing import Burndown, BurndownStep
-from causalveil.tasks.report.numbers import amount, figure, percent
+from causalveil.tasks.report.numbers import amount, blocks_label, figure, percent
 from causalveil.tasks.report.page import environment, style
 
 # In pixels: of a panel, of its plot's upper edge and height.
@@ -125,8 +125,8 @@ def _panel(one: Burndown, first: datetime, span: timedelta) -> Panel:
         place = y
     marks = tuple(Mark(across(s.at), Panel.down(s.share_left), s.kind, _words(s)) for s in one.steps)
     end = one.steps[-1]
-    blocks = one.blocks[0] if len(one.blocks) == 1 else f"{one.blocks[0]} … {one.blocks[-1]} ({len(one.blocks)})"
-    title = f"Level {str(one.level).replace('_', ' ')}, {'block' if len(one.blocks) == 1 else 'blocks'} {blocks}"
+    level, noun = str(one.level).replace("_", " "), "block" if len(one.blocks) == 1 else "blocks"
+    title = f"Level {level}, {noun} {blocks_label(one.blocks)}"
     runs = sum(step.kind == "reserve" for step in one.steps)
     delta = f" at δ = {amount(end.cap.delta)}" if end.cap.delta > 0 else ""
     caption = (

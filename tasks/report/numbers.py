@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
 from causalveil.schemas.columns import labels_of
+from causalveil.schemas.plan import natural_order
 
 # Sources of error that an interval covers, in words for a page; others say it themselves.
 # Which side is subtracted from which where there are two arms.
@@ -51,6 +52,15 @@ def arm_means(release: Mapping[str, Any]) -> tuple[tuple[str, str], tuple[str, s
 def _with_error(mean: float, error: float) -> str:
     around = {"lower": mean - 2 * error, "upper": mean + 2 * error}
     return f"{beside(mean, around)} ± {beside(error, around)} (standard error)"
+
+
+def blocks_label(blocks: Sequence[str], most: int = 1) -> str:
+    """Return the names of blocks, the oldest first.
+
+    Of more than ``most`` it has the first, the last and their number.
+    """
+    ordered = natural_order(blocks)
+    return ", ".join(ordered) if len(ordered) <= most else f"{ordered[0]} … {ordered[-1]} ({len(ordered)})"
 
 
 def figure(value: float | None) -> str:

@@ -41,6 +41,7 @@ from causalveil.tasks.report.numbers import (
     at_time,
     axis_name,
     beside,
+    blocks_label,
     confidence_level,
     end_of,
     figure,
@@ -238,6 +239,7 @@ def environment() -> Environment:
         "percent": percent,
         "shortened": shortened,
         "coded": coded,
+        "blocks": blocks_label,
         "among": where_words,
         "covered": lambda source: COVERED.get(source, source),
     }

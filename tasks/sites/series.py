@@ -17,6 +17,7 @@ from causalveil.schemas.confounding import ConfoundingStatement
 from causalveil.schemas.errors import StudyError, TooFewBlocks
 from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.plan import natural_order
 from causalveil.schemas.protocols.answers import ProtocolAnswer
 from causalveil.schemas.protocols.study import ALL_UNITS, ProtocolStudy
 from causalveil.schemas.release import (
@@ -86,7 +87,9 @@ def series_of(study: InSeries, releases: Sequence[Release]) -> Series:
             f"a series needs releases of {FEWEST} blocks at least that share none; the ledger holds {len(kept)} of "
             f"study '{study.name}' in this wording: run the study on further blocks, then ask again"
         )
-    kept.sort(key=lambda release: release.privacy.blocks.charged)
+    # Drift and the newest block need the order of time: a ledger lists blocks as text, month=10 before month=9.
+    time = {block: place for place, block in enumerate(natural_order(seen))}
+    kept.sort(key=lambda release: [time[block] for block in _blocks(release)])
     questions: dict[_Place, list[_Found | str]] = {}
     for release in kept:
         for place, found in _answers(study, release):
@@ -117,10 +120,15 @@ def series_of(study: InSeries, releases: Sequence[Release]) -> Series:
     )
 
 
+def _blocks(release: Release) -> tuple[str, ...]:
+    """Return the blocks that a release charged, the oldest first."""
+    return tuple(natural_order(release.privacy.blocks.charged))
+
+
 def _run(release: Release) -> SeriesRun:
     return SeriesRun(
         run_id=release.run_id,
-        blocks=release.privacy.blocks.charged,
+        blocks=_blocks(release),
         units=release.units,
         epsilon=release.privacy.epsilon,
         delta=release.privacy.delta,
@@ -199,7 +207,7 @@ def _of_answer(release: ProtocolRelease, row: ProtocolAnswer) -> _Found | str:
 
 
 def _label(release: Release) -> str:
-    return " to ".join(dict.fromkeys((release.privacy.blocks.charged[0], release.privacy.blocks.charged[-1])))
+    return " to ".join(dict.fromkeys((_blocks(release)[0], _blocks(release)[-1])))
 
 
 def _row(place: _Place, found: Sequence[_Found | str], confidence: float, width: float) -> SeriesRow:
@@ -222,7 +230,7 @@ def _row(place: _Place, found: Sequence[_Found | str], confidence: float, width:
         arm=place.arm,
         blocks=tuple(
             SeriesBlock(
-                blocks=one.release.privacy.blocks.charged,
+                blocks=_blocks(one.release),
                 run_id=one.release.run_id,
                 estimate=one.estimate,
                 interval=one.interval,
@@ -236,7 +244,7 @@ def _row(place: _Place, found: Sequence[_Found | str], confidence: float, width:
         heterogeneity=pooled.heterogeneity,
         drift=Drift(per_block=slope, standard_error=1 / math.sqrt(spread), p_value=_p(slope * math.sqrt(spread))),
         newest=Newest(
-            blocks=told[-1].release.privacy.blocks.charged,
+            blocks=_blocks(told[-1].release),
             difference=difference,
             standard_error=error,
             p_value=_p(difference / error),

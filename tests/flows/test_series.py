@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.schemas.sites.series import Series
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from causalveil.tasks.report.numbers import blocks_label
 from tests.studies import people, refused, write_study
 from tests.survival_help import (
     cared_for_at_sites,
@@ -116,6 +118,27 @@ def test_months_are_pooled_at_no_charge_and_the_odd_one_is_seen(tmp_path: Path, 
     assert row.newest.p_value < 1e-6
     assert row.heterogeneity.p_value < 1e-6
     assert row.drift.per_block > 0
+
+
+def test_blocks_are_in_the_order_of_time(tmp_path: Path, capfd: Any) -> None:
+    """As text month=10 comes before month=9: the newest is the tenth, in series, page and account."""
+    found = series(months(tmp_path, STUDY, count=10), tmp_path / "series", capfd)
+    names = [f"month={number}" for number in range(1, 11)]
+    (row,) = found.rows
+    assert [block.blocks for block in row.blocks] == [(name,) for name in names]
+    assert row.newest.blocks == ("month=10",)
+    assert [run.blocks[-1] for run in found.runs] == names
+    # The effect of month 4 alone differs, and the newest is one of the others.
+    assert abs(row.newest.difference) < 1
+    account = open_ledger().account("small")
+    assert [one.block for one in account.blocks if one.level == "sample"] == names
+    with pytest.raises(SystemExit):
+        main(["ledger", "chart", "small", "--out", str(tmp_path / "chart")])
+    titles = re.findall(
+        r"<strong>Level sample, block ([^<]*)</strong>", (tmp_path / "chart" / "small-budget.html").read_text()
+    )
+    assert titles == names
+    assert blocks_label(names[::-1]) == "month=1 … month=10 (10)"
 
 
 def test_a_protocols_cells_are_pooled_one_by_one(tmp_path: Path, capfd: Any) -> None:

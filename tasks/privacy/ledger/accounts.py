@@ -19,6 +19,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import LedgerError, StudyError
 from causalveil.schemas.ledger import DOCUMENT, Account, BlockAccount, Reservation, RunAccount, State, Sum
+from causalveil.schemas.plan import natural_order
 from causalveil.schemas.privacy import Accounting, Charge, Level, PrivacyCost
 from causalveil.tasks.privacy import accountant
 from causalveil.tasks.privacy.concentrated import understated
@@ -347,16 +348,16 @@ def _account(
     grant = book.grants.get(dataset)
     accounting = Accounting.basic if grant is None else grant.accounting
     # The level of a run, and those that it touches beside it as far as they have caps.
-    blocks = sorted(
-        {
-            (level, block)
-            for own, some in set(asked)
-            for block in some
-            for level in TOUCHES[own]
-            if level is own or level in caps
-        },
-        key=lambda account: (list(Level).index(account[0]), account[1]),
-    )
+    accounts = {
+        (level, block)
+        for own, some in set(asked)
+        for block in some
+        for level in TOUCHES[own]
+        if level is own or level in caps
+    }
+    blocks = [
+        (level, block) for level in Level for block in natural_order(block for own, block in accounts if own is level)
+    ]
     return Account(
         dataset=dataset,
         ledger=ledger,

@@ -22,6 +22,7 @@ from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.ledger import BudgetOutlook, Reservation
 from causalveil.schemas.oversight import ChargeRecord, LedgerTrail, RefusalRecord, Stamp
+from causalveil.schemas.plan import natural_order
 from causalveil.schemas.privacy import Accounting, Level, PrivacyCost
 from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, caps_in_force, reservation_of
 from causalveil.tasks.privacy.ledger.entry import BY, Entry
@@ -293,8 +294,9 @@ def _together(tracks: dict[Account, list[BurndownStep]]) -> tuple[Burndown, ...]
     groups: dict[tuple[Level, tuple[BurndownStep, ...]], list[str]] = {}
     for (level, block), track in tracks.items():
         groups.setdefault((level, tuple(track)), []).append(block)
-    found = [Burndown(level, tuple(sorted(blocks)), steps) for (level, steps), blocks in groups.items() if steps]
-    return tuple(sorted(found, key=lambda one: (list(Level).index(one.level), one.blocks)))
+    found = [Burndown(level, tuple(natural_order(blocks)), steps) for (level, steps), blocks in groups.items() if steps]
+    time = {block: place for place, block in enumerate(natural_order({block for _, block in tracks}))}
+    return tuple(sorted(found, key=lambda one: (list(Level).index(one.level), time[one.blocks[0]])))
 
 
 def ledger_trail(ledger: Ledger, run_id: str) -> LedgerTrail | None:
