@@ -100,6 +100,28 @@ for (const figure of document.querySelectorAll('svg.figure')) {
 }
 return found;
 """
+# Labels of the upright axis of curves that lie where curves are drawn, and figures of curves without a key above them.
+ON_CURVES = """
+const found = [];
+for (const figure of document.querySelectorAll('svg.figure:has(> svg[viewBox])')) {
+  const lines = [...figure.querySelectorAll('line.grid')].map(line => line.getBoundingClientRect());
+  const [left, top, bottom] = [
+    Math.min(...lines.map(b => b.left)), Math.min(...lines.map(b => b.top)), Math.max(...lines.map(b => b.bottom))];
+  for (const text of figure.querySelectorAll('text')) {
+    const a = text.getBoundingClientRect();
+    if (a.right > left && a.bottom > top && a.top < bottom) found.push(text.textContent);
+  }
+}
+return found;
+"""
+UNNAMED = """
+return [...document.querySelectorAll('svg.figure:has(> svg[viewBox])')].filter(figure => {
+  const kinds = new Set([...figure.querySelectorAll('path')].map(
+    p => (p.getAttribute('fill-opacity') || '') + p.classList.contains('control')));
+  const key = figure.parentElement.querySelectorAll('.key .swatch');
+  return key.length < Math.max(kinds.size, 1);
+}).map(figure => figure.textContent);
+"""
 # Numbers of tables that are broken over two lines.
 BROKEN = """
 return [...document.querySelectorAll('td')].filter(e => {
@@ -155,6 +177,8 @@ def test_in_a_browser(shown: Callable[[str, int], Any], name: str) -> None:
         assert driver.execute_script(OUTSIDE) == []
         assert driver.execute_script(OVERLAPS) == []
         assert driver.execute_script(COVERED) == [], "a point lies on a label"
+        assert driver.execute_script(ON_CURVES) == [], "a curve crosses a label"
+        assert driver.execute_script(UNNAMED) == [], "marks that no key names"
         assert driver.execute_script(BROKEN) == []
         alternatives = driver.execute_script(NAMED)
         assert alternatives
