@@ -306,12 +306,12 @@ def _declared(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
     others = [seen.found[name] for name in sorted(parts.named - {one.name for one in parts.covariates})]
     # Times have their horizon for a range.
     for one in (*([parts.outcome] if parts.event is None else []), *parts.covariates, *others):
-        if one.looks is Looks.number and one.name not in ranges:
+        if one.looks is Looks.number and one.name not in ranges and (one is parts.outcome or not one.of_kinds):
             question = f"Range of '{one.name}' from public knowledge, LOW:HIGH (nothing: later)"
             answer = kept.ask(f"range {one.name}", question, lambda text: text and _ends(text))
             if answer:
                 ranges[one.name] = _ends(answer)
-        elif one is not parts.outcome and one.name not in levels and asks_for_levels(one):
+        elif one is not parts.outcome and one.name not in {*levels, *ranges} and asks_for_levels(one):
             question = f"Levels of '{one.name}' that are public knowledge, A,B,C or NAME:A,NAME:B (nothing: later)"
             answer = kept.ask(f"levels {one.name}", question, lambda text: text and _two_or_more(text))
             if answer:

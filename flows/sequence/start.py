@@ -21,7 +21,11 @@ from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.contract import CONTRACT_FILE, DataClass, parse_contract
 from causalveil.schemas.documents import parse_yaml
 from causalveil.schemas.errors import DataError, StudyError
+from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.study import Study
 from causalveil.schemas.warehouse import CsvFiles, DuckDb, Manifest, ParquetFiles, Warehouse
+from causalveil.tasks.enclave.cells import eligible
 from causalveil.tasks.machine.files import refuse_url_as_path, write_whole
 from causalveil.tasks.machine.frames import named, values_of
 from causalveil.tasks.start.doubts import Doubts, as_read, doubts
@@ -30,6 +34,7 @@ from causalveil.tasks.start.options import read_as_missing, told_missing
 from causalveil.tasks.start.recognise import Found, Looks, recognise
 from causalveil.tasks.start.roles import Cast, Wishes, cast, resolved
 from causalveil.tasks.start.times import followed_to, other_time, step_of, times_in_doubt
+from causalveil.tasks.survival.hidden import fewest_followed
 from causalveil.tasks.warehouse.sample import Sample, sample_of
 
 STUDY_FILE = "study.yaml"
@@ -156,9 +161,25 @@ def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
     units = values_of(seen.sample.frame, parts.unit.source_name).drop_nulls().n_unique()
     followed = ""
     if parts.event is not None and wishes.data_class is not DataClass.sensitive:
-        times, arms = (as_read(seen.sample.frame, one) for one in (parts.outcome, parts.treatment))
-        followed = followed_to(times, arms, parts.codes, wishes.horizon)
+        followed = _followed(seen, parts, wishes, drafted, units)
     return Begun(folder, drafted, manifest, units, repeats, followed)
+
+
+def _followed(seen: Survey, parts: Cast, wishes: Wishes, drafted: Draft, units: int) -> str:
+    """Say how many eligible rows of each arm reach the horizon, beside what the noise of the drafted study hides."""
+    study = _studies(drafted)[0]
+    if not isinstance(study, SurvivalStudy | SurvivalProtocol):
+        return ""
+    frame = seen.sample.frame
+    columns = {"time": parts.outcome, "arm": parts.treatment}
+    columns |= {"group": parts.subgroups} if parts.subgroups is not None else {}
+    rows = pl.DataFrame({name: as_read(frame, one) for name, one in columns.items()})
+    asked = {one.column: as_read(frame, seen.found[one.column]) for one in study.where}
+    if asked:
+        rows = rows.filter(pl.Series(eligible(study.where, pl.DataFrame(asked))))
+    names = {arm: f"'{arm}'" for arm in parts.arms} or dict(zip(parts.codes, ("controls", "treated"), strict=True))
+    fewest = fewest_followed(study, units)
+    return followed_to(rows, names, wishes.horizon, fewest.everybody, fewest.subgroup)
 
 
 def _step(seen: Survey, parts: Cast, wishes: Wishes) -> float:
@@ -177,8 +198,13 @@ def _refuse_unanswered(drafted: Draft) -> None:
     Raises:
         StudyError: a value is beyond a range, all units or none meet a condition, or the like.
     """
+    _studies(drafted)
+
+
+def _studies(drafted: Draft) -> list[Study]:
+    """Return the studies that a draft may become under its contract."""
     contract = parse_contract(drafted.contract, CONTRACT_FILE)
-    candidates(parse_study_file(parse_yaml(drafted.study, STUDY_FILE), STUDY_FILE), contract, "this draft")
+    return candidates(parse_study_file(parse_yaml(drafted.study, STUDY_FILE), STUDY_FILE), contract, "this draft")
 
 
 def _that_count(seen: Survey, parts: Cast, wishes: Wishes) -> tuple[Survey, Cast]:
@@ -251,7 +277,14 @@ def _doubts_of_columns(seen: Survey, parts: Cast, wishes: Wishes) -> Doubts:
         return Doubts({}, {}, told)
     chosen = parts.covariates
     found = doubts(
-        seen.sample.frame, chosen, parts.unit, parts.treatment, parts.outcome, wishes.data_class, wishes.levels
+        seen.sample.frame,
+        chosen,
+        parts.unit,
+        parts.treatment,
+        parts.outcome,
+        wishes.data_class,
+        wishes.levels,
+        wishes.ranges,
     )
     # A time that every unit has comes after treatment, and so does what ended it.
     later = {one.name: timed[one.name] for one in chosen if one.name in timed and one.name not in found.left_out}
@@ -269,7 +302,8 @@ def _doubts_of_times(seen: Survey, parts: Cast, event: Found, wishes: Wishes) ->
     chosen = tuple(one for one in parts.covariates if one.name != event.name)
     frame, told = seen.sample.frame, (parts.unit, parts.treatment)
     by_time, by_event = (
-        doubts(frame, chosen, *told, one, wishes.data_class, wishes.levels) for one in (parts.outcome, event)
+        doubts(frame, chosen, *told, one, wishes.data_class, wishes.levels, wishes.ranges)
+        for one in (parts.outcome, event)
     )
     left_out = by_time.left_out | by_event.left_out
     secret = wishes.data_class is DataClass.sensitive

@@ -10,7 +10,7 @@ Nothing is decided for good: a draft names every such column, and options put it
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -21,7 +21,7 @@ from causalveil.schemas.contract import DataClass
 from causalveil.schemas.sources import TextReading
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.frames import values_of
-from causalveil.tasks.start.recognise import MOST_LEVELS, Found, Looks
+from causalveil.tasks.start.recognise import MOST_LEVELS, MOST_PLACES, Found, Looks
 from causalveil.tasks.start.words import (
     AFTER,
     BEFORE,
@@ -80,6 +80,7 @@ def doubts(
     outcome: Found,
     data_class: DataClass,
     levels: Mapping[str, tuple[str, ...]],
+    ranges: Collection[str] = (),
 ) -> Doubts:
     """Say which candidates for covariates are in doubt.
 
@@ -89,6 +90,7 @@ def doubts(
         unit, treatment, outcome: the columns that have another part.
         data_class: of sensitive data no column is compared with another.
         levels: categories whose levels are said.
+        ranges: numbers whose range is said, which are no codes.
     """
     step = max(1, frame.height // MOST_ROWS)
     left_out, decide, asked = dict[str, str](), dict[str, str](), dict[str, str]()
@@ -110,14 +112,12 @@ def doubts(
             continue
         values = as_read(frame, one)
         why = _after(one, outcome) or later.get(one.name) or _of_groups(one, values, known, levels)
-        why = why or _weighs_rows(one, None if secret else values)
+        why = why or _too_many_kinds(one, levels, ranges) or _weighs_rows(one, None if secret else values)
         why = why or (None if secret else _of_one_arm(frame, one, treatment) or _of_one_outcome(frame, one, outcome))
         if why is not None:
             decide[one.name] = why
-        elif one.looks is Looks.number and one.name not in levels and _like_codes(one):
-            words = "its whole numbers may be codes of kinds: --levels says which"
-            shown = "1,2,3" if secret else ",".join(map(str, one.levels))
-            asked[one.name] = f"{words}, as in --levels '{one.name}={shown}'"
+        elif one.name not in levels and one.name not in ranges and (why := _codes(one, secret)) is not None:
+            asked[one.name] = why
     return Doubts(left_out, decide, asked)
 
 
@@ -259,6 +259,30 @@ def _weighs_rows(one: Found, values: pl.Series | None) -> str | None:
         middle = values.drop_nulls().median()
         told = isinstance(middle, float) and one.upper > HEAVIEST * abs(middle)
     return "a survey's weight of each row by its name, it seems: studies count each row once" if told else None
+
+
+def _codes(one: Found, secret: bool) -> str | None:
+    """Say that whole numbers are taken for codes of kinds, or may be some; None: they seem to be none."""
+    shown = "1,2,3" if secret else ",".join(map(str, one.levels))
+    way = f"--levels '{one.name}={shown}'"
+    if one.of_kinds:
+        why = "its whole numbers are codes of kinds by its name, and no line follows them"
+        ends = "LOW:HIGH" if secret else f"{one.lower:g}:{one.upper:g}"
+        drafted = f"say which count, as in {way}" if secret else f"drafted as levels, as {way} does"
+        return f"{why}: {drafted}; if it is a quantity, --range '{one.name}={ends}' says so"
+    if one.looks is Looks.number and _like_codes(one):
+        return f"its whole numbers may be codes of kinds: --levels says which, as in {way}"
+    return None
+
+
+def _too_many_kinds(one: Found, levels: Collection[str], ranges: Collection[str]) -> str | None:
+    """Say that a column holds codes of more kinds than a draft lists; None: it does not."""
+    if not one.of_kinds or one.distinct <= MOST_PLACES or one.name in levels or one.name in ranges:
+        return None
+    return (
+        f"more than {MOST_PLACES} codes of kinds by its name, and no line follows them: --levels says which count; "
+        f"if it is a quantity, --range '{one.name}=LOW:HIGH' says so"
+    )
 
 
 def _like_codes(one: Found) -> bool:

@@ -81,8 +81,9 @@ def draft(
         step: the smallest difference of times to an event.
     """
     declared = {one.name: _declaration(one, parts, wishes, step) for one in parts.usable}
-    open_ranges = [name for name, value in declared.items() if value is None and found[name].looks is Looks.number]
-    open_levels = [name for name, value in declared.items() if value is None and name not in open_ranges]
+    undeclared = [name for name, value in declared.items() if value is None]
+    open_levels = [name for name in undeclared if name != parts.outcome.name and asks_for_levels(found[name])]
+    open_ranges = [name for name in undeclared if name not in open_levels]
     kept = [one for one in parts.covariates if one.name not in open_levels]
     roles = (parts.unit, *parts.recorded)
     unused = {one.name: _why_unused(one) for one in found.values() if one.looks not in USABLE and one not in roles}
@@ -157,14 +158,14 @@ def _declaration(one: Found, parts: Cast, wishes: Wishes, step: float) -> tuple[
     if one.looks is Looks.binary and set(one.values) in ({0, 1}, {"yes", "no"}):
         pair = (0, 1) if set(one.values) == {0, 1} else ("no", "yes")
         return {"codes": _coded(pair)} | nulls, ()
-    if asks_for_levels(one):
-        return _levels(one, wishes, nulls)
     if one.name in wishes.levels:
         # Codes of places or kinds are numbers that no line follows.
         return _said_levels(one, wishes, nulls)
     if one.name in wishes.ranges:
         lower, upper = wishes.ranges[one.name]
         return {"lower": _tidy(lower), "upper": _tidy(upper)} | nulls, ()
+    if one.name != parts.outcome.name and asks_for_levels(one):
+        return _levels(one, wishes, nulls)
     if wishes.data_class is DataClass.sensitive:
         return None
     lower, upper = outward(one.lower, one.upper)
@@ -172,20 +173,26 @@ def _declaration(one: Found, parts: Cast, wishes: Wishes, step: float) -> tuple[
 
 
 def asks_for_levels(one: Found) -> bool:
-    """Check whether a column holds words whose list is the owner's to say.
+    """Check whether a column holds words or codes of kinds, whose list is the owner's to say.
 
     That is so unless it has another part.
     """
     words = one.looks in (Looks.binary, Looks.category) and isinstance(one.values[0], str)
-    return words and set(one.values) != {"yes", "no"}
+    return (words and set(one.values) != {"yes", "no"}) or one.of_kinds
 
 
 def _levels(one: Found, wishes: Wishes, nulls: dict[str, str]) -> tuple[dict[str, Any], tuple[str, ...]] | None:
-    if one.name in wishes.levels:
-        return _said_levels(one, wishes, nulls)
     if wishes.data_class is DataClass.sensitive:
         return None
-    return {"levels": list(one.values)} | nulls, (f"levels {FROM_DATA}",)
+    if not one.of_kinds:
+        return {"levels": list(one.values)} | nulls, (f"levels {FROM_DATA}",)
+    if not one.levels:
+        # More kinds than are listed: no covariate, and declared as the numbers that they are written as.
+        lower, upper = outward(one.lower, one.upper)
+        return {"lower": lower, "upper": upper} | nulls, (f"range {FROM_DATA}",)
+    quantity = f"{{lower: {one.lower:g}, upper: {one.upper:g}}}"
+    told = f"codes of kinds by its name, which no line follows; is it a quantity? Then write {quantity}"
+    return {"levels": list(one.levels)} | nulls, (f"levels {FROM_DATA}", told)
 
 
 def _said_levels(one: Found, wishes: Wishes, nulls: dict[str, str]) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -199,7 +206,13 @@ def _said_levels(one: Found, wishes: Wishes, nulls: dict[str, str]) -> tuple[dic
         if whole
         else list(said)
     )
-    return {"levels": _with_names(one, said, levels, wishes), "others": "other"} | nulls, ()
+    listed = {"levels": _with_names(one, said, levels, wishes)}
+    if wishes.data_class is DataClass.sensitive:
+        # What else the rows hold is not to be told by a draft.
+        return listed | {"others": "other"} | nulls, ("take `others` out if no other value is possible",)
+    held = set(one.levels or one.values)
+    complete = bool(held) and held <= set(levels)
+    return listed | ({} if complete else {"others": "other"}) | nulls, ()
 
 
 def _names(one: Found, wishes: Wishes) -> dict[str, str]:

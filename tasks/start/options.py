@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from causalveil.schemas.columns import OTHER
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.sources import TextReading
@@ -24,7 +25,38 @@ MEASURES = ("difference", "ratio", "odds_ratio")
 _COMPARED = re.compile(r"\s*(==|!=|<=|>=|<|>|=)\s*(.+)|\s+(not in|in)\s+(.+)")
 
 
-def condition(found: Mapping[str, Found], text: str, taken: Collection[str], data_class: DataClass) -> dict[str, Any]:
+@dataclass(frozen=True)
+class StatedLevels:
+    """Levels and ranges of columns that options state.
+
+    ``levels``: by column, as text; ``names``: one of each, by column; ``ranges``: columns with a range.
+    """
+
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    ranges: Collection[str] = ()
+
+    def of(self, column: str) -> dict[str, str]:
+        """Return the names of a column's levels, by the levels as text."""
+        return dict(zip(self.levels.get(column, ()), self.names.get(column, ()), strict=False))
+
+    def meant(self, column: str, word: str) -> str:
+        """Return the level, as text, that a word is the name of; the word itself if it names none."""
+        named = {name.casefold(): level for level, name in self.of(column).items()}
+        return named.get(" ".join(word.split()).casefold(), word.strip())
+
+    def as_levels(self, one: Found) -> bool:
+        """Return whether a draft declares a column of numbers by levels."""
+        return one.name in self.levels or (one.of_kinds and bool(one.levels) and one.name not in self.ranges)
+
+
+def condition(
+    found: Mapping[str, Found],
+    text: str,
+    taken: Collection[str],
+    data_class: DataClass,
+    said: StatedLevels = StatedLevels(),
+) -> dict[str, Any]:
     """Return a comparison as a study file has it.
 
     Args:
@@ -32,6 +64,7 @@ def condition(found: Mapping[str, Found], text: str, taken: Collection[str], dat
         text: such as "age >= 25".
         taken: columns of which no condition may be.
         data_class: of sensitive data values are not compared with those that there are.
+        said: levels and ranges that options state.
 
     Raises:
         StudyError: it is no comparison of a column with values that it may hold.
@@ -51,8 +84,13 @@ def condition(found: Mapping[str, Found], text: str, taken: Collection[str], dat
     if one.looks not in (Looks.binary, Looks.category, Looks.number):
         raise StudyError(f"--where: column '{name}' holds {one.looks}; compare numbers or a few values")
     words = [part.strip().strip("'\"") for part in (values.split(",") if op.several else [values])]
-    numbers = one.looks is Looks.number
-    held: list[Any] = [_number(one, word) for word in words] if numbers else _levels(one, words, data_class)
+    numbers = one.looks is Looks.number and not said.as_levels(one)
+    if numbers:
+        held: list[Any] = [_number(one, word) for word in words]
+    elif said.as_levels(one):
+        held = [_named(one, word, said) for word in words]
+    else:
+        held = _levels(one, words, data_class)
     if op.orders and not numbers:
         raise StudyError(f"--where: the values of '{name}' have no order; use == or in")
     return {"column": name, "op": str(op), **({"values": held} if op.several else {"value": held[0]})}
@@ -71,6 +109,30 @@ def _number(one: Found, word: str) -> float:
     except ValueError:
         raise StudyError(f"--where: '{one.name}' holds numbers, and '{word}' is none") from None
     return int(value) if value.is_integer() and abs(value) < 1e15 else value
+
+
+def _named(one: Found, word: str, said: StatedLevels) -> Any:
+    """Return a level as the draft has it: its name, or the level itself where it has none.
+
+    Raises:
+        StudyError: the draft declares no such level.
+    """
+    levels, names = said.levels.get(one.name, tuple(map(str, one.levels))), said.of(one.name)
+    level = said.meant(one.name, word)
+    spelt = level if one.looks is Looks.number else as_read(one, (level,))[0]
+    known = {known.casefold(): known for known in levels}.get(spelt.casefold())
+    if known is None and word.casefold() == OTHER:
+        return OTHER
+    if known is None:
+        shown = ", ".join(f"'{names.get(one, one)}'" for one in levels)
+        raise StudyError(f"--where: '{word}' is no level of column '{one.name}'; there are {shown}")
+    whole = one.looks is Looks.number or (bool(one.values) and all(isinstance(value, int) for value in one.values))
+    return names.get(known) or (_code(known) if whole else known)
+
+
+def _code(word: str) -> int | str:
+    truth = {"true": 1, "false": 0}
+    return truth.get(word.casefold(), int(word) if re.fullmatch(r"[-+]?\d{1,18}", word) else word)
 
 
 def _levels(one: Found, words: list[str], data_class: DataClass) -> list[Any]:
@@ -92,7 +154,9 @@ def _levels(one: Found, words: list[str], data_class: DataClass) -> list[Any]:
 
 
 def groups(one: Found, taken: Collection[str], *, has_levels: bool) -> Found:
-    """Return the column whose levels are subgroups; ``has_levels``: whether they were declared.
+    """Return the column whose levels are subgroups.
+
+    ``has_levels``: whether a draft declares a column of numbers by levels.
 
     Raises:
         StudyError: it has another part, or no few levels.

@@ -14,10 +14,23 @@ import polars as pl
 
 from causalveil.schemas.admission.casts import whole_values
 from causalveil.schemas.sources import Kind, TextReading
-from causalveil.tasks.start.words import FEMALE, MALE, NO, NOTHING, YES, date_reading, number_reading
+from causalveil.tasks.start.words import (
+    AMOUNT_WORD,
+    FEMALE,
+    KIND_NAME,
+    MALE,
+    NO,
+    NOTHING,
+    YES,
+    date_reading,
+    number_reading,
+    spoken,
+)
 from causalveil.tasks.warehouse.values import said, value_of
 
 MOST_LEVELS = 30
+# As many places as have codes in one country's list: the FIPS codes of the states and territories of the United States.
+MOST_PLACES = 56
 # At least this share of the values must be of a kind before the rest counts as words for "no value".
 MOSTLY = 0.9
 MOST_ODD_WORDS = 5
@@ -50,7 +63,7 @@ class Found:
         nulls: number of rows without a value.
         distinct: number of different values, after spellings are made one.
         values: of codes and categories, the most frequent first.
-        levels: of any column of at most thirty different values, in order.
+        levels: of any column of at most thirty different values, in order; of codes of kinds a few more.
         lower, upper: of numbers.
         unique: whether every row has a value of its own.
         notes: what was assumed, each a clause for a comment.
@@ -73,6 +86,22 @@ class Found:
     def whole(self) -> bool:
         """Return whether it is read as whole numbers."""
         return Kind.integer in (self.reading, getattr(self.reading, "kind", None))
+
+    @property
+    def of_kinds(self) -> bool:
+        """Return whether its whole numbers are codes of kinds by its name."""
+        return self.looks is Looks.number and self.whole and self.lower >= 0 and names_kinds(self.name)
+
+
+def names_kinds(name: str) -> bool:
+    """Check whether a name ends in a word for kinds, such as school, and speaks of no amount."""
+    words = spoken(name)
+    return re.search(KIND_NAME, words) is not None and re.search(AMOUNT_WORD, words) is None
+
+
+def _most(name: str) -> int:
+    """Return how many different whole numbers of a column are listed."""
+    return MOST_PLACES if names_kinds(name) else MOST_LEVELS
 
 
 # How a type that is no text says dates and times once it is written as text.
@@ -110,7 +139,7 @@ def _number(name: str, source_name: str, values: pl.Series) -> Found:
     given = values.fill_nan(None) if values.dtype.is_float() else values
     whole = whole_values(given)
     by_type = values.dtype.is_integer() or (isinstance(values.dtype, pl.Decimal) and not values.dtype.scale)
-    if whole.null_count() == given.null_count() and (by_type or whole.n_unique() <= MOST_LEVELS + 1):
+    if whole.null_count() == given.null_count() and (by_type or whole.n_unique() <= _most(name) + 1):
         found = _typed(name, source_name, whole, Kind.integer, Looks.number)
         return replace(found, looks=Looks.moment) if _moments(source_name, whole) else found
     return _typed(name, source_name, given.cast(pl.Float64), Kind.number, Looks.number)
@@ -163,7 +192,7 @@ def _typed(name: str, source_name: str, values: pl.Series, kind: Kind, looks: Lo
         few,
         *ends,
         unique=distinct == len(values),
-        levels=tuple(sorted(seen.unique().to_list())) if kind is Kind.integer and distinct <= MOST_LEVELS else (),
+        levels=tuple(sorted(seen.unique().to_list())) if kind is Kind.integer and distinct <= _most(name) else (),
     )
 
 
@@ -191,7 +220,9 @@ def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Fou
         return Found(name, source_name, looks, plain, nulls, len(words))
     if not _says_yes_and_no(words):
         for kind in (Looks.number, Looks.date):
-            shape, fits, notes = number_reading(words, delimiter) if kind is Looks.number else date_reading(words)
+            shape, fits, notes = (
+                number_reading(words, delimiter, _most(name)) if kind is Looks.number else date_reading(words)
+            )
             odd = _odd_words(words, fits)
             if shape is not None and odd is not None:
                 known = shape.model_copy(update={"column": column, "nulls": (*nothing, *odd)})

@@ -10,7 +10,8 @@ from typing import Any
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.protocols.study import MOST_ARMS
-from causalveil.tasks.start.options import condition, groups, measures
+from causalveil.schemas.where import Operator
+from causalveil.tasks.start.options import StatedLevels, condition, groups, measures
 from causalveil.tasks.start.recognise import Found, Looks, as_read
 from causalveil.tasks.start.words import CODED, CONTROL, ID_NAME, NEGATION, NO, YES
 
@@ -137,23 +138,27 @@ def cast(found: Mapping[str, Found], wishes: Wishes) -> Cast:
     if len({unit.name, treatment.name, outcome.name}) < 3:
         raise StudyError("--unit, --treatment and --outcome name one column twice; each has one part")
     event = None if wishes.event is None else _event(found, wishes, (unit, treatment, outcome))
-    arms = _arms(treatment, wishes) if wishes.arms else ()
-    codes = _codes(treatment, wishes) if not arms else (arms[0], arms[1])
+    arms = _arms(found, treatment, wishes) if wishes.arms else ()
+    codes = _codes(found, treatment, wishes) if not arms else (arms[0], arms[1])
     usable = tuple(one for one in found.values() if one.looks in USABLE and one.name != unit.name)
     taken = {unit.name, treatment.name, outcome.name, *(() if event is None else (event.name,))}
     if event is not None and wishes.measures:
         raise StudyError("--measure: times have measures of their own, risk and rmst; leave --measure or --event out")
     outcome_codes = None if event is not None else _outcome_codes(outcome)
-    where = tuple(condition(found, text, taken, wishes.data_class) for text in wishes.where)
+    said = said_of(found, wishes) if wishes.where or wishes.subgroups is not None else StatedLevels()
+    where = tuple(condition(found, text, taken, wishes.data_class, said) for text in wishes.where)
     within = None
     if wishes.subgroups is not None:
         column = _column(found, wishes.subgroups, "--subgroups")
-        within = groups(column, taken, has_levels=column.name in resolved(found, wishes).levels)
+        within = groups(column, taken, has_levels=said.as_levels(column))
+    # Eligible units are all alike in what one comparison with a single value fixes.
+    fixed = {one["column"] for one in where if one["op"] == str(Operator.equal)} if wishes.covariates is None else set()
     parts = Cast(unit, treatment, outcome, codes, outcome_codes, (), usable, arms, event, where, within)
     if event is not None:
-        return replace(parts, covariates=_of_times(found, wishes, parts, taken))
+        return replace(parts, covariates=_of_times(found, wishes, parts, taken | fixed))
     measured = measures(wishes.measures, trial=wishes.trial, two_values=outcome.distinct == 2)
-    covariates = _covariates(found, wishes, taken | ({within.name} if within is not None else set()), usable)
+    apart = {within.name} if within is not None else set()
+    covariates = _covariates(found, wishes, taken | apart | fixed, usable)
     return replace(parts, covariates=covariates, measures=measured)
 
 
@@ -202,9 +207,9 @@ def treatment_of(found: Mapping[str, Found], wishes: Wishes, *, named: bool = Tr
     _other_than(treatment, {"--unit": wishes.unit})
     several = 2 < treatment.distinct <= MOST_ARMS and len(treatment.levels) > 2
     if named and wishes.arms:
-        _arms(treatment, wishes)
+        _arms(found, treatment, wishes)
     elif named or not (several or treatment.looks is Looks.binary):
-        _codes(treatment, wishes)
+        _codes(found, treatment, wishes)
     return treatment
 
 
@@ -270,6 +275,16 @@ def resolved(found: Mapping[str, Found], wishes: Wishes) -> Wishes:
     return replace(wishes, ranges=ranges, levels=levels, level_names=names, recorded=recorded)
 
 
+def said_of(found: Mapping[str, Found], wishes: Wishes) -> StatedLevels:
+    """Return what was said of the levels and ranges of columns.
+
+    Raises:
+        StudyError: a name is no column, or levels are none of the column's.
+    """
+    known = resolved(found, wishes)
+    return StatedLevels(known.levels, known.level_names, tuple(known.ranges))
+
+
 def _named_levels(one: Found, words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return levels and their names, from words such as ``never:1``; no names where a colon belongs to the levels."""
     parts = [word.rpartition(":") for word in words]
@@ -298,7 +313,7 @@ def _column(found: Mapping[str, Found], name: str, option: str) -> Found:
 _HOLDS = {Looks.date: "dates", Looks.moment: "moments as numbers", Looks.unread: "values of a type that no study reads"}
 
 
-def _codes(treatment: Found, wishes: Wishes) -> tuple[Value, Value]:
+def _codes(found: Mapping[str, Found], treatment: Found, wishes: Wishes) -> tuple[Value, Value]:
     name, treated = treatment.name, wishes.treated
     if treatment.looks is not Looks.binary:
         kind = treatment.looks in (Looks.date, Looks.moment, Looks.text, Looks.mixed, Looks.unread)
@@ -314,7 +329,7 @@ def _codes(treatment: Found, wishes: Wishes) -> tuple[Value, Value]:
         raise StudyError(f"--treatment: column '{name}' holds {what}, and a treatment has two values; {way}")
     values = treatment.values
     if treated is not None:
-        said = treated.strip().casefold()
+        said = said_of(found, wishes).meant(name, treated).casefold()
         chosen = [value for value in values if said in (str(value).casefold(), _uncoded(str(value).casefold()))]
         if not chosen:
             raise StudyError(f"--treated: column '{name}' has no such value; write it as the draft or the file has it")
@@ -327,7 +342,7 @@ def _codes(treatment: Found, wishes: Wishes) -> tuple[Value, Value]:
     return order
 
 
-def _arms(treatment: Found, wishes: Wishes) -> tuple[Value, ...]:
+def _arms(found: Mapping[str, Found], treatment: Found, wishes: Wishes) -> tuple[Value, ...]:
     """The arms of a treatment, the reference first."""
     name, arms = treatment.name, treatment.levels
     if not 2 <= len(arms) <= MOST_ARMS:
@@ -336,7 +351,8 @@ def _arms(treatment: Found, wishes: Wishes) -> tuple[Value, ...]:
         shown = ", ".join(f"'{one}'" for one in arms)
         told = f"; there are {shown}" if wishes.data_class is not DataClass.sensitive else ""
         raise StudyError(f"--reference: say which arm of '{name}' the others are compared with{told}")
-    chosen = [one for one in arms if str(one).casefold() == wishes.reference.strip().casefold()]
+    said = said_of(found, wishes).meant(name, wishes.reference)
+    chosen = [one for one in arms if str(one).casefold() == said.casefold()]
     if not chosen:
         raise StudyError(f"--reference: column '{name}' has no such arm; write it as the file does")
     return (chosen[0], *(one for one in arms if one != chosen[0]))

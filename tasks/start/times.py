@@ -19,8 +19,6 @@ from causalveil.tasks.start.doubts import as_read
 from causalveil.tasks.start.recognise import Found, Looks
 from causalveil.tasks.start.words import EVENT_NAME, FOLLOWED_NAME, NO, comment, flow, scalar, spoken
 
-# Noise of a small budget hides about so many people (three deviations of a cell at epsilon 1 and delta 1e-6).
-HIDDEN = 40
 # Of which rows a time to an earlier event is within the time to the end (but for errors), and of which it is the same.
 MOSTLY_WITHIN, OFTEN_SAME = 0.95, 0.05
 # Calendar years, which are no times to an event.
@@ -105,14 +103,39 @@ def other_time(one: Found, time: Found, frame: pl.DataFrame | None) -> str | Non
     return None
 
 
-def followed_to(times: pl.Series, arms: pl.Series, codes: tuple[Any, Any], horizon: float) -> str:
-    """Say how many rows of each arm reach the horizon, and what to do if noise hides them."""
-    reached = arms.filter(times >= horizon)
-    few, many = (int((reached == code).sum()) for code in codes)
-    controls, treated = (int((arms == code).sum()) for code in codes)
-    told = f"{few:,} of {controls:,} controls, {many:,} of {treated:,} treated"
-    low = min(few, many) < HIDDEN
-    return told + ("; noise hides so few, so ask for an earlier --horizon, or the answer is the whole range" * low)
+def followed_to(
+    rows: pl.DataFrame, names: Mapping[Any, str], horizon: float, fewest: float, fewest_in_group: float
+) -> str:
+    """Say how many rows of each arm reach the horizon, and what to do if noise hides them.
+
+    Args:
+        rows: columns ``time`` and ``arm``, and ``group`` where subgroups are asked about.
+        names: of the arms, by their values.
+        horizon: until when times are compared.
+        fewest: that are seen through the noise in an arm; ``fewest_in_group``: in an arm of a subgroup.
+    """
+    reached = rows.filter(pl.col("time") >= horizon)
+    counts = {arm: int((reached["arm"] == arm).sum()) for arm in names}
+    told = ", ".join(f"{counts[arm]:,} of {int((rows['arm'] == arm).sum()):,} {name}" for arm, name in names.items())
+    way = "so ask for an earlier --horizon, or the answer is the whole range"
+    if min(counts.values()) < fewest:
+        return f"{told}; noise hides so few ({_about(fewest)} in this study), {way}"
+    if "group" not in rows.columns:
+        return told
+    cells = [
+        int(((reached["arm"] == arm) & (reached["group"] == group)).sum())
+        for arm in names
+        for group in rows["group"].drop_nulls().unique().to_list()
+    ]
+    if min(cells, default=0) < fewest_in_group:
+        few = f"{min(cells, default=0):,} in an arm of one subgroup"
+        return f"{told}; {few}, and noise hides so few there ({_about(fewest_in_group)}), {way}"
+    return told
+
+
+def _about(fewest: float) -> str:
+    """Say below how many people noise hides them, to two digits."""
+    return f"fewer than about {float(f'{fewest:.2g}'):,.0f}"
 
 
 def declared_event(
@@ -137,7 +160,9 @@ def declared_event(
     if not 2 <= len(values) <= MOST_EVENTS:
         raise StudyError(f"--event: column '{event.name}' has no 2 to {MOST_EVENTS} values; name what ended the times")
     if censored is not None:
-        chosen = [one for one in values if str(one).casefold() == censored.strip().casefold()]
+        named = {name.casefold(): level for level, name in names.items()}
+        said = censored.strip().casefold()
+        chosen = [one for one in values if str(one).casefold() == named.get(said, said).casefold()]
     else:
         chosen = [one for one in values if _none_came(one)]
     if len(chosen) != 1:

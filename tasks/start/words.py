@@ -92,6 +92,17 @@ CODE_NAME = (
     r"province|district|precinct|ward|clinic|site|hospital|dept|department|occupation|occ|job|industry|sector|branch|race|ethnic\w*|"
     r"religion|status|cause|reason|education|educ|insurance|payer|provider|center|centre|school|sex|gender)(?=$|[\W_\d])"
 )
+# Words for kinds without an order, at the end of a name; and words beside them that tell of a count or an amount.
+KIND_NAME = (
+    r"(?i)(^|[\W_])(marital|region|code|cd|type|kind|zip|zipcode|postal|postcode|county|state|country|province|district|"
+    r"precinct|ward|clinic|site|hospital|dept|department|occupation|occ|job|industry|sector|branch|race|ethnic\w*|religion|"
+    r"cause|reason|insurance|payer|provider|center|centre|school|village|city|town|firm|gender|sex)"
+    r"([\W_]?(code|cd|nr|no|num))?[\W_\d]*$"
+)
+AMOUNT_WORD = (
+    r"(?i)(^|[\W_])(years?|yrs?|months?|days?|hours?|n|num|counts?|size|share|pct|percent|rate|scores?|dist|distance|age|mean|"
+    r"avg|rank|grade|total|sum|log|per|income|wages?|cost|price|spend\w*)(?=$|[\W_\d])"
+)
 # Names of times to an event, and of what says how they ended.
 FOLLOWED_NAME = (
     r"(?i)(^|[\W_])(time|times|[a-z]{1,3}time|days?|weeks?|months?|years?|survtime|surv(ival)?[ _-]?time|duration|"
@@ -240,12 +251,15 @@ class Style(NamedTuple):
 _STYLES = (Style(_PLAIN, (), "."), Style(_THOUSANDS, (",",), "."), Style(_COMMA, (".",), ","))
 
 
-def number_reading(words: Iterable[str], delimiter: str) -> tuple[TextReading | None, set[str], tuple[str, ...]]:
+def number_reading(
+    words: Iterable[str], delimiter: str, most_codes: int = MOST_CODES
+) -> tuple[TextReading | None, set[str], tuple[str, ...]]:
     """Return the reading under which most of the words are numbers, and which those are.
 
     Args:
         words: the different values of a column, without spaces around them.
         delimiter: of the file; a semicolon speaks for decimal commas.
+        most_codes: not more different whole numbers than this are codes, however they are written.
 
     Returns:
         TextReading (None if no word is a number), the words that it fits, and what was assumed.
@@ -281,7 +295,7 @@ def number_reading(words: Iterable[str], delimiter: str) -> tuple[TextReading | 
     remove = tuple(dict.fromkeys([*decorations, *(one for one in chosen.remove if any(one in cores[w] for w in kept))]))
     written = [_stripped(cores[word], chosen) for word in kept]
     # Where some have no value, tools write codes of kinds as 1.0 and 2.0; of many values some may have decimals.
-    few = len(kept) <= MOST_CODES and all(re.fullmatch(r"[-+]?\d{1,15}(\.0*)?", one) for one in written)
+    few = len(kept) <= most_codes and all(re.fullmatch(r"[-+]?\d{1,15}(\.0*)?", one) for one in written)
     whole = few or all(re.fullmatch(r"[-+]?\d{1,18}", one) for one in written)
     kind = Kind.integer if whole else Kind.number
     if decorations:

@@ -4,6 +4,7 @@
 - ``curves``: The grid of a study of times, and curves of one arm as functions of its cells.
 - ``effects``: Differences between the arms with their intervals, and the log-rank test.
 - ``findings``: From noisy cells to what the release says.
+- ``hidden``: People who are too few to be seen through the noise of a study of times.
 - ``joint``: Many questions of one release of cells.
 - ``joint_answers``: A protocol of times.
 - ``people``: People of a study or a protocol of times whom a plan makes of public facts.

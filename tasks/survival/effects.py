@@ -128,9 +128,29 @@ class TwoArms:
         They are followed to an interval's end, or to an event in it. Who is lost within it does not show the rest: were
         all lost, the estimate would stand on the assumption alone that they were at risk for half of it.
         """
-        least = np.maximum(SEEN_DEVIATIONS * self._error_of(curves.not_lost), SEEN_PEOPLE)
+        least = np.maximum(SEEN_DEVIATIONS * self._not_lost_error, SEEN_PEOPLE)
         short = np.flatnonzero((curves.not_lost(self.cells.counts, self.grid) < least).any(axis=0))
         return int(short[0]) if len(short) else self.grid.intervals
+
+    @cached_property
+    def _not_lost_error(self) -> FloatArray:
+        return self._error_of(curves.not_lost)
+
+    @property
+    def fewest_followed(self) -> float:
+        """Return how many people of an arm are seen in five of six draws of noise.
+
+        All of them are followed to the horizon. They are seen where in no interval their noisy
+        number is too small; it is as often too large, so that two of six
+        draws are beyond a band that holds all intervals.
+        """
+        take = curves.not_lost(np.eye(self.grid.cells), self.grid)
+        covariance = max(
+            (take.T @ self.cells.part(arm) @ take for arm in range(ARMS)), key=lambda one: float(one[-1, -1])
+        )
+        errors = np.sqrt(np.maximum(np.diag(covariance), curves.LEAST**2))
+        error = float(errors.max())
+        return max(SEEN_DEVIATIONS * error, SEEN_PEOPLE) + critical(covariance, errors, 4 / 6) * error
 
     def until(self, intervals: int) -> TwoArms:
         """Return both arms where the grid ends with an earlier interval."""

@@ -16,7 +16,7 @@ from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.sequence.check import check
 from causalveil.flows.sequence.start import Begun, begin, numbered, survey, without_missing
 from causalveil.schemas.contract import DataClass, load_contract
-from causalveil.schemas.declared import CodesColumn, NumberColumn
+from causalveil.schemas.declared import CodesColumn, LevelsColumn, NumberColumn
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.tasks.start.options import seem_missing
 from causalveil.tasks.start.roles import Wishes
@@ -229,6 +229,61 @@ def test_codes_that_are_whole_numbers_are_asked_about(tmp_path: Path) -> None:
     guarded = begun(tmp_path / "c", {"region": RANDOM.integers(4, 8, N)}, data_class=DataClass.sensitive)
     assert any("--levels 'region=1,2,3'" in one for one in guarded.draft.decide), "an example, no value of the data"
     assert not begun(tmp_path / "b", {"region": RANDOM.integers(1, 5, N)}, levels={"region": ("1", "2")}).draft.decide
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("school", RANDOM.integers(1, 41, N)),
+        ("birthState", RANDOM.integers(1, 57, N)),
+        ("region_code", [f"{one}.0" for one in RANDOM.integers(1, 41, N)]),
+        ("race2", RANDOM.integers(0, 4, N)),
+    ],
+)
+def test_codes_of_kinds_are_drafted_as_levels_with_the_reason(name: str, values: Any, tmp_path: Path) -> None:
+    """No line follows the numbers of schools; that they are no quantity is told by the name alone."""
+    known = sorted({int(float(one)) for one in values})
+    found = begun(tmp_path / "a", {name: values}, subgroups=name)
+    declared = load_contract(tmp_path / "a/out/dataset.yaml").columns[name]
+    assert isinstance(declared, LevelsColumn)
+    assert declared.levels == tuple(known)
+    assert f"is it a quantity? Then write {{lower: {known[0]}, upper: {known[-1]}}}" in " ".join(
+        found.draft.contract.replace("#", "").split()
+    )
+    found = begun(tmp_path / "b", {name: values})
+    assert name in found.draft.taken
+    way = f"if it is a quantity, --range '{name}={known[0]}:{known[-1]}' says so"
+    assert any(one.startswith(f"'{name}': its whole numbers") and way in one for one in found.draft.decide)
+    found = begun(tmp_path / "c", {name: values}, ranges={name: (float(known[0]), float(known[-1]))})
+    assert isinstance(load_contract(tmp_path / "c/out/dataset.yaml").columns[name], NumberColumn)
+    assert not found.draft.decide
+
+
+def test_of_sensitive_codes_of_kinds_the_levels_are_asked_for(tmp_path: Path) -> None:
+    secret: dict[str, Any] = {"data_class": DataClass.sensitive, "ranges": {"age": (18, 99), "cost": (0, 200)}}
+    one, other = (
+        begun(tmp_path / name, {"school": values}, **secret)
+        for name, values in (("a", RANDOM.integers(1, 41, N)), ("b", RANDOM.integers(5, 9, N)))
+    )
+    assert "school" not in one.draft.taken
+    assert any("the levels of 'school'" in question for question in one.draft.questions)
+    assert one.draft.contract == other.draft.contract, "no value of the data is in the contract"
+    assert one.draft.decide == other.draft.decide
+
+
+def test_codes_of_many_kinds_are_no_covariate_and_amounts_are_no_codes(tmp_path: Path) -> None:
+    more = {"zip": RANDOM.integers(10_000, 99_999, N), "yrs_school": RANDOM.integers(0, 17, N)}
+    more |= {"hospital_beds": RANDOM.integers(3, 20, N), "n_site": RANDOM.integers(0, 9, N), "dose": AGE // 20}
+    found = begun(tmp_path, more)
+    assert set(found.draft.taken) == {"age", *more} - {"zip"}
+    assert any(one.startswith("'zip': more than 56 codes of kinds") for one in found.draft.decide)
+    columns = load_contract(tmp_path / "out/dataset.yaml").columns
+    assert all(isinstance(columns[name], NumberColumn) for name in more)
+
+
+def test_an_outcome_named_as_kinds_are_is_a_number(tmp_path: Path) -> None:
+    begun(tmp_path, {"site": RANDOM.integers(0, 9, N)}, outcome="site")
+    assert isinstance(load_contract(tmp_path / "out/dataset.yaml").columns["site"], NumberColumn)
 
 
 @pytest.mark.parametrize("arms", [False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,14 @@ from causalveil.flows.sequence.declare import load
 from causalveil.flows.sequence.start import Begun, begin, survey
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import StudyError
+from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.release import ProtocolRelease, SurvivalRelease
 from causalveil.tasks.start.roles import Wishes
+from causalveil.tasks.survival.curves import ARMS, grid_of
+from causalveil.tasks.survival.effects import TwoArms
+from causalveil.tasks.survival.hidden import fewest_followed
+from causalveil.tasks.survival.strategy import measured, mechanism, read_cells
+from tests.studies import resolved
 from tests.survival_help import cared_for, patients
 
 N = 300
@@ -189,6 +196,42 @@ def test_how_many_reach_the_horizon_is_said_where_the_data_are_not_sensitive(tmp
     assert "ask for an earlier --horizon" in late.followed
     secret = {"data_class": DataClass.sensitive, "levels": {"status": ("0", "1", "2")}}
     assert not begun(tmp_path / "c", trial(), event="status", horizon=10_000, **secret).followed
+
+
+@pytest.mark.parametrize(
+    "wishes",
+    [{"trial": True}, {"trial": False}, {"trial": True, "epsilon": "0.2"}, {"trial": True, "subgroups": "site"}],
+)
+def test_how_many_noise_hides_is_said_of_the_study_that_is_drafted(wishes: dict[str, Any], tmp_path: Path) -> None:
+    """As many as it says are seen in five of six draws of the study's cells, but for 300 draws' error; half are not."""
+    frame = cared_for(4_000).with_columns(site=pl.Series(["north", "south"] * 2_000))
+    found = begun(tmp_path, frame, event="status", horizon=365, **wishes)
+    study = resolved(found.folder / "study.yaml")
+    fewest = fewest_followed(study, 4_000)
+    assert ("noise hides so few" in found.followed) == any(
+        few < fewest.everybody for few in map(int, re.findall(r"([\d]+) of", found.followed.replace(",", "")))
+    )
+    if isinstance(study, SurvivalStudy):
+        grid, draw = grid_of(study, 4_000), mechanism(study)
+        seen = {}
+        for people in (fewest.everybody, fewest.everybody / 2):
+            cells = np.zeros((1, ARMS, grid.cells), dtype=np.int64)
+            cells[..., -1] = [[4_000 - round(people), round(people)]]
+            exact = measured(cells, grid, plain=False)
+            random = np.random.default_rng(3)
+            draws = (exact + draw.known_scale * random.standard_normal(len(exact)) for _ in range(300))
+            both = [TwoArms(read_cells(one, grid, 4_000, draw)) for one in draws]
+            seen[people] = sum(one.seen == grid.intervals for one in both) / 300
+        assert min(seen.values()) < 0.5 < 0.74 < max(seen.values()) < 0.93, "four standard errors of 300 draws"
+
+
+def test_of_arms_and_eligible_people_the_followed_are_counted(tmp_path: Path) -> None:
+    drug = pl.Series(np.array(["none", "low", "high"])[np.arange(N) % 3])
+    arms = {"arms": True, "reference": "none", "treatment": "drug", "event": "status", "horizon": 100}
+    counted = begun(tmp_path / "a", trial(drug=drug), **arms).followed
+    assert all(f"'{one}'" in counted for one in ("none", "low", "high"))
+    young = begun(tmp_path / "b", trial(drug=drug), **arms, where=("age < 40",)).followed
+    assert young != counted
 
 
 def test_other_times_of_one_follow_up_are_for_a_person_to_decide(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+import yaml
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
@@ -272,8 +273,79 @@ def test_init_takes_names_of_levels(tmp_path: Path) -> None:
     named = ("--levels", "smoke=never:1,ex smoker:2,no answer:3", "--levels", "sex=female:F,male:M")
     assert drafting(tmp_path, smokers(200), *named, "--subgroups", "smoke", "--covariates", "age,sex") == 0
     smoke = drafted(tmp_path, "smoke")
-    assert (smoke.levels, smoke.others) == ({"never": 1, "ex smoker": 2, "no answer": 3}, "other")
+    # No row holds another value, so that `other` would be a level of nobody.
+    assert (smoke.levels, str(smoke.others)) == ({"never": 1, "ex smoker": 2, "no answer": 3}, "refuse")
     assert drafted(tmp_path, "sex").levels == {"female": "F", "male": "M"}
+
+
+def test_a_draft_names_other_values_where_there_are_some_or_rows_must_not_tell(tmp_path: Path) -> None:
+    assert drafting(tmp_path, smokers(200), "--levels", "smoke=never:1,former:2", "--covariates", "age,smoke") == 0
+    assert str(drafted(tmp_path, "smoke").others) == "other"
+    for name, said in (("whole", "smoke=1,2,3"), ("part", "smoke=1,2")):
+        (tmp_path / name).mkdir()
+        secret = ("--data-class", "sensitive", "--range", "age=18:99", "--range", "score=0:10", "--levels", said)
+        assert drafting(tmp_path / name, smokers(200), *secret, "--covariates", "age,smoke") == 0
+        assert str(drafted(tmp_path / name, "smoke").others) == "other"
+
+
+@pytest.mark.parametrize("data_class", ["synthetic", "sensitive"])
+@pytest.mark.parametrize(
+    ("options", "held"),
+    [
+        (("--where", "smoke == Former"), {"column": "smoke", "op": "==", "value": "former"}),
+        (("--where", "smoke != 3"), {"column": "smoke", "op": "!=", "value": "current"}),
+        (("--where", "smoke in never, former"), {"column": "smoke", "op": "in", "values": ["never", "former"]}),
+        (("--where", "sex == female"), {"column": "sex", "op": "==", "value": "female"}),
+        (("--where", "dose in 0, 1"), {"column": "dose", "op": "in", "values": [0, 1]}),
+    ],
+)
+def test_a_condition_is_of_the_names_that_levels_were_given(
+    options: tuple[str, ...], held: dict[str, Any], data_class: str, tmp_path: Path
+) -> None:
+    named = (
+        "--levels",
+        "smoke=never:1,former:2,current:3",
+        "--levels",
+        "sex=female:F,male:M",
+        "--levels",
+        "dose=0,1,2",
+    )
+    ranges = ("--range", "age=18:99", "--range", "score=0:10", "--levels", "group=a,b,c")
+    secret = ("--data-class", data_class, *ranges[: None if data_class == "sensitive" else 0])
+    assert drafting(tmp_path, smokers(300), *named, *options, "--subgroups", "group", *secret) == 0
+    study = yaml.safe_load((tmp_path / "out" / "study.yaml").read_text())
+    assert study["where"] == [held]
+    # All who are eligible have the one value of an equality: there is nothing to adjust for.
+    assert (held["column"] in study["covariates"]) == (held["op"] != "==")
+    assert command("check", str(tmp_path / "out" / "study.yaml")) in (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("smoke == formr", "'formr' is no level of column 'smoke'; there are 'never', 'former', 'current'"),
+        ("smoke >= 2", "the values of 'smoke' have no order; use == or in"),
+    ],
+)
+def test_a_condition_of_no_level_is_refused_with_their_names(
+    condition: str, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    named = ("--levels", "smoke=never:1,former:2,current:3", "--where", condition)
+    assert drafting(tmp_path, smokers(200), *named) == 2
+    assert said in " ".join(capfd.readouterr().err.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_names_of_levels_say_which_arm_is_the_reference_and_what_was_censored(tmp_path: Path) -> None:
+    arms = ("--arms", "--treatment", "dose", "--reference", "placebo", "--levels", "dose=placebo:0,low:1,high:2")
+    assert drafting(tmp_path, smokers(200), *arms) == 0
+    assert "arms: {reference: 0}" in (tmp_path / "out" / "study.yaml").read_text()
+    (tmp_path / "times").mkdir()
+    frame = smokers(400).with_columns(days=pl.Series(range(1, 401)), ended=pl.col("dose") + 1)
+    times = ("--outcome", "days", "--event", "ended", "--horizon", "300", "--trial", "--censored", "Lost")
+    assert drafting(tmp_path / "times", frame, *times, "--levels", "ended=lost:1,death:2,relapse:3") == 0
+    event = yaml.safe_load((tmp_path / "times" / "out" / "dataset.yaml").read_text())["columns"]["ended"]
+    assert event == {"event": {"lost": 1, "death": 2, "relapse": 3}, "censored": "lost"}
 
 
 def test_init_takes_names_of_two_numbers_and_of_arms(tmp_path: Path) -> None:
