@@ -8,12 +8,13 @@ treatments attenuate an effect; what they leave of it is said, or corrected if t
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtri
 
-from causalveil.schemas.confounding import AdjustmentMethod, ConfoundingStatement, Shortfall, by
+from causalveil.schemas.confounding import AdjustmentMethod, ConfoundingStatement, Shortfall, by, declares_randomised
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Level
@@ -33,7 +34,6 @@ from causalveil.tasks.inference.assemble import (
     assemble,
     covers_imbalance,
     effect_in_twins,
-    open_to,
     partly_if_left,
     unless_randomised,
 )
@@ -170,11 +170,19 @@ def adjustment(study: MatchingStudy, left: float = 0.0) -> ConfoundingStatement:
 
 
 def _not_covered(study: MatchingStudy, reuse: Reuse) -> str:
-    if open_to(study.estimator, ""):
-        return "; ".join([NOT_COVERED_TRIAL, DISTANT, *reuse.narrow.words])
-    if study.privacy.level is Level.label:
-        return "; ".join([PUBLIC_NOT_COVERED if study.allows_imbalance else NOT_COVERED, *reuse.narrow.words])
+    if declares_randomised(study.estimator.model_dump()) or study.privacy.level is Level.label:
+        return not_covered_public(study, reuse.narrow.words)
     return ALLOWED_NOT_COVERED if study.leaves_confounding else SAMPLE_NOT_COVERED
+
+
+def not_covered_public(study: MatchingStudy, narrow: Sequence[str]) -> str:
+    """Return what intervals from public scores, or of a trial, leave out.
+
+    ``narrow``: what they leave out as declared ranges of covariates are too narrow.
+    """
+    if declares_randomised(study.estimator.model_dump()):
+        return "; ".join([NOT_COVERED_TRIAL, DISTANT, *narrow])
+    return "; ".join([PUBLIC_NOT_COVERED if study.allows_imbalance else NOT_COVERED, *narrow])
 
 
 def _left(study: MatchingStudy, reuse: Reuse, estimate: Estimate, noise: Noise) -> float:

@@ -71,7 +71,8 @@ def learn(declared: int, shown: Sequence[Measured]) -> tuple[Calibration, System
         return Calibration(controls=0, statement="No negative control was declared."), None
     if declared < ENOUGH:
         word = "control" if declared == 1 else "controls"
-        statement = f"{declared} negative {word}, too few to calibrate intervals by: that takes at least {ENOUGH}."
+        be = "is" if declared == 1 else "are"
+        statement = f"{declared} negative {word} {be} too few to calibrate intervals, which takes at least {ENOUGH}."
         return Calibration(controls=declared, statement=statement), None
     if len(shown) < ENOUGH:
         statement = "Noise hides too many negative controls to calibrate by them."

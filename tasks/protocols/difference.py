@@ -23,7 +23,7 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import on_lattice, sums_sensitivity
 from causalveil.tasks.privacy.mechanisms import Budget, Mechanism, Slot, vector_mechanism
 from causalveil.tasks.protocols.calibration import calibrate
-from causalveil.tasks.protocols.findings import ProtocolFindings
+from causalveil.tasks.protocols.findings import ProtocolFindings, together
 from causalveil.tasks.protocols.parts import Part, Risks, table, with_everybody
 from causalveil.tasks.protocols.releases import by_block, one_hot
 from causalveil.tasks.trial.difference import confounding, words
@@ -133,7 +133,7 @@ def findings(study: DifferenceProtocol, sizes: Sizes, released: FloatArray) -> P
     answers, calibration = calibrate(study, parts, table(study, parts))
     details: dict[str, float | int | str | bool] = {
         "cells": groups * arms,
-        "simultaneous": f"Bonferroni over {len(answers)} answers",
+        **together(len(answers)),
     }
     for group, label in enumerate(study.groups):
         for arm, name in enumerate(study.arm_names):

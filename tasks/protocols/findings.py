@@ -171,7 +171,7 @@ def findings(study: RegressionProtocol, asked: Asked, scales: JointScales, sizes
     answers, calibration = calibrate(study, parts, table(study, parts))
     details: dict[str, float | int | str | bool] = {
         "cells": scales.counts.size,
-        "simultaneous": f"Bonferroni over {len(answers)} answers",
+        **together(len(answers)),
     }
     for label, counts, units, group in zip(study.groups, scales.counts, scales.units, asked, strict=True):
         details[f"units[{label}]"] = units
@@ -188,6 +188,11 @@ def findings(study: RegressionProtocol, asked: Asked, scales: JointScales, sizes
         not_covered=not_covered(study, asked, calibration.mean is not None),
         details=details,
     )
+
+
+def together(answers: int) -> dict[str, str]:
+    """Return the detail on intervals that hold together; a single answer has none."""
+    return {"simultaneous": f"Bonferroni over {answers} answers"} if answers > 1 else {}
 
 
 def not_covered(study: RegressionProtocol, asked: Asked, calibrated: bool) -> str:

@@ -25,7 +25,7 @@ from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.protocols.calibration import calibrate
 from causalveil.tasks.protocols.drawn import Asked, JointScales
-from causalveil.tasks.protocols.findings import not_covered, parts_of
+from causalveil.tasks.protocols.findings import not_covered, parts_of, together
 from causalveil.tasks.protocols.gates import balance_of
 from causalveil.tasks.protocols.parts import Part, table
 from causalveil.tasks.protocols.recipe import TWO_ARMS, ProtocolRecipe, joint_recipe
@@ -224,7 +224,7 @@ def times_findings(
     details: dict[str, float | int | str | bool] = {
         "intervals": cells.grid.intervals,
         "cells": cells.grid.numbers,
-        "simultaneous": f"Bonferroni over {len(answers)} answers",
+        **together(len(answers)),
         **people_told(study, cells),
     }
     return TimesTable(

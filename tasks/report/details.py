@@ -9,7 +9,7 @@ from typing import Any
 from causalveil.schemas.specification import unrecorded_words
 from causalveil.schemas.where import where_words
 from causalveil.tasks.report.guidelines.facts import bounds_text, codes_text
-from causalveil.tasks.report.numbers import arm_label, arm_means, figure, group_label
+from causalveil.tasks.report.numbers import arm_means, figure, place_label
 
 # Details that a page says elsewhere, or that would be taken for the two sides of the estimate.
 UNSHOWN = (
@@ -26,7 +26,7 @@ LABELS = {
     "spread": "standard deviation of the outcome within arms",
     # Units and arms
     "units": "units",
-    "share": "share of the subgroup's units",
+    "share": "share of units",
     "treated_share": "share of treated units",
     "treated_arm": "treated units",
     "control_arm": "control units",
@@ -63,7 +63,7 @@ LABELS = {
     "flip_probability": "chance that a treatment was randomised for privacy",
     "attenuation_factor": "attenuation of the estimate by noise on treatments, as a factor",
     "attenuation_corrected": "attenuation was corrected",
-    "cells": "cells",
+    "cells": "cells of units that agree in covariates",
     "alone_in_cell": "units alone in their cell",
     # Models
     "propensity_coefficient": "propensity coefficient",
@@ -75,18 +75,19 @@ LABELS = {
     "outcome_model": "outcome model",
     # Tables, times, directions
     "simultaneous": "intervals that hold all together",
-    "intervals": "intervals of time",
+    "intervals": "time intervals",
     "followed_until": "time until which enough units are followed",
     "still_followed": "share of units still followed at the horizon",
     "residual_movement_bound": "most that one unit can move another's residual",
     "iqr_bin": "width of the bins of the interquartile range",
     "bandwidth": "bandwidth of the kernel",
 }
-# Words of an estimator that has another thing of the same name.
+# Words of a kind of release, and of an estimator, that has another thing of the same name.
+OF_KIND = {("protocol", "cells"): "subgroups times arms"}
 OF_ESTIMATOR = {
     ("matching", "cap_treated"): "most matches allowed for a treated unit",
     ("matching", "cap_controls"): "most matches allowed for a control unit",
-    ("survival", "cells"): "numbers in the one release of cells",
+    ("survival", "cells"): "cells in which units are counted",
 }
 _INDEX = re.compile(r"\[([^\]]*)\]")
 
@@ -107,11 +108,11 @@ def detail_rows(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 def detail_label(key: str, document: Mapping[str, Any]) -> str:
     """Return a detail's name in words, with the subgroup, arm, covariate or fold that it is of."""
     name, places = key.partition("[")[0], _INDEX.findall(key)
-    words = OF_ESTIMATOR.get((str(document.get("estimator")), name)) or LABELS.get(name, name.replace("_", " "))
+    of = OF_ESTIMATOR.get((str(document.get("estimator")), name)) or OF_KIND.get((str(document.get("kind")), name))
+    words = of or LABELS.get(name, name.replace("_", " "))
     specification = document["specification"]
     if document.get("kind") == "protocol":
-        of = (group_label, arm_label)
-        places = [label(specification, place) for label, place in zip(of, places, strict=False)]
+        places = [place_label(specification, places)] if places else []
     elif name == "spread":
         places = [f"fold {place}" for place in places]
     return ", ".join([words, *places])

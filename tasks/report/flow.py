@@ -11,10 +11,11 @@ from typing import Any
 
 from causalveil.schemas.specification import unrecorded_words
 from causalveil.schemas.where import where_words
-from causalveil.tasks.report.numbers import arm_label, figure, group_label, percent
+from causalveil.tasks.report.numbers import ALL_UNITS, figure, percent, place_label
 
 # The units of a subgroup are released as noisy numbers, by this name.
 GROUP = "units["
+ALL = f"{GROUP}{ALL_UNITS}]"
 UNCOUNTED = "and this page does not count them"
 
 
@@ -26,7 +27,7 @@ class FlowBox:
         title: what units do here.
         count: a public number; None: not given, and ``note`` says why.
         note: in words.
-        released: of numbers in the release, each with its name: (name, number as text).
+        released: of numbers in the release, each with its name: (name, what follows it).
         noisy: true if they were released with noise; at level label they are exact.
     """
 
@@ -51,7 +52,7 @@ class UnitFlow:
         boxes = (*self.steps, *self.halves, self.last)
         return " ".join(
             f"{box.title}: {'' if box.count is None else f'{box.count:,}; '}{box.note}"
-            f"{''.join(f'; {name} {number}' for name, number in box.released)}."
+            f"{''.join(f'; {name}{number}' for name, number in box.released)}."
             for box in boxes
         )
 
@@ -74,7 +75,7 @@ def unit_flow(release: Mapping[str, Any], rows: str) -> UnitFlow:
     noisy = release["privacy"]["level"] != "label"
     parts = _parts(details, specification, noisy)
     if among := where_words(specification):
-        kept = "who is not eligible keeps a row that adds nothing, so the exact number is private"
+        kept = "other rows add nothing, and the exact number is private" if noisy else "other rows add nothing"
         steps = (*steps, FlowBox("Eligible", None, f"where {among}; {kept}"))
         return UnitFlow(steps, (), FlowBox("Analysed", None, _arms_note(release), parts, noisy))
     notes = ["the run left out no unit of the dataset", *unrecorded_words(specification), _arms_note(release)]
@@ -119,19 +120,19 @@ def _arms_note(release: Mapping[str, Any]) -> str:
 
 def _parts(details: Mapping[str, Any], specification: Mapping[str, Any], noisy: bool) -> tuple[tuple[str, str], ...]:
     """Return what was released of arms and subgroups, rounded where noise is in it."""
+    # All units without conditions are as many as the dataset has, which is public.
+    told = [(name, value) for name, value in _groups(details) if name != ALL or specification.get("where")]
     groups = tuple(
-        (_place(name, specification), f"≈ {figure(float(f'{value:.3g}'))}" if noisy else f"{value:,.0f}")
-        for name, value in _groups(details)
+        (_place(name, specification), f" ≈ {figure(float(f'{value:.3g}'))}" if noisy else f": {value:,.0f}")
+        for name, value in told
     )
     share = details.get("treated_share")
-    return groups if share is None else (("treated", f"≈ {percent(float(f'{share:.2g}'))}"), *groups)
+    return groups if share is None else (("treated", f" ≈ {percent(float(f'{share:.2g}'))}"), *groups)
 
 
 def _place(name: str, specification: Mapping[str, Any]) -> str:
     """Return the subgroup and the arm that a number of units is of."""
-    of = (group_label, arm_label)
-    places = name[len(GROUP) : -1].split("][")
-    return ", ".join(label(specification, place) for label, place in zip(of, places, strict=False))
+    return place_label(specification, name[len(GROUP) : -1].split("]["))
 
 
 def _groups(details: Mapping[str, Any]) -> list[tuple[str, float]]:

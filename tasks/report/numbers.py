@@ -29,8 +29,10 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 ACROSS = 42
 # A label longer than this leaves its numbers no room beside it.
 LONGEST_LABEL = 20
-# As ``schemas/protocols/study.py`` names the subgroup of those without a value.
-MISSING = "(missing)"
+# As ``schemas/protocols/study.py`` names the subgroup of those without a value, and that of all units.
+MISSING, ALL_UNITS = "(missing)", "all units"
+# Units that an estimand averages over.
+OF_ESTIMAND = {"ATE": "", "ATT": "treated ", "ATC": "untreated "}
 
 
 def arm_means(release: Mapping[str, Any]) -> tuple[tuple[str, str], tuple[str, str]] | None:
@@ -167,7 +169,7 @@ def freedom(degrees: int) -> str:
     >>> freedom(1)
     '1 degree of freedom'
     """
-    return f"{degrees} degree{'s'[: degrees != 1]} of freedom"
+    return f"{counted(degrees, 'degree')} of freedom"
 
 
 def axis_name(unit: str | None, sides: str = TWO_SIDES) -> str:
@@ -177,8 +179,37 @@ def axis_name(unit: str | None, sides: str = TWO_SIDES) -> str:
 
 def group_label(specification: Mapping[str, Any], group: str) -> str:
     """Return a subgroup as a person reads it, a code with the name of its column."""
+    if group == ALL_UNITS:
+        return all_of(specification)
     subgroups = specification.get("subgroups") or {}
     return _coded(subgroups.get("name"), subgroups.get("column") or {}, group)
+
+
+def all_of(specification: Mapping[str, Any]) -> str:
+    """Return the name of all units that a study is about.
+
+    >>> all_of({"estimand": "ATT", "where": [{"column": "age"}]})
+    'all eligible treated units'
+    """
+    among = OF_ESTIMAND.get(str(specification.get("estimand")), "")
+    return f"all {'eligible ' if specification.get('where') else ''}{among}units"
+
+
+WHOLE = frozenset(all_of({"estimand": one, "where": where}) for one in OF_ESTIMAND for where in (None, True))
+
+
+def is_whole(group: str) -> bool:
+    """Return whether a subgroup is all units that a study is about, by any of its names."""
+    return group in WHOLE
+
+
+def counted(count: int, thing: str) -> str:
+    """Return a number of things; one of them stands in the singular.
+
+    >>> counted(1, "answer"), counted(0, "answer")
+    ('1 answer', '0 answers')
+    """
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def arm_label(specification: Mapping[str, Any], arm: str) -> str:
@@ -187,6 +218,30 @@ def arm_label(specification: Mapping[str, Any], arm: str) -> str:
     return _coded(
         specification.get("treatment"), arms if arms else {"codes": codes or {"control": 0, "treated": 1}}, arm
     )
+
+
+def place_label(specification: Mapping[str, Any], places: Sequence[str]) -> str:
+    """Return a subgroup, and with it an arm if one is given, as a person reads them.
+
+    An arm of all units stands by itself.
+    """
+    group = group_label(specification, places[0])
+    return group if len(places) == 1 else in_place(group, arm_label(specification, places[1]))
+
+
+def in_place(group: str, arm: str) -> str:
+    """Return a subgroup and an arm in words; an arm of all units stands by itself.
+
+    >>> in_place("women", "none"), in_place("all units", "treated = 1")
+    ('women, arm none', 'treated = 1')
+    """
+    named = named_arm(arm)
+    return named if is_whole(group) else f"{group}, {named}"
+
+
+def named_arm(arm: str) -> str:
+    """Return an arm within a sentence: what is a word alone is called an arm."""
+    return arm if "=" in arm else f"arm {arm}"
 
 
 def _coded(name: str | None, column: Mapping[str, Any], value: str) -> str:

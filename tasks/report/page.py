@@ -46,6 +46,7 @@ from causalveil.tasks.report.numbers import (
     end_of,
     figure,
     freedom,
+    in_place,
     near,
     percent,
     risk,
@@ -62,11 +63,13 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).with_name("templates")
 # Fields that the general parts of the page speak of; a template for an unknown kind shows all others as they are.
 COMMON = frozenset(AnsweredEffect.model_fields)
-POPULATIONS = {
-    "ATE": ("over all units", "every unit"),
-    "ATT": ("over the treated units", "every treated unit"),
-    "ATC": ("over the untreated units", "every untreated unit"),
-}
+OVER = {"ATE": "over all units", "ATT": "over the treated units", "ATC": "over the untreated units"}
+
+
+def populations_of(specification: Mapping[str, Any]) -> dict[str, str]:
+    """Return by estimand the units that an answer is an average over, in words."""
+    among = where_words(specification)
+    return {name: f"{over}{f' where {among}' if among else ''}" for name, over in OVER.items()}
 
 
 def report_html(release: Published, contract: Contract | None = None) -> str:
@@ -109,7 +112,7 @@ def plan_html(plan: Plan, specification: Mapping[str, Any]) -> str:
         "r": {"estimand": specification.get("estimand")},
         "spec": specification,
         "css": style("notebook.css"),
-        "populations": POPULATIONS,
+        "populations": populations_of(specification),
     }
     return environment().get_template("plan.html.j2").render(context)
 
@@ -154,7 +157,7 @@ def _render(release: Published, layout: str, sheet: str, contract: Contract | No
         "spec": document["specification"],
         "layout": layout,
         "css": style(sheet),
-        "populations": POPULATIONS,
+        "populations": populations_of(document["specification"]),
         "bounds": _bounds(document["specification"], arms),
         "arms": arms,
         "likelihood": likelihood(release.privacy.epsilon),
@@ -241,6 +244,7 @@ def environment() -> Environment:
         "coded": coded,
         "blocks": blocks_label,
         "among": where_words,
+        "place": lambda row: in_place(row["group"], row["arm"]),
         "covered": lambda source: COVERED.get(source, source),
     }
     return made

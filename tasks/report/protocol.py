@@ -15,9 +15,10 @@ from typing import Any, TypeVar, cast
 import polars as pl
 from pydantic import BaseModel
 
+from causalveil.schemas.confounding import declares_randomised
 from causalveil.schemas.estimators.survival_protocol import MEAN_TIME
 from causalveil.schemas.protocols.answers import BalanceRow, ProtocolAnswer
-from causalveil.schemas.protocols.study import ALL_UNITS, EffectMeasure
+from causalveil.schemas.protocols.study import EffectMeasure
 from causalveil.schemas.release import ProtocolRelease
 from causalveil.schemas.sites.pooled import PooledAnswer, PooledEstimate, PooledProtocolRelease
 from causalveil.schemas.sites.series import Series
@@ -25,12 +26,27 @@ from causalveil.schemas.specification import level_names
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.machine.frames import csv_text
 from causalveil.tasks.report.figures import Axis, Line, LovePlot, axis_of, site_bars
-from causalveil.tasks.report.numbers import TWO_SIDES, amount, arm_label, axis_name, beside, group_label, span
+from causalveil.tasks.report.numbers import (
+    COVERED,
+    TWO_SIDES,
+    all_of,
+    amount,
+    arm_label,
+    axis_name,
+    beside,
+    group_label,
+    in_place,
+    is_whole,
+    span,
+)
 
 Row = TypeVar("Row", bound=ProtocolAnswer | PooledAnswer)
 Document = TypeVar("Document", bound=BaseModel)
 # Fields whose rows are of a subgroup and an arm.
 TABLES = ("answers", "balance", "gates", "site_gates", "curves", "rows")
+# Estimators whose weights are functions of public columns; and what an adjustment allows for, as releases name it.
+PUBLIC_WEIGHTS = ("balancing", "matching")
+UNSEEN = "confounding of the prior's size where noise hides it"
 ROLES = {"primary": "primary outcome", "secondary": "secondary outcome", "negative_control": "negative control"}
 
 
@@ -129,7 +145,7 @@ def _line(release: ProtocolRelease | PooledProtocolRelease, row: ProtocolAnswer 
         estimate=found.estimate,
         lower=found.interval.lower,
         upper=found.interval.upper,
-        weight=None if row.group == ALL_UNITS else 0.4,
+        weight=None if is_whole(row.group) else 0.4,
         outer=(row.simultaneous.lower, row.simultaneous.upper),
         hidden=hidden,
     )
@@ -163,7 +179,7 @@ def sides_of(specification: Mapping[str, Any]) -> str:
 
 def first_of(rows: Sequence[Row]) -> Row:
     """Return the first primary answer over everybody."""
-    return next((row for row in rows if row.role == "primary" and row.group == ALL_UNITS), rows[0])
+    return next((row for row in rows if row.role == "primary" and is_whole(row.group)), rows[0])
 
 
 def adjustments(rows: Sequence[ProtocolAnswer | PooledAnswer]) -> list[str]:
@@ -205,7 +221,8 @@ def love_plots(balance: Sequence[BalanceRow], sides: str = TWO_SIDES) -> list[tu
     for group, arm in places:
         plot = LovePlot.of([row for row in balance if (row.group, row.arm) == (group, arm)], sides)
         if plot is not None:
-            found.append((group if len(places) == len({place[0] for place in places}) else f"{group}, {arm}", plot))
+            several = len(places) > len({one for one, _ in places})
+            found.append((in_place(group, arm) if several else "" if is_whole(group) else group, plot))
     return found
 
 
@@ -221,6 +238,9 @@ def context_of(release: ProtocolRelease | PooledProtocolRelease) -> dict[str, An
         "calibrated": any(answer.calibrated is not None for answer in release.answers),
         "several": len({answer.arm for answer in release.answers}) > 1,
         "not_covered": release.not_covered,
+        "all_units": all_of(asks),
+        "covers": covered(release),
+        "biased": any(isinstance(one, ProtocolAnswer) and one.bias for one in release.answers),
     }
     if isinstance(release, ProtocolRelease):
         measured = any(answer.measures for answer in release.answers)
@@ -242,6 +262,25 @@ def context_of(release: ProtocolRelease | PooledProtocolRelease) -> dict[str, An
         "method": f"method_{release.estimator}.html.j2",
         "details": [],
     }
+
+
+def covered(release: ProtocolRelease | PooledProtocolRelease) -> tuple[str, ...]:
+    """Return the sources of error that intervals of a table hold, in words for a page."""
+    asks = release.specification
+    settings = asks["estimator"]
+    found = ["sampling error", "privacy noise"]
+    if settings["name"] == "survival" and asks.get("covariates"):
+        found.append("error of the released curves of censoring")
+    if isinstance(release, PooledProtocolRelease) and release.model == "random":
+        found.append("differences between sites")
+    allowed = settings.get("allowance", (settings.get("confounding_prior") or {}).get("outcome_r2"))
+    if settings["name"] in PUBLIC_WEIGHTS and allowed != 0:
+        return (*found, "bias by the imbalance that is left between the arms")
+    if declares_randomised(settings):
+        return tuple(found)
+    if settings["name"] == "difference_in_means" or not asks.get("covariates"):
+        return (*found, "confounding up to the size that `confounding_prior` assumes")
+    return (*found, COVERED[UNSEEN])
 
 
 def _with_sides(said: dict[str, Any], release: ProtocolRelease | PooledProtocolRelease) -> dict[str, Any]:

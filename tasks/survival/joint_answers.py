@@ -112,7 +112,7 @@ def table_stage(study: SurvivalProtocol, sizes: Sizes, released: FloatArray) -> 
     details: dict[str, float | int | str | bool] = {
         "intervals": intervals,
         "cells": cells.grid.numbers,
-        "simultaneous": f"{len(answers)} answers, {factor:.4g} standard errors to either side",
+        **_together(len(answers), factor),
         **people_told(study, cells),
     }
     return TimesTable(
@@ -122,6 +122,12 @@ def table_stage(study: SurvivalProtocol, sizes: Sizes, released: FloatArray) -> 
         f"{open_to}; {CENSORING}; error of dividing follow-up into {intervals} intervals",
         details,
     )
+
+
+def _together(answers: int, factor: float) -> dict[str, str]:
+    """Return the detail on intervals that hold together; a single answer has none."""
+    said = f"{answers} answers, {factor:.4g} standard errors to either side"
+    return {"simultaneous": said} if answers > 1 else {}
 
 
 def people_told(study: SurvivalProtocol, cells: JointCells) -> dict[str, float]:
@@ -199,11 +205,12 @@ def group_curves(study: SurvivalProtocol, cells: JointCells) -> tuple[GroupCurve
 
 
 def _controls(study: SurvivalProtocol) -> Calibration:
-    """Say what is done with negative controls: they are read beside the answers."""
+    """Say what is done with negative controls: they stand beside the answers."""
     many = sum(one.role is OutcomeRole.negative_control for one in study.outcomes)
     if many == 0:
         return Calibration(controls=0, statement="No negative control was declared.")
-    word = "control is" if many == 1 else "controls are"
+    word = "control stands" if many == 1 else "controls stand"
     return Calibration(
-        controls=many, statement=f"{many} negative {word} read beside the answers; no interval is calibrated by times."
+        controls=many,
+        statement=f"{many} negative {word} beside the other answers; intervals of times are not calibrated.",
     )

@@ -106,7 +106,7 @@ def test_a_plain_study_answers_of_the_eligible(estimator: str, tmp_path: Path) -
     assert 3.7 < answer.estimate < 4.3
     assert answer.interval.lower < 4 < answer.interval.upper
     page = report(found.path, out=tmp_path / "report.html").read_text()
-    assert "of units where age &gt;= 40" in page
+    assert "among units where age &gt;= 40" in page
     # No sentence of the guidelines says that all units were used, or that the answer is about all of them.
     assert "units were used." not in page.replace("those who are eligible were used", "")
     assert "every unit of the dataset where age &gt;= 40" in page

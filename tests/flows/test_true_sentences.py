@@ -280,6 +280,7 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
     said = [said_of(PART_OF_IT), said_of(ALL_OF_IT)]
     answers = [{**answer, "confounding": said[place % 2]} for place, answer in enumerate(protocol["answers"])]
     yield merge(protocol, {"answers": answers})
+    yield merge(protocol, {"answers": answers[:1]})
     for half in ("train", "test"):
         yield merge(documents["direction"], {"unbounded_halves": [half]})
     times = documents["protocol of times"]

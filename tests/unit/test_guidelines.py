@@ -90,7 +90,7 @@ def test_counts_are_the_units_the_halves_and_what_was_released(ran: tuple[dict[s
     ]
     assert flow.last.released == ()
     released = {**release, "details": {"treated_share": 0.41234, "units[north]": 1234.56}}
-    assert unit_flow(released, "").last.released == (("treated", "≈ 41%"), ("north", "≈ 1,230"))
+    assert unit_flow(released, "").last.released == (("treated", " ≈ 41%"), ("north", " ≈ 1,230"))
 
 
 def test_randomised_studies_are_told_of_consort(ran: tuple[dict[str, Any], Path]) -> None:

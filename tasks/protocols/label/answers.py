@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from causalveil.schemas.confounding import AdjustmentMethod, ConfoundingStatement
 from causalveil.schemas.estimators.balancing import BalancingEstimator
-from causalveil.schemas.estimators.matching import MatchingEstimator
+from causalveil.schemas.estimators.matching import MatchingEstimator, MatchingStudy
 from causalveil.schemas.protocols.answers import BalanceRow, GateResult
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.tasks.balancing import stages as balancing
@@ -23,7 +23,7 @@ from causalveil.tasks.matching import interval as matching
 from causalveil.tasks.matching import weights as matched
 from causalveil.tasks.matching.weights import Reuse
 from causalveil.tasks.protocols.calibration import calibrate
-from causalveil.tasks.protocols.findings import ProtocolFindings
+from causalveil.tasks.protocols.findings import ProtocolFindings, together
 from causalveil.tasks.protocols.gates import balance_gate, critical_of, gated, overlap_gate
 from causalveil.tasks.protocols.label.draw import JointDraw
 from causalveil.tasks.protocols.label.weights import Comparison, Weighing
@@ -168,12 +168,11 @@ def answers_stage(
     gates = gates_of(study, comparisons, weighed)
     details: dict[str, float | int | str | bool] = {
         "cells": len(study.groups) * len(study.arm_names),
-        "simultaneous": f"Bonferroni over {len(rows)} answers",
+        **together(len(rows)),
     }
     for comparison in comparisons:
         details[f"units[{comparison.group}][{comparison.arm}]"] = comparison.arms[0]
         details[f"units[{comparison.group}][{study.arm_names[0]}]"] = comparison.arms[1]
-    by_balancing = isinstance(study.estimator, BalancingEstimator)
     return ProtocolFindings(
         answers=gated(study, rows, gates),
         balance=tuple(
@@ -191,9 +190,18 @@ def answers_stage(
         ),
         gates=gates,
         calibration=calibration,
-        not_covered=open_to(study.estimator, balancing.NOT_COVERED if by_balancing else matching.NOT_COVERED),
+        not_covered=_not_covered(study, weighed),
         details=details,
     )
+
+
+def _not_covered(study: ProtocolStudy, weighed: Sequence[Weighing | None]) -> str:
+    """Return what no interval of the table holds, as an effect asked alone says it."""
+    first = study.questions[study.first]
+    found = dict.fromkeys(words for one in weighed if one is not None for words in one.found.narrow.words)
+    if isinstance(first, MatchingStudy):
+        return matching.not_covered_public(first, tuple(found))
+    return "; ".join([open_to(study.estimator, balancing.NOT_COVERED), *found])
 
 
 def gates_of(

@@ -13,7 +13,7 @@ from causalveil.schemas.contract import Contract
 from causalveil.schemas.specification import unrecorded_words
 from causalveil.schemas.where import where_words
 from causalveil.tasks.report.flow import UnitFlow
-from causalveil.tasks.report.numbers import COVERED, amount, arm_means, beside, figure, percent, span
+from causalveil.tasks.report.numbers import COVERED, amount, arm_means, beside, counted, figure, percent, span
 
 WHOM = {"ATE": "every unit", "ATT": "every treated unit", "ATC": "every untreated unit"}
 LEVELS = {
@@ -126,9 +126,10 @@ def _data(release: Mapping[str, Any], contract: Contract | None) -> dict[str, st
     kind = f"; its owner declares it {contract.data_class.value}" if contract else ""
     access = "Rows did not leave the place of the analysis; the analyst was given released numbers alone"
     allowed = contract.caps.items() if contract else ()
-    among = where_words(spec)
+    among, public = where_words(spec), release["privacy"]["level"] == "label"
+    number = "their number is public at this level" if public else "their number was released with noise"
     used = (
-        f"Of {release['units']:,} units those who are eligible were used; how many they are is counted privately."
+        f"Of {release['units']:,} units the eligible ones were used; {number}."
         if among
         else f"All {release['units']:,} units were used."
     )
@@ -137,7 +138,7 @@ def _data(release: Mapping[str, Any], contract: Contract | None) -> dict[str, st
         "data": f"Dataset {release['dataset']}{parts}: {release['units']:,} units{kind}.",
         "rows": rows_text(contract) if contract else "",
         "descriptions": descriptions_text(spec, contract) if contract else "",
-        "eligibility": f"Units where {among}, as the study declares it; who that is was counted privately."
+        "eligibility": f"Units where {among}, as the study declares; {number}."
         if among
         else "Every unit of the charged parts of the dataset was analysed; the run left out none.",
         "admitted": "All rows were held to the declared types, levels and codes before the analysis; nothing was "
@@ -258,20 +259,32 @@ def _asked(row: Mapping[str, Any], specification: Mapping[str, Any]) -> str:
     return f"{row['outcome']}, {row['group']}{sides}"
 
 
+def _table(release: Mapping[str, Any]) -> str:
+    """Return how many answers the release has."""
+    answers = len(release["answers"])
+    return "It is the only answer." if answers == 1 else f"The table has {answers} answers."
+
+
 def _protocol_results(release: Mapping[str, Any]) -> dict[str, str]:
     answered = [row for row in release["answers"] if row["interval"] is not None]
     first = answered[0] if answered else None
-    gates = f"; {len(release['gates'])} gates" if release["gates"] else ""
     controls = release["calibration"]["controls"]
+    told = [
+        *([counted(controls, "negative control")] if controls else []),
+        *(["intervals that hold together"] if len(release["answers"]) > 1 else []),
+        *([counted(len(release["gates"]), "gate")] if release["gates"] else []),
+    ]
+    covers = "Single and simultaneous intervals cover" if len(release["answers"]) > 1 else "The interval covers"
     return {
         "found": f"{_asked(first, release['specification'])}: {beside(first['estimate'], first['interval'])}, interval "
-        f"{span(first['interval'])}; {len(release['answers'])} answers stand in the table."
+        f"{span(first['interval'])}. {_table(release)}"
         if first
         else "Every answer is withheld.",
-        "precision": "Single and simultaneous intervals (Bonferroni) cover sampling and the noise of privacy.",
+        "precision": f"{covers} sampling and the noise of privacy." if first else "",
         "limits": _plain(f"No interval covers {release['not_covered']}."),
-        "additional": f"{controls} negative control{'s'[: controls != 1]}, intervals that hold together{gates}, "
-        "all declared before a row was read.",
+        "additional": f"{', '.join(told)}; declared before a row was read."
+        if told
+        else "One question was asked; no other analysis is in this release.",
     }
 
 

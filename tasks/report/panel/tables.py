@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from rich.markup import escape
 
-from causalveil.tasks.report.numbers import confidence_level, freedom, number
+from causalveil.tasks.report.numbers import confidence_level, counted, freedom, in_place, is_whole, number
 from causalveil.tasks.report.panel.effects import head_of
 from causalveil.tasks.report.panel.parts import adjusted_by_answer, ends, limits
 
 if TYPE_CHECKING:
-    from causalveil.schemas.protocols.answers import GateResult, ProtocolAnswer
-    from causalveil.schemas.release import ProtocolRelease
+    from causalveil.schemas.protocols.answers import GateResult, Limits, ProtocolAnswer
+    from causalveil.schemas.release import Interval, ProtocolRelease
     from causalveil.schemas.sites.pooled import PooledAnswer, PooledProtocolRelease, SiteGate
     from causalveil.schemas.sites.series import Series, SeriesRow
 
@@ -42,21 +42,21 @@ class TableRow(Protocol):
 
 
 def protocol_lines(release: ProtocolRelease, room: int) -> list[str]:
-    """Return a protocol's panel without its cost: answers over everybody come first."""
+    """Return a protocol's panel without its cost: answers over all units come first."""
     release = _labelled(release)
     ends_with = [*adjusted_by_answer([one.confounding for one in release.answers]), *_gates(release.gates)]
     if release.calibration.controls:
         ends_with.append(escape(release.calibration.statement))
-    rows = _in_order(release.answers)
-    shown = rows[: _rows_in(room, ends_with)]
-    more = len(rows) - len(shown)
-    of = _units_in(release)
-    lines = [head_of(release), _key(release.confidence, more, release.specification)]
-    for name, one in zip(_names(shown, release.answers), shown, strict=True):
-        lines.append(f"{name}  {_numbers(one, of.get(one.outcome, ''))}")
-        lines += [f"  {one.words}" for one in one.measures if more == 0]
+    rows, of, fit = _in_order(release.answers), _units_in(release), _rows_in(room, ends_with)
+    shown = rows[:fit]
+    # Ratios are told if those of all answers fit.
+    asked, whole = any(one.measures for one in rows), sum(1 + len(one.measures) for one in rows) <= fit
+    lines = [head_of(release), _key(release, len(rows), len(rows) - len(shown), hidden=asked and not whole)]
+    for name, one in zip(_names(shown, rows), shown, strict=True):
+        lines.append(f"{name}  {_numbers(one, of.get(one.outcome, ''), len(rows))}")
+        lines += [f"  {one.words}" for one in one.measures if whole]
     lines += ends_with
-    return lines + limits(release.not_covered, room - len(lines))
+    return lines + limits(release.not_covered, room - len(lines), _not_in(len(rows)))
 
 
 def pooled_protocol_lines(release: PooledProtocolRelease, head: str, room: int) -> list[str]:
@@ -69,11 +69,11 @@ def pooled_protocol_lines(release: PooledProtocolRelease, head: str, room: int) 
     rows = _in_order(release.answers)
     shown = rows[: _rows_in(room, ends_with)]
     of = _units_in(release)
-    lines = [head, _key(release.confidence, len(rows) - len(shown), release.specification)]
-    for name, one in zip(_names(shown, release.answers), shown, strict=True):
-        lines.append(f"{name}  {_pooled_numbers(release, one, of.get(one.outcome, ''))}")
+    lines = [head, _key(release, len(rows), len(rows) - len(shown))]
+    for name, one in zip(_names(shown, rows), shown, strict=True):
+        lines.append(f"{name}  {_pooled_numbers(release, one, of.get(one.outcome, ''), len(rows))}")
     lines += ends_with
-    return lines + limits(release.not_covered, room - len(lines))
+    return lines + limits(release.not_covered, room - len(lines), _not_in(len(rows)))
 
 
 def series_lines(series: Series, room: int) -> list[str]:
@@ -85,8 +85,10 @@ def series_lines(series: Series, room: int) -> list[str]:
     lines_each = 1 if len(series.rows) > 1 else 4
     shown = series.rows[: max(_rows_in(room, ends_with) // lines_each, 1)]
     more = len(series.rows) - len(shown)
-    rest = f"; {more} more question{'' if more == 1 else 's'} on the page" if more else ""
-    lines = [escape(head), f"{confidence_level(series.confidence)} intervals, all blocks together{rest}:"]
+    rest = f"; {counted(more, 'more question')} on the page" if more else ""
+    interval = "interval" if len(series.rows) == 1 else "intervals"
+    level = confidence_level(series.confidence)
+    lines = [escape(head), f"{_among(series.specification)}{level} {interval}, all blocks together{rest}:"]
     for name, row in zip(_names(shown, series.rows), shown, strict=True):
         unit = series.units_of_measure.get(row.outcome)
         of = escape(f" {unit}") if unit else ""
@@ -94,7 +96,7 @@ def series_lines(series: Series, room: int) -> list[str]:
     if lines_each > 1:
         lines += _blocks(series.rows[0])
     lines += ends_with
-    return lines + limits(series.not_covered, room - len(lines))
+    return lines + limits(series.not_covered, room - len(lines), _not_in(len(series.rows)))
 
 
 def _labelled(table: Table) -> Table:
@@ -123,7 +125,7 @@ def _blocks(row: SeriesRow) -> list[str]:
         f"standard error {newest.standard_error:.2g}, p = {newest.p_value:.2g}.",
     ]
     if row.missing:
-        lines.append(f"[yellow]No answer in {len(row.missing)} blocks.[/yellow]")
+        lines.append(f"[yellow]No answer in {counted(len(row.missing), 'block')}.[/yellow]")
     return lines
 
 
@@ -133,20 +135,34 @@ def _rows_in(room: int, ends_with: Sequence[str]) -> int:
 
 
 def _in_order(rows: Sequence[Row]) -> list[Row]:
-    """Answers over everybody first, primary ones before others."""
-    from causalveil.schemas.protocols.study import ALL_UNITS
-
-    return sorted(rows, key=lambda one: (one.group != ALL_UNITS, ROLES.index(one.role)))
+    """Answers over all units first, primary ones before others."""
+    return sorted(rows, key=lambda one: (not is_whole(one.group), ROLES.index(one.role)))
 
 
-def _key(confidence: float, more: int, specification: Mapping[str, object]) -> str:
-    """Return the line above the answers: what their numbers are, of whom, and how many more there are."""
+def _key(release: ProtocolRelease | PooledProtocolRelease, answers: int, more: int, *, hidden: bool = False) -> str:
+    """Return the line above the answers: what their numbers are, of whom, and what else the report has.
+
+    ``hidden``: whether ratios stand in the report alone.
+    """
+    level, of = confidence_level(release.confidence), _among(release.specification)
+    if answers == 1:
+        return f"{of}{level} interval{'; ratios in the report' if hidden else ''}:"
+    rest = [*([counted(more, "more answer")] if more else []), *(["ratios"] if hidden else [])]
+    said = f"; {' and '.join(rest)} in the report" if rest else ""
+    return f"{of}{level} intervals, in brackets those that hold all together{said}:"
+
+
+def _among(specification: Mapping[str, object]) -> str:
+    """Return whom answers are about, before a line; nothing where they are about all units."""
     from causalveil.schemas.where import where_words
 
-    rest = f"; {more} more answer{'' if more == 1 else 's'} in the report" if more else ""
     among = where_words(specification)
-    of = f"Of units where {escape(among)}: " if among else ""
-    return f"{of}{confidence_level(confidence)} intervals, in brackets those that hold all together{rest}:"
+    return f"Among units where {escape(among)}: " if among else ""
+
+
+def _not_in(answers: int) -> str:
+    """Return what limits of so many answers are headed by."""
+    return "The interval does not cover" if answers == 1 else "The intervals do not cover"
 
 
 def _gates(gates: Sequence[GateResult]) -> list[str]:
@@ -156,9 +172,11 @@ def _gates(gates: Sequence[GateResult]) -> list[str]:
         found = [gate for gate in gates if gate.verdict == verdict]
         if found:
             one = found[0]
-            first = f"{one.gate} in {escape(one.group)}, {escape(one.arm)}: {one.value:.3g} ± {one.noise_error:.2g}"
-            lines.append(f"[yellow]{len(found)} of {len(gates)} gates {words}; {first}, bound {one.bound:g}.[/yellow]")
-    return lines or ([f"All {len(gates)} gates passed."] if gates else [])
+            first = f"{one.gate} in {escape(in_place(one.group, one.arm))}: {one.value:.3g} ± {one.noise_error:.2g}"
+            many = f"{len(found)} of {counted(len(gates), 'gate')}"
+            lines.append(f"[yellow]{many} {words}; {first}, bound {one.bound:g}.[/yellow]")
+    passed = "The gate passed." if len(gates) == 1 else f"All {len(gates)} gates passed."
+    return lines or ([passed] if gates else [])
 
 
 def _site_gates(gates: Sequence[SiteGate]) -> list[str]:
@@ -166,8 +184,9 @@ def _site_gates(gates: Sequence[SiteGate]) -> list[str]:
     failed = [gate for gate in gates if gate.verdict == "failed"]
     if not failed:
         return []
-    first = f"{failed[0].gate} at {escape(failed[0].site)} in {escape(failed[0].group)}, {escape(failed[0].arm)}"
-    return [f"[yellow]{len(failed)} of {len(gates)} gates at the sites failed; {first}.[/yellow]"]
+    place = escape(in_place(failed[0].group, failed[0].arm))
+    first = f"{failed[0].gate} at {escape(failed[0].site)} in {place}"
+    return [f"[yellow]{len(failed)} of {counted(len(gates), 'gate')} at the sites failed; {first}.[/yellow]"]
 
 
 def _names(shown: Sequence[TableRow], rows: Sequence[TableRow]) -> list[str]:
@@ -182,28 +201,34 @@ def _names(shown: Sequence[TableRow], rows: Sequence[TableRow]) -> list[str]:
     return [f"{escape(name)}{'':<{width - len(name)}}" for name in names]
 
 
-def _numbers(answer: ProtocolAnswer, unit: str) -> str:
+def _numbers(answer: ProtocolAnswer, unit: str, answers: int) -> str:
     if answer.estimate is None or answer.interval is None or answer.simultaneous is None:
         return "[yellow]withheld: a gate failed[/yellow]"
     if answer.state == "unresolved":
-        return "[yellow]the noise is too large: the interval is the declared range[/yellow]"
-    single, all_ = answer.interval, answer.simultaneous
+        return "[yellow]the noise is too large: the interval is the whole range[/yellow]"
     of = escape(f" {unit}") if unit else ""
-    text = f"[bold]{number(answer.estimate)}{of}[/bold]  {number(single.lower)} to {number(single.upper)}  "
-    text += f"({number(all_.lower)} to {number(all_.upper)})"
-    return text + _further(answer)
+    text = f"[bold]{number(answer.estimate)}{of}[/bold]  {_between(answer.interval)}"
+    return text + _together(answer.simultaneous, answers) + _further(answer)
 
 
-def _pooled_numbers(release: PooledProtocolRelease, answer: PooledAnswer, unit: str) -> str:
+def _between(limits_: Limits | Interval) -> str:
+    return f"{number(limits_.lower)} to {number(limits_.upper)}"
+
+
+def _together(all_: Limits, answers: int) -> str:
+    """Return the interval that holds with all others, in brackets; nothing where there are none."""
+    return f"  ({_between(all_)})" if answers > 1 else ""
+
+
+def _pooled_numbers(release: PooledProtocolRelease, answer: PooledAnswer, unit: str, answers: int) -> str:
     found = release.headline(answer)
     if answer.state == "withheld":
         return "[yellow]withheld: a gate failed on the pooled balance[/yellow]"
     if found is None or answer.simultaneous is None:
         return "[yellow]fewer than two sites answered[/yellow]"
-    all_, of = answer.simultaneous, escape(f" {unit}") if unit else ""
-    text = f"[bold]{number(found.estimate)}{of}[/bold]  "
-    text += f"{number(found.interval.lower)} to {number(found.interval.upper)}  "
-    text += f"({number(all_.lower)} to {number(all_.upper)}){_further(answer)}"
+    of = escape(f" {unit}") if unit else ""
+    text = f"[bold]{number(found.estimate)}{of}[/bold]  {_between(found.interval)}"
+    text += _together(answer.simultaneous, answers) + _further(answer)
     told = sum(site.weight_fixed > 0 for site in answer.sites)
     return text + (f"  {told} of {len(answer.sites)} sites" if told < len(answer.sites) else "")
 
@@ -211,5 +236,5 @@ def _pooled_numbers(release: PooledProtocolRelease, answer: PooledAnswer, unit: 
 def _further(answer: ProtocolAnswer | PooledAnswer) -> str:
     """Return the calibrated interval, if any, and that a gate failed."""
     calibrated = answer.calibrated
-    said = "" if calibrated is None else f"  calibrated {number(calibrated.lower)} to {number(calibrated.upper)}"
+    said = "" if calibrated is None else f"  calibrated {_between(calibrated)}"
     return said + ("  [yellow]marked: a gate failed[/yellow]" if answer.state == "marked" else "")

@@ -1,0 +1,121 @@
+"""Sentences of protocols, series and pooled tables that were false of their run, or had to be read twice."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from typing import Any
+
+import pytest
+
+from causalveil.schemas.release import ProtocolRelease
+from causalveil.schemas.sites.pooled import Published
+from causalveil.tasks.report.details import detail_label
+from causalveil.tasks.report.numbers import all_of, is_whole
+from causalveil.tasks.report.page import report_html
+from causalveil.tasks.report.panel.parts import LINES
+from causalveil.tasks.report.panel.whole import panel_text
+from tests.report_help import Documents, load
+from tests.studies import merge
+
+WHERE = [{"column": "age", "op": ">=", "values": [18], "holds": {"lower": 0, "upper": 99}}]
+TABLES = ("protocol", "protocol of times", "pooled protocol")
+
+
+def page_of(release: Published) -> str:
+    body = report_html(release).partition("</style>")[2]
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+def with_answers(document: dict[str, Any], count: int, **specification: Any) -> dict[str, Any]:
+    """Return a release of the first answers over all units alone."""
+    answers = [one for one in document["answers"] if one["group"] == "all units"][:count]
+    changed = merge(document, {"specification": {"subgroups": None, **specification}})
+    plain = {"answers": answers, "gates": [], "balance": [], "site_gates": []}
+    kept = changed | {key: value for key, value in plain.items() if key in document}
+    if "details" in kept:
+        kept["details"] = {key: value for key, value in kept["details"].items() if key != "simultaneous"}
+    return kept
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("where", [(), WHERE])
+@pytest.mark.parametrize("count", [1, 2])
+def test_numbers_and_the_population_are_those_of_the_run(
+    documents: Documents, name: str, where: list[dict[str, Any]], count: int
+) -> None:
+    document = with_answers(documents[name], count, where=where)
+    release = load(document)
+    page, shown, single = page_of(release), panel_text(release), len(document["answers"]) == 1
+    assert not re.search(r"\b1 (questions|answers|gates|sites|blocks|negative controls)\b|\b0 negative", page + shown)
+    assert ("One question was asked." in page) == single
+    assert ("Thick bars" in page) == ("All intervals cover:" in page) == ("Every answer" in page) == (not single)
+    assert ("Bonferroni" in page or "joint normal law" in page) == (not single)
+    assert ("in brackets those that hold all together" in shown) == (not single)
+    assert ("intervals do not cover" in shown) == (not single)
+    assert ("Among units where age >= 18: " in shown) == ("among units where age >= 18" in page) == bool(where)
+    assert ("all eligible units" in page) == bool(where)
+    # Where the answer is a number, it is of those that were asked about.
+    assert not re.search(r"over all units,", page) or not where
+
+
+@pytest.mark.parametrize(
+    ("estimand", "where", "words"),
+    [
+        ("ATE", (), "all units"),
+        ("ATT", (), "all treated units"),
+        ("ATC", WHERE, "all eligible untreated units"),
+        (None, WHERE, "all eligible units"),
+    ],
+)
+def test_all_units_are_those_that_the_study_is_about(estimand: str | None, where: Any, words: str) -> None:
+    assert all_of({"estimand": estimand, "where": where}) == words
+    assert is_whole(words)
+    assert not is_whole("all of them")
+
+
+def test_ratios_have_room_or_stand_in_the_report(documents: Documents) -> None:
+    document = documents["protocol"]
+    ratio = {"measure": "ratio", "estimate": 0.8, "lower": 0.6, "upper": None}
+    asked = [{**one, "measures": [ratio, {**ratio, "measure": "odds_ratio"}]} for one in document["answers"]]
+    shown = panel_text(load({**document, "answers": asked}))
+    assert len(shown.splitlines()) <= LINES
+    assert "risk ratio" not in shown
+    assert "ratios in the report" in shown
+    shown = panel_text(load({**with_answers(document, 1), "answers": asked[:1]}))
+    assert "risk ratio 0.8" in shown
+    assert "ratios in the report" not in shown
+
+
+def test_an_answer_behind_noise_has_no_errors(documents: Documents) -> None:
+    document = documents["protocol"]
+    hidden = {"state": "unresolved", "sampling_error": 0.0, "noise_error": 1.0, "bias": 0.0}
+    page = page_of(load({**document, "answers": [{**one, **hidden} for one in document["answers"]]}))
+    assert "hidden by noise" in page
+    assert not re.search(r"hidden by noise( \S+ to \S+){2} 0", page)
+    assert "the interval is the whole range" in panel_text(
+        load({**document, "answers": [{**one, **hidden} for one in document["answers"]]})
+    )
+
+
+@pytest.mark.parametrize("bias", [0.0, 0.25])
+def test_a_bias_that_intervals_allow_for_stands_beside_their_errors(documents: Documents, bias: float) -> None:
+    document = merge(
+        documents["protocol"], {"specification": {"estimator": {"name": "difference_in_means", "trial": not bias}}}
+    )
+    page = page_of(load({**document, "answers": [{**one, "bias": bias} for one in document["answers"]]}))
+    assert ("bias: what the interval allows for" in page) == bool(bias)
+    assert ("confounding up to the size that confounding_prior assumes" in page) == bool(bias)
+
+
+def test_details_name_subgroups_and_arms(documents: Documents) -> None:
+    asked: dict[str, Any] = {"kind": "protocol", "specification": {"arms": {"levels": ["none", "low"]}}}
+    asked["specification"]["treatment"] = "drug"
+    assert detail_label("share[all units][none]", asked) == "share of units, arm none"
+    assert detail_label("units[women][low]", asked) == "units, women, arm low"
+    assert detail_label("units[all units]", asked) == "units, all units"
+    assert detail_label("cells", asked | {"estimator": "survival"}) == "cells in which units are counted"
+    assert detail_label("cells", asked) == "subgroups times arms"
+    release = load(documents["protocol"])
+    assert isinstance(release, ProtocolRelease)
+    assert "≈ 400" not in page_of(load(with_answers(documents["protocol"], 1)))
