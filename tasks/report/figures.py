@@ -18,7 +18,7 @@ from causalveil.schemas.confounding import CovariateBalance
 from causalveil.schemas.privacy import Charge
 from causalveil.schemas.protocols.answers import Limits
 from causalveil.schemas.release import Interval
-from causalveil.tasks.report.numbers import TWO_SIDES, beside, broken, percent, span
+from causalveil.tasks.report.numbers import TWO_SIDES, beside, broken, figure, percent, span
 
 # Positions keep clear of both edges, for markers and the labels of ticks.
 LEFT, RIGHT = 3.0, 97.0
@@ -26,6 +26,9 @@ LEFT, RIGHT = 3.0, 97.0
 TOO_WIDE = 4.0
 STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 MOST_TICKS = 5
+# Pixels of a figure on a screen of 400, and of a letter of a tick's label: digits of DejaVu Sans, the widest of the
+# fonts that the style sheet names, at 12 pixels.
+NARROW, TICK_LETTER = 368, 7.7
 # Letters of label and numbers together, in one line of a figure on a screen of 400 pixels.
 BESIDE_NUMBERS = 44
 HALVES = {"train": "a unit of the training half", "estimation": "a unit of the estimation half"}
@@ -51,13 +54,25 @@ class Axis:
     @property
     def ticks(self) -> list[float]:
         """Round numbers on the axis, at most five."""
+        return self.ticks_on(NARROW)
+
+    def ticks_on(self, pixels: float) -> list[float]:
+        """Return round numbers on the axis, at most five.
+
+        On so many pixels their labels keep clear of each other, and no two of them are the same.
+        """
         rough = (self.high - self.low) / (MOST_TICKS - 1)
         power = 10.0 ** math.floor(math.log10(rough))
-        for step in (power * step for step in STEPS):
+        found: list[float] = []
+        for step in (power * scale * step for scale in (1.0, 10.0) for step in STEPS):
             first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
-            if last - first < MOST_TICKS:
+            found = [index * step for index in range(first, last + 1)]
+            apart = step / (self.high - self.low) * (RIGHT - LEFT) / 100 * pixels
+            labels = {figure(tick) for tick in found}
+            clear = len(labels) == len(found) and apart >= TICK_LETTER * (1 + max(map(len, labels), default=0))
+            if len(found) <= MOST_TICKS and (clear or len(found) < 2):
                 break
-        return [index * step for index in range(first, last + 1)]
+        return found
 
 
 @dataclass(frozen=True)
@@ -215,6 +230,8 @@ def _share(part: Decimal, whole: Decimal) -> float:
 MOST_COLUMNS = 24
 # Names up to so many letters stand in a column beside their marks; where one is longer, all stand above them.
 BESIDE_MARKS = 16
+# Percent of the width that the column of names takes.
+BESIDE_NAMES = 40
 # Noise bars reach so many standard deviations to either side.
 BAR = 2.0
 
@@ -244,6 +261,16 @@ class LovePlot:
     def above(self) -> bool:
         """True if names stand above their marks, so that none is cut."""
         return any(len(row.covariate) > BESIDE_MARKS for row in self.rows)
+
+    @property
+    def left(self) -> float:
+        """Percent of the figure's width at which the marks' column begins."""
+        return 0 if self.above else BESIDE_NAMES
+
+    @property
+    def ticks(self) -> list[float]:
+        """Round numbers below the column of marks."""
+        return self.axis.ticks_on(NARROW * (100 - self.left) / 100)
 
     @property
     def lines(self) -> tuple[tuple[str, ...], ...]:

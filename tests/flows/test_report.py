@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from html.parser import HTMLParser
@@ -326,7 +327,8 @@ def test_numbers_and_amounts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high"), [(-3.1, 0.2), (0, 1), (-1e-9, 1e-9), (9.99, 10.01), (-2e6, 5e6), (-1e300, 1e300)]
+    ("low", "high"),
+    [(-3.1, 0.2), (0, 1), (-1e-9, 1e-9), (9.99, 10.01), (-2e6, 5e6), (-1e300, 1e300), (-0.0502, 0.0502)],
 )
 def test_ticks_are_few_round_and_on_the_axis(low: float, high: float) -> None:
     axis = Axis(low, high)
@@ -334,6 +336,14 @@ def test_ticks_are_few_round_and_on_the_axis(low: float, high: float) -> None:
     for tick in axis.ticks:
         assert low - 1e-9 * (high - low) <= tick <= high + 1e-9 * (high - low)
         assert 0 <= axis.at(tick) <= 100
+    for pixels in (368, 220):
+        ticks = axis.ticks_on(pixels)
+        assert ticks
+        assert len({figure(tick) for tick in ticks}) == len(ticks), "two ticks have one label"
+        for one, other in itertools.pairwise(ticks):
+            # Seven pixels a digit at least, in every font of the style sheet.
+            half = 7 * (len(figure(one)) + len(figure(other))) / 2
+            assert (axis.at(other) - axis.at(one)) / 100 * pixels > half, "their labels touch"
 
 
 def test_one_wide_interval_does_not_hide_the_others() -> None:
