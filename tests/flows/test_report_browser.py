@@ -123,10 +123,10 @@ return [...document.querySelectorAll('svg.figure:has(> svg[viewBox])')].filter(f
   return key.length < Math.max(kinds.size, 1);
 }).map(figure => figure.textContent);
 """
-# Numbers of tables that are broken over two lines.
+# Numbers of tables and of the items of checklists that are broken over two lines.
 BROKEN = """
-return [...document.querySelectorAll('td')].filter(e => {
-  if (!/^[−0-9.,·⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+$/.test(e.textContent.trim())) return false;
+return [...document.querySelectorAll('td, .items tbody th')].filter(e => {
+  if (e.tagName === 'TD' && !/^[−0-9.,·⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+$/.test(e.textContent.trim())) return false;
   const range = document.createRange();
   range.selectNodeContents(e);
   return new Set([...range.getClientRects()].map(box => Math.round(box.top))).size > 1;
@@ -137,6 +137,15 @@ PAST = """
 const edge = document.querySelector('main').getBoundingClientRect().right;
 return [...document.querySelectorAll('main *')].filter(e => e.getBoundingClientRect().right > edge + 1.5)
   .map(e => (e.className.baseVal ?? e.className) || e.tagName);
+"""
+# What leads to something and could be left behind at the end of a page of paper; what could be cut in two there.
+LEFT_BEHIND = """
+const leads = [...document.querySelectorAll('h2, h3, h4, caption, figcaption, .key, summary, h2 + p, h3 + p')].concat(
+  [...document.querySelectorAll('p')].filter(p => p.nextElementSibling?.matches('ul, ol, table, figure, .flow')));
+const cut = [...document.querySelectorAll('figure, tbody tr, li, .box, .notice')];
+return leads.filter(e => getComputedStyle(e).breakAfter !== 'avoid')
+  .concat(cut.filter(e => getComputedStyle(e).breakInside !== 'avoid'))
+  .map(e => e.tagName + ': ' + e.textContent.slice(0, 60));
 """
 NAMED = """
 const text = id => (document.getElementById(id) || {}).textContent || '';
@@ -213,7 +222,10 @@ def test_contrast(shown: Callable[[str, int], Any], name: str, scheme: str) -> N
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
-@pytest.mark.parametrize("name", ["effect", "pooled", "hostile"])
+PRINTED = ["effect", "pooled", "hostile", "balance", "survival, adjusted", "protocol of times", "direction"]
+
+
+@pytest.mark.parametrize("name", PRINTED)
 def test_on_paper(shown: Callable[[str, int], Any], name: str) -> None:
     """A4, a few pages, and nothing wider than the paper."""
     driver = shown(name, 1200)
@@ -228,5 +240,7 @@ def test_on_paper(shown: Callable[[str, int], Any], name: str) -> None:
         browser.width(driver, 665)  # the width of A4 between the margins, at 96 pixels an inch
         assert driver.execute_script("return document.documentElement.scrollWidth") <= 665
         assert driver.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert driver.execute_script(BROKEN) == []
+        assert driver.execute_script(LEFT_BEHIND) == []
     finally:
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
