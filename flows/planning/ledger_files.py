@@ -20,6 +20,7 @@ import yaml
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.oversight import Desk, DeskDataset, DeskRun
 from causalveil.schemas.privacy import Level, amount_text
+from causalveil.tasks.enclave.data_folder import dataset_around
 from causalveil.tasks.machine.files import PUBLIC, whole_file, write_whole
 from causalveil.tasks.machine.frames import csv_text
 from causalveil.tasks.privacy.ledger.ledger import Ledger
@@ -103,9 +104,14 @@ def export(ledger: Ledger, folder: Path, form: ExportFormat, dataset: str | None
         dataset: its name; None: all.
 
     Raises:
-        StudyError: an unknown dataset, or a file cannot be written.
+        StudyError: an unknown dataset, a file cannot be written, or a table would lie among the rows of a dataset.
         LedgerError: the ledger does not verify or cannot be used.
     """
+    if form is ExportFormat.parquet and (around := dataset_around(folder)) is not None:
+        raise StudyError(
+            f"{folder}: lies in the data folder {around}, where Parquet files count as rows of the dataset; choose an "
+            "--out outside of that folder, or --format csv"
+        )
     desk = desk_of(ledger)
     if dataset is not None:
         chosen = tuple(one for one in desk.datasets if one.dataset == dataset)

@@ -40,13 +40,14 @@ from causalveil.schemas.release import (
 )
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import Study
+from causalveil.tasks.enclave.data_folder import dataset_around
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.privacy.budget import FlowBudget, drop_records
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
 from causalveil.tasks.privacy.ledger.usage import use_of
 from causalveil.tasks.privacy.outlook.standing import accounts_in, outlook_after
 from causalveil.tasks.report.panel.whole import lines_of, plain_text
-from causalveil.tasks.report.protocol import write_tables
+from causalveil.tasks.report.protocol import TABLE, write_tables
 
 _LOG = logging.getLogger("causalveil.flow")
 DEPENDENCIES = ("numpy", "scipy", "polars", "pandera", "pyarrow", "opendp", "dp-accounting", "prefect", "sqlalchemy")
@@ -275,16 +276,19 @@ def place_of(out: str | Path | None, run_id: str) -> Place:
     return Place(Path(out) if out is not None else default)
 
 
-def check_place(place: Place) -> None:
-    """Check that a release could be written to a place, before budget is reserved for it.
+def check_place(place: Place, study: Study) -> None:
+    """Check that a study's release could be written to a place, before budget is reserved.
 
     Makes no file that stays.
 
     Raises:
-        StudyError: another release lies there, it is no folder, or nothing can be written to it.
+        StudyError: another release lies there, it is no folder, nothing can be written to it, or a table would lie
+            among the rows of a dataset.
         CausalveilError: a store does not answer, or refuses.
     """
     folder = place.folder
+    if issubclass(RELEASES[study.release_kind], ProtocolRelease):
+        refuse_among_rows(place, "nothing was reserved")
     if place.url is not None:
         from causalveil.tasks.object_storage.writing import refuse_unwritable
 
@@ -305,20 +309,45 @@ def check_place(place: Place) -> None:
         ) from None
 
 
+def refuse_among_rows(place: Place, rest: str) -> None:
+    """Refuse to write a protocol's table where it would count as rows of a dataset.
+
+    The owner's admission counts every Parquet file below a data folder, so the next run would refuse the data.
+
+    Raises:
+        StudyError: the place lies in a data folder; ``rest`` ends the line.
+        CausalveilError: a store does not answer.
+    """
+    around: Path | str | None = dataset_around(place.folder)
+    shown: Path | str = place.folder
+    if around is None and place.url is not None:
+        from causalveil.tasks.object_storage.writing import dataset_around_url
+
+        around, shown = dataset_around_url(place.url), place.url
+    if around is not None:
+        raise StudyError(
+            f"{shown}: lies in the data folder {around}, where {TABLE} would count as rows of the dataset; choose an "
+            f"--out outside of that folder; {rest}"
+        )
+
+
 def write_release(place: Place, text: str) -> Path:
     """Write release.json atomically, and beside that of a protocol its table as CSV and Parquet.
 
     Raises:
-        StudyError: the folder or the URL holds another release, or the folder cannot be written.
+        StudyError: the folder or the URL holds another release, the folder cannot be written, or a table would lie
+            among the rows of a dataset.
         CausalveilError: a store does not answer, or refuses.
     """
+    release = load_release_text(text)
+    if isinstance(release, ProtocolRelease):
+        refuse_among_rows(place, "this run is in the ledger")
     path = write_whole(
         place.folder / RELEASE_FILE,
         text,
         taken="another release lies there; choose another --out (this run is in the ledger)",
         failed="the release is in the ledger: run again with the same --run-id and another --out",
     )
-    release = load_release_text(text)
     if isinstance(release, ProtocolRelease):
         write_tables(place.folder, release)
     if place.url is not None:

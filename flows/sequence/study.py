@@ -142,7 +142,7 @@ def _checked(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int 
     """Check what needs neither ledger nor rows; a refusal by the contract is recorded."""
     with on_record(loaded.contract, loaded.study, run_id, simulate=simulate is not None):
         asked = guarded(prepare, loaded, simulate=simulate is not None)
-    check_place(place_of(out, run_id))
+    check_place(place_of(out, run_id), asked.study)
     return asked
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
@@ -170,6 +171,21 @@ class DataFolder(OpenFolder):
 
 def _hidden(name: str) -> bool:
     return name.startswith((".", "_"))
+
+
+def dataset_around(folder: Path) -> Path | None:
+    """Return the data folder whose rows a Parquet file of ``folder`` would be; None if none.
+
+    Links are followed, and ``folder`` need not be there yet. Names that begin with a dot or an underscore are skipped
+    by :meth:`DataFolder.parquet_paths`, so what lies below one is no row.
+    """
+    place = Path(os.path.realpath(folder))
+    for above in (place, *place.parents):
+        if any(_hidden(part) for part in place.relative_to(above).parts):
+            return None
+        if any(os.path.lexists(above / name) for name in CONTRACTS):
+            return above
+    return None
 
 
 CONTENTS_LABEL = "data contents"

@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from obstore import delete, exceptions, get, put
+from obstore import delete, exceptions, get, head, put
 from obstore.store import from_url
 
+from causalveil.schemas.contract import CONTRACT_FILE, FORMER_FILE
 from causalveil.schemas.errors import CausalveilError, StudyError, in_own_words
 from causalveil.schemas.release import RELEASE_FILE
 from causalveil.tasks.machine.folders import FolderIdentity
@@ -244,6 +245,35 @@ def refuse_unwritable(url: str) -> None:
             raise StudyError(_other_release(url))
         put(store, name, b"", mode="create")
         delete(store, name)
+
+
+def dataset_around_url(url: str) -> str | None:
+    """Return the URL of the data folder in which ``url`` lies; None if in none.
+
+    A name that begins with a dot or an underscore below it hides what lies there, as in any data folder.
+
+    Raises:
+        CausalveilError: the store does not answer.
+    """
+    scheme, _, rest = url.partition("://")
+    parts = [part for part in rest.split("/") if part]
+    with in_own_words(lambda failure: CausalveilError(why(url, failure))):
+        for number in range(len(parts), 0, -1):
+            if any(part.startswith((".", "_")) for part in parts[number:]):
+                return None
+            above = f"{scheme}://{'/'.join(parts[:number])}"
+            if any(_holds(above, name) for name in (CONTRACT_FILE, FORMER_FILE)):
+                return above
+    return None
+
+
+def _holds(url: str, name: str) -> bool:
+    """Return whether an object is there that the operator's credentials may see."""
+    try:
+        head(conditional_store(url), name)
+    except (FileNotFoundError, PermissionError, exceptions.NotFoundError, exceptions.PermissionDeniedError):
+        return False
+    return True
 
 
 def put_release(folder: Path, url: str) -> None:

@@ -332,6 +332,9 @@ def frame_of(release: ProtocolRelease) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={key: pl.String if key in TEXTS else pl.Float64 for key in rows[0]})
 
 
+TABLE = "answers.parquet"
+
+
 def write_tables(folder: Path, release: ProtocolRelease) -> None:
     """Write answers.csv and answers.parquet into the release's folder.
 
@@ -343,4 +346,4 @@ def write_tables(folder: Path, release: ProtocolRelease) -> None:
     frame, parquet = frame_of(release), BytesIO()
     frame.write_parquet(parquet)
     write_whole(folder / "answers.csv", csv_text(frame))
-    write_whole(folder / "answers.parquet", parquet.getvalue())
+    write_whole(folder / TABLE, parquet.getvalue())

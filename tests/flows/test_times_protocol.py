@@ -81,13 +81,13 @@ def test_plan_ledger_release_agree(changes: dict[str, Any], answers: int, pairs:
 def test_files_and_memory_have_the_same_cells(tmp_path: Path) -> None:
     """A run over three partitions answers as its stages do on the same people in memory, with the same seed."""
     frame = of_sites(900)
-    path = write_times(tmp_path, frame=frame, partitions=3)
+    path = write_times(tmp_path / "rows", frame=frame, partitions=3)
     release = run_study(path, out=tmp_path / "out", run_id="many", simulate=11, engine="direct").release
     study = parse_study(resolved(path).model_dump(mode="json"))
     assert isinstance(study, SurvivalProtocol)
     site = {"north": 0, "south": 1, "east": 2}
     parts = []
-    for file in sorted(tmp_path.glob("*.parquet")):
+    for file in sorted((tmp_path / "rows").glob("*.parquet")):
         rows = pl.read_parquet(file)
         time, kind = followed(study.outcomes[0], study.kinds, rows["days"], rows["status"])
         group = np.array([site[one] for one in rows["site"]], np.uint8)
