@@ -11,7 +11,8 @@ from pathlib import Path
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.privacy import Charge, PrivacyCost, amount_text
 from causalveil.schemas.release import AnsweredEffect, DirectionRelease, Release
-from causalveil.tasks.report.numbers import confidence_level, number
+from causalveil.tasks.report.numbers import confidence_level
+from causalveil.tasks.report.panel.parts import estimated, span_of
 
 
 def tags_of(run: Reservation) -> list[str]:
@@ -76,11 +77,11 @@ def answer_markdown(release: Release, path: Path) -> str:
 
 def _answer(release: Release) -> list[str]:
     if isinstance(release, AnsweredEffect):
-        interval, estimate = release.interval, f"{number(release.estimate)}{_unit(release)}"
+        interval, estimate = release.interval, f"{estimated(release)}{_unit(release)}"
         lines = [
             f"| estimate | {confidence_level(interval.confidence)} interval |",
             "|---|---|",
-            f"| **{estimate}** | **{number(interval.lower)} to {number(interval.upper)}** |",
+            f"| **{estimate}** | **{span_of(interval)}** |",
             "",
             *([] if release.confounding is None else [" ".join(release.confounding.sentences), ""]),
             f"The interval covers {', '.join(interval.covers)}.",

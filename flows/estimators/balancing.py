@@ -37,7 +37,7 @@ PERTURB = Stage[BalancingStudy, FloatArray](
 INTERVAL = Stage[BalancingStudy, EffectFindings](
     "interval", lambda step: stages.findings(step.study, step[WEIGH], step[PERTURB]), reads=(WEIGH, PERTURB)
 )
-NO_DELTA = "a draw of two numbers gains nothing by a delta: with delta: 0 the interval is narrower."
+NO_DELTA = "with delta: 0 the interval is narrower, since a release of two numbers gains nothing by a delta."
 STAGES: Stages = (*ENTRY, WEIGH, PERTURB, INTERVAL)
 
 

@@ -100,10 +100,10 @@ def words(study: IpwStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehe
     kept = interval.adjustment_share(study, stand_in.treated)
     allows = settings.confounding_prior.outcome_r2 > 0
     sentences = [
-        f"Propensity model: noise of standard deviation {noise:.3g} on each coefficient. Penalty "
-        f"{settings.penalty:g} keeps their norm below {logistic.coefficient_bound(settings.penalty):.3g} and about "
-        f"{kept:.0%} of each.",
-        "What noise and penalty leave of confounding is allowed for up to the declared size."
+        f"Propensity model: noise of standard deviation {noise:.3g} on each coefficient.",
+        f"The penalty, {settings.penalty:g}, bounds the norm of the coefficients by "
+        f"{logistic.coefficient_bound(settings.penalty):.3g} and shrinks each to about {kept:.0%}.",
+        "For what noise and penalty leave, the interval allows for the confounding that `confounding_prior` assumes."
         if allows
         else "The interval covers neither this noise nor the shrinkage.",
     ]
@@ -123,13 +123,13 @@ def warned(study: IpwStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], S
     del sizes
     warnings, kept = [], interval.adjustment_share(study, stand_in.treated)
     if study.privacy.level is not Level.label and kept < interval.ENOUGH:
-        said = "and no interval says so: unless treatment was randomised, lower it as far as the noise on the "
-        said += "coefficients allows."
+        said = "Unless treatment was randomised, lower it as far as the noise on the coefficients allows."
         if study.estimator.confounding_prior.outcome_r2 > 0:
-            said = "and the interval allows for all that 'confounding_prior' declares; estimator 'auto' picks one "
-            said += "that adjusts if any can."
+            said = "The interval allows for the confounding that `confounding_prior` assumes. Estimator 'auto' adjusts "
+            said += "for more of it, if size and budget allow."
         warnings.append(
-            f"penalty {study.estimator.penalty:g} keeps about {kept:.0%} of what adjusts for confounding, {said}"
+            f"the penalty, {study.estimator.penalty:g}, shrinks the propensity model: about {kept:.0%} of each "
+            f"coefficient is left, and as much of the adjustment. {said}"
         )
     return [*warnings, WHOLE_RANGE] if mostly_whole(few()) else warnings
 

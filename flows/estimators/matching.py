@@ -104,8 +104,8 @@ def words(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, found: Sequence
     details = found[0].found.details
     numbers: dict[str, Any] = {name: details[name] for name in SAID if name in details}
     sentences = [
-        f"A treated unit may serve {details['cap_treated']} times, a control {details['cap_controls']} times; the "
-        "release prints the weight that it used, with which noise grows."
+        f"A treated unit may be matched {details['cap_treated']} times, a control {details['cap_controls']} times. "
+        "Noise grows with the largest weight, which the release prints."
     ]
     if study.privacy.level is Level.label:
         return Words([*sentences, *say_imbalance(found)], numbers)
@@ -114,8 +114,8 @@ def words(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, found: Sequence
     parts = study.estimator.budget_shares.divide(study.privacy.epsilon)
     sentences += [
         f"Epsilon is divided into {', '.join(f'{name} {part.normalize():f}' for name, part in parts.items())}.",
-        f"A treatment is flipped with probability {1 - kept:.3g}, which leaves {left:.3g} of "
-        + ("the effect; the estimate is divided by that." if study.corrects_attenuation else "the effect in it."),
+        f"Each treatment is flipped with probability {1 - kept:.3g}, which attenuates the effect to {left:.0%}"
+        + ("; the estimate is divided by that." if study.corrects_attenuation else "."),
     ]
     numbers |= {
         "budget_shares": {name: float(part) for name, part in parts.items()},
@@ -132,13 +132,13 @@ def warned(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, few: Callable[
     warnings, left = [], interval.attenuation(stand_in.treated, keep(study))
     if not study.corrects_attenuation and left < 1 - BLURRED:
         warnings.append(
-            f"the estimate is about {left:.3g} of the effect; with correct_attenuation: true it is about the effect, "
-            "and wider."
+            f"noise on treatments leaves about {left:.0%} of the effect in the estimate. With correct_attenuation: "
+            "true this is corrected, and the interval is wider."
         )
     if (noise := score_noise(study)) > BLURRED:
         warnings.append(
-            f"each score gets noise of standard deviation {noise:.3g} against a range of 1: neighbours are near by "
-            "chance, so unless treatment was randomised most confounding stays."
+            f"the propensity scores range from 0 to 1, and their noise has standard deviation {noise:.3g}: matches are "
+            "nearly random. Unless treatment was randomised, most confounding remains."
         )
     return [*warnings, WHOLE_RANGE] if mostly_whole(few()) else warnings
 

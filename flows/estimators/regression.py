@@ -34,8 +34,8 @@ from causalveil.tasks.inference.people import PEOPLE
 from causalveil.tasks.regression import stages
 
 NO_CURVES = (
-    "at this size and budget no curve of a covariate could be seen: the estimate is adjusted for lines alone, and its "
-    "interval allows for few curves."
+    "at this size and budget non-linear terms cannot be detected. The estimate is adjusted for linear terms alone, and "
+    "its interval allows for little non-linear confounding."
 )
 
 plan = recalled(stages.recipe)

@@ -28,7 +28,7 @@ from causalveil.tasks.adjustment.recipe import AdjustmentRecipe
 from causalveil.tasks.covariates import dimension
 from causalveil.tasks.inference.people import PEOPLE, counted_units
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.report.numbers import confidence_level
+from causalveil.tasks.report.numbers import confidence_level, number
 from causalveil.tasks.survival import stages
 from causalveil.tasks.survival.adjusted import (
     ScalesOfPeople,
@@ -163,8 +163,9 @@ def words(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, found: Sequence
         sampling, noise = (median(math.sqrt(getattr(one.variance, of)) for one in own) for of in ("sampling", "noise"))
         halves[str(measure)] = half
         sentences.append(
-            f"Expected {confidence_level(study.confidence)} interval of the {WORDS[measure]}: estimate ± {half:.4g} "
-            f"(standard error {sampling:.3g} from sampling, {noise:.3g} from noise)."
+            f"Expected {confidence_level(study.confidence)} interval of the {WORDS[measure]}: estimate "
+            f"± {number(half)} "
+            f"(standard error {number(sampling, 3)} from sampling, {number(noise, 3)} from noise)."
         )
     at_risk = max(one.at_risk_error[-1] for one in first.curves.arms)
     sentences += [

@@ -9,15 +9,15 @@ from typing import Any
 from causalveil.flows.estimators.rehearsal import Rehearsed, hidden_in, summary
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.report.numbers import confidence_level
+from causalveil.tasks.report.numbers import confidence_level, number
 
 # The warning of arms that are compared as they are.
 UNADJUSTED = (
-    "no covariate is adjusted for: the interval allows for the declared confounding alone. Declare trial: true if "
-    "treatment was randomised; else estimator 'auto' adjusts as far as size and budget allow."
+    "no covariate is adjusted for; the interval allows for the confounding that `confounding_prior` assumes. If "
+    "treatment was randomised, declare trial: true. Otherwise estimator 'auto' adjusts as far as size and budget allow."
 )
 OTHERWISE = "For another risk or loss write `expect` into the study."
-WHOLE_RANGE = "the noise exceeds the declared range: expect all of it as interval."
+WHOLE_RANGE = "the noise exceeds the outcome's declared range: expect the whole range as interval."
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,14 @@ class Words:
 
 def say_interval(study: EffectStudy, numbers: Mapping[str, Any]) -> str:
     """Return the expected interval and what it is made of: ``numbers`` in outcome units."""
+    sampling, noise = (number(numbers[f"{part}_standard_error"], 3) for part in ("sampling", "noise"))
+    # Where most draws hide it the sampling variance comes out as nothing, which it is not.
+    hides = numbers["sampling_standard_error"] == 0 < numbers["noise_standard_error"]
+    made_of = f"{noise} from noise, which hides that of sampling"
+    made_of = made_of if hides else f"{sampling} from sampling, {noise} from noise"
     return (
-        f"Expected {confidence_level(study.confidence)} interval: estimate ± {numbers['half_width']:.4g} (standard "
-        f"error {numbers['sampling_standard_error']:.3g} from sampling, {numbers['noise_standard_error']:.3g} from "
-        f"noise), for a treated share of {numbers['treated']:g}."
+        f"Expected {confidence_level(study.confidence)} interval: estimate ± {number(numbers['half_width'])} (standard "
+        f"error {made_of}), for a treated share of {numbers['treated']:g}."
     )
 
 
@@ -65,38 +69,37 @@ def say_draws(
         name: which of several answers the half-width is of, "systolic".
     """
     low, high = numbers["half_width_range"]
+    between = f"± {number(low, 3)} to ± {number(high, 3)}"
     of = f" of {name}" if name else ""
     if own:
         return [
-            "Covariates and treatments are public: weights, their noise and the imbalance that they leave are those of "
-            "the people in the data folder. No outcome was read.",
-            f"The half-width{of} comes to between {low:.4g} and {high:.4g}, by the size of the effect and how far "
-            "outcomes follow what treatment follows. "
-            f"Covariates are assumed to explain {stand_in.explained:.0%} of them.",
+            "Covariates and treatments are public, so weights and imbalance are those of the data folder.",
+            "No outcome was read.",
+            f"The half-width{of} is between {number(low)} and {number(high)}. It depends on the size of the effect, "
+            "and on whether the covariates that predict treatment predict the outcome too.",
+            f"This assumes that covariates explain {stand_in.explained:.0%} of the outcome's variance.",
         ]
     assumed = (
-        f" Assumed is a correlation of {stand_in.correlation:g}, and that covariates explain "
-        f"{stand_in.explained:.0%} of the outcome."
+        f" This assumes correlations of {stand_in.correlation:g} between covariates, which explain "
+        f"{stand_in.explained:.0%} of the outcome's variance."
         if adjusts
         else ""
     )
     if len({one.kind for one in found}) > 1:
         return [
-            f"Depending on the size of the effect, expect ± {low:.4g} to ± {high:.4g}: from none to one standard "
-            "deviation of the outcome within arms.",
+            f"Depending on the size of the effect, expect ± {number(low)} to ± {number(high)}: from none to one "
+            "standard deviation of the outcome within arms.",
             *([assumed.strip()] if assumed else []),
         ]
     if len(found) == 1:
         return [f"The half-width{of} is that of one draw of noise.{assumed}"]
     if 0 < (hidden := hidden_in(found)) < len(found):
         return [
-            f"The half-width{of} is the mean of {len(found)} draws of noise, from ± {low:.3g} to ± {high:.3g}.",
+            f"The half-width{of} is the mean of {len(found)} draws of noise, from {between}.",
             f"In {hidden} of them noise hides the answer, and the interval is the whole declared range.",
             *([assumed.strip()] if assumed else []),
         ]
-    return [
-        f"The half-width{of} is the median of {len(found)} draws of noise, from ± {low:.3g} to ± {high:.3g}.{assumed}"
-    ]
+    return [f"The half-width{of} is the median of {len(found)} draws of noise, from {between}.{assumed}"]
 
 
 def say_imbalance(found: Sequence[Rehearsed]) -> list[str]:
@@ -106,12 +109,12 @@ def say_imbalance(found: Sequence[Rehearsed]) -> list[str]:
         return []
     # The run's own people are given several kinds of outcomes.
     if len({one.kind for one in found}) > 1:
-        return [f"The interval allows for a bias of {bias:.3g} by what imbalance the weights leave."]
+        return [f"The interval allows for a bias of {number(bias, 3)} from the imbalance that the weights leave."]
     return [
-        f"The interval allows for a bias of {bias:.3g} by what imbalance is left where treatment follows a line in the "
-        "covariates.",
-        "Where treatment follows curves or products more is left, measured and allowed for: the interval may be "
-        "several times wider, and the release says partly adjusted.",
+        f"If treatment depends linearly on the covariates, the interval allows for a bias of {number(bias, 3)} from "
+        "imbalance.",
+        "If it depends on them non-linearly, more imbalance is left and allowed for. The interval may then be several "
+        "times wider, and the release says partly adjusted.",
     ]
 
 
@@ -129,7 +132,7 @@ def say_effect(
     """
     numbers |= {"effect": effect, "hidden_by_noise": numbers["half_width"] >= abs(effect) * words.left}
     on = f" on {words.name}" if words.name else ""
-    half, wrong, enough = f"the expected half-width, {numbers['half_width']:.3g}", "", ""
+    half, wrong, enough = f"the expected half-width, {number(numbers['half_width'], 3)}", "", ""
     if "sign_wrong" in numbers:
         wrong = f" (wrong sign with probability {numbers['sign_wrong']:.2g})"
     if not numbers["hidden_by_noise"]:
@@ -143,5 +146,7 @@ def say_effect(
 
 def say_row(name: str, alone: float, together: float, group: tuple[float, float] | None) -> str:
     """Return the half-widths of one question of a protocol, by itself and with all others."""
-    inside = "" if group is None else f" In a subgroup of average size: ± {group[0]:.4g}, together ± {group[1]:.4g}."
-    return f"{name}: ± {alone:.4g} by itself, ± {together:.4g} to hold together with all other answers.{inside}"
+    inside = ""
+    if group is not None:
+        inside = f" In a subgroup of average size: ± {number(group[0])}, together ± {number(group[1])}."
+    return f"{name}: ± {number(alone)} by itself, ± {number(together)} to hold together with all other answers.{inside}"

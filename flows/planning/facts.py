@@ -19,6 +19,7 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.protocols.study import JointStudy, ProtocolStudy
 from causalveil.schemas.study import EffectStudy, Outcome, Study
 from causalveil.tasks.inference.people import PublicPeople, assumed
+from causalveil.tasks.report.numbers import number
 
 # Other values of a fact that nobody stated: one in ten is treated, or has the rarer value of an outcome; an outcome
 # that varies half as much as assumed, since a quarter of its range is much; half and twice as much of what covariates
@@ -183,10 +184,11 @@ def what_matters(
         found["half_width_range"] = [min(every), max(every)]
     if sentences:
         # Each of these facts alone: together they may move it further.
-        sentences.append(f"By noise and any one of these it lies between ± {min(every):.3g} and ± {max(every):.3g}.")
+        low, high = number(min(every), 3), number(max(every), 3)
+        sentences.append(f"By noise and any one of these it lies between ± {low} and ± {high}.")
     return sentences
 
 
-def _plain(number: float) -> str:
+def _plain(value: float) -> str:
     """Return three significant digits without an exponent, as people write money and shares."""
-    return f"{float(f'{number:.3g}'):,.12g}"
+    return f"{float(f'{value:.3g}'):,.12g}"

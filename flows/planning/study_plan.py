@@ -31,6 +31,7 @@ from causalveil.tasks.direction.answers import sweep
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.public_columns import public_rows
 from causalveil.tasks.inference.people import PublicPeople, assumed
+from causalveil.tasks.report.numbers import number
 
 # What a study without a delta is compared with: small enough for a million units.
 SUGGESTED_DELTA = Decimal("1e-6")
@@ -308,7 +309,7 @@ def _other_delta(
         return []
     found["half_width_without_delta" if delta == 0 else "half_width_with_delta"] = width
     if delta > 0 and width <= NOT_WORTH * found["half_width"]:
-        return [f"With delta: {amount_text(delta)} the half-width would be ± {width:.4g}, by Gaussian noise."]
+        return [f"With delta: {amount_text(delta)} the half-width would be ± {number(width)}, by Gaussian noise."]
     if delta == 0 and width < SPARED * found["half_width"]:
-        return [f"With delta: 0 the half-width would be ± {width:.4g}, and no delta would be spent."]
+        return [f"With delta: 0 the half-width would be ± {number(width)}, and no delta would be spent."]
     return []

@@ -22,12 +22,10 @@ NO_GUARANTEE = (
 )
 # Read after "Not protected: ".
 CAVEATS = (
-    "any unit, by a proof at this sample size: the guarantee is asymptotic, since it rests on Avella-Medina's bound on "
-    "the smooth sensitivity and on the paper's Lemma 4.2, which hold for large n",
-    "any unit beyond what an optimiser saw: the suprema that scale the noise were searched from 10 starts and are not "
-    "certified",
-    "what the width of the interval tells: it comes from suprema over nuisance models and an estimate that carry no "
-    "noise",
+    "any unit, at this number of units: the guarantee is asymptotic (Avella-Medina's bound on the smooth sensitivity; "
+    "the paper's Lemma 4.2)",
+    "any unit, if the search for the largest sensitivity missed it: it ran from 10 starts, without a certificate",
+    "what the width of the interval reveals: it is made of numbers of the data without noise",
 )
 
 

@@ -21,6 +21,7 @@ from causalveil.tasks.covariates import dimension, feature_names
 from causalveil.tasks.inference.assemble import (
     COVERS_DECLARED,
     NOT_COVERED_DECLARED,
+    UNMEASURED,
     EffectFindings,
     Estimate,
     Noise,
@@ -94,7 +95,7 @@ FLOOR_DEVIATIONS = 5.0
 # The share of a coefficient below which planner and release speak of shrinkage.
 ENOUGH = 0.8
 # Without a penalty, noise and the clip nothing is allowed for.
-NOT_COVERED_PUBLIC = "confounding; clipping and misspecification of the propensity model"
+NOT_COVERED_PUBLIC = f"{UNMEASURED}; bias from clipped scores; misspecification of the propensity model"
 
 
 def findings(

@@ -87,7 +87,7 @@ def attenuation_range(low: float, high: float, keep: float) -> tuple[float, floa
 
 Details = dict[str, float | int | str | bool]
 DISTANT = "bias from caps on reuse, distant matches and a misspecified score"
-NOT_COVERED = f"confounding; {DISTANT}"
+NOT_COVERED = f"{UNMEASURED}; {DISTANT}"
 PUBLIC_NOT_COVERED = (
     f"{UNMEASURED}; non-linear confounding beyond squares, products, joint cells of coarse covariates and a propensity "
     "index"

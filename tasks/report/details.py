@@ -60,7 +60,7 @@ LABELS = {
     "sensitivity_of_estimate": "most that one unit can move the estimate",
     "sensitivity_treated_sum": "most that one unit can move the sum of the treated",
     "sensitivity_control_sum": "most that one unit can move the sum of the controls",
-    "flip_probability": "chance that a treatment was randomised for privacy",
+    "flip_probability": "chance that a treatment was flipped for privacy",
     "attenuation_factor": "attenuation of the estimate by noise on treatments, as a factor",
     "attenuation_corrected": "attenuation was corrected",
     "cells": "cells of units that agree in covariates",
@@ -89,6 +89,14 @@ OF_ESTIMATOR = {
     ("matching", "cap_controls"): "most matches allowed for a control unit",
     ("survival", "cells"): "cells in which units are counted",
 }
+# Counts of treatments as they are after randomised response.
+FLIPPED = {
+    "treated_arm": "units that count as treated, after flips for privacy",
+    "control_arm": "units that count as controls, after flips for privacy",
+}
+# Models as details and checklists name them.
+MODELS = {"kernel_ridge": "kernel ridge regression", "neural_network": "neural network"}
+HIDDEN = "hidden by the privacy noise"
 _INDEX = re.compile(r"\[([^\]]*)\]")
 
 
@@ -101,8 +109,16 @@ def detail_rows(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     rows = [] if means is None else [(f"mean of {arm}", text) for arm, text in means]
     for key, value in document.get("details", {}).items():
         if not key.startswith(UNSHOWN):
-            rows.append((detail_label(key, document), text_of(value)))
+            rows.append((detail_label(key, document), _text(key, value, document["details"])))
     return rows
+
+
+def _text(key: str, value: Any, details: Mapping[str, Any]) -> str:
+    """Return a detail's value; a sampling error that noise hides was estimated as nothing, which it is not."""
+    name = key.partition("[")[0]
+    if name == "sampling_standard_error" and value == 0 and details.get("noise_standard_error"):
+        return HIDDEN
+    return MODELS.get(str(value), text_of(value)) if name == "outcome_model" else text_of(value)
 
 
 def detail_label(key: str, document: Mapping[str, Any]) -> str:
@@ -111,6 +127,8 @@ def detail_label(key: str, document: Mapping[str, Any]) -> str:
     of = OF_ESTIMATOR.get((str(document.get("estimator")), name)) or OF_KIND.get((str(document.get("kind")), name))
     words = of or LABELS.get(name, name.replace("_", " "))
     specification = document["specification"]
+    if "flip_probability" in document.get("details", {}):
+        words = FLIPPED.get(name, words)
     if document.get("kind") == "protocol":
         places = [place_label(specification, places)] if places else []
     elif name == "spread":

@@ -173,7 +173,7 @@ def waterfalls(charges: Sequence[Charge], total: Decimal, write: Writer) -> tupl
         met = {HALVES[half]: _met(charges, {half}) for half in HALVES}
     else:
         largest = {max(whole, key=lambda part: _sum(_met(charges, {part}), weights)) for whole in wholes}
-        title = f"a unit of {' and '.join(sorted(largest))}, as any other," if largest else "every unit"
+        title = "a unit of any fold" if largest else "every unit"
         met = {title: _met(charges, largest)}
     width = max(_sum(some, weights) for some in met.values())
     return tuple(

@@ -25,6 +25,7 @@ COVERED = {
     "curves that were looked for and not kept": "non-linear terms that were looked for and not kept",
 }
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+SUPERSCRIPTED = re.compile("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]")
 # Letters of a figure's text that fit beside each other on a screen of 400 pixels, at 13 pixels a letter's height.
 ACROSS = 42
 # A label longer than this leaves its numbers no room beside it.
@@ -84,12 +85,27 @@ def figure(value: float | None) -> str:
     return text.replace("-", "−")
 
 
-def number(value: float) -> str:
-    """Return a number of four digits for a terminal.
+def number(value: float, digits: int = 4) -> str:
+    """Return a number of so many digits for a terminal, a large one whole.
 
     It has a plain minus, and no exponent below ten million.
+
+    >>> number(8943.4), number(8182.9, 3)
+    ('8,943', '8,183')
     """
-    return f"{value:,.0f}" if 9999.5 <= abs(value) < 1e7 else f"{value:,.4g}"
+    return f"{value:,.0f}" if 10**digits - 0.5 <= abs(value) < 1e7 else f"{value:,.{digits}g}"
+
+
+def within(value: float, lower: float, upper: float) -> str:
+    """Return an estimate or an end of its interval for a terminal.
+
+    It has the decimals that a page shows.
+
+    >>> within(1.94, 1.86, 2.03), within(1.86, 1.86, 2.03)
+    ('1.940', '1.860')
+    """
+    text = end_of(value, {"lower": lower, "upper": upper})
+    return number(value) if SUPERSCRIPTED.search(text) else text.replace("−", "-")
 
 
 def amount(value: float | Decimal) -> str:

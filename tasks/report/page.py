@@ -54,12 +54,15 @@ from causalveil.tasks.report.numbers import (
     span,
     verdict_of,
 )
+from causalveil.tasks.report.panel.parts import runs_left
 from causalveil.tasks.report.protocol import context_of, first_of, labelled
 from causalveil.tasks.report.times import groups_context, pooled_times_context, times_context
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+# How a plan begins a warning of what is not protected.
+NOT_PROTECTED = "not protected: "
 TEMPLATES = Path(__file__).with_name("templates")
 # Fields that the general parts of the page speak of; a template for an unknown kind shows all others as they are.
 COMMON = frozenset(AnsweredEffect.model_fields)
@@ -245,8 +248,10 @@ def environment() -> Environment:
         "blocks": blocks_label,
         "among": where_words,
         "place": lambda row: in_place(row["group"], row["arm"]),
+        "runs_left": runs_left,
         "covered": lambda source: COVERED.get(source, source),
     }
+    made.tests["unprotected"] = lambda sentence: sentence.startswith(NOT_PROTECTED)
     return made
 
 

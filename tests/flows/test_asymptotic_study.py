@@ -88,8 +88,8 @@ def test_the_caveats_are_printed_by_plan_and_run(tmp_path: Path, capfd: pytest.C
         assert ended.value.code == 0
         shown = " ".join(capfd.readouterr().out.replace("│", " ").split())
         assert "asymptotic" in shown
-        assert "not certified" in shown
-        assert "carry no noise" in shown
+        assert "without a certificate" in shown
+        assert "made of numbers of the data without noise" in shown
     # A person may read one of these alone: each says first that it has no guarantee.
     assert NO_GUARANTEE in shown
     assert shown.index(NO_GUARANTEE) < shown.index("interval")

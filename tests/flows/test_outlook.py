@@ -43,8 +43,8 @@ def test_plan_and_release_say_what_a_run_takes(home: Path, tmp_path: Path, capfd
     for text in (f"{ran['used']:g}", "The same as rho", "2.117", "98.7%"):
         assert text in shown
     page = api.report(tmp_path / "out" / "release.json").read_text()
-    assert "This run took 1.32% of what was left" in page
-    assert "74 more like it fit" in page
+    assert "This run took 1.32% of the budget that was left at level" in page
+    assert "enough for 74 more such runs" in page
     assert api.plan(path).budget is not None
     assert call_json(capfd, "run", path, "--out", tmp_path / "out", "--run-id", "one")["release"]["budget"] == ran
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from causalveil.flows.estimators.words import say_interval
 from causalveil.schemas.release import Release
+from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.report.numbers import span
 from causalveil.tasks.report.page import likelihood, report_html
 from causalveil.tasks.report.panel.whole import panel_text
@@ -131,3 +133,47 @@ def test_attenuation_is_a_percent_on_panel_and_page(documents: Documents) -> Non
 def test_warnings_of_a_plan_begin_as_sentences(documents: Documents) -> None:
     page = report_html(release_of(merge(documents["effect"], {"warnings": ["at this size one thing."]})))
     assert "<li>At this size one thing.</li>" in page
+
+
+def test_a_sampling_error_that_noise_hides_is_not_nothing(documents: Documents) -> None:
+    """Its released variance was below zero; where there is no noise an error of zero is one."""
+    hidden = {"sampling_standard_error": 0.0, "noise_standard_error": 0.3}
+    page = page_of(merge(documents["effect"], {"details": hidden}))
+    assert "standard error of samplinghidden by the privacy noise" in page
+    page = page_of(merge(documents["effect"], {"details": hidden | {"noise_standard_error": 0.0}}))
+    assert "standard error of sampling0" in page
+    numbers = {"half_width": 8943.2, "sampling_standard_error": 0.0, "noise_standard_error": 8182.9, "treated": 0.5}
+    study = EffectStudy.model_construct(confidence=0.95)
+    assert "± 8,943 (standard error 8,183 from noise, which hides that of sampling), for" in say_interval(
+        study, numbers
+    )
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 4_000.0, 1e9, 1e-12])
+def test_an_answer_has_the_same_decimals_on_panel_and_page(documents: Documents, scale: float) -> None:
+    interval = {"lower": -2.0004 * scale, "upper": -0.99 * scale}
+    document = merge(documents["effect"], {"estimate": -1.5 * scale, "interval": interval})
+    shown, page = panel_text(release_of(document)), page_of(document)
+    found = re.search(r"\n(\S+) +95% interval \[(\S+), (\S+)\]", shown)
+    assert found is not None, shown
+    if "e" not in found[1]:
+        estimate, lower, upper = (one.replace("-", "−") for one in found.groups())
+        assert f"Estimate{estimate} ({lower} to {upper})" in page.replace("Estimate ", "Estimate")
+
+
+def test_a_warning_of_what_is_not_protected_stands_once(documents: Documents) -> None:
+    told = ["not protected: any unit.", "one thing."]
+    changes = {"warnings": told, "privacy": {"unprotected": ["any unit"]}}
+    page = page_of(merge(documents["effect"], changes))
+    assert page.count("Any unit.") == 1
+    assert "Not protected: any unit" not in page
+    assert "One thing." in page
+    assert "warned of this study" not in page_of(merge(documents["effect"], {"warnings": told[:1]}))
+
+
+def test_treatments_that_were_flipped_for_privacy_are_not_called_treated_units(documents: Documents) -> None:
+    counts = {"treated_arm": 310.0, "control_arm": 90.0}
+    assert "treated units310" in page_of(merge(documents["matching"], {"details": counts}))
+    page = page_of(merge(documents["matching"], {"details": {**counts, "flip_probability": 0.06}}))
+    assert "units that count as treated, after flips for privacy310" in page
+    assert "treated units310" not in page

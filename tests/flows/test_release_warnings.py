@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,11 @@ CONTRACT: dict[str, Any] = {
     "caps": CAPS,
 }
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "regression": ({"name": "regression"}, {}, "no curve of a covariate could be seen"),
+    "regression": ({"name": "regression"}, {}, "non-linear terms cannot be detected"),
     "aipw": (
         {"name": "aipw", "propensity": {"known": 0.5}},
         {"epsilon": "0.005"},
-        "the noise exceeds the declared range",
+        "the noise exceeds the outcome's declared range",
     ),
     "difference": ({"name": "difference_in_means"}, {}, "no covariate is adjusted for"),
     "difference label": (
@@ -37,8 +38,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         "no covariate is adjusted for",
     ),
     "balancing": ({"name": "balancing"}, {"level": "label", "delta": "1e-6"}, "with delta: 0 the interval is narrower"),
-    "ipw": ({"name": "ipw", "penalty": 0.1}, {}, "the interval allows for all that"),
-    "matching": ({"name": "matching", "penalty": 0.1}, {"delta": 0}, "neighbours are near by chance"),
+    "ipw": ({"name": "ipw", "penalty": 0.1}, {}, "The interval allows for the confounding that"),
+    "matching": ({"name": "matching", "penalty": 0.1}, {"delta": 0}, "matches are nearly random"),
 }
 
 
@@ -60,7 +61,9 @@ def test_the_release_repeats_what_plan_warned_of(
     printed = capfd.readouterr().out
     assert "`causalveil plan` warns of " in printed
     for sentence in foreseen:
-        assert f"<li>{sentence[:1].upper()}{sentence[1:]}</li>" in page
+        said = re.sub("`([^`]*)`", r"<code>\1</code>", f"{sentence[:1].upper()}{sentence[1:]}")
+        assert f"<li>{said}</li>" in page
+        assert all(len(one.split()) <= 25 for one in re.split(r"(?<=[.:]) ", sentence)), sentence
     lines = whole.lines_of(result)
     assert len(lines) <= 12
     assert all(len(line.split()) <= 25 for line in lines), lines

@@ -125,7 +125,7 @@ SAYS = {
         *(
             "augmented inverse probability weighting",
             "with a chance of 0.5",
-            "a unit of fold 1 of 2, as any other, spends",
+            "What a unit of any fold spends: ε 1 of 1",
         ),
         *("ε 1 of 1", "all but fold 2 of 2", "The released share of treated contradicts that chance"),
     ],
@@ -264,7 +264,7 @@ def test_what_adds_up_is_not_said_to_compose_to_less(pages: dict[str, Path], doc
 
 
 def test_nothing_is_protected_by_a_proof_that_holds_in_the_limit_alone(documents: Documents) -> None:
-    ever, no_one = "This holds for ever", "No one, by a proof at this sample size"
+    ever, no_one = "This holds for ever", "Nothing is proved at this number of units"
     proved = report_html(load(documents["effect"]))
     assert ever in proved
     assert no_one not in proved

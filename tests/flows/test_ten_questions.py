@@ -24,7 +24,7 @@ from causalveil.schemas.privacy import amount_text
 from causalveil.schemas.release import AnsweredEffect, DirectionRelease, ProtocolRelease, Release
 from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, PooledSurvivalRelease
 from causalveil.schemas.sites.series import Series
-from causalveil.tasks.report.numbers import amount, figure, number, percent
+from causalveil.tasks.report.numbers import amount, figure, percent, within
 from causalveil.tasks.report.page import COVERED, report_html, series_html
 from causalveil.tasks.report.panel.whole import panel_text
 from tests.flows.test_sites_times import Clinic, call_of
@@ -143,20 +143,25 @@ def stated(release: Read) -> list[ConfoundingStatement | None]:
     return [] if isinstance(release, DirectionRelease) else [getattr(release, "confounding", None)]
 
 
+def shown(found: Any) -> str:
+    """An estimate as the panel shows it."""
+    return within(found.estimate, found.interval.lower, found.interval.upper)
+
+
 def estimates(release: Read) -> Iterator[tuple[str, Any]]:
     """Every estimate that the panel shows, and its interval."""
     if isinstance(release, AnsweredEffect | PooledRelease):
-        yield number(release.estimate), release.interval
+        yield shown(release), release.interval
     if isinstance(release, Series):
-        yield from ((number(row.fixed.estimate), row.fixed.interval) for row in release.rows)
+        yield from ((shown(row.fixed), row.fixed.interval) for row in release.rows)
     if isinstance(release, ProtocolRelease):
-        yield from ((number(one.estimate), one.interval) for one in release.answers[:1] if one.estimate is not None)
+        yield from ((shown(one), one.interval) for one in release.answers[:1] if one.estimate is not None)
     if isinstance(release, PooledSurvivalRelease):
         measured = [release.headline(one) for one in release.measures]
-        yield from ((number(one.estimate), one.interval) for one in measured if one is not None)
+        yield from ((shown(one), one.interval) for one in measured if one is not None)
     if isinstance(release, PooledProtocolRelease):
         pooled = [release.headline(one) for one in release.answers]
-        yield from ((number(one.estimate), one.interval) for one in pooled[:1] if one is not None)
+        yield from ((shown(one), one.interval) for one in pooled[:1] if one is not None)
 
 
 POPULATIONS = {"ATE": "over all units", "ATT": "over the treated units", "ATC": "over the untreated units"}
@@ -187,12 +192,14 @@ def answers(release: Read) -> dict[str, list[str]]:
         limits = "; ".join(site.not_covered for site in release.sites)
     found: dict[str, list[str]] = {
         "what was estimated": [*(text for text, _ in estimates(release)), *outcomes(release), release.study],
-        "how sure": [f"{number(interval.lower)}" for _, interval in estimates(release)],
+        "how sure": [within(interval.lower, interval.lower, interval.upper) for _, interval in estimates(release)],
         "what was adjusted for": [one.done if one else "a statement" for one in stated(release)] + covariates,
         "what may be wrong": limits.split("; ") if limits else [],
         "what did it cost": [f"epsilon {amount_text(privacy.epsilon)}", amount(privacy.epsilon)],
         "may I ask again": [
-            f"{one.fits:,} more like it fit" for one in budgets if one and (alone or isinstance(release, Series))
+            f"{one.fits:,} more {'like it fit' if isinstance(release, Series) else 'such run'}"
+            for one in budgets
+            if one and (alone or isinstance(release, Series))
         ],
         "who approved": [one.words if one else "the ledger" for one in approvals],
         "which rows were used": [getattr(release, "dataset", "")],

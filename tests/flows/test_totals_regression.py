@@ -66,7 +66,7 @@ def test_plan_says_what_is_adjusted_for(tmp_path: Path, capsys: Any) -> None:
     assert ended.value.code == 0
     shown = json.loads(capsys.readouterr().out)["expected"]
     assert shown["half_width"] > 0
-    assert any("no curve of a covariate could be seen" in warning for warning in shown["warnings"])
+    assert any("non-linear terms cannot be detected" in warning for warning in shown["warnings"])
 
 
 def test_plan_without_data_has_formulas(tmp_path: Path) -> None:

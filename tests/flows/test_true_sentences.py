@@ -126,11 +126,12 @@ CLAIMS: dict[str, Holds] = {
     "The score of any one person": lambda f: f["level"] == "label",
     "in the training half.": lambda f: f["level"] == "training_units",
     "at this sample size. ": lambda f: f["guarantee"] == "finite_sample",
-    "No one, by a proof at this sample size": lambda f: f["guarantee"] == "asymptotic",
+    "Nothing is proved at this number of units": lambda f: f["guarantee"] == "asymptotic",
     "the middle of its declared range": lambda f: f["missing_outcome"] == "middle",
     "the lower end of its declared range": lambda f: f["missing_outcome"] == "lower",
-    "74 more like it fit:": lambda f: f["fits"] == 74,
-    "1 more like it fits:": lambda f: f["fits"] == 1,
+    "enough for 74 more such runs.": lambda f: f["fits"] == 74,
+    "enough for 1 more such run.": lambda f: f["fits"] == 1,
+    "when this release was made: too little for another such run.": lambda f: f["fits"] == 0,
     "plan warned of this study": lambda f: bool(f["warnings"]),
     "Attenuated:": lambda f: f["corrected"] is False,
     " weeks": lambda f: f["unit"] is not None,
@@ -273,6 +274,7 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
             "details": {"chance_contradicted": True, "adjustment": ...},
         },
     )
+    yield merge(documents["trial"], {"confounding": said_of(RANDOMISED)})
     ratio = {"measure": "ratio", "estimate": 0.8, "lower": 0.6, "upper": None}
     answers = [answer | {"measures": [ratio]} for answer in protocol["answers"]]
     where = [{"column": "age", "op": ">=", "values": [18], "holds": {"lower": 0, "upper": 99}}]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from causalveil.tasks.report.numbers import confidence_level, number, percent
+from causalveil.tasks.report.numbers import confidence_level, percent, within
 from causalveil.tasks.report.panel.parts import adjusted, ends, estimate_line, limits
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def survival_lines(release: SurvivalRelease, room: int) -> list[str]:
         said = f"Too few are followed to {curves.horizon:g}{unit}, so measures end with {until:g}."
         lines.append(f"[yellow]{said}[/yellow]")
     for one in release.measures[1:]:
-        value = f"{number(one.estimate)}{unit if one.measure == 'rmst' else ''}"
+        value = f"{within(one.estimate, one.interval.lower, one.interval.upper)}{unit if one.measure == 'rmst' else ''}"
         said = f"{MEASURES[one.measure]} {event}: {value}"
         lines.append(f"{said}   {confidence_level(one.interval.confidence)} interval {ends(one.interval)}")
     if curves.log_rank is not None:

@@ -8,16 +8,41 @@ Lines are in the markup of ``rich``, with all that a study names escaped.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rich.markup import escape
 
-from causalveil.tasks.report.numbers import confidence_level, number
+from causalveil.tasks.report.numbers import confidence_level, within
 
 if TYPE_CHECKING:
     from causalveil.schemas.confounding import ConfoundingStatement
     from causalveil.schemas.ledger import BudgetOutlook
     from causalveil.schemas.release import Interval
+
+
+class Spanned(Protocol):
+    """An interval."""
+
+    @property
+    def lower(self) -> float:
+        """Its lower end."""
+
+    @property
+    def upper(self) -> float:
+        """Its upper end."""
+
+
+class Estimated(Protocol):
+    """An estimate with its interval."""
+
+    @property
+    def estimate(self) -> float:
+        """The estimate."""
+
+    @property
+    def interval(self) -> Spanned:
+        """Its interval."""
+
 
 # So many lines a panel has, and so many limits at most, in order of importance; the report has the rest.
 LINES = 12
@@ -42,12 +67,24 @@ def estimate_line(estimate: float, interval: Interval, unit: str | None) -> str:
     """Return an estimate with its unit of measure and its interval."""
     of = escape(f" {unit}") if unit else ""
     level = confidence_level(interval.confidence)
-    return f"[bold]{number(estimate)}{of}[/bold]   {level} interval [bold]{ends(interval)}[/bold]"
+    found = within(estimate, interval.lower, interval.upper)
+    return f"[bold]{found}{of}[/bold]   {level} interval [bold]{ends(interval)}[/bold]"
 
 
 def ends(interval: Interval) -> str:
     """Return the ends of an interval in square brackets."""
-    return escape(f"[{number(interval.lower)}, ") + f"{number(interval.upper)}]"
+    low, high = (within(end, interval.lower, interval.upper) for end in (interval.lower, interval.upper))
+    return escape(f"[{low}, ") + f"{high}]"
+
+
+def estimated(found: Estimated) -> str:
+    """Return an estimate with the decimals that its interval bears."""
+    return within(found.estimate, found.interval.lower, found.interval.upper)
+
+
+def span_of(interval: Spanned) -> str:
+    """Return an interval in words, with the decimals that it bears."""
+    return " to ".join(within(end, interval.lower, interval.upper) for end in (interval.lower, interval.upper))
 
 
 def adjusted(found: ConfoundingStatement | None) -> list[str]:

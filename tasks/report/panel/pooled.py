@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from causalveil.tasks.report.numbers import freedom, number
+from causalveil.tasks.report.numbers import freedom
 from causalveil.tasks.report.panel.parts import (
     adjusted,
     budget_left,
     ends,
     estimate_line,
+    estimated,
     limits,
     runs_left,
     share_left,
@@ -46,7 +47,7 @@ def pooled_lines(release: PooledRelease, room: int) -> list[str]:
         estimate_line(release.estimate, release.interval, unit),
         *adjusted(release.confounding),
         f"Between sites: tau2 {apart.tau2:.3g}, I2 {apart.i2:.0%}, Q {apart.q:.3g} on {freedom(apart.degrees)}, "
-        f"p = {apart.p_value:.2g}. With {name} effects {number(other.estimate)} {ends(other.interval)}.",
+        f"p = {apart.p_value:.2g}. With {name} effects {estimated(other)} {ends(other.interval)}.",
     ]
     omitted = "; ".join(dict.fromkeys(part for site in release.sites for part in site.not_covered.split("; ")))
     # Sites are named if all of them have room beside the first limit.
@@ -55,8 +56,8 @@ def pooled_lines(release: PooledRelease, room: int) -> list[str]:
             weight = site.weight_fixed if fixed else site.weight_random
             others = without.fixed if fixed or without.random is None else without.random
             lines.append(
-                f"- {escape(site.site)}: {number(site.estimate)} {ends(site.interval)}, weight {weight:.0%}; "
-                f"without it {number(others.estimate)}"
+                f"- {escape(site.site)}: {estimated(site)} {ends(site.interval)}, weight {weight:.0%}; "
+                f"without it {estimated(others)}"
             )
     return lines + limits(omitted, room - len(lines))
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from rich.markup import escape
 
-from causalveil.tasks.report.numbers import confidence_level, counted, freedom, in_place, is_whole, number
+from causalveil.tasks.report.numbers import confidence_level, counted, freedom, in_place, is_whole, within
 from causalveil.tasks.report.panel.effects import head_of
-from causalveil.tasks.report.panel.parts import adjusted_by_answer, ends, limits
+from causalveil.tasks.report.panel.parts import adjusted_by_answer, ends, estimated, limits, span_of
 
 if TYPE_CHECKING:
     from causalveil.schemas.protocols.answers import GateResult, Limits, ProtocolAnswer
-    from causalveil.schemas.release import Interval, ProtocolRelease
+    from causalveil.schemas.release import ProtocolRelease
     from causalveil.schemas.sites.pooled import PooledAnswer, PooledProtocolRelease, SiteGate
     from causalveil.schemas.sites.series import Series, SeriesRow
 
@@ -92,7 +92,7 @@ def series_lines(series: Series, room: int) -> list[str]:
     for name, row in zip(_names(shown, series.rows), shown, strict=True):
         unit = series.units_of_measure.get(row.outcome)
         of = escape(f" {unit}") if unit else ""
-        lines.append(f"{name}  [bold]{number(row.fixed.estimate)}{of}[/bold]  {ends(row.fixed.interval)}{_trend(row)}")
+        lines.append(f"{name}  [bold]{estimated(row.fixed)}{of}[/bold]  {ends(row.fixed.interval)}{_trend(row)}")
     if lines_each > 1:
         lines += _blocks(series.rows[0])
     lines += ends_with
@@ -207,17 +207,14 @@ def _numbers(answer: ProtocolAnswer, unit: str, answers: int) -> str:
     if answer.state == "unresolved":
         return "[yellow]the noise is too large: the interval is the whole range[/yellow]"
     of = escape(f" {unit}") if unit else ""
-    text = f"[bold]{number(answer.estimate)}{of}[/bold]  {_between(answer.interval)}"
+    shown = within(answer.estimate, answer.interval.lower, answer.interval.upper)
+    text = f"[bold]{shown}{of}[/bold]  {span_of(answer.interval)}"
     return text + _together(answer.simultaneous, answers) + _further(answer)
-
-
-def _between(limits_: Limits | Interval) -> str:
-    return f"{number(limits_.lower)} to {number(limits_.upper)}"
 
 
 def _together(all_: Limits, answers: int) -> str:
     """Return the interval that holds with all others, in brackets; nothing where there are none."""
-    return f"  ({_between(all_)})" if answers > 1 else ""
+    return f"  ({span_of(all_)})" if answers > 1 else ""
 
 
 def _pooled_numbers(release: PooledProtocolRelease, answer: PooledAnswer, unit: str, answers: int) -> str:
@@ -227,7 +224,7 @@ def _pooled_numbers(release: PooledProtocolRelease, answer: PooledAnswer, unit: 
     if found is None or answer.simultaneous is None:
         return "[yellow]fewer than two sites answered[/yellow]"
     of = escape(f" {unit}") if unit else ""
-    text = f"[bold]{number(found.estimate)}{of}[/bold]  {_between(found.interval)}"
+    text = f"[bold]{estimated(found)}{of}[/bold]  {span_of(found.interval)}"
     text += _together(answer.simultaneous, answers) + _further(answer)
     told = sum(site.weight_fixed > 0 for site in answer.sites)
     return text + (f"  {told} of {len(answer.sites)} sites" if told < len(answer.sites) else "")
@@ -236,5 +233,5 @@ def _pooled_numbers(release: PooledProtocolRelease, answer: PooledAnswer, unit: 
 def _further(answer: ProtocolAnswer | PooledAnswer) -> str:
     """Return the calibrated interval, if any, and that a gate failed."""
     calibrated = answer.calibrated
-    said = "" if calibrated is None else f"  calibrated {_between(calibrated)}"
+    said = "" if calibrated is None else f"  calibrated {span_of(calibrated)}"
     return said + ("  [yellow]marked: a gate failed[/yellow]" if answer.state == "marked" else "")
