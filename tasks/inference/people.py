@@ -107,8 +107,9 @@ def people(
             else:
                 number, z[:, place] = _within(own, spread)
             x[:, block.start] = number * factor
-    index = z.mean(axis=1)
-    index /= index.std()
+    # Without covariates what they would explain is chance.
+    index = z.mean(axis=1) if kept else normal[:, 0]
+    index = index / index.std()
     # Of normal numbers whose means differ by so many deviations the log odds of an arm rise by as much per deviation.
     odds = 0.0 if randomised else stand_in.distance
     chance = 1 / (1 + np.exp(-odds * index - _intercept(odds * index, stand_in.treated)))

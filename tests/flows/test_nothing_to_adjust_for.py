@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from causalveil.flows.api import plan as plan_of
 from causalveil.flows.api import report, run_study
 from causalveil.flows.sequence.check import check
 from causalveil.flows.sequence.declare import plan_study
 from causalveil.schemas.errors import StudyError
+from causalveil.schemas.release import EffectRelease
 from tests.studies import resolved, write_study
 
 CONTRACT: dict[str, Any] = {"estimators": ["regression", "difference_in_means", "ipw", "aipw", "balancing"]}
@@ -43,6 +46,12 @@ def test_a_trial_needs_no_covariate(estimator: dict[str, Any], changes: dict[str
     assert study.estimator.name == "difference_in_means"
     found = run_study(path, out=tmp_path / "out", engine="direct")
     assert found.release.privacy.charges == plan.charges
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        expected = plan_of(path).expected
+    if isinstance(found.release, EffectRelease):
+        half = (found.release.interval.upper - found.release.interval.lower) / 2
+        assert half / 2 < expected["half_width"] < 2 * half, "people without covariates made no outcomes; all was noise"
     assert report(found.path, out=tmp_path / "report.html").exists()
 
 
