@@ -33,7 +33,7 @@ from causalveil.tasks.start.draft import Draft, Repeats, draft
 from causalveil.tasks.start.options import read_as_missing, told_missing
 from causalveil.tasks.start.recognise import Found, Looks, recognise
 from causalveil.tasks.start.roles import Cast, Wishes, cast, resolved
-from causalveil.tasks.start.times import followed_to, other_time, step_of, times_in_doubt
+from causalveil.tasks.start.times import ends_by_stem, followed_to, other_time, step_of, times_in_doubt
 from causalveil.tasks.survival.hidden import fewest_followed
 from causalveil.tasks.warehouse.sample import Sample, sample_of
 
@@ -136,6 +136,10 @@ def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
     doubtful = _doubts(seen, parts, wishes)
     parts = _without(parts, doubtful, wishes)
     repeats = _repeats(seen, parts)
+    if repeats is not None and wishes.covariates is None and wishes.data_class is not DataClass.sensitive:
+        alike = _alike_where_kept(seen, parts, repeats)
+        doubtful = replace(doubtful, left_out=doubtful.left_out | alike)
+        parts = _without(parts, doubtful, wishes)
     drafted = draft(
         seen.found,
         parts,
@@ -307,7 +311,12 @@ def _doubts_of_times(seen: Survey, parts: Cast, event: Found, wishes: Wishes) ->
     )
     left_out = by_time.left_out | by_event.left_out
     secret = wishes.data_class is DataClass.sensitive
-    later = {one.name: why for one in chosen if (why := other_time(one, parts.outcome, None if secret else frame))}
+    later = {
+        name: f"by its name what ended '{time}': it may come after treatment"
+        for name, time in ends_by_stem(seen.found.values()).items()
+        if name in {one.name for one in chosen}
+    }
+    later |= {one.name: why for one in chosen if (why := other_time(one, parts.outcome, None if secret else frame))}
     decide = {name: why for name, why in (by_time.decide | by_event.decide | later).items() if name not in left_out}
     return Doubts(left_out, decide, {name: why for name, why in by_time.asked.items() if name not in decide})
 
@@ -334,6 +343,19 @@ def _source(source: Any, folder: Path) -> dict[str, Any]:
     if "path" in document and "://" not in document["path"]:
         document["path"] = os.path.relpath(document["path"], folder.resolve())
     return document
+
+
+def _alike_where_kept(seen: Survey, parts: Cast, repeats: Repeats) -> dict[str, str]:
+    """Return covariates that hold one value in the one row of each unit that the draft keeps, with the reason.
+
+    The year of the last row is one, where all units are followed to one year.
+    """
+    columns = {one.name: as_read(seen.sample.frame, one) for one in parts.covariates}
+    ordered = as_read(seen.sample.frame, seen.found[repeats.order])
+    rows = pl.DataFrame({**columns, "": values_of(seen.sample.frame, parts.unit.source_name)})
+    kept = rows[ordered.arg_sort(nulls_last=False)].unique("", keep="last")
+    why = f"one value only in the rows that the draft keeps, the last by '{repeats.order}'"
+    return {name: why for name in columns if kept[name].n_unique() == 1 and name not in parts.named}
 
 
 def _repeats(seen: Survey, parts: Cast) -> Repeats | None:

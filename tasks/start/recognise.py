@@ -29,6 +29,8 @@ from causalveil.tasks.start.words import (
 from causalveil.tasks.warehouse.values import said, value_of
 
 MOST_LEVELS = 30
+# A digit: codes from 0 on have one.
+MOST_ZERO_CODES = 10
 # As many places as have codes in one country's list: the FIPS codes of the states and territories of the United States.
 MOST_PLACES = 56
 # At least this share of the values must be of a kind before the rest counts as words for "no value".
@@ -90,7 +92,9 @@ class Found:
     @property
     def of_kinds(self) -> bool:
         """Return whether its whole numbers are codes of kinds by its name."""
-        return self.looks is Looks.number and self.whole and self.lower >= 0 and names_kinds(self.name)
+        named = self.looks is Looks.number and self.whole and names_kinds(self.name)
+        # Codes of many places begin with 1; what begins with 0 counts something, such as years of school.
+        return named and (self.lower >= 1 or (self.lower == 0 and self.distinct <= MOST_ZERO_CODES))
 
 
 def names_kinds(name: str) -> bool:

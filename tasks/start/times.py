@@ -29,6 +29,9 @@ MOST_EVENTS = 6
 MOST_DECIMALS = 3
 # A decimal that a file has is this near to the binary number that it is read as.
 WRITTEN_OFF = 1e-9
+# A time and what ended it, by one stem: ptime and pstat, os_months and os_status.
+_TIME_OF = re.compile(r"(?i)(\w{1,12}?)[\W_]?(time|days?|weeks?|months?|years?|dur|duration)")
+_END_OF = re.compile(r"(?i)(\w{1,12}?)[\W_]?(stat|status|event|evt|ind|cens|censor|censored|flag)")
 # Fewer different values than this are no times.
 FEWEST_TIMES = 10
 
@@ -78,6 +81,20 @@ def times_in_doubt(found: Iterable[Found]) -> dict[str, str]:
         told[time] = f"it looks like a time to an event, which '{event}' names: {way}"
         told.setdefault(event, f"it looks like what ended '{time}': {way}")
     return told
+
+
+def ends_by_stem(found: Iterable[Found]) -> dict[str, str]:
+    """Return columns that say by their names what ended a time, each with that time.
+
+    "pstat" does so of "ptime".
+
+    Args:
+        found: all columns of a file.
+    """
+    columns = tuple(found)
+    stems = {read[1].casefold(): one.name for one in columns if (read := _TIME_OF.fullmatch(one.name)) is not None}
+    ended = {one.name: _END_OF.fullmatch(one.name) for one in columns}
+    return {name: stems[read[1].casefold()] for name, read in ended.items() if read and read[1].casefold() in stems}
 
 
 def other_time(one: Found, time: Found, frame: pl.DataFrame | None) -> str | None:

@@ -73,6 +73,7 @@ UNITS = _words(
 # Words in names of columns that were measured after treatment, as a rule.
 AFTER = (
     r"(?i)(^|[\W_])(post|after|follow[ _-]?ups?|fu|discharged?|deaths?|died|dead|deceased|mortality|readmi\w*|"
+    r"(yr|year|mo|mod|month|da|day|age|date|dt|cause)?[_ -]?dth([_ -]?(dt|date|yr|year|age|cause|flag|fl))?|"
     r"outcomes?|results?|responses?|recover\w*|complications?|adverse|endpoints?|final|exit|surviv\w*|relapse\w*|recur\w*|later|los|"
     r"length[ _-]of[ _-]stay|end|closed|cured|changed?|improve\w*|satisf\w*)(?=$|[\W_\d])"
 )
@@ -162,7 +163,8 @@ def other_times(names: Iterable[str], treatment: str, outcome: str) -> dict[str,
         names: of all columns.
         treatment, outcome: the two that a study is about.
     """
-    known = stems(names)
+    every = tuple(names)
+    known = stems(every)
     told: dict[str, str] = {}
     times: dict[str, set[str]] = {}
     for part in (treatment, outcome):
@@ -170,6 +172,7 @@ def other_times(names: Iterable[str], treatment: str, outcome: str) -> dict[str,
         again = [one for one, (of, at) in known.items() if stem and of == stem and one != part and _later(at, time)]
         told |= {one: f"by name, '{part}' at another time: may come after treatment" for one in again}
         times.setdefault(time, set()).update(known[one][1] for one in again)
+    told |= {name: why for name, why in _of_the_end(every, outcome).items() if name not in (treatment, outcome)}
     for name, (stem, time) in known.items():
         own = {at for of, at in known.values() if of == stem}
         if name in (treatment, outcome) or name in told:
@@ -177,6 +180,16 @@ def other_times(names: Iterable[str], treatment: str, outcome: str) -> dict[str,
         if any(at in own and time in later for at, later in times.items()):
             told[name] = "by name, of another time than treatment: may come after it"
     return told
+
+
+def _of_the_end(names: Iterable[str], outcome: str) -> dict[str, str]:
+    """Return columns of the time at which a change ends, as "price82" is of "wt82_71", with reasons."""
+    times = set(re.findall(r"\d{1,4}", outcome))
+    if len(times) < 2:
+        return {}
+    end = max(times, key=int)
+    why = f"by name, of the time at which the change '{outcome}' ends: may come after treatment"
+    return {name: why for name in names if end in re.findall(r"\d{1,4}", name)}
 
 
 def _later(time: str, than: str) -> bool:
@@ -366,7 +379,15 @@ _DAYS = (
     "%b %d, %Y",
     "%d-%b-%y",
 )
-_TIMES = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%SZ", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M", "%d.%m.%Y %H:%M")  # fmt: skip # noqa: E501
+# Times of day behind a day; a fraction of a second, and Z for UTC, where computers wrote them.
+_HOURS = (" %H:%M:%S", " %H:%M", " %I:%M:%S %p", " %I:%M %p")
+_TIMES = (
+    *(f"{day}{hour}" for day in _DAYS[:7] for hour in _HOURS),
+    *(
+        f"%Y-%m-%d{hour}"
+        for hour in ("T%H:%M:%S", "T%H:%M", "T%H:%M:%SZ", " %H:%M:%S%.f", "T%H:%M:%S%.f", "T%H:%M:%S%.fZ")
+    ),
+)
 _YEARS = (1800, 2200)
 
 
@@ -399,7 +420,7 @@ def date_reading(words: Iterable[str]) -> tuple[TextReading | None, set[str], tu
 
 
 def _fitting(text: pl.Series, form: str) -> set[str]:
-    if "%H" in form:
+    if "%M" in form:
         parsed = text.str.to_datetime(form, strict=False, time_unit="us").dt.date()
     else:
         parsed = text.str.to_date(form, strict=False)

@@ -185,7 +185,7 @@ def value_of(text: pl.Expr, reading: TextReading) -> pl.Expr:
 def _day(text: pl.Expr, reading: TextReading) -> pl.Expr:
     """A date by the first format that fits; a time of day is dropped."""
     return pl.coalesce(
-        *(text.str.to_datetime(one, strict=False).dt.date() if "%H" in one or "%T" in one
+        *(text.str.to_datetime(one, strict=False).dt.date() if "%M" in one or "%T" in one
           else text.str.to_date(one, strict=False) for one in reading.formats)
     )  # fmt: skip
 

@@ -281,6 +281,35 @@ def test_codes_of_many_kinds_are_no_covariate_and_amounts_are_no_codes(tmp_path:
     assert all(isinstance(columns[name], NumberColumn) for name in more)
 
 
+def test_years_of_school_that_begin_with_0_are_a_number(tmp_path: Path) -> None:
+    found = begun(tmp_path, {"school": RANDOM.integers(0, 18, N)})
+    assert isinstance(load_contract(tmp_path / "out/dataset.yaml").columns["school"], NumberColumn)
+    assert any("its whole numbers may be codes of kinds" in one for one in found.draft.decide), "but it is asked"
+
+
+def test_what_is_one_value_in_the_rows_that_are_kept_is_left_out(tmp_path: Path) -> None:
+    """Of three years of each person the last is kept, in which the year and its indicators say nothing."""
+    year = {"who": [f"p{one // 3}" for one in range(N)], "year": 1980 + np.arange(N) % 3}
+    found = begun(tmp_path / "a", year | {"d82": (np.arange(N) % 3 == 2).astype(int)})
+    assert found.draft.taken == ("age",)
+    assert sum("one value only in the rows that the draft keeps" in one for one in found.draft.left_out) == 2
+    assert check(tmp_path / "a/out/study.yaml") == []
+    assert "year" in begun(tmp_path / "b", year, data_class=DataClass.sensitive).draft.taken
+
+
+@pytest.mark.parametrize("name", ["yrdth", "modth", "dadth", "dth_date", "DTHDT", "age_dth"])
+def test_when_people_died_is_for_a_person_to_decide(name: str, tmp_path: Path) -> None:
+    found = begun(tmp_path, {name: RANDOM.integers(1, 13, N), "bandwidth": RANDOM.integers(1, 13, N)})
+    assert set(found.draft.taken) == {"age", "bandwidth"}
+
+
+def test_what_is_measured_where_a_change_ends_is_for_a_person_to_decide(tmp_path: Path) -> None:
+    names = ("wt82_71", "price71", "price82", "tax82", "dose82_71", "tax71_82", "sbp")
+    found = begun(tmp_path, {name: RANDOM.normal(0, 1, N).round(3) for name in names}, outcome="wt82_71")
+    assert set(found.draft.taken) == {"cost", "age", "price71", "sbp"}
+    assert sum("the time at which the change 'wt82_71' ends" in one for one in found.draft.decide) == 4
+
+
 def test_an_outcome_named_as_kinds_are_is_a_number(tmp_path: Path) -> None:
     begun(tmp_path, {"site": RANDOM.integers(0, 9, N)}, outcome="site")
     assert isinstance(load_contract(tmp_path / "out/dataset.yaml").columns["site"], NumberColumn)

@@ -225,6 +225,15 @@ def test_how_many_noise_hides_is_said_of_the_study_that_is_drafted(wishes: dict[
         assert min(seen.values()) < 0.5 < 0.74 < max(seen.values()) < 0.93, "four standard errors of 300 draws"
 
 
+@pytest.mark.parametrize(("time", "end"), [("ptime", "pstat"), ("os_months", "os_flag"), ("rDays", "rcens")])
+def test_what_ended_another_time_is_known_by_its_stem(time: str, end: str, tmp_path: Path) -> None:
+    random = np.random.default_rng(8)
+    more = {time: random.integers(1, 4_000, N), end: random.integers(0, 2, N), "marstat": random.integers(0, 2, N)}
+    found = begun(tmp_path, trial(**more), event="status", horizon=200, trial=False)
+    assert {"age", "marstat"} <= set(found.draft.taken)
+    assert not {time, end} & set(found.draft.taken)
+
+
 def test_of_arms_and_eligible_people_the_followed_are_counted(tmp_path: Path) -> None:
     drug = pl.Series(np.array(["none", "low", "high"])[np.arange(N) % 3])
     arms = {"arms": True, "reference": "none", "treatment": "drug", "event": "status", "horizon": 100}

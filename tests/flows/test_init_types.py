@@ -15,9 +15,11 @@ from causalveil.flows.sequence.start import Begun, begin, survey
 from causalveil.schemas.contract import CONTRACT_FILE, DataClass, load_contract
 from causalveil.schemas.declared import CodesColumn, LevelsColumn, NumberColumn
 from causalveil.schemas.errors import DataError
+from causalveil.schemas.sources import TextReading
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.start.recognise import Looks, recognise
 from causalveil.tasks.start.roles import Wishes
+from causalveil.tasks.warehouse.values import value_of
 from tests.bad_data import AGE, GROUP, OUTCOME, TREATMENT, UNIT, good
 from tests.stored import KINDS, TEXT_UNITS, put
 
@@ -127,3 +129,25 @@ def test_time_since_1970_is_told_from_numbers(name: str, first: int, step: int, 
     values = pl.Series([first + step * number for number in range(100)], dtype=pl.Int64)
     assert recognise(name, values).looks is looks
     assert recognise(name, values.cast(pl.Decimal(38, 0))).looks is looks
+
+
+@pytest.mark.parametrize(
+    ("form", "written"),
+    [
+        ("%Y/%m/%d %H:%M:%S", "2016/01/{day:02d} 00:47:36"),
+        ("%d.%m.%Y %H:%M:%S", "{day:02d}.01.2016 23:47:36"),
+        ("%m/%d/%Y %I:%M:%S %p", "01/{day:02d}/2016 12:47:36 PM"),
+        ("%m/%d/%Y %I:%M %p", "01/{day:02d}/2016 12:47 AM"),
+        ("%Y-%m-%dT%H:%M:%S%.fZ", "2016-01-{day:02d}T12:47:36.125Z"),
+        ("%Y-%m-%d %H:%M:%S", "2016-01-{day:02d} 12:47:36"),
+    ],
+)
+def test_a_day_with_a_time_of_day_is_a_date(form: str, written: str) -> None:
+    """However computers and offices write both; as it is drafted, so it is read."""
+    words = [written.format(day=day) for day in range(1, 29)]
+    found = recognise("when", pl.Series("when", words))
+    assert found.looks is Looks.date
+    assert isinstance(found.reading, TextReading)
+    assert found.reading.formats == (form,)
+    read = pl.DataFrame({"text": words}).select(day=value_of(pl.col("text"), found.reading))["day"]
+    assert read.dt.day().to_list() == list(range(1, 29))
