@@ -347,7 +347,7 @@ class PooledSurvivalRelease(OfSites):
     @property
     def way(self) -> str:
         """Return what the headline is, in a few words."""
-        return "stratified effects" if self.pooled_by is PooledBy.cells else f"{self.model} effects"
+        return "stratified by site" if self.pooled_by is PooledBy.cells else f"{self.model} effects"
 
 
 Pooled: TypeAlias = PooledRelease | PooledProtocolRelease | PooledSurvivalRelease

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from causalveil.schemas.specification import unrecorded_words
@@ -97,7 +97,17 @@ FLIPPED = {
 # Models as details and checklists name them.
 MODELS = {"kernel_ridge": "kernel ridge regression", "neural_network": "neural network"}
 HIDDEN = "hidden by the privacy noise"
+# Estimators that compare the arms as they are, whatever covariates a study declares.
+AS_THEY_ARE = frozenset({"difference_in_means"})
 _INDEX = re.compile(r"\[([^\]]*)\]")
+
+
+def as_used(specification: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a study as used: ``unused`` are covariates that were not adjusted for."""
+    named = specification.get("covariates")
+    if not named or specification["estimator"]["name"] not in AS_THEY_ARE:
+        return dict(specification)
+    return {**specification, "covariates": {}, "unused": named}
 
 
 def detail_rows(document: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -200,8 +210,7 @@ def _outcomes(release: Mapping[str, Any]) -> str:
     if isinstance(curves, list) and curves:
         first = curves[0]["curves"]
         unit = f" {first['unit']}" if first["unit"] else ""
-        until = "; ".join(f"{' or '.join(one['of'])}, until {one['horizon']:g}{unit}" for one in spec["outcomes"])
-        return f"Time to {until} (origin: {first['origin']})."
+        return _times_to(spec["outcomes"], unit, first["origin"])
     if isinstance(curves, Mapping):
         unit = f" {curves['unit']}" if curves["unit"] else ""
         until = release.get("restricted_to") or curves["horizon"]
@@ -211,9 +220,13 @@ def _outcomes(release: Mapping[str, Any]) -> str:
     if "horizon" in first:
         # Of several sites there are no curves; the study that travelled says the rest.
         unit = f" {first['unit_of_measure']}" if first["unit_of_measure"] else ""
-        until = "; ".join(f"{' or '.join(one['of'])}, until {one['horizon']:g}{unit}" for one in several)
-        return f"Time to {until} (origin: {first['origin']})."
+        return _times_to(several, unit, first["origin"])
     return "; ".join(f"{one['name']} ({bounds_text(one)})" for one in several) + "."
+
+
+def _times_to(outcomes: Sequence[Mapping[str, Any]], unit: str, origin: str) -> str:
+    asked = "; to ".join(f"{' or '.join(one['of'])} until {one['horizon']:g}{unit}" for one in outcomes)
+    return f"Time to {asked} (origin: {origin})."
 
 
 def _events(spec: Mapping[str, Any]) -> str:

@@ -32,8 +32,9 @@ from causalveil.schemas.sites.pooled import (
 )
 from causalveil.schemas.sites.series import Series, SeriesRow
 from causalveil.schemas.where import condition_words, where_words
-from causalveil.tasks.report.details import PLACEHOLDER, detail_rows, estimand_of, text_of
+from causalveil.tasks.report.details import PLACEHOLDER, as_used, detail_rows, estimand_of, text_of
 from causalveil.tasks.report.figures import Axis, Line, LovePlot, axis_of, line_of, site_bars, waterfalls
+from causalveil.tasks.report.guidelines.facts import bounds_text
 from causalveil.tasks.report.guidelines.items import guidelines_context
 from causalveil.tasks.report.numbers import (
     COVERED,
@@ -154,6 +155,7 @@ def _render(release: Published, layout: str, sheet: str, contract: Contract | No
     release = labelled(release)
     kind = release.kind if (TEMPLATES / f"{release.kind}.html.j2").exists() else "any"
     document = release.model_dump(mode="json")
+    document["specification"] = as_used(document["specification"])
     arms = _arms(document["specification"]["estimator"])
     context: dict[str, Any] = {
         "r": document,
@@ -338,14 +340,14 @@ def _bounds(specification: Mapping[str, Any], arms: Mapping[str, Any]) -> list[t
     several = specification.get("outcomes") or ([{"role": "outcome", **one_outcome}] if one_outcome else [])
     if several and "horizon" in several[0]:
         first = several[0]
-        horizons = ", ".join(figure(at) for at in sorted({one["horizon"] for one in several}))
+        horizons = " and ".join(figure(at) for at in sorted({one["horizon"] for one in several}))
         # Of several sites each contract says how long people were followed, and how it names censoring.
         own = str(first["censoring"]).startswith(PLACEHOLDER)
         longest = "" if own else f"0 to {figure(first['upper'])}, "
         rows.append(("time", first["time"], f"{longest}compared until {horizons}"))
-        events = dict.fromkeys(", ".join(one["of"]) for one in several)
+        events = dict.fromkeys(event for one in several for event in one["of"])
         lost = "" if own else f"; censored: {first['censoring']}"
-        rows.append(("event", first["event"], f"{'; '.join(events)}{lost}"))
+        rows.append(("event", first["event"], f"{', '.join(events)}{lost}"))
     else:
         rows += [(one["role"].replace("_", " "), one["name"], _range(one)) for one in several]
     groups = specification.get("subgroups")
@@ -358,6 +360,8 @@ def _bounds(specification: Mapping[str, Any], arms: Mapping[str, Any]) -> list[t
     for name, covariate in (specification.get("covariates") or {}).items():
         listed = covariate.get("levels") is not None
         rows.append(("covariate", name, levels_text(covariate) if listed else _range(covariate)))
+    # Rows are held to what a study declares, whether its estimator uses it or not.
+    rows += [("not used", name, bounds_text(one)) for name, one in (specification.get("unused") or {}).items()]
     clip = arms["clip"]
     if clip:
         rows.append(("clipped", "propensity score", f"{figure(clip[0])} to {figure(clip[1])}"))

@@ -15,7 +15,7 @@ from causalveil.schemas.estimators.survival import ArmCurve, Curves, Measure
 from causalveil.schemas.release import ProtocolRelease, SurvivalRelease
 from causalveil.schemas.sites.pooled import MEASURES, NOT_SEEN, PooledMeasure, PooledSurvivalRelease
 from causalveil.tasks.report.figures import Axis, Line, axis_of, line_of, site_bars
-from causalveil.tasks.report.numbers import amount, axis_name, verdict_of
+from causalveil.tasks.report.numbers import amount, axis_name, named_arm, verdict_of
 
 # So many times fit below a figure on a narrow screen.
 TIMES_SHOWN = 5
@@ -63,7 +63,7 @@ class DrawnPair:
 
 @dataclass(frozen=True)
 class DrawnGroups:
-    """The pairs that a page shows, everybody's first.
+    """The pairs that a page shows, those of all units first.
 
     ``more``: how many it does not; ``times``: of people at risk.
     """
@@ -122,7 +122,7 @@ def groups_context(release: ProtocolRelease) -> dict[str, Any]:
     for one in release.curves[:PAIRS_SHOWN]:
         parts = [one.group] if len(grouped) > 1 or len(several) == 1 else []
         parts += [f"{one.arm} against {one.reference}"] if len(several) > 1 else []
-        names = (one.reference, one.arm) if asks_for_arms else ("controls", "treated")
+        names = (named_arm(one.reference), named_arm(one.arm)) if asks_for_arms else ("controls", "treated")
         both, told = zip(one.curves.arms, NAMES, strict=True), one.curves.seen_until
         arms = tuple(_arm(one.curves, arm, name, places, told) for arm, name in both)
         pairs.append(DrawnPair(", ".join(parts), names, one.curves, arms))

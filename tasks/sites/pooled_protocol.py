@@ -42,6 +42,7 @@ from causalveil.schemas.sites.round import Model, Reason, Sites
 from causalveil.tasks.protocols.calibration import Measured, learn, scale_of
 from causalveil.tasks.protocols.gates import balance_gate, critical_of
 from causalveil.tasks.sites.accept import Accepted
+from causalveil.tasks.sites.limits import united
 from causalveil.tasks.sites.pool import Pooled, estimate_of, pool
 from causalveil.tasks.sites.pooled_release import of_sites, over_sites, record_of
 
@@ -117,9 +118,7 @@ def pooled_protocol(
             SiteGate(site=site, **gate.model_dump()) for site, release in releases.items() for gate in release.gates
         ),
         calibration=calibration,
-        not_covered="; ".join(
-            dict.fromkeys(part for release in releases.values() for part in release.not_covered.split("; "))
-        ),
+        not_covered=united(release.not_covered for release in releases.values()),
         sites=tuple(SiteRecord(**record_of(item, releases[item.site].not_covered)) for item in accepted),
     )
 

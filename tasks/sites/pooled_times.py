@@ -29,6 +29,7 @@ from causalveil.schemas.sites.round import PooledBy, Reason, Sites
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.inference.assemble import COVERS_DECLARED, NOISY
 from causalveil.tasks.sites.accept import Accepted
+from causalveil.tasks.sites.limits import united
 from causalveil.tasks.sites.pool import SiteEstimate, pool
 from causalveil.tasks.sites.pooled_protocol import FEWEST, limits_of
 from causalveil.tasks.sites.pooled_release import of_sites, over_sites, record_of
@@ -69,7 +70,7 @@ def pooled_times(terms: Sites, study: SurvivalStudy, accepted: Sequence[Accepted
         confounding=over_sites(
             [(releases[site].confounding, weight) for site, weight in weights.items() if weight > 0]
         ),
-        not_covered="; ".join(dict.fromkeys(part for text in omitted.values() for part in text.split("; ") if part)),
+        not_covered=united(omitted.values()),
         sites=tuple(SiteRecord(**record_of(item, omitted[item.site])) for item in accepted),
     )
 

@@ -31,6 +31,7 @@ from causalveil.schemas.release import (
 )
 from causalveil.schemas.sites.series import Drift, Newest, Series, SeriesBlock, SeriesPrivacy, SeriesRow, SeriesRun
 from causalveil.schemas.study import EffectStudy
+from causalveil.tasks.sites.limits import united
 from causalveil.tasks.sites.pool import SiteEstimate, estimate_of, pool
 from causalveil.tasks.sites.pooled_release import over_sites
 
@@ -112,11 +113,11 @@ def series_of(study: InSeries, releases: Sequence[Release]) -> Series:
         rows=rows,
         runs=tuple(_run(release) for release in kept),
         privacy=_privacy(kept),
-        not_covered="; ".join(dict.fromkeys(part for one in kept for part in _not_covered(one).split("; ") if part)),
+        not_covered=united(_not_covered(one) for one in kept),
         units_of_measure=kept[-1].units_of_measure,
         left_out=tuple(left_out),
-        statement=f"{len(kept)} releases of disjoint blocks, pooled at no charge; that no unit has rows in two of them "
-        "is the owner's word.",
+        statement=f"{len(kept)} releases of disjoint blocks were pooled at no charge. The owner declares that no unit "
+        "has rows in two of them.",
     )
 
 

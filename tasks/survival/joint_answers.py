@@ -28,7 +28,7 @@ from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.machine.frames import values_of
 from causalveil.tasks.privacy.mechanisms import Budget
 from causalveil.tasks.survival.effects import Compared
-from causalveil.tasks.survival.findings import CENSORING, TimesShown, curves_of, log_rank_test
+from causalveil.tasks.survival.findings import CENSORING, GRID, TimesShown, curves_of, log_rank_test
 from causalveil.tasks.survival.joint import JointCells, TimesContrast, joint_grid, joint_mechanism, label_of
 from causalveil.tasks.survival.stages import count_cells, followed
 from causalveil.tasks.survival.strategy import SLOT, measured
@@ -119,7 +119,7 @@ def table_stage(study: SurvivalProtocol, sizes: Sizes, released: FloatArray) -> 
         tuple(answers),
         drawn,
         _controls(study),
-        f"{open_to}; {CENSORING}; error of dividing follow-up into {intervals} intervals",
+        f"{open_to}; {CENSORING}; {GRID.format(intervals)}",
         details,
     )
 

@@ -96,7 +96,7 @@ def adjusted_page_is_true(release: ProtocolRelease, *, arms: bool, sites: bool) 
         "The arms as they are, not adjusted. Share without",
         f"({len(release.answers)} answers, Bonferroni)",
         "its pseudo-outcome",
-        "five more releases adjust",
+        "a regression adjustment, from 5 more releases",
         "the same for every unit, and no unit’s time depends",
         f"can be found in {'every arm' if arms else 'both arms'}",
         f"Within an arm{' and the levels of site' if sites else ''}, people who were lost",
@@ -105,7 +105,7 @@ def adjusted_page_is_true(release: ProtocolRelease, *, arms: bool, sites: bool) 
     ):
         assert sentence in page
     # There are no tests of adjusted answers, so no table of them.
-    for sentence in ("of the declared size", "joint normal law", "Log-rank", "It means the same"):
+    for sentence in ("confounding_prior assumes", "joint normal law", "Log-rank", "It means the same"):
         assert sentence not in page
     assert (" instead of none" in page) == arms
     means = any(one.outcome.startswith(MEAN_TIME) for one in release.answers)

@@ -10,11 +10,13 @@ import pytest
 
 from causalveil.schemas.release import ProtocolRelease
 from causalveil.schemas.sites.pooled import Published
-from causalveil.tasks.report.details import detail_label
+from causalveil.tasks.report.details import AS_THEY_ARE, detail_label
 from causalveil.tasks.report.numbers import all_of, is_whole
 from causalveil.tasks.report.page import report_html
 from causalveil.tasks.report.panel.parts import LINES
 from causalveil.tasks.report.panel.whole import panel_text
+from causalveil.tasks.sites.limits import united
+from causalveil.tasks.survival.findings import GRID
 from tests.report_help import Documents, load
 from tests.studies import merge
 
@@ -24,7 +26,8 @@ TABLES = ("protocol", "protocol of times", "pooled protocol")
 
 def page_of(release: Published) -> str:
     body = report_html(release).partition("</style>")[2]
-    return " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
+    text = " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
+    return re.sub(r" ([,.;:)])", r"\1", text)
 
 
 def with_answers(document: dict[str, Any], count: int, **specification: Any) -> dict[str, Any]:
@@ -119,3 +122,42 @@ def test_details_name_subgroups_and_arms(documents: Documents) -> None:
     release = load(documents["protocol"])
     assert isinstance(release, ProtocolRelease)
     assert "≈ 400" not in page_of(load(with_answers(documents["protocol"], 1)))
+
+
+def test_covariates_that_were_not_adjusted_for_are_not_said_to_be(documents: Documents) -> None:
+    settings = {"name": "difference_in_means", "trial": False}
+    document = merge(documents["protocol"], {"specification": {"estimator": settings}})
+    assert settings["name"] in AS_THEY_ARE
+    page = page_of(load({**document, "estimator": "difference_in_means"}))
+    adjusted = page_of(load(documents["protocol"]))
+    for said in (
+        "Adjusted for: age.",
+        "Among units that agree in age",
+        "Overlap (positivity)",
+        "age covariate 20 to 60",
+    ):
+        assert (said in adjusted, said in page) == (True, False), said
+    assert "Declared and not adjusted for: age." in page
+    assert "age not used 20 to 60" in page
+    assert "for confounding up to the size that confounding_prior assumes" in page
+
+
+def test_arms_of_curves_are_called_arms(documents: Documents) -> None:
+    """A dose that is called 'none' reads as an arm, not as none of them."""
+    document = documents["protocol of times"]
+    arms = {"levels": ["none", "low"], "reference": "none"}
+    curves = [{**one, "arm": "low", "reference": "none"} for one in document["curves"]]
+    page = page_of(
+        load(merge(document, {"specification": {"arms": arms, "treatment_codes": None}}) | {"curves": curves})
+    )
+    assert "arm low solid, arm none dashed" in page
+    assert "Cumulative incidence in arm none, stacked" in page
+    assert "among none" not in page
+    assert "Each person is in one cell: subgroup, arm, interval," in page
+
+
+@pytest.mark.parametrize(("first", "second", "said"), [(50, 30, "30 to 50"), (50, 50, "50")])
+def test_sites_with_different_intervals_have_one_limit_of_them(first: int, second: int, said: str) -> None:
+    others = ("censoring within an arm", "confounding")
+    texts = [f"{other}; {GRID.format(count)}" for other, count in zip(others, (first, second), strict=True)]
+    assert united(texts) == f"censoring within an arm; {GRID.format(said)}; confounding"

@@ -86,9 +86,15 @@ SAYS = {
         *("Log-rank test: p =", "Hazard ratio", "Independent censoring", "alive", "curves of Kaplan-Meier"),
     ],
     "protocol of times": [
-        *("lowers risk of death until 365 days by", "questions were asked together", "by their joint normal law"),
-        *("death, until 365 days; relapse or death, until 365 days; relapse, until 730 days", "competes with it"),
-        *("compared until 365, 730", "Log-rank tests", "Curves until 730 days", "treated solid, controls dashed"),
+        *("lowers the risk of death until 365 days by", "questions were asked together", "by their joint normal law"),
+        *("to relapse or death until 365 days; to relapse until 730 days (origin: randomised)", "competes with it"),
+        *(
+            "compared until 365 and 730",
+            "death, relapse; censored: alive",
+            "Log-rank tests",
+            "Curves until 730 days",
+            "treated solid, controls dashed",
+        ),
         *("Cumulative incidence among treated, stacked from the bottom: death", "north", "Independent censoring"),
     ],
     "survival, hidden": [
@@ -143,7 +149,7 @@ SAYS = {
         *("Not adjusted: treatment was randomised.", "Treatment was randomised."),
         "difference of the two arms’ noisy means",
     ],
-    "as they are": ["Unadjusted: the arms are compared as they are.", "No unmeasured confounding."],
+    "as they are": ["Unadjusted: the arms are compared as they are.", "Little confounding."],
     "direction": [
         *("Does altitude cause heat, or heat cause altitude?", "favour altitude → heat", "0.83", "Additive noise"),
         *("0 to 3,000", "Theorem 2", "takes no account of sampling", "Nothing else causes both", "0.031"),
@@ -155,7 +161,7 @@ SAYS = {
         *("random-effects estimate, as the coordinator declared", "τ²", "I²", "Without one of them", "north", "coast"),
         *("declared by the coordinator, not checked", "Pooling itself costs nothing", "like a random draw"),
     ],
-    "pooled fixed": ["fixed-effects estimate", "It is about these very sites"],
+    "pooled fixed": ["fixed-effects estimate", "It is the mean effect at these sites"],
     "pooled long": ["y" * 70],
     "pooled protocol": [
         *("random-effects estimates, as the coordinator declared", "Negative controls, pooled", "Gates at the sites"),

@@ -228,7 +228,7 @@ def test_its_page_and_its_lines_say_it(parties: Parties, tmp_path: Path, capsys:
     page = report_html(found.release)
     for words in ("death until 365 days (origin: randomised)", "competing: relapse", "No answer at valley"):
         assert words in said
-    for words in ("Without an answer: valley", "random-effects", "Time to death, until 365 days", "hidden by noise"):
+    for words in ("Without an answer: valley", "random-effects", "Time to death until 365 days", "hidden by noise"):
         assert words in page
     assert "(the contract" not in page
     assert "treated" in head_html(found.release)
@@ -373,7 +373,7 @@ def test_a_protocol_of_times_is_pooled_row_by_row(parties: Parties, tmp_path: Pa
         assert answer.simultaneous.lower < answer.fixed.interval.lower
     assert release.calibration.controls == 0
     page = report_html(release)
-    assert "Time to death, until 365 days; relapse or death, until 365 days" in page
+    assert "Time to death until 365 days; to relapse or death until 365 days" in page
     assert "random-effects" not in page
     assert "Independent censoring." in page
     assert "Clipping is harmless" not in page

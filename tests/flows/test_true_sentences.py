@@ -431,7 +431,7 @@ def test_a_pooled_panel_says_what_was_adjusted_for_and_what_is_left(
         shown = str(release)
         assert one.done in shown
         assert (" weeks" in shown) == (unit is not None)
-        assert ("12.5% of its budget left, enough for 74 more such runs" in shown) == (fits == 74)
+        assert ("12.5% of its budget, enough for 74 more such runs" in shown) == (fits == 74)
         assert ("too little for another such run" in shown) == (fits == 0)
         assert ("Each site's ledger says what is left" in shown) == (fits is None)
         assert len(shown.splitlines()) <= LINES, shown

@@ -77,9 +77,7 @@ def _question(release: Mapping[str, Any]) -> dict[str, str]:
         )
         + ".",
         "contrast": f"{estimand}: {measure}, over {_whom(spec, estimand)}. {_relative(spec)}",
-        "covariates": f"Adjusted for: {', '.join(spec['covariates'])}."
-        if spec.get("covariates")
-        else "No covariates were declared.",
+        "covariates": f"Adjusted for: {', '.join(spec['covariates'])}." if spec.get("covariates") else _none_used(spec),
         "subgroups": f"Subgroups by {groups['name']}." if groups else "",
         "subgroup_methods": f"By {groups['name']}, as contract and study declare it; interaction was not tested."
         if groups
@@ -90,6 +88,12 @@ def _question(release: Mapping[str, Any]) -> dict[str, str]:
         "bounds": _bounds_text(release),
         "clipped": "Numbers enter as they are, clipped to their declared bounds; levels enter as indicators.",
     }
+
+
+def _none_used(spec: Mapping[str, Any]) -> str:
+    """Say that no covariate was adjusted for, and which were declared."""
+    declared = ", ".join(spec.get("unused") or ())
+    return f"Declared and not adjusted for: {declared}." if declared else "No covariates were declared."
 
 
 def _relative(spec: Mapping[str, Any]) -> str:

@@ -34,7 +34,7 @@ NO_PART = "noise hides whether any unit was followed so long, or its measures en
 def head_of_sites(release: OfSites, sites: Sequence[SiteRecord], way: str = "") -> str:
     """Return the first line: study, question, estimator, way of pooling, sites and units."""
     asked = f"{release.study}: {release.estimand} by {release.estimator}, {way or f'{release.model} effects'}"
-    return escape(f"{asked} of {len(sites)} sites, {release.units:,} units (round {release.round})")
+    return escape(f"{asked}, {len(sites)} sites, {release.units:,} units (round {release.round})")
 
 
 def pooled_lines(release: PooledRelease, room: int) -> list[str]:
@@ -68,7 +68,7 @@ def pooled_times_lines(release: PooledSurvivalRelease, room: int) -> list[str]:
     for measure in release.measures:
         found = release.headline(measure)
         if found is None:
-            lines.append(f"[yellow]{measure.words}: at fewer than two sites noise leaves an answer.[/yellow]")
+            lines.append(f"[yellow]{measure.words}: fewer than two sites have an answer beyond the noise.[/yellow]")
             continue
         lines.append(f"{measure.words}: {estimate_line(found.estimate, found.interval, release.unit_of(measure))}")
     lines += adjusted(release.confounding)
@@ -107,8 +107,8 @@ def cost_of_sites(release: OfSites, sites: Sequence[SiteRecord]) -> list[str]:
     if scarce.budget is None:
         return lines
     share = share_left(scarce.budget)
-    left = f"{share[:1].lower()}{share[1:]} of its budget left, {runs_left(scarce.budget.fits)}"
-    return [*lines, f"Pooling cost nothing. Of all sites {escape(scarce.site)} has least left: {left}."]
+    left = f"{share[:1].lower()}{share[1:]} of its budget, {runs_left(scarce.budget.fits)}"
+    return [*lines, f"Pooling cost nothing. Least is left at {escape(scarce.site)}: {left}."]
 
 
 def cost_of_series(series: Series) -> list[str]:
