@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+from jsonschema import Draft202012Validator
 
+from causalveil.flows.api import run_study
 from causalveil.flows.sequence.estimators import rehearse
+from causalveil.flows.sequence.finished import RunResult
+from causalveil.schemas.asked.asks_for import asks_for
+from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
 from causalveil.tasks.enclave.normalise import columns, encode
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.survival.curves import ARMS, Grid
 from causalveil.tasks.survival.findings import SurvivalFindings
 from causalveil.tasks.survival.stages import groups_of
 from causalveil.tasks.survival.strategy import NoisyCells
-from tests.studies import CONTRACT, merge, write_study
+from tests.studies import CONTRACT, merge, resolved, write_study
 
 HORIZON = 365.0
 STUDY: dict[str, Any] = {
@@ -105,6 +112,23 @@ def make_times(**changes: Any) -> SurvivalProtocol:
     study = parse_study(merge(base, {"privacy": privacy, "estimator": estimator, **changes}))
     assert isinstance(study, SurvivalProtocol)
     return study
+
+
+def kept_whole(found: RunResult, path: Path, schema: dict[str, Any]) -> None:
+    """Check that ledger, file and study agree, and that a run that lost its file has it again at no charge."""
+    ledger, text = open_ledger(), found.path.read_text()
+    before = ledger.verify()
+    ledger.verify_release(found.release)
+    Draft202012Validator(schema).validate(json.loads(text))
+    assert "NaN" not in text
+    found.path.unlink()
+    again = run_study(path, out=found.path.parent, run_id=found.run_id, engine="direct")
+    assert again.path.read_text() == text
+    assert open_ledger().verify() == before
+    # The study in full is the one that the file asks for.
+    study = parse_study(resolved(path).model_dump(mode="json"))
+    assert isinstance(study, SurvivalProtocol)
+    assert asks_for(load_study_file(path), study)
 
 
 def write_times(

@@ -160,6 +160,8 @@ class Estimator(Generic[S]):
             return {**words.numbers, "sentences": [*words.sentences], "warnings": warnings}
         treated = stand_in.treated if people is None else people.treated
         numbers, sentences = {"treated": treated, **summary(found), **words.numbers}, list[str]()
+        if words.name:
+            numbers["half_width_of"] = words.name
         adjusts = "explained" in self.facts_of(study)
         drawn = say_draws(found, numbers, stand_in, people is not None, adjusts, words.name)
         # The answers' intervals come first: what all else is about.

@@ -109,7 +109,7 @@ def words(study: SurvivalProtocol, sizes: Sizes, stand_in: StandIn, found: Seque
         f"That is for {arms}, a risk of {study.expect.risk:.0%}{kinds} and {study.expect.lost:.0%} lost until "
         f"{study.horizons[-1]:g} in all arms. {OTHERWISE}"
     )
-    return Words(sentences, {"answers": [vars(row) for row in rows]}, name=rows[0].outcome)
+    return Words(sentences, {"answers": [vars(row) for row in rows]}, name=f"the {rows[study.first].outcome}")
 
 
 def warned(
@@ -151,7 +151,7 @@ def rehearsal(study: SurvivalProtocol) -> Rehearsal:
         make=lambda study, made: people_of_many_times(study, made.stand_in, made.count, made.sample),
         units=counted_units,
         point=FEW if study.covariates else 1,
-        read=lambda smaller, found: of_table(smaller, found.answers, study.bounded.first if study.covariates else 0),
+        read=lambda smaller, found: of_table(smaller, found.answers, study.first),
         columns=dimension(study.bounded.questions[0]) if study.covariates else 0,
         questions=answers if study.covariates else answers * ANSWER,
     )

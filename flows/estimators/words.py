@@ -149,4 +149,7 @@ def say_row(name: str, alone: float, together: float, group: tuple[float, float]
     inside = ""
     if group is not None:
         inside = f" In a subgroup of average size: ± {number(group[0])}, together ± {number(group[1])}."
+    if together <= alone:
+        # One answer has no others to hold with.
+        return f"{name}: ± {number(alone)}.{inside}"
     return f"{name}: ± {number(alone)} by itself, ± {number(together)} to hold together with all other answers.{inside}"

@@ -176,21 +176,24 @@ def target(
     width: float,
     people: PublicPeople | None = None,
     here: float | None = None,
+    of: str = "",
 ) -> dict[str, Any]:
     """Return the answer to `--target-half-width`: numbers for scripts, one sentence for people.
 
-    ``here``: the half-width at the study's own epsilon, if it is known.
+    ``here``: the half-width at the study's own epsilon, if it is known. ``of``: which of several answers it is of.
 
     Raises:
         StudyError: see ``least_epsilon``.
     """
     epsilon, expected = least_epsilon(study, sizes, stand_in, width, people, here)
-    reached, text = expected <= width, amount_text(epsilon)
+    reached, text, asked = expected <= width, amount_text(epsilon), f" of {of}" if of else ""
     if not reached:
-        sentence = f"No epsilon gives a half-width of {width:g}: {text} still leaves {expected:.4g}. Bring more units."
+        sentence = (
+            f"No epsilon gives a half-width of {width:g}{asked}: {text} still leaves {expected:.4g}. Bring more units."
+        )
     else:
         less = " or less" if epsilon == _amount(0) else ""
-        sentence = f"A half-width of {width:g} takes epsilon {text}{less}: expected {expected:.4g}."
+        sentence = f"A half-width of {width:g}{asked} takes epsilon {text}{less}: expected {expected:.4g}."
     return {
         "half_width": width,
         "epsilon": float(epsilon) if reached else None,

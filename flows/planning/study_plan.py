@@ -214,11 +214,13 @@ def planned(
         found["sweep"] = sweep(study, known_sizes(declared))
     if target is not None:
         sizes = known_sizes(declared)
-        found["target"] = curves.target(study, sizes, stand_in, target, people, found.get("half_width"))
+        of = found.get("half_width_of", "")
+        found["target"] = curves.target(study, sizes, stand_in, target, people, found.get("half_width"), of)
         found["sentences"].append(found["target"]["sentence"])
     if curve is not None:
         found["curve"] = str(curves.draw(study, known_sizes(declared), stand_in, curve, people))
-        found["sentences"].append(f"Half-width against epsilon and units: {found['curve']}")
+        of = f" of {found['half_width_of']}" if "half_width_of" in found else ""
+        found["sentences"].append(f"Half-width{of} against epsilon and units: {found['curve']}")
     return Planned(study, declared, found, budget.outlook)
 
 

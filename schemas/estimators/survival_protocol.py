@@ -244,6 +244,11 @@ class SurvivalProtocol(JointStudy):
                 found.setdefault(one.label, one)
         return tuple(found.values())
 
+    @property
+    def first(self) -> int:
+        """The first primary question, whose answer stands in the headline."""
+        return next(place for place, one in enumerate(self.questions) if one.role is OutcomeRole.primary)
+
     def _role_at(self, horizon: float) -> OutcomeRole:
         """Return the role of the mean time without any event until a horizon.
 
@@ -282,12 +287,13 @@ class SurvivalProtocol(JointStudy):
     @property
     def question(self) -> str:
         """The questions and groups, in words."""
-        return f"{' and '.join(_in_order(one.label for one in self.questions))}{self.compared}"
+        return f"{_listed(one.label for one in self.questions)}{self.compared}"
 
 
-def _in_order(names: Iterable[str]) -> list[str]:
+def _listed(names: Iterable[str]) -> str:
     found = list(names)
-    return found if len(found) <= 3 else [*found[:2], f"{len(found) - 2} more"]
+    shown = found if len(found) <= 3 else [*found[:2], f"{len(found) - 2} more"]
+    return " and ".join([*([", ".join(shown[:-1])] if len(shown) > 1 else []), shown[-1]])
 
 
 class GroupCurves(Frozen):

@@ -237,14 +237,16 @@ class JointStudy(Study):
     @property
     def compared(self) -> str:
         """Subgroups, arms and who is eligible in words, as they follow the number of outcomes."""
-        parts = [""]
-        if self.subgroups is not None:
-            parts.append(f"{len(self.groups)} subgroups")
+        said = "" if self.subgroups is None else f" in {_counted(len(self.groups), 'subgroup')}"
         if self.arms is not None:
             reference = level_labels(self.arms.levels, self.arms.names)[self.arm_names[0]]
-            parts.append(f"{len(self.arm_names) - 1} arms against '{reference}'")
+            said += f", {_counted(len(self.arm_names) - 1, 'arm')} against '{reference}'"
         among = f", where {' and '.join(one.words for one in self.where)}" if self.where else ""
-        return f"{' x '.join(parts)}{among}"
+        return f"{said}{among}"
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count} {thing}{'' if count == 1 else 's'}"
 
 
 class ProtocolStudy(JointStudy):
@@ -395,5 +397,4 @@ class ProtocolStudy(JointStudy):
     @property
     def question(self) -> str:
         """Number of answers, and the average effect that they are about, in words."""
-        outcomes = f"{len(self.outcomes)} outcome{'s' if len(self.outcomes) > 1 else ''}"
-        return f"{self.estimand} of {outcomes}{self.compared}"
+        return f"{self.estimand} of {_counted(len(self.outcomes), 'outcome')}{self.compared}"

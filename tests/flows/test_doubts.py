@@ -339,7 +339,7 @@ def test_not_trial_and_arms(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="--reference: say which arm"):
         begun(tmp_path / "whom", arms, arms=True)
     begun(tmp_path / "arms", arms, arms=True, reference="Placebo")
-    assert load_study(tmp_path / "arms/out/study.yaml").question == "ATE of 1 outcome x 2 arms against 'placebo'"
+    assert load_study(tmp_path / "arms/out/study.yaml").question == "ATE of 1 outcome, 2 arms against 'placebo'"
     whole = begun(tmp_path / "whole", {"treated": [i % 3 for i in range(N)]}, arms=True, reference="0")
     assert "arms: {reference: 0}" in whole.draft.study
 

@@ -199,7 +199,7 @@ def test_an_arm_is_named(tmp_path: Path) -> None:
     path = study_in(tmp_path, NAMED, 3_000, **arms)
     study = resolved(path)
     assert (study.arms.reference, study.arm_names) == (0, ("0", "1", "2"))
-    assert study.question == "ATE of 1 outcome x 2 arms against 'placebo'"
+    assert study.question == "ATE of 1 outcome, 2 arms against 'placebo'"
     release = run_study(path, out=tmp_path / "out", simulate=3).release
     page = report_html(release)
     assert "low against placebo" in page

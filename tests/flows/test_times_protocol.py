@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
-from jsonschema import Draft202012Validator
 
 from causalveil.flows.api import run_study
+from causalveil.flows.planning.study_plan import planned
 from causalveil.flows.sequence.declare import plan_study
 from causalveil.flows.sequence.estimators import rehearse
-from causalveil.schemas.asked.asks_for import asks_for
-from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.plan import StandIn
 from causalveil.schemas.release import ProtocolRelease, release_schema
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
-from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.survival.joint_answers import TimesTable
 from causalveil.tasks.survival.stages import followed
 from tests.studies import resolved
-from tests.survival_help import MANY, of_sites, write_survival, write_times
+from tests.survival_help import MANY, kept_whole, of_sites, write_survival, write_times
 
 DOSES = {"drug": {"levels": ["none", "low", "high"]}, "age": {"lower": 20, "upper": 90}}
 
@@ -58,24 +55,29 @@ def test_plan_ledger_release_agree(changes: dict[str, Any], answers: int, pairs:
     assert [(one.name, round(float(one.sensitivity), 4)) for one in plan.charges] == [
         ("cells", 2.0 if "privacy" in changes else 1.4142)
     ]
-    ledger = open_ledger()
-    ledger.verify()
-    ledger.verify_release(release)
-    text = found.path.read_text()
-    Draft202012Validator(release_schema()).validate(json.loads(text))
-    assert "NaN" not in text
     assert (len(release.answers), len(release.curves)) == (answers, pairs)
     assert all(one.curves.times == release.curves[0].curves.times for one in release.curves)
-    # A run that lost its file has it again from the ledger, and nothing is charged.
-    before = ledger.verify()
-    found.path.unlink()
-    again = run_study(path, out=tmp_path / "out", run_id="many", engine="direct")
-    assert again.path.read_text() == text
-    assert open_ledger().verify() == before
-    # The study in full is the one that the file asks for.
-    study = parse_study(resolved(path).model_dump(mode="json"))
-    assert isinstance(study, SurvivalProtocol)
-    assert asks_for(load_study_file(path), study)
+    kept_whole(found, path, release_schema())
+
+
+@pytest.mark.parametrize(
+    ("study", "first"),
+    [
+        ({"measure": ["rmst", "risk"]}, "the mean time without event until 365 days"),
+        # The first primary question is the headline's, wherever it stands.
+        ({"measure": ["risk"], "outcomes": MANY["outcomes"][::-1]}, "the risk of death until 365 days"),
+        ({"measure": ["risk"], "outcomes": MANY["outcomes"][:1], "subgroups": ...}, "the risk of death until 365 days"),
+    ],
+)
+def test_a_plan_names_the_answer_that_a_width_is_of(study: dict[str, Any], first: str, tmp_path: Path) -> None:
+    path = write_times(tmp_path, frame=of_sites(300), study=study)
+    found = planned(path, 40_000, StandIn(), target=0.9).expected
+    assert found["half_width_of"] == first
+    assert f" of {first}" in found["target"]["sentence"]
+    single = "subgroups" in study
+    assert any("to hold together with all other answers" in one for one in found["sentences"]) != single
+    asked = next(one for one in found["sentences"] if one.startswith("One release for all: "))
+    assert (" in 3 subgroups." in asked) != single
 
 
 def test_files_and_memory_have_the_same_cells(tmp_path: Path) -> None:
