@@ -214,7 +214,7 @@ def _outcomes(release: Mapping[str, Any]) -> str:
     if isinstance(curves, Mapping):
         unit = f" {curves['unit']}" if curves["unit"] else ""
         until = release.get("restricted_to") or curves["horizon"]
-        return f"Time to {curves['events'][0]} (origin: {curves['origin']}), followed until {until:g}{unit}."
+        return f"Time to {curves['events'][0]} (origin: {curves['origin']}), followed until {figure(until)}{unit}."
     several = spec["outcomes"] if "outcomes" in spec else [spec["outcome"]]
     first = several[0]
     if "horizon" in first:
@@ -225,7 +225,7 @@ def _outcomes(release: Mapping[str, Any]) -> str:
 
 
 def _times_to(outcomes: Sequence[Mapping[str, Any]], unit: str, origin: str) -> str:
-    asked = "; to ".join(f"{' or '.join(one['of'])} until {one['horizon']:g}{unit}" for one in outcomes)
+    asked = "; to ".join(f"{' or '.join(one['of'])} until {figure(one['horizon'])}{unit}" for one in outcomes)
     return f"Time to {asked} (origin: {origin})."
 
 

@@ -204,9 +204,9 @@ def _fall(
         start, spent = spent, spent + weights[charge.name]
         ends = _share(start, width), _share(spent, width)
         bars.append(Bar(charge.name.replace("_", " "), percent(_share(spent - start, width) / 100), *ends))
-    # Charges compose to the release's total; those of one half alone may come to less.
-    alone = sum((charge.epsilon for charge in charges), Decimal(0))
-    return Waterfall(title, tuple(bars), f"ε {write(min(alone, total))}")
+    # The units of one part may meet less than those who meet the most; their bars end before the right edge.
+    share, whole = _share(spent, width) / 100, write(total)
+    return Waterfall(title, tuple(bars), f"ε {whole} of {whole}" if share == 1 else f"{percent(share)} of ε {whole}")
 
 
 def site_bars(spent: Sequence[tuple[str, Decimal, Decimal]], write: Writer) -> Waterfall:

@@ -22,6 +22,8 @@ TIMES_SHOWN = 5
 # Pairs of curves of a protocol that a page draws; all are in the release.
 PAIRS_SHOWN = 12
 NAMES = ("control", "treated")
+# Risks further apart than this are told apart in a figure of 200 pixels: two of them.
+SEEN_APART = 0.01
 NAMED = {Measure.risk: "Risk difference", Measure.rmst: "RMST difference"}
 
 
@@ -85,11 +87,25 @@ class MeasureLine:
 
 def times_context(release: SurvivalRelease) -> dict[str, Any]:
     """Return what the page of a study of times speaks of beside what all pages do."""
+    drawn = drawn_curves(release.curves, release.restricted_to)
     return {
-        **drawn_curves(release.curves, release.restricted_to),
+        **drawn,
+        "apart": _apart(release, drawn["arms_drawn"]),
         "forests": tuple(_forest(release, place) for place in range(len(release.measures))),
         "unit": release.curves.unit or "",
     }
+
+
+def _apart(release: SurvivalRelease, arms: Sequence[DrawnArm]) -> tuple[tuple[float, float] | None, ...]:
+    """Return by arm the risk that its figure ends at and the estimated one, where an eye sees that they differ.
+
+    Curves are drawn monotone; estimates are not. Adjusted risks are no curve's.
+    """
+    risks = [one for one in release.measures if one.measure is Measure.risk]
+    if not risks or "confounding_adjusted_for" in release.details or release.curves.seen_until < release.curves.horizon:
+        return (None,) * len(arms)
+    pairs = zip((arm.areas[0].last for arm in arms), (risks[0].control, risks[0].treated), strict=True)
+    return tuple((drawn, estimated) if abs(drawn - estimated) >= SEEN_APART else None for drawn, estimated in pairs)
 
 
 def drawn_curves(curves: Curves, ends: float | None = None) -> dict[str, Any]:

@@ -13,10 +13,12 @@ import pytest
 from causalveil.flows.cli.main import main
 from causalveil.schemas.release import Release
 from causalveil.schemas.sites.pooled import load_published
+from causalveil.tasks.report.details import estimand_of
 from causalveil.tasks.report.figures import Axis, Line, axis_of, waterfalls
 from causalveil.tasks.report.numbers import amount, beside, broken, confidence_level, figure, near, percent
 from causalveil.tasks.report.page import TEMPLATES, head_html, report_html
 from tests.report_help import LONG, Documents, load
+from tests.studies import merge
 
 
 class Reader(HTMLParser):
@@ -240,6 +242,26 @@ def test_nothing_is_said_of_times_at_which_too_few_are_at_risk(documents: Docume
     assert "area unseen" in page
 
 
+def test_a_curve_that_ends_elsewhere_than_the_estimate_says_so(documents: Documents) -> None:
+    """Curves are drawn monotone; of 300 people a figure showed the arms the other way round than the answer."""
+    document = documents["survival"]
+    drawn = [arm["incidence"]["death"][-1] for arm in document["curves"]["arms"]]
+    said = "the curves end elsewhere than the estimates"
+    for moved in (0.0, 0.2):
+        risk = {"control": drawn[0] + moved, "treated": drawn[1]}
+        measures = [one | risk if one["measure"] == "risk" else one for one in document["measures"]]
+        page = " ".join(re.sub(r"<[^>]+>", "", report_html(load(document | {"measures": measures}))).split())
+        assert (said in page) == bool(moved)
+        told = f"controls at a risk of {percent(drawn[0])} (estimate {percent(drawn[0] + moved)})."
+        assert (told in page) == bool(moved)
+
+
+def test_a_time_reads_the_same_wherever_it_stands(documents: Documents) -> None:
+    """The estimand said "until 1826 days" below a question until 1,826 days."""
+    ended = merge(documents["survival"], {"curves": {"horizon": 1826.0}})
+    assert "followed until 1,826 days." in dict(estimand_of(ended))["Outcome"]
+
+
 def test_confidence_is_told_with_all_of_its_digits(documents: Documents) -> None:
     """Of four intervals that hold together each has .9875, which is no 99 percent."""
     assert [confidence_level(one) for one in (0.95, 0.9875, 0.999)] == ["95%", "98.75%", "99.9%"]
@@ -375,6 +397,29 @@ def test_waterfall_adds_up_within_each_part(documents: Documents) -> None:
     assert isinstance(folds, Release)
     (fall,) = waterfalls(folds.privacy.charges, folds.privacy.epsilon, amount)
     assert [(bar.label, bar.start, bar.end) for bar in fall.bars] == [("model 2", 0, 50), ("effect", 50, 100)]
+
+
+def test_a_part_that_spends_less_is_told_so(documents: Documents) -> None:
+    """The words above its bars agree with where they end: it read "1 of 1" above bars that add up to less."""
+    effect = documents["effect"]
+    charge = effect["privacy"]["charges"][0] | {"mechanism": "gaussian"}
+    several = [
+        charge | {"name": name, "scope": scope, "epsilon": "0.5", "mu": mu}
+        for name, scope, mu in (("one", "train", "0.4"), ("two", "estimation", "0.2"), ("both", "all", "0.2"))
+    ]
+    release = load(merge(effect, {"privacy": {"charges": several}}))
+    assert isinstance(release, Release)
+    falls = waterfalls(release.privacy.charges, release.privacy.epsilon, amount)
+    assert [fall.bars[-1].end for fall in falls] == [100, 40]
+    assert [fall.total for fall in falls] == ["ε 1 of 1", "40% of ε 1"]
+
+
+def test_one_draw_that_spends_all_is_no_figure(documents: Documents) -> None:
+    effect = documents["effect"]
+    one = [effect["privacy"]["charges"][-1] | {"name": "effect", "scope": "all"}]
+    page = report_html(load(merge(effect, {"privacy": {"charges": one}})))
+    assert "Every draw of noise" in page
+    assert 'id="fall-1' not in page
 
 
 def test_templates_ship_with_the_package() -> None:

@@ -242,6 +242,8 @@ def texts(template: str) -> set[str]:
 def further(documents: Documents) -> Iterator[dict[str, Any]]:
     """Yield releases that say what none of the others does."""
     effect, protocol, survival = documents["effect"], documents["protocol"], documents["survival"]
+    moved = [one | {"control": one["control"] + 0.2} for one in survival["measures"]]
+    yield survival | {"measures": moved}
     weighted = {"largest_difference_before": 0.4, "largest_difference_after": 0.02, "cells": 12, "alone_in_cell": 3}
     yield merge(documents["balancing"], {"details": weighted})
     yield merge(documents["means"], {"privacy": {"level": "label"}})
