@@ -18,7 +18,7 @@ from causalveil.flows.estimators.estimator import VALIDATE, Estimator, Stages, n
 from causalveil.flows.estimators.five_releases import FiveStages, Steps
 from causalveil.flows.estimators.rehearsal import FEW, QUESTIONS, QUICK, Rehearsal, Rehearsed, Smaller, summed
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
-from causalveil.flows.estimators.words import OTHERWISE, UNADJUSTED, Words
+from causalveil.flows.estimators.words import OTHERWISE, UNADJUSTED_TIMES, Words
 from causalveil.schemas.estimators.survival import Beyond, Measure, SurvivalStudy, TimeToEvent
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import Missing
@@ -184,7 +184,7 @@ def warned(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, few: Callable[
     outcome, draws = study.outcome, few()
     # A study that restricts its measures answers until an earlier time, and any other not at all.
     short = sum(one.whole_range or one.found.restricted_to is not None for one in draws) * 2 > len(draws)
-    warnings = [] if study.estimator.trial or study.covariates else [UNADJUSTED]
+    warnings = [] if study.estimator.trial or study.covariates else [UNADJUSTED_TIMES]
     warnings += without_time(outcome)
     earlier, followed = study.censoring.beyond is Beyond.restrict, 1 - study.expect.lost
     then = "measures would end earlier" if earlier else "the interval would be the whole range"

@@ -16,7 +16,7 @@ from causalveil.flows.estimators.rehearsal import FEW, QUICK, Rehearsal, Rehears
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.flows.estimators.survival import without_time
 from causalveil.flows.estimators.table import middle_of, of_table
-from causalveil.flows.estimators.words import OTHERWISE, UNADJUSTED, Words, say_row
+from causalveil.flows.estimators.words import OTHERWISE, UNADJUSTED_TIMES, Words, say_row
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.covariates import dimension
@@ -117,7 +117,7 @@ def warned(
 ) -> list[str]:
     """Return warnings of no adjustment, missing times, and subgroups that noise hides."""
     del sizes, stand_in
-    warnings = [] if study.estimator.trial or study.covariates else [UNADJUSTED]
+    warnings = [] if study.estimator.trial or study.covariates else [UNADJUSTED_TIMES]
     warnings += without_time(study.outcomes[0])
     if study.covariates and 1 - study.expect.lost < study.censoring.floor:
         warnings.append(

@@ -12,10 +12,12 @@ from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.report.numbers import confidence_level, number
 
 # The warning of arms that are compared as they are.
-UNADJUSTED = (
+_AS_THEY_ARE = (
     "no covariate is adjusted for; the interval allows for the confounding that `confounding_prior` assumes. If "
-    "treatment was randomised, declare trial: true. Otherwise estimator 'auto' adjusts as far as size and budget allow."
+    "treatment was randomised, declare trial: true. Otherwise "
 )
+UNADJUSTED = f"{_AS_THEY_ARE}estimator 'auto' adjusts as far as size and budget allow."
+UNADJUSTED_TIMES = f"{_AS_THEY_ARE}declare covariates, which are then adjusted for."
 OTHERWISE = "For another risk or loss write `expect` into the study."
 WHOLE_RANGE = "the noise exceeds the outcome's declared range: expect the whole range as interval."
 

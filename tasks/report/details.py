@@ -9,6 +9,7 @@ from typing import Any
 from causalveil.schemas.specification import unrecorded_words
 from causalveil.schemas.where import where_words
 from causalveil.tasks.report.guidelines.facts import bounds_text, codes_text
+from causalveil.tasks.report.guidelines.settings import MODELS
 from causalveil.tasks.report.numbers import arm_means, figure, place_label
 
 # Details that a page says elsewhere, or that would be taken for the two sides of the estimate.
@@ -82,11 +83,13 @@ LABELS = {
     "iqr_bin": "width of the bins of the interquartile range",
     "bandwidth": "bandwidth of the kernel",
 }
+ARM_WEIGHT = "largest weight of a unit, where those of an arm add up to 1"
 # Words of a kind of release, and of an estimator, that has another thing of the same name.
 OF_KIND = {("protocol", "cells"): "subgroups times arms"}
 OF_ESTIMATOR = {
     ("matching", "cap_treated"): "most matches allowed for a treated unit",
     ("matching", "cap_controls"): "most matches allowed for a control unit",
+    **{(name, "largest_weight"): ARM_WEIGHT for name in ("balancing", "difference_in_means", "ipw")},
     ("survival", "cells"): "cells in which units are counted",
 }
 # Counts of treatments as they are after randomised response.
@@ -94,8 +97,6 @@ FLIPPED = {
     "treated_arm": "units that count as treated, after flips for privacy",
     "control_arm": "units that count as controls, after flips for privacy",
 }
-# Models as details and checklists name them.
-MODELS = {"kernel_ridge": "kernel ridge regression", "neural_network": "neural network"}
 HIDDEN = "hidden by the privacy noise"
 # Estimators that compare the arms as they are, whatever covariates a study declares.
 AS_THEY_ARE = frozenset({"difference_in_means"})

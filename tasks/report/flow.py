@@ -16,6 +16,7 @@ from causalveil.tasks.report.numbers import ALL_UNITS, figure, percent, place_la
 # The units of a subgroup are released as noisy numbers, by this name.
 GROUP = "units["
 ALL = f"{GROUP}{ALL_UNITS}]"
+COUNTED = "and the details count them exactly"
 UNCOUNTED = "and this page does not count them"
 
 
@@ -114,7 +115,9 @@ def _halves(release: Mapping[str, Any], units: int) -> tuple[FlowBox, ...]:
 def _arms_note(release: Mapping[str, Any]) -> str:
     if release["privacy"]["level"] == "label":
         told = bool(_groups(release.get("details") or {}))
-        return f"treatments are public at this level, {'so these numbers are exact' if told else UNCOUNTED}"
+        counted = "treated_arm" in (release.get("details") or {})
+        exact = "so these numbers are exact" if told else COUNTED if counted else UNCOUNTED
+        return f"treatments are public at this level, {exact}"
     return "" if "pair" in release["specification"] else "exact numbers in the arms are private"
 
 

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import re
 from decimal import Decimal
 from html import unescape
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from causalveil.flows.estimators.words import say_interval
+from causalveil.schemas.estimators.aipw import AipwEstimator
+from causalveil.schemas.estimators.balancing import BalancingEstimator
+from causalveil.schemas.estimators.difference import DifferenceEstimator
+from causalveil.schemas.estimators.ipw import IpwEstimator
+from causalveil.schemas.estimators.matching import MatchingEstimator
+from causalveil.schemas.estimators.regression import RegressionEstimator
+from causalveil.schemas.estimators.survival import SurvivalEstimator
 from causalveil.schemas.release import Release
 from causalveil.schemas.study import EffectStudy
+from causalveil.tasks.report.guidelines.settings import PHRASES, UNTOLD, settings_words
 from causalveil.tasks.report.numbers import span
 from causalveil.tasks.report.page import likelihood, report_html
 from causalveil.tasks.report.panel.whole import panel_text
-from tests.report_help import Documents, load
+from tests.flows.test_true_sentences import further
+from tests.report_help import LONG, Documents, load
 from tests.studies import merge
 
 
@@ -177,3 +188,83 @@ def test_treatments_that_were_flipped_for_privacy_are_not_called_treated_units(d
     page = page_of(merge(documents["matching"], {"details": {**counts, "flip_probability": 0.06}}))
     assert "units that count as treated, after flips for privacy310" in page
     assert "treated units310" not in page
+
+
+# What a page writes as code, and the marks of it on a panel.
+CODE = re.compile(r"<code>.*?</code>|`[^`]*`", re.DOTALL)
+RAW = re.compile(r"\b[a-z][a-z0-9]*(?:_[a-z0-9]+)+\b")
+NAMES = ("treatment", "outcome", "outcomes", "covariates", "data", "subgroups", "arms", "pair", "where", "censoring")
+
+
+def test_no_raw_identifier_is_printed_but_names_of_columns(documents: Documents) -> None:
+    """Settings, models, states and estimators are words; columns, files and commands are as they are."""
+    for name, document in {**documents, **{f"further {n}": one for n, one in enumerate(further(documents))}}.items():
+        if name == "hostile":
+            continue
+        named = json.dumps([document.get(key) for key in ("dataset", "study", "run_id", "sites", "privacy")])
+        named += json.dumps([document["specification"].get(key) for key in NAMES])
+        body = CODE.sub(" ", report_html(load(document)).partition("</style>")[2])
+        shown = CODE.sub(" ", panel_text(load(document)))
+        raw = RAW.findall(unescape(re.sub(r"<[^>]+>", " ", body)) + shown)
+        assert {one for one in raw if one not in named and LONG[:40] not in one} == set(), name
+
+
+ESTIMATORS: dict[str, tuple[dict[str, Any], str]] = {
+    "ipw": ({"name": "ipw"}, "propensity scores clipped to 0.1 and 0.9"),
+    "regression": ({"name": "regression", "parts": "auto"}, "non-linear terms selected from the data"),
+    "matching": ({"name": "matching", "caliper": 0.1, "ratio": 1}, "caliper 0.1"),
+    "aipw": ({"name": "aipw", "propensity": {"known": 0.5}}, "known chance of treatment, 0.5"),
+    "asymptotic": ({"name": "aipw", "guarantee": "asymptotic"}, "outcome model: kernel ridge regression"),
+    "balancing": ({"name": "balancing"}, "allowance for imbalance, factor 1"),
+    "difference": ({"name": "difference_in_means"}, "covariates explain 50% of the outcome's variance"),
+    "survival": ({"name": "survival"}, "share 0.25"),
+}
+
+
+KINDS: dict[str, Any] = {
+    "ipw": IpwEstimator,
+    "regression": RegressionEstimator,
+    "matching": MatchingEstimator,
+    "aipw": AipwEstimator,
+    "asymptotic": AipwEstimator,
+    "balancing": BalancingEstimator,
+    "difference": DifferenceEstimator,
+    "survival": SurvivalEstimator,
+}
+
+
+@pytest.mark.parametrize("case", ESTIMATORS)
+def test_every_setting_of_an_estimator_is_described_in_words(case: str) -> None:
+    settings, words = ESTIMATORS[case]
+    document = TypeAdapter(KINDS[case]).validate_python(settings).model_dump(mode="json")
+    said = settings_words(document)
+    assert words in said
+    assert "_" not in said
+    assert "r2" not in said
+    assert case == "survival" or set(document) <= {*PHRASES, *UNTOLD}
+
+
+def test_a_checklist_says_of_arms_as_they_are_that_no_covariate_was_adjusted_for(documents: Documents) -> None:
+    page = page_of(merge(documents["as they are"], {"interval": {"bias": 0.3}}))
+    assert "Adjusted for: age" not in page
+    assert "Declared and not adjusted for: age, group." in page
+    assert "No confounding, beyond what the interval allows for; overlap" in page
+    assert "Among units that agree in" not in page
+    assert "Adjusted for: age" in page_of(documents["balance"])
+
+
+def test_matching_says_who_is_compared_with_how_many(documents: Documents) -> None:
+    one = {"specification": {"estimator": {"ratio": 1}}, "estimand": "ATT"}
+    page = page_of(merge(documents["matching"], one))
+    assert "every treated unit is compared with the unit of the other arm whose propensity score is nearest" in page
+    page = page_of(documents["matching"])
+    assert "every unit is compared with the 5 units of the other arm whose propensity scores are nearest" in page
+
+
+def test_a_page_does_not_deny_that_it_counts_public_arms(documents: Documents) -> None:
+    label = merge(documents["matching"], {"privacy": {"level": "label"}})
+    denied = "this page does not count them"
+    assert denied in page_of(label)
+    page = page_of(merge(label, {"details": {"treated_arm": 210, "control_arm": 190}}))
+    assert denied not in page
+    assert "and the details count them exactly" in page

@@ -277,6 +277,7 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
         },
     )
     yield merge(documents["trial"], {"confounding": said_of(RANDOMISED)})
+    yield merge(documents["matching"], {"specification": {"estimator": {"ratio": 1}}})
     ratio = {"measure": "ratio", "estimate": 0.8, "lower": 0.6, "upper": None}
     answers = [answer | {"measures": [ratio]} for answer in protocol["answers"]]
     where = [{"column": "age", "op": ">=", "values": [18], "holds": {"lower": 0, "upper": 99}}]

@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from causalveil.schemas.columns import labels_of, levels_text
+from causalveil.schemas.confounding import ConfoundingStatement
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.specification import unrecorded_words
 from causalveil.schemas.where import where_words
 from causalveil.tasks.report.flow import UnitFlow
+from causalveil.tasks.report.guidelines.settings import settings_words
 from causalveil.tasks.report.numbers import COVERED, amount, arm_means, beside, counted, figure, percent, span
 
 WHOM = {"ATE": "every unit", "ATT": "every treated unit", "ATC": "every untreated unit"}
@@ -21,7 +23,7 @@ LEVELS = {
     "label": "a unit's outcome is protected; covariates and treatment count as public",
     "training_units": "a unit's row is protected in the training half alone",
 }
-# Estimators as sentences name them, and settings that are no part of a method's description.
+# Estimators as sentences name them.
 METHODS = {
     "aipw": "augmented inverse probability weighting",
     "balancing": "balancing weights",
@@ -30,7 +32,6 @@ METHODS = {
     "matching": "matching on the propensity score",
     "regression": "regression adjustment",
 }
-UNTOLD = ("name", "variant", "trial")
 INDEPENDENCE = "no interference between units, one version of each treatment, independent units"
 
 
@@ -77,7 +78,7 @@ def _question(release: Mapping[str, Any]) -> dict[str, str]:
         )
         + ".",
         "contrast": f"{estimand}: {measure}, over {_whom(spec, estimand)}. {_relative(spec)}",
-        "covariates": f"Adjusted for: {', '.join(spec['covariates'])}." if spec.get("covariates") else _none_used(spec),
+        "covariates": _covariates(release),
         "subgroups": f"Subgroups by {groups['name']}." if groups else "",
         "subgroup_methods": f"By {groups['name']}, as contract and study declare it; interaction was not tested."
         if groups
@@ -90,10 +91,21 @@ def _question(release: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _none_used(spec: Mapping[str, Any]) -> str:
-    """Say that no covariate was adjusted for, and which were declared."""
-    declared = ", ".join(spec.get("unused") or ())
-    return f"Declared and not adjusted for: {declared}." if declared else "No covariates were declared."
+def _covariates(release: Mapping[str, Any]) -> str:
+    """Return which covariates were declared, and that they were not adjusted for if they were not."""
+    spec = release["specification"]
+    names = ", ".join(spec.get("covariates") or spec.get("unused") or ())
+    if not names:
+        return "No covariates were declared."
+    used = spec.get("covariates") and not compared_as_they_are(release)
+    return f"Adjusted for: {names}." if used else f"Declared and not adjusted for: {names}."
+
+
+def compared_as_they_are(release: Mapping[str, Any]) -> bool:
+    """Return whether no answer is adjusted for a covariate."""
+    stated = [one.get("confounding") for one in release.get("answers") or (release,)]
+    known = [one for one in stated if one is not None]
+    return bool(known) and all(one["state"] == "unadjusted" for one in known)
 
 
 def _relative(spec: Mapping[str, Any]) -> str:
@@ -118,17 +130,16 @@ def _bounds_text(release: Mapping[str, Any]) -> str:
     """Return where bounds come from, as far as the release knows."""
     drafted = (release.get("data") or {}).get("bounds_from_data")
     if drafted:
-        return (
-            f"Drafted from the data: those of {', '.join(drafted)}. All others were declared; see the table of bounds."
-        )
-    return "Declared in contract and study; the run computed none. See the table of bounds."
+        names = ", ".join(drafted)
+        return f"The bounds of {names} were drafted from the data, all others declared. See Ranges and levels."
+    return "All bounds were declared in contract and study; the run computed none. See Ranges and levels."
 
 
 def _data(release: Mapping[str, Any], contract: Contract | None) -> dict[str, str]:
     spec, blocks = release["specification"], release["privacy"]["blocks"]
     parts = f", parts {', '.join(blocks['charged'])} of {blocks['key']}" if blocks["key"] else ""
     kind = f"; its owner declares it {contract.data_class.value}" if contract else ""
-    access = "Rows did not leave the place of the analysis; the analyst was given released numbers alone"
+    access = "No row left the place of the analysis; the analyst received released numbers alone"
     allowed = contract.caps.items() if contract else ()
     among, public = where_words(spec), release["privacy"]["level"] == "label"
     number = "their number is public at this level" if public else "their number was released with noise"
@@ -159,23 +170,25 @@ def _data(release: Mapping[str, Any], contract: Contract | None) -> dict[str, st
 def _design(release: Mapping[str, Any], arms: Mapping[str, Any]) -> dict[str, str]:
     spec = release["specification"]
     names = ", ".join(spec.get("covariates") or {}) or "nothing that was declared"
-    clip = arms["clip"]
+    clip, allowed = arms["clip"], (release.get("interval") or {}).get("bias")
     overlap = (
         f"scores from {figure(clip[0])} to {figure(clip[1])}"
         if clip
         else f"every kind of unit in {'every arm' if spec.get('arms') else 'both arms'}"
     )
-    unadjusted = "unadjusted" in _adjustment(release)
+    unadjusted = compared_as_they_are(release)
+    exchangeable = "No confounding" if unadjusted else f"No unmeasured confounding given {names}"
+    exchangeable += ", beyond what the interval allows for" if allowed else ""
+    given = "if nothing confounds" if unadjusted else f"given {names}"
     by = "arms are compared as they are" if unadjusted else "arms are compared after adjustment for baseline covariates"
     return {
         "design": f"Observational: {spec['treatment']} is as it was recorded, and {by}; one time point.",
         "random": "Each unit would be assigned to a strategy at random, and would know to which.",
         "random_assumptions": f"Exchangeable arms by randomisation; {INDEPENDENCE}.",
-        "assignment": f"By the recorded value of {spec['treatment']}, one for each unit; as good as random only given "
-        f"{names}.",
+        "assignment": f"By the recorded value of {spec['treatment']}, one for each unit; as good as random only "
+        f"{given}.",
         "one_arm": f"{spec['treatment']} has one value for each unit, so no unit is in two arms.",
-        "assumptions": f"No unmeasured confounding given {names}; overlap ({overlap}); {INDEPENDENCE}; "
-        "clipping is harmless.",
+        "assumptions": f"{exchangeable}; overlap ({overlap}); {INDEPENDENCE}; clipping is harmless.",
         "matching": f"Up to {spec['estimator']['ratio']} nearest neighbours of the other arm by propensity score; how "
         "often one unit may serve is capped."
         if release["estimator"] == "matching"
@@ -186,12 +199,11 @@ def _design(release: Mapping[str, Any], arms: Mapping[str, Any]) -> dict[str, st
 def _analysis(release: Mapping[str, Any]) -> dict[str, str]:
     estimator = release["specification"]["estimator"]
     name = METHODS.get(str(estimator["name"]), str(estimator["name"]).replace("_", " "))
-    kept = {key: value for key, value in sorted(estimator.items()) if key not in UNTOLD}
-    settings = ", ".join(f"{key.replace('_', ' ')} {_setting(value)}" for key, value in kept.items())
+    settings = settings_words(estimator, release["privacy"]["level"] == "label")
     done = _adjustment(release)
     confidence = release.get("confidence") or release["interval"]["confidence"]
     allowed = float((release.get("interval") or {}).get("bias") or 0)
-    said = f"The interval allows for a bias of {figure(allowed)} to either side by confounding left out."
+    said = f"The interval allows for a bias of {figure(allowed)} to either side."
     told = said if allowed else ""
     balance = bool(release.get("balance"))
     noise = "exact, for they are public" if release["privacy"]["level"] == "label" else "as released with noise"
@@ -199,8 +211,8 @@ def _analysis(release: Mapping[str, Any]) -> dict[str, str]:
     how += f", {percent(float(confidence))} intervals{f'; {done}' if done else ''}"
     return {
         "analysis": f"{how}. The section on the answer says it in words.",
-        "adjusted_for": f"The release says of itself: {done}." if done else "",
-        "sensitivity": told or "None was declared.",
+        "adjusted_for": f"{done[:1].upper()}{done[1:]}." if done else "",
+        "sensitivity": told or "No sensitivity analysis was declared.",
         "bias": told or "Beyond the covariates nothing is adjusted for and nothing is allowed for.",
         "balance": f"Standardised differences between the arms, {noise}: see the figure of balance. A table by arm is "
         "not released."
@@ -218,7 +230,9 @@ def _privacy(release: Mapping[str, Any]) -> dict[str, str]:
     cost = f"({amount(privacy['epsilon'])}, {amount(privacy['delta'])})-differential privacy"
     proved = release["guarantee"] == "finite_sample"
     guarantee = "" if proved else ", in the limit of many units only"
-    noise = "Every released number has" if proved else "Exact numbers of the data are printed; the estimate has"
+    of_outcomes = " that depends on outcomes" if privacy["level"] == "label" else ""
+    noise = f"Every released number{of_outcomes} has"
+    noise = noise if proved else "Exact numbers of the data are printed; the estimate has"
     return {
         "privacy": f"{noise} noise for {cost}{guarantee}; {LEVELS[privacy['level']]}.",
         "unprotected": f"What can be learnt of one {privacy['unit']} is bounded by {cost}{guarantee}.",
@@ -248,7 +262,7 @@ def _results(release: Mapping[str, Any]) -> dict[str, str]:
         "means": means,
         "found": f"{release['estimand']} {beside(release['estimate'], interval)}, "
         f"{percent(interval['confidence'])} interval {span(interval)}.",
-        "precision": _plain(f"The interval covers {', '.join(COVERED.get(one, one) for one in interval['covers'])}."),
+        "precision": _plain(f"The interval covers {'; '.join(COVERED.get(one, one) for one in interval['covers'])}."),
         "limits": _plain(f"The interval does not cover {omitted}.") if omitted else "",
         "reading": "The privacy noise is too large for an answer."
         if interval["whole_range"]
@@ -299,23 +313,14 @@ def _adjustment(release: Mapping[str, Any]) -> str:
     """
     if "answers" in release:
         return "; ".join(dict.fromkeys(row["adjustment"] for row in release["answers"]))
+    if release.get("confounding") is not None:
+        return ConfoundingStatement.model_validate(release["confounding"]).words
     return str((release.get("details") or {}).get("adjustment", ""))
 
 
 def _plain(sentence: str) -> str:
     """Return a sentence without the marks of code in it."""
-    return sentence.replace("`", "")
-
-
-def _setting(value: Any) -> str:
-    """A setting of the estimator in words."""
-    if isinstance(value, Mapping):
-        return ", ".join(f"{str(key).replace('_', ' ')} {_setting(part)}" for key, part in value.items())
-    if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no", None: "none"}[value]
-    if isinstance(value, int | float):
-        return figure(value)
-    return ", ".join(map(_setting, value)) if isinstance(value, list) else str(value).replace("_", " ")
+    return sentence.replace("`confounding_prior`", "the confounding prior").replace("`", "")
 
 
 def bounds_text(column: Mapping[str, Any]) -> str:

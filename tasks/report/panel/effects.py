@@ -27,7 +27,9 @@ def head_of(release: Release) -> str:
     """Return the first line: study, question, estimator, units; before it a missing guarantee."""
     question = getattr(release, "estimand", release.kind)
     loud = "" if release.headline is None else f"[bold red]{escape(release.headline)}[/bold red] "
-    asked = "causal direction" if question == release.estimator else f"{question} by {release.estimator}"
+    asked = (
+        "causal direction" if question == release.estimator else f"{question} by {release.estimator.replace('_', ' ')}"
+    )
     named = escape(f"{release.study}: {asked}, {release.units:,} units of {release.dataset}")
     return f"{loud}{named}"
 
@@ -84,7 +86,8 @@ def survival_lines(release: SurvivalRelease, room: int) -> list[str]:
         test = "Without adjustment: log-rank p" if "unadjusted" in release.details else "Log-rank p"
         said, ratio = f"{test} = {curves.log_rank.p_value:.3g}", curves.log_rank.hazard_ratio
         if ratio is not None:
-            said += f", hazard ratio {ratio.estimate:.3g} {escape(f'[{ratio.lower:.3g}, {ratio.upper:.3g}]')}"
+            shown = [within(one, ratio.lower, ratio.upper) for one in (ratio.estimate, ratio.lower, ratio.upper)]
+            said += f", hazard ratio {shown[0]} {escape(f'[{shown[1]}, {shown[2]}]')}"
         lines.append(f"{said}.")
     if curves.seen_until < curves.horizon:
         lines.append(f"[yellow]People of both arms are seen at risk until {curves.seen_until:.4g}{unit} only.[/yellow]")

@@ -98,7 +98,12 @@ def cost(release: Release) -> list[str]:
     spent = f"epsilon {amount_text(privacy.epsilon)}, delta {amount_text(privacy.delta)}"
     open_half = next(iter(getattr(release, "unbounded_halves", ())), None)
     half = {"train": " of the test half", "test": " of the training half"}.get(str(open_half), "")
-    where = f"one replaced {escape(privacy.unit)}{half}, level {str(privacy.level).replace('_', ' ')}"
+    what = (
+        f"outcomes of one {escape(privacy.unit)}"
+        if privacy.level == "label"
+        else f"one replaced {escape(privacy.unit)}"
+    )
+    where = f"{what}{half}, level {str(privacy.level).replace('_', ' ')}"
     promise = "" if release.headline is None else "; the guarantee is asymptotic"
     lines = [f"Differential privacy: {spent} ({where}){promise}."]
     return lines if left is None else [*lines, budget_left(left, release.dataset)]
