@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from causalveil.flows.cli import show
 from causalveil.flows.cli.show import EngineChoice, Json
@@ -140,10 +139,9 @@ def _facts(admission: Admission) -> dict[str, object]:
 
 def _show_findings(findings: tuple[Finding, ...]) -> None:
     """Every problem, for the owner's eyes."""
-    table = Table(title="What the contract does not allow", title_justify="left", title_style="bold")
-    table.add_column("where")
-    table.add_column("column")
-    table.add_column("problem")
+    table = show.titled("What the contract does not allow")
+    for heading in ("where", "column", "problem"):
+        table.add_column(heading, overflow="fold")
     table.add_column("rows", justify="right")
     for one in findings:
         table.add_row(one.path or "all files", one.column or "", one.rule, "" if one.rows is None else f"{one.rows:,}")
@@ -310,7 +308,7 @@ def extract(
 
 def _show(manifest: Manifest, folder: str) -> None:
     """Every block with its n, which is public."""
-    table = Table(title=f"Partitions of {manifest.dataset}", title_justify="left", title_style="bold")
+    table = show.titled(f"Partitions of {manifest.dataset}")
     table.add_column("block")
     table.add_column("rows", justify="right")
     for block in manifest.blocks:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from causalveil.schemas.errors import GateFailed
+from causalveil.tasks.report.numbers import number
 from causalveil.tasks.report.panel import whole
 
 if TYPE_CHECKING:
@@ -53,6 +55,8 @@ class Sweep(StrEnum):
 # Schemas are imported where they are shown: `--help` must not pay for pydantic.
 
 PATIENCE_SECONDS = 2.0
+# Letters of a cell in which words and formulas fit beside all numbers of a charge on a terminal of 80 columns.
+FOLDED = 13
 
 
 def document(content: Mapping[str, Any]) -> None:
@@ -114,33 +118,48 @@ def progress() -> Iterator[Watcher]:
         shown.stop()
 
 
-def number(value: float | None, digits: int = 4) -> str:
-    """Return a number for a table; an unknown one is a dash."""
-    return "-" if value is None else f"{value:,.{digits}g}"
+def titled(title: str) -> Table:
+    """Return a table with a title, without the lines that take room on eighty columns."""
+    return Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
 
 
-def charge_table(charges: tuple[Charge, ...], *, title: str) -> Table:
-    """Return the table of charges: stage, mechanism, units, sensitivity, noise, epsilon, delta."""
+def charge_table(charges: tuple[Charge, ...], *, title: str) -> Group:
+    """Return the table of charges: stage, mechanism, units, sensitivity, noise, epsilon, delta.
+
+    No cell is cut on a terminal of 80 columns: words are folded, numbers stay whole, and a formula of an unknown number
+    of units has a line below.
+    """
     from causalveil.schemas.privacy import amount_text
 
-    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("stage", no_wrap=True)
-    table.add_column("mechanism", min_width=10)
-    table.add_column("units touched", min_width=len("estimation"))
-    for heading in ("sensitivity", "noise scale", "epsilon", "delta"):
+    table = titled(title)
+    for heading in ("stage", "mechanism", "units\ntouched"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("sensitivity", "noise\nscale", "epsilon", "delta"):
         table.add_column(heading, justify="right", no_wrap=True)
     for charge in charges:
-        sensitivity = charge.formula if charge.sensitivity is None else number(charge.sensitivity)
         table.add_row(
             charge.stage,
-            charge.mechanism,
+            # Broken at spaces and hyphens; rich breaks at spaces alone.
+            textwrap.fill(charge.mechanism, FOLDED),
             str(charge.scope),
-            sensitivity,
-            number(charge.noise_scale),
+            _sensitivity(charge),
+            "-" if charge.noise_scale is None else number(charge.noise_scale),
             amount_text(charge.epsilon),
             amount_text(charge.delta),
         )
-    return table
+    below = dict.fromkeys(f"Sensitivity of {one.stage}: {one.formula}" for one in charges if _is_long(one))
+    return Group(table, *map(Text, below))
+
+
+def _sensitivity(charge: Charge) -> str:
+    if charge.sensitivity is not None:
+        return number(charge.sensitivity)
+    return "below" if _is_long(charge) else charge.formula
+
+
+def _is_long(charge: Charge) -> bool:
+    """Return whether a formula needs a line of its own below the table."""
+    return charge.sensitivity is None and len(charge.formula) > FOLDED
 
 
 def remaining(outcome: RunResult) -> list[dict[str, Any]]:
@@ -229,11 +248,11 @@ def plan(study: Study, declared: Plan, expected: Mapping[str, Any]) -> None:
 
 def _sweep_table(rows: list[dict[str, float]]) -> Table:
     """Return what each penalty would mean."""
-    table = Table(title="Penalties, for hsic on a stand-in", title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    table = titled("Penalties, for hsic on a stand-in")
     for heading in rows[0]:
         table.add_column(heading.replace("_", " "), justify="right")
     for row in rows:
-        table.add_row(*(number(value, 3) for value in row.values()))
+        table.add_row(*(number(value) for value in row.values()))
     return table
 
 
@@ -257,7 +276,7 @@ def _whole_column(table: Table, heading: str, names: list[str]) -> None:
 
 def _rho_table(content: Account) -> Table:
     """Return the accounts in their own measure, where that is rho."""
-    table = Table(title="The same as rho", title_justify="left", title_style="bold", pad_edge=False)
+    table = titled("The same as rho")
     for heading in ("level", "block"):
         _whole_column(table, heading, [str(getattr(row, heading)) for row in content.blocks])
     for heading in ("granted", "spent", "reserved", "left", "left of it"):
@@ -272,7 +291,7 @@ def _rho_table(content: Account) -> Table:
 def snapshots(content: Account) -> None:
     """Show which state of an open table each run read, newest run first."""
     newest = content.runs[::-1]
-    table = Table(title=f"Runs of {content.dataset}, newest first", title_justify="left", title_style="bold")
+    table = titled(f"Runs of {content.dataset}, newest first")
     _whole_column(table, "run", [run.run_id for run in newest])
     table.add_column("state", no_wrap=True)
     table.add_column("table", overflow="fold")
@@ -289,12 +308,13 @@ def account(content: Account) -> None:
     from causalveil.tasks.report.numbers import blocks_label
 
     console = Console()
-    # Eighty columns hold a month's name and amounts of a few digits whole.
-    table = Table(title=f"Budget of {content.dataset}", title_justify="left", title_style="bold", pad_edge=False)
+    table = titled(f"Budget of {content.dataset}")
     for heading in ("level", "block"):
         _whole_column(table, heading, [*(str(getattr(row, heading)) for row in content.blocks), *content.caps])
-    for heading in ("granted", "spent", "reserved", "left", "runs"):
-        table.add_column(heading, overflow="fold")
+    # Each is an epsilon and a delta.
+    for heading in ("granted", "spent", "reserved", "left"):
+        table.add_column(f"{heading}\n(ε, δ)", overflow="fold")
+    table.add_column("runs", overflow="fold")
     for row in content.blocks:
         sums = (row.granted, row.spent, row.reserved, row.remaining)
         pairs = (f"{amount_text(part.epsilon)}, {amount_text(part.delta)}" for part in sums)
@@ -308,14 +328,13 @@ def account(content: Account) -> None:
         console.print("Rho adds up, run after run; the epsilons above are what it implies at the cap's delta.")
     console.print("A block that is not listed was never charged and has the whole cap of its level.")
     newest = content.runs[::-1]
-    runs = Table(title="Runs, newest first", title_justify="left", title_style="bold")
-    _whole_column(runs, "run", [run.run_id for run in newest])
-    for heading in ("study", "level", "blocks", "state", "epsilon", "delta"):
-        runs.add_column(heading, overflow="fold", no_wrap=heading in ("level", "state", "epsilon", "delta"))
+    runs = titled("Runs, newest first")
+    # A run's study stands below its id: beside it there is no room for both on eighty columns.
+    for heading in ("run\nof study", "level", "blocks", "state", "epsilon", "delta"):
+        runs.add_column(heading, overflow="fold", no_wrap=heading in ("epsilon", "delta"))
     for entry in newest:
         runs.add_row(
-            entry.run_id,
-            entry.study,
+            f"{entry.run_id}\n{entry.study}",
             str(entry.level),
             blocks_label(entry.blocks),
             str(entry.state),

@@ -41,6 +41,7 @@ from causalveil.tasks.inference.assemble import EffectFindings, Noise
 from causalveil.tasks.ipw import interval, public_scores, weights
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models import logistic
+from causalveil.tasks.report.numbers import number
 from causalveil.tasks.weighting import imbalance
 from causalveil.tasks.weighting import weighted_means as weighted
 from causalveil.tasks.weighting.imbalance import Balance
@@ -112,8 +113,8 @@ def words(study: IpwStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehe
         bias = interval.lemma3_bound(study, sizes, stand_in)
         numbers["propensity_bias_bound"] = bias if bias != float("inf") else None
         sentences.append(
-            f"Bias from the propensity noise: at most {bias:.3g}, if fitted scores are right and none is clipped "
-            "(Lemma 3, corrected)."
+            f"Bias from the propensity noise: at most {number(bias, 3)}, if fitted scores are right and none is "
+            "clipped (Lemma 3, corrected)."
         )
     return Words(sentences, numbers)
 

@@ -171,8 +171,8 @@ def words(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, found: Sequence
     sentences += [
         f"That is for a treated share of {stand_in.treated:g}, a risk of {study.expect.risk:.0%} and "
         f"{study.expect.lost:.0%} lost in both arms. {OTHERWISE}",
-        f"{intervals} intervals of {outcome.horizon / intervals:.4g}{unit}{_ruled(study, sizes)}.",
-        f"Numbers at risk have noise of {at_risk:.3g} people in the last interval.",
+        f"{intervals} intervals of {number(outcome.horizon / intervals)}{unit}{_ruled(study, sizes)}.",
+        f"Numbers at risk have noise of {number(at_risk, 3)} people in the last interval.",
     ]
     name = f"the {WORDS[study.measure[0]]}"
     return Words(sentences, {"half_widths": halves, "intervals": intervals, "at_risk_noise": at_risk}, name=name)

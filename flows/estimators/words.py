@@ -138,12 +138,12 @@ def say_effect(
     if "sign_wrong" in numbers:
         wrong = f" (wrong sign with probability {numbers['sign_wrong']:.2g})"
     if not numbers["hidden_by_noise"]:
-        sentences.append(f"An effect of {effect:g}{on} is larger than {half}{wrong}.")
+        sentences.append(f"An effect of {effect:,.12g}{on} is larger than {half}{wrong}.")
         return
     if "units_needed" in numbers:
         needed = numbers["units_needed"]
         enough = f"; about {needed:,} units would be needed" if needed else "; no number of units would do"
-    warnings.append(f"{half}, is larger than an effect of {effect:g}{on}{wrong}{enough}.")
+    warnings.append(f"{half}, is larger than an effect of {effect:,.12g}{on}{wrong}{enough}.")
 
 
 def say_row(name: str, alone: float, together: float, group: tuple[float, float] | None) -> str:

@@ -22,7 +22,7 @@ from causalveil.schemas.privacy import amount_text
 from causalveil.schemas.study import Study
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.people import PublicPeople
-from causalveil.tasks.report.numbers import confidence_level
+from causalveil.tasks.report.numbers import confidence_level, number
 
 T = TypeVar("T", int, float, Decimal)
 
@@ -188,12 +188,11 @@ def target(
     epsilon, expected = least_epsilon(study, sizes, stand_in, width, people, here)
     reached, text, asked = expected <= width, amount_text(epsilon), f" of {of}" if of else ""
     if not reached:
-        sentence = (
-            f"No epsilon gives a half-width of {width:g}{asked}: {text} still leaves {expected:.4g}. Bring more units."
-        )
+        sentence = f"No epsilon gives a half-width of {width:,.12g}{asked}: {text} still leaves {number(expected)}. "
+        sentence += "Bring more units."
     else:
         less = " or less" if epsilon == _amount(0) else ""
-        sentence = f"A half-width of {width:g}{asked} takes epsilon {text}{less}: expected {expected:.4g}."
+        sentence = f"A half-width of {width:,.12g}{asked} takes epsilon {text}{less}: expected {number(expected)}."
     return {
         "half_width": width,
         "epsilon": float(epsilon) if reached else None,

@@ -27,7 +27,7 @@ from causalveil.schemas.studies import STUDIES, model_for
 from causalveil.schemas.study import Study
 from causalveil.tasks.admission.manifests import kept_admission
 from causalveil.tasks.admission.rows import Rules, type_findings
-from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.tasks.enclave.data_folder import NONE, DataFolder
 from causalveil.tasks.enclave.partitions import column_types, list_partitions, read_layout
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.enclave.validate import check_manifest
@@ -71,13 +71,17 @@ def check(path: Path, *, over_sites: bool = False) -> list[Problem]:
 
     Args:
         path: of the study file.
-        over_sites: ask too whether a coordinator, who has no contract, could pool answers to it.
+        over_sites: ask too whether a coordinator, who has no contract, could pool answers to it. Without a contract
+            beside it the file is checked as the coordinator's: by itself.
     """
     found = Checked()
     document = found.trying(path, lambda: as_protocol(read_yaml(path), str(path)))
     asked = None if document is None else _study_file(path, document, found)
     place = _folder(path, asked, document or {})
     folder = found.trying(place, lambda: DataFolder(place))
+    if asked is not None and folder is not None and not folder.has_contract:
+        _without_contract(path, folder, over_sites, found)
+        return found.problems
     contract = None if folder is None else _contract(folder, found)
     if asked is None or document is None or folder is None or contract is None:
         return found.problems
@@ -89,6 +93,19 @@ def check(path: Path, *, over_sites: bool = False) -> list[Problem]:
 
             found.trying(path, lambda: check_travels(path))
     return found.problems
+
+
+def _without_contract(path: Path, folder: DataFolder, over_sites: bool, found: Checked) -> None:
+    """Check a study as a coordinator's file; at a site a contract is missing, which is said with what to type."""
+    from causalveil.flows.sequence.pooling import check_travels
+
+    travels = Checked()
+    travels.trying(path, lambda: check_travels(path, at_a_site=False))
+    if over_sites:
+        found.problems += travels.problems
+        return
+    hint = "" if travels.problems else f". To check a coordinator's study by itself: causalveil check --sites {path}"
+    found.add(folder.path / CONTRACT_FILE, None, f"{NONE}{hint}")
 
 
 def schema_of(path: Path) -> tuple[Contract, ContractSchema]:

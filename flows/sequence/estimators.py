@@ -54,6 +54,7 @@ from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.people import assumed
 from causalveil.tasks.privacy.mechanisms import Budget
+from causalveil.tasks.report.numbers import number
 
 S = TypeVar("S", bound=Study)
 
@@ -199,12 +200,12 @@ def reason(study: Study, studies: list[Study], widths: list[float | None], units
     facts += f", delta {amount_text(privacy.delta)}" if privacy.level is not Level.label else ""
     facts += f", {units:,} units" if units is not None else ""
     others = [
-        f"{other.estimator.name} {width:.3g}"
+        f"{other.estimator.name} {number(width, 3)}"
         for other, width in zip(studies, widths, strict=True)
         if other is not study and width is not None
     ]
     own = widths[studies.index(study)]
-    beside = f"; expected half-width {own:.3g}, {', '.join(others)}" if own is not None and others else ""
+    beside = f"; expected half-width {number(own, 3)}, {', '.join(others)}" if own is not None and others else ""
     return f"auto took {name} ({facts}): {WHY[name]}{beside}"
 
 

@@ -148,8 +148,12 @@ def check_signer(site: str | None, round_: str | None, *, simulated: bool = Fals
         check_travels(study)
 
 
-def check_travels(path: Path) -> None:
+def check_travels(path: Path, *, at_a_site: bool = True) -> None:
     """Check that answers to this study can be pooled where no contract is at hand.
+
+    Args:
+        path: of the study file.
+        at_a_site: a contract lies beside the data, with which a study of times is compared.
 
     Raises:
         StudyError: it is of a kind that is not pooled; or leaves a range or levels to contracts; or is of times, and
@@ -160,7 +164,7 @@ def check_travels(path: Path) -> None:
         raise StudyError(f"{path}: only effects are pooled, and this asks for a direction; drop --site and --round")
     # A coordinator has no contract, whatever the kind.
     wanted = resolve(asked, None, f"{path}: as it travels over sites")
-    if not isinstance(asked, SurvivalStudyFile | SurvivalProtocolFile):
+    if not at_a_site or not isinstance(asked, SurvivalStudyFile | SurvivalProtocolFile):
         return
     if apart := sorted(differences(wanted.specification(), load(path).study.specification())):
         raise StudyError(

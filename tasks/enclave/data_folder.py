@@ -98,7 +98,12 @@ class DataFolder(OpenFolder):
         Raises:
             ContractError: it is wrong, or there is a policy.yaml alone.
         """
-        return self.contract if any(self.holds(name) for name in CONTRACTS) else None
+        return self.contract if self.has_contract else None
+
+    @property
+    def has_contract(self) -> bool:
+        """Return whether a contract lies here, by its name or its former one."""
+        return any(self.holds(name) for name in CONTRACTS)
 
     def manifest(self) -> Manifest | None:
         """Return what an extract left beside the rows; None where none filled the folder.

@@ -185,3 +185,36 @@ def granted_files() -> tuple[str, str]:
     )
     study += "covariates: []\nestimator: {name: difference_in_means, trial: true}\n"
     return contract, study + "privacy: {epsilon: 1.0, delta: 1.0e-6}\nconfidence: 0.95\n"
+
+
+def test_a_coordinators_study_is_checked_by_itself(capfd: pytest.CaptureFixture[str]) -> None:
+    """No contract lies beside it: `check` says what to type, and what it says is true."""
+    for name in ("study.yaml", "study-protocol.yaml"):
+        path = ROOT / "data" / "sites" / name
+        with pytest.raises(SystemExit) as ended:
+            main(["check", str(path)])
+        told = capfd.readouterr().out
+        assert ended.value.code == 2
+        said = f"To check a coordinator's study by itself: causalveil check --sites {path}"
+        assert said in told
+        with pytest.raises(SystemExit) as ended:
+            main(said.partition("causalveil ")[2].split(" "))
+        assert not ended.value.code
+        assert "nothing is wrong" in capfd.readouterr().out
+
+
+def test_a_study_that_no_coordinator_could_pool_is_told_of_its_contract_alone(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = write_study(tmp_path / "study", study={"covariates": ["age"]})
+    path.with_name("dataset.yaml").unlink()
+    with pytest.raises(SystemExit) as ended:
+        main(["check", str(path)])
+    told = capfd.readouterr().out
+    assert ended.value.code == 2
+    assert "no contract; the data's owner must put one beside the data" in told
+    assert "--sites" not in told
+    with pytest.raises(SystemExit) as ended:
+        main(["check", str(path), "--sites"])
+    assert ended.value.code == 2
+    assert "the study must declare the range of 'age'" in " ".join(capfd.readouterr().out.split())

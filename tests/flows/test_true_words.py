@@ -258,7 +258,7 @@ def test_a_plan_says_whether_an_effect_is_larger_than_the_half_width(effect: flo
     say_effect(effect, numbers, sentences, warnings)
     large = abs(effect) > half
     assert any(f"An effect of {effect:g} is larger than" in one for one in sentences) == large
-    assert any(f"is larger than an effect of {effect:g}" in one for one in warnings) == (not large)
+    assert any(f"is larger than an effect of {effect:,.12g}" in one for one in warnings) == (not large)
 
 
 CHECKS: dict[str, tuple[Any, ...]] = {

@@ -73,7 +73,7 @@ def test_an_effect_that_noise_hides_is_said_to_be_and_how_many_units_would_do() 
     assert said["hidden_by_noise"]
     assert said["sign_wrong"] > 0.4
     assert f"{said['units_needed']:,} units" in said["warnings"][-1]
-    assert "is larger than an effect of 1800" in said["warnings"][-1]
+    assert "is larger than an effect of 1,800" in said["warnings"][-1]
     assert width(study, said["units_needed"]) == pytest.approx(1800, rel=0.05)
     unseen = make_study(outcome={"lower": 0, "upper": 60_000})
     assert IPW.expected(unseen, sizes_of(unseen, 445), StandIn(), 1800)["units_needed"] is None
