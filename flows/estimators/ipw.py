@@ -102,7 +102,7 @@ def words(study: IpwStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehe
     allows = settings.confounding_prior.outcome_r2 > 0
     sentences = [
         f"Propensity model: noise of standard deviation {noise:.3g} on each coefficient.",
-        f"The penalty, {settings.penalty:g}, bounds the norm of the coefficients by "
+        f"The penalty, {settings.penalty:g}, keeps the norm of the coefficients below "
         f"{logistic.coefficient_bound(settings.penalty):.3g} and shrinks each to about {kept:.0%}.",
         "For what noise and penalty leave, the interval allows for the confounding that `confounding_prior` assumes."
         if allows
