@@ -47,6 +47,13 @@ class TimesOutcome(TimeToEvent):
     role: OutcomeRole = OutcomeRole.secondary
 
 
+def label_of(measure: Measure, outcome: TimeToEvent) -> str:
+    """Return a measure of an outcome in a few words."""
+    unit = "" if outcome.unit_of_measure is None else f" {outcome.unit_of_measure}"
+    until = f"until {outcome.horizon:g}{unit}"
+    return f"{MEAN_TIME} {until}" if measure is Measure.rmst else f"risk of {outcome.labels[0]} {until}"
+
+
 @dataclass(frozen=True)
 class TimesQuestion:
     """One measure of one outcome: what a row of answers is about, in every subgroup and arm.
@@ -64,11 +71,7 @@ class TimesQuestion:
     @property
     def label(self) -> str:
         """The question in a few words, which names each answer."""
-        unit = "" if self.outcome.unit_of_measure is None else f" {self.outcome.unit_of_measure}"
-        until = f"until {self.outcome.horizon:g}{unit}"
-        if self.measure is Measure.rmst:
-            return f"{MEAN_TIME} {until}"
-        return f"risk of {self.outcome.labels[0]} {until}"
+        return label_of(self.measure, self.outcome)
 
     @property
     def span(self) -> float:

@@ -164,6 +164,11 @@ def end_of(value: float, interval: Mapping[str, Any]) -> str:
     return text if value == 0 or set(text) & set("123456789") else figure(float(f"{value:.1g}"))
 
 
+def p_value(value: float) -> str:
+    """Return a p-value with two digits."""
+    return figure(float(f"{value:.2g}"))
+
+
 def risk(value: float, interval: Mapping[str, Any]) -> str:
     """Return a risk as percent, with the decimals that the interval of a difference bears."""
     return f"{beside(100 * value, {end: 100 * interval[end] for end in ('lower', 'upper')})}%"

@@ -39,6 +39,7 @@ from causalveil.tasks.report.guidelines.items import guidelines_context
 from causalveil.tasks.report.numbers import (
     COVERED,
     amount,
+    arm_label,
     at_time,
     axis_name,
     beside,
@@ -49,6 +50,7 @@ from causalveil.tasks.report.numbers import (
     freedom,
     in_place,
     near,
+    p_value,
     percent,
     risk,
     shortened,
@@ -56,7 +58,7 @@ from causalveil.tasks.report.numbers import (
     verdict_of,
 )
 from causalveil.tasks.report.panel.parts import runs_left
-from causalveil.tasks.report.protocol import context_of, first_of, labelled
+from causalveil.tasks.report.protocol import context_of, first_of, labelled, place_of, sides_of, units_in
 from causalveil.tasks.report.times import groups_context, pooled_times_context, times_context
 
 if TYPE_CHECKING:
@@ -128,8 +130,18 @@ def series_html(series: Series) -> str:
         CausalveilError: this installation lacks its templates.
     """
     series = labelled(series)
-    units = series.units_of_measure
-    rows = [(row, *_blocks_drawn(row), axis_name(units.get(row.outcome))) for row in series.rows]
+    units, sides = units_in(series), sides_of(series.specification)
+    reference = str((series.specification.get("arms") or {}).get("reference", ""))
+    places = [(row.group, row.arm) for row in series.rows]
+    rows = [
+        (
+            f"{row.outcome}, {place_of(places, row.group, row.arm, arm_label(series.specification, reference))}",
+            row,
+            *_blocks_drawn(row),
+            axis_name(units.get(row.outcome), sides),
+        )
+        for row in series.rows
+    ]
     context = {
         "series": series,
         "rows": rows,
@@ -248,6 +260,7 @@ def environment() -> Environment:
         "shortened": shortened,
         "coded": coded,
         "blocks": blocks_label,
+        "p_value": p_value,
         "among": where_words,
         "place": lambda row: in_place(row["group"], row["arm"]),
         "runs_left": runs_left,

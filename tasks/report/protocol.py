@@ -151,11 +151,12 @@ def _line(release: ProtocolRelease | PooledProtocolRelease, row: ProtocolAnswer 
     )
 
 
-def units_in(release: ProtocolRelease | PooledProtocolRelease) -> dict[str, str]:
+def units_in(release: ProtocolRelease | PooledProtocolRelease | Series) -> dict[str, str]:
     """Return the unit of measure of each outcome that has one; means of times have theirs."""
-    outcomes = release.specification["outcomes"]
-    unit = outcomes[0].get("unit_of_measure") if "horizon" in outcomes[0] else None
-    times = {row.outcome: str(unit) for row in release.answers if unit and row.outcome.startswith(MEAN_TIME)}
+    asked = release.specification.get("outcomes") or [release.specification["outcome"]]
+    unit = asked[0].get("unit_of_measure") if "horizon" in asked[0] else None
+    rows: Sequence[Any] = release.rows if isinstance(release, Series) else release.answers
+    times = {row.outcome: str(unit) for row in rows if unit and row.outcome.startswith(MEAN_TIME)}
     return release.units_of_measure | times
 
 

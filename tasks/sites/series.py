@@ -16,7 +16,7 @@ import numpy as np
 from causalveil.schemas.confounding import ConfoundingStatement
 from causalveil.schemas.errors import StudyError, TooFewBlocks
 from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, label_of
 from causalveil.schemas.plan import natural_order
 from causalveil.schemas.protocols.answers import ProtocolAnswer
 from causalveil.schemas.protocols.study import ALL_UNITS, ProtocolStudy
@@ -163,15 +163,11 @@ def _widths(study: InSeries) -> dict[str, float]:
     """Return how far an effect may reach, by question."""
     if isinstance(study, SurvivalStudy):
         ends = {Measure.risk: 1.0, Measure.rmst: study.outcome.horizon}
-        return {_measured(study, one): ends[one] for one in study.measure}
+        return {label_of(one, study.outcome): ends[one] for one in study.measure}
     if isinstance(study, SurvivalProtocol):
         return {question.label: question.span for question in study.questions}
     questions = study.questions if isinstance(study, ProtocolStudy) else (study,)
     return {question.outcome.name: question.outcome.width for question in questions}
-
-
-def _measured(study: SurvivalStudy, measure: Measure) -> str:
-    return f"{measure} of {study.outcome.labels[0]} until {study.outcome.horizon:g}"
 
 
 def _answers(study: InSeries, release: Release) -> list[tuple[_Place, _Found | str]]:
@@ -187,7 +183,7 @@ def _answers(study: InSeries, release: Release) -> list[tuple[_Place, _Found | s
 
 
 def _place_of(study: SurvivalStudy, measure: Measure) -> _Place:
-    return _Place(_measured(study, measure), ALL_UNITS, str(study.treatment_codes.pair[1]))
+    return _Place(label_of(measure, study.outcome), ALL_UNITS, str(study.treatment_codes.pair[1]))
 
 
 def _of_measure(release: SurvivalRelease, one: MeasuredEffect) -> _Found | str:

@@ -77,6 +77,7 @@ def adjusted_page_is_true(release: ProtocolRelease, *, arms: bool, sites: bool) 
     for sentence in (
         "No unmeasured confounding. Among people who agree in age, group,",
         "The arms as they are, not adjusted. Share without",
+        "The arms as they are, not adjusted. Cumulative incidence among",
         f"({len(release.answers)} answers, Bonferroni)",
         "its pseudo-outcome",
         "a regression adjustment, from 5 more releases",

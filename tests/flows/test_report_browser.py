@@ -147,6 +147,17 @@ return leads.filter(e => getComputedStyle(e).breakAfter !== 'avoid')
   .concat(cut.filter(e => getComputedStyle(e).breakInside !== 'avoid'))
   .map(e => e.tagName + ': ' + e.textContent.slice(0, 60));
 """
+# Tables by whether they may break over two sheets, where that is not as their number of rows has it.
+KEPT_WHOLE = """
+return [...document.querySelectorAll('table')]
+  .filter(t => (getComputedStyle(t).breakInside === 'avoid') !== (t.tBodies[0].rows.length < 7))
+  .map(t => t.textContent.slice(0, 40));
+"""
+# Boxes whose right border stands on the edge of the paper, which cuts it.
+ON_THE_EDGE = """
+return [...document.querySelectorAll('.box')].filter(e => e.getBoundingClientRect().right > window.innerWidth - 1)
+  .map(e => e.textContent);
+"""
 NAMED = """
 const text = id => (document.getElementById(id) || {}).textContent || '';
 return [...document.querySelectorAll('svg[role=img]')].map(s =>
@@ -222,7 +233,16 @@ def test_contrast(shown: Callable[[str, int], Any], name: str, scheme: str) -> N
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
-PRINTED = ["effect", "pooled", "hostile", "balance", "survival, adjusted", "protocol of times", "direction"]
+PRINTED = [
+    "effect",
+    "pooled",
+    "hostile",
+    "balance",
+    "survival, adjusted",
+    "protocol of times",
+    "direction",
+    "pooled protocol",
+]
 
 
 @pytest.mark.parametrize("name", PRINTED)
@@ -242,5 +262,7 @@ def test_on_paper(shown: Callable[[str, int], Any], name: str) -> None:
         assert driver.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         assert driver.execute_script(BROKEN) == []
         assert driver.execute_script(LEFT_BEHIND) == []
+        assert driver.execute_script(KEPT_WHOLE) == [], "short tables stay whole, long ones break between rows"
+        assert driver.execute_script(ON_THE_EDGE) == []
     finally:
         driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})

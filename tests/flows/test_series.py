@@ -16,6 +16,8 @@ from causalveil.flows.cli.main import main
 from causalveil.schemas.sites.series import Series
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.report.numbers import blocks_label
+from causalveil.tasks.report.page import series_html
+from causalveil.tasks.report.panel.parts import estimated
 from tests.studies import people, refused, write_study
 from tests.survival_help import (
     cared_for_at_sites,
@@ -78,6 +80,7 @@ def series(path: Path, out: Path, capfd: Any) -> Series:
     assert "cite as" in page
     assert "may be pooled again at no cost" in page
     assert "The intervals cover sampling and the noise of privacy." in page
+    assert not re.search(r"= [0-9.]+e[-+]", page), "a p-value is written as people write it"
     runs = {block["run_id"] for row in shown["series"]["rows"] for block in row["blocks"]}
     for run in runs:
         assert f"causalveil audit {run}" in page
@@ -92,7 +95,7 @@ def series(path: Path, out: Path, capfd: Any) -> Series:
     assert found.runs[-1].budget is not None
     fits = found.runs[-1].budget.fits
     assert f"budget of block {found.runs[-1].blocks[-1]} is left: enough for {fits} more such runs." in lines[-1]
-    assert f"{found.rows[0].fixed.estimate:,.4g}" in str(found)
+    assert estimated(found.rows[0].fixed) in str(found)
     assert repr(found) == f"<Series {found.brief()}>"
     with pytest.raises(SystemExit):
         main(["series", str(path), "--out", str(out)])
@@ -201,7 +204,19 @@ def test_a_series_of_times(tmp_path: Path, capfd: Any) -> None:
         frame.write_parquet(place / "part.parquet")
         run_study(path, out=tmp_path / f"out-{number}", engine="direct")
     found = series(path, tmp_path / "series", capfd)
-    assert [row.outcome for row in found.rows] == ["risk of death until 365", "rmst of death until 365"]
+    assert [row.outcome for row in found.rows] == [
+        "risk of death until 365 days",
+        "mean time without event until 365 days",
+    ]
+    page = (tmp_path / "series" / "series.html").read_text()
+    assert page.count(">treated minus controls<") == page.count(">treated minus controls, in days<") == 1
+    assert "<h2>mean time without event until 365 days, all units</h2>" in page
+    assert re.search(r"mean time without event until 365 days\s+[-0-9.]+ days", str(found))
+    arms = {"arms": {"levels": ["none", "low"], "reference": "none"}, "treatment": "drug", "treatment_codes": None}
+    rows = tuple(row.model_copy(update={"arm": "low"}) for row in found.rows)
+    of_arms = found.model_copy(update={"rows": rows, "specification": {**found.specification, **arms}})
+    assert ">arm minus reference, in days<" in series_html(of_arms)
+    assert "treated minus controls" not in series_html(of_arms)
     for row in found.rows:
         assert [one.blocks for one in row.blocks] == [("month=1",), ("month=3",)]
         assert row.missing == ("month=2",)

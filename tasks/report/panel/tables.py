@@ -89,8 +89,9 @@ def series_lines(series: Series, room: int) -> list[str]:
     interval = "interval" if len(series.rows) == 1 else "intervals"
     level = confidence_level(series.confidence)
     lines = [escape(head), f"{_among(series.specification)}{level} {interval}, all blocks together{rest}:"]
+    units = _units_in(series)
     for name, row in zip(_names(shown, series.rows), shown, strict=True):
-        unit = series.units_of_measure.get(row.outcome)
+        unit = units.get(row.outcome)
         of = escape(f" {unit}") if unit else ""
         lines.append(f"{name}  [bold]{estimated(row.fixed)}{of}[/bold]  {ends(row.fixed.interval)}{_trend(row)}")
     if lines_each > 1:
@@ -106,7 +107,7 @@ def _labelled(table: Table) -> Table:
     return labelled(table)
 
 
-def _units_in(release: ProtocolRelease | PooledProtocolRelease) -> dict[str, str]:
+def _units_in(release: ProtocolRelease | PooledProtocolRelease | Series) -> dict[str, str]:
     from causalveil.tasks.report.protocol import units_in
 
     return units_in(release)
