@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,6 +22,15 @@ from tests.flows.test_cli import call, call_json
 from tests.flows.test_report_browser import CONTRASTS, OUTSIDE, OVERLAPS
 from tests.ledger_help import charge, contract, finished, reservation
 
+# Days that stand on two lines.
+CUT_DATES = r"""
+return [...document.querySelectorAll('span, td')].filter(e => {
+  if (!/^\d{4}-\d\d-\d\d$/.test(e.textContent)) return false;
+  const range = document.createRange();
+  range.selectNodeContents(e);
+  return new Set([...range.getClientRects()].map(box => Math.round(box.top))).size > 1;
+}).map(e => e.textContent);
+"""
 HOSTILE = '=HYPERLINK("x")<script>alert(1)</script>'
 
 
@@ -99,6 +109,7 @@ def test_pages_hold_no_script_and_ask_nobody(ledger: Ledger, tmp_path: Path) -> 
     for path in paths:
         text = path.read_text()
         assert "<script" not in text
+        assert not re.search(r"\s%|&#8239;", text), "a percent sign stands at its number"
         assert "http" not in text.replace("http://www.w3.org/2000/svg", "").replace('http-equiv="', "")
     assert "&lt;script&gt;alert(1)" in paths[2].read_text()
 
@@ -167,6 +178,7 @@ def test_in_a_browser(ledger: Ledger, tmp_path: Path) -> None:
                 assert driver.execute_script("return document.documentElement.scrollWidth") <= pixels
                 assert driver.execute_script(OUTSIDE) == []
                 assert driver.execute_script(OVERLAPS) == []
+                assert driver.execute_script(CUT_DATES) == []
             for scheme in ("light", "dark"):
                 features: dict[str, Any] = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
                 driver.execute_cdp_cmd("Emulation.setEmulatedMedia", features)
