@@ -161,3 +161,32 @@ def test_sites_with_different_intervals_have_one_limit_of_them(first: int, secon
     others = ("censoring within an arm", "confounding")
     texts = [f"{other}; {GRID.format(count)}" for other, count in zip(others, (first, second), strict=True)]
     assert united(texts) == f"censoring within an arm; {GRID.format(said)}; confounding"
+
+
+@pytest.mark.parametrize("name", ["protocol of times", "survival", "survival, adjusted"])
+def test_checklists_of_times_speak_of_times(documents: Documents, name: str) -> None:
+    document = merge(documents[name], {"specification": {"estimator": {"trial": False}}})
+    adjusts = bool(document["specification"].get("covariates"))
+    page = page_of(load(document))
+    assert "TARGET (2025)" in page
+    for said in (
+        "changes the time to death",
+        "Times begin at 'randomised' and are compared until 365",
+        "losses to follow-up are taken to say nothing of the event.",
+        "units are followed from 'randomised'.",
+        "Kaplan-Meier and Aalen-Johansen curves of noisy counts",
+        "Numbers at risk over time, with noise, stand below the curves.",
+        "difference of risks",
+    ):
+        assert said in page, said
+    for false in ("one time point", "clipping is harmless", "knows of no follow-up", "a difference of shares"):
+        assert false not in page, false
+    assert ("regression of pseudo-outcomes on covariates" in page) == adjusts
+    assert ("confounding beyond the size that confounding_prior assumes" in page) == (not adjusts)
+
+
+@pytest.mark.parametrize("name", ["pooled", "pooled protocol"])
+def test_a_page_of_several_sites_says_where_its_checklists_are(documents: Documents, name: str) -> None:
+    page = page_of(load(documents[name]))
+    assert "The page of each site’s own release says which guidelines apply" in page
+    assert "No person is in two sites. The sites’ errors are then independent." in page

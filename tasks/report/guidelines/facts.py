@@ -31,7 +31,9 @@ METHODS = {
     "ipw": "inverse probability weighting",
     "matching": "matching on the propensity score",
     "regression": "regression adjustment",
+    "survival": "Kaplan-Meier and Aalen-Johansen curves of noisy counts",
 }
+OVERLAP = "overlap (every kind of unit in {})"
 INDEPENDENCE = "no interference between units, one version of each treatment, independent units"
 
 
@@ -55,6 +57,8 @@ def facts_of(
         **_results(release),
         "flow": flow.text,
         "diagram": "The flow of units above.",
+        # Of times to an event alone: ``times_facts``.
+        **dict.fromkeys(("start", "losses", "at_risk"), ""),
     }
 
 
@@ -64,27 +68,21 @@ def _outcomes(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _question(release: Mapping[str, Any]) -> dict[str, str]:
     spec, estimand = release["specification"], release["estimand"]
-    outcomes, groups, several = _outcomes(spec), spec.get("subgroups"), spec.get("arms")
-    binary = all(one.get("codes") for one in outcomes)
-    measure = "a difference of shares" if binary else "a difference of means, on the outcome's own scale"
-    names = ", ".join(one["name"] for one in outcomes)
+    groups, several = spec.get("subgroups"), spec.get("arms")
+    arms = f"{spec['treatment']}: {codes_text(spec)}"
     against = "every other level against the reference" if several else "treated against control"
     return {
-        "question": f"How {spec['treatment']} changes {names}, on average over {_whom(spec, estimand)}.",
+        **_of_outcomes(spec, estimand),
         "unit": f"One {spec['data']['unit']} is one participant.",
-        "strategies": f"{spec['treatment']}: {codes_text(spec)}; {against}.",
-        "outcomes": "; ".join(
-            f"{one['name']} ({one['role'].replace('_', ' ')}), {bounds_text(one)}" for one in outcomes
-        )
-        + ".",
-        "contrast": f"{estimand}: {measure}, over {_whom(spec, estimand)}. {_relative(spec)}",
+        "strategies": f"{arms}; {against}.",
         "covariates": _covariates(release),
         "subgroups": f"Subgroups by {groups['name']}." if groups else "",
         "subgroup_methods": f"By {groups['name']}, as contract and study declare it; interaction was not tested."
         if groups
         else "No subgroups were declared.",
-        "codes": f"{spec['treatment']}: {codes_text(spec)}; "
-        + "; ".join(f"{name}: {bounds_text(one)}" for name, one in (spec.get("covariates") or {}).items())
+        "codes": "; ".join(
+            [arms, *(f"{name}: {bounds_text(one)}" for name, one in (spec.get("covariates") or {}).items())]
+        )
         + ".",
         "bounds": _bounds_text(release),
         "clipped": "Numbers enter as they are, clipped to their declared bounds; levels enter as indicators.",
@@ -108,6 +106,23 @@ def compared_as_they_are(release: Mapping[str, Any]) -> bool:
     return bool(known) and all(one["state"] == "unadjusted" for one in known)
 
 
+def _of_outcomes(spec: Mapping[str, Any], estimand: str) -> dict[str, str]:
+    """Return the sentences on measured outcomes; those on times to an event are ``times_facts``."""
+    outcomes, whom = _outcomes(spec), over_whom(spec, estimand)
+    if any("horizon" in one for one in outcomes):
+        return {}
+    binary = all(one.get("codes") for one in outcomes)
+    measure = "a difference of shares" if binary else "a difference of means, on the outcome's own scale"
+    names = [one["name"] for one in outcomes]
+    asked = " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), names[-1]])
+    told = [f"{one['name']} ({one['role'].replace('_', ' ')}), {bounds_text(one)}" for one in outcomes]
+    return {
+        "question": f"How {spec['treatment']} changes {asked}, on average over {whom}.",
+        "outcomes": f"{'; '.join(told)}.",
+        "contrast": f"{estimand}: {measure}, over {whom}. {_relative(spec)}",
+    }
+
+
 def _relative(spec: Mapping[str, Any]) -> str:
     """Say which relative measures are released beside the difference."""
     named = [
@@ -116,8 +131,8 @@ def _relative(spec: Mapping[str, Any]) -> str:
     return f"Beside it {' and '.join(named)}, by Fieller's interval." if named else "No relative measure is released."
 
 
-def _whom(spec: Mapping[str, Any], estimand: str) -> str:
-    """Return over whom the answer is an average: all units of an arm or both, or the eligible among them."""
+def over_whom(spec: Mapping[str, Any], estimand: str) -> str:
+    """Return the units that the answer is an average over, in words."""
     among = where_words(spec)
     return f"{WHOM[estimand]} of the dataset{f' where {among}' if among else ''}"
 
@@ -162,8 +177,8 @@ def _data(release: Mapping[str, Any], contract: Contract | None) -> dict[str, st
         "follow_up": "The run reads one row for each unit; it knows of no follow-up and of no loss to it.",
         "access": f"{access}{f'. The owner allows in all {caps}' if caps else ''}.",
         "size": f"{used} The interval to be expected at this size follows from public facts (causalveil plan).",
-        "population": f"The answer is about {_whom(spec, release['estimand'])}, as a sample of a population that is "
-        "large beside it.",
+        "population": f"The answer is about {over_whom(spec, release['estimand'])}, as a sample of a population "
+        "that is large beside it.",
     }
 
 
@@ -171,6 +186,7 @@ def _design(release: Mapping[str, Any], arms: Mapping[str, Any]) -> dict[str, st
     spec = release["specification"]
     names = ", ".join(spec.get("covariates") or {}) or "nothing that was declared"
     clip, allowed = arms["clip"], (release.get("interval") or {}).get("bias")
+    allowed = allowed or any(row.get("bias") for row in release.get("answers") or ())
     overlap = (
         f"scores from {figure(clip[0])} to {figure(clip[1])}"
         if clip
@@ -205,6 +221,8 @@ def _analysis(release: Mapping[str, Any]) -> dict[str, str]:
     allowed = float((release.get("interval") or {}).get("bias") or 0)
     said = f"The interval allows for a bias of {figure(allowed)} to either side."
     told = said if allowed else ""
+    if any(row.get("bias") for row in release.get("answers") or ()):
+        told = "Intervals allow for the bias that stands beside each answer in the table."
     balance = bool(release.get("balance"))
     noise = "exact, for they are public" if release["privacy"]["level"] == "label" else "as released with noise"
     how = f"{name[:1].upper()}{name[1:]}{f' ({settings})' if settings else ''}"
@@ -300,7 +318,7 @@ def _protocol_results(release: Mapping[str, Any]) -> dict[str, str]:
         else "Every answer is withheld.",
         "precision": f"{covers} sampling and the noise of privacy." if first else "",
         "limits": _plain(f"No interval covers {release['not_covered']}."),
-        "additional": f"{', '.join(told)}; declared before a row was read."
+        "additional": f"Declared before a row was read: {', '.join(told)}."
         if told
         else "One question was asked; no other analysis is in this release.",
     }
@@ -309,10 +327,11 @@ def _protocol_results(release: Mapping[str, Any]) -> dict[str, str]:
 def _adjustment(release: Mapping[str, Any]) -> str:
     """Return how far covariates were adjusted for, as the release says.
 
-    Of a protocol every wording once.
+    Of a protocol every wording once, but of answers behind noise.
     """
     if "answers" in release:
-        return "; ".join(dict.fromkeys(row["adjustment"] for row in release["answers"]))
+        told = [row["adjustment"] for row in release["answers"] if row["state"] != "unresolved"]
+        return "; ".join(dict.fromkeys(told))
     if release.get("confounding") is not None:
         return ConfoundingStatement.model_validate(release["confounding"]).words
     return str((release.get("details") or {}).get("adjustment", ""))
@@ -384,7 +403,8 @@ def rows_text(contract: Contract) -> str:
 def descriptions_text(spec: Mapping[str, Any], contract: Contract) -> str:
     """Return what the owner says of the study's columns."""
     outcomes = spec["outcomes"] if "outcomes" in spec else [spec["outcome"]]
-    named = [spec["treatment"], *(one["name"] for one in outcomes), *(spec.get("covariates") or {})]
+    columns = [one[key] for one in outcomes for key in ("name", "time", "event") if key in one]
+    named = [spec["treatment"], *columns, *(spec.get("covariates") or {})]
     told = []
     for name in dict.fromkeys(named):
         column = contract.offered.get(name)

@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from causalveil.schemas.contract import Contract
-from causalveil.schemas.release import EffectRelease, ProtocolRelease, Release
+from causalveil.schemas.release import AnsweredEffect, ProtocolRelease, Release
 from causalveil.schemas.sites.pooled import Published
+from causalveil.tasks.report.details import estimand_of
 from causalveil.tasks.report.flow import UnitFlow, unit_flow
 from causalveil.tasks.report.guidelines.facts import facts_of, rows_text
+from causalveil.tasks.report.guidelines.times import asks_for_times, times_facts
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ STROBE_ITEMS = (
         "14a", "characteristics of participants", ("balance",), "a description of the population from public sources"
     ),
     GuidelineItem("14b", "missing data, by variable", ("missing",)),
-    GuidelineItem("14c", "follow-up time", (), "follow-up; an exact sum would be private"),
+    GuidelineItem("14c", "follow-up time", ("at_risk",), "follow-up; an exact sum would be private"),
     GuidelineItem("15", "outcome data", ("means",)),
     GuidelineItem("16a", "estimates, unadjusted and adjusted, with precision", ("found", "precision", "adjusted_for")),
     GuidelineItem("16b", "category boundaries", ("bounds",)),
@@ -212,13 +214,16 @@ TARGET_ITEMS = (
         "6b", "target trial: the strategies", ("strategies",), "the strategies in enough detail to carry them out"
     ),
     GuidelineItem("6c", "target trial: assignment", ("random",)),
-    GuidelineItem("6d", "target trial: start and end of follow-up", (), "time zero and the end of follow-up"),
+    GuidelineItem("6d", "target trial: start and end of follow-up", ("start",), "time zero and the end of follow-up"),
     GuidelineItem("6e", "target trial: outcomes", ("outcomes",), "how and when the outcome would be measured"),
     GuidelineItem(
         "6f", "target trial: causal contrasts and effect measures", ("contrast",), "intention to treat, or not"
     ),
     GuidelineItem(
-        "6g", "target trial: identifying assumptions", ("random_assumptions",), "assumptions on losses to follow-up"
+        "6g",
+        "target trial: identifying assumptions",
+        ("random_assumptions", "losses"),
+        "assumptions on losses to follow-up",
     ),
     GuidelineItem("6h", "target trial: analysis", ("contrast", "bounds", "missing")),
     GuidelineItem(
@@ -257,7 +262,10 @@ TARGET_ITEMS = (
     ),
     GuidelineItem("9", "baseline, by strategy", ("balance",)),
     GuidelineItem(
-        "10", "length and end of follow-up, by strategy", (), "length of follow-up; exact numbers would be private"
+        "10",
+        "length and end of follow-up, by strategy",
+        ("at_risk",),
+        "length of follow-up; exact numbers would be private",
     ),
     GuidelineItem("11", "missing data, by strategy", ("missing",)),
     GuidelineItem("12", "outcomes, by strategy", ("means",)),
@@ -297,6 +305,8 @@ def checklists(
     if arms["randomised"]:
         return ()
     facts = facts_of(release, arms, flow, contract)
+    if asks_for_times(release["specification"]):
+        facts |= times_facts(release, facts, dict(estimand_of(release)))
     return tuple(
         Checklist(title, source, tuple(item.filled(facts) for item in items)) for title, source, items in GUIDELINES
     )
@@ -307,12 +317,11 @@ def guidelines_context(
 ) -> dict[str, Any]:
     """Return ``flow``, ``contract`` and ``checklists`` for the templates.
 
-    A pooled release has no flow of its own, and only effects of one run, but those on times, have checklists.
+    A pooled release has no flow of its own, and only effects of one run have checklists.
     """
     if not isinstance(release, Release):
         return {"flow": None, "checklists": None}
     flow = unit_flow(document, rows_text(contract) if contract and contract.rows else "")
-    of_times = isinstance(release, ProtocolRelease) and bool(release.curves)
-    if of_times or not isinstance(release, EffectRelease | ProtocolRelease):
+    if not isinstance(release, AnsweredEffect | ProtocolRelease):
         return {"flow": flow, "checklists": None}
     return {"flow": flow, "contract": contract, "checklists": checklists(document, arms, flow, contract)}
