@@ -136,9 +136,11 @@ def randomised(study: ProtocolStudy) -> bool:
 
 def words(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
     """Return half-widths of all outcomes, and what leaving one out would buy."""
-    del sizes
     rows, numbers = middle_of(found), list[dict[str, Any]]()
     sentences = [f"One budget for all: {study.question}."]
+    if len(study.arm_names) > 2:
+        each = f"{sizes.units / len(study.arm_names):,.0f} units each"
+        sentences.append(f"That is for arms of one size, {each}. The answer of a smaller arm has a wider interval.")
     if stand_in.deviation is None:
         sentences.append("Assumed: each outcome's standard deviation is a quarter of its range, of 0 and 1 half.")
     grouped = study.subgroups is not None

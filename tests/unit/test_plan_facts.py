@@ -16,6 +16,7 @@ from causalveil.flows.cli.main import main
 from causalveil.flows.estimators.regression import REGRESSION
 from causalveil.flows.estimators.rehearsal import Made, people_of_effect
 from causalveil.flows.planning.study_plan import expected
+from causalveil.schemas.errors import StudyError
 from causalveil.schemas.plan import Plan, StandIn
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.enclave.split import sizes_of
@@ -75,6 +76,19 @@ def test_a_protocol_and_a_study_of_times_name_the_treated_share_too() -> None:
         assert told["half_width"] > 1.3 * silent["half_width"]
         low, high = silent["half_width_range"]
         assert low <= silent["half_width"] < silent["half_width_if"]["treated"] <= high
+
+
+def test_several_arms_are_of_one_size_and_a_treated_share_is_refused() -> None:
+    """The sizes were assumed in silence, and the share of one arm was dropped without a word."""
+    study = make_protocol(arms=4)
+    plan = Plan(
+        study="s", study_digest="0" * 64, sizes=sizes_of(study, 20_000), charges=(),
+        total=study.privacy.cost, epsilon_pld=None,
+    )  # fmt: skip
+    sentences = expected(study, plan, StandIn())["sentences"]
+    assert any("arms of one size, 5,000 units each" in one for one in sentences)
+    with pytest.raises(StudyError, match="this study has 4, which a plan takes to be of one size"):
+        expected(study, plan, StandIn.told(treated=0.1))
 
 
 @pytest.mark.parametrize("make", [make_survival, make_times])
