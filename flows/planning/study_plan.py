@@ -287,8 +287,8 @@ def expected(
     told, stand_in = stand_in.model_fields_set, assumed(study, stand_in)
     if "treated" in told and isinstance(study, JointStudy) and len(study.arm_names) > 2:
         raise StudyError(
-            f"treated is the share of one of two arms, and this study has {len(study.arm_names)}, which a plan takes to "
-            "be of one size; leave it out"
+            f"treated is the share of one of two arms, and this study has {len(study.arm_names)}, which a plan takes "
+            "to be of one size; leave it out"
         )
     found = estimator_of(study).expected(study, plan.sizes, stand_in, effect, people)
     found["warnings"] = [*unrecorded, *found["warnings"]]

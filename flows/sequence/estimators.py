@@ -78,13 +78,17 @@ ESTIMATORS: dict[type[Study], tuple[str, str]] = {
 }
 
 
+# Matching pairs units, and balancing pairs near ones to measure the variance by.
+MATCHED = (MatchingStudy, MatchingProtocol, BalancingStudy, BalancingProtocol)
+
+
 def estimator_of(study: S) -> Estimator[S]:
     """Return the estimator that a study asks for.
 
     Raises:
         StudyError: its library is not installed; no row was read and nothing is reserved.
     """
-    if isinstance(study, MatchingStudy | MatchingProtocol) and find_spec("numba") is None:
+    if isinstance(study, MATCHED) and find_spec("numba") is None:
         raise StudyError("this estimator needs numba, which is not installed; install causalveil[matching]")
     module, name = ESTIMATORS[type(study)]
     return cast(Estimator[S], getattr(import_module(f"causalveil.flows.estimators.{module}"), name))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from causalveil.flows.sequence.estimators import estimator_of
-from causalveil.schemas.estimators.protocols import MatchingProtocol
+from causalveil.schemas.estimators.protocols import BalancingProtocol, MatchingProtocol
 from tests.matching_help import matching_changes
 from tests.studies import people, write_study
 
@@ -51,9 +51,36 @@ def test_matching_without_its_extra_names_it_and_reserves_nothing(tmp_path: Path
     assert code == 0, said
 
 
-def test_a_protocol_of_matching_names_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+LABEL: dict[str, Any] = {"level": "label", "delta": 0}
+AT_LABEL: dict[str, tuple[dict[str, Any], bool]] = {
+    "balancing": ({"estimator": {"name": "balancing", "penalty": ...}}, True),
+    "auto": ({"estimator": {"name": "auto", "penalty": ...}}, True),
+    "balancing in subgroups": (
+        {"estimator": {"name": "balancing", "penalty": ...}, "subgroups": "group", "covariates": {"group": ...}},
+        True,
+    ),
+    "difference": ({"estimator": {"name": "difference_in_means", "penalty": ..., "trial": True}}, False),
+}
+
+
+def test_at_label_level_what_pairs_units_names_it_and_all_else_runs(tmp_path: Path, home: Path) -> None:
+    """Balancing measured its variance by numba without a word, and ended behind its reservation."""
+    contract: dict[str, Any] = {"estimators": ["matching", "balancing", "difference_in_means"]}
+    commands = []
+    for place, (asked, _) in enumerate(AT_LABEL.values()):
+        own = contract | {"dataset": f"set{place}", "public": ["treated", "age", "group"]}
+        path = write_study(tmp_path / str(place), frame=people(400), study=asked | {"privacy": LABEL}, contract=own)
+        commands.append(["run", str(path), "--out", str(tmp_path / f"out{place}")])
+    ended = without_numba(*commands)
+    for name, (code, said) in zip(AT_LABEL, ended, strict=True):
+        assert code == (2 if AT_LABEL[name][1] else 0), (name, said)
+        assert ("needs numba, which is not installed; install causalveil[matching]" in said) == AT_LABEL[name][1]
+
+
+@pytest.mark.parametrize("study", [MatchingProtocol, BalancingProtocol])
+def test_a_protocol_names_it_too(study: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from causalveil.schemas.errors import StudyError
 
     monkeypatch.setitem(sys.modules, "numba", None)
     with pytest.raises(StudyError, match=r"causalveil\[matching\]"):
-        estimator_of(MatchingProtocol.model_construct())
+        estimator_of(study.model_construct())
