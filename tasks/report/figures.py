@@ -153,7 +153,9 @@ def axis_of(lines: Sequence[Line]) -> Axis:
     return Axis(low - room, high + room)
 
 
-def waterfalls(charges: Sequence[Charge], total: Decimal, write: Writer) -> tuple[Waterfall, ...]:
+def waterfalls(
+    charges: Sequence[Charge], total: Decimal, write: Writer, halves: Mapping[str, str] = HALVES
+) -> tuple[Waterfall, ...]:
     """Return what a unit spends, charge after charge.
 
     For each half of a split, else for a unit that meets the most.
@@ -165,12 +167,13 @@ def waterfalls(charges: Sequence[Charge], total: Decimal, write: Writer) -> tupl
         charges: of the release.
         total: epsilon of the release, which is the full width.
         write: an amount as text.
+        halves: a unit of each half of a split, in the words of the page.
     """
     gaussian = all(charge.mu is not None for charge in charges)
     weights = {charge.name: _squared(charge) if gaussian else charge.epsilon for charge in charges}
     wholes = list(dict.fromkeys(charge.scope.whole for charge in charges if charge.scope.whole))
-    if wholes == [tuple(HALVES)]:
-        met = {HALVES[half]: _met(charges, {half}) for half in HALVES}
+    if wholes == [tuple(halves)]:
+        met = {title: _met(charges, {half}) for half, title in halves.items()}
     else:
         largest = {max(whole, key=lambda part: _sum(_met(charges, {part}), weights)) for whole in wholes}
         title = "a unit of any fold" if largest else "every unit"

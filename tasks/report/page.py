@@ -272,10 +272,14 @@ def environment() -> Environment:
 
 def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
     """Return what the page of one run speaks of beside the release itself."""
-    falls = waterfalls(release.privacy.charges, release.privacy.epsilon, amount)
+    tested = isinstance(release, DirectionRelease)
+    halves = {"train": "training half", "estimation": "test half" if tested else "estimation half"}
+    titles = {half: f"a unit of the {name}" for half, name in halves.items()}
+    falls = waterfalls(release.privacy.charges, release.privacy.epsilon, amount, titles)
     details = document.get("details", {})
     context: dict[str, Any] = {
         "waterfalls": falls,
+        "halves": halves,
         "method": f"method_{release.estimator}.html.j2",
         "details": detail_rows(document),
         "findings": _rows({key: value for key, value in document.items() if key not in COMMON}),
@@ -291,6 +295,7 @@ def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
     if isinstance(release, AnsweredEffect):
         plot = LovePlot.of(release.balance)
         context["loves"] = [] if plot is None else [("", plot)]
+        context["unseen"] = _unseen(release)
     if isinstance(release, DirectionRelease):
         context |= _direction(release)
     if isinstance(release, ProtocolRelease):
@@ -298,6 +303,17 @@ def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
     if isinstance(release, SurvivalRelease):
         context |= times_context(release)
     return context
+
+
+def _unseen(release: AnsweredEffect) -> list[str]:
+    """Return the covariates that a Love plot has no row of: where noise hides how they vary.
+
+    What an adjustment left out says so by itself; in a trial no other sentence does.
+    """
+    if not release.balance or (release.confounding and release.confounding.left_out):
+        return []
+    shown = {row.covariate.split("=")[0] for row in release.balance} | {row.covariate for row in release.balance}
+    return [name for name in release.specification.get("covariates") or {} if name not in shown]
 
 
 def _direction(release: DirectionRelease) -> dict[str, Any]:

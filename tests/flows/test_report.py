@@ -414,6 +414,25 @@ def test_a_part_that_spends_less_is_told_so(documents: Documents) -> None:
     assert [fall.total for fall in falls] == ["ε 1 of 1", "40% of ε 1"]
 
 
+def test_a_half_has_one_name_on_a_page(documents: Documents) -> None:
+    """A direction's second half was the test half in its text, and "estimation" above its bars and in its table."""
+    for name, half, not_half in (("direction", "test half", "estimation"), ("effect", "estimation half", "test half")):
+        page = re.sub(r"<style>.*?</style>", "", report_html(load(documents[name])), flags=re.DOTALL)
+        assert f"What a unit of the {half} spends" in page, name
+        assert f'data-head="units">{half}<' in page, name
+        assert not_half not in page, name
+
+
+def test_covariates_that_a_love_plot_lacks_are_named(documents: Documents) -> None:
+    """Of a trial no other sentence says that noise left a covariate out of the adjustment."""
+    row = {"before": 0.1, "after": 0.0, "noise_error": 0.01}
+    for names, said in ((("age", "group=a"), ""), (("group=a",), "hides how it varies: age.")):
+        rows = [row | {"covariate": name} for name in names]
+        page = report_html(load(merge(documents["effect"], {"balance": rows, "confounding": {"left_out": []}})))
+        assert ("Not in the figure" in page) == bool(said)
+        assert said in page
+
+
 def test_one_draw_that_spends_all_is_no_figure(documents: Documents) -> None:
     effect = documents["effect"]
     one = [effect["privacy"]["charges"][-1] | {"name": "effect", "scope": "all"}]

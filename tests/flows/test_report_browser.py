@@ -142,7 +142,7 @@ return [...document.querySelectorAll('main *')].filter(e => e.getBoundingClientR
 LEFT_BEHIND = """
 const leads = [...document.querySelectorAll('h2, h3, h4, caption, figcaption, .key, summary, h2 + p, h3 + p')].concat(
   [...document.querySelectorAll('p')].filter(p => p.nextElementSibling?.matches('ul, ol, table, figure, .flow')));
-const cut = [...document.querySelectorAll('figure, tbody tr, li, .box, .notice')];
+const cut = [...document.querySelectorAll('figure, tbody tr, li, .flow, .box, .notice')];
 return leads.filter(e => getComputedStyle(e).breakAfter !== 'avoid')
   .concat(cut.filter(e => getComputedStyle(e).breakInside !== 'avoid'))
   .map(e => e.tagName + ': ' + e.textContent.slice(0, 60));

@@ -242,6 +242,10 @@ def texts(template: str) -> set[str]:
 def further(documents: Documents) -> Iterator[dict[str, Any]]:
     """Yield releases that say what none of the others does."""
     effect, protocol, survival = documents["effect"], documents["protocol"], documents["survival"]
+    covariates = {name: {"lower": 0, "upper": 1} for name in ("age", "x00", "income")}
+    rows = [{"covariate": name, "before": 0.1, "after": 0.0, "noise_error": 0.01} for name in ("age", "x00")]
+    trial = {"balance": rows, "specification": {"covariates": covariates}}
+    yield merge(effect, trial | {"confounding": {"left_out": []}})
     moved = [one | {"control": one["control"] + 0.2} for one in survival["measures"]]
     yield survival | {"measures": moved}
     weighted = {"largest_difference_before": 0.4, "largest_difference_after": 0.02, "cells": 12, "alone_in_cell": 3}
