@@ -238,10 +238,10 @@ def plan(study: Study, declared: Plan, expected: Mapping[str, Any]) -> None:
     if declared.epsilon_pld is not None:
         total += f" (epsilon {declared.epsilon_pld:.4g} by privacy loss distributions)"
     console.print(total, highlight=False)
-    for sentence in expected["sentences"]:
-        console.print(f"- {sentence}", highlight=False, markup=False)
     for sentence in expected["warnings"]:
         console.print(f"Warning: {sentence}", style="yellow", highlight=False, markup=False)
+    for sentence in expected["sentences"]:
+        console.print(f"- {sentence}", highlight=False, markup=False)
     if "sweep" in expected:
         console.print(_sweep_table(expected["sweep"]))
 

@@ -21,7 +21,7 @@ from statistics import median
 from causalveil.flows.estimators.estimator import ENTRY, NORMALISE, Estimator, Stages
 from causalveil.flows.estimators.rehearsal import SLOW, Rehearsal, Rehearsed, as_it_is, mostly_whole, summed
 from causalveil.flows.estimators.stage import Stage, recalled
-from causalveil.flows.estimators.words import WHOLE_RANGE, Words
+from causalveil.flows.estimators.words import WHOLE_RANGE, Importance, Sentence, Words
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Guarantee
@@ -103,7 +103,7 @@ def warned(study: AipwStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], 
     """Return warnings of what a guarantee leaves open, or of noise beyond the range."""
     del sizes, stand_in
     if study.guarantee is Guarantee.asymptotic:
-        return [f"not protected: {sentence}." for sentence in study.unprotected]
+        return [Sentence(Importance.unprotected, f"not protected: {sentence}.") for sentence in study.unprotected]
     return [WHOLE_RANGE] if mostly_whole(few()) else []
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from causalveil.flows.estimators.estimator import ENTRY, NORMALISE, Estimator, Stages
 from causalveil.flows.estimators.rehearsal import SLOW, Rehearsal, Rehearsed, in_step, rows_balanced
 from causalveil.flows.estimators.stage import Stage
-from causalveil.flows.estimators.words import Words, say_imbalance
+from causalveil.flows.estimators.words import Importance, Sentence, Words, say_imbalance
 from causalveil.schemas.estimators.balancing import BalancingStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.balancing import stages
@@ -37,7 +37,10 @@ PERTURB = Stage[BalancingStudy, FloatArray](
 INTERVAL = Stage[BalancingStudy, EffectFindings](
     "interval", lambda step: stages.findings(step.study, step[WEIGH], step[PERTURB]), reads=(WEIGH, PERTURB)
 )
-NO_DELTA = "with delta: 0 the interval is narrower, since a release of two numbers gains nothing by a delta."
+NO_DELTA = Sentence(
+    Importance.declare,
+    "with delta: 0 the interval is narrower, since a release of two numbers gains nothing by a delta.",
+)
 STAGES: Stages = (*ENTRY, WEIGH, PERTURB, INTERVAL)
 
 

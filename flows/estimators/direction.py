@@ -19,7 +19,7 @@ from typing import Any
 from causalveil.flows.estimators.estimator import HALVES as HALVES_OF_EFFECTS
 from causalveil.flows.estimators.estimator import VALIDATE, Estimator, normalised_by
 from causalveil.flows.estimators.stage import Stage
-from causalveil.flows.estimators.words import Words
+from causalveil.flows.estimators.words import Importance, Sentence, Words
 from causalveil.schemas.estimators.direction import DirectionStudy, Score
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Half
@@ -68,17 +68,24 @@ def _said(study: DirectionStudy, sizes: Sizes) -> tuple[Words, list[str]]:
         margin, scale, right = foreseen
         numbers |= {"hsic_stand_in_margin": margin, "hsic_right_direction": right}
         sentences.append(
-            f"hsic on a stand-in, {direction_expected.STAND_IN}: margin {margin:.2g}, "
-            f"right with probability {right:.2g}."
+            Sentence(
+                Importance.expected,
+                f"hsic on a stand-in, {direction_expected.STAND_IN}: margin {margin:.2g}, "
+                f"right with probability {right:.2g}.",
+            )
         )
         if right < ENOUGH:
-            warnings.append(f"noise of scale {scale:.2g} hides a margin of hsic as small as the stand-in's.")
+            warnings.append(
+                Sentence(
+                    Importance.hidden, f"noise of scale {scale:.2g} hides a margin of hsic as small as the stand-in's."
+                )
+            )
     if Half.train in study.estimator.protect:
         estimator = study.estimator
         movement = residual_movement(sizes.train, estimator.penalty, estimator.variant)
         numbers["residual_movement_bound"] = movement
         sentences.append(f"One training unit moves a residual, which lies in [-2, 2], by at most {movement:.2g}.")
-    warnings += [f"not protected: {sentence}." for sentence in study.unprotected]
+    warnings += [Sentence(Importance.unprotected, f"not protected: {sentence}.") for sentence in study.unprotected]
     return Words(sentences, numbers), warnings
 
 
@@ -91,9 +98,11 @@ def _margin(
     numbers[f"{score}_sure_margin"] = margin
     text = f"{score}: a margin of {margin:.3g} keeps its order with probability {SURE:g}"
     if margin < largest:
-        sentences.append(f"{text}.")
+        sentences.append(Sentence(Importance.expected, f"{text}."))
     else:
-        warnings.append(f"{text}, but no margin is above {largest:g}: noise hides this score.")
+        warnings.append(
+            Sentence(Importance.hidden, f"{text}, but no margin is above {largest:g}: noise hides this score.")
+        )
 
 
 def _test(
@@ -118,7 +127,8 @@ def _test(
         f"{draw.slot.name}: an answer needs about {draw.mechanism.threshold:.3g} units' distance to another {other}; "
         f"{values} values have {distance} and get one with probability {chance:.2g}."
     )
-    (sentences if chance >= ENOUGH else warnings).append(text)
+    answered = chance >= ENOUGH
+    (sentences if answered else warnings).append(Sentence(Importance.expected if answered else Importance.hidden, text))
 
 
 DIRECTION = Estimator(

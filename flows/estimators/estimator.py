@@ -17,7 +17,7 @@ from scipy.special import ndtr
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.estimators.rehearsal import DRAWS, FEW, Rehearsal, Rehearsed, summary
 from causalveil.flows.estimators.stage import Run, Stage, StageRun, carry_out
-from causalveil.flows.estimators.words import Words, say_draws, say_effect, say_interval
+from causalveil.flows.estimators.words import Importance, Words, in_order, say_draws, say_effect, say_interval
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge
@@ -126,7 +126,8 @@ class Estimator(Generic[S]):
 
     def warnings(self, study: S, sizes: Sizes, stand_in: StandIn) -> tuple[str, ...]:
         """Return the warnings that ``expected`` gives where no effect is named."""
-        return tuple(self.warned(study, sizes, stand_in, lambda: self.draws(study, sizes, stand_in, many=FEW)))
+        found = self.warned(study, sizes, stand_in, lambda: self.draws(study, sizes, stand_in, many=FEW))
+        return tuple(in_order(found, Importance.wrong))
 
     def expected(
         self,

@@ -31,7 +31,7 @@ from causalveil.flows.estimators.rehearsal import (
     rows_weighed,
 )
 from causalveil.flows.estimators.stage import Stage
-from causalveil.flows.estimators.words import WHOLE_RANGE, Words, say_imbalance
+from causalveil.flows.estimators.words import WHOLE_RANGE, Importance, Sentence, Words, say_imbalance
 from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
@@ -106,7 +106,10 @@ def words(study: IpwStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehe
         f"{logistic.coefficient_bound(settings.penalty):.3g} and shrinks each to about {kept:.0%}.",
         "For what noise and penalty leave, the interval allows for the confounding that `confounding_prior` assumes."
         if allows
-        else "The interval covers neither this noise nor the shrinkage.",
+        else Sentence(
+            Importance.wrong,
+            "The interval covers neither the noise on the propensity model's coefficients nor their shrinkage.",
+        ),
     ]
     numbers: dict[str, Any] = {"propensity_noise": noise, "adjustment": kept}
     if settings.weighting is Weighting.horvitz_thompson:

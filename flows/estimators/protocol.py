@@ -41,7 +41,7 @@ from causalveil.flows.estimators.rehearsal import (
 )
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.flows.estimators.table import middle_of, of_table
-from causalveil.flows.estimators.words import UNADJUSTED, Words, say_row
+from causalveil.flows.estimators.words import UNADJUSTED, Importance, Sentence, Words, say_row
 from causalveil.schemas.estimators.protocols import (
     BalancingProtocol,
     DifferenceProtocol,
@@ -137,10 +137,11 @@ def randomised(study: ProtocolStudy) -> bool:
 def words(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
     """Return half-widths of all outcomes, and what leaving one out would buy."""
     rows, numbers = middle_of(found), list[dict[str, Any]]()
-    sentences = [f"One budget for all: {study.question}."]
+    sentences: list[str] = [Sentence(Importance.expected, f"One budget for all: {study.question}.")]
     if len(study.arm_names) > 2:
         each = f"{sizes.units / len(study.arm_names):,.0f} units each"
-        sentences.append(f"That is for arms of one size, {each}. The answer of a smaller arm has a wider interval.")
+        text = f"That is for arms of one size, {each}. The answer of a smaller arm has a wider interval."
+        sentences.append(Sentence(Importance.expected, text))
     if stand_in.deviation is None:
         sentences.append("Assumed: each outcome's standard deviation is a quarter of its range, of 0 and 1 half.")
     grouped = study.subgroups is not None
@@ -158,7 +159,7 @@ def words(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, found: Sequence
         if len(rows) > 1:
             said += f" Its noise is {factor:.2f} times that of asking for it alone; without it the others would have "
             said += f"{1 - without:.0%} less."
-        sentences.append(said)
+        sentences.append(Sentence(Importance.expected, said))
     return Words(sentences, {"answers": numbers}, name=rows[study.first].outcome)
 
 
@@ -169,13 +170,19 @@ def warned(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, few: Callable[
     controls = sum(outcome.role is OutcomeRole.negative_control for outcome in study.outcomes)
     if 0 < controls < ENOUGH:
         warnings.append(
-            f"{controls} negative control{'s are' if controls > 1 else ' is'} shown beside the answers, but too few to "
-            f"calibrate intervals by, which takes {ENOUGH}."
+            Sentence(
+                Importance.declare,
+                f"{controls} negative control{'s are' if controls > 1 else ' is'} shown beside the answers, but too "
+                f"few to calibrate intervals by, which takes {ENOUGH}.",
+            )
         )
     if study.LEVEL is Level.label and study.privacy.delta > 0 and (ratio := draw.without_delta(study)) < 1:
         warnings.append(
-            f"without a delta the noise on {study.outcomes[study.first].name} would be {ratio:.2f} times as large: "
-            "declare 'delta: 0'."
+            Sentence(
+                Importance.declare,
+                f"without a delta the noise on {study.outcomes[study.first].name} would be {ratio:.2f} times as large: "
+                "declare 'delta: 0'.",
+            )
         )
     return warnings
 

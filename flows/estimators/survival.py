@@ -18,7 +18,7 @@ from causalveil.flows.estimators.estimator import VALIDATE, Estimator, Stages, n
 from causalveil.flows.estimators.five_releases import FiveStages, Steps
 from causalveil.flows.estimators.rehearsal import FEW, QUESTIONS, QUICK, Rehearsal, Rehearsed, Smaller, summed
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
-from causalveil.flows.estimators.words import OTHERWISE, UNADJUSTED_TIMES, Words
+from causalveil.flows.estimators.words import OTHERWISE, UNADJUSTED_TIMES, Importance, Sentence, Words
 from causalveil.schemas.estimators.survival import Beyond, Measure, SurvivalStudy, TimeToEvent
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import Missing
@@ -163,14 +163,20 @@ def words(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, found: Sequence
         sampling, noise = (median(math.sqrt(getattr(one.variance, of)) for one in own) for of in ("sampling", "noise"))
         halves[str(measure)] = half
         sentences.append(
-            f"Expected {confidence_level(study.confidence)} interval of the {WORDS[measure]}: estimate "
-            f"± {number(half)} "
-            f"(standard error {number(sampling, 3)} from sampling, {number(noise, 3)} from noise)."
+            Sentence(
+                Importance.expected,
+                f"Expected {confidence_level(study.confidence)} interval of the {WORDS[measure]}: estimate "
+                f"± {number(half)} (standard error {number(sampling, 3)} from sampling, {number(noise, 3)} from "
+                "noise).",
+            )
         )
     at_risk = max(one.at_risk_error[-1] for one in first.curves.arms)
     sentences += [
-        f"That is for a treated share of {stand_in.treated:g}, a risk of {study.expect.risk:.0%} and "
-        f"{study.expect.lost:.0%} lost in both arms. {OTHERWISE}",
+        Sentence(
+            Importance.expected,
+            f"That is for a treated share of {stand_in.treated:g}, a risk of {study.expect.risk:.0%} and "
+            f"{study.expect.lost:.0%} lost in both arms. {OTHERWISE}",
+        ),
         f"{intervals} intervals of {number(outcome.horizon / intervals)}{unit}{_ruled(study, sizes)}.",
         f"Numbers at risk have noise of {number(at_risk, 3)} people in the last interval.",
     ]
@@ -190,13 +196,19 @@ def warned(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, few: Callable[
     then = "measures would end earlier" if earlier else "the interval would be the whole range"
     if study.covariates and followed < study.censoring.floor:
         warnings.append(
-            f"{followed:.0%} are expected to be followed to {outcome.horizon:g}, below 'censoring.floor': {then}. Ask "
-            "for an earlier horizon."
+            Sentence(
+                Importance.hidden,
+                f"{followed:.0%} are expected to be followed to {outcome.horizon:g}, below 'censoring.floor': {then}. "
+                "Ask for an earlier horizon.",
+            )
         )
     elif short:
         warnings.append(
-            f"too few would be seen at risk at {outcome.horizon:g} through the noise: {then}. Ask for an earlier "
-            "horizon, or for more epsilon."
+            Sentence(
+                Importance.hidden,
+                f"too few would be seen at risk at {outcome.horizon:g} through the noise: {then}. Ask for an earlier "
+                "horizon, or for more epsilon.",
+            )
         )
     return warnings
 

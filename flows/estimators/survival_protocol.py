@@ -16,7 +16,7 @@ from causalveil.flows.estimators.rehearsal import FEW, QUICK, Rehearsal, Rehears
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.flows.estimators.survival import without_time
 from causalveil.flows.estimators.table import middle_of, of_table
-from causalveil.flows.estimators.words import OTHERWISE, UNADJUSTED_TIMES, Words, say_row
+from causalveil.flows.estimators.words import OTHERWISE, UNADJUSTED_TIMES, Importance, Sentence, Words, say_row
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.covariates import dimension
@@ -98,16 +98,20 @@ def words(study: SurvivalProtocol, sizes: Sizes, stand_in: StandIn, found: Seque
     """Return half-widths of every question, by itself and with all others."""
     del sizes
     one = "One budget" if study.covariates else "One release"
-    rows, sentences = middle_of(found), [f"{one} for all: {study.question}."]
+    rows, sentences = middle_of(found), [Sentence(Importance.expected, f"{one} for all: {study.question}.")]
     for row in rows:
         group = None if study.subgroups is None else (row.group, row.group_together)
         said = say_row(row.outcome, row.everybody, row.everybody_together, group)
-        sentences.append(f"{said} {row.adjustment[:1].upper()}{row.adjustment[1:]}." if study.covariates else said)
+        how = f" {row.adjustment[:1].upper()}{row.adjustment[1:]}." if study.covariates else ""
+        sentences.append(Sentence(Importance.expected, f"{said}{how}"))
     arms = f"a treated share of {stand_in.treated:g}" if len(study.arm_names) == 2 else "arms of one size"
     kinds = " of each kind of event" if len(counted_kinds(study)) > 1 else ""
     sentences.append(
-        f"That is for {arms}, a risk of {study.expect.risk:.0%}{kinds} and {study.expect.lost:.0%} lost until "
-        f"{study.horizons[-1]:g} in all arms. {OTHERWISE}"
+        Sentence(
+            Importance.expected,
+            f"That is for {arms}, a risk of {study.expect.risk:.0%}{kinds} and {study.expect.lost:.0%} lost until "
+            f"{study.horizons[-1]:g} in all arms. {OTHERWISE}",
+        )
     )
     return Words(sentences, {"answers": [vars(row) for row in rows]}, name=f"the {rows[study.first].outcome}")
 
@@ -121,14 +125,20 @@ def warned(
     warnings += without_time(study.outcomes[0])
     if study.covariates and 1 - study.expect.lost < study.censoring.floor:
         warnings.append(
-            f"{1 - study.expect.lost:.0%} are expected to be followed to {study.horizons[-1]:g}, below "
-            "'censoring.floor': the interval would be the whole range. Ask for an earlier horizon."
+            Sentence(
+                Importance.hidden,
+                f"{1 - study.expect.lost:.0%} are expected to be followed to {study.horizons[-1]:g}, below "
+                "'censoring.floor': the interval would be the whole range. Ask for an earlier horizon.",
+            )
         )
     elif any(row.hidden > MOSTLY for row in middle_of(few())):
         where = "of a subgroup of average size " if study.subgroups is not None else ""
         warnings.append(
-            f"too few people {where}would be seen at risk at {study.horizons[-1]:g} through the noise: intervals would "
-            "be the whole range. Ask for an earlier horizon, fewer subgroups, or for more epsilon."
+            Sentence(
+                Importance.hidden,
+                f"too few people {where}would be seen at risk at {study.horizons[-1]:g} through the noise: intervals "
+                "would be the whole range. Ask for an earlier horizon, fewer subgroups, or for more epsilon.",
+            )
         )
     return warnings
 

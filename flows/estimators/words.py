@@ -2,14 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any
 
 from causalveil.flows.estimators.rehearsal import Rehearsed, hidden_in, summary
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.report.numbers import confidence_level, number
+
+
+class Importance(IntEnum):
+    """Kinds of a plan's sentences, in the one order in which it says them.
+
+    First what spoils the answer, then the answer that is expected, what it costs, what the reader could change, and
+    last how the numbers came about. A sentence of no kind informs; a warning of none tells of a wrong answer.
+    """
+
+    refused = 0  # the run would not start
+    wrong = 1  # the answer may be off by more than its interval says
+    hidden = 2  # noise hides the answer, or the effect that the reader hopes to see
+    unprotected = 3  # the guarantee leaves people out
+    expected = 4  # the answer's interval
+    cost = 5  # what the run takes of the budget
+    declare = 6  # facts to state and settings to change, each with what it would do
+    informs = 7
+
+
+class Sentence(str):
+    """A sentence with its kind."""
+
+    kind: Importance
+
+    def __new__(cls, kind: Importance, text: str) -> Sentence:
+        """Return the sentence; it is a text like any other."""
+        found = super().__new__(cls, text)
+        found.kind = kind
+        return found
+
+
+def in_order(sentences: Iterable[str], default: Importance) -> list[str]:
+    """Return sentences by importance, those of a kind as they were added.
+
+    ``default`` is the kind of plain texts.
+    """
+    by_kind = sorted(sentences, key=lambda one: one.kind if isinstance(one, Sentence) else default)
+    return [str(one) for one in by_kind]
+
 
 # The warning of arms that are compared as they are.
 _AS_THEY_ARE = (
@@ -19,7 +59,9 @@ _AS_THEY_ARE = (
 UNADJUSTED = f"{_AS_THEY_ARE}estimator 'auto' adjusts as far as size and budget allow."
 UNADJUSTED_TIMES = f"{_AS_THEY_ARE}declare covariates, which are then adjusted for."
 OTHERWISE = "For another risk or loss write `expect` into the study."
-WHOLE_RANGE = "the noise exceeds the outcome's declared range: expect the whole range as interval."
+WHOLE_RANGE = Sentence(
+    Importance.hidden, "the noise exceeds the outcome's declared range: expect the whole range as interval."
+)
 
 
 @dataclass(frozen=True)
@@ -46,9 +88,10 @@ def say_interval(study: EffectStudy, numbers: Mapping[str, Any]) -> str:
     hides = numbers["sampling_standard_error"] == 0 < numbers["noise_standard_error"]
     made_of = f"{noise} from noise, which hides that of sampling"
     made_of = made_of if hides else f"{sampling} from sampling, {noise} from noise"
-    return (
+    return Sentence(
+        Importance.expected,
         f"Expected {confidence_level(study.confidence)} interval: estimate ± {number(numbers['half_width'])} (standard "
-        f"error {made_of}), for a treated share of {numbers['treated']:g}."
+        f"error {made_of}), for a treated share of {numbers['treated']:g}.",
     )
 
 
@@ -77,8 +120,11 @@ def say_draws(
         return [
             "Covariates and treatments are public, so weights and imbalance are those of the data folder.",
             "No outcome was read.",
-            f"The half-width{of} is between {number(low)} and {number(high)}. It depends on the size of the effect, "
-            "and on whether the covariates that predict treatment predict the outcome too.",
+            Sentence(
+                Importance.expected,
+                f"The half-width{of} is between {number(low)} and {number(high)}. It depends on the size of the "
+                "effect, and on whether the covariates that predict treatment predict the outcome too.",
+            ),
             f"This assumes that covariates explain {stand_in.explained:.0%} of the outcome's variance.",
         ]
     assumed = (
@@ -89,8 +135,11 @@ def say_draws(
     )
     if len({one.kind for one in found}) > 1:
         return [
-            f"Depending on the size of the effect, expect ± {number(low)} to ± {number(high)}: from none to one "
-            "standard deviation of the outcome within arms.",
+            Sentence(
+                Importance.expected,
+                f"Depending on the size of the effect, expect ± {number(low)} to ± {number(high)}: from none to one "
+                "standard deviation of the outcome within arms.",
+            ),
             *([assumed.strip()] if assumed else []),
         ]
     if len(found) == 1:
@@ -111,12 +160,19 @@ def say_imbalance(found: Sequence[Rehearsed]) -> list[str]:
         return []
     # The run's own people are given several kinds of outcomes.
     if len({one.kind for one in found}) > 1:
-        return [f"The interval allows for a bias of {number(bias, 3)} from the imbalance that the weights leave."]
+        text = f"The interval allows for a bias of {number(bias, 3)} from the imbalance that the weights leave."
+        return [Sentence(Importance.expected, text)]
     return [
-        f"If treatment depends linearly on the covariates, the interval allows for a bias of {number(bias, 3)} from "
-        "imbalance.",
-        "If it depends on them non-linearly, more imbalance is left and allowed for. The interval may then be several "
-        "times wider, and the release says partly adjusted.",
+        Sentence(
+            Importance.expected,
+            f"If treatment depends linearly on the covariates, the interval allows for a bias of {number(bias, 3)} "
+            "from imbalance.",
+        ),
+        Sentence(
+            Importance.expected,
+            "If it depends on them non-linearly, more imbalance is left and allowed for. The interval may then be "
+            "several times wider, and the release says partly adjusted.",
+        ),
     ]
 
 
@@ -138,12 +194,16 @@ def say_effect(
     if "sign_wrong" in numbers:
         wrong = f" (wrong sign with probability {numbers['sign_wrong']:.2g})"
     if not numbers["hidden_by_noise"]:
-        sentences.append(f"An effect of {effect:,.12g}{on} is larger than {half}{wrong}.")
+        sentences.append(
+            Sentence(Importance.expected, f"An effect of {effect:,.12g}{on} is larger than {half}{wrong}.")
+        )
         return
     if "units_needed" in numbers:
         needed = numbers["units_needed"]
         enough = f"; about {needed:,} units would be needed" if needed else "; no number of units would do"
-    warnings.append(f"{half}, is larger than an effect of {effect:,.12g}{on}{wrong}{enough}.")
+    warnings.append(
+        Sentence(Importance.hidden, f"{half}, is larger than an effect of {effect:,.12g}{on}{wrong}{enough}.")
+    )
 
 
 def say_row(name: str, alone: float, together: float, group: tuple[float, float] | None) -> str:
@@ -153,5 +213,6 @@ def say_row(name: str, alone: float, together: float, group: tuple[float, float]
         inside = f" In a subgroup of average size: ± {number(group[0])}, together ± {number(group[1])}."
     if together <= alone:
         # One answer has no others to hold with.
-        return f"{name}: ± {number(alone)}.{inside}"
-    return f"{name}: ± {number(alone)} by itself, ± {number(together)} to hold together with all other answers.{inside}"
+        return Sentence(Importance.expected, f"{name}: ± {number(alone)}.{inside}")
+    both = f"± {number(alone)} by itself, ± {number(together)} to hold together with all other answers"
+    return Sentence(Importance.expected, f"{name}: {both}.{inside}")

@@ -13,6 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from causalveil.flows.estimators.words import Importance, Sentence
 from causalveil.flows.planning.curves import with_epsilon
 from causalveil.flows.sequence.declare import blocks_charged, data_folder, declare, find_data, plan_study
 from causalveil.schemas.contract import Contract
@@ -53,7 +54,7 @@ class PlannedBudget(NamedTuple):
     warnings: tuple[str, ...] = ()
 
     def add_to(self, expected: dict[str, Any]) -> None:
-        """Say it at the end of what a plan expects."""
+        """Add it to what a plan expects."""
         expected["sentences"] = [*expected["sentences"], *self.sentences]
         expected["warnings"] = [*expected["warnings"], *self.warnings]
 
@@ -71,7 +72,7 @@ def budget_of(path: Path, study: Study, declared: Plan) -> PlannedBudget:
     contract = None if folder is None else folder.find_contract()
     if folder is None or contract is None:
         return PlannedBudget(None)
-    level, warnings = study.privacy.level, []
+    level, warnings = study.privacy.level, list[str]()
     book, known = Book(""), False
     try:
         ledger = ledger_at_hand()
@@ -79,24 +80,30 @@ def budget_of(path: Path, study: Study, declared: Plan) -> PlannedBudget:
             book = ledger.standing(contract.dataset)
             known = contract.dataset in book.caps
     except LedgerError as problem:
-        warnings.append(f"the ledger could not be asked what is left: {problem}.")
+        warnings.append(Sentence(Importance.cost, f"the ledger could not be asked what is left: {problem}."))
     accounts = accounts_in(book, contract.dataset, level, blocks_of(study, folder, contract), contract)
     if not accounts:
-        warnings.append(f"'{contract.dataset}' has no cap for level {level}: a run would be refused.")
+        warnings.append(
+            Sentence(Importance.refused, f"'{contract.dataset}' has no cap for level {level}: a run would be refused.")
+        )
         return PlannedBudget(None, warnings=tuple(warnings))
     found = outlook(accounts, use_of(declared.charges, declared.total), "ledger" if known else "contract")
     if found.fits == 0:
         warnings.append(
-            f"a run would be refused for lack of budget: it takes epsilon {amount_text(declared.total.epsilon)}, and "
-            f"{account_text(found)}. Ask for a smaller epsilon, or the data's owner for a larger cap."
+            Sentence(
+                Importance.refused,
+                f"a run would be refused for lack of budget: it takes epsilon {amount_text(declared.total.epsilon)}, "
+                f"and {account_text(found)}. Ask for a smaller epsilon, or the data's owner for a larger cap.",
+            )
         )
         return PlannedBudget(found, warnings=tuple(warnings))
     whose = "" if known else " (by its contract: no ledger knows the dataset)"
     taken = "all" if found.share is None else f"{100 * found.share:.3g}%"
     runs = "one such run is possible" if found.fits == 1 else f"{found.fits:,} such runs are possible"
-    sentence = (
+    sentence = Sentence(
+        Importance.cost,
         f"This run uses {taken} of what is left of the budget of '{contract.dataset}'{whose}; {runs} "
-        f"({account_text(found)})."
+        f"({account_text(found)}).",
     )
     return PlannedBudget(found, (sentence,), tuple(warnings))
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from causalveil.flows.estimators.words import Importance, Sentence
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.estimators.survival import SurvivalStudy
@@ -71,9 +72,10 @@ class Fact:
             else f"with `--{self.name}`"
         )
         each = " and ".join(f"± {_plain(width)} at {_plain(other)}" for other, width in there.items())
-        return (
+        return Sentence(
+            Importance.declare,
             f"Not told: {self.words}, assumed to be {_plain(self.assumed)}. The half-width would be about {each}: "
-            f"state it {where}."
+            f"state it {where}.",
         )
 
 
@@ -185,7 +187,8 @@ def what_matters(
     if sentences:
         # Each of these facts alone: together they may move it further.
         low, high = number(min(every), 3), number(max(every), 3)
-        sentences.append(f"By noise and any one of these it lies between ± {low} and ± {high}.")
+        text = f"By noise and any one of these it lies between ± {low} and ± {high}."
+        sentences.append(Sentence(Importance.declare, text))
     return sentences
 
 

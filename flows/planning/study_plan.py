@@ -12,6 +12,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from causalveil.flows.estimators.words import Importance, Sentence, in_order
 from causalveil.flows.planning import curves
 from causalveil.flows.planning.budget import budget_of
 from causalveil.flows.planning.facts import what_matters
@@ -80,8 +81,8 @@ class StudyPlan(Shown, Plan):
             cost = f"epsilon {amount_text(charge.epsilon)}, delta {amount_text(charge.delta)}"
             lines.append(f"  {charge.name}: {charge.mechanism}, {charge.scope} units, {cost}")
         lines.append(f"Total: epsilon {amount_text(self.total.epsilon)}, delta {amount_text(self.total.delta)}")
-        lines += [f"- {sentence}" for sentence in self.sentences]
         lines += [f"Warning: {sentence}" for sentence in self.warnings]
+        lines += [f"- {sentence}" for sentence in self.sentences]
         return "\n".join(lines)
 
 
@@ -217,11 +218,13 @@ def planned(
         sizes = known_sizes(declared)
         of = found.get("half_width_of", "")
         found["target"] = curves.target(study, sizes, stand_in, target, people, found.get("half_width"), of)
-        found["sentences"].append(found["target"]["sentence"])
+        found["sentences"].append(Sentence(Importance.declare, found["target"]["sentence"]))
     if curve is not None:
         found["curve"] = str(curves.draw(study, known_sizes(declared), stand_in, curve, people))
         of = f" of {found['half_width_of']}" if "half_width_of" in found else ""
         found["sentences"].append(f"Half-width{of} against epsilon and units: {found['curve']}")
+    found["sentences"] = in_order(found["sentences"], Importance.informs)
+    found["warnings"] = in_order(found["warnings"], Importance.wrong)
     return Planned(study, declared, found, budget.outlook)
 
 
@@ -279,8 +282,14 @@ def expected(
         return {
             "sentences": [
                 *why,
-                "The number of units is unknown: give --units N, or put the partitions in place.",
-                "Where a unit may have several rows, an admission counts units: causalveil admit FOLDER.",
+                Sentence(
+                    Importance.declare,
+                    "The number of units is unknown: give --units N, or put the partitions in place.",
+                ),
+                Sentence(
+                    Importance.declare,
+                    "Where a unit may have several rows, an admission counts units: causalveil admit FOLDER.",
+                ),
             ],
             "warnings": unrecorded,
         }
@@ -317,7 +326,17 @@ def _other_delta(
         return []
     found["half_width_without_delta" if delta == 0 else "half_width_with_delta"] = width
     if delta > 0 and width <= NOT_WORTH * found["half_width"]:
-        return [f"With delta: {amount_text(delta)} the half-width would be ± {number(width)}, by Gaussian noise."]
+        return [
+            Sentence(
+                Importance.declare,
+                f"With delta: {amount_text(delta)} the half-width would be ± {number(width)}, by Gaussian noise.",
+            )
+        ]
     if delta == 0 and width < SPARED * found["half_width"]:
-        return [f"With delta: 0 the half-width would be ± {number(width)}, and no delta would be spent."]
+        return [
+            Sentence(
+                Importance.declare,
+                f"With delta: 0 the half-width would be ± {number(width)}, and no delta would be spent.",
+            )
+        ]
     return []
