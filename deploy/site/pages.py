@@ -43,6 +43,7 @@ def on_files(files: Files, config: Any) -> Files:
     generated = {
         "reference/python.md": _python(),
         **{page: (ROOT / source).read_text() for source, page in TEXTS.items()},
+        "site.css": Path(__file__).with_name("site.css").read_text(),
     }
     for page, content in generated.items():
         files.append(File.generated(config, page, content=content))
@@ -95,6 +96,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
     def picture(match: re.Match[str]) -> str:
         found = target(match[2])
-        return "" if found is None else f"![{match[1]}]({found})"
+        # On a telephone a figure of several panels is small: it leads to itself at its own size.
+        return "" if found is None else f"[![{match[1]}]({found})]({found})"
 
     return PICTURE.sub(picture, LINK.sub(link, markdown))

@@ -50,6 +50,18 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
     assert [found for page in pages for found in LOADED.findall(page.read_text())] == []
 
 
+def test_pictures_and_tables_can_be_read(site: Path) -> None:
+    """A picture says what it shows and leads to itself at its own size; the sheet for tables is there."""
+    shown = [img for page in site.rglob("*.html") for img in re.findall(r'[^>]*>\s*<img [^>]*\.svg"', page.read_text())]
+    assert len(shown) > 15
+    for img in shown:
+        source, alternative = re.findall(r'src="([^"]*)"', img), re.findall(r'alt="([^"]*)"', img)
+        assert f'<a href="{source[0]}">' in img
+        assert len(alternative[0]) > 20, source
+    assert "site.css" in (site / "index.html").read_text()
+    assert (site / "site.css").read_text() == CONFIG.with_name("site.css").read_text()
+
+
 def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts/index.md").write_text("# A\n\n[there](#a), [nowhere](nowhere.md)\n")
