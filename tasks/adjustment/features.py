@@ -10,6 +10,7 @@ move others by a step of the lattice.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -67,14 +68,16 @@ class Curve:
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """v = (1, f, c) min(1, radius/|(1, f, c)|), f the lines and c the curves.
+    """v = (1, f, c) of f the lines and c the curves, cut so that v/radius is in the unit ball.
 
-    v/radius is in the unit ball.
+    ``lines_radius``: (1, f) is cut to that length first, and c to what is left of the radius, so that lines are the
+    same numbers beside curves as alone. Without it (1, f, c) is cut as a whole.
     """
 
     lines: tuple[LineFeature, ...]
     curves: tuple[Curve, ...]
     radius: float
+    lines_radius: float | None = None
 
     @property
     def count(self) -> int:
@@ -99,7 +102,7 @@ class ArmScales:
 class Screen:
     """Release 3 sums c r and c a.
 
-    c = curves/radius, cut to the unit ball; with f the lines, not cut to a ball, less ``middle``:
+    c = curves/radius, cut to the unit ball; with f the lines, cut as release 2 cuts them, less ``middle``:
     a = (t - p - p (1 - p) weights'f)/reach and r = (y - slopes_t'(f - s_t apart)) spread/limit, both cut to [-1, 1].
     """
 
@@ -112,13 +115,15 @@ class Screen:
     slopes: FloatArray
     weights: FloatArray
     reach: float
+    lines_radius: float = math.inf
 
 
 @dataclass(frozen=True)
 class Scores:
     """Release 5 sums v and v^2.
 
-    With x = (f, c) of the features, not cut to a ball, less ``middle``: v cut to [-1, 1] is 1/cut times
+    With x = (f, c) of the features less ``middle``, cut as in their moments where weights are applied, and with lines f
+    as they are where slopes are (:func:`score_features`): v cut to [-1, 1] is 1/cut times
     (slopes_1 - slopes_0)'x + w_t (y - slopes_t'(x - s_t apart)), w_1 = (1 - lean_1 (weights_1'x - s_1 index_1))/p,
     w_0 = -(1 + lean_0 (weights_0'x - s_0 index_0))/(1 - p).
     """
@@ -248,7 +253,46 @@ def curves_of(curves: tuple[Curve, ...], f: FloatArray) -> FloatArray:
 def features_of(features: FeatureMap, z: FloatArray) -> FloatArray:
     """Return v/radius of rows whose columns are z, shape (1 + count, rows), on the lattice."""
     f = lines_of(features.lines, z)
-    return in_ball(np.concatenate([np.ones((1, z.shape[1])), f, curves_of(features.curves, f)]), features.radius)
+    values = np.concatenate([np.ones((1, z.shape[1])), f, curves_of(features.curves, f)])
+    if features.lines_radius is not None:
+        values = cut_apart(values, features.radius, features.lines_radius, len(f))
+    return in_ball(values, features.radius)
+
+
+def cut_apart(values: FloatArray, radius: float, lines_radius: float, lines: int) -> FloatArray:
+    """Cut (1, f) to a length and c to what it leaves of the radius; overwrites ``values``."""
+    shortened(values[: 1 + lines], lines_radius)
+    of_lines = np.add.reduce(values[: 1 + lines] * values[: 1 + lines], axis=0)
+    shortened(values[1 + lines :], np.sqrt(np.maximum(radius**2 - of_lines, 0)))
+    return values
+
+
+def shortened(values: FloatArray, most: float | FloatArray) -> FloatArray:
+    """Return columns of ``values`` that are no longer than ``most``; overwrites them."""
+    length = np.sqrt(np.add.reduce(values * values, axis=0))
+    values *= np.where(length > most, most / np.maximum(length, 1e-300), 1.0)
+    return values
+
+
+def lines_in_ball(lines: tuple[LineFeature, ...], z: FloatArray, radius: float) -> tuple[FloatArray, FloatArray]:
+    """Return lines f as they are and as moments in a ball have them, shape (lines, rows)."""
+    f = lines_of(lines, z)
+    return f, shortened(np.concatenate([np.ones((1, z.shape[1])), f]), radius)[1:]
+
+
+def score_features(features: FeatureMap, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return (f, c) as slopes see them and as weights do, shape (count, rows) each.
+
+    Weights and curves are cut as :func:`features_of` cuts: they balance what their moments were of. Slopes go on along
+    lines: what a cut takes off lines then counts only as far as both slopes and balance are off by it.
+    """
+    f = lines_of(features.lines, z)
+    values = np.concatenate([np.ones((1, z.shape[1])), f, curves_of(features.curves, f)])
+    if features.lines_radius is None:
+        shortened(values, features.radius)
+    else:
+        cut_apart(values, features.radius, features.lines_radius, len(f))
+    return np.concatenate([f, values[1 + len(f) :]]), values[1:]
 
 
 def in_ball(values: FloatArray, radius: float) -> FloatArray:

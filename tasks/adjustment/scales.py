@@ -69,7 +69,8 @@ _COARSE = (np.floor((MIDDLE[:, None] + 1) / 0.25).astype(int) == np.arange(8)).a
 class Margin:
     """The distribution of a column or the outcome: shares of its cells, mean and variance.
 
-    With the doubt in its mean, and the relative doubt in its variance.
+    With the doubt in its mean, and the relative doubt in its variance. ``sure``: shares less what noise may have added
+    to cells that stand out of all shapes.
     """
 
     shares: FloatArray
@@ -77,6 +78,7 @@ class Margin:
     mean_sd: float
     variance: float
     doubt: float
+    sure: FloatArray
 
     @property
     def deviation(self) -> float:
@@ -84,8 +86,12 @@ class Margin:
         return math.sqrt(self.variance)
 
     def skewness(self) -> float:
-        """Return the third central moment over the deviation's cube."""
-        return float(self.shares @ ((MIDDLE - self.mean) / self.deviation) ** 3)
+        """Return the third central moment over the deviation's cube.
+
+        A cell that stands out says so by what it exceeds the least of such: as many may be hidden at the other end,
+        and of two equal tails noise would else take one for skewness.
+        """
+        return float(self.sure @ ((MIDDLE - self.mean) / self.deviation) ** 3)
 
 
 def margin(seen: FloatArray, sd: float, sums: tuple[float, float, float] | None = None) -> Margin:
@@ -107,7 +113,10 @@ def margin(seen: FloatArray, sd: float, sums: tuple[float, float, float] | None 
     weight = np.exp(misfit.min() - misfit)
     weight /= weight.sum()
     best, beyond = weight @ shapes, seen - weight @ shapes
-    shares = np.maximum(best + np.where(np.abs(beyond) > CLEAR_CELL * sd, beyond, 0), 0)
+    shares, sure = (
+        np.maximum(best + np.where(np.abs(beyond) > CLEAR_CELL * sd, stands_out, 0), 0)
+        for stands_out in (beyond, beyond - np.sign(beyond) * CLEAR_CELL * sd)
+    )
     shares /= shares.sum()
     mean = float(shares @ MIDDLE)
     # The average of shapes is wider than each of them, by the doubt in its place.
@@ -120,7 +129,7 @@ def margin(seen: FloatArray, sd: float, sums: tuple[float, float, float] | None 
     doubt = math.sqrt(max(float(weight @ variances**2) / within_shape**2 - 1, 0.0))
     # Nobody knows where in a cell its units lie.
     doubt = min(math.hypot(doubt, LEAST_DOUBT, float(shares @ WIDTH**2) / 4 / variance), 1.0)
-    return Margin(shares, mean, math.sqrt(max(place, 0.0)), variance, doubt)
+    return Margin(shares, mean, math.sqrt(max(place, 0.0)), variance, doubt, sure / sure.sum())
 
 
 @dataclass(frozen=True)

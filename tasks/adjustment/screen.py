@@ -19,7 +19,7 @@ import numpy as np
 
 from causalveil.tasks.adjustment.decide import Learnt, unit
 from causalveil.tasks.adjustment.features import Curve, FeatureMap, Screen, Shape, curve_values, line_values, raw_values
-from causalveil.tasks.adjustment.recipe import MOST_CANDIDATES, MOST_KEPT, radius_of, scores_sd
+from causalveil.tasks.adjustment.recipe import MOST_CANDIDATES, MOST_KEPT, RADIUS, radius_of, scores_sd
 from causalveil.tasks.adjustment.released import EDGES, ColumnKind, Public, RandomDraws, ReleasedScreen
 from causalveil.tasks.adjustment.scales import MIDDLE, FoundScales, normal_scores
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
@@ -211,6 +211,7 @@ def screened(public: Public, scales: FoundScales, learnt: Learnt, curves: tuple[
         learnt.slopes,
         both if public.estimand == "ATE" else learnt.weights[int(learnt.lean[0] == 0)],
         min(REACH * max(scales.arms.share, 1 - scales.arms.share), 1.0),
+        learnt.features.radius,
     )
 
 
@@ -281,6 +282,16 @@ class Screening:
         return self.prior.draw(self.random, (self.seen[0][free], self.seen[1][free]), count)
 
 
+def beside(public: Public, features: FeatureMap, curves: tuple[Curve, ...]) -> FeatureMap:
+    """Return lines with curves, which have the room of so many features or more.
+
+    Lines are cut as they were: else moments of releases 2 and 4, which are joined, would be of different numbers.
+    """
+    room = math.hypot(features.radius, RADIUS * math.sqrt(len(curves)))
+    radius = max(room, radius_of(public, len(features.lines) + len(curves)))
+    return FeatureMap(features.lines, curves, radius, features.radius)
+
+
 def kept_of(screenings: Sequence[Screening]) -> list[Kept]:
     """Keep the candidates that harm most, one after the other; draw what the others leave.
 
@@ -301,6 +312,5 @@ def kept_of(screenings: Sequence[Screening]) -> list[Kept]:
         free = free & (np.abs(first.correlation[:, place]) < SAME)
     if not first.blind:
         curves: tuple[Curve, ...] = tuple(first.screen.curves[place] for place in chosen)
-        radius = radius_of(first.public, len(features.lines) + len(curves))
-        features = FeatureMap(features.lines, curves, radius)
+        features = beside(first.public, features, curves)
     return [Kept(features, one.left(free)) for one in screenings]

@@ -28,7 +28,8 @@ from causalveil.tasks.adjustment.features import (
     curves_of,
     features_of,
     in_ball,
-    lines_of,
+    lines_in_ball,
+    score_features,
     times,
 )
 from causalveil.tasks.adjustment.released import (
@@ -280,19 +281,14 @@ def left_of_arm(screen: Screen, f: FloatArray, treated: BoolArray) -> FloatArray
     return on_lattice((treated - p - p * (1 - p) * by_weights) / screen.reach)
 
 
-def with_curves(features: FeatureMap, z: FloatArray) -> FloatArray:
-    """Return lines and curves of rows z, not cut to a ball, shape (count, BLOCK)."""
-    f = lines_of(features.lines, z)
-    return np.concatenate([f, curves_of(features.curves, f)])
-
-
-def score_values(scores: Scores, x: FloatArray, y: FloatArray, treated: BoolArray) -> FloatArray:
+def score_values(scores: Scores, x: tuple[FloatArray, FloatArray], y: FloatArray, treated: BoolArray) -> FloatArray:
     """Return v of the rows of a block, shape of ``y``.
 
-    ``x`` has shape (count, BLOCK); its first columns belong to the rows.
+    ``x``: as slopes and as weights see it, each of shape (count, BLOCK); its first columns belong to the rows.
     """
     p = scores.arms.share
-    b1, b0, h1, h0 = _less_middle(np.concatenate([scores.slopes, scores.weights]), x, scores.middle)[:, : len(y)]
+    b1, b0 = _less_middle(scores.slopes, x[0], scores.middle)[:, : len(y)]
+    h1, h0 = _less_middle(scores.weights, x[1], scores.middle)[:, : len(y)]
     shifts = times(scores.slopes, scores.apart[:, None])[:, 0]
     (of_treated, of_controls), (lean_treated, lean_controls) = scores.index, scores.lean
     residual = y - np.where(treated, b1 - (1 - p) * shifts[0], b0 + p * shifts[1])
@@ -331,8 +327,8 @@ class ScreenSums:
         screen, one = self.screen, rows.t != 0
         y, found = residuals(screen.arms, rows), np.zeros((2, len(screen.curves)))
         for part, z in self.encoding.blocks(rows.x):
-            f = lines_of(screen.lines, z)
-            c = in_ball(curves_of(screen.curves, f), screen.radius)[:, : part.stop - part.start]
+            whole, f = lines_in_ball(screen.lines, z, screen.lines_radius)
+            c = in_ball(curves_of(screen.curves, whole), screen.radius)[:, : part.stop - part.start]
             r, a = left_of_outcome(screen, f, y[part], one[part]), left_of_arm(screen, f, one[part])
             found += np.stack([c @ r, c @ a])
         return found.ravel()
@@ -361,7 +357,7 @@ class ScoreSums:
         scores, one, found = self.scores, rows.t != 0, np.zeros(2)
         y = residuals(scores.arms, rows)
         for part, z in self.encoding.blocks(rows.x):
-            v = score_values(scores, with_curves(scores.features, z), y[part], one[part])
+            v = score_values(scores, score_features(scores.features, z), y[part], one[part])
             found += np.array([v.sum(), v @ v])
         return found
 

@@ -14,7 +14,16 @@ from typing import Protocol, cast
 
 import numpy as np
 
-from causalveil.tasks.adjustment.features import ArmScales, FeatureMap, Scores, Screen, curves_of, in_ball, lines_of
+from causalveil.tasks.adjustment.features import (
+    ArmScales,
+    FeatureMap,
+    Scores,
+    Screen,
+    curves_of,
+    in_ball,
+    lines_in_ball,
+    score_features,
+)
 from causalveil.tasks.adjustment.released import CELLS
 from causalveil.tasks.adjustment.sums import (
     ARM_CROSS,
@@ -26,7 +35,6 @@ from causalveil.tasks.adjustment.sums import (
     left_of_arm,
     left_of_outcome,
     score_values,
-    with_curves,
 )
 from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.split import Pieces
@@ -229,8 +237,8 @@ class JointScreenSums:
         first, y = self.screens[self.joint.first], self.residuals.in_deviations(rows)
         one, found = first[0], {name: np.zeros_like(sums) for name, sums in self.weights.items()}
         for part, z in self.joint.encoding.blocks(rows.x):
-            f, t = lines_of(one.lines, z), rows.t[part]
-            c = in_ball(curves_of(one.curves, f), one.radius)[:, : len(t)]
+            (whole, f), t = lines_in_ball(one.lines, z, one.lines_radius), rows.t[part]
+            c = in_ball(curves_of(one.curves, whole), one.radius)[:, : len(t)]
             found["outcome"] += self._outcomes(f, y[:, part], t) @ c.T
             arms = [left_of_arm(side, f, of_side(t, s, self.joint)) for s, side in enumerate(first)]
             found["treatment"] += np.stack(arms) @ c.T
@@ -270,11 +278,11 @@ class JointScoreSums:
         y, sides = self.residuals.in_deviations(rows), self.joint.sides
         found = {name: np.zeros((len(y), sides)) for name in ("mean", "square")}
         for part, z in self.joint.encoding.blocks(rows.x):
-            made: dict[int, FloatArray] = {}
+            made: dict[int, tuple[FloatArray, FloatArray]] = {}
             for outcome, row in enumerate(self.scores):
                 for s, one in enumerate(row):
                     if id(one.features) not in made:
-                        made[id(one.features)] = with_curves(one.features, z)
+                        made[id(one.features)] = score_features(one.features, z)
                     own = of_side(rows.t[part], s, self.joint)
                     v = score_values(one, made[id(one.features)], y[outcome, part], own)
                     v = v if sides == 1 else v[own]

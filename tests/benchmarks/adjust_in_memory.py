@@ -41,12 +41,20 @@ ARM_GRAM, ARM_CROSS = 0.5, 0.49
 def feature_values(features: FeatureMap, z: Array) -> Array:
     """Return v of rows z, shape (rows, 1 + count), cut to a ball.
 
-    Its columns are the constant, lines and curves, which are cut together.
+    Its columns are the constant, lines and curves.
     """
     f = line_values(features.lines, z)
-    v = np.column_stack([np.ones(len(z)), f, curve_values(features.curves, f)])
-    v *= np.minimum(1.0, features.radius / np.sqrt(np.einsum("ij,ij->i", v, v)))[:, None]
-    return v
+    one, c = np.column_stack([np.ones(len(z)), f]), curve_values(features.curves, f)
+    if features.lines_radius is None:
+        return shortened(np.column_stack([one, c]), features.radius)
+    one = shortened(one, features.lines_radius)
+    return np.column_stack([one, shortened(c, np.sqrt(np.maximum(features.radius**2 - (one * one).sum(axis=1), 0)))])
+
+
+def shortened(v: Array, most: Array | float) -> Array:
+    """Return rows of v cut to a length."""
+    found: Array = v * np.minimum(1.0, most / np.maximum(np.sqrt((v * v).sum(axis=1)), 1e-300))[:, None]
+    return found
 
 
 @dataclass(frozen=True)
@@ -188,7 +196,7 @@ class InMemory:
         f = line_values(screen.lines, self.z)
         c = curve_values(screen.curves, f) / screen.radius
         c /= np.maximum(1, np.sqrt((c * c).sum(axis=1)))[:, None]
-        f = f - screen.middle
+        f = shortened(np.column_stack([np.ones(len(f)), f]), screen.lines_radius)[:, 1:] - screen.middle
         side = np.where(t > 0, 1 - arms.share, -arms.share)
         own = np.where(t > 0, *(f @ screen.slopes.T).T) - side * np.where(t > 0, *(screen.slopes @ screen.apart))
         y = (self.u - np.where(t > 0, *arms.means)) / arms.limit
@@ -202,11 +210,12 @@ class InMemory:
 
     def scores(self, scores: Scores, part: Any) -> ReleasedScores:
         arms, t = scores.arms, self.t
+        cut = feature_values(scores.features, self.z)[:, 1:] - scores.middle
         f = line_values(scores.features.lines, self.z)
-        x = np.column_stack([f, curve_values(scores.features.curves, f)]) - scores.middle
+        x = np.column_stack([f - scores.middle[: f.shape[1]], cut[:, f.shape[1] :]])
         side = np.where(t > 0, 1 - arms.share, -arms.share)
         y = (self.u - np.where(t > 0, *arms.means)) / arms.spread
-        by_slopes, by_weights = x @ scores.slopes.T, x @ scores.weights.T
+        by_slopes, by_weights = x @ scores.slopes.T, cut @ scores.weights.T
         moved = np.where(t > 0, *by_slopes.T) - side * np.where(t > 0, *(scores.slopes @ scores.apart))
         index = np.where(t > 0, *by_weights.T) - side * np.where(t > 0, *scores.index)
         k1, k0 = scores.lean

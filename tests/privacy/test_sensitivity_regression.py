@@ -20,7 +20,11 @@ from causalveil.tasks.adjustment.features import (
     Screen,
     Shape,
     features_of,
+    lines_of,
+    score_features,
 )
+from causalveil.tasks.adjustment.released import Prior, Public
+from causalveil.tasks.adjustment.screen import beside
 from causalveil.tasks.adjustment.sums import MomentSums, ScaleSums, ScoreSums, ScreenSums
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.machine.arrays import FloatArray
@@ -138,3 +142,26 @@ def test_rows_are_as_their_descriptions_say() -> None:
     (_, z), *_ = made.encoding.blocks(x)
     mine = features_of(made.features, z)[:, :500] * made.features.radius
     assert np.abs(mine - feature_values(made.features, z[:, :500].T).T).max() < 2.0**-16 * made.features.radius
+
+
+def test_releases_of_one_row_are_of_the_same_numbers() -> None:
+    """Lines beside curves are those alone, and weights of scores see what moments were of; heavy tails, seed 4.
+
+    Slopes of scores go on along lines, and every row of moments is within its ball.
+    """
+    made, random = design(), np.random.default_rng(4)
+    x = np.clip(random.standard_t(1.5, size=(500, 10)) / 3, -1, 1) * made.encoding.span
+    (_, z), *_ = made.encoding.blocks(x)
+    alone = FeatureMap(made.lines, (), 7.5)
+    public = Public(10_000, made.encoding.columns, "ATE", False, Prior(), 0.2, False)
+    both = beside(public, alone, made.curves)
+    lines, every = (features_of(one, z)[:, :500] * one.radius for one in (alone, both))
+    cut = np.linalg.norm(np.concatenate([np.ones((1, 500)), lines_of(made.lines, z)[:, :500]]), axis=0) > 7.5
+    assert 50 < cut.sum() < 450
+    assert np.abs(every[: len(lines)] - lines).max() < 2.0**-16 * both.radius
+    assert (np.linalg.norm(every, axis=0) <= both.radius).all()
+    slopes, weights = (part[:, :500] for part in score_features(both, z))
+    assert np.abs(weights - every[1:]).max() < 2.0**-16 * both.radius
+    assert (slopes[: len(made.lines)] == lines_of(made.lines, z)[:, :500]).all()
+    assert (slopes[len(made.lines) :] == weights[len(made.lines) :]).all()
+    assert np.abs(feature_values(both, z[:, :500].T).T - every).max() < 2.0**-16 * both.radius
