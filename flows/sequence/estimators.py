@@ -112,7 +112,8 @@ def warnings_of(study: Study, sizes: Sizes) -> tuple[str, ...]:
 WHY = {
     "ipw": "the one estimator of an effect whose training units alone are protected",
     "balancing": "covariates and treatments are public, so weights of them cost nothing",
-    "regression": "covariates are private; it adjusts as far as size and budget allow and says how far",
+    "regression": "covariates are private. It adjusts as far as size and budget allow, and says how far",
+    "trial": "treatment was randomised, and adjusting for covariates narrows the interval",
     "difference_in_means": "treatment was randomised, and covariates would cost more than they bring at this size",
     "aipw": "the chance of treatment is known, so nothing is spent on it",
 }
@@ -204,13 +205,21 @@ def reason(study: Study, studies: list[Study], widths: list[float | None], units
     facts += f", delta {amount_text(privacy.delta)}" if privacy.level is not Level.label else ""
     facts += f", {units:,} units" if units is not None else ""
     others = [
-        f"{other.estimator.name} {number(width, 3)}"
+        f"{spaced(other.estimator.name)} {number(width, 3)}"
         for other, width in zip(studies, widths, strict=True)
         if other is not study and width is not None
     ]
     own = widths[studies.index(study)]
-    beside = f"; expected half-width {number(own, 3)}, {', '.join(others)}" if own is not None and others else ""
-    return f"auto took {name} ({facts}): {WHY[name]}{beside}"
+    beside = ""
+    if own is not None and others:
+        beside = f". Expected half-widths: {spaced(name)} {number(own, 3)}, {', '.join(others)}"
+    why = WHY["trial" if name == "regression" and getattr(study.estimator, "trial", False) else name]
+    return f"auto chose {spaced(name)} ({facts}): {why}{beside}"
+
+
+def spaced(name: str) -> str:
+    """Return the name of an estimator as sentences write it."""
+    return name.replace("_", " ")
 
 
 def expected_width(study: Study, units: int | None) -> float | None:

@@ -55,7 +55,7 @@ def test_plan_ledger_release_know_one_estimator_and_why(case: str, tmp_path: Pat
     assert release.specification["estimator"]["name"] == release.estimator
     assert "choice" not in release.specification
     said = str(release.details["choice"])
-    assert said.startswith(f"auto took {release.estimator} (level ")
+    assert said.startswith(f"auto chose {release.estimator.replace('_', ' ')} (level ")
     assert "delta 0.0" not in said
     assert said == study.choice or len(CASES[case][2]) == 1
 
@@ -83,8 +83,8 @@ def test_plan_says_which_and_why(tmp_path: Path, capsys: Any) -> None:
         main(["plan", str(path)])
     assert ended.value.code == 0
     shown = capsys.readouterr().out
-    assert "auto took " in shown
-    assert "expected half-width" in shown
+    assert "auto chose " in shown
+    assert "Expected half-widths: " in shown
 
 
 def test_what_the_contract_forbids_is_not_taken(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
