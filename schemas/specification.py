@@ -37,8 +37,8 @@ def unrecorded_words(specification: Mapping[str, Any]) -> tuple[str, ...]:
         far = max(upper - value, value - lower)
         where = "the middle" if end == MissingOutcome.middle else f"the {end} end"
         told.append(
-            f"units without '{one['name']}' count with {value:.6g}, {where} of its declared range; if shares m1 of the "
-            f"treated and m0 of the controls have none, the answer may be off by (m1 + m0) times {far:.6g}"
+            f"units without '{one['name']}' count with {value:.6g}, {where} of its declared range. This moves the "
+            f"answer by at most {far:.6g} times the sum of the arms' shares of such units"
         )
     return tuple(told)
 

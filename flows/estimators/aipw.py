@@ -87,8 +87,8 @@ def words(study: AipwStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Reh
     own, folds = plan(study, sizes), study.estimator.folds
     return Words(
         [
-            f"Cross-fitting: each unit trains the models of {folds - 1} of {folds} folds and is scored in its own, so "
-            f"it pays for the models of {folds - 1} fold{'s' if folds > 2 else ''} and one effect.",
+            f"Cross-fitting: each unit trains the models of {folds - 1} of {folds} folds, and is scored in its own. "
+            "It pays for those models and for one estimate.",
             f"Decided from public sizes: the outcome model has {'slopes' if own.slopes else 'arm means alone'}.",
         ],
         {

@@ -29,6 +29,7 @@ from causalveil.tasks.direction.answers import DirectionFindings
 from causalveil.tasks.direction.sensitivity import residual_movement
 from causalveil.tasks.privacy.mechanisms import Laplace
 from causalveil.tasks.privacy.special_mechanisms import StableRelease
+from causalveil.tasks.report.numbers import SCORES
 
 SURE = 0.95
 # Below this chance of the right direction, or of an answer, the planner warns.
@@ -70,14 +71,15 @@ def _said(study: DirectionStudy, sizes: Sizes) -> tuple[Words, list[str]]:
         sentences.append(
             Sentence(
                 Importance.expected,
-                f"hsic on a stand-in, {direction_expected.STAND_IN}: margin {margin:.2g}, "
+                f"HSIC on an example, {direction_expected.STAND_IN}: the margin is {margin:.2g}, and the direction is "
                 f"right with probability {right:.2g}.",
             )
         )
         if right < ENOUGH:
             warnings.append(
                 Sentence(
-                    Importance.hidden, f"noise of scale {scale:.2g} hides a margin of hsic as small as the stand-in's."
+                    Importance.hidden,
+                    f"noise of scale {scale:.2g} hides margins of HSIC that are as small as {margin:.2g}.",
                 )
             )
     if Half.train in study.estimator.protect:
@@ -96,12 +98,12 @@ def _margin(
     (score,) = draw.scores
     margin, largest = direction_expected.sure_margin(study, draw, SURE), LARGEST[score]
     numbers[f"{score}_sure_margin"] = margin
-    text = f"{score}: a margin of {margin:.3g} keeps its order with probability {SURE:g}"
+    text = f"{SCORES[score]}: noise keeps the order of a margin of {margin:.3g} with probability {SURE:g}"
     if margin < largest:
         sentences.append(Sentence(Importance.expected, f"{text}."))
     else:
         warnings.append(
-            Sentence(Importance.hidden, f"{text}, but no margin is above {largest:g}: noise hides this score.")
+            Sentence(Importance.hidden, f"{text}. No margin is above {largest:g}, so noise hides this score.")
         )
 
 
@@ -123,9 +125,10 @@ def _test(
     if not isinstance(draw.mechanism, StableRelease):
         numbers["iqr_bin"] = draw.bin
         other, values = f"bin of log IQR, {draw.bin:.2g} wide", "evenly spread"
+    name, least = SCORES.get(draw.slot.name, draw.slot.name), draw.mechanism.threshold
     text = (
-        f"{draw.slot.name}: an answer needs about {draw.mechanism.threshold:.3g} units' distance to another {other}; "
-        f"{values} values have {distance} and get one with probability {chance:.2g}."
+        f"{name}: it answers if about {least:.3g} units would have to change to reach another {other}. "
+        f"For {values} values {distance} would, and it answers with probability {chance:.2g}."
     )
     answered = chance >= ENOUGH
     (sentences if answered else warnings).append(Sentence(Importance.expected if answered else Importance.hidden, text))

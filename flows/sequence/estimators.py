@@ -102,7 +102,7 @@ def warnings_of(study: Study, sizes: Sizes) -> tuple[str, ...]:
     What units without a treatment or an outcome count as comes first. The planner adds nothing where it has no numbers
     for such a study.
     """
-    told = unrecorded_words(study.specification())
+    told = tuple(f"{one}." for one in unrecorded_words(study.specification()))
     try:
         return (*told, *estimator_of(study).warnings(study, sizes, assumed(study, StandIn())))
     except CausalveilError:

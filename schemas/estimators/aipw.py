@@ -17,9 +17,7 @@ from causalveil.schemas.privacy import Amount, Coverage, Frozen, Guarantee, Leve
 from causalveil.schemas.study import Clip, EffectStudy, Estimand, EstimatorSettings, Finite
 
 # The headline of such a release.
-NO_GUARANTEE = (
-    "No privacy guarantee: it holds in the limit of many units only, and exact numbers of the data are printed."
-)
+NO_GUARANTEE = "No privacy guarantee but in the limit of many units: exact numbers of the data are printed."
 # Read after "Not protected: ".
 CAVEATS = (
     "any unit, at this number of units: the guarantee is asymptotic (Avella-Medina's bound on the smooth sensitivity; "

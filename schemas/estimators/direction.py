@@ -165,6 +165,7 @@ class DirectionStudy(Study):
     def unprotected(self) -> tuple[str, ...]:
         """The halves that are not protected, in words."""
         return tuple(
-            f"the {half} half: its units have no privacy bound at all; chance decides in each run who is in it"
+            f"units of the {'training' if half is Half.train else 'test'} half: no privacy bound holds for them, and "
+            "chance decides in each run who they are"
             for half in self.unbounded
         )

@@ -79,7 +79,8 @@ def unit_flow(release: Mapping[str, Any], rows: str) -> UnitFlow:
         kept = "other rows add nothing, and the exact number is private" if noisy else "other rows add nothing"
         steps = (*steps, FlowBox("Eligible", None, f"where {among}; {kept}"))
         return UnitFlow(steps, (), FlowBox("Analysed", None, _arms_note(release), parts, noisy))
-    notes = ["the run left out no unit of the dataset", *unrecorded_words(specification), _arms_note(release)]
+    counted = [one.partition(". ")[0] for one in unrecorded_words(specification)]
+    notes = ["the run left out no unit of the dataset", *counted, _arms_note(release)]
     note = "; ".join(one for one in notes if one)
     return UnitFlow(steps, _halves(release, units), FlowBox("Analysed", units, note, parts, noisy))
 

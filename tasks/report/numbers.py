@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -26,6 +27,8 @@ COVERED = {
 }
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 SUPERSCRIPTED = re.compile("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]")
+# Scores of a causal direction by name.
+SCORES = {"hsic": "HSIC", "spearman": "Spearman's ρ", "kendall": "Kendall's τ", "iqr": "quartile range"}
 # Letters of a figure's text that fit beside each other on a screen of 400 pixels, at 13 pixels a letter's height.
 ACROSS = 42
 # A label longer than this leaves its numbers no room beside it.
@@ -182,6 +185,16 @@ def near(value: float, error: float) -> str:
 def at_time(value: float) -> str:
     """Return a time of a table's head: whole from a hundred on."""
     return f"{value:,.0f}" if value >= 100 else figure(value)
+
+
+def counted_terms(names: str) -> str:
+    """Return terms that are listed by name, each name once.
+
+    >>> counted_terms("square of age, step of age, step of age")
+    'square of age, step of age (2)'
+    """
+    found = Counter(names.split(", "))
+    return ", ".join(name if count == 1 else f"{name} ({count})" for name, count in found.items())
 
 
 def freedom(degrees: int) -> str:

@@ -38,6 +38,7 @@ from causalveil.tasks.report.guidelines.facts import bounds_text
 from causalveil.tasks.report.guidelines.items import guidelines_context
 from causalveil.tasks.report.numbers import (
     COVERED,
+    SCORES,
     amount,
     arm_label,
     at_time,
@@ -45,6 +46,7 @@ from causalveil.tasks.report.numbers import (
     beside,
     blocks_label,
     confidence_level,
+    counted_terms,
     end_of,
     figure,
     freedom,
@@ -264,6 +266,8 @@ def environment() -> Environment:
         "among": where_words,
         "place": lambda row: in_place(row["group"], row["arm"]),
         "runs_left": runs_left,
+        "counted_terms": counted_terms,
+        "score_name": lambda name: (SCORES.get(str(name)) or str(name)).replace("'", "’"),
         "covered": lambda source: COVERED.get(source, source),
     }
     made.tests["unprotected"] = lambda sentence: sentence.startswith(NOT_PROTECTED)

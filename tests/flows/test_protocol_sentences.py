@@ -182,7 +182,7 @@ def test_checklists_of_times_speak_of_times(documents: Documents, name: str) -> 
     for false in ("one time point", "clipping is harmless", "knows of no follow-up", "a difference of shares"):
         assert false not in page, false
     assert ("regression of pseudo-outcomes on covariates" in page) == adjusts
-    assert ("confounding beyond the size that confounding_prior assumes" in page) == (not adjusts)
+    assert ("confounding beyond the size that the confounding prior assumes" in page) == (not adjusts)
 
 
 @pytest.mark.parametrize("name", ["pooled", "pooled protocol"])

@@ -20,6 +20,7 @@ from causalveil.schemas.estimators.matching import MatchingEstimator
 from causalveil.schemas.estimators.regression import RegressionEstimator
 from causalveil.schemas.estimators.survival import SurvivalEstimator
 from causalveil.schemas.release import Release
+from causalveil.schemas.specification import unrecorded_words
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.report.guidelines.settings import PHRASES, UNTOLD, settings_words
 from causalveil.tasks.report.numbers import span
@@ -84,7 +85,7 @@ def test_tests_and_curves_of_an_adjusted_study_say_that_they_are_not_adjusted(do
     assert "Without adjustment: log-rank p =" in shown
     for what in ("Log-rank test", "Share without", "Cumulative incidence among the controls"):
         assert f"{lead}{what}" in page
-    assert page.count("Log-rank test") == page.count(f"{lead}Log-rank test")
+    assert page.count("Log-rank test:") == page.count(f"{lead}Log-rank test:")
     shown, page = panel_text(release_of(documents["survival"])), page_of(documents["survival"])
     assert "\nLog-rank p =" in shown
     assert lead not in page
@@ -268,3 +269,29 @@ def test_a_page_does_not_deny_that_it_counts_public_arms(documents: Documents) -
     page = page_of(merge(label, {"details": {"treated_arm": 210, "control_arm": 190}}))
     assert denied not in page
     assert "and the details count them exactly" in page
+
+
+def test_terms_of_one_name_are_counted(documents: Documents) -> None:
+    terms = "square of age, step of age, step of age"
+    page = page_of(merge(documents["balance"], {"details": {"curves": terms}}))
+    assert "adjusted for: square of age, step of age (2)." in page
+
+
+def test_halves_and_scores_of_a_direction_have_one_name_everywhere(documents: Documents) -> None:
+    document = documents["direction"]
+    charge = {**document["privacy"]["charges"][0], "scope": "estimation"}
+    several = [{**charge, "name": name} for name in ("hsic", "kendall")]
+    changed = {**document, "privacy": {**document["privacy"], "charges": several}}
+    page, shown = page_of(changed), panel_text(release_of(changed))
+    assert "estimation half" not in page
+    assert "a unit of the test half spends" in page
+    assert "HSIC: " in shown
+    assert "hsic" not in shown
+
+
+def test_what_counts_in_place_of_missing_outcomes_is_told_in_two_sentences() -> None:
+    outcome = {"name": "score", "lower": 0, "upper": 10}
+    (said,) = unrecorded_words({"outcome": outcome, "missing_outcome": "middle"})
+    first, second = said.split(". ")
+    assert first == "units without 'score' count with 5, the middle of its declared range"
+    assert second == "This moves the answer by at most 5 times the sum of the arms' shares of such units"

@@ -166,7 +166,7 @@ def test_a_run_counts_everybody_and_the_report_says_with_what(tmp_path: Path) ->
     assert release.estimate == pytest.approx(1.5, abs=0.7)
     assert "units without 'score' count with 5, the middle of its declared range" in release.warnings[0]
     page = report(tmp_path / "out/release.json").read_text()
-    assert "(m1 + m0) times 5" in page
+    assert "by at most 5 times the sum of the arms" in page
     assert "outcome are never missing" not in page
 
 

@@ -217,6 +217,7 @@ def _analysis(release: Mapping[str, Any]) -> dict[str, str]:
     name = METHODS.get(str(estimator["name"]), str(estimator["name"]).replace("_", " "))
     settings = settings_words(estimator, release["privacy"]["level"] == "label")
     done = _adjustment(release)
+    adjusted = f"{done[:1].upper()}{done[1:]}." if done else ""
     confidence = release.get("confidence") or release["interval"]["confidence"]
     allowed = float((release.get("interval") or {}).get("bias") or 0)
     said = f"The interval allows for a bias of {figure(allowed)} to either side."
@@ -225,11 +226,12 @@ def _analysis(release: Mapping[str, Any]) -> dict[str, str]:
         told = "Intervals allow for the bias that stands beside each answer in the table."
     balance = bool(release.get("balance"))
     noise = "exact, for they are public" if release["privacy"]["level"] == "label" else "as released with noise"
-    how = f"{name[:1].upper()}{name[1:]}{f' ({settings})' if settings else ''}"
-    how += f", {percent(float(confidence))} intervals{f'; {done}' if done else ''}"
+    how = f"{name[:1].upper()}{name[1:]}, {percent(float(confidence))} intervals."
+    how += f" Settings: {settings}." if settings else ""
+    how += f" {adjusted}" if adjusted else ""
     return {
-        "analysis": f"{how}. The section on the answer says it in words.",
-        "adjusted_for": f"{done[:1].upper()}{done[1:]}." if done else "",
+        "analysis": f"{how} The section on the answer says it in words.",
+        "adjusted_for": adjusted,
         "sensitivity": told or "No sensitivity analysis was declared.",
         "bias": told or "Beyond the covariates nothing is adjusted for and nothing is allowed for.",
         "balance": f"Standardised differences between the arms, {noise}: see the figure of balance. A table by arm is "
@@ -250,7 +252,7 @@ def _privacy(release: Mapping[str, Any]) -> dict[str, str]:
     guarantee = "" if proved else ", in the limit of many units only"
     of_outcomes = " that depends on outcomes" if privacy["level"] == "label" else ""
     noise = f"Every released number{of_outcomes} has"
-    noise = noise if proved else "Exact numbers of the data are printed; the estimate has"
+    noise = noise if proved else "Exact numbers of the data are printed. The estimate has"
     return {
         "privacy": f"{noise} noise for {cost}{guarantee}; {LEVELS[privacy['level']]}.",
         "unprotected": f"What can be learnt of one {privacy['unit']} is bounded by {cost}{guarantee}.",

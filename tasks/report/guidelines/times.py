@@ -68,7 +68,7 @@ def _within(spec: Mapping[str, Any]) -> str:
 
 def _confounding(spec: Mapping[str, Any]) -> str:
     if not spec.get("covariates"):
-        return "No confounding beyond the size that confounding_prior assumes"
+        return "No confounding beyond the size that the confounding prior assumes"
     where = "every arm" if spec.get("arms") else "both arms"
     return f"No unmeasured confounding given {', '.join(spec['covariates'])}; {OVERLAP.format(where)}"
 

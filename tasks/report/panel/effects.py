@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
-from causalveil.tasks.report.numbers import confidence_level, percent, within
+from causalveil.tasks.report.numbers import SCORES, confidence_level, percent, within
 from causalveil.tasks.report.panel.parts import adjusted, ends, estimate_line, limits
 
 if TYPE_CHECKING:
@@ -111,12 +111,13 @@ def direction_lines(release: DirectionRelease, room: int) -> list[str]:
         said = f"[bold]{names[verdict.favours]}[/bold]   {weight}"
     lines = [head_of(release), said]
     for score in release.scores:
+        name = SCORES.get(score.score, score.score)
         if score.margin is None or score.order_kept is None:
-            lines.append(f"{score.score}: no answer")
+            lines.append(f"{name}: no answer")
             continue
         favoured = names[score.favours] if score.favours else "neither"
         kept = f"{score.order_kept:.1%}" if score.order_kept < SURE else "above 99.9%"
-        lines.append(f"{score.score}: {favoured}, margin {abs(score.margin):.4g} (order kept by the noise: {kept})")
+        lines.append(f"{name}: {favoured}, margin {abs(score.margin):.4g} (order kept by the noise: {kept})")
     return lines + limits("; ".join(DIRECTION_LEFT), room - len(lines), "The scores take no account of")
 
 
