@@ -125,6 +125,8 @@ CLAIMS: dict[str, Holds] = {
     "The whole row of any one person, every column": lambda f: f["level"] == "sample",
     "The score of any one person": lambda f: f["level"] == "label",
     "in the training half.": lambda f: f["level"] == "training_units",
+    "It holds for units of the training half alone.": lambda f: f["level"] == "training_units",
+    "spends what its own half spends": lambda f: f["level"] != "training_units",
     "at this sample size. ": lambda f: f["guarantee"] == "finite_sample",
     "Nothing is proved at this number of units": lambda f: f["guarantee"] == "asymptotic",
     "the middle of its declared range": lambda f: f["missing_outcome"] == "middle",
