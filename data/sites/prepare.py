@@ -42,6 +42,12 @@ def patients(hospital: int, units: int, effect: float) -> pl.DataFrame:
         name: np.clip(more.poisson(mean + 0.12 * severity, units), 0, most).astype(np.int16)
         for name, (mean, most) in BEFORE.items()
     }
+    # The first year after discharge: readmission, death, or the end of follow-up, whichever comes first.
+    later = np.random.default_rng([SEED, hospital, 2])
+    means = (900 * np.exp(0.5 * early - severity / 10), 3000, 1500)
+    back, death, lost = (later.exponential(mean, units) for mean in means)
+    first = np.minimum(np.minimum(back, death), np.minimum(lost, 365))
+    status = np.where(first == back, 1, np.where(first == death, 2, 0)).astype(np.int8)
     return pl.DataFrame(
         {
             "patient_id": (hospital + 1) * 1_000_000 + order.astype(np.int64),
@@ -52,6 +58,8 @@ def patients(hospital: int, units: int, effect: float) -> pl.DataFrame:
             "ward": ward,
             "readmitted": readmitted,
             **before,
+            "days_at_home": np.ceil(first).astype(np.int16),
+            "status": status,
         }
     )
 
@@ -72,10 +80,12 @@ columns:
   ward: {{levels: [medical, surgical, neurological]}}
   readmitted: {{codes: {{control: false, treated: true}}}}
 {before}
+  days_at_home: {{time: {{upper: 365, origin: discharged}}, unit_of_measure: days}}
+  status: {{event: {{at home: 0, readmission: 1, death: 2}}}}
 public: []
 caps:
   sample: {{epsilon: {epsilon}, delta: 1.0e-5}}
-estimators: [ipw, regression]
+estimators: [ipw, regression, survival]
 guarantees: [finite_sample]
 """
 

@@ -2,6 +2,7 @@
 
     uv run python data/sites/run.py
     uv run python data/sites/run.py --study study-protocol.yaml        # many questions at once
+    uv run python data/sites/run.py --study study-times.yaml           # times to an event
 
 Every step is a command that a person would type, and is printed. Each hospital is a process of its own with its own
 data, contract, ledger and key; the coordinator sees bundles and nothing else. Everything lands in releases/ROUND/.
@@ -19,6 +20,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+STUDIES = ("study.yaml", "study-protocol.yaml", "study-times.yaml")
 # What each hospital agreed to spend where that is not what the study says.
 AGREED = {"north": None, "coast": "0.5", "valley": None}
 
@@ -119,6 +121,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="The three-site study of data/sites/ from one command.")
     parser.add_argument("--out", type=Path, default=Path("releases"), help="where the round's folder is made")
     parser.add_argument("--engine", choices=("direct", "prefect"), default="direct")
-    parser.add_argument("--study", choices=("study.yaml", "study-protocol.yaml"), default="study.yaml")
+    parser.add_argument("--study", choices=STUDIES, default=STUDIES[0])
     options = parser.parse_args()
     main(options.out, options.engine, options.study)

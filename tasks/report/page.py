@@ -60,7 +60,7 @@ from causalveil.tasks.report.numbers import (
     verdict_of,
 )
 from causalveil.tasks.report.panel.parts import runs_left
-from causalveil.tasks.report.protocol import context_of, first_of, labelled, place_of, sides_of, units_in
+from causalveil.tasks.report.protocol import context_of, first_of, labelled, lost_within, place_of, sides_of, units_in
 from causalveil.tasks.report.times import groups_context, pooled_times_context, times_context
 
 if TYPE_CHECKING:
@@ -144,9 +144,15 @@ def series_html(series: Series) -> str:
         )
         for row in series.rows
     ]
+    asks = as_used(series.specification)
     context = {
         "series": series,
         "rows": rows,
+        "spec": asks,
+        "arms": _arms(asks["estimator"]),
+        "codes": asks.get("treatment_codes") or {"control": 0, "treated": 1},
+        "over": populations_of(asks)[str(asks.get("estimand", "ATE"))],
+        "lost_within": lost_within(asks),
         "likelihood": likelihood(series.privacy.epsilon),
         "css": style("style.css"),
     }

@@ -229,12 +229,12 @@ def love_plots(balance: Sequence[BalanceRow], sides: str = TWO_SIDES) -> list[tu
 
 def context_of(release: ProtocolRelease | PooledProtocolRelease) -> dict[str, Any]:
     """Return what a page says, by the names that the template uses."""
-    asks, groups = release.specification, release.specification.get("subgroups")
+    asks = release.specification
     context = {
         "forests": forests(release),
         "loves": love_plots(release.balance, balance_sides(release)),
         "unit_of": units_in(release),
-        "lost_within": {"by": [groups["name"]]} if groups and asks.get("covariates") else {},
+        "lost_within": lost_within(asks),
         "adjustments": adjustments(release.answers),
         "calibrated": any(answer.calibrated is not None for answer in release.answers),
         "several": len({answer.arm for answer in release.answers}) > 1,
@@ -263,6 +263,14 @@ def context_of(release: ProtocolRelease | PooledProtocolRelease) -> dict[str, An
         "method": f"method_{release.estimator}.html.j2",
         "details": [],
     }
+
+
+def lost_within(specification: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``censoring``, by the columns within whose levels losses are independent."""
+    if not specification.get("covariates"):
+        return {}
+    groups, named = specification.get("subgroups"), dict(specification.get("censoring") or {})
+    return {**named, "by": [groups["name"]]} if groups else named
 
 
 def covered(release: ProtocolRelease | PooledProtocolRelease) -> tuple[str, ...]:

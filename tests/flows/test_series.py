@@ -80,6 +80,11 @@ def series(path: Path, out: Path, capfd: Any) -> Series:
     assert "cite as" in page
     assert "may be pooled again at no cost" in page
     assert "The intervals cover sampling and the noise of privacy." in page
+    assert "Effects are averages over all units of a block. " in page
+    # The assumptions of its question, from the templates of single effects, and those of pooling.
+    of_times = "Independent censoring." in page
+    assert of_times == (shown["series"]["estimator"] == "survival") != ("Clipping is harmless." in page)
+    assert "No unit has rows in two blocks. The blocks’ errors are then independent." in page
     assert not re.search(r"= [0-9.]+e[-+]", page), "a p-value is written as people write it"
     runs = {block["run_id"] for row in shown["series"]["rows"] for block in row["blocks"]}
     for run in runs:

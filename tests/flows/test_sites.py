@@ -17,12 +17,13 @@ from typing import Any
 import pytest
 
 from causalveil.schemas.errors import BundleError
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.release import load_release
-from causalveil.schemas.sites.pooled import PooledRelease, load_published
+from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, load_published
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.children import Command
 from tests.sites_help import NAMES, Call, Party, at_home
-from tests.studies import write_study
+from tests.studies import resolved, write_study
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,11 +48,27 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return next(out.glob("round-*")), printed.getvalue()
 
 
+def test_every_study_of_the_hospitals_is_one_that_their_contracts_answer(tmp_path: Path) -> None:
+    script = runpy.run_path(str(SCRIPT))
+    assert [*sorted(file.name for file in SCRIPT.parent.glob("study*.yaml"))] == sorted(script["STUDIES"])
+    for file in script["STUDIES"]:
+        for site in NAMES:
+            path = tmp_path / site / file
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(script["study_of"](site, file))
+            study = resolved(path)
+            assert study.name == path.stem.replace("study", "early-physiotherapy")
+            assert isinstance(study, SurvivalProtocol) == (file == "study-times.yaml")
+
+
 @pytest.mark.long
-def test_the_command_as_the_documents_have_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("study", "kind"), [("study.yaml", PooledRelease), ("study-times.yaml", PooledProtocolRelease)]
+)
+def test_the_command_as_the_documents_have_it(tmp_path: Path, study: str, kind: type) -> None:
     out = tmp_path
     ran = subprocess.run(
-        [sys.executable, str(SCRIPT), "--out", str(out)],
+        [sys.executable, str(SCRIPT), "--out", str(out), "--study", study],
         cwd=ROOT,
         env={name: value for name, value in os.environ.items() if not name.startswith("CAUSALVEIL")},
         capture_output=True,
@@ -60,7 +77,7 @@ def test_the_command_as_the_documents_have_it(tmp_path: Path) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     assert "random effects" in ran.stdout
-    assert isinstance(load_published(next(out.glob("round-*/coordinator/pooled/release.json"))), PooledRelease)
+    assert isinstance(load_published(next(out.glob("round-*/coordinator/pooled/release.json"))), kind)
 
 
 def test_three_sites_answer_and_are_pooled(demo: tuple[Path, str]) -> None:
