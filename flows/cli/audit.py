@@ -199,7 +199,7 @@ def _ledger_lines(run: LedgerTrail) -> Iterator[str]:
 
 def _flow_lines(run: FlowRecord) -> Iterator[str]:
     source = f"deployment {run.deployment}" if run.deployment else "no deployment"
-    yield f"Flow run {run.id} of flow {run.flow}, {source}: begun {run.tries} time(s)."
+    yield f"Flow run {run.id} of flow {run.flow}, {source}: begun {show.counted(run.tries, 'time')}."
     yield ""
     yield "| stage | tries | state | at | message |"
     yield "|---|---|---|---|---|"

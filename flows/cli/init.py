@@ -334,7 +334,7 @@ def check(
     else:
         for problem in problems:
             show.line(shown(str(problem)))
-        show.line(f"{len(problems)} problem{'s'[: len(problems) > 1]}." if problems else f"{study}: nothing is wrong.")
+        show.line(f"{show.counted(len(problems), 'problem')}." if problems else f"{study}: nothing is wrong.")
     if problems:
         raise typer.Exit(2)
 

@@ -263,7 +263,9 @@ def clean(
     if json_:
         show.document({"removed": removed, "reduced": rows})
     else:
-        show.line(f"Removed {removed} scratch folder(s) and {rows} folder(s) of reduced rows.")
+        show.line(
+            f"Removed {show.counted(removed, 'scratch folder')}, and {show.counted(rows, 'folder')} of reduced rows."
+        )
 
 
 def main(arguments: list[str] | None = None, program: typer.Typer = app) -> None:

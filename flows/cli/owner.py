@@ -97,8 +97,8 @@ def admit(
         show.document(_facts(admission))
     else:
         show.line(
-            f"Admitted {admission.dataset}: {_units(admission)} in {len(admission.files)} files, "
-            f"{len(admission.blocks)} block(s). {_held_to(folder)}"
+            f"Admitted {admission.dataset}: {_units(admission)} in {show.counted(len(admission.files), 'file')}, "
+            f"{show.counted(len(admission.blocks), 'block')}. {_held_to(folder)}"
         )
 
 

@@ -303,7 +303,7 @@ def evaluation(one: DeskDataset, runs: list[DeskRun], stored: Mapping[str, Any])
     points = {
         "Definition": f"{_variant(last)}; neighbours differ by {UNITS[last.level]}, replaced (bounded).",
         "Unit of privacy": f"one {unit}, one row each",
-        "Privacy parameters": f"epsilon {amount_text(last.cost.epsilon)}, delta {delta}, each of {len(runs)} run(s)",
+        "Privacy parameters": f"epsilon {amount_text(last.cost.epsilon)}, delta {delta}, each run; runs: {len(runs)}",
         "Composition": _account(one, last),
         "Mechanisms": _mechanisms(runs),
         "Exactness": "integer-valued noise on a lattice, from the operating system's generator",
