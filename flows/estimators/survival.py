@@ -166,7 +166,7 @@ def words(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, found: Sequence
             Sentence(
                 Importance.expected,
                 f"Expected {confidence_level(study.confidence)} interval of the {WORDS[measure]}: estimate "
-                f"± {number(half)} (standard error {number(sampling, 3)} from sampling, {number(noise, 3)} from "
+                f"± {number(half, 3)} (standard error {number(sampling, 3)} from sampling, {number(noise, 3)} from "
                 "noise).",
             )
         )

@@ -90,8 +90,8 @@ def say_interval(study: EffectStudy, numbers: Mapping[str, Any]) -> str:
     made_of = made_of if hides else f"{sampling} from sampling, {noise} from noise"
     return Sentence(
         Importance.expected,
-        f"Expected {confidence_level(study.confidence)} interval: estimate ± {number(numbers['half_width'])} (standard "
-        f"error {made_of}), for a treated share of {numbers['treated']:g}.",
+        f"Expected {confidence_level(study.confidence)} interval: estimate ± {number(numbers['half_width'], 3)} "
+        f"(standard error {made_of}), for a treated share of {numbers['treated']:g}.",
     )
 
 
@@ -122,7 +122,7 @@ def say_draws(
             "No outcome was read.",
             Sentence(
                 Importance.expected,
-                f"The half-width{of} is between {number(low)} and {number(high)}. It depends on the size of the "
+                f"The half-width{of} is between {number(low, 3)} and {number(high, 3)}. It depends on the size of the "
                 "effect, and on whether the covariates that predict treatment predict the outcome too.",
             ),
             f"This assumes that covariates explain {stand_in.explained:.0%} of the outcome's variance.",
@@ -137,8 +137,8 @@ def say_draws(
         return [
             Sentence(
                 Importance.expected,
-                f"Depending on the size of the effect, expect ± {number(low)} to ± {number(high)}: from none to one "
-                "standard deviation of the outcome within arms.",
+                f"Depending on the size of the effect, expect ± {number(low, 3)} to ± {number(high, 3)}: from none to "
+                "one standard deviation of the outcome within arms.",
             ),
             *([assumed.strip()] if assumed else []),
         ]
@@ -210,9 +210,9 @@ def say_row(name: str, alone: float, together: float, group: tuple[float, float]
     """Return the half-widths of one question of a protocol, by itself and with all others."""
     inside = ""
     if group is not None:
-        inside = f" In a subgroup of average size: ± {number(group[0])}, together ± {number(group[1])}."
+        inside = f" In a subgroup of average size: ± {number(group[0], 3)}, together ± {number(group[1], 3)}."
     if together <= alone:
         # One answer has no others to hold with.
-        return Sentence(Importance.expected, f"{name}: ± {number(alone)}.{inside}")
-    both = f"± {number(alone)} by itself, ± {number(together)} to hold together with all other answers"
+        return Sentence(Importance.expected, f"{name}: ± {number(alone, 3)}.{inside}")
+    both = f"± {number(alone, 3)} by itself, ± {number(together, 3)} to hold together with all other answers"
     return Sentence(Importance.expected, f"{name}: {both}.{inside}")

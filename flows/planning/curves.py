@@ -188,11 +188,11 @@ def target(
     epsilon, expected = least_epsilon(study, sizes, stand_in, width, people, here)
     reached, text, asked = expected <= width, amount_text(epsilon), f" of {of}" if of else ""
     if not reached:
-        sentence = f"No epsilon gives a half-width of {width:,.12g}{asked}: {text} still leaves {number(expected)}. "
+        sentence = f"No epsilon gives a half-width of {width:,.12g}{asked}: {text} still leaves {number(expected, 3)}. "
         sentence += "Bring more units."
     else:
         less = " or less" if epsilon == _amount(0) else ""
-        sentence = f"A half-width of {width:,.12g}{asked} takes epsilon {text}{less}: expected {number(expected)}."
+        sentence = f"A half-width of {width:,.12g}{asked} takes epsilon {text}{less}: expected {number(expected, 3)}."
     return {
         "half_width": width,
         "epsilon": float(epsilon) if reached else None,

@@ -329,14 +329,14 @@ def _other_delta(
         return [
             Sentence(
                 Importance.declare,
-                f"With delta: {amount_text(delta)} the half-width would be ± {number(width)}, by Gaussian noise.",
+                f"With delta: {amount_text(delta)} the half-width would be ± {number(width, 3)}, by Gaussian noise.",
             )
         ]
     if delta == 0 and width < SPARED * found["half_width"]:
         return [
             Sentence(
                 Importance.declare,
-                f"With delta: 0 the half-width would be ± {number(width)}, and no delta would be spent.",
+                f"With delta: 0 the half-width would be ± {number(width, 3)}, and no delta would be spent.",
             )
         ]
     return []

@@ -67,7 +67,7 @@ def test_plan_says_what_a_delta_would_give(tmp_path: Path) -> None:
         found, other = plan(path, units=units), plan(with_delta, units=units)
         width = other.expected["half_width"]
         assert found.expected["half_width_with_delta"] == width
-        said = f"With delta: 1e-6 the half-width would be ± {written(width)}, by Gaussian noise." in found.sentences
+        said = f"With delta: 1e-6 the half-width would be ± {written(width, 3)}, by Gaussian noise." in found.sentences
         # Where a delta clearly widens the interval nothing is said.
         assert said is (width <= NOT_WORTH * found.expected["half_width"])
         told.append(said)
