@@ -1,6 +1,6 @@
 """Expected half-widths of a table of many questions.
 
-They are over everybody and in a subgroup, one by one and all together.
+They are over all units and in a subgroup, one by one and all together.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class ExpectedAnswer:
 
     Attributes:
         outcome: the question.
-        everybody, everybody_together: over everybody, by itself and with all others.
-        group, group_together: in a subgroup of average size; as over everybody where there are none.
-        sampling_error, noise_error: over everybody.
+        everybody, everybody_together: over all units, by itself and with all others.
+        group, group_together: in a subgroup of average size; as over all units where there are none.
+        sampling_error, noise_error: over all units.
         hidden: the share of answers that noise hides.
         adjustment: in words.
     """
@@ -83,7 +83,7 @@ def _half(smaller: Smaller[Any], row: ProtocolAnswer, limits: Limits | None) -> 
 
 
 def of_table(smaller: Smaller[Any], answers: Sequence[ProtocolAnswer], first: int = 0) -> Rehearsed:
-    """Return the answer of the first primary question over everybody, and with it those of all."""
+    """Return the answer of the first primary question over all units, and with it those of all."""
     found = expected_answers(smaller, answers)
     own, outcome = found[first], found[first].outcome
     whole = next(row for row in answers if row.outcome == outcome).state is State.unresolved

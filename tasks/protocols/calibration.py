@@ -65,7 +65,7 @@ def learn(declared: int, shown: Sequence[Measured]) -> tuple[Calibration, System
 
     Args:
         declared: how many outcomes are negative controls.
-        shown: those that noise does not hide, over everybody, of each arm against the reference.
+        shown: those that noise does not hide, over all units, of each arm against the reference.
     """
     if declared == 0:
         return Calibration(controls=0, statement="No negative control was declared."), None
@@ -109,7 +109,7 @@ def calibrate(
     from scipy.special import ndtri
 
     controls = [outcome.role is OutcomeRole.negative_control for outcome in study.outcomes]
-    # Each control is one draw of systematic error, over everybody and all arms against the reference.
+    # Each control is one draw of systematic error, over all units and all arms against the reference.
     shown = [
         _measured(study, part) for part in parts if part.answered and part.group == ALL_UNITS and controls[part.outcome]
     ]

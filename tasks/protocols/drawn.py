@@ -172,7 +172,7 @@ class JointScales:
     """Release 1.
 
     Attributes:
-        counts: noisy numbers of units, shape (groups, arms); of one subgroup of everybody they add up to n.
+        counts: noisy numbers of units, shape (groups, arms); of one subgroup of all units they add up to n.
         count_sd: deviation of the noise on each.
         units: of each subgroup, whole: what its means are over.
         questions: by subgroup, outcome and side.

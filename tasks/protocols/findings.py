@@ -118,8 +118,8 @@ def _contrast(one: ErrorLaw, other: ErrorLaw, of_one: FiveReleases, of_other: Fi
     """Return the law of the difference of two arms' means.
 
     Models of both read the same noise of Gram matrices, so their errors are taken to be as unlike as they can be.
-    Means are where everybody's features lie: noise in that centre, and who was sampled, move them alike but for what
-    the arms' slopes differ by.
+    Means are where the features of all units lie: noise in that centre, and who was sampled, move them alike but for
+    what the arms' slopes differ by.
     """
     first, second = of_one.second, of_other.second
     apart = first.slopes[0] * of_one.found_scales.arms.spread - second.slopes[0] * of_other.found_scales.arms.spread

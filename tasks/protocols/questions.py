@@ -2,7 +2,7 @@
 
 What is asked of each joint release, and what all say together.
 
-A question is an outcome in a subgroup, and of more than two arms the mean of one arm over everybody there (a *side*).
+A question is an outcome in a subgroup, and of more than two arms the mean of one arm over all units there (a *side*).
 Questions of a subgroup share rows' features: lines, candidates of curves and the curves that are kept. All else is
 their own, in ``FiveReleases`` that know how much noise each sees.
 """

@@ -131,7 +131,7 @@ def _values(one: TimesContrast, side: int) -> FloatArray:
 def _scaled(raw: FloatArray, told: BoolArray) -> tuple[FloatArray, float]:
     """Return outcomes of all arms in [-1, 1] and half their range.
 
-    It is that of the arms that are told: one where nobody is followed to the horizon would blow it up.
+    It is that of the arms that are told: outcomes of an arm without units at risk at the horizon have no bound.
     """
     chosen = raw[told] if told.any() else raw
     low, high = float(chosen.min()), float(chosen.max())

@@ -179,7 +179,7 @@ def sides_of(specification: Mapping[str, Any]) -> str:
 
 
 def first_of(rows: Sequence[Row]) -> Row:
-    """Return the first primary answer over everybody."""
+    """Return the first primary answer over all units."""
     return next((row for row in rows if row.role == "primary" and is_whole(row.group)), rows[0])
 
 
@@ -197,7 +197,7 @@ def adjustments(rows: Sequence[ProtocolAnswer | PooledAnswer]) -> list[str]:
 
 
 def first_answer(rows: Sequence[ProtocolAnswer], confidence: float) -> dict[str, Any]:
-    """Return the first primary answer over everybody and its verdict, for a page's first line."""
+    """Return the first primary answer over all units and its verdict, for a page's first line."""
     row = first_of(rows)
     if row.estimate is None or row.interval is None:
         return said_first(row.outcome, None, None, confidence, "a gate failed")

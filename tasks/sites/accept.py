@@ -2,11 +2,11 @@
 
 One from each expected site, of this round and study, under a trusted key.
 
-The order of the checks matters only for the message: whoever is refused is told the first reason. All refusals of
+The order of the checks matters only for the message: a site that is refused is told the first reason. All refusals of
 a round are told at once.
 
 The first bundle of each site stands. A site that could send a second answer to one call could choose among its noises,
-and whoever stands between could put an older answer in the place of a newer one. So a round that was pooled once takes
+and a person between both could put an older answer in the place of a newer one. So a round that was pooled once takes
 the same bundles again, and no others.
 """
 
@@ -127,7 +127,7 @@ def _arrival(path: Path, terms: Sites) -> _Arrived:
     """Open a file and find its site.
 
     Raises:
-        BundleError: not intact, or signed by nobody whom the terms trust for the site that it names.
+        BundleError: not intact, or not signed by a key that the terms trust for the site that it names.
     """
     bundle, digest = read_bundle(path)
     name = bundle.statement.site

@@ -1,7 +1,7 @@
 """Times to an event over sites: measures are pooled as effects, or by released cells.
 
-A site has no part in a measure where noise hides whether anybody was followed to the horizon, or where its measures end
-earlier. Both follow from released numbers at risk, not from estimates. Post-processing of released values.
+A site has no part in a measure where noise hides whether any unit was followed to the horizon, or where its measures
+end earlier. Both follow from released numbers at risk, not from estimates. Post-processing of released values.
 """
 
 from __future__ import annotations

@@ -111,6 +111,14 @@ def test_a_bias_that_intervals_allow_for_stands_beside_their_errors(documents: D
     assert ("confounding up to the size that confounding_prior assumes" in page) == bool(bias)
 
 
+def test_a_page_of_withheld_answers_has_no_bars(documents: Documents) -> None:
+    assert "bars: 95% intervals" in page_of(load(documents["protocol"]))
+    page = page_of(load(documents["withheld"]))
+    assert "Withheld, because a gate failed" in page
+    assert "bars: 95% intervals" not in page
+    assert "All intervals cover" not in page
+
+
 def test_details_name_subgroups_and_arms(documents: Documents) -> None:
     asked: dict[str, Any] = {"kind": "protocol", "specification": {"arms": {"levels": ["none", "low"]}}}
     asked["specification"]["treatment"] = "drug"
@@ -189,4 +197,7 @@ def test_checklists_of_times_speak_of_times(documents: Documents, name: str) -> 
 def test_a_page_of_several_sites_says_where_its_checklists_are(documents: Documents, name: str) -> None:
     page = page_of(load(documents[name]))
     assert "The page of each site’s own release says which guidelines apply" in page
+    assert "How long each site’s run took" in page
+    assert "pooling computed none" in page
+    assert "this run" not in page
     assert "No person is in two sites. The sites’ errors are then independent." in page

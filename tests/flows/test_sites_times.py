@@ -378,6 +378,9 @@ def test_a_protocol_of_times_is_pooled_row_by_row(parties: Parties, tmp_path: Pa
     assert "Independent censoring." in page
     assert "Clipping is harmless" not in page
     assert "minus controls, in days" in page
+    # It draws no curves, and has no run of its own.
+    assert "At each site, each person is in one cell" in page
+    assert "Figures draw" not in page
 
 
 def test_no_sentence_of_a_page_of_several_sites_is_never_rendered(parties: Parties, tmp_path: Path) -> None:

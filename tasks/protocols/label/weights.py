@@ -98,7 +98,7 @@ class Comparison:
 
 
 def _subgroup(group: str) -> str:
-    # A level is anybody's text, so files are named by its bytes.
+    # A level may be any text, so files are named by its bytes.
     return "all-" + group.encode().hex()
 
 
