@@ -260,6 +260,7 @@ def number_in_full(
             "it, as 'outcome: {time: .., event: .., horizon: ..}'"
         )
         return {}
+    covariate = place.startswith("covariates")
     ends: Mapping[str, Any] = {}
     extra: dict[str, Any] = {}
     if isinstance(column, NumberColumn):
@@ -269,7 +270,7 @@ def number_in_full(
     elif contract is None and (asked.lower is None or asked.upper is None):
         problems.append(
             f"'{place}': no contract is at hand, so the study must declare the range of '{name}': {{lower, upper}}"
-            + (", or its levels: {levels: [a, b]}" if place.startswith("covariates") else "")
+            + (", or its levels: {levels: [a, b]}; two codes are {lower: 0, upper: 1}" if covariate else "")
         )
     given = {key: value for key in ("lower", "upper") if (value := getattr(asked, key)) is not None}
     return {**ends, **given, **{key: value for key, value in extra.items() if key in keep}}
@@ -293,7 +294,10 @@ def covariate_in_full(
     if column is None:
         return {}
     if not isinstance(column, LevelsColumn):
-        problems.append(f"'{place}': the contract declares a number, not levels; remove 'levels'")
+        codes = isinstance(column, CodesColumn)
+        what = "two codes" if codes else "a number"
+        way = ", or write {lower: 0, upper: 1}" if codes else ""
+        problems.append(f"'{place}': the contract declares {what}, not levels; remove 'levels'{way}")
         return {}
     if asked.lower is not None or asked.upper is not None:
         problems.append(f"'{place}': the contract declares levels, not a range; remove 'lower' and 'upper'")

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.sites.bundle import make_bundle, read_bundle
 from tests.bundle_cases import TAMPERED, Case, estimate_changed, expired_key, other_run
 from tests.sites_help import NAMES, Call, Party, at_home
-from tests.studies import resolved, write_study
+from tests.studies import people, resolved, write_study
 
 
 @pytest.fixture(scope="module")
@@ -214,6 +215,21 @@ def test_what_a_study_leaves_to_contracts_is_refused_before_anything_is_charged(
     with pytest.raises(SystemExit) as ended:
         main(["check", str(whole), "--sites"])
     assert not ended.value.code
+
+
+def test_two_codes_travel_as_a_range_as_the_refusal_says(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Levels were advised, which a contract of codes refused as a number."""
+    columns = {"sex": {"codes": {"control": "f", "treated": "m"}}}
+    frame = people(200).with_columns(sex=pl.Series(["f", "m"] * 100))
+    for place, (sex, code) in enumerate([({}, 2), ({"levels": ["f", "m"]}, 2), ({"lower": 0, "upper": 1}, 0)]):
+        asked = {"covariates": {"sex": sex}}
+        path = write_study(tmp_path / str(place), frame=frame, study=asked, contract={"columns": columns})
+        with pytest.raises(SystemExit) as ended:
+            main(["check", str(path), "--sites"])
+        assert int(ended.value.code or 0) == code
+        told = " ".join(capfd.readouterr().out.split())
+        assert ("{lower: 0, upper: 1}" in told) == bool(code)
+    assert "declares two codes, not levels" not in told
 
 
 def test_run_leaves_a_bundle_and_asks_before_it_spends(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
