@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
@@ -23,7 +24,8 @@ from causalveil.tasks.machine.frames import frame_of, plain_type
 from causalveil.tasks.object_storage.copies import StoredFile, arrow_place, opened, stored_files
 from causalveil.tasks.warehouse.csv_files import csv_input
 from causalveil.tasks.warehouse.extract import EVERYTHING, KEYLESS, KeyInterval
-from causalveil.tasks.warehouse.values import BATCH_ROWS, holds, led
+from causalveil.tasks.warehouse.values import BATCH_ROWS, holds, led, value_of
+from causalveil.tasks.warehouse.values import said as stripped
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -57,7 +59,7 @@ def file_batches(
     if interval is None:
         pass
     elif isinstance(files, CsvFiles):
-        rows = _csv_batches(files, paths_of(files, place), read[0], _chosen(source, read[0], interval))
+        rows = _csv_batches(files, paths_of(files, place), read[0], _block(source, read[0], interval))
     elif files.row_number is None:
         rows = _parquet_batches(_with_said(paths, read, told, found), source, interval)
     else:
@@ -65,7 +67,7 @@ def file_batches(
         field = read[0].field(files.row_number)
         stored = [pa.schema([one for one in schema if one.name != field.name]) for schema in read]
         every = _parquet_batches(_with_said(paths, stored, told, found), source, None)
-        rows = _all_numbered(every, field, _chosen(source, read[0], interval))
+        rows = _all_numbered(every, field, _block(source, read[0], interval))
     yield led(read[0], rows)
 
 
@@ -104,10 +106,12 @@ def _parquet_batches(
     for path, (schema, stored, said) in files.items():
         with opened(path):
             data = ds.dataset(**arrow_place(path), schema=stored, format="parquet")
-            chosen = None if interval is None else _chosen(source, stored, interval)
+            written = _written_key(source, stored)
+            chosen = None if interval is None or written else _chosen(source, stored, interval)
+            of_block = _block(source, stored, EVERYTHING if interval is None or not written else interval)
             for batch in data.scanner(filter=chosen, batch_size=BATCH_ROWS, use_threads=False).to_batches():
                 refuse_otherwise(path, batch, said)
-                yield _filled(batch, schema, said)
+                yield _filled(of_block(batch), schema, said)
 
 
 def _filled(batch: pa.RecordBatch, schema: pa.Schema, said: Mapping[str, str]) -> pa.RecordBatch:
@@ -167,8 +171,51 @@ def _chosen(source: Source, schema: pa.Schema, interval: KeyInterval) -> pc.Expr
     return (key >= lower) & (key < upper)
 
 
+def _written_key(source: Source, schema: pa.Schema) -> bool:
+    """Return whether the column of the key holds text, which is a date as its declaration reads it."""
+    if source.key is None or schema.get_field_index(source.key.column) < 0:
+        return False
+    found = schema.field(source.key.column).type
+    return bool(types.is_string(found) or types.is_large_string(found))
+
+
+def _block(source: Source, schema: pa.Schema, interval: KeyInterval) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+    """Return what keeps the rows of the block.
+
+    Raises:
+        DataError: the key's column is text that no declared column reads as dates or whole numbers.
+    """
+    key = source.key
+    if key is None or interval == EVERYTHING or not _written_key(source, schema):
+        chosen = _chosen(source, schema, interval)
+        return lambda batch: batch if chosen is None else batch.filter(chosen)
+    whole = key.step is Step.integer
+    wanted = (Kind.integer,) if whole else (Kind.date, Kind.timestamp)
+    readings = (source.columns[name] for name, column in source.found_as.items() if column == key.column)
+    reading = next((one for one in readings if isinstance(one, TextReading) and one.kind in wanted), None)
+    if reading is None:
+        what = "whole numbers" if whole else "dates"
+        how = "kind: integer" if whole else "kind: date and the formats"
+        raise DataError(
+            f"source '{source.name}': column '{key.column}' of the key is text; declare it under 'columns' with {how} "
+            f"that make it {what}"
+        )
+    read: TextReading = reading
+
+    def kept(batch: pa.RecordBatch) -> pa.RecordBatch:
+        text = frame_of(batch, [key.column]).rename({key.column: "text"})
+        values = text.select(value=value_of(stripped(read), read))["value"].cast(pl.Int64 if whole else pl.Date)
+        if interval == KEYLESS:
+            return batch.filter(values.is_null().to_arrow())
+        lower, upper = pl.lit(interval.lower), pl.lit(interval.upper)
+        inside = values.to_frame().select(((pl.col("value") >= lower) & (pl.col("value") < upper)).fill_null(False))
+        return batch.filter(inside["value"].to_arrow())
+
+    return kept
+
+
 def _csv_batches(
-    files: CsvFiles, paths: list[Path], schema: pa.Schema, chosen: pc.Expression | None
+    files: CsvFiles, paths: list[Path], schema: pa.Schema, of_block: Callable[[pa.RecordBatch], pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The declared columns alone: what else stands in the files, a name twice or none at all, is not looked at."""
     numbers = files.row_number
@@ -184,20 +231,19 @@ def _csv_batches(
                 yield from reader
 
     if numbers is not None:
-        yield from _all_numbered(found(), schema.field(numbers), chosen)
+        yield from _all_numbered(found(), schema.field(numbers), of_block)
         return
-    for batch in found():
-        yield batch if chosen is None else batch.filter(chosen)
+    yield from map(of_block, found())
 
 
 def _all_numbered(
-    batches: Iterator[pa.RecordBatch], field: pa.Field, chosen: pc.Expression | None
+    batches: Iterator[pa.RecordBatch], field: pa.Field, of_block: Callable[[pa.RecordBatch], pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     rows = 0
     for found in batches:
         batch = _numbered(found, field, rows)
         rows += found.num_rows
-        yield batch if chosen is None else batch.filter(chosen)
+        yield of_block(batch)
 
 
 def _numbered(batch: pa.RecordBatch, field: pa.Field, before: int) -> pa.RecordBatch:

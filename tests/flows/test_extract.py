@@ -345,6 +345,31 @@ def test_blocks_of_others_are_not_taken_for_ours(how: str, tmp_path: Path) -> No
         run(path)
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("row", [{}, {"row_number": "row"}], ids=["as they are", "numbered"])
+def test_dates_that_offices_write_cut_a_file_into_blocks(kind: str, row: dict[str, Any], tmp_path: Path) -> None:
+    """A draft of `init` reads such dates by their formats; as the key's column they were an error of Arrow."""
+    written = visits(200).with_columns(pl.col("day").dt.strftime("%d/%m/%Y") + " 13:05")
+    found = []
+    for place, (frame, reading) in enumerate(
+        [(visits(200), "date"), (written, {"kind": "date", "formats": ["%d/%m/%Y %H:%M"]})]
+    ):
+        folder = tmp_path / str(place)
+        source = files(folder / "files", frame, kind) | row
+        columns = COLUMNS | {"day": reading} | ({"row": "integer"} if row else {})
+        manifest = run(write_source(folder / "source.yaml", source, columns=columns))
+        found.append([(block.block, block.rows) for block in manifest.blocks])
+    assert found[0] == found[1]
+    assert len(found[0]) > 1
+    folder = tmp_path / "unread"
+    with pytest.raises(DataError, match="column 'day' of the key is text; declare it under 'columns' with kind: date"):
+        run(
+            write_source(
+                folder / "source.yaml", files(folder / "files", written, kind), columns=COLUMNS | {"day": "text"}
+            )
+        )
+
+
 def test_a_csv_file_that_lacks_a_column_is_drift(tmp_path: Path) -> None:
     source = files(tmp_path / "files", visits(60), "csv")
     visits(60).drop("age").write_csv(tmp_path / "files" / "2.csv")
