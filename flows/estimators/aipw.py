@@ -9,7 +9,7 @@ Doubly robust scores of private outcome models and a known chance of treatment.
     4  estimate and interval                                          interval, public
 
 A unit trains the models of K - 1 folds and is scored in its own, so it pays K - 1 models and one effect. With
-``guarantee: asymptotic`` the equations of Schroeder, Hartenstein and Feuerriegel (2025) take the place of steps 2 to 4.
+``guarantee: asymptotic`` the equations of Schröder, Hartenstein and Feuerriegel (2025) take the place of steps 2 to 4.
 Proofs: ``docs/proofs/aipw.md``.
 """
 

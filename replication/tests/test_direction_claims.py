@@ -1,4 +1,4 @@
-"""Theorem 4.1 and Corollary 3.21 of Kusner et al. (2016): where they hold, against enumeration."""
+"""Theorem 4(1) and Corollary 3.21 of Kusner et al. (2016): where they hold, against enumeration."""
 
 from __future__ import annotations
 

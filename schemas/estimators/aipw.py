@@ -1,7 +1,7 @@
 """Ask for augmented inverse probability weighting with cross-fitting.
 
 With a known chance of treatment its interval holds at the study's own number of units. With ``guarantee: asymptotic``
-it is that of Schroeder, Hartenstein and Feuerriegel (2025), as printed; a release must then say so.
+it is that of Schröder, Hartenstein and Feuerriegel (2025), as printed; a release must then say so.
 """
 
 from __future__ import annotations

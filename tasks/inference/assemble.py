@@ -126,7 +126,7 @@ class Noise:
 
         The error is above 0 and at most 1/2.
 
-        Armstrong and Kolesar 2018, equation 14: below ``bias`` plus the two-sided quantile, since one error cannot lie
+        Armstrong and Kolesár 2018: below ``bias`` plus the two-sided quantile, since one error cannot lie
         on both sides. The worst b is at an end, for E is symmetric and unimodal.
         """
         plain = self.quantile(error / 2, sampling_variance, factor)

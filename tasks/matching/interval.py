@@ -1,6 +1,6 @@
 """Matching: from the two released numbers to an estimate and its interval.
 
-Post-processing of released or public values. The sampling variance is that of Abadie and Imbens (2006), Theorem 1, with
+Post-processing of released or public values. The sampling variance is that of Abadie and Imbens (2006), with
 a constant conditional variance in each arm; derivations: ``docs/proofs/matching.md``, sections 4 to 6. Randomised
 treatments attenuate an effect; what they leave of it is said, or corrected if the study asks for it.
 """

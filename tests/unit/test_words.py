@@ -371,3 +371,23 @@ def test_a_percent_sign_stands_at_its_number() -> None:
     found = {file: [one for text in some for one in APART.findall(CODE.sub("", text))] for file, some in texts.items()}
     assert {file: some for file, some in found.items() if some} == {}
     assert APART.search(sentences_of('f"{100 * share:.3g} % is left"')[0])
+
+
+# Authors of a work, two at least, and its year: "Bun and Steinke 2016", "Bun & Steinke (2016)".
+NAME = r"[A-Z][\w’'-]+"
+CITED = re.compile(rf"({NAME}(?:, {NAME})*),? (?:and|&) ({NAME}),? \(?((?:19|20)\d\d)\b")
+# Who wrote several works that are cited.
+SEVERAL = {"Abadie and Imbens": {"2006", "2016"}, "Hernán and Robins": {"2016", "2020"}}
+SEVERAL |= {"Rosenbaum and Rubin": {"1983", "1985"}}
+
+
+def test_a_work_has_one_year_and_its_authors_one_spelling() -> None:
+    years: dict[str, set[str]] = {}
+    for file in prose():
+        for first, last, year in CITED.findall(" ".join((ROOT / file).read_text().split())):
+            years.setdefault(f"{first} and {last}", set()).add(year)
+    assert len(years) > 40
+    assert {who: found for who, found in years.items() if len(found) > 1 and SEVERAL.get(who) != found} == {}
+    plain = {who: who.encode("ascii", "ignore").decode() for who in years}
+    ascii_ = {who.translate(str.maketrans("öáéü", "oaeu")) for who in years if plain[who] != who}
+    assert ascii_ & years.keys() == set(), "write the name with its accents everywhere"

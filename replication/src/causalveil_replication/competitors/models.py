@@ -1,4 +1,4 @@
-"""Estimators of the other papers: weighting by a private score (Lee et al. 2019) and DPCI (Schroeder et al. 2025)."""
+"""Estimators of the other papers: weighting by a private score (Lee et al. 2019) and DPCI (Schröder et al. 2025)."""
 
 from __future__ import annotations
 

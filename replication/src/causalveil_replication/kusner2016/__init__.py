@@ -1,6 +1,6 @@
 """Kusner, Sun, Sridharan & Weinberger 2016, *Private Causal Inference*: `replicate direction`.
 
-- ``claims``: Two statements that the paper takes from elsewhere: its Theorem 4.1, and Corollary 3.21 of Dwork and Roth
+- ``claims``: Two statements that the paper takes from elsewhere: its Theorem 4(1), and Corollary 3.21 of Dwork and Roth
   (2014).
 - ``command``: `replicate direction`: the experiments of Kusner et al. 2016, with this code and seeded noise.
 - ``items``: The experiments of Kusner, Sun, Sridharan and Weinberger (2016) beside ours.

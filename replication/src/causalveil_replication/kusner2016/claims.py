@@ -1,6 +1,6 @@
-"""Two statements that the paper takes from elsewhere: its Theorem 4.1, and Corollary 3.21 of Dwork and Roth (2014).
+"""Two statements that the paper takes from elsewhere: its Theorem 4(1), and Corollary 3.21 of Dwork and Roth (2014).
 
-Theorem 4.1 is of propose-test-release: with tests of scale 1/epsilon, threshold 1 + ln(1/delta)/epsilon and distances
+Theorem 4(1) is of propose-test-release: with tests of scale 1/epsilon, threshold 1 + ln(1/delta)/epsilon and distances
 A_1 and A_2 to leaving either bin, P(release) = 1 - (1 - p_1) (1 - p_2), p_j = (delta/2) exp(epsilon (A_j - 1)) up to
 the threshold. It prints at most 3 delta/2 "given A_1 or A_2 <= e". For both at most 1, which is what privacy needs, it
 is below delta. Where one distance alone is small the other test passes: the bound does not hold for "or". For distances

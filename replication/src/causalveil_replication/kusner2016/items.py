@@ -64,7 +64,7 @@ KUSNER = Paper(
         _theorem("Theorem 4: four Laplace draws", "one for each quartile range (Theorem 4)", (0.5775, 0.6513, 0.7773)),
         *(
             Item(
-                f"Theorem 4.1: P(release), distances to leaving the two bins {distances}, epsilon of a test .2 1 3, "
+                f"Theorem 4(1): P(release), distances to leaving the two bins {distances}, epsilon of a test .2 1 3, "
                 "delta .01",
                 COMMAND,
                 "direction-releases.csv",

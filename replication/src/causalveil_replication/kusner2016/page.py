@@ -220,7 +220,7 @@ NEIGHBOURS = (
     "replaced person by an add-remove mechanism costs the last column, up to twice what our bound asks."
 )
 RELEASES = (
-    "*Theorem 4.1* bounds how often a quartile range is released although it may leave its bin: at most 3 delta/2 "
+    "*Theorem 4(1)* bounds how often a quartile range is released although it may leave its bin: at most 3 delta/2 "
     "where the distance to leaving either bin, A_1 or A_2, is at most e. *Exact* is the mechanism's own probability, "
     "by the epsilon of one test. With both distances at most 1, which privacy needs, it is below delta. With one of "
     "them small and the other far, as *or* allows, a release is certain; with both 2, which is below e, the bound "

@@ -2,7 +2,7 @@
 
 - ``data``: The data sets of Schröder, Hartenstein and Feuerriegel (2025), for `replicate intervals` and its tests.
 - ``fits``: Tables from fits: other columns of Table 1, Table 2 at every level, Figures 4 and 5, the grouped trial.
-- ``grouped``: A private difference of means for a trial, by disjoint groups, after Guha and Reiter (2024).
+- ``grouped``: A private difference of means for a trial, by disjoint groups, after Guha and Reiter (2025).
 - ``items``: The experiments of Schröder, Hartenstein and Feuerriegel (2025) beside ours.
 - ``moments``: Many intervals of one fit: standard, naive and private ones of Schröder et al. (2025), at every level and
   epsilon.

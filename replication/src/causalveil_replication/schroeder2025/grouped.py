@@ -1,4 +1,4 @@
-"""A private difference of means for a trial, by disjoint groups, after Guha and Reiter (2024).
+"""A private difference of means for a trial, by disjoint groups, after Guha and Reiter (2025).
 
 K disjoint groups each give a difference of arm means and its variance; both are averaged, and a unit touches one group,
 so that Laplace noise of 2 W/K and V/K hides it, W the width of the outcome's range and V the largest variance that a

@@ -116,7 +116,7 @@ UTILITIES = (
     "the bootstrap makes 20 private estimates at a twentieth of the budget each, and a naive interval keeps no privacy."
 )
 GROUPED = (
-    "After Guha and Reiter (2024), with 25 disjoint groups, half of epsilon for the mean of their differences and half "
+    "After Guha and Reiter (2025), with 25 disjoint groups, half of epsilon for the mean of their differences and half "
     "for that of their variances, Laplace noise, no delta. Coverage is nominal or above, and as the paper says of it "
     "the interval is much wider than the others; our own difference in means on [intervals.md](intervals.md) is not."
 )
