@@ -235,6 +235,8 @@ MOST_COLUMNS = 24
 BESIDE_MARKS = 16
 # Percent of the width that the column of names takes.
 BESIDE_NAMES = 40
+# Arms that differ by less are commonly taken as alike (Austin 2009), as where a release says "partly adjusted".
+ALIKE = 0.1
 # Noise bars reach so many standard deviations to either side.
 BAR = 2.0
 
@@ -259,6 +261,11 @@ class LovePlot:
     def noisy(self) -> bool:
         """True if noise is in it: at level label there is none, for all of it is public."""
         return any(row.noise_error > 0 for row in self.rows)
+
+    @property
+    def limits(self) -> tuple[float, ...]:
+        """Differences at which arms stop being alike, as far as the axis holds them."""
+        return tuple(end for end in (-ALIKE, ALIKE) if not self.axis.beyond(end))
 
     @property
     def above(self) -> bool:

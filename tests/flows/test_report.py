@@ -423,6 +423,15 @@ def test_a_half_has_one_name_on_a_page(documents: Documents) -> None:
         assert not_half not in page, name
 
 
+def test_a_love_plot_shows_where_a_difference_stops_being_small(documents: Documents) -> None:
+    """As cobalt's does; where its axis does not reach so far, neither line nor word says so."""
+    for size, ends in ((0.3, 1), (0.03, 0)):
+        row = {"covariate": "age", "before": size, "after": 0.0, "noise_error": 0.001}
+        page = report_html(load(merge(documents["effect"], {"balance": [row]})))
+        assert page.count('<line class="limit"') == ends
+        assert ("Dashed: 0.1 to either side" in page) == bool(ends)
+
+
 def test_covariates_that_a_love_plot_lacks_are_named(documents: Documents) -> None:
     """Of a trial no other sentence says that noise left a covariate out of the adjustment."""
     row = {"before": 0.1, "after": 0.0, "noise_error": 0.01}
