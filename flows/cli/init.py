@@ -55,7 +55,7 @@ def init(
         str | None, typer.Option(metavar="VALUE", help="which value of --event means that no event was seen")
     ] = None,
     treated: Annotated[
-        str | None, typer.Option(metavar="VALUE", help="which value means treated, if words do not tell")
+        str | None, typer.Option(metavar="VALUE", help="which value means treated, if the values do not say so")
     ] = None,
     covariates: Annotated[
         str | None, typer.Option(metavar="A,B,C", help="columns to adjust for [default: all that are not in doubt]")
@@ -82,7 +82,7 @@ def init(
     ] = None,
     missing: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN=VALUE,...", help="values that stand for none, as in 'age=999'; repeat it"),
+        typer.Option(metavar="COLUMN=VALUE,...", help="values that mean a missing one, as in 'age=999'; repeat it"),
     ] = None,
     where: Annotated[
         list[str] | None,
@@ -302,7 +302,8 @@ def check(
         bool, typer.Option("--schema", help="print the pandera schema that all columns and rows are held to, and end")
     ] = False,
     sites: Annotated[
-        bool, typer.Option("--sites", help="ask too whether a coordinator of several sites could pool its answers")
+        bool,
+        typer.Option("--sites", help="check too whether sites can be pooled; without a contract, the file alone"),
     ] = False,
     json_: Json = False,
 ) -> None:

@@ -93,7 +93,7 @@ def run(
         str | None, typer.Option(help="name this run; the same id again returns the stored release, free of charge")
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="ask anew what was answered on these very rows: another run, charged")
+        bool, typer.Option("--again", help="ask anew what was answered on the same rows: another run, charged")
     ] = False,
     simulate: Annotated[
         int | None,
@@ -161,13 +161,15 @@ def run(
 def plan(
     study: StudyFile,
     units: Annotated[int | None, typer.Option(min=2, help="number of units, if the data are not at hand")] = None,
-    effect: Annotated[float | None, typer.Option(help="an effect in outcome units: will the noise hide it?")] = None,
+    effect: Annotated[
+        float | None, typer.Option(help="an effect in outcome units, to compare with the half-width")
+    ] = None,
     treated: Annotated[
-        float | None, typer.Option(min=0.01, max=0.99, help="share of treated units [default: 0.5, and said so]")
+        float | None, typer.Option(min=0.01, max=0.99, help="share of treated units [default: 0.5]")
     ] = None,
     deviation: Annotated[
         float | None,
-        typer.Option(min=0, help="assumed standard deviation of the outcome [default: B/4, of 0 and 1 B/2]"),
+        typer.Option(min=0, help="assumed standard deviation of the outcome [default: a quarter of its range]"),
     ] = None,
     mean: Annotated[
         float | None, typer.Option(help="assumed mean of the outcome [default: the middle of its range]")
@@ -180,14 +182,15 @@ def plan(
         float | None, typer.Option(min=0, max=0.95, help="assumed correlation between covariates [default: 0.3]")
     ] = None,
     spread: Annotated[
-        float | None, typer.Option(min=0.001, max=1, help="a covariate's deviation over half its range (regression)")
+        float | None,
+        typer.Option(min=0.001, max=1, help="a covariate's deviation as a part of half its range (regression)"),
     ] = None,
     distance: Annotated[
         float | None,
         typer.Option(min=0, max=5, help="by how many standard deviations the arms differ (regression) [default: 1]"),
     ] = None,
     eligible: Annotated[
-        float | None, typer.Option(min=0.01, max=1, help="share of units that meet 'where' [default: 0.5, and said so]")
+        float | None, typer.Option(min=0.01, max=1, help="share of units that meet 'where' [default: 0.5]")
     ] = None,
     sweep: Annotated[Sweep | None, typer.Option(help="of a direction study: what each penalty would mean")] = None,
     target_half_width: Annotated[

@@ -222,7 +222,7 @@ def forecast(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Say when a schedule runs DATASET's budget dry, and which epsilon lasts.
+    """Say when a schedule uses up DATASET's budget, and which epsilon lasts.
 
     Reads no row, charges nothing.
     """

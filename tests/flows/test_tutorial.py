@@ -87,5 +87,5 @@ def test_help_speaks_of_numbers_and_text() -> None:
     assert "NUMBER" in text
     assert "PATH" in text
     # What stands in brackets is not lost.
-    assert "[default: B/4, of 0 and 1 B/2]" in " ".join(re.sub("[│\n]", " ", text).split())
+    assert "[default: a quarter of its range]" in " ".join(re.sub("[│\n]", " ", text).split())
     assert not re.search(r"<(int|float|str|bool|path|file|dir)", text)
