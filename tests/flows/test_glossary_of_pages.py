@@ -37,6 +37,7 @@ SAID = {
     r"Hájek|[Ii]nverse probability": "inverse probability weighting",
     r"[Hh]azard ratio": "hazard ratio",
     r"[Hh]eterogeneity|I²|τ²": "heterogeneity",
+    r"imbalance": "imbalance",
     r"[Ii]ntercurrent event": "intercurrent event",
     r"interference|SUTVA": "consistency",
     r"isotonic": "isotonic regression",
