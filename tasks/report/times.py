@@ -61,6 +61,8 @@ class DrawnPair:
     names: tuple[str, str]
     curves: Curves
     arms: tuple[DrawnArm, ...]
+    # The first arm whose cumulative incidence no pair before it has shown: the reference stands in several.
+    fresh: int = 0
 
 
 @dataclass(frozen=True)
@@ -134,14 +136,17 @@ def groups_context(release: ProtocolRelease) -> dict[str, Any]:
     curves = release.curves[0].curves
     places, asks_for_arms = _places(len(curves.times)), bool(release.specification.get("arms"))
     several, grouped = ({getattr(one, key) for one in release.curves} for key in ("arm", "group"))
-    pairs = []
+    pairs: list[DrawnPair] = []
+    stacked: set[tuple[str, str, float]] = set()
     for one in release.curves[:PAIRS_SHOWN]:
         parts = [one.group] if len(grouped) > 1 or len(several) == 1 else []
         parts += [f"{one.arm} against {one.reference}"] if len(several) > 1 else []
         names = (named_arm(one.reference), named_arm(one.arm)) if asks_for_arms else ("controls", "treated")
         both, told = zip(one.curves.arms, NAMES, strict=True), one.curves.seen_until
         arms = tuple(_arm(one.curves, arm, name, places, told) for arm, name in both)
-        pairs.append(DrawnPair(", ".join(parts), names, one.curves, arms))
+        reference = (one.group, one.reference, told)
+        pairs.append(DrawnPair(", ".join(parts), names, one.curves, arms, fresh=int(reference in stacked)))
+        stacked.add(reference)
     starts = [0.0, *curves.times[:-1]]
     return {
         "curves_drawn": DrawnGroups(tuple(pairs), len(release.curves) - len(pairs), tuple(starts[at] for at in places)),

@@ -93,6 +93,9 @@ def test_plan_ledger_release_agree(changes: dict[str, Any], answers: int, charge
     again = run_study(path, out=tmp_path / "again", engine="direct", run_id=found.run_id)
     assert again.release == release
     page_names_its_arms(release)
+    sizes = [key for key in release.details if key.startswith("units[all units][")]
+    order = ["none", "low", "high"] if "arms" in changes else ["0", "1"]
+    assert sizes in ([], [f"units[all units][{arm}]" for arm in order]), "arms stand in their order"
     assert (tmp_path / "again" / "answers.csv").read_bytes() == (tmp_path / "out" / "answers.csv").read_bytes()
 
 

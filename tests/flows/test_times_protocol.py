@@ -20,6 +20,7 @@ from causalveil.schemas.release import ProtocolRelease, release_schema
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.report.page import report_html
 from causalveil.tasks.survival.joint_answers import TimesTable
 from causalveil.tasks.survival.stages import followed
 from tests.studies import resolved
@@ -57,6 +58,9 @@ def test_plan_ledger_release_agree(changes: dict[str, Any], answers: int, pairs:
     ]
     assert (len(release.answers), len(release.curves)) == (answers, pairs)
     assert all(one.curves.times == release.curves[0].curves.times for one in release.curves)
+    # The reference's cumulative incidence stands once in each group, as far as pairs are seen equally long.
+    once = {(one.group, one.curves.seen_until) for one in release.curves}
+    assert report_html(release).count("incidence in arm none, ") == (len(once) if "treatment" in changes else 0)
     kept_whole(found, path, release_schema())
 
 

@@ -171,8 +171,9 @@ def answers_stage(
         **together(len(rows)),
     }
     for comparison in comparisons:
-        details[f"units[{comparison.group}][{comparison.arm}]"] = comparison.arms[0]
+        # In the order of the arms, of which the reference is the first.
         details[f"units[{comparison.group}][{study.arm_names[0]}]"] = comparison.arms[1]
+        details[f"units[{comparison.group}][{comparison.arm}]"] = comparison.arms[0]
     return ProtocolFindings(
         answers=gated(study, rows, gates),
         balance=tuple(
