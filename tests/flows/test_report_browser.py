@@ -140,7 +140,9 @@ return [...document.querySelectorAll('td, .items tbody th')].filter(e => {
 # What is wider than the column of text that it stands in.
 PAST = """
 const edge = document.querySelector('main').getBoundingClientRect().right;
-return [...document.querySelectorAll('main *')].filter(e => e.getBoundingClientRect().right > edge + 1.5)
+// Half of a tick's label may stand in the margin, which is 16 pixels wide at least.
+return [...document.querySelectorAll('main *')]
+  .filter(e => e.getBoundingClientRect().right > edge + (e.closest('svg.figure') ? 14 : 1.5))
   .map(e => (e.className.baseVal ?? e.className) || e.tagName);
 """
 # What leads to something and could be left behind at the end of a page of paper; what could be cut in two there.
