@@ -34,6 +34,7 @@ from causalveil.tasks.report.numbers import (
     arm_label,
     axis_name,
     beside,
+    counted,
     group_label,
     in_place,
     is_whole,
@@ -246,10 +247,12 @@ def context_of(release: ProtocolRelease | PooledProtocolRelease) -> dict[str, An
     if isinstance(release, ProtocolRelease):
         measured = any(answer.measures for answer in release.answers)
         return {
+            "part_seen": part_seen(release),
             **_with_sides(first_answer(release.answers, release.confidence), release),
             **context,
             "measured": measured,
         }
+    context["part_seen"] = ""
     row = first_of(release.answers)
     pooled = release.headline(row)
     ends = None if pooled is None else (pooled.interval.lower, pooled.interval.upper)
@@ -273,11 +276,29 @@ def lost_within(specification: Mapping[str, Any]) -> dict[str, Any]:
     return {**named, "by": [groups["name"]]} if groups else named
 
 
+def part_seen(release: ProtocolRelease) -> str:
+    """Return that the first answer is of some subgroups alone, where noise hides others."""
+    asks, row = release.specification, first_of(release.answers)
+    # Arms that are compared as they are have curves of all units, whatever is seen of a subgroup.
+    read_off_all = asks["estimator"]["name"] == "survival" and not asks.get("covariates")
+    if read_off_all or not is_whole(row.group) or row.estimate is None or row.state == "unresolved":
+        return ""
+    places = (row.outcome, row.arm)
+    groups = [one for one in release.answers if (one.outcome, one.arm) == places and not is_whole(one.group)]
+    hidden = sum(one.state == "unresolved" for one in groups)
+    if not hidden:
+        return ""
+    said = f"Noise hides {hidden} of {counted(len(groups), 'subgroup')}."
+    return f"{said} The first answer is of the others; its interval allows for any effect in these."
+
+
 def covered(release: ProtocolRelease | PooledProtocolRelease) -> tuple[str, ...]:
     """Return the sources of error that intervals of a table hold, in words for a page."""
     asks = release.specification
     settings = asks["estimator"]
     found = ["sampling error", "privacy noise"]
+    if isinstance(release, ProtocolRelease) and part_seen(release):
+        found.append("effects of any size in subgroups that noise hides")
     if settings["name"] == "survival" and asks.get("covariates"):
         found.append("error of the released curves of censoring")
     if isinstance(release, PooledProtocolRelease) and release.model == "random":

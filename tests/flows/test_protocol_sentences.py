@@ -201,3 +201,24 @@ def test_a_page_of_several_sites_says_where_its_checklists_are(documents: Docume
     assert "pooling computed none" in page
     assert "this run" not in page
     assert "No person is in two sites. The sites’ errors are then independent." in page
+
+
+@pytest.mark.parametrize("hidden", [0, 1, 2])
+def test_an_answer_of_some_subgroups_says_that_noise_hides_the_others(documents: Documents, hidden: int) -> None:
+    document = documents["protocol"]
+    groups = [one for one in document["answers"] if one["group"] != "all units"]
+    behind = {one["group"] for one in groups[:hidden]}
+    answers = [
+        {**one, "state": "unresolved", "confounding": None} if one["group"] in behind else one
+        for one in document["answers"]
+    ]
+    said = f"Noise hides {hidden} of {len(groups)} subgroups. The first answer is of the others;"
+    release = load({**document, "answers": answers})
+    page, shown = page_of(release), panel_text(release)
+    assert (said in page) == (said in shown) == (hidden > 0)
+    assert ("effects of any size in subgroups that noise hides" in page) == (hidden > 0)
+    assert len(shown.splitlines()) <= LINES
+    # Curves of arms as they are have all units, whatever is seen of a subgroup.
+    times = documents["protocol of times"]
+    rows = [one if one["group"] == "all units" else {**one, "state": "unresolved"} for one in times["answers"]]
+    assert "Noise hides" not in page_of(load({**times, "answers": rows}))

@@ -43,8 +43,12 @@ class TableRow(Protocol):
 
 def protocol_lines(release: ProtocolRelease, room: int) -> list[str]:
     """Return a protocol's panel without its cost: answers over all units come first."""
+    from causalveil.tasks.report.protocol import part_seen
+
     release = _labelled(release)
     ends_with = [*adjusted_by_answer([one.confounding for one in release.answers]), *_gates(release.gates)]
+    if seen := part_seen(release):
+        ends_with.append(f"[yellow]{escape(seen)}[/yellow]")
     if release.calibration.controls:
         ends_with.append(escape(release.calibration.statement))
     rows, of, fit = _in_order(release.answers), _units_in(release), _rows_in(room, ends_with)
