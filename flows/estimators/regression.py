@@ -27,6 +27,7 @@ from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.adjustment import five_releases
 from causalveil.tasks.adjustment.five_releases import Drawn, FiveReleases
+from causalveil.tasks.adjustment.recipe import candidates_of
 from causalveil.tasks.adjustment.released import ReleasedScales
 from causalveil.tasks.enclave.split import Folds
 from causalveil.tasks.inference.assemble import EffectFindings
@@ -35,6 +36,11 @@ from causalveil.tasks.regression import stages
 
 NO_CURVES = (
     "at this size and budget non-linear terms cannot be detected. The estimate is adjusted for linear terms alone, and "
+    "its interval allows for little non-linear confounding."
+)
+
+NOT_LOOKED_FOR = (
+    "no non-linear terms are looked for, as `curves: none` asks. The estimate is adjusted for linear terms alone, and "
     "its interval allows for little non-linear confounding."
 )
 
@@ -70,7 +76,11 @@ def warned(
 ) -> list[str]:
     """Return the warnings of a plan: they need no rehearsal."""
     del stand_in, few
-    return [] if "screen" in plan(study, sizes).costs or study.estimator.trial else [NO_CURVES]
+    recipe = plan(study, sizes)
+    # Where no covariate has a non-linear term nothing is lost.
+    if "screen" in recipe.costs or study.estimator.trial or not candidates_of(recipe.public):
+        return []
+    return [NOT_LOOKED_FOR if study.estimator.curves == "none" else NO_CURVES]
 
 
 REGRESSION = Estimator(

@@ -168,7 +168,7 @@ def findings(study: BalancingStudy, found: Balance, statistics: FloatArray) -> E
         "largest_difference_after": found.after,
         "cap_treated": treated,
         "cap_control": control,
-        "not_covered": "; ".join([open_to(study.estimator, NOT_COVERED), *found.narrow.words]),
+        "not_covered": open_to(study.estimator, NOT_COVERED, found.narrow.words),
     }
     done = partly_if_left(study.estimator, AdjustmentMethod.balancing, found.left if found.narrow.clipped else 0.0)
     return replace(result, interval=interval, details=details, confounding=done)

@@ -10,7 +10,7 @@ declared or hidden confounding asks of an interval. Derivations: ``docs/proofs/i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -299,9 +299,16 @@ def unless_randomised(estimator: BaseModel, done: ConfoundingStatement) -> Confo
     return of_trial(done.method) if declares_randomised(estimator.model_dump()) else done
 
 
-def open_to(estimator: BaseModel, otherwise: str) -> str:
-    """Return what no interval covers; in a declared trial, a lack of randomisation."""
-    return NOT_COVERED_TRIAL if declares_randomised(estimator.model_dump()) else otherwise
+def open_to(estimator: BaseModel, otherwise: str, beyond: Sequence[str] = ()) -> str:
+    """Return what no interval covers; in a declared trial, a lack of randomisation.
+
+    Args:
+        estimator: settings of the study.
+        otherwise: what is not covered where treatment was not randomised.
+        beyond: confounding beyond declared ranges, which is none in a trial.
+    """
+    trial = declares_randomised(estimator.model_dump())
+    return NOT_COVERED_TRIAL if trial else "; ".join([otherwise, *beyond])
 
 
 def covers_imbalance(allowance: float = 1.0) -> str:

@@ -98,7 +98,7 @@ def public_interval_stage(study: IpwStudy, found: Balance, statistics: FloatArra
         "normalisation": "weights of each arm",
         "largest_difference_before": found.before,
         "largest_difference_after": found.after,
-        "not_covered": "; ".join([open_to(study.estimator, NOT_COVERED), *found.narrow.words]),
+        "not_covered": open_to(study.estimator, NOT_COVERED, found.narrow.words),
     }
     interval = result.interval.model_copy(update={"covers": covers})
     done = partly_if_left(study.estimator, AdjustmentMethod.weighting, found.left if bias > 0 else 0.0)

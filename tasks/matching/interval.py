@@ -181,7 +181,7 @@ def not_covered_public(study: MatchingStudy, narrow: Sequence[str]) -> str:
     ``narrow``: what they leave out as declared ranges of covariates are too narrow.
     """
     if declares_randomised(study.estimator.model_dump()):
-        return "; ".join([NOT_COVERED_TRIAL, DISTANT, *narrow])
+        return f"{NOT_COVERED_TRIAL}; {DISTANT}"
     return "; ".join([PUBLIC_NOT_COVERED if study.allows_imbalance else NOT_COVERED, *narrow])
 
 

@@ -272,6 +272,7 @@ def environment() -> Environment:
         "among": where_words,
         "place": lambda row: in_place(row["group"], row["arm"]),
         "runs_left": runs_left,
+        "at_least_tenth": lambda share: percent(share) if share >= 0.001 else "less than 0.1%",
         "counted_terms": counted_terms,
         "score_name": lambda name: (SCORES.get(str(name)) or str(name)).replace("'", "’"),
         "covered": lambda source: COVERED.get(source, source),

@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+from causalveil.flows.estimators.regression import NO_CURVES, NOT_LOOKED_FOR, warned
 from causalveil.flows.estimators.words import say_interval
 from causalveil.schemas.estimators.aipw import AipwEstimator
 from causalveil.schemas.estimators.balancing import BalancingEstimator
 from causalveil.schemas.estimators.difference import DifferenceEstimator
 from causalveil.schemas.estimators.ipw import IpwEstimator
 from causalveil.schemas.estimators.matching import MatchingEstimator
-from causalveil.schemas.estimators.regression import RegressionEstimator
+from causalveil.schemas.estimators.regression import RegressionEstimator, RegressionStudy
 from causalveil.schemas.estimators.survival import SurvivalEstimator
+from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.release import Release
 from causalveil.schemas.specification import unrecorded_words
 from causalveil.schemas.study import EffectStudy
@@ -28,7 +30,7 @@ from causalveil.tasks.report.page import likelihood, report_html
 from causalveil.tasks.report.panel.whole import panel_text
 from tests.flows.test_true_sentences import further
 from tests.report_help import LONG, Documents, load
-from tests.studies import merge
+from tests.studies import RESOLVED, merge
 
 
 def release_of(document: dict[str, Any]) -> Release:
@@ -295,3 +297,26 @@ def test_what_counts_in_place_of_missing_outcomes_is_told_in_two_sentences() -> 
     first, second = said.split(". ")
     assert first == "units without 'score' count with 5, the middle of its declared range"
     assert second == "This moves the answer by at most 5 times the sum of the arms' shares of such units"
+
+
+@pytest.mark.parametrize(
+    ("curves", "covariates", "words"),
+    [
+        ("auto", {"age": {"lower": 20, "upper": 60}}, NO_CURVES),
+        ("none", {"age": {"lower": 20, "upper": 60}}, NOT_LOOKED_FOR),
+        ("auto", {"sex": {"levels": ["f", "m"]}}, None),
+    ],
+)
+def test_a_warning_of_linear_terms_says_why_there_are_no_others(
+    curves: str, covariates: dict[str, Any], words: str | None
+) -> None:
+    """By size and budget, or since the study asks for none; two levels have no other terms."""
+    study = {"estimator": {"name": "regression", "penalty": ..., "curves": curves}, "covariates": covariates}
+    asked = merge({**RESOLVED, "covariates": {}}, study)
+    found = warned(RegressionStudy.model_validate(asked), Sizes(units=300, train=150, estimation=150), StandIn(), list)
+    assert found == ([] if words is None else [words])
+
+
+def test_a_trial_with_little_to_weigh_does_not_print_many_zeros(documents: Documents) -> None:
+    page = page_of(merge(documents["balance"], {"details": {"effective_share": 0.99998}}))
+    assert "as leaving out less than 0.1% of its units" in page

@@ -59,6 +59,7 @@ def test_a_trial_says_whether_covariates_were_adjusted_for(case: str, tmp_path: 
         assert "Partly adjusted" not in shown
     assert "Treatment was randomised" in page
     assert "confounding, if treatment was not randomised as the study declares" in result.release.details["not_covered"]
+    assert "beyond the declared range" not in result.release.details["not_covered"]
     assert (done.explained is not None) == (EXPLAINED in panel) == (case == "regression")
     if done.explained is not None:
         # Age explains 4/3 of a variance of 7/3.
