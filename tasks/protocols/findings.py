@@ -134,7 +134,7 @@ def _contrast(one: ErrorLaw, other: ErrorLaw, of_one: FiveReleases, of_other: Fi
         math.sqrt(one.scale**2 + other.scale**2 + shared),
         None,
         min(one.adjusted_share, other.adjusted_share),
-        (one.explained + other.explained) / 2,
+        None if one.explained is None or other.explained is None else (one.explained + other.explained) / 2,
     )
 
 

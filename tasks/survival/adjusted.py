@@ -187,7 +187,7 @@ def adjusted(
     noise = max((found.standard_error * half) ** 2 - sampling, 0.0) + lost
     whole = crude.whole_range or outcomes.followed < study.censoring.floor or upper - lower >= 2 * span
     # Pseudo-outcomes have a variance of their own, so no share of it is told.
-    explained = None if found.explained > 0 else 0.0
+    explained = 0.0 if found.explained == 0 else None
     estimate = min(max(estimate, -span), span)
     control = min(max(crude.control + float(moved[:, 0].mean()), 0.0), span)
     compared = Compared(
