@@ -152,10 +152,17 @@ def is_stored(path: str) -> bool:
 
 def _known_place(path: str) -> str:
     is_stored(path)
+    return _of_a_system(path)
+
+
+def _of_a_system(path: str) -> str:
+    """Refuse what no file system takes for a path, before one is asked."""
+    if "\0" in path:
+        raise ValueError("holds a NUL character, which no path has")
     return path
 
 
-LocalPath = Annotated[str, AfterValidator(refuse_url)]
+LocalPath = Annotated[str, AfterValidator(refuse_url), AfterValidator(_of_a_system)]
 # A path of this machine, or a URL of object storage.
 AnyPath = Annotated[str, AfterValidator(_known_place)]
 

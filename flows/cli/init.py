@@ -14,7 +14,7 @@ import typer
 
 from causalveil.flows.cli import show
 from causalveil.flows.cli.show import Json
-from causalveil.schemas.errors import StudyError
+from causalveil.schemas.errors import StudyError, printable
 
 if TYPE_CHECKING:
     from causalveil.flows.sequence.start import Begun, Survey
@@ -334,7 +334,7 @@ def check(
         )
     else:
         for problem in problems:
-            show.line(shown(str(problem)))
+            show.line(printable(shown(str(problem))))
         show.line(f"{show.counted(len(problems), 'problem')}." if problems else f"{study}: nothing is wrong.")
     if problems:
         raise typer.Exit(2)

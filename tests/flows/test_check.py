@@ -54,6 +54,32 @@ def write(folder: Path, contract: str, study: str) -> None:
     (folder / "study.yaml").write_text(study)
 
 
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ('"\\e[2Jkey": 1', r"unknown key '\x1b[2Jkey'"),
+        ('"a\\u202eb": 1', r"unknown key 'a\u202eb'"),
+        ('data: {path: "a\\0b"}', "holds a NUL character, which no path has"),
+    ],
+)
+def test_what_a_terminal_or_a_file_system_would_take_otherwise_is_said_in_one_line(
+    written: str, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = write_study(tmp_path)
+    text = path.read_text()
+    kept = [
+        one for one in text.splitlines() if not (written.startswith("data") and one.startswith(("data:", "  path:")))
+    ]
+    path.write_text("\n".join([*kept, written]) + "\n")
+    for command in ("check", "plan"):
+        with pytest.raises(SystemExit) as ended:
+            main([command, str(path)])
+        assert ended.value.code == 2
+        told = capfd.readouterr()
+        assert said in " ".join((told.out + told.err).split()).replace("\\\\", "\\")
+        assert all(letter.isprintable() or letter == "\n" for letter in told.out + told.err)
+
+
 def test_every_mistake_of_both_files_is_listed_with_its_line(tmp_path: Path) -> None:
     write(tmp_path, CONTRACT, STUDY)
     found = lines(tmp_path)
