@@ -312,9 +312,10 @@ def check_cells(units: int, groups: int, arms: int, least: float) -> None:
     """
     most = int(units / (least * arms))
     if groups > 1 and most < groups:
+        way = "leave 'subgroups' out" if most < 2 else "ask for fewer levels"
         raise StudyError(
             f"{groups} subgroups of {arms} arms are more cells than this budget can serve on {units:,} units: it can "
-            f"serve {most} subgroup{'' if most == 1 else 's'}; ask for fewer levels, or for more epsilon"
+            f"serve {most} subgroup{'' if most == 1 else 's'}; {way}, or ask for more epsilon"
         )
 
 

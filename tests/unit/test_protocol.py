@@ -22,6 +22,7 @@ from causalveil.schemas.protocols.study import ALL_UNITS, ProtocolStudy
 from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.inference.people import check_cells
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.protocols.calibration import systematic_error
 from causalveil.tasks.protocols.parts import Part, mixture_quantile, over_groups
@@ -122,6 +123,14 @@ def test_more_cells_than_the_budget_serves_are_refused_with_the_number_that_it_c
     fewer = make_protocol(2, 2, max(most, 2))
     assert isinstance(fewer, RegressionProtocol)
     joint_recipe(fewer, sizes_of(fewer, 3_000))
+
+
+def test_where_no_subgroup_can_be_served_they_are_to_be_left_out() -> None:
+    """Fewer levels were advised where none could be served, and no study has less than two."""
+    for units, way in ((100, "leave 'subgroups' out, or ask"), (3_000, "ask for fewer levels, or ask")):
+        with pytest.raises(StudyError) as told:
+            check_cells(units, 40, 2, 100.0)
+        assert way in str(told.value)
 
 
 def test_importance_divides_the_noise() -> None:
