@@ -172,8 +172,8 @@ def warned(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, few: Callable[
         warnings.append(
             Sentence(
                 Importance.declare,
-                f"{controls} negative control{'s are' if controls > 1 else ' is'} shown beside the answers, but too "
-                f"few to calibrate intervals by, which takes {ENOUGH}.",
+                f"{controls} negative control{'s are' if controls > 1 else ' is'} too few to calibrate intervals, "
+                f"which takes at least {ENOUGH}.",
             )
         )
     if study.LEVEL is Level.label and study.privacy.delta > 0 and (ratio := draw.without_delta(study)) < 1:

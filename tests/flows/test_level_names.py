@@ -168,7 +168,7 @@ PROTOCOL: dict[str, Any] = {
 
 
 def test_people_read_names_wherever_a_subgroup_stands(tmp_path: Path) -> None:
-    path = study_in(tmp_path, NAMED, 3_000, **PROTOCOL)
+    path = study_in(tmp_path / "data", NAMED, 3_000, **PROTOCOL)
     study = resolved(path)
     assert study.subgroups.column.levels == (1, 3)
     assert study.where[0].values == ("F",)
@@ -196,7 +196,7 @@ def test_an_arm_is_named(tmp_path: Path) -> None:
         "covariates": [],
         "estimator": {"name": "difference_in_means", "penalty": ..., "trial": True},
     }
-    path = study_in(tmp_path, NAMED, 3_000, **arms)
+    path = study_in(tmp_path / "data", NAMED, 3_000, **arms)
     study = resolved(path)
     assert (study.arms.reference, study.arm_names) == (0, ("0", "1", "2"))
     assert study.question == "ATE of 1 outcome, 2 arms against 'placebo'"
@@ -212,7 +212,7 @@ def test_an_arm_is_named(tmp_path: Path) -> None:
 def test_a_name_can_do_no_harm_in_a_page_or_a_spreadsheet(tmp_path: Path) -> None:
     names = {"<script>alert(1)</script>": 1, "=1+1": 2, "[red]x[/red]": 3}
     asked = PROTOCOL | {"subgroups": "smoke", "where": ...}
-    path = study_in(tmp_path, NAMED | {"smoke": {"levels": names}}, 3_000, **asked)
+    path = study_in(tmp_path / "data", NAMED | {"smoke": {"levels": names}}, 3_000, **asked)
     release = run_study(path, out=tmp_path / "out", simulate=3).release
     page = report_html(release)
     assert "<script>alert" not in page
