@@ -52,7 +52,7 @@ def test_warnings_where_they_belong() -> None:
     sample = expected_at(two_covariates(epsilon="1", correct_attenuation=False), 445, effect=0.1)
     told = " ".join(sample["warnings"])
     assert "correct_attenuation" in told
-    assert "near by chance" in told
+    assert "matches are nearly random" in told
     assert "is larger than an effect of" in told
     assert sample["hidden_by_noise"]
     assert sample["units_needed"] > 445
