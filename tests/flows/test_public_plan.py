@@ -32,7 +32,7 @@ ESTIMATORS: dict[str, dict[str, Any]] = {
 }
 CAPS = {level: {"epsilon": 1000, "delta": "1e-2"} for level in ("sample", "label")}
 OWNER: dict[str, Any] = {"estimators": list(ESTIMATORS), "caps": CAPS}
-OF_PEOPLE = "those of the people in the data folder"
+OF_PEOPLE = "so weights and imbalance are those of the data folder"
 
 
 def said_of(folder: Path, name: str, frame: pl.DataFrame, **study: Any) -> dict[str, Any]:
