@@ -77,7 +77,7 @@ def adjusted_page_is_true(release: ProtocolRelease, *, arms: bool, sites: bool) 
     for sentence in (
         "No unmeasured confounding. Among people who agree in age, group,",
         "The arms as they are, not adjusted. Share without",
-        "The arms as they are, not adjusted. Cumulative incidence among",
+        f"The arms as they are, not adjusted. Cumulative incidence {'in arm' if arms else 'among'} ",
         f"({len(release.answers)} answers, Bonferroni)",
         "its pseudo-outcome",
         "a regression adjustment, from 5 more releases",
@@ -136,7 +136,9 @@ def test_one_question_is_as_wide_as_its_study(tmp_path: Path) -> None:
 
 
 def test_where_too_few_are_followed_the_answer_is_the_whole_range(tmp_path: Path) -> None:
-    path = write_adjusted_times(tmp_path, frame=cared_for_at_sites(3_000), study={"censoring": {"floor": 0.9}})
+    path = write_adjusted_times(
+        tmp_path / "study", frame=cared_for_at_sites(3_000), study={"censoring": {"floor": 0.9}}
+    )
     release = run_study(path, out=tmp_path / "out", simulate=2, engine="direct").release
     assert isinstance(release, ProtocolRelease)
     for one in release.answers:

@@ -21,6 +21,7 @@ from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.errors import BudgetRefused, DataError, SiteError
 from causalveil.schemas.privacy import amount_text
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from causalveil.tasks.report.numbers import within
 from tests.studies import people, write_study
 
 ROOT = Path(__file__).parents[2]
@@ -128,7 +129,8 @@ def test_the_flow_run_alone_tells_what_was_spent(study: Path, tmp_path: Path) ->
     assert "2 of 2 charges" in stages[-1]
     shown = {artifact.key: artifact.data for artifact in artifacts}
     assert set(shown) == {"answer", "budget"}
-    assert f"{outcome.release.estimate:,.4g}" in shown["answer"]
+    ends = outcome.release.interval
+    assert f"**{within(outcome.release.estimate, ends.lower, ends.upper)}**" in shown["answer"]
     budget = outcome.release.budget
     assert budget is not None
     for row in (
