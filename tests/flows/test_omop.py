@@ -91,7 +91,8 @@ def test_the_page_as_it_is_printed(tmp_path: Path) -> None:
     for person, values in expected.items():
         assert {key: rows[person][key] for key in values} == values
     assert check(tmp_path / "study.yaml") == []
-    release = run_study(tmp_path / "study.yaml", out=tmp_path / "out", engine="direct").release
+    # Seeded: of 400 seeds two intervals miss the effect.
+    release = run_study(tmp_path / "study.yaml", out=tmp_path / "out", simulate=1, engine="direct").release
     assert isinstance(release, ProtocolRelease)
     (answer,) = release.answers
     assert answer.interval is not None

@@ -146,6 +146,12 @@ def test_prefect_keeps_nothing_of_rows(storage: Path, tmp_path: Path, monkeypatc
         told = f"{name}: {caught.value}"
         assert not any(secret in told for secret in (WORD, "918273645", str(COUNT))), told
     spellings = (WORD.encode(), b"918273645", str(NUMBER).encode(), b"findings", f" {COUNT} ".encode(), b"rows=137")
-    found = [(where, secret) for where, content in kept(storage) for secret in spellings if secret in content]
+    # Tracebacks of other tests' failures have lines of our source, of which this one has the word.
+    found = [
+        (where, secret)
+        for where, content in kept(storage)
+        for secret in spellings
+        if secret in content.replace(b"findings = estimator_of(study)", b"")
+    ]
     assert found == []
     assert not storage.exists() or not any(path.is_file() for path in storage.rglob("*"))
