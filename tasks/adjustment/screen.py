@@ -24,8 +24,10 @@ from causalveil.tasks.adjustment.released import EDGES, ColumnKind, Public, Rand
 from causalveil.tasks.adjustment.scales import MIDDLE, FoundScales, normal_scores
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 
-# Rows of the synthetic table: a correlation is off by a fortieth.
-ROWS = 1_500
+# Rows of the synthetic table: the least, one for so many units, the most. A correlation is off by 1/sqrt(rows), so that
+# each of 150 candidates seems to have 1/rows of what is kept. Left alone, that moves the estimate by 150/rows of what
+# the kept curves confound: with 1,500 rows by .009 of 300,000 people's effect of 1, with 15,000 by .002.
+ROWS, UNITS_PER_ROW, MOST_ROWS = 1_500, 20, 20_000
 # Quantiles at which steps are tried; of more numbers than the second, every other one.
 STEPS, MANY = (1 / 6, 1 / 3, 1 / 2, 2 / 3, 5 / 6), 8
 # Skewness from which the normal score of a number is a candidate beside its line, or its line beside the score.
@@ -36,10 +38,15 @@ VARIES, LEAST_LEFT, RIDGE = 0.05, 0.25, 1e-3
 SAME = 0.9
 
 
+def synthetic_rows(public: Public) -> int:
+    """Return the number of rows of the synthetic table."""
+    return min(max(ROWS, public.units // UNITS_PER_ROW), MOST_ROWS)
+
+
 def synthetic(
     public: Public, scales: FoundScales, features: FeatureMap, gram: FloatArray, random: RandomDraws
 ) -> FloatArray:
-    """Draw rows z of a synthetic table, shape (ROWS, columns).
+    """Draw rows z of a synthetic table, shape (rows, columns).
 
     They have the released margins and a normal copula of the lines' covariances.
     """
@@ -48,8 +55,9 @@ def synthetic(
     size = np.sqrt(np.diagonal(gram))
     values, vectors = np.linalg.eigh(gram / np.outer(size, size))
     root = vectors * np.sqrt(np.maximum(values, 0))
-    level = ndtr(random.standard_normal((ROWS, len(size))) @ root.T)
-    z = np.zeros((ROWS, len(public.columns)))
+    rows = synthetic_rows(public)
+    level = ndtr(random.standard_normal((rows, len(size))) @ root.T)
+    z = np.zeros((rows, len(public.columns)))
     for place, line in enumerate(features.lines):
         one = scales.margins[place]
         if one is None:
