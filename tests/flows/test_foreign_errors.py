@@ -15,6 +15,7 @@ from causalveil.flows.api import run_study
 from causalveil.flows.engine.deployment import limit_name, one_at_a_time
 from causalveil.flows.engine.failing import answering
 from causalveil.flows.engine.prefect_engine import in_this_process
+from causalveil.flows.start_run import ENGINES
 from causalveil.schemas.errors import CausalveilError, EngineLost
 from tests.faults import free_port
 from tests.studies import write_study
@@ -114,6 +115,6 @@ def test_the_error_of_a_watcher_is_its_callers_on_both_engines(tmp_path: Path) -
         if stage == "perturb":
             raise RuntimeError("the window was closed")
 
-    for engine in ("direct", "prefect"):
+    for engine in ENGINES:
         with pytest.raises(RuntimeError, match="the window was closed"):
-            run_study(path, out=tmp_path / engine, simulate=1, engine=engine, watch=watch)  # type: ignore[arg-type]
+            run_study(path, out=tmp_path / engine, simulate=1, engine=engine, watch=watch)
