@@ -19,6 +19,7 @@ from causalveil.schemas.errors import RunConflict
 from causalveil.schemas.ledger import Sum
 from causalveil.schemas.oversight import FlowRecord, LedgerTrail, PrefectTrail, StageRecord, Stamp, StateRecord, Trail
 from causalveil.schemas.privacy import amount_text
+from causalveil.tasks.report.numbers import counted
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import PrefectClient
@@ -199,7 +200,7 @@ def _ledger_lines(run: LedgerTrail) -> Iterator[str]:
 
 def _flow_lines(run: FlowRecord) -> Iterator[str]:
     source = f"deployment {run.deployment}" if run.deployment else "no deployment"
-    yield f"Flow run {run.id} of flow {run.flow}, {source}: begun {show.counted(run.tries, 'time')}."
+    yield f"Flow run {run.id} of flow {run.flow}, {source}: begun {counted(run.tries, 'time')}."
     yield ""
     yield "| stage | tries | state | at | message |"
     yield "|---|---|---|---|---|"

@@ -15,6 +15,7 @@ import typer
 from causalveil.flows.cli import show
 from causalveil.flows.cli.show import Json
 from causalveil.schemas.errors import StudyError, printable
+from causalveil.tasks.report.numbers import counted
 
 if TYPE_CHECKING:
     from causalveil.flows.sequence.start import Begun, Survey
@@ -335,7 +336,7 @@ def check(
     else:
         for problem in problems:
             show.line(printable(shown(str(problem))))
-        show.line(f"{show.counted(len(problems), 'problem')}." if problems else f"{study}: nothing is wrong.")
+        show.line(f"{counted(len(problems), 'problem')}." if problems else f"{study}: nothing is wrong.")
     if problems:
         raise typer.Exit(2)
 

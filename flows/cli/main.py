@@ -38,6 +38,7 @@ from causalveil.flows.cli.stop import code_of, saying_what_is_held, unwind_on_si
 from causalveil.flows.engine import server, settings
 from causalveil.flows.engine.engine import place
 from causalveil.schemas.errors import CausalveilError
+from causalveil.tasks.report.numbers import counted
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -266,9 +267,7 @@ def clean(
     if json_:
         show.document({"removed": removed, "reduced": rows})
     else:
-        show.line(
-            f"Removed {show.counted(removed, 'scratch folder')}, and {show.counted(rows, 'folder')} of reduced rows."
-        )
+        show.line(f"Removed {counted(removed, 'scratch folder')}, and {counted(rows, 'folder')} of reduced rows.")
 
 
 def main(arguments: list[str] | None = None, program: typer.Typer = app) -> None:

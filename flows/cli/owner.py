@@ -19,6 +19,7 @@ from causalveil.flows.cli import show
 from causalveil.flows.cli.show import EngineChoice, Json
 from causalveil.flows.engine import settings
 from causalveil.schemas.errors import StudyError
+from causalveil.tasks.report.numbers import counted
 
 if TYPE_CHECKING:
     from causalveil.schemas.admission.manifest import Admission, Finding
@@ -97,8 +98,8 @@ def admit(
         show.document(_facts(admission))
     else:
         show.line(
-            f"Admitted {admission.dataset}: {_units(admission)} in {show.counted(len(admission.files), 'file')}, "
-            f"{show.counted(len(admission.blocks), 'block')}. {_held_to(folder)}"
+            f"Admitted {admission.dataset}: {_units(admission)} in {counted(len(admission.files), 'file')}, "
+            f"{counted(len(admission.blocks), 'block')}. {_held_to(folder)}"
         )
 
 

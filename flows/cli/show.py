@@ -69,15 +69,6 @@ def line(text: str) -> None:
     Console().print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number of things in words.
-
-    >>> counted(1, "file"), counted(1_200, "block")
-    ('1 file', '1,200 blocks')
-    """
-    return f"{number:,} {noun}{'s'[: number != 1]}"
-
-
 def run_id(name: str) -> None:
     """Print the run's id, before anything is reserved, on standard error."""
     Console(stderr=True).print(f"run {name}", style="dim", highlight=False, markup=False)

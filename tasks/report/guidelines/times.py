@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from causalveil.tasks.report.guidelines.facts import INDEPENDENCE, METHODS, OVERLAP, over_whom
+from causalveil.tasks.report.protocol import lost_within
 
 CURVES = METHODS["survival"]
 
@@ -59,10 +60,7 @@ def times_facts(release: Mapping[str, Any], facts: Mapping[str, str], estimand: 
 
 def _within(spec: Mapping[str, Any]) -> str:
     """Return within what losses are taken to be independent of the event."""
-    if not spec.get("covariates"):
-        return "an arm"
-    groups, censoring = spec.get("subgroups"), spec.get("censoring") or {}
-    by = [*(censoring.get("by") or ()), *([groups["name"]] if groups else ())]
+    by = lost_within(spec).get("by")
     return "an arm" if not by else f"an arm and a level of {' and '.join(by)}"
 
 
