@@ -16,11 +16,11 @@ from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.privacy.concentrated import rho_of_cap
 from causalveil.tasks.privacy.gaussian import composed, mu_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.privacy.special_mechanisms import ExponentialChoice
 from causalveil_replication.competitors import aim, packaged, privsyn, split, strata
 from causalveil_replication.competitors.coded import coded, estimate
 from causalveil_replication.competitors.competitor import CLIP, SLOT, Competitor, Instance, cost, groups
 from causalveil_replication.competitors.graphical import GraphicalModel, JunctionTree, Measurement
+from causalveil_replication.competitors.mechanisms import ExponentialChoice, smooth_laplace
 from causalveil_replication.yuan2026.data import load
 from causalveil_replication.yuan2026.rivals import COMPETITORS, instances
 from causalveil_replication.yuan2026.runs import prepare
@@ -255,6 +255,15 @@ def test_the_exponential_mechanism_chooses_as_it_says() -> None:
     counts = np.bincount([mechanism.choose(scores, SLOT, budget) for _ in range(20_000)], minlength=3)
     expected = np.exp(scores) / np.exp(scores).sum()
     np.testing.assert_allclose(counts / 20_000, expected, atol=6 * 0.5 / np.sqrt(20_000))
+
+
+def test_laplace_noise_per_unit_of_smooth_sensitivity_has_the_scale_that_it_says() -> None:
+    """20,000 draws at epsilon 4: their mean distance is 2/epsilon to six deviations."""
+    mechanism = smooth_laplace(cost("4", "1e-5"))
+    assert mechanism.beta == pytest.approx(4 / (2 * np.log(2e5)))
+    budget = RehearsalBudget(6)
+    moves = [abs(mechanism.release(np.zeros(1), SLOT, budget)[0]) for _ in range(20_000)]
+    assert np.mean(moves) == pytest.approx(0.5, abs=6 * 0.5 / np.sqrt(20_000))
 
 
 def _margin(table: np.ndarray, clique: tuple[int, ...]) -> np.ndarray:

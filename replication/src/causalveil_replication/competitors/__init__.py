@@ -6,6 +6,7 @@
   released.
 - ``graphical``: Private-PGM (McKenna, Sheldon and Miklau 2019): the graphical model of highest entropy that fits noisy
   tables.
+- ``mechanisms``: Draw by mechanisms that only competitors use: smooth sensitivity and the exponential mechanism.
 - ``models``: Estimators of the other papers: weighting by a private score (Lee et al. 2019) and DPCI (Schröder et al.
   2025).
 - ``ours``: This project's own estimators beside the competitors', each as a study runs it.

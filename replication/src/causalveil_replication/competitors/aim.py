@@ -20,10 +20,10 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.concentrated import rho_of_cap
 from causalveil.tasks.privacy.gaussian import epsilon_of, rounded_up
 from causalveil.tasks.privacy.mechanisms import Budget, Gaussian, Sensitivity, Slot
-from causalveil.tasks.privacy.special_mechanisms import ExponentialChoice
 from causalveil_replication.competitors.coded import CodeArray, Coded, coded, estimate
 from causalveil_replication.competitors.competitor import ADD_REMOVE, DELTA, PROVED, Competitor, Fitted, Instance, cost
 from causalveil_replication.competitors.graphical import Clique, GraphicalModel, Measurement, cells, eliminated
+from causalveil_replication.competitors.mechanisms import ExponentialChoice
 
 # The authors' bound on a model, 80 MB.
 CELLS = 10_000_000

@@ -16,7 +16,6 @@ from causalveil.schemas.study import NumericCovariate
 from causalveil.tasks.covariates import blocks
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Budget, GaussianAnalytic, Sensitivity
-from causalveil.tasks.privacy.special_mechanisms import smooth_laplace
 from causalveil_replication.competitors.competitor import (
     DELTA,
     PROVED,
@@ -27,6 +26,7 @@ from causalveil_replication.competitors.competitor import (
     Instance,
     cost,
 )
+from causalveil_replication.competitors.mechanisms import smooth_laplace
 from causalveil_replication.competitors.split import public_weights
 
 UNITS_A_STRATUM = 100
