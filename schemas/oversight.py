@@ -149,6 +149,7 @@ class ChargeRecord(Frozen):
     """
 
     charge: Charge
+    adds: Annotated[str, Field(description="its amount in the unit in which the run's charges add up")]
     entry: Stamp
 
 
@@ -172,6 +173,8 @@ class LedgerTrail(Frozen):
     reserved: Stamp
     cost: Sum
     spent: Sum
+    cost_adds: Annotated[str, Field(description="the largest sum of charges that one unit meets")]
+    spent_adds: Annotated[str, Field(description="the same of those that were drawn")]
     charges: tuple[ChargeRecord, ...]
     not_drawn: tuple[str, ...]
     finished: Stamp | None

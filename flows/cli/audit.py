@@ -186,16 +186,18 @@ def _ledger_lines(run: LedgerTrail) -> Iterator[str]:
     yield ""
     yield "## Charges"
     yield ""
-    yield "| name | stage | mechanism | units touched | epsilon | delta | entry | written at | hash |"
-    yield "|---|---|---|---|---|---|---|---|---|"
+    yield "| name | stage | mechanism | units touched | amount | entry | written at | hash |"
+    yield "|---|---|---|---|---|---|---|---|"
     for record in run.charges:
         charge, entry = record.charge, record.entry
         yield (
-            f"| {charge.name} | {charge.stage} | {charge.mechanism} | {charge.scope} | {amount_text(charge.epsilon)} "
-            f"| {amount_text(charge.delta)} | {entry.seq} | {entry.written_at} | {entry.hash} |"
+            f"| {charge.name} | {charge.stage} | {charge.mechanism} | {charge.scope} "
+            f"| {record.adds} | {entry.seq} | {entry.written_at} | {entry.hash} |"
         )
     for name in run.not_drawn:
-        yield f"| {name} | never drawn | | | | | | | |"
+        yield f"| {name} | never drawn | | | | | | |"
+    yield ""
+    yield f"Drawn: {run.spent_adds} of {run.cost_adds}, the largest sum of charges that one unit meets."
 
 
 def _flow_lines(run: FlowRecord) -> Iterator[str]:

@@ -36,11 +36,9 @@ from causalveil.flows.engine.shown import (
 from causalveil.schemas.errors import CausalveilError, EngineLost
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.ledger import Reservation
-from causalveil.schemas.privacy import amount_text
 from causalveil.schemas.release import Release
 
 R = TypeVar("R")
-_LOG = logging.getLogger("causalveil.flow")
 
 # Who is told of each stage as it starts; a flow has no parameter for what is not to be stored. It stands here and not
 # beside the flow, because Prefect sends flows to workers by value and a context variable cannot be sent.
@@ -87,7 +85,7 @@ class PrefectEngine:
         options = prefect_task(
             name=task.name,
             task_run_name=task.title,
-            tags=[] if self._run is None else [*tags_of(self._run), *declared_tags(task.charges)],
+            tags=[] if self._run is None else [*tags_of(self._run), *declared_tags(task.charges, self._run)],
             retries=0,
             **NOTHING_STORED,
         )
@@ -103,10 +101,6 @@ class PrefectEngine:
         """
         self._run = run
         add_tags(tags_of(run), run)
-        _LOG.info(
-            f"run {run.run_id} of study {run.study} has reserved epsilon {amount_text(run.cost.epsilon)}, delta "
-            f"{amount_text(run.cost.delta)} of {run.dataset} before a row was read"
-        )
 
     def deliver(self, release: Release, write: Callable[[], Path]) -> Path:
         """Write the release as the materialisation of an asset that was made of the data.

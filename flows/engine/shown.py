@@ -6,11 +6,13 @@ Released and declared values alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from pathlib import Path
 
 from causalveil.schemas.ledger import Reservation
-from causalveil.schemas.privacy import Charge, PrivacyCost, amount_text
+from causalveil.schemas.privacy import Charge, amount_text
 from causalveil.schemas.release import AnsweredEffect, DirectionRelease, Release
+from causalveil.tasks.privacy.accountant import sum_text
 from causalveil.tasks.report.numbers import confidence_level
 from causalveil.tasks.report.panel.parts import estimated, span_of
 
@@ -25,40 +27,61 @@ def tags_by(**names: str | None) -> list[str]:
     return [f"{kind}:{name}" for kind, name in names.items() if name is not None]
 
 
-def declared_tags(charges: Iterable[Charge]) -> list[str]:
+def declared_tags(charges: Iterable[Charge], run: Reservation) -> list[str]:
     """Return the charges that a stage declares, as tags of its task run.
 
     It spends just that, or nothing.
     """
-    return [f"declares {charge.name}: {_pair(charge)}" for charge in charges]
+    return [f"declares {_named(charge, run)}" for charge in charges]
 
 
-def stage_line(stage: str, own: Sequence[Charge], drawn: Sequence[Charge], committed: int, run: Reservation) -> str:
+def reserved_line(run: Reservation) -> str:
+    """Say what a run reserved, and in which unit the amounts of its later lines add up."""
+    return (
+        f"run {run.run_id} of study {run.study} has reserved epsilon {amount_text(run.cost.epsilon)}, delta "
+        f"{amount_text(run.cost.delta)} of {run.dataset} before a row was read; {_sum(run.charges, run.cost.delta)}"
+    )
+
+
+def stage_line(
+    stage: str, own: Sequence[Charge], drawn: Sequence[Charge], committed: Sequence[Charge], run: Reservation
+) -> str:
     """Return a log line: what a stage declared and spent, and what the run has committed.
 
     Args:
         stage: its title.
         own: the charges that it declared; all are committed, since the stage has ended.
         drawn: those of them that it drew; an earlier try of the run had committed the others.
-        committed: how many charges of the run are committed and have come to its stages so far.
+        committed: the charges of the run that are committed and have come to its stages so far.
         run: the reservation.
     """
     kept = [charge for charge in own if charge not in drawn]
-    said = [] if kept and not drawn else [f"declared and spent {_named(drawn) or 'nothing'}"]
-    said += [f"already committed by an earlier try {_named(kept)}"] if kept else []
+    said = [] if kept and not drawn else [f"declared and spent {_listed(drawn, run) or 'nothing'}"]
+    said += [f"already committed by an earlier try {_listed(kept, run)}"] if kept else []
     return f"stage {stage}: {'; '.join(said)}; {committed_line(committed, run)}"
 
 
-def committed_line(committed: int, run: Reservation) -> str:
-    """Say how many charges of a run are committed, from the ledger.
+def committed_line(committed: Sequence[Charge], run: Reservation) -> str:
+    """Say how many charges of a run are committed, and their sum beside that of all.
 
-    It is the last line of a completed flow.
+    It is the last line of a completed flow, from the ledger.
     """
-    return f"{committed} of {len(run.charges)} charges of the flow's budget {_pair(run.cost)} are committed"
+    return (
+        f"{len(committed)} of {len(run.charges)} charges of the flow's budget are committed: "
+        f"{sum_text(committed, run.cost.delta)} of {sum_text(run.charges, run.cost.delta)}"
+    )
 
 
-def _named(charges: Sequence[Charge]) -> str:
-    return ", ".join(f"{charge.name} {_pair(charge)}" for charge in charges)
+def _sum(charges: Sequence[Charge], delta: Decimal) -> str:
+    return f"its charges add up to {sum_text(charges, delta)}, the largest sum that one unit meets"
+
+
+def _named(charge: Charge, run: Reservation) -> str:
+    return f"{charge.name}: {sum_text([charge], run.cost.delta)} ({charge.scope})"
+
+
+def _listed(charges: Sequence[Charge], run: Reservation) -> str:
+    return ", ".join(_named(charge, run) for charge in charges)
 
 
 def answer_markdown(release: Release, path: Path) -> str:
@@ -129,11 +152,11 @@ def budget_markdown(release: Release) -> str:
             "",
             f"This run alone declared and spent {run}.",
         ]
-    lines += ["", "| stage | charge | mechanism | epsilon | delta |", "|---|---|---|---|---|"]
+    lines += ["", "| stage | charge | mechanism | units | amount |", "|---|---|---|---|---|"]
     for charge in privacy.charges:
-        amounts = f"{amount_text(charge.epsilon)} | {amount_text(charge.delta)}"
-        lines.append(f"| {charge.stage} | {charge.name} | {str(charge.mechanism).replace('_', ' ')} | {amounts} |")
-    lines += ["", "Charges of one run are composed, not added: together they cost what the run declared."]
+        amount = f"{charge.scope} | {sum_text([charge], privacy.delta)}"
+        lines.append(f"| {charge.stage} | {charge.name} | {str(charge.mechanism).replace('_', ' ')} | {amount} |")
+    lines += ["", f"Of this run: {_sum(privacy.charges, privacy.delta)}."]
     return "\n".join(lines)
 
 
@@ -157,7 +180,3 @@ def asset_facts(release: Release) -> dict[str, str]:
         "ledger": release.ledger.identity,
         "entry": release.ledger.entry_hash,
     }
-
-
-def _pair(cost: Charge | PrivacyCost) -> str:
-    return f"({amount_text(cost.epsilon)}, {amount_text(cost.delta)})"

@@ -246,7 +246,7 @@ def deliver(
     path = engine.deliver(release, lambda: write_release(place, text))
     run = ledger.record(run_id)
     if run is not None:
-        _LOG.info(committed_line(len(run.charges), run.reservation))
+        _LOG.info(committed_line([charge for charge, _ in run.charges], run.reservation))
     return RunResult(release, path, run_id, resumed, granted, returned, admitted, place.url)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 import secrets
 import tempfile
@@ -15,6 +16,7 @@ from itertools import count
 from pathlib import Path
 
 from causalveil.flows.engine.engine import DirectEngine, Engine, guarded
+from causalveil.flows.engine.shown import reserved_line
 from causalveil.flows.estimators.stage import RowSource, Run
 from causalveil.flows.sequence.admit import Held, hold
 from causalveil.flows.sequence.declare import (
@@ -54,6 +56,8 @@ from causalveil.tasks.privacy.budget import FlowBudget, records_folder
 from causalveil.tasks.privacy.keys import key_of
 from causalveil.tasks.privacy.ledger.ledger import Ledger, ledger_at_hand, open_ledger, throwaway_ledger
 from causalveil.tasks.privacy.noise import SecureNoise, SeededNoise
+
+_LOG = logging.getLogger("causalveil.flow")
 
 
 def new_run_id(study: Study) -> str:
@@ -195,6 +199,7 @@ def _execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int 
         if stored is None:
             try:
                 engine.announce(reservation)
+                _LOG.info(reserved_line(reservation))
                 _release(request, held.admission, budget, engine, simulate)
             except CausalveilError as problem:
                 if simulate is None:

@@ -21,7 +21,7 @@ from itertools import chain, product
 from typing import Any, NamedTuple
 
 from causalveil.schemas.errors import CausalveilError, StudyError
-from causalveil.schemas.privacy import Charge, PrivacyCost, add, float_below, parse_amount, subtract
+from causalveil.schemas.privacy import Charge, PrivacyCost, add, amount_text, float_below, parse_amount, subtract
 from causalveil.tasks.privacy.concentrated import rho_of, tested_delta
 from causalveil.tasks.privacy.gaussian import composed, composed_epsilon, epsilon_of, keeps
 
@@ -65,6 +65,23 @@ def concentrate(charges: Iterable[Charge]) -> Concentrated:
     """Add up rho, and the deltas of tests, of charges over the structure of ``compose``."""
     listed = list(charges)
     return Concentrated(_largest(listed, rho_of), _largest(listed, tested_delta))
+
+
+def sum_text(charges: Iterable[Charge], delta: Decimal) -> str:
+    """Return the sum of charges of a run in the unit in which they add up.
+
+    That is epsilon where the run has no delta, else rho, with the deltas of tests. It is the largest sum that one unit
+    meets, as in ``compose``.
+
+    Args:
+        charges: some of the run's, or all.
+        delta: what the run reserved.
+    """
+    listed = list(charges)
+    if delta == 0:
+        return f"epsilon {amount_text(_largest(listed, lambda charge: charge.epsilon))}"
+    rho, tested = concentrate(listed)
+    return f"rho {amount_text(rho)}" + (f" and delta {amount_text(tested)}" if tested else "")
 
 
 def total(charges: Iterable[Charge], request: PrivacyCost) -> PrivacyCost:

@@ -102,9 +102,9 @@ class FlowBudget:
         return self._read(charge, released)
 
     @property
-    def committed(self) -> int:
-        """Number of the run's charges whose values this try has; each is committed."""
-        return len(self._drawn)
+    def committed(self) -> tuple[Charge, ...]:
+        """The run's charges whose values this try has; each is committed."""
+        return tuple(charge for charge in self.reservation.charges if charge.name in self._drawn)
 
     def drew(self, charge: Charge) -> bool:
         """Check whether this try drew a charge; False if an earlier one had committed it."""

@@ -52,7 +52,10 @@ def test_the_ledger_alone_tells_the_charges(study: Path, tmp_path: Path, no_pref
     written = page(trail)
     assert "comes from the ledger alone" in written
     for record in trail.ledger.charges:
+        assert f"| {record.adds} | {record.entry.seq} |" in written
         assert record.entry.hash in written
+    assert trail.ledger.spent_adds == trail.ledger.cost_adds
+    assert f"Drawn: {trail.ledger.spent_adds} of {trail.ledger.cost_adds}, the largest sum" in written
     assert release.study_digest in written
 
 
@@ -110,6 +113,8 @@ def test_what_was_never_drawn_is_said(study: Path, no_prefect: None, monkeypatch
     written = page(trail)
     assert "power cut on 3 May" in written
     assert "| effect | never drawn |" in written
+    (drawn,) = trail.ledger.charges
+    assert trail.ledger.spent_adds == drawn.adds
 
 
 def test_prefects_part_has_stages_states_and_retries(study: Path, tmp_path: Path, prefect_server: str) -> None:

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,12 +20,15 @@ import pytest
 
 from causalveil.flows.api import run_study
 from causalveil.schemas.errors import CausalveilError
-from causalveil.schemas.privacy import amount_text
+from causalveil.schemas.privacy import Charge, amount_text
 from causalveil.tasks.privacy.budget import FlowBudget
+from causalveil.tasks.privacy.ledger.accounts import RunRecord
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from causalveil.tasks.privacy.ledger.usage import Use
+from causalveil.tasks.privacy.outlook.standing import ledger_trail
 from tests.flows.test_one_order import DIRECTIONS, EFFECTS, PAIR, twin
 from tests.flows.test_protocol_study import ARMS, LABEL, study_in
-from tests.ledger_help import logged
+from tests.ledger_help import audit_lines, logged
 from tests.studies import merge, write_study
 from tests.survival_help import write_adjusted, write_adjusted_times, write_survival, write_times
 from tests.warehouse import files, visits, write_source
@@ -66,53 +70,104 @@ CONFIGURATIONS: dict[str, Callable[[Path], Path]] = {
 # The default, one with folds, one of many answers; the others are bound to Prefect by the same lines.
 ON_A_SERVER = ("regression", "aipw 2 folds", "protocol")
 
-PAIR_OF = r"\(([^,()]+), ([^,()]+)\)"
-STAGE = re.compile(rf"stage ([^:]+): (.+); (\d+) of (\d+) charges of the flow's budget {PAIR_OF} are committed")
-LAST = re.compile(rf"(\d+) of (\d+) charges of the flow's budget {PAIR_OF} are committed")
+AMOUNT = r"(?:rho|epsilon) [0-9.e-]+(?: and delta [0-9.e-]+)?"
+RESERVED = re.compile(
+    rf"run one of study \S+ has reserved epsilon (\S+), delta (\S+) of \S+ before a row was read; its charges "
+    rf"add up to ({AMOUNT}), the largest sum that one unit meets"
+)
+LAST = re.compile(rf"(\d+) of (\d+) charges of the flow's budget are committed: ({AMOUNT}) of ({AMOUNT})")
+STAGE = re.compile(rf"stage ([^:]+): (.+); {LAST.pattern}")
+CHARGE = re.compile(rf"(\S+): ({AMOUNT}) \(([^()]+)\)")
+# By name: amount, and the units that it is charged to.
 Amounts = dict[str, tuple[str, str]]
 
 
 class Told(NamedTuple):
-    """What the lines of one try say: charges by what is said of them, and the counts."""
+    """What the lines of one try say: charges by what is said of them, counts, and sums."""
 
     spent: Amounts
     kept: Amounts
     counts: list[tuple[int, int]]
+    sums: list[tuple[str, str]]
     last: tuple[int, int] | None
     titles: list[str]
+    reserved: tuple[str, ...]
+
+
+def added(charges: Amounts, unit: str) -> str:
+    """Add up as an auditor would: of halves and of folds the largest sum counts, beside what reads everybody."""
+    parts: dict[str, dict[str, list[Decimal]]] = {"rho": {"all": []}, "delta": {"all": []}}
+    for amount, scope in charges.values():
+        fold = re.fullmatch(r"all but fold (\d+) of (\d+)", scope)
+        met = [f"fold {one + 1}" for one in range(int(fold[2])) if one + 1 != int(fold[1])] if fold else [scope]
+        for kind, number in re.findall(r"(\w+) ([0-9.e-]+)", amount):
+            for part in met:
+                parts.setdefault(kind, {"all": []}).setdefault(part, []).append(Decimal(number))
+    sums = {
+        kind: sum(of.pop("all"), Decimal(0))
+        + max((sum(found, Decimal(0)) for found in of.values()), default=Decimal(0))
+        for kind, of in parts.items()
+    }
+    tests = f" and delta {amount_text(sums['delta'])}" if sums["delta"] else ""
+    return f"{unit} {amount_text(sums.get(unit, Decimal(0)))}{tests}"
 
 
 def told(lines: list[str]) -> Told:
     """Add the lines up."""
     said: dict[str, list[tuple[str, tuple[str, str]]]] = {"declared and spent ": [], "already committed": []}
-    counts, titles = [], []
+    counts, sums, titles = [], [], []
     for line in lines:
         found = STAGE.fullmatch(line)
         if found is None:
             continue
         titles.append(found[1])
         counts.append((int(found[3]), int(found[4])))
+        sums.append((found[5], found[6]))
         for clause in found[2].split("; "):
             (kind,) = [kind for kind in said if clause.startswith(kind)]
-            said[kind] += [(one[0], (one[1], one[2])) for one in re.findall(rf"(\S+) {PAIR_OF}", clause)]
+            said[kind] += [(one[0], (one[1], one[2])) for one in CHARGE.findall(clause)]
     for charges in said.values():
         assert len(dict(charges)) == len(charges), "a charge is told of twice"
     last = LAST.fullmatch(lines[-1]) if lines else None
     spent, kept = (dict(charges) for charges in said.values())
-    return Told(spent, kept, counts, None if last is None else (int(last[1]), int(last[2])), titles)
+    if last is not None:
+        sums.append((last[3], last[4]))
+    begun = RESERVED.fullmatch(lines[0])
+    assert begun is not None, "the first line says what was reserved"
+    ended = None if last is None else (int(last[1]), int(last[2]))
+    return Told(spent, kept, counts, sums, ended, titles, begun.groups())
+
+
+def recorded(run_id: str) -> RunRecord:
+    run = open_ledger().record(run_id)
+    assert run is not None
+    return run
+
+
+def as_text(run: RunRecord, amounts: Charge | Use, tested: Decimal) -> str:
+    """Return an amount of a run: epsilon where it has no delta, else rho and the delta of tests."""
+    unit = "epsilon" if run.reservation.cost.delta == 0 else "rho"
+    tests = f" and delta {amount_text(tested)}" if tested else ""
+    return f"{unit} {amount_text(getattr(amounts, unit))}{tests}"
 
 
 def in_ledger(run_id: str) -> Amounts:
     """The committed charges of a run."""
-    run = open_ledger().record(run_id)
-    assert run is not None
-    return {one.name: (amount_text(one.epsilon), amount_text(one.delta)) for one, _ in run.charges}
+    run = recorded(run_id)
+    return {
+        one.name: (as_text(run, one, one.delta if one.mu is None else Decimal(0)), str(one.scope))
+        for one, _ in run.charges
+    }
+
+
+def sum_in_ledger(run_id: str) -> str:
+    """What a finished run uses of its account, in the unit in which its charges add up."""
+    run = recorded(run_id)
+    return as_text(run, run.used, run.used.tested)
 
 
 def declared(run_id: str) -> int:
-    run = open_ledger().record(run_id)
-    assert run is not None
-    return len(run.reservation.charges)
+    return len(recorded(run_id).reservation.charges)
 
 
 def dies_after(patch: pytest.MonkeyPatch, draws: int) -> None:
@@ -175,6 +230,14 @@ def assert_adds_up(tries: list[list[str]], before: Amounts) -> None:
     for one in earlier:
         assert {**one.kept, **one.spent}.items() <= before.items()
         assert one.last is None
+    for one in (*earlier, last):
+        charges, unit = {**one.kept, **one.spent}, one.reserved[2].split()[0]
+        assert (one.reserved[2], {of for _, of in one.sums}) == (sum_in_ledger("one"), {sum_in_ledger("one")})
+        assert one.sums[-1][0] == added(charges, unit), "the sum so far"
+    # The log alone: what its last try's charges add up to is what the ledger charges the account.
+    assert added({**last.kept, **last.spent}, last.reserved[2].split()[0]) == sum_in_ledger("one")
+    cost = recorded("one").reservation.cost
+    assert last.reserved[:2] == (amount_text(cost.epsilon), amount_text(cost.delta))
     spent = Counter(name for one in (*earlier, last) for name in one.spent)
     assert max(spent.values(), default=0) <= 1, "spent once in all tries"
 
@@ -182,20 +245,27 @@ def assert_adds_up(tries: list[list[str]], before: Amounts) -> None:
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_lines_add_up_to_the_ledger(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = CONFIGURATIONS[name](tmp_path / "study")
-    with lines_of() as lines:
+    with lines_of() as lines, audit_lines() as events:
         before = twice(path, tmp_path / "out", "direct", monkeypatch)
         number = len(lines)
         again = run_study(path, out=tmp_path / "again", run_id="one", engine="direct")
     tries: list[list[str]] = []
     for line in lines[:number]:
-        # Every try looks at the manifest first.
-        if line.startswith("stage validate:"):
+        if RESERVED.fullmatch(line):
             tries.append([])
         tries[-1].append(line)
     assert_adds_up(tries, before)
     assert again.returned is None
     (only,) = lines[number:]
     assert LAST.fullmatch(only), "a finished run is given back: one line, and no stage"
+    # Lines of the ledger and an auditor's page add up to the same.
+    charged = {one["name"]: (one["adds"], one["scope"]) for one in events if one["event"] == "charge"}
+    (reserved,) = {one["adds"] for one in events if one["event"] in ("reserve", "resume")}
+    assert added(charged, reserved.split()[0]) == reserved == sum_in_ledger("one")
+    trail = ledger_trail(open_ledger(), "one")
+    assert trail is not None
+    audited = {one.charge.name: (one.adds, str(one.charge.scope)) for one in trail.charges}
+    assert (audited, trail.spent_adds, trail.cost_adds) == (charged, reserved, reserved)
 
 
 def flow_runs() -> list[tuple[list[str], list[Any]]]:
@@ -247,7 +317,9 @@ def on_a_server(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert_adds_up([lines for lines, _ in found], before)
     tasks = found[-1][1]
     tags = [tag for task in tasks for tag in task.tags if tag.startswith("declares ")]
-    assert sorted(tags) == sorted(f"declares {one}: ({', '.join(pair)})" for one, pair in in_ledger("one").items())
+    assert sorted(tags) == sorted(
+        f"declares {one}: {amount} ({scope})" for one, (amount, scope) in in_ledger("one").items()
+    )
     upstream = {task.id: {read.id for reads in task.task_inputs.values() for read in reads} for task in tasks}
     roots = {task.name for task in tasks if not upstream[task.id]}
     assert roots <= {"admit", "validate", "deliver"}, "every other task reads what an earlier one left"

@@ -28,8 +28,8 @@ ROOT = Path(__file__).parents[2]
 STAGES = ["validate", "normalise", "split", "propensity", "weigh", "perturb", "interval"]
 
 
-def pair(cost: Any) -> str:
-    return f"({amount_text(cost.epsilon)}, {amount_text(cost.delta)})"
+def amount(charge: Any) -> str:
+    return f"{charge.name}: rho {amount_text(charge.rho)} ({charge.scope})"
 
 
 def task_names(run_id: str) -> list[str]:
@@ -120,8 +120,8 @@ def test_the_flow_run_alone_tells_what_was_spent(study: Path, tmp_path: Path) ->
     assert all(set(tags) <= found for found in by_name.values())
     declared = {name: [tag for tag in found if tag.startswith("declares")] for name, found in by_name.items()}
     (propensity, effect) = outcome.release.privacy.charges
-    assert declared["propensity"] == [f"declares propensity: {pair(propensity)}"]
-    assert declared["perturb"] == [f"declares effect: {pair(effect)}"]
+    assert declared["propensity"] == [f"declares {amount(propensity)}"]
+    assert declared["perturb"] == [f"declares {amount(effect)}"]
     assert declared["normalise"] == []
     stages = [line for line in lines if line.startswith("stage ")]
     assert [line.split(":")[0] for line in stages] == [f"stage {name}" for name in STAGES]

@@ -196,13 +196,13 @@ def test_a_line_of_the_log_says_what_a_stage_drew_and_what_was_kept() -> None:
         if not set(drawn) <= set(own):
             continue
         kept = [item for item in own if item not in drawn]
-        line = stage_line("scales", own, drawn, len(own), run)
+        line = stage_line("scales", own, drawn, own, run)
         assert ("declared and spent nothing" in line) == (not own), line
         assert ("already committed by an earlier try" in line) == bool(kept), line
         said = line.split("already committed")
         assert all(item.name in said[0] for item in drawn)
         assert all(item.name in said[-1] for item in kept)
-        assert line.endswith(committed_line(len(own), run))
+        assert line.endswith(committed_line(own, run))
         assert f"{len(own)} of 2 charges" in line
 
 

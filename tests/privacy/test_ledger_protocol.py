@@ -369,6 +369,7 @@ def test_audit_lines_carry_amounts_and_no_value(ledger: Ledger, tmp_path: Path) 
         "scope": "all",
         "epsilon": "0.1",
         "delta": "0",
+        "adds": "epsilon 0.1",
         "ledger": ledger.identity,
         "hash": last,
     }

@@ -22,6 +22,7 @@ from causalveil.schemas.errors import BudgetRefused, ContractError, RunConflict
 from causalveil.schemas.ledger import DOCUMENT, EarlyRefusal, Reservation, Verified
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.machine.site import home, site_settings
+from causalveil.tasks.privacy.accountant import sum_text
 from causalveil.tasks.privacy.ledger.accounts import Caps, RunRecord
 from causalveil.tasks.privacy.ledger.entry import Entry, amounts, log_event, whose
 from causalveil.tasks.privacy.ledger.journal import OwnerSide
@@ -142,7 +143,8 @@ class Ledger(OwnerSide, ReaderSide):
                     body = {"reservation": request.model_dump(), "caps": _plain(caps)}
                     event, entry = "reserve", self._append(connection, "reserve", request, body)
         written = None if entry is None else entry.hash
-        log_event(event, **whose(request), **amounts(request.cost), ledger=self.identity, hash=written)
+        adds = sum_text(request.charges, request.cost.delta)
+        log_event(event, **whose(request), **amounts(request.cost), adds=adds, ledger=self.identity, hash=written)
         if refused is not None:
             raise refused
         return "reserved" if event == "reserve" else "resumed"
@@ -220,6 +222,7 @@ class Ledger(OwnerSide, ReaderSide):
             mechanism=charge.mechanism,
             scope=str(charge.scope),
             **amounts(charge),
+            adds=sum_text([charge], run.reservation.cost.delta),
             ledger=self.identity,
             hash=entry.hash,
         )

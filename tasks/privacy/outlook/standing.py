@@ -24,6 +24,7 @@ from causalveil.schemas.ledger import BudgetOutlook, Reservation
 from causalveil.schemas.oversight import ChargeRecord, LedgerTrail, RefusalRecord, Stamp
 from causalveil.schemas.plan import natural_order
 from causalveil.schemas.privacy import Accounting, Level, PrivacyCost
+from causalveil.tasks.privacy.accountant import sum_text
 from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, caps_in_force, reservation_of
 from causalveil.tasks.privacy.ledger.entry import BY, Entry
 from causalveil.tasks.privacy.ledger.ledger import Ledger
@@ -308,13 +309,19 @@ def ledger_trail(ledger: Ledger, run_id: str) -> LedgerTrail | None:
     run = ledger.record(run_id)
     if run is None:
         return None
+    delta = run.reservation.cost.delta
     return LedgerTrail.taken_from(
         run.reservation,
         state=run.state,
         reserved=_stamp(run.reserved),
         cost=run.cost,
         spent=run.spent,
-        charges=tuple(ChargeRecord(charge=charge, entry=_stamp(entry)) for charge, entry in run.charges),
+        cost_adds=sum_text(run.reservation.charges, delta),
+        spent_adds=sum_text((charge for charge, _ in run.charges), delta),
+        charges=tuple(
+            ChargeRecord(charge=charge, adds=sum_text([charge], delta), entry=_stamp(entry))
+            for charge, entry in run.charges
+        ),
         not_drawn=run.undrawn,
         finished=_stamp(run.document) if run.document else None,
         voided=_stamp(run.voided) if run.voided else None,
