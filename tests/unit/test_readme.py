@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -50,7 +53,18 @@ def test_shipped_studies_are_valid(path: Path) -> None:
 
 
 def test_the_readme_is_a_first_screen() -> None:
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 80, "the rest has its place in docs/"
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 70, "the rest has its place in docs/"
+
+
+def test_the_citation_is_of_this_version_and_of_the_format() -> None:
+    path = ROOT / "CITATION.cff"
+    assert (
+        yaml.safe_load(path.read_text())["version"]
+        == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    )
+    check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.citation-file-format", str(path)]
+    done = subprocess.run(check, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 def test_commands_of_the_pages_exist(capfd: pytest.CaptureFixture[str]) -> None:
