@@ -37,10 +37,11 @@ def extract(source: str) -> Extracted | State[Extracted]:
     dataset = load_source(Path(source)).dataset
     with tagged(dataset=dataset), one_at_a_time(dataset):
         extracted = guarded(extract_source, Path(source), PrefectEngine())
+    for line in extracted.news:
+        _LOG.warning(line)
     said = late_line(extracted.manifest)
     if said is None:
         return extracted
-    _LOG.warning(said)
     tell_late(extracted.manifest)
     return ended_as("BlocksWithoutRows", said, extracted)
 

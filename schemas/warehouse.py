@@ -26,6 +26,7 @@ from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.sources import Kind, TableSnapshot, TextReading
 from causalveil.schemas.study import Name, Slug
 
+SOURCE_FILE = "source.yaml"
 MANIFEST_FILE = "_manifest.json"
 NO_MANIFEST = "is not a manifest; extract again"
 # The word for a range that ends with the newest month (day, year) that is over.
@@ -259,6 +260,13 @@ class Source(Frozen):
         return digest_of(document)
 
 
+class SourceFile(Frozen):
+    """Size of a source's file in bytes, and the time of its last change in ns."""
+
+    size: Annotated[int, Field(ge=0)]
+    modified: int | None
+
+
 class ExtractedFile(Frozen):
     """One Parquet file below the data folder."""
 
@@ -295,6 +303,9 @@ class Manifest(Frozen):
     columns: dict[str, Kind]
     blocks: tuple[ExtractedBlock, ...]
     required: tuple[str, ...] = ()
+    source_files: Annotated[
+        dict[str, SourceFile], Field(description="of a folder of files, by their paths in it; not public as n is")
+    ] = Field(default_factory=dict)
 
     @property
     def rows(self) -> int:

@@ -275,7 +275,7 @@ def extract(
     Blocks that are there stay.
     """
     from causalveil.flows.engine.engine import DirectEngine
-    from causalveil.flows.sequence.admit import extract_source, late_line, target_folder
+    from causalveil.flows.sequence.admit import extract_source, target_folder
     from causalveil.schemas.warehouse import load_source
     from causalveil.tasks.object_storage.copies import shown
 
@@ -293,11 +293,12 @@ def extract(
     if json_:
         admitted = None if admission is None else admission.digest
         facts = {"folder": folder, "rows": manifest.rows, "admitted": admitted, "late": manifest.late}
-        show.document({**facts, **manifest.model_dump(mode="json")})
+        news = {"again": extracted.again, "written": extracted.written}
+        show.document({**facts, **news, **manifest.model_dump(mode="json", exclude={"source_files"})})
     else:
         _show(manifest, folder)
-        if (said := late_line(manifest)) is not None:
-            show.line(f"Late: {said}.")
+        for said in extracted.news:
+            show.line(f"{said[:1].upper()}{said[1:]}.")
         if admission is None:
             show.line("Nothing was admitted: no dataset.yaml lies there, and nothing runs without one.")
         else:

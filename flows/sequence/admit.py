@@ -6,8 +6,8 @@ Take blocks, hold rows to the contract, keep the manifest.
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
-from dataclasses import dataclass
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,8 +18,7 @@ from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.contract import CONTRACT_FILE, Contract, DataClass, load_contract
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.plan import Layout
-from causalveil.schemas.sources import TableSnapshot
-from causalveil.schemas.warehouse import ExtractedBlock, Manifest, Source, Warehouse, load_source
+from causalveil.schemas.warehouse import Manifest, Source, Warehouse, load_source
 from causalveil.tasks.admission.manifests import (
     difference,
     find_admission,
@@ -43,7 +42,9 @@ from causalveil.tasks.object_storage.copies import local_copy, publish, stored
 from causalveil.tasks.object_storage.writing import alone_at
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
 from causalveil.tasks.warehouse import blocks as warehouse_blocks
+from causalveil.tasks.warehouse.blocks import SourceState, TakenBlock
 from causalveil.tasks.warehouse.extract import KeyInterval, intervals
+from causalveil.tasks.warehouse.read_files import named_files
 
 
 @dataclass(frozen=True)
@@ -145,13 +146,37 @@ def _look(contract: Contract, folder: DataFolder, stage: Engine, place: Path | N
 
 @dataclass(frozen=True)
 class Extracted:
-    """The manifest of an extract, and the admission of all that lies in its folder.
+    """The manifest of an extract, what it found changed, and the folder's admission.
 
-    There is no admission where no contract lies there.
+    Attributes:
+        manifest: of the folder.
+        again: blocks that had other rows before, and were taken anew.
+        written: files of the source that are new, or were written again, since the last extract.
+        admission: None where no contract lies in the folder, or nothing was to be admitted.
     """
 
     manifest: Manifest
-    admission: Admission | None
+    again: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
+    admission: Admission | None = None
+
+    @property
+    def news(self) -> list[str]:
+        """Lines for an operator: blocks without rows, blocks with other rows, and files."""
+        dataset, said = self.manifest.dataset, [late_line(self.manifest)]
+        if self.again:
+            said.append(
+                f"other rows than before in {', '.join(self.again)} of '{dataset}': taken anew; what runs charged to "
+                "them stays charged"
+            )
+        if self.written:
+            first, last = self.manifest.first, self.manifest.last
+            beyond = "" if self.manifest.key is None else f"; rows outside of {first} to {last} are in no block"
+            said.append(
+                f"new or written again at the source of '{dataset}' since the last extract: "
+                f"{named_files(self.written)}{beyond}"
+            )
+        return [line for line in said if line is not None]
 
 
 def extract_source(path: Path, stage: Engine) -> Extracted:
@@ -165,12 +190,12 @@ def extract_source(path: Path, stage: Engine) -> Extracted:
     """
     source = load_source(path)
     with alone_at(source.to) if stored(source.to) else nullcontext():
-        manifest, folder = fill(path, stage), target_folder(path, source)
+        extracted, folder = fill(path, stage), target_folder(path, source)
         # A folder without a contract has no owner's word that its rows could be held to.
         filled = DataFolder(folder)
         admission = admit_folder(filled, stage) if filled.holds(CONTRACT_FILE) else None
         publish(folder)
-    return Extracted(manifest, admission)
+    return replace(extracted, admission=admission)
 
 
 def late_line(manifest: Manifest) -> str | None:
@@ -186,7 +211,7 @@ def late_line(manifest: Manifest) -> str | None:
     )
 
 
-def fill(path: Path, stage: Engine) -> Manifest:
+def fill(path: Path, stage: Engine) -> Extracted:
     """Fill the folder that the source names with what it lacks, and admit nothing.
 
     Raises:
@@ -204,18 +229,30 @@ def fill(path: Path, stage: Engine) -> Manifest:
         warehouse_blocks.check_dataset(source, None if contract is None else contract.dataset)
         if contract is not None:
             refuse_telling(contract, source.required)
-        snapshot = stage(Task("probe", lambda: warehouse_blocks.probe_stage(source, place, url)))
-        takes = [_take(source, place, url, folder, block, snapshot) for block in blocks]
+        before = None
+        with suppress(DataError):
+            before = DataFolder(folder).manifest()
+        state = stage(Task("probe", lambda: warehouse_blocks.probe_stage(source, place, url, before)))
+        changes = state.changes
+        takes = [_take(source, place, url, folder, block, state) for block in blocks]
         taken = tuple(_taken(stage, take, folder) for take in in_steps(takes, len(takes)))
         titles = tuple(take.title for take in takes)
+        whole = tuple(one.block for one in taken)
         manifest = stage(
-            Task("manifest", lambda: warehouse_blocks.manifest_stage(source, folder, blocks, taken), reads=titles)
+            Task(
+                "manifest",
+                lambda: warehouse_blocks.manifest_stage(source, folder, blocks, whole, changes.files),
+                reads=titles,
+            )
         )
         publish(folder)
-        return manifest
+    again = tuple(one.block.block for one in taken if one.again)
+    # Of a first extract every file is new, and of an earlier version's it is not known which are.
+    written = (*changes.new, *changes.changed) if before is not None and before.source_files else ()
+    return Extracted(manifest, again, written)
 
 
-def _taken(stage: Engine, take: Task[ExtractedBlock], folder: Path) -> ExtractedBlock:
+def _taken(stage: Engine, take: Task[TakenBlock], folder: Path) -> TakenBlock:
     """Take one block, and bring it into the store that the folder is a copy of: an extract that dies goes on there."""
     block = stage(take)
     publish(folder)
@@ -223,12 +260,12 @@ def _taken(stage: Engine, take: Task[ExtractedBlock], folder: Path) -> Extracted
 
 
 def _take(
-    source: Source, place: Path, url: str | None, folder: Path, block: KeyInterval, snapshot: TableSnapshot | None
-) -> Task[ExtractedBlock]:
+    source: Source, place: Path, url: str | None, folder: Path, block: KeyInterval, state: SourceState
+) -> Task[TakenBlock]:
     """Return the task that takes one block: its name is public, as the folders of partitions are."""
     return Task(
         "extract",
-        lambda: warehouse_blocks.extract_stage(source, place, url, folder, block, snapshot),
+        lambda: warehouse_blocks.extract_stage(source, place, url, folder, block, state),
         part=f"block {block.value}",
         reads=("probe",),
     )

@@ -6,6 +6,7 @@ Reads no row.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,13 +26,16 @@ from causalveil.schemas.errors import CausalveilError, ContractError, StudyError
 from causalveil.schemas.mistakes import Problem, every_problem, line_of
 from causalveil.schemas.studies import STUDIES, model_for
 from causalveil.schemas.study import Study
+from causalveil.schemas.warehouse import SOURCE_FILE, load_source
 from causalveil.tasks.admission.manifests import kept_admission
 from causalveil.tasks.admission.rows import Rules, type_findings
 from causalveil.tasks.enclave.data_folder import NONE, DataFolder
 from causalveil.tasks.enclave.partitions import column_types, list_partitions, read_layout
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.enclave.validate import check_manifest
+from causalveil.tasks.object_storage.copies import shown
 from causalveil.tasks.privacy.ledger.ledger import ledger_at_hand
+from causalveil.tasks.warehouse.read_files import changes_since, named_files
 
 if TYPE_CHECKING:
     from causalveil.schemas.admission.contract_schema import ContractSchema
@@ -85,6 +89,7 @@ def check(path: Path, *, over_sites: bool = False) -> list[Problem]:
     contract = None if folder is None else _contract(folder, found)
     if asked is None or document is None or folder is None or contract is None:
         return found.problems
+    _with_source(path, folder, contract, found)
     study = _together(path, asked, document, contract, found)
     if study is not None:
         _with_data(path, folder, study, contract, found)
@@ -214,6 +219,30 @@ def _with_data(path: Path, folder: DataFolder, study: Study, contract: Contract,
     ungranted = _ungranted(contract, contract_file)
     if ungranted:
         found.add(contract_file, None, ungranted)
+
+
+def _with_source(path: Path, folder: DataFolder, contract: Contract, found: Checked) -> None:
+    """Say which files of the folder's source are not as the last extract read them.
+
+    The source file lies beside the study or in the data folder. Of files that cannot be seen from here nothing is said.
+    """
+    manifest = found.trying(folder.path, folder.manifest)
+    if manifest is None or not manifest.source_files:
+        return
+    for file in {one.resolve() for one in (folder.path / SOURCE_FILE, path.parent / SOURCE_FILE) if one.is_file()}:
+        source = found.trying(file, lambda file=file: load_source(file))  # type: ignore[misc]
+        if source is None or source.dataset != contract.dataset:
+            continue
+        filled = {source.to.rstrip("/"), str((file.parent / source.to).resolve())}
+        if shown(str(folder.path.resolve())) not in filled:
+            continue
+        with suppress(CausalveilError):
+            changes = changes_since(source, file.parent, manifest)
+            told = (("new", changes.new), ("written again", changes.changed), ("gone", changes.gone))
+            said = "; ".join(f"{what}: {named_files(names)}" for what, names in told if names)
+            # A folder that is not here at all is one of another machine.
+            if said and changes.files:
+                found.add(file, None, f"its files changed since the last extract ({said}): causalveil extract {file}")
 
 
 def _columns(contract: Contract, study: Study, folder: DataFolder) -> Iterator[str]:

@@ -24,7 +24,7 @@ from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.study import Study
-from causalveil.schemas.warehouse import CsvFiles, DuckDb, Manifest, ParquetFiles, Warehouse
+from causalveil.schemas.warehouse import SOURCE_FILE, CsvFiles, DuckDb, Manifest, ParquetFiles, Warehouse
 from causalveil.tasks.enclave.cells import eligible
 from causalveil.tasks.machine.files import refuse_url_as_path, write_whole
 from causalveil.tasks.machine.frames import named, values_of
@@ -38,7 +38,6 @@ from causalveil.tasks.survival.hidden import fewest_followed
 from causalveil.tasks.warehouse.sample import Sample, sample_of
 
 STUDY_FILE = "study.yaml"
-SOURCE_FILE = "source.yaml"
 # The column of row numbers, where each row is a unit.
 ROW = "row"
 
@@ -161,7 +160,7 @@ def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
         write_whole(folder / name, text, private=wishes.data_class is DataClass.sensitive)
     manifest = None
     if not isinstance(seen.sample.source, Warehouse):
-        manifest = fill(folder / SOURCE_FILE, stage)
+        manifest = fill(folder / SOURCE_FILE, stage).manifest
     units = values_of(seen.sample.frame, parts.unit.source_name).drop_nulls().n_unique()
     followed = ""
     if parts.event is not None and wishes.data_class is not DataClass.sensitive:

@@ -12,8 +12,9 @@ Layout of the folder that an extract fills, which is a study's data folder::
 A block is written into a hidden folder, synced, and renamed: whoever finds it finds all of it, after a power cut too.
 Blocks with rows are left alone, so an extract that died goes on where it was, and the next month's run takes the
 next month. A block without rows, as of a month that came late, is asked for again each time. Blocks of an open table
-follow the table: one of another state of it is taken anew, since people may have been deleted from it. To take a block
-of another source anew, delete its folder.
+follow the table: one of another state of it is taken anew, since people may have been deleted from it. Blocks of files
+follow the files that are new or were written again; where one is gone they stay, and the extract is refused if it gave
+them rows. To take a block of another source anew, delete its folder.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ import fcntl
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -34,10 +36,20 @@ import pyarrow.parquet as pq
 from causalveil.schemas.documents import parse_json, read_regular
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError, in_own_words
 from causalveil.schemas.sources import TableSnapshot
-from causalveil.schemas.warehouse import MANIFEST_FILE, ExtractedBlock, ExtractedFile, Manifest, Source
+from causalveil.schemas.warehouse import (
+    MANIFEST_FILE,
+    ExtractedBlock,
+    ExtractedFile,
+    Manifest,
+    Source,
+    SourceFile,
+)
 from causalveil.tasks.machine.files import sync_folder, whole_file
+from causalveil.tasks.machine.frames import frame_of
 from causalveil.tasks.warehouse.extract import BLOCK_FILE, EVERYTHING, KeyInterval, begin_change, end_change
+from causalveil.tasks.warehouse.read_files import SourceChanges, changes_since, named_files
 from causalveil.tasks.warehouse.read_sql import batches, refuse_keyless, snapshot_of, target_schema
+from causalveil.tasks.warehouse.values import BATCH_ROWS
 
 LOCK_FILE = "_extract.lock"
 _PARTIAL = ".partial-"
@@ -66,22 +78,42 @@ def extracting(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def probe_stage(source: Source, place: Path, url: str | None) -> TableSnapshot | None:
+@dataclass(frozen=True)
+class SourceState:
+    """The state of a source when an extract begins.
+
+    Attributes:
+        snapshot: of an open table, which every block is taken from; None of other sources.
+        changes: of files since the last extract that ended.
+    """
+
+    snapshot: TableSnapshot | None = None
+    changes: SourceChanges = field(default_factory=lambda: SourceChanges({}))
+
+
+def probe_stage(source: Source, place: Path, url: str | None, before: Manifest | None = None) -> SourceState:
     """Check that the source answers, has the declared columns, and no row without a key.
 
-    Nothing is written.
-
-    Returns:
-        The state of an open table that every block of this extract is taken from; None of other sources.
+    Nothing is written. ``before`` is the manifest of the last extract into the folder.
 
     Raises:
         DataError, CausalveilError: see :func:`tasks.warehouse.read_sql.batches`.
     """
+    # Listed before any is read: what is written meanwhile is a change at the next extract.
+    changes = changes_since(source, place, before)
     snapshot = snapshot_of(source, place)
     for _ in batches(source, place, url, None, snapshot=snapshot):
         pass
     refuse_keyless(source, place, url, snapshot)
-    return snapshot
+    return SourceState(snapshot, changes)
+
+
+@dataclass(frozen=True)
+class TakenBlock:
+    """A block, and whether it had other rows before."""
+
+    block: ExtractedBlock
+    again: bool = False
 
 
 def extract_stage(
@@ -90,11 +122,9 @@ def extract_stage(
     url: str | None,
     folder: Path,
     interval: KeyInterval,
-    snapshot: TableSnapshot | None = None,
-) -> ExtractedBlock:
-    """Take one block, unless it is there with rows.
-
-    A block of an open table must have the rows of this very state.
+    state: SourceState,
+) -> TakenBlock:
+    """Take one block, unless it is there with the rows of this state of its source.
 
     Args:
         source: the declaration.
@@ -102,18 +132,20 @@ def extract_stage(
         url: of the warehouse.
         folder: the data folder, held by :func:`extracting`.
         interval: the block.
-        snapshot: the state of an open table; a block of another state may hold rows that were deleted since.
+        state: of the source; a block of another state may hold rows that were deleted or corrected since.
 
     Raises:
-        DataError: the source's schema drifted, or a block of another declaration or table is in the way.
+        DataError: the source's schema drifted, a block of another declaration or table is in the way, or files are gone
+            that gave it rows.
         CausalveilError: the source cannot be read, or the folder not be written.
     """
     place_of_block = folder / interval.block
     before = stored_block(source, folder, interval.block) if place_of_block.exists() else None
+    snapshot = state.snapshot
     if before is not None:
         _refuse_other_table(folder, before, snapshot)
-        if before.rows and before.snapshot == snapshot:
-            return before
+        if before.rows and before.snapshot == snapshot and not _touched(source, place, interval, state.changes):
+            return TakenBlock(before)
     partial = folder / f".{interval.block}{_PARTIAL}{uuid4().hex}"
     aside = partial.with_name(f"{partial.name}-before")
     told = f"{folder}: block {interval.block} cannot be written"
@@ -135,6 +167,11 @@ def extract_stage(
                 left_out=dict(lost),
                 snapshot=snapshot,
             )
+            same = before is None or not before.rows or _same_rows(folder, before, partial)
+            if before == block and same:
+                return TakenBlock(block)
+            if before is not None and not same and state.changes.gone:
+                raise _gone(folder, before, state.changes)
             if before is None or block.rows or before.rows:
                 _write_text(partial / BLOCK_FILE, block.model_dump_json(indent=1) + "\n")
                 begin_change(folder)
@@ -145,7 +182,45 @@ def extract_stage(
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         shutil.rmtree(aside, ignore_errors=True)
-    return block
+    return TakenBlock(block, again=not same)
+
+
+def _touched(source: Source, place: Path, interval: KeyInterval, changes: SourceChanges) -> bool:
+    """Return whether a block may have other rows by files that were written, or are gone."""
+    if changes.changed or changes.gone or not changes.new:
+        return bool(changes.changed or changes.gone)
+    if getattr(source.source, "row_number", None) is not None:
+        # Rows are numbered over all files in the order of their names.
+        return True
+    lost = Counter[str]()
+    return any(batch.num_rows or lost for batch in batches(source, place, None, interval, lost, among=changes.new))
+
+
+def _same_rows(folder: Path, before: ExtractedBlock, taken: Path) -> bool:
+    """Return whether a block holds the same rows, in any order, as the files in ``taken``."""
+    try:
+        return _rows(folder / file.path for file in before.files) == _rows(taken.iterdir())
+    except (pa.ArrowException, OSError):
+        # A file that does not parse any more holds no rows that could be kept.
+        return False
+
+
+def _rows(paths: Iterable[Path]) -> tuple[int, int]:
+    """Return the number of rows, and the sum of their hashes, whatever their order."""
+    count = total = 0
+    for path in paths:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(BATCH_ROWS):
+                hashes = frame_of(batch, batch.schema.names).hash_rows()
+                count, total = count + len(hashes), (total + int(hashes.sum())) % (1 << 64)
+    return count, total
+
+
+def _gone(folder: Path, block: ExtractedBlock, changes: SourceChanges) -> DataError:
+    return DataError(
+        f"{folder / block.block}: would have other rows now, as the source lacks files that it had: "
+        f"{named_files(changes.gone)}; bring them back, or delete this folder to take the block anew from what is there"
+    )
 
 
 def _refuse_other_table(folder: Path, before: ExtractedBlock, snapshot: TableSnapshot | None) -> None:
@@ -185,9 +260,13 @@ def stored_block(source: Source, folder: Path, name: str) -> ExtractedBlock:
 
 
 def manifest_stage(
-    source: Source, folder: Path, intervals: tuple[KeyInterval, ...], blocks: tuple[ExtractedBlock, ...]
+    source: Source,
+    folder: Path,
+    intervals: tuple[KeyInterval, ...],
+    blocks: tuple[ExtractedBlock, ...],
+    files: dict[str, SourceFile],
 ) -> Manifest:
-    """Write the manifest: every block of the declared range, in order.
+    """Write the manifest: every block of the declared range in order, and the source's files.
 
     Raises:
         DataError: the folder holds a block outside the declared range, which a study would read.
@@ -208,6 +287,7 @@ def manifest_stage(
         columns=source.kinds,
         blocks=blocks,
         required=source.required,
+        source_files=files,
     )
     path = folder / MANIFEST_FILE
     with in_own_words(lambda error: CausalveilError(f"{path}: cannot be written ({type(error).__name__})"), OSError):

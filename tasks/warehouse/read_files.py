@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,9 +16,9 @@ import pyarrow.parquet
 from pyarrow import types
 
 from causalveil.schemas.documents import is_stored
-from causalveil.schemas.errors import CausalveilError, DataError
+from causalveil.schemas.errors import CausalveilError, DataError, in_own_words
 from causalveil.schemas.sources import Kind, TextReading
-from causalveil.schemas.warehouse import CsvFiles, Files, Source, Step
+from causalveil.schemas.warehouse import CsvFiles, Files, Manifest, Source, SourceFile, Step
 from causalveil.tasks.enclave.partitions import NO_VALUE, contradictions, values_in
 from causalveil.tasks.machine.folders import refuse_log_in, refuse_open_table
 from causalveil.tasks.machine.frames import frame_of, plain_type
@@ -33,7 +34,12 @@ if TYPE_CHECKING:
 
 @contextmanager
 def file_batches(
-    source: Source, files: Files, place: Path, schema: pa.Schema, interval: KeyInterval | None
+    source: Source,
+    files: Files,
+    place: Path,
+    schema: pa.Schema,
+    interval: KeyInterval | None,
+    among: Collection[str] | None = None,
 ) -> Iterator[Iterator[pa.RecordBatch]]:
     """Yield the rows of one block in batches; row groups that cannot hold any are skipped.
 
@@ -43,12 +49,13 @@ def file_batches(
         place: the folder that the path is relative to.
         schema: of the declared columns.
         interval: the block; None: no rows.
+        among: the files to read, by :func:`by_name`; None: all.
 
     Raises:
         DataError: a file lacks a column. (A data set's reader alone would fill it with nulls.)
         CausalveilError: no such folder, or no such file in it.
     """
-    paths = files_of(files, place)
+    paths = [path for name, path in by_name(files, place).items() if among is None or name in among]
     if not paths:
         where = files.path if is_stored(files.path) else place / files.path
         raise CausalveilError(f"source '{source.name}': no {files.kind} file in {where}")
@@ -59,7 +66,8 @@ def file_batches(
     if interval is None:
         pass
     elif isinstance(files, CsvFiles):
-        rows = _csv_batches(files, paths_of(files, place), read[0], _block(source, read[0], interval))
+        local = [path for path in paths if isinstance(path, Path)]
+        rows = _csv_batches(files, local, read[0], _block(source, read[0], interval))
     elif files.row_number is None:
         rows = _parquet_batches(_with_said(paths, read, told, found), source, interval)
     else:
@@ -260,6 +268,74 @@ def files_of(files: Files, place: Path) -> Sequence[Path | StoredFile]:
         CausalveilError: a store does not answer, or has nothing there.
     """
     return stored_files(files.path, files.kind) if is_stored(files.path) else paths_of(files, place)
+
+
+def by_name(files: Files, place: Path) -> dict[str, Path | StoredFile]:
+    """Return the files of a source by their paths in its folder; a file alone is ``.``.
+
+    Raises:
+        CausalveilError: as :func:`files_of`.
+    """
+    folder = place / files.path
+    return {
+        (
+            PurePosixPath(path.path).relative_to(path.root or path.path)
+            if isinstance(path, StoredFile)
+            else path.relative_to(folder)
+        ).as_posix(): path
+        for path in files_of(files, place)
+    }
+
+
+@dataclass(frozen=True)
+class SourceChanges:
+    """Files of a source as they lie there now, and what changed since an extract that ended.
+
+    Attributes:
+        files: what is said of each; empty for a source of no files.
+        new, changed, gone: names of those that it did not read, that were written since, and that are not there.
+    """
+
+    files: dict[str, SourceFile]
+    new: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+
+
+def changes_since(source: Source, place: Path, before: Manifest | None) -> SourceChanges:
+    """Compare the files of a source with those that an extract read; no file is opened.
+
+    Size and time of change are compared, as of an earlier version's manifest nothing is known.
+
+    Raises:
+        CausalveilError: the files cannot be listed.
+    """
+    if not isinstance(source.source, Files):
+        return SourceChanges({})
+    with in_own_words(
+        lambda error: CausalveilError(f"source '{source.name}': its files cannot be listed ({type(error).__name__})"),
+        OSError,
+    ):
+        now = {name: _said_by_disk(path) for name, path in by_name(source.source, place).items()}
+    known = {} if before is None else before.source_files
+    return SourceChanges(
+        now,
+        new=tuple(name for name in now if name not in known),
+        changed=tuple(name for name in now if name in known and known[name] != now[name]),
+        gone=tuple(name for name in known if name not in now),
+    )
+
+
+def named_files(names: tuple[str, ...]) -> str:
+    """Return the names of files for a line, the first ten of them."""
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+
+
+def _said_by_disk(path: Path | StoredFile) -> SourceFile:
+    if isinstance(path, StoredFile):
+        return SourceFile(size=path.size, modified=path.modified)
+    found = path.stat()
+    return SourceFile(size=found.st_size, modified=found.st_mtime_ns)
 
 
 def paths_of(files: Files, place: Path) -> list[Path]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,7 @@ def batches(
     interval: KeyInterval | None,
     lost: Counter[str] | None = None,
     snapshot: TableSnapshot | None = None,
+    among: Collection[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Stream the rows of one block; with None no rows, but the same checks of the schema.
 
@@ -85,6 +86,7 @@ def batches(
         interval: the block.
         lost: is given the number of rows that are left out, by the column in which they have no value.
         snapshot: of an open table.
+        among: names of the files to read, of a source of files; None: all.
 
     Yields:
         Batches of some ten thousand rows with :func:`target_schema`, the first of them empty.
@@ -97,7 +99,7 @@ def batches(
     lost = Counter() if lost is None else lost
     with (
         in_own_words(lambda problem: CausalveilError(f"source '{source.name}': {cause(problem)}")),
-        _open(source, place, url, interval, snapshot) as found,
+        _open(source, place, url, interval, snapshot, among) as found,
     ):
         for batch in found:
             rows = conform(read_off(_taken(batch, source), source), source, schema)
@@ -175,7 +177,12 @@ def conform(batch: pa.RecordBatch, source: Source, schema: pa.Schema) -> pa.Reco
 
 
 def _open(
-    source: Source, place: Path, url: str | None, interval: KeyInterval | None, snapshot: TableSnapshot | None
+    source: Source,
+    place: Path,
+    url: str | None,
+    interval: KeyInterval | None,
+    snapshot: TableSnapshot | None,
+    among: Collection[str] | None,
 ) -> AbstractContextManager[Iterator[pa.RecordBatch]]:
     match source.source:
         case DeltaSource() as table if snapshot is not None:
@@ -184,7 +191,7 @@ def _open(
         case IcebergSource() as listed if snapshot is not None:
             return iceberg_batches(listed, snapshot, set(source.found_as.values()), source.key, interval)
         case ParquetFiles() | CsvFiles() as files:
-            return file_batches(source, files, place, target_schema(source), interval)
+            return file_batches(source, files, place, target_schema(source), interval, among)
         case DuckDb() as database:
             return duckdb_batches(place / database.path, statement(source.key, database.query, interval))
         case Warehouse() as warehouse if url is not None:

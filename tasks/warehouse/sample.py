@@ -43,7 +43,7 @@ from causalveil.tasks.warehouse.open_tables import (
     iceberg_schema,
     iceberg_snapshot,
 )
-from causalveil.tasks.warehouse.read_files import csv_options, files_of, paths_of, refuse_otherwise, said_of
+from causalveil.tasks.warehouse.read_files import by_name, csv_options, paths_of, refuse_otherwise, said_of
 from causalveil.tasks.warehouse.read_sql import cause, duckdb_batches
 
 MOST_ROWS = 1_000_000
@@ -183,9 +183,8 @@ def _csv(path: Path, encoding: str | None, delimiter: str | None) -> Sample:
     if len(footers) > 1:
         raise DataError(f"{path.name}: some of its files end in totals or notes, which are no rows; take them out")
     batches, problem, rows = list[pa.RecordBatch](), None, 0
+    header: list[str] = []
     for file in paths_of(files, Path()):
-        if rows >= MOST_ROWS:
-            break
         uneven: list[Any] = []
         reading, parsing = csv_options(files)
         # One thread knows the number of the line that it reads.
@@ -194,8 +193,16 @@ def _csv(path: Path, encoding: str | None, delimiter: str | None) -> Sample:
         try:
             with pyarrow.csv.open_csv(csv_input(file, files), reading, parsing) as reader:
                 names = reader.schema.names
+            header = header or names
+            if names != header and sorted(names) != sorted(set(header)):
+                raise DataError(_other_header(file, names, first, header))
+            if rows >= MOST_ROWS:
+                continue
             texts = pyarrow.csv.ConvertOptions(
-                column_types={name: pa.string() for name in names}, strings_can_be_null=True, null_values=[""]
+                column_types={name: pa.string() for name in names},
+                include_columns=header if names != header else None,
+                strings_can_be_null=True,
+                null_values=[""],
             )
             with pyarrow.csv.open_csv(csv_input(file, files), reading, parsing, texts) as reader:
                 batches += _first(reader, MOST_ROWS - rows)
@@ -207,14 +214,25 @@ def _csv(path: Path, encoding: str | None, delimiter: str | None) -> Sample:
     if not rows:
         raise DataError(f"{path.name}: has a header and no rows; export the table again")
     left_out = _useless(batches[0].schema.names)
-    try:
-        table = pa.Table.from_batches(batches)
-    except pa.ArrowException:
-        raise DataError(f"{path}: its files have different headers or delimiters; write them alike, or apart") from None
-    frame = _frame(table, left_out)
+    frame = _frame(pa.Table.from_batches(batches), left_out)
     if rows < MOST_ROWS and path.is_file() and sums_of(frame):
         frame, files = frame[:-1], files.model_copy(update={"skip_end": files.skip_end + 1})
     return Sample(frame, files, left_out, rows < MOST_ROWS, files.skip_end)
+
+
+def _other_header(file: Path, names: list[str], first: Path, header: list[str]) -> str:
+    """Say how the header of a file differs from that of the first one."""
+    how = "write their headers and delimiters alike, or put them into different folders"
+    lacking, more = ([one for one in these if one not in those] for these, those in ((header, names), (names, header)))
+    if not lacking:
+        return f"{file.name} has a column '{(more or names)[0]}' that {first.name} has not (or not twice); {how}"
+    instead = f"; instead it has '{_alike(lacking[0], more)}'" if more else ""
+    return f"{file.name} has no column '{lacking[0]}', which {first.name} has{instead}; {how}"
+
+
+def _alike(name: str, names: list[str]) -> str:
+    """Return the name that is another spelling of one, or else the first."""
+    return next((one for one in names if one.casefold() == name.casefold()), names[0])
 
 
 def _uneven(file: Path, uneven: list[Any], files: CsvFiles) -> str:
@@ -257,10 +275,10 @@ def _frame(table: pa.Table, left_out: dict[str, str]) -> pl.DataFrame:
 
 def _parquet(files: ParquetFiles) -> Sample:
     name = PurePath(files.path).name
-    frames: list[pl.DataFrame] = []
+    frames: dict[str, pl.DataFrame] = {}
     left_out: dict[str, str] = {}
-    for file in files_of(files, Path()):
-        rows = sum(frame.height for frame in frames)
+    for place, file in by_name(files, Path()).items():
+        rows = sum(frame.height for frame in frames.values())
         if rows > MOST_ROWS:
             break
         found = _parquet_rows(file, left_out, MOST_ROWS + 1 - rows)
@@ -269,9 +287,9 @@ def _parquet(files: ParquetFiles) -> Sample:
         # What stands in names of folders alone is a column, as Spark and Hive leave it.
         alone = {name: value for name, value in said.items() if name not in found.columns}
         added = {name: None if value == NO_VALUE else value for name, value in alone.items()}
-        frames.append(found.with_columns(pl.lit(value, pl.String).alias(name) for name, value in added.items()))
+        frames[place] = found.with_columns(pl.lit(value, pl.String).alias(name) for name, value in added.items())
     # A file without rows says nothing of its columns.
-    full = [frame for frame in frames if frame.height] or frames[:1]
+    full = {place: frame for place, frame in frames.items() if frame.height} or dict(list(frames.items())[:1])
     return _of_table(_as_one(full, left_out, name), files, name, left_out)
 
 
@@ -308,16 +326,17 @@ def _single(types: dict[str, pl.DataType]) -> tuple[list[str], dict[str, str]]:
     return [name for name in types if name not in nested], nested
 
 
-def _as_one(frames: list[pl.DataFrame], left_out: dict[str, str], name: str) -> pl.DataFrame:
+def _as_one(read: dict[str, pl.DataFrame], left_out: dict[str, str], name: str) -> pl.DataFrame:
     """Frames of several files as one, each column in a type that holds all of it.
 
     Raises:
         DataError: a column is text in one file and a number in another; or no file has it with the others.
     """
+    frames = list(read.values())
     common = [one for one in frames[0].columns if one not in left_out and all(one in f.columns for f in frames)]
     for frame in frames:
         odd = [one for one in frame.columns if one not in common and one not in left_out]
-        left_out |= {one: _not_in_all(one, frames) for one in odd}
+        left_out |= {one: _not_in_all(one, read) for one in odd}
     kinds = {one: _together({frame.schema[one] for frame in frames}) for one in common}
     mixed = [one for one, kind in kinds.items() if kind is None]
     if mixed:
@@ -329,11 +348,11 @@ def _as_one(frames: list[pl.DataFrame], left_out: dict[str, str], name: str) -> 
     return pl.concat([frame.select(columns) for frame in frames])
 
 
-def _not_in_all(column: str, frames: list[pl.DataFrame]) -> str:
-    names = sorted({name for frame in frames for name in frame.columns if column not in frame.columns})
+def _not_in_all(column: str, read: dict[str, pl.DataFrame]) -> str:
+    place, names = next((place, frame.columns) for place, frame in read.items() if column not in frame.columns)
     other = next((name for name in names if name.casefold() == column.casefold()), None)
-    told = "" if other is None else f": in some it is '{other}'; write it in one way in all"
-    return f"is not in all files{told}"
+    told = "" if other is None else f", which has '{other}'; write it in one way in all"
+    return f"is not in {place}{told}"
 
 
 def _together(types: set[pl.DataType]) -> pl.DataType | None:

@@ -31,7 +31,7 @@ from causalveil.tasks.warehouse.extract import EVERYTHING
 from causalveil.tasks.warehouse.read_sql import batches, snapshot_of
 path = Path(sys.argv[1])
 if sys.argv[2] == "extract":
-    rows = fill(path, DirectEngine()).rows
+    rows = fill(path, DirectEngine()).manifest.rows
 else:
     source, place = load_source(path), path.parent
     rows = sum(one.num_rows for one in batches(source, place, None, EVERYTHING, None, snapshot_of(source, place)))

@@ -23,7 +23,7 @@ SQLITE = {**COLUMNS, "treated": "integer"}
 
 
 def take(path: Path) -> Manifest:
-    return fill(path, DirectEngine())
+    return fill(path, DirectEngine()).manifest
 
 
 def source(folder: Path, driver: str, query: str = "SELECT * FROM visits;", **changes: Any) -> Path:

@@ -44,7 +44,7 @@ def source(tmp_path: Path, folder: Path, version: int | None = None, **changes: 
 
 
 def take(path: Path) -> Manifest:
-    return fill(path, DirectEngine())
+    return fill(path, DirectEngine()).manifest
 
 
 def with_study(tmp_path: Path) -> Path:

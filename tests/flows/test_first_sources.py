@@ -105,4 +105,4 @@ def test_a_column_that_is_spelt_in_two_ways_is_named(tmp_path: Path) -> None:
     frame[:500].write_parquet(folder / "1.parquet")
     frame[500:].rename({"age": "Age"}).write_parquet(folder / "2.parquet")
     left_out = start(str(folder), tmp_path / "out").draft.left_out
-    assert "'age': is not in all files: in some it is 'Age'; write it in one way in all" in left_out
+    assert "'age': is not in 2.parquet, which has 'Age'; write it in one way in all" in left_out

@@ -40,7 +40,7 @@ def source(tmp_path: Path, version: int | None = None, **changes: Any) -> Path:
 
 
 def take(path: Path) -> Manifest:
-    return fill(path, DirectEngine())
+    return fill(path, DirectEngine()).manifest
 
 
 def test_whoever_was_deleted_is_gone_from_the_next_extract_on(tmp_path: Path, catalog: Any) -> None:

@@ -37,7 +37,7 @@ def server() -> Iterator[tuple[str, pytest.MonkeyPatch]]:
 
 
 def take(path: Path) -> Manifest:
-    return fill(path, DirectEngine())
+    return fill(path, DirectEngine()).manifest
 
 
 def put(path: str) -> str:

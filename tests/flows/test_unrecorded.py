@@ -101,7 +101,7 @@ def test_rows_are_not_left_out_of_sensitive_data_for_what_stands_in_them(
     for path in sorted(out.glob("rows=all/*")):
         path.unlink()
     (out / "rows=all").rmdir()
-    assert fill(source, DirectEngine()).rows == 39
+    assert fill(source, DirectEngine()).manifest.rows == 39
     owner = owner_key(create=True)
     words += f"owner_key: {owner.public}\n"
     contract.write_text(words)
