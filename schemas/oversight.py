@@ -124,7 +124,7 @@ class Desk(Frozen):
 class Stamp(Frozen):
     """The place of a row in the ledger's chain, and the stated author.
 
-    It says when it was written, and who said to be writing, where and what for.
+    It says when it was written, and who said to be writing, where, what for and with which version.
     """
 
     seq: int
@@ -133,6 +133,7 @@ class Stamp(Frozen):
     actor: str | None = None
     host: str | None = None
     purpose: str | None = None
+    version: str | None = None
 
 
 class RefusalRecord(Frozen):

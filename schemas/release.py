@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, TypeAdapter
 
 from causalveil.schemas.confounding import ConfoundingStatement, CovariateBalance
-from causalveil.schemas.documents import parse_json, read_text
+from causalveil.schemas.documents import as_written, parse_json, read_text
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.direction import Favours, Pair, Score
 from causalveil.schemas.estimators.survival import Curves, Measure
@@ -392,12 +392,13 @@ def load_release_text(text: str, where: str = "release") -> Release:
     """Read a release document back.
 
     Raises:
-        StudyError: not JSON, of an unknown kind, or not of the schema.
+        StudyError: not JSON, of an unknown kind, or not of the schema; names the version that wrote it.
     """
     try:
         document = parse_json(text)
     except ValueError:
         raise StudyError(f"{where}: is not a JSON document") from None
+    where = as_written(where, document)
     kind = document.get("kind") if isinstance(document, dict) else None
     if not isinstance(kind, str) or kind not in RELEASES:
         raise StudyError(f"{where}: 'kind' must be one of: {', '.join(RELEASES)}")

@@ -229,7 +229,7 @@ TAMPERED: list[tuple[Case, str]] = [
     (another_relation, "site 'north': foreign: it ran another study; differing: privacy.neighbours"),
     (one_dataset_twice, "sites 'north' and 'coast': replayed: they report one dataset"),
     (simulated, "site 'north': unfit: it was simulated"),
-    (another_kind, "site 'north': unreadable: its release is of no kind"),
+    (another_kind, "site 'north': unreadable: its release: not as this version"),
     (no_answer, "site 'north': missing"),
     (no_json, "north.json: unreadable: not a JSON"),
     (no_bundle, "north.json: unreadable: not a bundle"),

@@ -200,6 +200,6 @@ def assert_agreed(plan: Plan, path: Path) -> Release:
         assert block.spent.epsilon <= block.granted.epsilon
     assert block.reserved.epsilon == 0
     ledger.verify()
-    ledger.verify_release(release)
+    ledger.verify_release(release_text(release))
     Draft202012Validator(release_schema()).validate(json.loads(path.read_text()))
     return release

@@ -118,7 +118,7 @@ def kept_whole(found: RunResult, path: Path, schema: dict[str, Any]) -> None:
     """Check that ledger, file and study agree, and that a run that lost its file has it again at no charge."""
     ledger, text = open_ledger(), found.path.read_text()
     before = ledger.verify()
-    ledger.verify_release(found.release)
+    ledger.verify_release(text)
     Draft202012Validator(schema).validate(json.loads(text))
     assert "NaN" not in text
     found.path.unlink()

@@ -139,20 +139,20 @@ def verify(
     json_: Json = False,
 ) -> None:
     """Recompute the ledger's hash chain; with --release find rollback and truncation."""
-    from causalveil.schemas.release import load_release
+    from causalveil.schemas.documents import read_text
+    from causalveil.schemas.release import release_file
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
-    held = load_release(release) if release is not None else None
+    text = None if release is None else read_text(release_file(release))
     ledger = open_ledger()
     report = ledger.verify(dataset)
-    if held is not None:
-        ledger.verify_release(held)
+    held = None if text is None else ledger.verify_release(text, str(release))
     if not json_:
         show.line(f"The chain of ledger {ledger.identity} holds: entries {report.entries}, runs {report.runs}.")
         if held is not None:
-            show.line(f"The release of run {held.run_id} agrees with it.")
+            show.line(f"The release of run {held} agrees with it.")
     elif not report.undrawn:
-        show.document({**report.model_dump(mode="json"), "release": None if held is None else held.run_id})
+        show.document({**report.model_dump(mode="json"), "release": held})
     if report.undrawn:
         runs = "; ".join(f"{one.run_id} ({', '.join(one.charges)})" for one in report.undrawn)
         raise LedgerError(

@@ -19,7 +19,7 @@ from causalveil.flows.estimators.estimator import Result
 from causalveil.schemas.asked.asks_for import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.contract import Contract, Review
-from causalveil.schemas.documents import is_stored
+from causalveil.schemas.documents import as_written, is_stored, own_version, parse_json
 from causalveil.schemas.errors import RunConflict, StudyError
 from causalveil.schemas.estimators.aipw import NO_GUARANTEE
 from causalveil.schemas.ledger import BudgetOutlook
@@ -96,7 +96,7 @@ def assemble_release(
         ),
         noise=NoiseStatement(source=budget.noise.name),
         not_for_release=budget.noise.name == "seeded",
-        software=Software(version=version("causalveil"), dependencies={name: version(name) for name in DEPENDENCIES}),
+        software=Software(version=own_version(), dependencies={name: version(name) for name in DEPENDENCIES}),
         ledger=budget.ledger.statement(reservation.run_id),
         data=data,
         snapshots=reservation.snapshots,
@@ -201,7 +201,7 @@ def find_stored(path: Path, run_id: str) -> str | None:
     Returns None if the run is not finished.
 
     Raises:
-        StudyError: the study file is wrong.
+        StudyError: the study file is wrong, or another version wrote the release and this one does not read it.
         RunConflict: the run is another study's, or its release was rejected by the data's owner.
         ReleaseHeld: the release waits for the data's owner.
         LedgerError: the ledger cannot be used.
@@ -211,8 +211,13 @@ def find_stored(path: Path, run_id: str) -> str | None:
     if text is None:
         return None
     drop_records(run_id)
-    release = load_release_text(text)
-    if not asks_for(load_study_file(path), parse_study(release.specification, f"run {run_id}")):
+    asked, where, document = load_study_file(path), f"the release of run {run_id}", parse_json(text)
+    try:
+        load_release_text(text, where)
+        study = parse_study(document["specification"], as_written(where, document))
+    except StudyError as problem:
+        raise StudyError(f"{problem}; fetch it as it is: causalveil ledger release {run_id} --out DIR") from None
+    if not asks_for(asked, study):
         raise RunConflict(
             f"run id {run_id} is taken by a finished run of another study; choose a new run id, or fetch that run's "
             f"release: causalveil ledger release {run_id} --out DIR"
@@ -339,8 +344,8 @@ def write_release(place: Place, text: str) -> Path:
             among the rows of a dataset.
         CausalveilError: a store does not answer, or refuses.
     """
-    release = load_release_text(text)
-    if isinstance(release, ProtocolRelease):
+    tables = issubclass(RELEASES.get(str(parse_json(text).get("kind")), Release), ProtocolRelease)
+    if tables:
         refuse_among_rows(place, "this run is in the ledger")
     path = write_whole(
         place.folder / RELEASE_FILE,
@@ -348,7 +353,7 @@ def write_release(place: Place, text: str) -> Path:
         taken="another release lies there; choose another --out (this run is in the ledger)",
         failed="the release is in the ledger: run again with the same --run-id and another --out",
     )
-    if isinstance(release, ProtocolRelease):
+    if tables and isinstance(release := load_release_text(text, str(path)), ProtocolRelease):
         write_tables(place.folder, release)
     if place.url is not None:
         from causalveil.tasks.object_storage.writing import put_release

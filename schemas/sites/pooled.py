@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Discriminator, Field, TypeAdapter
 
 from causalveil.schemas.confounding import ConfoundingStatement
-from causalveil.schemas.documents import parse_json, read_text
+from causalveil.schemas.documents import as_written, parse_json, read_text
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.survival import Curves, LogRankTest, Measure
 from causalveil.schemas.ledger import BudgetOutlook
@@ -399,5 +399,5 @@ def load_published(path: Path) -> Published:
         raise StudyError(f"{path}: is not a JSON document") from None
     kind = document.get("kind") if isinstance(document, dict) else None
     if isinstance(kind, str) and kind in POOLED:
-        return validate(POOLED[kind], document, str(path))
+        return validate(POOLED[kind], document, as_written(str(path), document))
     return load_release_text(text, str(path))

@@ -84,7 +84,7 @@ def make_bundle(ledger: Ledger, run_id: str, site: str, round_: str) -> str:
     text = str(ledger.stored_document(run_id))
     release = load_release_text(text, f"run {run_id}")
     refuse_unfit(release, f"run {run_id}")
-    ledger.verify_release(release)
+    ledger.verify_release(text)
     return sign(
         Statement(
             site=site,
@@ -191,9 +191,9 @@ def release_of(bundle: Bundle, where: str) -> Release:
     """
     statement = bundle.statement
     try:
-        release = load_release_text(json.dumps(statement.release), where)
-    except StudyError:
-        raise BundleError(f"{where}: {Reason.unreadable}: its release is of no kind that this version knows") from None
+        release = load_release_text(json.dumps(statement.release), f"{where}: {Reason.unreadable}: its release")
+    except StudyError as problem:
+        raise BundleError(str(problem)) from None
     said = (statement.run_id, statement.study_digest, statement.release_digest)
     if said != (release.run_id, release.study_digest, digest_of(_file_text(statement.release))):
         raise BundleError(f"{where}: {Reason.tampered}: its statement does not match its release")

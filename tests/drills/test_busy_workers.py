@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from causalveil.schemas.execution import SITE_FILE
-from causalveil.schemas.release import load_release
+from causalveil.schemas.release import load_release, release_text
 from causalveil.tasks.machine.site import VARIABLES
 from causalveil.tasks.machine.site import home as state_folder
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
@@ -81,7 +81,7 @@ def test_busy_workers_are_killed(
         # Ray writes on standard output too, so the release is read from its file.
         release = load_release(out / "release.json")
         assert release.units == UNITS
-        open_ledger().verify_release(release)
+        open_ledger().verify_release(release_text(release))
     record_property("summary", f"{killed} busy {runner} workers killed in {RUNS} runs: {dict(ended)}")
     assert killed >= RUNS
     block = open_ledger().account("small").blocks[0]

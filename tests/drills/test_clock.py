@@ -14,7 +14,6 @@ import pytest
 import sqlalchemy as sa
 
 from causalveil.flows.api import run_study
-from causalveil.schemas.release import load_release
 from causalveil.tasks.privacy.ledger import store
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests import crash
@@ -65,7 +64,7 @@ def test_a_clock_that_jumps_at_each_entry(ledger_url: str, home: Path, monkeypat
     assert (block.spent.epsilon, block.reserved.epsilon) == (9, 0)
     ledger.verify()
     for folder in out.iterdir():
-        ledger.verify_release(load_release(folder / "release.json"))
+        ledger.verify_release((folder / "release.json").read_text())
     with sa.create_engine(ledger_url, poolclass=sa.NullPool).connect() as connection:
         written = list(connection.execute(sa.text("SELECT written_at FROM entries ORDER BY seq")).scalars())
     years = {str(moment)[:4] for moment in written}

@@ -16,7 +16,7 @@ from causalveil.flows.sequence.declare import plan_study
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.estimators.aipw import CAVEATS, NO_GUARANTEE
 from causalveil.schemas.privacy import Guarantee
-from causalveil.schemas.release import load_release, release_schema
+from causalveil.schemas.release import load_release, release_schema, release_text
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.studies import merge, write_study
 
@@ -61,7 +61,7 @@ def test_plan_ledger_and_release_agree_and_say_what_it_rests_on(estimator: dict[
     assert plan.epsilon_pld == pytest.approx(0.5, rel=1e-3)
     block = open_ledger().account("small").blocks[0]
     assert (block.spent.epsilon, block.spent.delta) == (Decimal("0.5"), Decimal("1e-5"))
-    open_ledger().verify_release(release)
+    open_ledger().verify_release(release_text(release))
     interval = release.interval
     assert interval.covers == ("sampling", "effect noise")
     assert (interval.lower + interval.upper) / 2 == pytest.approx(release.estimate)

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.schemas.release import EffectRelease, load_release
+from causalveil.schemas.release import EffectRelease
 from causalveil.schemas.studies import estimator_names
 from causalveil.tasks.privacy.keys import site_secret
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
@@ -156,7 +156,7 @@ def crash_and_resume(places: Sequence[str], url: str, path: Path, home: Path, ar
         assert before.items() <= after.items(), f"{place}: a stored value changed"
         assert set(after) == declared | {FINISH}, place
         assert Counter(drawn) == Counter(declared - set(before)), f"{place}: drawn again, or not at all"
-        open_ledger().verify_release(load_release(out / "release.json"))
+        open_ledger().verify_release((out / "release.json").read_text())
         assert not (home / "records" / run_id).exists(), "a finished run leaves no records behind"
     account = open_ledger().account(outcome.release.dataset)
     block = account.blocks[0]

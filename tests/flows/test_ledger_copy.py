@@ -10,6 +10,7 @@ import pytest
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
+from causalveil.schemas.release import release_text
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.postgres import WHY_NOT, database
 from tests.studies import write_study
@@ -43,7 +44,7 @@ def test_the_copy_is_the_same_ledger(
     assert told["entries"] == before.verify().entries
     assert target not in shown.out + shown.err
     monkeypatch.setenv("CAUSALVEIL_LEDGER_URL", target)
-    open_ledger().verify_release(release)
+    open_ledger().verify_release(release_text(release))
     assert run_study(path, out=tmp_path / "out", run_id="before").resumed, "the run is known there, free of charge"
     run_study(path, out=tmp_path / "next", run_id="after")
     assert open_ledger().account("small").blocks[0].spent.epsilon == 2

@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.sequence.declare import plan_study
-from causalveil.schemas.release import ProtocolRelease, release_schema
+from causalveil.schemas.release import ProtocolRelease, release_schema, release_text
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.report.page import report_html
 from tests.studies import people, write_study
@@ -78,7 +78,7 @@ def test_plan_ledger_release_agree(changes: dict[str, Any], answers: int, charge
     assert len(plan.charges) == charges
     ledger = open_ledger()
     ledger.verify()
-    ledger.verify_release(release)
+    ledger.verify_release(release_text(release))
     Draft202012Validator(release_schema()).validate(json.loads(found.path.read_text()))
     assert len(release.answers) == answers
     # Matching on public scores allows for imbalance, as it does in a study of one question.

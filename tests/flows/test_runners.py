@@ -18,7 +18,7 @@ from causalveil.flows.api import run_study
 from causalveil.flows.cli.audit import prefect_trail
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.execution import SITE_FILE
-from causalveil.schemas.release import EffectRelease, load_release
+from causalveil.schemas.release import EffectRelease
 from causalveil.tasks.machine.site import VARIABLES, home
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.studies import people, write_study
@@ -170,5 +170,5 @@ def test_a_killed_worker_is_survived_or_the_ledger_is_right(
             **{"cwd": ROOT, "env": environment, "capture_output": True, "check": True},
         ).stdout
     assert json.loads(shown)["release"]["units"] == 8000
-    open_ledger().verify_release(load_release(out / "release.json"))
+    open_ledger().verify_release((out / "release.json").read_text())
     assert open_ledger().account("small").blocks[0].spent.epsilon == 1

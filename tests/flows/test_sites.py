@@ -18,7 +18,7 @@ import pytest
 
 from causalveil.schemas.errors import BundleError
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
-from causalveil.schemas.release import load_release
+from causalveil.schemas.release import load_release, release_text
 from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, load_published
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.children import Command
@@ -102,7 +102,7 @@ def test_each_site_has_a_ledger_and_a_key_of_its_own(demo: tuple[Path, str]) -> 
         release = load_release(folder / name / "release" / "release.json")
         with at_home(folder / name / "home"):
             ledger = open_ledger()
-            ledger.verify_release(release)
+            ledger.verify_release(release_text(release))
             account = ledger.account(f"{name}-patients")
         assert [run.run_id for run in account.runs] == [release.run_id], "charged once, and by nobody else"
         identities.add(ledger.identity)

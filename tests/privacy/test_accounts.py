@@ -170,7 +170,7 @@ def test_a_ledger_of_an_older_version_is_refused_in_one_line(ledger: Ledger) -> 
     body = {"reservation": reservation(contract=by).model_dump(), "cap": {"epsilon": "1", "delta": "1e-6"}}
     with ledger.store.write() as connection:
         ledger.store.append(connection, "reserve", dataset="trial", run_id="run-1", body=body)
-    with pytest.raises(LedgerError, match=r"entry 3 was reserved by an older version.*begin a new one"):
+    with pytest.raises(LedgerError, match=r"entry 3 was written by.*begin a new one"):
         ledger.verify()
 
 

@@ -17,13 +17,13 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from causalveil.schemas.contract import Contract
-from causalveil.schemas.errors import LedgerError, StudyError
+from causalveil.schemas.errors import StudyError
 from causalveil.schemas.ledger import DOCUMENT, Account, BlockAccount, Reservation, RunAccount, State, Sum
 from causalveil.schemas.plan import natural_order
 from causalveil.schemas.privacy import Accounting, Charge, Level, PrivacyCost
 from causalveil.tasks.privacy import accountant
 from causalveil.tasks.privacy.concentrated import understated
-from causalveil.tasks.privacy.ledger.entry import Entry, Grant, broken, check_verdict, grant_after
+from causalveil.tasks.privacy.ledger.entry import Entry, Grant, broken, check_verdict, grant_after, unread
 from causalveil.tasks.privacy.ledger.usage import TOUCHES, WHOLE, Cap, Use, use_of
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -199,7 +199,7 @@ class Book:
                 if entry.kind == "void":
                     self._move(run.reservation, run.used, self.runs[entry.run_id].used)
             case _:
-                raise broken(entry, "its kind is unknown")
+                raise unread(entry)
 
     def has_runs(self, dataset: str) -> bool:
         """Check whether any run ever reserved budget of a dataset."""
@@ -431,20 +431,17 @@ def grant_caps(entry: Entry) -> Caps:
     try:
         return _CAPS.validate_python(entry.document.get("caps"))
     except ValidationError:
-        raise broken(entry, "its caps do not parse") from None
+        raise unread(entry) from None
 
 
 def entry_caps(entry: Entry) -> Caps:
     """Return the caps that a reservation was held to when it was made.
 
     Raises:
-        LedgerError: the entry names none: it was written by an older version, which added levels up apart.
+        LedgerError: the entry names none, as of versions that kept the accounts of levels apart.
     """
     if "caps" not in entry.document:
-        raise LedgerError(
-            f"ledger entry {entry.seq} was reserved by an older version, which kept the accounts of levels apart: keep "
-            "that ledger with its releases, and begin a new one with caps lowered by what it spent"
-        )
+        raise unread(entry)
     return grant_caps(entry)
 
 
@@ -452,7 +449,7 @@ def manifest_of(entry: Entry) -> str:
     """Return the digest of the manifest in an admit entry."""
     digest = entry.document.get("manifest")
     if not isinstance(digest, str):
-        raise broken(entry, "its body does not parse")
+        raise unread(entry)
     return digest
 
 
@@ -471,7 +468,7 @@ def asked_of(entry: Entry) -> tuple[Level, tuple[str, ...]]:
         said = entry.document["reservation"]
         return Level(said["level"]), tuple(map(str, said["blocks"]))
     except (KeyError, TypeError, ValueError):
-        raise broken(entry, "its body does not parse") from None
+        raise unread(entry) from None
 
 
 def parsed(model: type[Model], document: Any, entry: Entry) -> Model:
@@ -483,4 +480,4 @@ def parsed(model: type[Model], document: Any, entry: Entry) -> Model:
     try:
         return model.model_validate(document)
     except ValidationError:
-        raise broken(entry, "its body does not parse") from None
+        raise unread(entry) from None

@@ -24,13 +24,15 @@ from enum import StrEnum
 from typing import Any
 
 from causalveil.schemas.contract import Contract, DataClass, Review
+from causalveil.schemas.documents import own_version
 from causalveil.schemas.errors import BudgetRefused, ContractError, LedgerError
 from causalveil.schemas.ledger import Reservation, Sum
 from causalveil.schemas.privacy import Accounting, Charge, PrivacyCost, amount_text
 from causalveil.tasks.privacy.keys import OwnerKey, is_signed
 
-# The key of a body under which it says who wrote the entry: actor, host, purpose.
+# The key of a body under which it says who wrote the entry, and what it says there.
 BY = "by"
+SAID_BY = ("actor", "host", "purpose", "version")
 # What the first entry has in place of a previous hash.
 NO_HASH = "0" * 64
 
@@ -94,6 +96,20 @@ class Entry:
 def broken(entry: Entry, why: str) -> LedgerError:
     """Return the error for an entry that the protocol could not have written."""
     return LedgerError(f"ledger entry {entry.seq} does not verify: {why}; restore the ledger from a backup")
+
+
+def unread(entry: Entry) -> LedgerError:
+    """Return the error for an entry of a form that this version does not read.
+
+    Its hash is right: nothing is damaged.
+    """
+    said = (entry.document.get(BY) or {}).get("version")
+    writer = "an earlier version" if said is None else f"causalveil {said}"
+    return LedgerError(
+        f"ledger entry {entry.seq} was written by {writer} in a form that this version, {own_version()}, does not "
+        "read: use the version that wrote it, or keep that ledger with its releases and begin a new one with caps "
+        "lowered by what it spent"
+    )
 
 
 _LOG = logging.getLogger("causalveil.audit")
@@ -162,7 +178,7 @@ def grant_after(before: Grant | None, entry: Entry, identity: str) -> Grant:
         raise broken(entry, "its grant is not signed by the owner's key")
     accounting = body.get("accounting")
     if accounting not in list(Accounting):
-        raise broken(entry, "its grant is of an older version, which added runs up otherwise; begin a new ledger")
+        raise unread(entry)
     return Grant(
         number, str(body.get("policy_digest")), data_class, body.get("review") is True, key, Accounting(accounting)
     )

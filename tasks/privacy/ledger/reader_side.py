@@ -7,40 +7,35 @@ this machine has seen of it finds those, and releases in hand, by ``verify_relea
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
 from causalveil.schemas.contract import Contract
-from causalveil.schemas.errors import LedgerError, RunConflict
+from causalveil.schemas.documents import parse_json
+from causalveil.schemas.errors import LedgerError, RunConflict, StudyError
 from causalveil.schemas.ledger import DOCUMENT, Account, UndrawnCharges, Verified
 from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, account_by_sums, account_of, asked_of, manifest_of
-from causalveil.tasks.privacy.ledger.entry import Entry, check_verdict
+from causalveil.tasks.privacy.ledger.entry import Entry, check_verdict, document_text
 from causalveil.tasks.privacy.ledger.journal import Journal
 from causalveil.tasks.privacy.ledger.rules import document_that_may_leave, refuse_other_contract
 from causalveil.tasks.privacy.ledger.soundness import from_the_first, refuse_older, refuse_unguarded, remembered
 from causalveil.tasks.privacy.ledger.store import entries
 
 if TYPE_CHECKING:
-    from causalveil.schemas.release import LedgerStatement, Release
+    from causalveil.schemas.release import LedgerStatement
 
 
-def _difference(run: RunRecord, release: Release) -> str | None:
-    reserved, charges = run.reservation, {charge.name: charge for charge, _ in run.charges}
-    privacy = release.privacy
-    if release.ledger.sequence not in (None, run.last_entry.seq):
+def _difference(run: RunRecord, document: dict[str, Any]) -> str | None:
+    said = document["ledger"]
+    if said.get("sequence") not in (None, run.last_entry.seq):
         return "its last charge in the ledger has another number than the release names"
-    if run.last_hash != release.ledger.entry_hash:
+    if said.get("entry_hash") != run.last_hash:
         return "its last charge in the ledger has another hash than the release names"
-    if {charge.name: charge for charge in privacy.charges} != charges or len(privacy.charges) != len(charges):
-        return "the ledger has other charges"
-    if (privacy.epsilon, privacy.delta) != (reserved.cost.epsilon, reserved.cost.delta):
-        return "the ledger has another total"
     if run.document is None:
         return "the ledger has no finished release of it"
-    if json.loads(str(run.document.document.get("document"))) != release.model_dump(mode="json"):
+    if parse_json(document_text(run.document)) != document:
         return "the ledger has another release of it"
     return None
 
@@ -258,25 +253,36 @@ class ReaderSide(Journal):
         """
         return self._audit(dataset)[0]
 
-    def verify_release(self, release: Release) -> Verified:
-        """Verify the whole ledger, then that it holds what the release says.
+    def verify_release(self, text: str, where: str = "release") -> str:
+        """Verify the whole ledger, then that it holds this very release, whichever version wrote it.
+
+        Args:
+            text: of a release.json, as JSON; spaces and the order of keys do not count.
+            where: names it.
+
+        Returns:
+            The run's id.
 
         Raises:
+            StudyError: it is no release of a run.
             LedgerError: another ledger's release, or one that this ledger does not have any more or has otherwise.
         """
-        if release.ledger.identity != self.identity:
-            raise LedgerError(
-                f"run {release.run_id}: its release names ledger {release.ledger.identity}, and this is {self.identity}"
-            )
-        verified, book = self._audit(None)
-        run = book.runs.get(release.run_id)
-        problem = "the ledger does not have it" if run is None else _difference(run, release)
+        try:
+            document = parse_json(text)
+            run_id, identity = str(document["run_id"]), str(document["ledger"]["identity"])
+        except (ValueError, KeyError, TypeError):
+            raise StudyError(f"{where}: is not the release of a run") from None
+        if identity != self.identity:
+            raise LedgerError(f"run {run_id}: its release names ledger {identity}, and this is {self.identity}")
+        _, book = self._audit(None)
+        run = book.runs.get(run_id)
+        problem = "the ledger does not have it" if run is None else _difference(run, document)
         if problem:
             raise LedgerError(
-                f"run {release.run_id}: {problem}; either this release file was changed or the ledger was rolled back "
+                f"run {run_id}: {problem}; either this release file was changed or the ledger was rolled back "
                 "or truncated"
             )
-        return verified
+        return run_id
 
     def _audit(self, dataset: str | None) -> tuple[Verified, Book]:
         # Read before the transaction begins: what it sees is then no older than what is known.

@@ -27,10 +27,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
+from causalveil.schemas.documents import own_version
 from causalveil.schemas.errors import LedgerError
 from causalveil.tasks.machine.files import fair_lock
 from causalveil.tasks.machine.site import actor, host
-from causalveil.tasks.privacy.ledger.entry import BY, NO_HASH, Entry, broken, canonical
+from causalveil.tasks.privacy.ledger.entry import BY, NO_HASH, SAID_BY, Entry, broken, canonical
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 VERSION_TABLE = "ledger_version"
@@ -275,12 +276,13 @@ class Store:
     ) -> Entry:
         """Chain one entry to the head, inside a write transaction.
 
-        It says who wrote it, where and what for.
+        It says who wrote it, where, what for and with which version.
         """
         head = self.head(connection)
         seq, previous = (1, NO_HASH) if head is None else (head.seq + 1, head.hash)
         now = datetime.now(UTC).isoformat(timespec="microseconds")
-        text = canonical({**body, BY: {"actor": actor(), "host": host(), "purpose": purpose}})
+        by = dict(zip(SAID_BY, (actor(), host(), purpose, own_version()), strict=True))
+        text = canonical({**body, BY: by})
         entry = Entry(seq, kind, dataset, run_id, name, text, previous, "", now)
         entry = replace(entry, hash=entry.digest())
         connection.execute(sa.insert(entries).values(**entry.__dict__))

@@ -26,7 +26,7 @@ from causalveil.schemas.plan import natural_order
 from causalveil.schemas.privacy import Accounting, Level, PrivacyCost
 from causalveil.tasks.privacy.accountant import sum_text
 from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, caps_in_force, reservation_of
-from causalveil.tasks.privacy.ledger.entry import BY, Entry
+from causalveil.tasks.privacy.ledger.entry import BY, SAID_BY, Entry
 from causalveil.tasks.privacy.ledger.ledger import Ledger
 from causalveil.tasks.privacy.ledger.usage import TOUCHES, WHOLE, Cap, Use, share_of_request
 
@@ -344,7 +344,7 @@ def refusals_of(ledger: Ledger, run_id: str) -> tuple[RefusalRecord, ...]:
 
 def _stamp(entry: Entry) -> Stamp:
     by = entry.document.get(BY) or {}
-    return Stamp(seq=entry.seq, hash=entry.hash, written_at=entry.written_at, **by)
+    return Stamp(seq=entry.seq, hash=entry.hash, written_at=entry.written_at, **{key: by.get(key) for key in SAID_BY})
 
 
 def _software(run: RunRecord) -> dict[str, str] | None:
