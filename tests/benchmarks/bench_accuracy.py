@@ -121,7 +121,8 @@ HEAD = """# How right `regression` is
 
 {count} cells, worst first: populations of kinds that readers know, at epsilon 1 and delta 1e-6. The effect is known, so
 errors and misses can be counted. Every run draws new people and new noise. The estimator's settings were chosen on
-other people; [how it was judged](regression_judging.md) tells of random tables, other budgets and published data.
+other people; [how it was judged](../evidence.md#how-regression-is-judged) tells of random tables, other
+budgets and published data.
 
 Errors and half-widths are in standard deviations of the outcome within arms; least squares, without privacy, stands in
 brackets. *Holds*: the share of 95% intervals (80%) that hold the effect; of {runs} runs .95 has a standard error of

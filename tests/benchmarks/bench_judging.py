@@ -1,7 +1,7 @@
 """Judge an adjusting estimator beside another and beside least squares, on cells that were frozen before it was built.
 
 Run: python -m tests.benchmarks.bench_judging run ESTIMATORS FOLDER PART [RUNS [DATA [MINUTES]]]
-     python -m tests.benchmarks.bench_judging table FOLDER [NEW [OLD]]
+     python -m tests.benchmarks.bench_judging table FOLDER OUT [NEW [OLD]]
 Needs the replications: `uv run --package causalveil-replication` comes before it.
 
 ESTIMATORS: some of ``ESTIMATORS`` or ``module:function``, with commas. PART is one of ``RUNS``: tables nobody chose,
@@ -12,6 +12,7 @@ same people and seeds.
 
 from __future__ import annotations
 
+import csv
 import importlib
 import json
 import math
@@ -43,7 +44,7 @@ from causalveil_replication.accuracy.methods import CONFIDENCES
 from causalveil_replication.accuracy.populations import STAND_IN_RUN, KnownPopulation
 from tests.benchmarks import judged_populations as judged
 from tests.benchmarks.judged_again import AGAIN
-from tests.benchmarks.judging_table import page
+from tests.benchmarks.judging_table import tables, verdict
 from tests.benchmarks.random_tables import table
 
 FIRST, LAST = 200, 400
@@ -372,10 +373,13 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
-def show(folder: str, new: str = "adjusted", old: str = "today") -> None:
-    """Print the page of a new estimator beside an old one."""
-    found = {name: lines(kept_in(folder, name)) for name in (new, old, "least-squares")}
-    sys.stdout.write("\n".join(page(*found.values())) + "\n")
+def show(folder: str, out: str, new: str = "adjusted", old: str = "today") -> None:
+    """Write tables of a new estimator beside an old one into a folder, as CSV, and print the verdict."""
+    found = [lines(kept_in(folder, name)) for name in (new, old, "least-squares")]
+    for name, rows in tables(*found).items():
+        with (Path(out) / f"judging-{name}.csv").open("w", encoding="utf-8", newline="") as stream:
+            csv.writer(stream, lineterminator="\n").writerows(rows)
+    sys.stdout.write(f"{verdict(*found)}\n")
 
 
 if __name__ == "__main__":

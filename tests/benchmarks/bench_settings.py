@@ -1,18 +1,20 @@
 """Halve and double every setting of the adjusting estimator, one at a time, on the same random tables.
 
 Run: python -m tests.benchmarks.bench_settings run FOLDER [TABLES [MINUTES]]
-     python -m tests.benchmarks.bench_settings page FOLDER > docs/figures/settings.md
+     python -m tests.benchmarks.bench_settings table FOLDER > docs/figures/settings.csv
 Needs the replications: `uv run --package causalveil-replication` comes before it.
 
 Tables 400 and on: settings were chosen on 0 to 199 and judged on 200 to 399. Releases are drawn in memory. Every
 setting sees the same people and the same seeds of noise, so rows differ by the setting alone. A second call of ``run``
-goes on where the first ended. Nothing may be chosen on this page: a better value would have to be found on tables 0 to
-199.
+goes on where the first ended. Nothing may be chosen on this table: a better value would have to be found on tables 0 to
+199. ``holds``: intervals more or fewer that hold; ``width`` and ``error``: half-width, and root mean square of the
+error in half-widths as set, over those as it is set.
 """
 
 from __future__ import annotations
 
 import ast
+import csv
 import json
 import math
 import pkgutil
@@ -285,61 +287,27 @@ def _key(number: int, one: Setting | None, value: float) -> tuple[int, str, floa
     return (number, "none", 0.0) if one is None else (number, f"{one.module}.{one.title}", round(value, 6))
 
 
-HEAD = """# What the settings of `regression` matter
-
-    uv run --package causalveil-replication python -m tests.benchmarks.bench_settings run FOLDER
-    uv run --package causalveil-replication python -m tests.benchmarks.bench_settings page FOLDER
-
-Every number that was chosen in `tasks/adjustment`, and not derived, set to half and to double its value (or to the
-values named), one at a time, on {tables} [random tables](regression_judging.md): numbers {first} to {last}, on which
-nothing was chosen or judged. People and noise are the same in all rows, so rows differ by the setting alone.
-
-As it is set, {held:.3f} of 95% intervals hold the effect. *Holds*: intervals more or fewer that hold, of {tables}.
-*Width* and *error*: half-width, and root mean square of the error in half-widths as set, over those as it is set.
-Largest change first. Nothing may be chosen on this page.
-
-{said}
-
-| setting | what it is | as set | set to | holds | width | error | set to | holds | width | error |
-|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|
-"""
-
-TAIL = """
-## Numbers that are not varied
-
-| number | why |
-|---|---|
-"""
-
-
-def page(folder: str) -> str:
-    """Return the page."""
+def table(folder: str) -> list[list[str]]:
+    """Return a row for each value of each setting, the largest change first."""
     found: dict[tuple[str, float], dict[int, dict[str, Any]]] = defaultdict(dict)
     for one in bench.lines(Path(folder) / "settings.jsonl"):
         found[one["setting"], one["value"]][one["table"]] = one
     usual = found["none", 0.0]
     whole = sorted(set.intersection(*(set(one) for one in found.values())))
     usual = {table: usual[table] for table in whole}
-    rows, every = [], []
+    rows = []
     for one in SETTINGS:
         sides = [_compared(found[_key(0, one, value)[1:]], usual) for value in one.values()]
-        cells = [f"{value:g} | {held:+d} | {width:.2f} | {error:.2f}" for value, (held, width, error) in
-                 zip(one.values(), sides, strict=True)]  # fmt: skip
-        every += sides
         change = max(
             abs(held) / len(whole) + abs(math.log(width)) + abs(math.log(error)) for held, width, error in sides
         )
-        rows.append((change, f"| `{one.module}.{one.title}` | {one.what} | {one.value():g} | {' | '.join(cells)} |"))
-    held = float(np.mean([_holds(one) for one in usual.values()]))
-    said = (
-        f"Of {len(every)} changes the farthest make intervals {min(width for _, width, _ in every):.2f} and "
-        f"{max(width for _, width, _ in every):.2f} times as wide, and errors {max(error for *_, error in every):.2f} "
-        f"times as large; the number that hold "
-        f"changes by at most {max(abs(held) for held, *_ in every)} of {len(whole)}."
-    )
-    head = HEAD.format(said=said, tables=len(whole), first=whole[0], last=whole[-1], held=held)
-    derived = "\n".join(f"| `{name}` | {why} |" for name, why in DERIVED.items())
-    return f"{head}{chr(10).join(row for _, row in sorted(rows, key=lambda row: -row[0]))}\n{TAIL}{derived}\n"
+        what = [f"{one.module}.{one.title}", one.what, f"{one.value():g}"]
+        rows += [
+            (-change, [*what, f"{value:g}", f"{held:+d}", f"{width:.2f}", f"{error:.2f}"])
+            for value, (held, width, error) in zip(one.values(), sides, strict=True)
+        ]
+    names = ["setting", "what it is", "as set", "set to", "holds", "width", "error"]
+    return [names, *(row for _, row in sorted(rows, key=lambda row: row[0]))]
 
 
 def _holds(one: dict[str, Any]) -> bool:
@@ -367,4 +335,4 @@ def _compared(other: dict[int, dict[str, Any]], usual: dict[int, dict[str, Any]]
 if __name__ == "__main__":
     if sys.argv[1] == "run":
         sys.exit(0 if run(*sys.argv[2:]) else 75)
-    sys.stdout.write(page(*sys.argv[2:]))
+    csv.writer(sys.stdout, lineterminator="\n").writerows(table(*sys.argv[2:]))

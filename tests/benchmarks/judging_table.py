@@ -1,4 +1,9 @@
-"""The page of an estimator that is judged: beside an old one and least squares, by kind, size and budget, worst first.
+"""Tables of an estimator that is judged: beside an old one and least squares, by kind, size and budget, worst first.
+
+Twelve populations were written by an author who had not read it (``tests/benchmarks/judged_populations.py``); random
+tables 200 to 399 draw columns, confounding, outcome, size and budget (``tests/benchmarks/random_tables.py``). Published
+tables are asked again and again, so that noise alone differs. Least squares is by arm where the smaller arm has ten
+people a column.
 
 A cell is a population that a reader knows or a published table at one n and epsilon, or all random tables of one kind
 with n times epsilon below 10,000, or at least that (both together where one of them has fewer than three tables).
@@ -24,28 +29,6 @@ import numpy as np
 
 from causalveil_replication.accuracy.methods import CONFIDENCES
 
-INTRO = """# How the adjusting estimator is judged
-
-    uv run --package causalveil-replication python -m tests.benchmarks.bench_judging run NAMES RUNS written
-    uv run --package causalveil-replication python -m tests.benchmarks.bench_judging table RUNS
-
-NAMES are `today,adjusted,least-squares`; other parts are `tables`, `published` with a folder of files, and `checks`.
-An estimator adjusts for covariates, and this page says how well on people that no setting was chosen on. Twelve
-populations were written by an author who had not read it (`tests/benchmarks/judged_populations.py`); readers know their
-like. Random tables 200 to 399 draw columns, confounding, outcome, size and budget
-(`tests/benchmarks/random_tables.py`). Five published tables are asked again and again, so that noise alone differs.
-Old is what the product's `regression` says of the same people; least squares is not private, by arm where the smaller
-arm has ten people a column.
-
-*Error* is the root mean square error of a case over its runs, *width* the median half-width at 95%. *Score* is the
-weighted interval score of Bracher, Ray, Gneiting and Reich 2021 at 80, 90 and 95%: it grows with error, width and
-misses alike. Ratios are geometric means over cases. Old numbers stand in brackets beside new ones.
-
-A cell is one population or published table at one n and epsilon, or the random tables of one kind, below 10,000 people
-times epsilon or from there on. The new estimator is *worse* in a cell if its score is more than 1.05 of the old one's.
-It is worse too if it covers less than .90 at 95% and .05 less than the old one, or refuses most of what that answers.
-This was written down before the new one was run. Of equal estimators a few cells are worse by chance.
-"""
 MARGIN, COVERED, SHORT, FEWEST = 1.05, 0.90, 0.05, 3
 # `plan` is near if it is within so much of the measured median width; an error is called worse beyond so much.
 NEAR, WIDER, LARGER = 0.30, 1.02, 1.5
@@ -211,30 +194,13 @@ def by(cases: Iterable[Case], key: Callable[[Case], str]) -> list[Group]:
     return [Group(name, tuple(some)) for name, some in sorted(found.items())]
 
 
-def markdown(first: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return a Markdown table."""
-    return [
-        f"| {' | '.join([first, *names])} |",
-        "|---" * (len(names) + 1) + "|",
-        *(f"| {' | '.join(r)} |" for r in rows),
-        "",
-    ]
+Table = list[Sequence[str]]
 
 
-def page(new: Iterable[Kept], old: Iterable[Kept], plain: Iterable[Kept]) -> list[str]:
-    """Return the whole page."""
+def tables(new: Iterable[Kept], old: Iterable[Kept], plain: Iterable[Kept]) -> dict[str, Table]:
+    """Return every table by its name, its header first."""
     cases = paired(new, old, plain)
     drawn = [case for case in cases if case.part in PARTS]
-    every = sorted(cells(cases), key=lambda group: -group.ratio(Case.score))
-    worse, clear = [group for group in every if group.worse], sum(group.beyond_chance > 2 for group in every)
-    better = sum(group.beyond_chance < -2 for group in every)
-    said = (
-        f"Worse in {len(worse)} of {len(every)} cells; beyond two standard errors worse in {clear}, better in {better}."
-    )
-    larger = sum(group.ratio(Case.error) > 1 for group in every)
-    narrow = float(np.median([group.ratio(Case.width) for group in every])) if every else math.nan
-    more = f"Error above the old one's in {larger} cells; median ratio of widths {narrow:.2f}."
-    out = [INTRO, "## Verdict", "", said, more, "", "## By kind, size and budget", ""]
     groups = [Group("all", tuple(drawn)), *by(drawn, lambda case: PARTS[case.part]), *by(drawn, lambda case: case.kind)]
     groups += by(drawn, lambda case: f"n = {case.units:,}".rjust(12)) + by(
         drawn, lambda case: f"epsilon {float(case.epsilon)}"
@@ -242,27 +208,45 @@ def page(new: Iterable[Kept], old: Iterable[Kept], plain: Iterable[Kept]) -> lis
     groups += by(
         (c for c in cases if c.part == "published"), lambda case: "published tables (coverage: of noise alone)"
     )
-    out += markdown("group", NAMES, (group.row() for group in groups if group.cases))
-    out += ["## Cells, worst first", ""]
-    out += markdown("cell", [*NAMES, "worse"], ([*group.row(), "yes" if group.worse else ""] for group in every))
+    every = sorted(cells(cases), key=lambda group: -group.ratio(Case.score))
     named = lambda case: f"{case.name}: {case.kind}, n {case.units:,}, epsilon {case.epsilon}"  # noqa: E731
-    tables = sorted(by((c for c in cases if c.part == "tables"), named), key=lambda group: -group.ratio(Case.score))
-    if len(tables) > 2 * SHOWN:
-        tables = tables[:SHOWN] + tables[-SHOWN:]
-    out += ["## Random tables, the worst and the best", "", *markdown("table", NAMES, (one.row() for one in tables))]
-    return [*out, *checks(cases), *plans(cases), *times(cases)]
+    random = sorted(by((c for c in cases if c.part == "tables"), named), key=lambda group: -group.ratio(Case.score))
+    if len(random) > 2 * SHOWN:
+        random = random[:SHOWN] + random[-SHOWN:]
+    return {
+        "groups": [["group", *NAMES], *(group.row() for group in groups if group.cases)],
+        "cells": [["cell", *NAMES, "worse"], *([*group.row(), "yes" if group.worse else ""] for group in every)],
+        "tables": [["table", *NAMES], *(one.row() for one in random)],
+        **checks(cases),
+        "plans": plans(cases),
+        "seconds": times(cases),
+    }
 
 
-def checks(cases: Sequence[Case]) -> list[str]:
+def verdict(new: Iterable[Kept], old: Iterable[Kept], plain: Iterable[Kept]) -> str:
+    """Return in how many cells the new estimator is worse, and better."""
+    every = cells(paired(new, old, plain))
+    worse, clear = sum(group.worse for group in every), sum(group.beyond_chance > 2 for group in every)
+    better, larger = (
+        sum(group.beyond_chance < -2 for group in every),
+        sum(group.ratio(Case.error) > 1 for group in every),
+    )
+    narrow = float(np.median([group.ratio(Case.width) for group in every])) if every else math.nan
+    return (
+        f"Worse in {worse} of {len(every)} cells; beyond two standard errors worse in {clear}, better in {better}. "
+        f"Error above the old one's in {larger} cells; median ratio of widths {narrow:.2f}."
+    )
+
+
+def checks(cases: Sequence[Case]) -> dict[str, Table]:
     """Return what a column that says nothing costs, and where more people or more budget make it worse."""
     known = {case.name: case for case in cases if case.part == "checks" and case.runs}
-    rows = []
+    constant: Table = [["case", "new", "old", "least squares"]]
     for name, case in known.items():
         base = known.get(name.rsplit("-", 1)[0])
         if base is not None:
-            rows.append([name] + [f"{case.width(who) / base.width(who):.2f}" for who in (0, 1, 2)])
-    out = ["## A constant column's cost in width", "", *markdown("case", ("new", "old", "least squares"), rows)]
-    rows = []
+            constant.append([name] + [f"{case.width(who) / base.width(who):.2f}" for who in (0, 1, 2)])
+    rows: Table = [["chain", "who", "widths", "errors", f"width up by {WIDER - 1:.0%}, error by {LARGER - 1:.0%}"]]
     for chain in chains(known.values()):
         for who, title in ((0, "new"), (1, "old")):
             widths, errors = ([of(case, who) for case in chain] for of in (Case.width, Case.error))
@@ -274,8 +258,7 @@ def checks(cases: Sequence[Case]) -> list[str]:
             ]
             shown = [" ".join(f"{value:.3g}" for value in values) for values in (widths, errors)]
             rows.append([f"{chain[0].name} to {chain[-1].name}", title, *shown, "; ".join(steps)])
-    names = ("", "widths", "errors", f"width up by {WIDER - 1:.0%}, error by {LARGER - 1:.0%}")
-    return [*out, "## More people, more budget", "", *markdown("chain", names, rows)]
+    return {"constant": constant, "chains": rows}
 
 
 def chains(known: Iterable[Case]) -> list[list[Case]]:
@@ -287,7 +270,7 @@ def chains(known: Iterable[Case]) -> list[list[Case]]:
     return [sorted(some, key=lambda case: (case.units, float(case.epsilon))) for _, some in sorted(found.items())]
 
 
-def plans(cases: Iterable[Case]) -> list[str]:
+def plans(cases: Iterable[Case]) -> Table:
     """Return how near `plan` is to the measured median width when it is told treated share and deviation."""
     rows = []
     for group in by((case for case in cases if case.part != "checks"), lambda case: f"{case.part}: {case.kind}"):
@@ -301,10 +284,10 @@ def plans(cases: Iterable[Case]) -> list[str]:
     names = [
         f"{who}: {what}" for who in ("new", "old") for what in ("cases", "within 30%", "planned / measured, median")
     ]
-    return ["## `plan`, told treated share and outcome deviation", "", *markdown("part: kind", names, rows)]
+    return [["part: kind", *names], *rows]
 
 
-def times(cases: Iterable[Case]) -> list[str]:
+def times(cases: Iterable[Case]) -> Table:
     """Return processor time by the number of columns."""
     found: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for case in cases:
@@ -315,4 +298,4 @@ def times(cases: Iterable[Case]) -> list[str]:
     for name, pairs in sorted(found.items()):
         both = np.array(pairs)
         rows.append([name, *(f"{np.median(both[:, who]):.2f}, {both[:, who].max():.2f}" for who in (0, 1))])
-    return ["## Processor seconds, median and most", "", *markdown("", ("new", "old"), rows)]
+    return [["case", "new", "old"], *rows]

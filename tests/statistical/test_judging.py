@@ -69,7 +69,7 @@ def test_small_cells_of_tables_are_one() -> None:
 
 
 def test_a_run_goes_on_where_it_ended(tmp_path: Path) -> None:
-    """Answers are appended once, both estimators see the same people, and the page has a row of each cell."""
+    """Answers are appended once, both estimators see the same people, and tables have a row of each cell."""
     random, count = np.random.default_rng(3), 300
     one = judged.PUBLISHED["randhie"]
     columns = {name: random.integers(0, 2, count) for name in (one.treatment, *one.covariates)}
@@ -80,9 +80,12 @@ def test_a_run_goes_on_where_it_ended(tmp_path: Path) -> None:
         assert bench.run(*arguments)
     found = {name: bench.lines(bench.kept_in(str(tmp_path), name)) for name in ("today", "least-squares")}
     assert [len(some) for some in found.values()] == [2, 2]
-    written = "\n".join(table.page(found["today"], found["today"], found["least-squares"]))
-    assert "Worse in 0 of 2 cells" in written
-    assert "| randhie-1 | 1 |" in written
+    three = (found["today"], found["today"], found["least-squares"])
+    assert table.verdict(*three).startswith("Worse in 0 of 2 cells")
+    bench.show(str(tmp_path), str(tmp_path), new="today")
+    assert "\nrandhie-1,1," in (tmp_path / "judging-cells.csv").read_text()
+    kept = {path.name for path in (Path(__file__).parents[2] / "docs" / "figures").glob("judging-*.csv")}
+    assert {path.name for path in tmp_path.glob("judging-*.csv")} | {"judging-mended.csv"} == kept
 
 
 def test_least_squares_holds_the_effect_of_lines() -> None:

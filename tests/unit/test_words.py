@@ -207,11 +207,6 @@ RETIRED = re.compile(
 )
 # Words that templates use as names.
 TAGS = re.compile(r"\{[%#].*?[%#]\}", re.DOTALL)
-# What may stand all the same: names of things, each with its page.
-ALLOWED = {
-    # The constant's name in the source, in a table of all constants.
-    "docs/figures/settings.md": {"bent"},
-}
 
 
 def test_metaphors_do_not_come_back_into_what_people_read() -> None:
@@ -226,10 +221,9 @@ VAGUE = re.compile(r"\b(?:nobody|somebody|everybody|anybody|whoever|whomever)\b"
 ROOMS = ("flows/", "tasks/", "schemas/")
 
 
-def retired_words(file: str, text: str) -> list[str]:
-    """Return the retired words of a text, but for those that are allowed in this file."""
-    found = [*VAGUE.findall(text), *RETIRED.findall(text)]
-    return [word for word in found if word.lower() not in ALLOWED.get(file, set())]
+def retired_words(text: str) -> list[str]:
+    """Return the retired words of a text."""
+    return [*VAGUE.findall(text), *RETIRED.findall(text)]
 
 
 def test_documentation_and_data_have_the_words_of_the_field() -> None:
@@ -237,12 +231,9 @@ def test_documentation_and_data_have_the_words_of_the_field() -> None:
     pages = [file for file in FILES if file.startswith("docs/") and file.endswith((".md", ".ipynb"))]
     pages += [file for file in FILES if file.startswith("data/") and file.endswith((".md", ".yaml", ".py"))]
     pages += ["README.md", "CONTRIBUTING.md", "GLOSSARY.md", "deploy/README.md"]
-    found = {file: retired_words(file, (ROOT / file).read_text()) for file in pages}
+    found = {file: retired_words((ROOT / file).read_text()) for file in pages}
     assert len(pages) > 80
     assert {file: words for file, words in found.items() if words} == {}
-    assert all(
-        re.search(word, (ROOT / file).read_text(), re.IGNORECASE) for file, some in ALLOWED.items() for word in some
-    )
 
 
 # Modules whose docstrings are read outside the source: as reference pages, by `--help`, or in a console.
@@ -260,7 +251,7 @@ def test_docstrings_that_are_shown_have_the_words_of_the_field() -> None:
     shown = [file for file in FILES if file.endswith(".py") and file.startswith(SHOWN)]
     texts = {file: "\n".join(docstrings((ROOT / file).read_text())) for file in shown}
     assert len(shown) > 60
-    assert {file: words for file, text in texts.items() if (words := retired_words(file, text))} == {}
+    assert {file: words for file, text in texts.items() if (words := retired_words(text))} == {}
 
 
 def messages(source: str) -> list[tuple[int, str]]:

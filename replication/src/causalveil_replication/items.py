@@ -34,10 +34,21 @@ class SeededRuns:
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper: how it is cited, the page of our replication (in ``docs/figures``), its items and their runs."""
+    """A paper and its experiments.
+
+    Attributes:
+        citation: how it is cited.
+        tables: what the names of its tables begin with.
+        summary: a sentence on the main numbers; ``{0}`` and on are ours of ``main``.
+        main: the name of an item.
+        items: its experiments.
+        runs: seeded runs that several items were read off.
+    """
 
     citation: str
-    page: str
+    tables: str
+    summary: str
+    main: str
     items: tuple[Item, ...]
     runs: tuple[SeededRuns, ...] = ()
 

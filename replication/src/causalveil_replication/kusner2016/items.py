@@ -39,7 +39,10 @@ def _theorem(name: str, draws: str, values: tuple[float, ...]) -> Item:
 
 KUSNER = Paper(
     "Kusner, Sun, Sridharan, Weinberger (2016): Private causal inference",
-    "direction.md",
+    "direction",
+    "Without privacy the scores of Spearman, Kendall and HSIC are right in {0}, {1} and {2} of 99 pairs whose "
+    "direction is known, and IQR's in {3}.",
+    "Table 2: without privacy (Spearman, Kendall, HSIC, IQR)",
     (
         Item(
             "Table 1: which scores have a sensitivity",
