@@ -7,6 +7,7 @@ Its parameters are paths. It reads released documents of the ledger alone and ch
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from causalveil.flows.engine import settings
@@ -22,6 +23,8 @@ from causalveil.flows.engine.prefect_engine import PrefectEngine, tagged  # noqa
 from causalveil.flows.sequence.declare import already, load  # noqa: E402
 from causalveil.flows.sequence.pooling import SeriesResult, make_series  # noqa: E402
 from causalveil.schemas.errors import TooFewBlocks  # noqa: E402
+
+_LOG = logging.getLogger("causalveil.flow")
 
 
 @flow(name="series", log_prints=False, persist_result=False, validate_parameters=False)
@@ -45,5 +48,7 @@ def series(study: str, out: str | None = None) -> SeriesResult | State[None]:
          "p_heterogeneity": row.heterogeneity.p_value, "p_drift": row.drift.p_value}
         for row in outcome.series.rows
     ]  # fmt: skip
+    if outcome.series.unreleased:
+        _LOG.warning(outcome.series.unreleased_words)
     engine.publish("series", rows, f"Series of {outcome.series.study} on {outcome.series.dataset}")
     return outcome

@@ -71,6 +71,7 @@ AS_IN = {
     "control": "control: 0",
     "treated": "treated: 1",
     "blocks": "blocks: {key: month, units_span: false}",
+    "select.blocks": "blocks: [2026-07]",
 }
 _NAME = "must begin with a letter or digit and have letters, digits, '.', '-' and '_' alone"
 
@@ -94,7 +95,8 @@ def missing_key(place: str) -> str:
 def plain_message(item: Mapping[str, Any], place: str) -> str:
     """Return pydantic's words on a value in words of a study's author."""
     kind, told = str(item["type"]), item.get("ctx") or {}
-    key = place.rpartition(".")[2]
+    last_two = ".".join(place.split(".")[-2:])
+    key = last_two if last_two in AS_IN else place.rpartition(".")[2]
     if kind in ("dict_type", "model_type", "model_attributes_type"):
         return f"must be a mapping of keys to values{example(key)}"
     if kind in ("list_type", "tuple_type"):

@@ -11,10 +11,20 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping
+from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    model_serializer,
+    model_validator,
+)
 
 from causalveil.schemas.columns import (
     LONGEST_NAME,
@@ -347,10 +357,41 @@ class Outcome(Bounds):
         return self.codes is not None or (self.lower, self.upper) == (0, 1)
 
 
-class Select(Frozen):
-    """The blocks that a run reads."""
+def _block_value(value: Any) -> Any:
+    """Return the value of a block key as text: YAML reads ``2026`` as a number."""
+    if isinstance(value, str) and "=" in value:
+        raise ValueError(f"write the value alone, as in {value.rpartition('=')[2][:40] or 2026}")
+    return str(value) if isinstance(value, int | Decimal) and not isinstance(value, bool) else value
 
-    newest: Annotated[int, Field(ge=1)]
+
+# The value of a block key: 2026-07 of the folder month=2026-07.
+BlockValue = Annotated[str, BeforeValidator(_block_value), Field(min_length=1, max_length=200)]
+
+
+class Select(Frozen):
+    """The blocks that a run reads: the newest so many, those named, or from one to another."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    newest: Annotated[int | None, Field(ge=1)] = None
+    blocks: Annotated[
+        tuple[BlockValue, ...] | None, Field(min_length=1, description="values of the block key, as in [2026-07]")
+    ] = None
+    first: Annotated[BlockValue | None, Field(alias="from", description="the first block, as in 2026-05")] = None
+    last: Annotated[BlockValue | None, Field(alias="to", description="the last block")] = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Select:
+        ways = (self.newest is not None, self.blocks is not None, self.first is not None or self.last is not None)
+        if sum(ways) != 1:
+            raise ValueError("choose by one of: 'newest', 'blocks', or 'from' and 'to'")
+        return self
+
+    @model_serializer(mode="plain")
+    def _as_written(self) -> dict[str, Any]:
+        # A study that says what it always could has the digest that it always had.
+        said = {"newest": self.newest, "blocks": self.blocks, "from": self.first, "to": self.last}
+        return {key: value for key, value in said.items() if value is not None}
 
 
 class DataSource(Frozen):

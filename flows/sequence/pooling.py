@@ -8,12 +8,14 @@ Every bundle of a site is verified and the round settled first. This is the same
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from causalveil.flows.engine.engine import Engine, Task
-from causalveil.flows.sequence.declare import load
+from causalveil.flows.sequence.declare import Loaded, load
 from causalveil.schemas.asked.resolve import resolve
 from causalveil.schemas.asked.study_file import (
     DirectionStudyFile,
@@ -31,6 +33,7 @@ from causalveil.schemas.sites.pooled import Pooled, pooled_text
 from causalveil.schemas.sites.round import PooledBy, Sites, load_sites
 from causalveil.schemas.sites.series import Series
 from causalveil.schemas.study import SLUG, Study
+from causalveil.tasks.enclave.partitions import list_partitions
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.report.page import series_html
@@ -213,12 +216,13 @@ class SeriesResult:
 def releases_of(study: Study, dataset: str) -> tuple[Release, ...]:
     """Return every release of the study on a dataset that may leave the ledger.
 
-    They come in the order of their runs.
+    Whichever blocks it was asked of, in the order of its runs.
 
     Raises:
         LedgerError: the ledger cannot be used.
     """
     ledger, found = open_ledger(), []
+    wanted = _of_any_blocks(study.specification())
     for run in ledger.account(dataset).runs:
         if run.study != study.name or run.state != "finished":
             continue
@@ -227,9 +231,21 @@ def releases_of(study: Study, dataset: str) -> tuple[Release, ...]:
         except (ReleaseHeld, RunConflict):
             continue
         # What another version wrote on another question need not be read.
-        if text is not None and parse_json(text)["study_digest"] == study.digest:
+        if text is not None and _of_any_blocks(parse_json(text).get("specification", {})) == wanted:
             found.append(load_release_text(text, f"the release of run {run.run_id}"))
     return tuple(found)
+
+
+def _of_any_blocks(specification: Mapping[str, Any]) -> dict[str, Any]:
+    data = {key: value for key, value in specification.get("data", {}).items() if key != "select"}
+    return {**specification, "data": data}
+
+
+def _filled_blocks(loaded: Loaded) -> tuple[str, ...]:
+    """Return the blocks that hold rows; none where the rows are not there any more."""
+    if not any(loaded.folder.parquet_paths()):
+        return ()
+    return list_partitions(loaded.folder, loaded.study.data.blocks).blocks
 
 
 def make_series(path: Path, out: str | Path | None, engine: Engine) -> SeriesResult:
@@ -244,6 +260,7 @@ def make_series(path: Path, out: str | Path | None, engine: Engine) -> SeriesRes
 
     Raises:
         StudyError: not an effect's study, units span blocks, or fewer than two blocks were released.
+        DataError: the data folder cannot be read, or an extract has not ended.
         LedgerError: the ledger cannot be used.
     """
     loaded = load(path)
@@ -251,7 +268,8 @@ def make_series(path: Path, out: str | Path | None, engine: Engine) -> SeriesRes
     if not isinstance(study, InSeries):
         raise StudyError(f"a series is of effects; '{study.name}' asks for another kind of answer")
     releases = engine(Task("gather", lambda: releases_of(study, loaded.contract.dataset)))
-    series = engine(Task("series", lambda: series_of(study, releases), reads=("gather",)))
+    filled = _filled_blocks(loaded)
+    series = engine(Task("series", lambda: series_of(study, releases, filled), reads=("gather",)))
     folder = Path(out) if out is not None else Path("releases") / f"{study.name}-series"
     written = write_whole(folder / SERIES_FILE, series.text())
     return SeriesResult(series, written, write_whole(folder / SERIES_PAGE, series_html(series)))

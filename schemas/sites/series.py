@@ -103,6 +103,7 @@ class Series(Shown, Frozen):
     """A series costs nothing: it is post-processing of releases of disjoint blocks.
 
     ``left_out``: finished runs of the study that charged a block again; the first release of a block counts.
+    ``unreleased``: blocks that hold rows, and that no release of the study read.
     """
 
     kind: Literal["series"] = "series"
@@ -119,7 +120,15 @@ class Series(Shown, Frozen):
     not_covered: Annotated[str, Field(description="what no interval of the releases holds")]
     units_of_measure: Annotated[dict[str, str], Field(description="of the study's columns, as the contract names them")]
     left_out: tuple[str, ...]
+    unreleased: tuple[str, ...] = ()
     statement: str
+
+    @property
+    def unreleased_words(self) -> str:
+        """Sentences on blocks that hold rows and have no release, the first five of them."""
+        more = f" and {len(self.unreleased) - 5} more" if len(self.unreleased) > 5 else ""
+        named = ", ".join(self.unreleased[:5])
+        return f"Rows but no release: {named}{more}. 'data.select.blocks' of a study asks for them."
 
     def brief(self) -> str:
         """Return study, blocks and cost in one line."""

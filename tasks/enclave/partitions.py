@@ -27,7 +27,7 @@ from causalveil.schemas.admission.casts import Roles, Types, empty_frame, read_a
 from causalveil.schemas.columns import Column, Holds, Nulls
 from causalveil.schemas.errors import DataError, in_own_words
 from causalveil.schemas.plan import Layout, Partition, natural_order
-from causalveil.schemas.study import Study
+from causalveil.schemas.study import Select, Study
 from causalveil.tasks.enclave.data_folder import DataFolder, held_file
 from causalveil.tasks.machine.folders import OpenFile
 from causalveil.tasks.machine.frames import frame_of, polars_types
@@ -93,23 +93,24 @@ _BUFFER = 1 << 16
 
 def read_layout(study: Study, folder: DataFolder) -> Layout:
     """Return the partitions below ``folder`` that a study selects; see :func:`list_partitions`."""
-    select = study.data.select
-    return list_partitions(folder, study.data.blocks, None if select is None else select.newest)
+    return list_partitions(folder, study.data.blocks, study.data.select)
 
 
-def list_partitions(folder: DataFolder, key: str | None, newest: int | None = None) -> Layout:
-    """List the partitions below ``folder``, or in its ``newest`` blocks, in the order of paths.
+def list_partitions(folder: DataFolder, key: str | None, select: Select | None = None) -> Layout:
+    """List the partitions below ``folder``, or in its chosen blocks, in the order of paths.
 
     Reads paths, and from each footer the number of rows alone: never a column's statistics. With the block
     key ``month`` the block of a file is the part ``month=...`` of its path; without, every file is in the block
-    ``all``. ``newest`` takes the last k blocks that hold rows in natural order (numeric if every value is a number,
-    else as text), or all of them if there are fewer: how many rows a block has is public.
+    ``all``. ``select.newest`` takes the last k blocks that hold rows in natural order (numeric if every value is a
+    number, else as text), or all of them if there are fewer: how many rows a block has is public. Blocks that are
+    named must hold rows, and so must both ends of a range.
 
     Raises:
         ContractError: a folder above or below has a contract of its own.
         DataError: a folder that cannot be listed or belongs to an open table (Delta, Iceberg, Hudi), an extract that
-            did not end, no Parquet file or no row in it, an unreadable or truncated footer, a link, a file of several
-            names, a file outside any block. The message names the public path.
+            did not end, no Parquet file or no row in it, a block that is named and holds none, an unreadable or
+            truncated footer, a link, a file of several names, a file outside any block. The message names the
+            public path.
     """
     refuse_unfinished(folder)
     paths = sorted(folder.parquet_paths())
@@ -119,11 +120,16 @@ def list_partitions(folder: DataFolder, key: str | None, newest: int | None = No
     for path in paths:
         files.setdefault(_block(path, key), []).append(path)
     ordered = natural_order(files)
+    named = _named_blocks(folder, key, select, ordered)
+    newest = None if select is None else select.newest
     found: list[Partition] = []
     taken = 0
-    for block in reversed(ordered):
+    for block in reversed(_chosen_blocks(select, named, ordered)):
         here = [Partition(path=path, rows=_footer_rows(folder, path), block=block) for path in files[block]]
         rows = any(partition.rows for partition in here)
+        if block in named and not rows:
+            told = "which 'data.select' names, holds no rows yet; ask when it has some"
+            raise DataError(f"{folder}: block {block}, {told}")
         if newest is None or rows:
             found += here
             taken += rows
@@ -134,6 +140,37 @@ def list_partitions(folder: DataFolder, key: str | None, newest: int | None = No
     if layout.units == 0:
         raise DataError(f"{folder}: the Parquet files that are to be read hold no rows")
     return layout
+
+
+def _named_blocks(folder: DataFolder, key: str | None, select: Select | None, ordered: list[str]) -> list[str]:
+    """Return the blocks that a study names, the ends of its range among them.
+
+    Raises:
+        DataError: there is no such block.
+    """
+    if select is None:
+        return []
+    named = [f"{key}={value}" for value in (*(select.blocks or ()), select.first, select.last) if value is not None]
+    for block in named:
+        if block not in ordered:
+            raise DataError(
+                f"{folder}: there is no block {block}, which 'data.select' names; there are {ordered[0]} to "
+                f"{ordered[-1]}"
+            )
+    return named
+
+
+def _chosen_blocks(select: Select | None, named: list[str], ordered: list[str]) -> list[str]:
+    """Return the blocks to look at, in order: all for the newest, as some have no rows."""
+    if select is None or select.newest is not None:
+        return ordered
+    if select.blocks is not None:
+        return [block for block in ordered if block in named]
+    start = 0 if select.first is None else ordered.index(named[0])
+    end = len(ordered) if select.last is None else ordered.index(named[-1]) + 1
+    if start >= end:
+        raise DataError(f"'data.select': {named[0]} comes after {named[-1]}; exchange 'from' and 'to'")
+    return ordered[start:end]
 
 
 def column_types(folder: DataFolder, partition: Partition) -> dict[str, pl.DataType]:

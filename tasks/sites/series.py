@@ -60,12 +60,13 @@ class _Found:
     confounding: ConfoundingStatement | None
 
 
-def series_of(study: InSeries, releases: Sequence[Release]) -> Series:
+def series_of(study: InSeries, releases: Sequence[Release], filled: Sequence[str] = ()) -> Series:
     """Pool the releases of a study, block by block.
 
     Args:
         study: what was asked each time.
         releases: of finished runs of this study on one dataset, in the order in which they were made.
+        filled: the blocks of the dataset that hold rows.
 
     Raises:
         StudyError: units span blocks, there are no blocks, or fewer than two that are disjoint.
@@ -83,10 +84,12 @@ def series_of(study: InSeries, releases: Sequence[Release]) -> Series:
             continue
         seen |= set(blocks.charged)
         kept.append(release)
+    unreleased = tuple(natural_order(set(filled) - seen))
     if len(kept) < FEWEST:
+        waiting = f"; without a release are {', '.join(unreleased)}" if unreleased else ""
         raise TooFewBlocks(
             f"a series needs releases of {FEWEST} blocks at least that share none; the ledger holds {len(kept)} of "
-            f"study '{study.name}' in this wording: run the study on further blocks, then ask again"
+            f"study '{study.name}' in this wording: run the study on further blocks, then ask again{waiting}"
         )
     # Drift and the newest block need the order of time: a ledger lists blocks as text, month=10 before month=9.
     time = {block: place for place, block in enumerate(natural_order(seen))}
@@ -116,6 +119,7 @@ def series_of(study: InSeries, releases: Sequence[Release]) -> Series:
         not_covered=united(_not_covered(one) for one in kept),
         units_of_measure=kept[-1].units_of_measure,
         left_out=tuple(left_out),
+        unreleased=unreleased,
         statement=f"{len(kept)} releases of disjoint blocks were pooled at no charge. The owner declares that no unit "
         "has rows in two of them.",
     )

@@ -170,6 +170,7 @@ STUDY_CASES = [
     ),
     study("select without blocks", "blocks", data={"select": {"newest": 1}}),
     study("select nothing", "newest", data={"select": {"newest": 0}}),
+    study("select text", "as in blocks: [2026-07]", data={"select": {"blocks": "2026-07"}}),
     study("names a runner", "site.toml", execution={"runner": "dask"}),
     study("names workers", "site.toml", execution={"workers": 2}),
     study("name with slash", "name", name="a/b"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,35 @@ def test_a_protocols_cells_are_pooled_one_by_one(tmp_path: Path, capfd: Any) -> 
     for row in found.rows:
         assert row.fixed.estimate == pytest.approx(2, abs=1)
         assert row.heterogeneity.p_value > 1e-6
+
+
+def test_a_month_without_a_release_is_named_and_asked_by_itself(tmp_path: Path, capfd: Any) -> None:
+    """Months 1, 3 and 4 were asked as the newest of their day; month 2 came late, after month 3 was asked."""
+    path = write_study(tmp_path / "study", partitions=0, study=STUDY, contract=CONTRACT)
+    for number in (1, 3, 4):
+        add_month(path.parent, number)
+        code, told, _ = refused(capfd, "series", str(path)) if number == 1 else (2, "month=1", None)
+        assert (code, told.endswith("without a release are month=1") or number > 1) == (2, True)
+        run_study(path, out=tmp_path / f"out-{number}", engine="direct")
+    add_month(path.parent, 2)
+    found = series(path, tmp_path / "series", capfd)
+    assert found.unreleased == ("month=2",)
+    assert "Rows but no release: month=2. 'data.select.blocks' of a study asks for them." in str(found)
+    assert "Rows but no release: month=2." in (tmp_path / "series" / "series.html").read_text()
+    late = path.with_name("late.yaml")
+    late.write_text(path.read_text().replace("newest: 1", "blocks: [2]"))
+    assert run_study(late, out=tmp_path / "late", engine="direct").release.privacy.blocks.charged == ("month=2",)
+    for asked in (path, late):
+        found = series(asked, tmp_path / "series", capfd)
+        assert found.unreleased == ()
+        assert [run.blocks for run in found.runs] == [(f"month={number}",) for number in (1, 2, 3, 4)]
+
+
+def test_a_series_is_made_where_rows_are_not_there_any_more(tmp_path: Path, capfd: Any) -> None:
+    path = months(tmp_path, STUDY, count=2)
+    for place in path.parent.glob("month=*"):
+        shutil.rmtree(place)
+    assert series(path, tmp_path / "series", capfd).unreleased == ()
 
 
 def test_what_cannot_be_pooled_is_refused(tmp_path: Path, capfd: Any) -> None:

@@ -45,7 +45,7 @@ CHANGED: dict[str, list[Any]] = {
     "confidence": [0.9],
     "estimand": ["ATT"],
     "privacy": [{"epsilon": 2, "delta": "1e-6"}],
-    "data": [{"select": {"newest": 2}}],
+    "data": [{"select": {"newest": 2}}, {"select": {"blocks": ["2026-07"]}}],
     "where": [[], [*OLD, {"column": "group", "op": "==", "value": "a"}], [OLD[0] | {"value": 41}]],
     "covariates": [{"pay": {"lower": 3}}, PAY | {"age": {}}, {"age": {}}, PAY | {"group": {}}],
     "subgroups": [None, {"name": "group", "levels": ["a", "c"]}, "other"],

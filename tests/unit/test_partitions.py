@@ -9,6 +9,7 @@ import pytest
 from causalveil.schemas.columns import Column, Holds
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.plan import Partition
+from causalveil.schemas.study import Select
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import read_layout, read_rows
 from tests.bad_data import LAYOUT_CASES, UNIT, good, study, write
@@ -90,6 +91,67 @@ def test_newest_blocks_in_natural_order(values, newest, expected, tmp_path):
     layout = read_layout(blocked(newest), DataFolder(months(tmp_path, *values)))
     assert layout.blocks == tuple(sorted(f"month={value}" for value in expected))
     assert set(layout.dataset_blocks) == {f"month={value}" for value in values}
+
+
+def chosen(**select):
+    return study(data={"path": ".", "unit": UNIT, "blocks": "month", "select": select})
+
+
+@pytest.mark.parametrize(
+    ("select", "expected"),
+    [
+        ({"blocks": ["9"]}, ("9",)),
+        ({"blocks": [11, "9", 9]}, ("11", "9")),
+        ({"from": 10}, ("10", "11")),
+        ({"to": "10"}, ("10", "9")),
+        ({"from": "9", "to": "11"}, ("10", "11", "9")),
+    ],
+)
+def test_blocks_that_are_named_in_natural_order(select, expected, tmp_path):
+    (tmp_path / "month=8").mkdir()
+    good(0).write_parquet(tmp_path / "month=8" / "part.parquet")
+    layout = read_layout(chosen(**select), DataFolder(months(tmp_path, "9", "10", "11")))
+    assert layout.blocks == tuple(f"month={value}" for value in expected)
+    assert len(layout.dataset_blocks) == 4
+
+
+@pytest.mark.parametrize(
+    ("select", "says"),
+    [
+        ({"blocks": ["9", "12"]}, "there is no block month=12, .* there are month=8 to month=10"),
+        ({"from": "7"}, "there is no block month=7"),
+        ({"blocks": ["8"]}, "block month=8, .* holds no rows yet"),
+        ({"from": "8", "to": "9"}, "block month=8, .* holds no rows yet"),
+        ({"from": "10", "to": "9"}, "month=10 comes after month=9"),
+    ],
+)
+def test_a_named_block_that_is_not_there_or_holds_no_rows_is_refused_by_name(select, says, tmp_path):
+    (tmp_path / "month=8").mkdir()
+    good(0).write_parquet(tmp_path / "month=8" / "part.parquet")
+    with pytest.raises(DataError, match=says):
+        read_layout(chosen(**select), DataFolder(months(tmp_path, "9", "10")))
+
+
+@pytest.mark.parametrize(
+    ("select", "says"),
+    [
+        ({}, "choose by one of"),
+        ({"newest": 1, "blocks": ["9"]}, "choose by one of"),
+        ({"blocks": []}, "at least 1 item"),
+        ({"blocks": ["month=9"]}, "write the value alone, as in 9"),
+        ({"from": True}, "string"),
+    ],
+)
+def test_blocks_are_chosen_in_one_way(select, says):
+    with pytest.raises(ValueError, match=says):
+        Select.model_validate(select)
+
+
+def test_how_blocks_are_chosen_is_part_of_the_digest_as_it_was_written():
+    assert chosen(newest=2).specification()["data"]["select"] == {"newest": 2}
+    found = chosen(**{"from": 7}).specification()["data"]["select"]
+    assert found == {"from": "7"}
+    assert Select.model_validate(found).model_dump() == found
 
 
 def test_a_block_named_twice_on_a_path_is_refused(tmp_path):

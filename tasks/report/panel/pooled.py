@@ -119,6 +119,8 @@ def cost_of_series(series: Series) -> list[str]:
     spent = f"epsilon {amount_text(privacy.epsilon)}, delta {amount_text(privacy.delta)}"
     where = f"one replaced {escape(privacy.unit)}, level {privacy.level.replace('_', ' ')}"
     lines = [f"Differential privacy of each block: {spent} at most ({where}). The series cost nothing."]
+    if series.unreleased:
+        lines.insert(0, f"[yellow]{escape(series.unreleased_words)}[/yellow]")
     if newest.budget is not None:
         lines.append(budget_left(newest.budget, f"block {newest.blocks[-1]}"))
     return lines
