@@ -7,6 +7,7 @@ and ranges of numbers that are found privately.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -103,6 +104,23 @@ def init(
             help="of sensitive data: it is public who has a value here, so rows without one may be left out",
         ),
     ] = None,
+    never_missing: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B", help="of sensitive data: covariates of which every person has a value, now and later"
+        ),
+    ] = None,
+    written: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=EXAMPLE",
+            help="of sensitive text: how its numbers or dates are written, as in 'wage=€ 1.234,56'; repeat it",
+        ),
+    ] = None,
+    last_by: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="of sensitive data: units have several rows, the last by COLUMN counts"),
+    ] = None,
     epsilon: Annotated[float, typer.Option(min=0.001, max=20, help="what the study may spend")] = 1.0,
     name: Annotated[str | None, typer.Option(metavar="WORD", help="of the dataset [default: the file's name]")] = None,
     table: Annotated[str | None, typer.Option(metavar="NAME", help="of a database with several tables")] = None,
@@ -116,7 +134,7 @@ def init(
 ) -> None:
     """Draft contract, study and source from a file, and take its rows over.
 
-    Ranges of sensitive data are asked for.
+    The drafts of sensitive data follow from options, names and types alone; what rows would add is told here alone.
     """
     from causalveil.flows.cli import wizard
     from causalveil.flows.engine.engine import DirectEngine
@@ -129,7 +147,8 @@ def init(
         seen = survey(source, table=table, encoding=encoding, delimiter=_delimiter(delimiter))
     if each_row and unit is not None:
         raise StudyError("--unit names a column of ids and --each-row says that there is none; give one of them")
-    seen = without_missing(seen, dict(_missing(one) for one in missing or ()))
+    no_values = dict(_missing(one) for one in missing or ())
+    seen = without_missing(seen, no_values)
     if each_row:
         seen, unit = numbered(seen), ROW
     place = source.removeprefix("delta:").rpartition("iceberg:")[2]
@@ -162,6 +181,10 @@ def init(
         subgroups=subgroups,
         measures=_listed(measure or ""),
         recorded=_listed(recorded or ""),
+        never_missing=_listed(never_missing or ""),
+        written=_written(written or ()),
+        missing=no_values,
+        last_by=last_by,
         epsilon=f"{epsilon:g}",
     )
     kept = None
@@ -222,6 +245,16 @@ def _missing(text: str) -> tuple[str, tuple[str, ...]]:
     return column, _listed(values)
 
 
+def _written(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    examples: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        column, _, example = text.partition("=")
+        if not column or not example.strip():
+            raise StudyError("--written is COLUMN=EXAMPLE, as in --written 'wage=€ 1.234,56'")
+        examples[column] = (*examples.get(column, ()), example.strip())
+    return examples
+
+
 def _document(begun: Begun) -> dict[str, object]:
     return {
         "folder": str(begun.folder),
@@ -233,6 +266,7 @@ def _document(begun: Begun) -> dict[str, object]:
         "left_out": list(begun.draft.left_out),
         "decide": list(begun.draft.decide),
         "questions": list(begun.draft.questions),
+        "rows_say": list(begun.rows_say),
     }
 
 
@@ -288,6 +322,10 @@ def _show(begun: Begun, seen: Survey) -> None:
         show.line("Each row is treated as one person. Check that no person has two rows.")
     if begun.manifest is not None:
         _show_rows(begun, begun.manifest)
+    if begun.rows_say:
+        show.line("The rows say, to you alone (it stands in no file):")
+        for one in begun.rows_say:
+            show.line(f"  - {one}")
     if draft.questions:
         show.line("Still to be said, by the owner of the data:")
         for question in draft.questions:

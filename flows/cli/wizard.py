@@ -183,6 +183,7 @@ def _treatment(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
         _shown(_candidates(seen, "treatment", (wishes.unit,)))
         question = "Which column says who was treated, or names the arms?"
         wishes = fits(kept.ask("treatment", question, fits, None))
+    wishes = _coded(seen, wishes, wishes.treatment, "Which values does '{}' hold, the control first, A,B?", kept)
     values = treatment_of(seen.found, wishes, named=False).levels
     if wishes.arms and wishes.reference is None:
         _shown(map(str, values))
@@ -203,6 +204,25 @@ def _treatment(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
         drawn = kept.ask("trial", "Was treatment drawn by lot: yes or no?", _yes_or_no, "no")
         wishes = replace(wishes, trial=drawn.casefold() in YES)
     return wishes
+
+
+def _coded(seen: Survey, wishes: Wishes, column: str, question: str, kept: Answers) -> Wishes:
+    """Ask for the values of a treatment or an event of sensitive data, unless they are yes and no or 1 and 0.
+
+    The second of two values means treated.
+    """
+    from causalveil.schemas.contract import DataClass
+    from causalveil.tasks.start.roles import column_of
+
+    one = column_of(seen.found, column, "--levels")
+    usual = set(one.values) in ({0, 1}, {"yes", "no"})
+    if wishes.data_class is not DataClass.sensitive or usual or one.name in wishes.levels:
+        return wishes
+    _shown(map(str, one.values or one.levels), "values, shown to you alone")
+    answer = kept.ask(f"levels {one.name}", question.format(one.name), _two_or_more, None)
+    said = _two_or_more(answer)
+    treated = said[1] if len(said) == 2 and wishes.treated is None and column == wishes.treatment else wishes.treated
+    return replace(wishes, levels={**wishes.levels, one.name: said}, treated=treated)
 
 
 def _tells(seen: Survey, wishes: Wishes) -> bool:
@@ -238,7 +258,10 @@ def _times(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
     typer.echo(f"  '{wishes.outcome}' looks like a time to an event, which '{event}' names", err=True)
     question = "Compare times until when? Nothing: it is a plain number"
     answer = kept.ask("horizon", question, lambda text: text and _positive(text))
-    return replace(wishes, event=event, horizon=_positive(answer)) if answer else wishes
+    if not answer:
+        return wishes
+    wishes = replace(wishes, event=event, horizon=_positive(answer))
+    return _coded(seen, wishes, event, "Which codes may '{}' hold, A,B,C?", kept)
 
 
 def _adjusted(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
@@ -289,20 +312,21 @@ def _chosen(wishes: Wishes, answer: str) -> Wishes:
 
 
 def _declared(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
-    """Ask for ranges and levels of sensitive data that no option named.
+    """Ask for what no option said of sensitive data: ranges and levels, how numbers are written, what none lacks.
 
     An empty answer leaves one open.
     """
     from causalveil.flows.sequence.start import parts_of
     from causalveil.schemas.contract import DataClass
-    from causalveil.tasks.start.draft import asks_for_levels
+    from causalveil.tasks.machine.frames import values_of
     from causalveil.tasks.start.recognise import Looks
-    from causalveil.tasks.start.roles import resolved
+    from causalveil.tasks.start.roles import column_of, resolved
+    from causalveil.tasks.start.stated import example_of, not_plain
 
     if wishes.data_class is not DataClass.sensitive:
         return wishes
     parts, wishes = parts_of(seen, wishes), resolved(seen.found, wishes)
-    ranges, levels = dict(wishes.ranges), dict(wishes.levels)
+    ranges, levels, written = dict(wishes.ranges), dict(wishes.levels), dict(wishes.written)
     others = [seen.found[name] for name in sorted(parts.named - {one.name for one in parts.covariates})]
     # Times have their horizon for a range.
     for one in (*([parts.outcome] if parts.event is None else []), *parts.covariates, *others):
@@ -311,12 +335,35 @@ def _declared(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
             answer = kept.ask(f"range {one.name}", question, lambda text: text and _ends(text))
             if answer:
                 ranges[one.name] = _ends(answer)
-        elif one is not parts.outcome and one.name not in {*levels, *ranges} and asks_for_levels(one):
-            question = f"Levels of '{one.name}' that are public knowledge, A,B,C or NAME:A,NAME:B (nothing: later)"
-            answer = kept.ask(f"levels {one.name}", question, lambda text: text and _two_or_more(text))
-            if answer:
-                levels[one.name] = _two_or_more(answer)
-    return replace(wishes, ranges=ranges, levels=levels)
+        elif one.looks is not Looks.number or one.of_kinds:
+            usual = {frozenset({0, 1}): "0,1", frozenset({"no", "yes"}): "no,yes"}.get(frozenset(one.values), "")
+            if one.name not in {*levels, *ranges}:
+                question = f"Levels of '{one.name}' that are public knowledge, A,B,C or NAME:A,NAME:B (nothing: later)"
+                answer = kept.ask(f"levels {one.name}", question, lambda text: text and _two_or_more(text), usual)
+                if answer:
+                    levels[one.name] = _two_or_more(answer)
+        if one.looks is Looks.number and one.name not in {*written, *levels}:
+            example = example_of(not_plain(seen.sample.frame, one))
+            if example is not None:
+                question = f"An example of how '{one.name}' is written, of no person"
+                written[one.name] = (kept.ask(f"written {one.name}", question, str, example),)
+    wishes = replace(wishes, ranges=ranges, levels=levels, written=written)
+    if not wishes.never_missing and parts.covariates:
+        question = "Which covariates does no person ever lack, A,B? Nothing: any may be missing"
+
+        def never(text: str) -> object:
+            return resolved(seen.found, replace(wishes, never_missing=_listed(text)))
+
+        wishes = replace(wishes, never_missing=_listed(kept.ask("never_missing", question, never)))
+    ids = values_of(seen.sample.frame, parts.unit.source_name).drop_nulls()
+    if wishes.last_by is None and ids.n_unique() < len(ids):
+        question = f"'{parts.unit.name}' names several rows of one unit: the last by which column counts?"
+
+        def order(text: str) -> object:
+            return column_of(seen.found, text, "--last-by")
+
+        wishes = replace(wishes, last_by=kept.ask("last_by", question, order, None))
+    return wishes
 
 
 def _ends(text: str) -> tuple[float, float]:

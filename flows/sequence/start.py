@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +32,11 @@ from causalveil.tasks.start.doubts import Doubts, as_read, doubts
 from causalveil.tasks.start.draft import Draft, Repeats, draft
 from causalveil.tasks.start.options import read_as_missing, told_missing
 from causalveil.tasks.start.recognise import Found, Looks, recognise
-from causalveil.tasks.start.roles import Cast, Wishes, cast, resolved
+from causalveil.tasks.start.roles import Cast, Wishes, cast, column_of, resolved
+from causalveil.tasks.start.stated import misfits, others, stated, told_by_rows
 from causalveil.tasks.start.times import ends_by_stem, followed_to, other_time, step_of, times_in_doubt
 from causalveil.tasks.survival.hidden import fewest_followed
-from causalveil.tasks.warehouse.sample import Sample, sample_of
+from causalveil.tasks.warehouse.sample import Sample, by_header, sample_of
 
 STUDY_FILE = "study.yaml"
 # The column of row numbers, where each row is a unit.
@@ -51,10 +52,14 @@ TIME_NAME = re.compile(
 
 @dataclass(frozen=True)
 class Survey:
-    """A sample and what its columns hold, by the names that a draft gives them."""
+    """A sample and what its columns hold, by the names that a draft gives them.
+
+    ``said``: encoding and delimiter, where somebody said them.
+    """
 
     sample: Sample
     found: dict[str, Found]
+    said: dict[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,7 @@ class Begun:
 
     ``units``: different ids among the rows that count; ``repeats``: how several rows of a unit become one.
     ``followed``: how many rows of each arm reach the horizon, where times are compared and data are not sensitive.
+    ``rows_say``: what rows of sensitive data would add to the draft, for their owner's eyes: it stands in no file.
     ``manifest`` is None where rows come from a database, which an extract asks once its URL is in place.
     """
 
@@ -72,13 +78,15 @@ class Begun:
     units: int
     repeats: Repeats | None
     followed: str = ""
+    rows_say: tuple[str, ...] = ()
 
 
 def survey(
     where: str, *, table: str | None = None, encoding: str | None = None, delimiter: str | None = None
 ) -> Survey:
     """Look at a file, a folder or a database (see :func:`tasks.warehouse.sample.sample_of`)."""
-    return _seen(sample_of(where, table=table, encoding=encoding, delimiter=delimiter))
+    seen = _seen(sample_of(where, table=table, encoding=encoding, delimiter=delimiter))
+    return replace(seen, said={"encoding": encoding, "delimiter": delimiter})
 
 
 def _seen(sample: Sample) -> Survey:
@@ -97,7 +105,7 @@ def without_missing(seen: Survey, missing: Mapping[str, tuple[str, ...]]) -> Sur
         StudyError: there is no such column, or no row of it holds such a value.
     """
     frame, found = read_as_missing(seen.sample.frame, seen.found, missing, _separator(seen.sample))
-    return Survey(replace(seen.sample, frame=frame), found)
+    return replace(seen, sample=replace(seen.sample, frame=frame), found=found)
 
 
 def numbered(seen: Survey) -> Survey:
@@ -106,7 +114,11 @@ def numbered(seen: Survey) -> Survey:
     Raises:
         StudyError: the source has a column of that name, or keeps no order of its rows.
     """
-    sample = seen.sample
+    sample = _with_numbers(seen.sample)
+    return replace(seen, sample=sample, found={ROW: recognise(ROW, sample.frame[ROW]), **seen.found})
+
+
+def _with_numbers(sample: Sample) -> Sample:
     if not isinstance(sample.source, CsvFiles | ParquetFiles | DuckDb):
         raise StudyError("--each-row is for files, whose rows have an order; add a column of ids, named by --unit")
     if ROW in sample.frame.columns:
@@ -115,8 +127,24 @@ def numbered(seen: Survey) -> Survey:
     change = {"row_number": ROW}
     if isinstance(sample.source, DuckDb):
         change = {"query": f'SELECT row_number() OVER () AS "{ROW}", * FROM ({sample.source.query})'}
-    source = sample.source.model_copy(update=change)
-    return Survey(replace(sample, frame=frame, source=source), {ROW: recognise(ROW, frame[ROW]), **seen.found})
+    return replace(sample, frame=frame, source=sample.source.model_copy(update=change))
+
+
+def _as_stated(seen: Survey, wishes: Wishes) -> tuple[Survey, Survey]:
+    """Return a table of sensitive data with its rows, and as its owner's words and types alone describe it.
+
+    The second has no row: whatever is drafted from it is the same for all rows.
+
+    Raises:
+        StudyError: a name is no column.
+        DataError: the file cannot be read as was said.
+    """
+    sample = by_header(seen.sample, seen.said.get("encoding"), seen.said.get("delimiter"))
+    if ROW in seen.found and ROW not in sample.frame.columns:
+        sample = _with_numbers(sample)
+    found = stated(sample.frame.schema, wishes)
+    rows = replace(_seen(sample), said=seen.said)
+    return rows, Survey(replace(sample, frame=sample.frame.clear()), found, seen.said)
 
 
 def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
@@ -130,12 +158,15 @@ def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
     for name in (CONTRACT_FILE, STUDY_FILE, SOURCE_FILE):
         if (folder / name).exists():
             raise StudyError(f"{folder / name}: is there already; give another folder by --out, or move it away")
+    secret, rows = wishes.data_class is DataClass.sensitive, seen
+    if secret:
+        rows, seen = _as_stated(seen, wishes)
     seen, parts = _that_count(seen, cast(seen.found, wishes), wishes)
     wishes = resolved(seen.found, wishes)
     doubtful = _doubts(seen, parts, wishes)
     parts = _without(parts, doubtful, wishes)
-    repeats = _repeats(seen, parts)
-    if repeats is not None and wishes.covariates is None and wishes.data_class is not DataClass.sensitive:
+    repeats = _stated_order(seen, wishes) if secret else _repeats(seen, parts)
+    if repeats is not None and wishes.covariates is None and not secret:
         alike = _alike_where_kept(seen, parts, repeats)
         doubtful = replace(doubtful, left_out=doubtful.left_out | alike)
         parts = _without(parts, doubtful, wishes)
@@ -151,21 +182,71 @@ def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
     )
     if parts.named and not drafted.questions:
         _refuse_unanswered(drafted)
+    if secret:
+        _refuse_misfits(rows, seen, parts, drafted, repeats)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as problem:
         raise StudyError(f"{folder}: cannot be made ({type(problem).__name__}); give another folder by --out") from None
     for name, text in ((CONTRACT_FILE, drafted.contract), (STUDY_FILE, drafted.study), (SOURCE_FILE, drafted.source)):
-        # A draft of sensitive data holds words that were read off them: spellings, codes, words for no value.
-        write_whole(folder / name, text, private=wishes.data_class is DataClass.sensitive)
+        write_whole(folder / name, text, private=secret)
     manifest = None
     if not isinstance(seen.sample.source, Warehouse):
         manifest = fill(folder / SOURCE_FILE, stage).manifest
-    units = values_of(seen.sample.frame, parts.unit.source_name).drop_nulls().n_unique()
+    units = values_of(rows.sample.frame, parts.unit.source_name).drop_nulls().n_unique()
     followed = ""
-    if parts.event is not None and wishes.data_class is not DataClass.sensitive:
+    if parts.event is not None and not secret:
         followed = _followed(seen, parts, wishes, drafted, units)
-    return Begun(folder, drafted, manifest, units, repeats, followed)
+    say = _rows_say(rows, seen, wishes, parts, drafted) if secret else ()
+    return Begun(folder, drafted, manifest, units, repeats, followed, say)
+
+
+def _stated_order(seen: Survey, wishes: Wishes) -> Repeats | None:
+    """Return by what the last row of a unit of sensitive data counts, as the owner says.
+
+    Raises:
+        StudyError: the column has no order.
+    """
+    if wishes.last_by is None:
+        return None
+    one = column_of(seen.found, wishes.last_by, "--last-by")
+    if one.looks not in (Looks.date, Looks.number):
+        raise StudyError(
+            f"--last-by: say how '{one.name}' is written, as in --written '{one.name}=31.12.2025'; it needs an order"
+        )
+    return Repeats(copies_only=False, order=one.name)
+
+
+def _refuse_misfits(rows: Survey, seen: Survey, parts: Cast, drafted: Draft, repeats: Repeats | None) -> None:
+    """Refuse rows of sensitive data that are not what their owner said, before a file is written.
+
+    Raises:
+        DataError: says of which columns, for the owner, and which options say otherwise.
+    """
+    frame = rows.sample.frame
+    ids = values_of(frame, parts.unit.source_name).drop_nulls()
+    told = misfits(frame, (seen.found[name] for name in drafted.reads), drafted.with_others)
+    if repeats is None and ids.n_unique() < len(ids):
+        told.append(f"'{parts.unit.name}' names several rows of one unit; --last-by COLUMN says which of them counts")
+    if told:
+        raise DataError(f"the rows are not what was said of them: {'; '.join(told)}")
+
+
+def _rows_say(rows: Survey, seen: Survey, wishes: Wishes, parts: Cast, drafted: Draft) -> tuple[str, ...]:
+    """Return what rows of sensitive data would add to their draft, for the owner's eyes."""
+    frame = rows.sample.frame
+    told = told_by_rows(rows.found, seen.found, drafted.taken)
+    told += others(frame, (seen.found[name] for name in drafted.with_others))
+    chosen = tuple(one for one in parts.covariates if rows.found[one.name].looks in (Looks.number, Looks.binary))
+    unit, treatment, outcome = (rows.found[one.name] for one in (parts.unit, parts.treatment, parts.outcome))
+    if wishes.covariates is None and treatment.looks is Looks.binary:
+        real = tuple(rows.found[one.name] for one in chosen)
+        of = (unit, treatment, outcome, DataClass.synthetic, wishes.levels, wishes.ranges)
+        found = doubts(frame, real, *of)
+        told += [f"'{name}': {why}; --not leaves it out" for name, why in (found.left_out | found.decide).items()]
+    used = [one for one in (parts.outcome, *chosen) if one.name not in wishes.levels]
+    told += [f"'{one.name}': {why}" for one in used if (why := told_missing(one, as_read(frame, one))) is not None]
+    return tuple(told)
 
 
 def _followed(seen: Survey, parts: Cast, wishes: Wishes, drafted: Draft, units: int) -> str:
@@ -215,11 +296,8 @@ def _that_count(seen: Survey, parts: Cast, wishes: Wishes) -> tuple[Survey, Cast
 
     Rows without a treatment or an outcome are left out where the draft leaves them out.
     """
-    needed = [parts.unit]
-    if wishes.data_class is not DataClass.sensitive:
-        needed += [parts.treatment, parts.outcome, *([] if parts.event is None else [parts.event])]
-    needed = [one for one in needed if one.nulls]
-    if not needed:
+    needed = [one for one in (parts.unit, *parts.recorded) if one.nulls]
+    if not needed or wishes.data_class is DataClass.sensitive:
         return seen, parts
     frame = seen.sample.frame
     for one in needed:

@@ -5,6 +5,7 @@
 - ``options``: Read options of `init`.
 - ``recognise``: Recognise what a column holds from all of it.
 - ``roles``: The roles of columns in a drafted study: unit, treatment, outcome, covariates.
+- ``stated``: Say what columns of sensitive data hold by options, names and types alone, not by rows.
 - ``times``: Times to an event among the columns of a file.
 - ``words``: Read words, numbers and dates as people write them, and write words as YAML.
 """

@@ -2,9 +2,8 @@
 
 Each with comments that say what was assumed and what to ask.
 
-Nothing is read off sensitive data but what columns hold: codes of two values, spellings, formats. Ranges and levels of
-sensitive data are public knowledge or are paid for, so a draft asks for them; for public and synthetic data it takes
-them from the data and says so.
+Nothing is read off sensitive data (``tasks/start/stated.py``). Their ranges and levels are public knowledge or are paid
+for, so a draft asks for them; for public and synthetic data it takes them from the data and says so.
 """
 
 from __future__ import annotations
@@ -38,6 +37,8 @@ class Draft:
         left_out: columns that are not used, each with the reason.
         decide: columns of which a person has to say whether they are covariates, and why.
         questions: what only the owner can say before the study runs.
+        with_others: columns of which other values than the declared levels are read as one more.
+        reads: columns that the source is read for.
     """
 
     contract: str
@@ -48,6 +49,8 @@ class Draft:
     left_out: tuple[str, ...]
     decide: tuple[str, ...]
     questions: tuple[str, ...]
+    with_others: tuple[str, ...]
+    reads: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,8 @@ def draft(
         left_out=tuple(f"'{name}': {why}" for name, why in (unused | left_out).items()),
         decide=tuple(f"'{name}': {why}" for name, why in (doubtful.decide | doubtful.asked).items()),
         questions=tuple(questions),
+        with_others=tuple(name for name, value in declared.items() if value is not None and "others" in value[0]),
+        reads=tuple(one.name for one in _taken(found, parts)),
     )
 
 
@@ -118,6 +123,11 @@ def _why_unused(one: Found) -> str:
         return "numbers that count time since 1970, or ids; a number of days before treatment could be adjusted for"
     if one.looks is Looks.mixed:
         return "numbers and words; say in source.yaml which words mean no value, or map them"
+    if one.looks is Looks.unsaid:
+        return (
+            f"text, and no option says what it holds: --range '{one.name}=LOW:HIGH' of numbers, "
+            f"--levels '{one.name}=A,B' of words"
+        )
     if one.looks is Looks.text:
         return f"free text, or more than {MOST_LEVELS} different values"
     return f"it holds {one.looks}"
@@ -261,12 +271,18 @@ def _contract(
     with_nulls: set[str],
     repeats: Repeats | None,
 ) -> str:
+    secret = wishes.data_class is DataClass.sensitive
     lines = [
         *comment("What the owner of the data declares and allows. Drafted by `causalveil init`: read it line by line."),
         f"dataset: {scalar(wishes.name)}",
         f"data_class: {wishes.data_class}  # public | synthetic | sensitive",
         f"unit: {scalar(parts.unit.name)}  # who is protected",
         *comment("Numbers are clipped to their range, always; with `nulls: indicator` a value may be missing."),
+        *(
+            comment("Any of sensitive data may be, whether or not one is, but where the owner said so.")
+            if secret
+            else []
+        ),
         *comment("With `levels: {never: 1, former: 2}` for `levels: [1, 2]` people read names in place of codes."),
         *comment("With `unit_of_measure: days` panel, report and figures say in what a number is measured."),
         "columns:",
@@ -297,15 +313,15 @@ def _contract(
         lines += comment(f"{what}: the last counts, by the order of a column. Aggregates: mean, sum, min, max, any.")
         lines.append(f"{PER_UNIT}: {{keep: last, order: {scalar(repeats.order)}}}")
     lines += ["public: []  # columns that are public: no noise need protect them"]
-    if wishes.data_class is DataClass.sensitive:
+    if secret:
         lines += comment(
             "Columns of which it is public whether a person has a value. Only then may rows without one be left "
             "out, by `required` in source.yaml: the number of units is told before anything is asked."
         )
         lines.append(f"recorded_is_public: {flow(wishes.recorded)}")
-    cap = "{epsilon: 2, delta: 1.0e-5}" if wishes.data_class is DataClass.sensitive else "{epsilon: 10, delta: 1.0e-4}"
+    cap = "{epsilon: 2, delta: 1.0e-5}" if secret else "{epsilon: 10, delta: 1.0e-4}"
     lines += [*comment("How much may be asked in all, over the life of the data."), "caps:", f"  sample: {cap}"]
-    if wishes.data_class is DataClass.sensitive:
+    if secret:
         lines += comment(
             "Sensitive data are granted by their owner's signature: `causalveil owner key` prints a line for here."
         )
@@ -408,8 +424,11 @@ def _unrecorded(parts: Cast, counted: tuple[str, ...]) -> list[str]:
     return lines
 
 
+def _taken(found: dict[str, Found], parts: Cast) -> list[Found]:
+    return [one for one in found.values() if one.looks in _READ or one == parts.unit]
+
+
 def _source(found: dict[str, Found], parts: Cast, wishes: Wishes, source: dict[str, Any]) -> str:
-    taken = [one for one in found.values() if one.looks in _READ or one == parts.unit]
     counted = _counted(parts, wishes)
     required = [one.name for one in (parts.unit, *parts.recorded) if one.nulls and one.name not in counted]
     lines = [
@@ -419,7 +438,7 @@ def _source(found: dict[str, Found], parts: Cast, wishes: Wishes, source: dict[s
         f"source: {flow(source)}",
         "columns:",
     ]
-    for one in taken:
+    for one in _taken(found, parts):
         reading = one.reading
         if one == parts.unit and isinstance(reading, TextReading) and reading.kind is not Kind.integer:
             # Ids are names: nothing in them is read as a number or made one with another.

@@ -70,7 +70,7 @@ def condition(
         StudyError: it is no comparison of a column with values that it may hold.
     """
     tidy = " ".join(text.split())
-    fitting = {name: read for name in found if (read := _after_name(tidy, name)) is not None}
+    fitting = {name: read for name in found if (read := after_name(tidy, name)) is not None}
     if not fitting:
         raise StudyError(
             "--where: begin with a column, then one of == != < <= > >= in, and a value, as in --where 'age >= 25' or "
@@ -96,7 +96,8 @@ def condition(
     return {"column": name, "op": str(op), **({"values": held} if op.several else {"value": held[0]})}
 
 
-def _after_name(text: str, name: str) -> tuple[str, str] | None:
+def after_name(text: str, name: str) -> tuple[str, str] | None:
+    """Return sign and values behind the name of a column; None: a text begins otherwise."""
     if not text.casefold().startswith(name.casefold()):
         return None
     read = _COMPARED.fullmatch(text[len(name) :])

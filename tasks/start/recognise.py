@@ -51,6 +51,7 @@ class Looks(StrEnum):
     mixed = "numbers and words"
     constant = "one value only"
     empty = "no value"
+    unsaid = "text of which nothing is said"
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,10 @@ class Wishes:
         event: the column that says what ended the times of ``outcome``; None: the outcome is no time.
         horizon: until when times are compared; ``censored``: which value of ``event`` means that no event was seen.
         recorded: columns of which it is public whether they hold a value: rows without may be left out.
+        never_missing: covariates of sensitive data of which every person has a value, as the owner says.
+        written: of columns of sensitive text, examples of how their numbers or dates are written.
+        missing: by column, the values that stand for none.
+        last_by: of sensitive data, the column by whose order the last row of a unit counts; None: a unit has one row.
         where: conditions that units must meet, such as "age >= 25".
         subgroups: the column whose levels are asked about by themselves.
         measures: how the effect is measured beside the difference.
@@ -63,6 +67,10 @@ class Wishes:
     horizon: float = 0.0
     censored: str | None = None
     recorded: tuple[str, ...] = ()
+    never_missing: tuple[str, ...] = ()
+    written: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    last_by: str | None = None
     where: tuple[str, ...] = ()
     subgroups: str | None = None
     measures: tuple[str, ...] = ()
@@ -133,8 +141,8 @@ def cast(found: Mapping[str, Found], wishes: Wishes) -> Cast:
         StudyError: a name is no column, or its column cannot play the part; one sentence that says what to do.
     """
     unit = unit_of(found, wishes.unit)
-    treatment = _column(found, wishes.treatment, "--treatment")
-    outcome = _column(found, wishes.outcome, "--outcome")
+    treatment = column_of(found, wishes.treatment, "--treatment")
+    outcome = column_of(found, wishes.outcome, "--outcome")
     if len({unit.name, treatment.name, outcome.name}) < 3:
         raise StudyError("--unit, --treatment and --outcome name one column twice; each has one part")
     event = None if wishes.event is None else _event(found, wishes, (unit, treatment, outcome))
@@ -149,7 +157,7 @@ def cast(found: Mapping[str, Found], wishes: Wishes) -> Cast:
     where = tuple(condition(found, text, taken, wishes.data_class, said) for text in wishes.where)
     within = None
     if wishes.subgroups is not None:
-        column = _column(found, wishes.subgroups, "--subgroups")
+        column = column_of(found, wishes.subgroups, "--subgroups")
         within = groups(column, taken, has_levels=said.as_levels(column))
     # Eligible units are all alike in what one comparison with a single value fixes.
     fixed = {one["column"] for one in where if one["op"] == str(Operator.equal)} if wishes.covariates is None else set()
@@ -186,7 +194,7 @@ def unit_of(found: Mapping[str, Found], name: str) -> Found:
     Raises:
         StudyError: there is no such column, or it holds no value.
     """
-    unit = _column(found, name, "--unit")
+    unit = column_of(found, name, "--unit")
     if unit.looks is Looks.empty:
         raise StudyError(f"--unit: column '{unit.name}' holds no value; name a column of ids")
     return unit
@@ -203,7 +211,7 @@ def treatment_of(found: Mapping[str, Found], wishes: Wishes, *, named: bool = Tr
     Raises:
         StudyError: there is no such column, it is the unit's, or its values are not those of a treatment.
     """
-    treatment = _column(found, wishes.treatment, "--treatment")
+    treatment = column_of(found, wishes.treatment, "--treatment")
     _other_than(treatment, {"--unit": wishes.unit})
     several = 2 < treatment.distinct <= MOST_ARMS and len(treatment.levels) > 2
     if named and wishes.arms:
@@ -219,7 +227,7 @@ def outcome_of(found: Mapping[str, Found], wishes: Wishes) -> Found:
     Raises:
         StudyError: there is no such column, it has another part, or it holds no numbers and no two values.
     """
-    outcome = _column(found, wishes.outcome, "--outcome")
+    outcome = column_of(found, wishes.outcome, "--outcome")
     _other_than(outcome, {"--unit": wishes.unit, "--treatment": wishes.treatment})
     _outcome_codes(outcome)
     return outcome
@@ -233,7 +241,7 @@ def _other_than(one: Found, others: Mapping[str, str]) -> None:
 
 def _event(found: Mapping[str, Found], wishes: Wishes, others: tuple[Found, ...]) -> Found:
     """The column that says what ended the times of the outcome."""
-    event, outcome = _column(found, wishes.event or "", "--event"), others[-1]
+    event, outcome = column_of(found, wishes.event or "", "--event"), others[-1]
     if event.name in {one.name for one in others}:
         raise StudyError(f"--event: column '{event.name}' has another part already; name what ended the times")
     if outcome.looks is not Looks.number:
@@ -255,15 +263,20 @@ def resolved(found: Mapping[str, Found], wishes: Wishes) -> Wishes:
     """
     ranges, levels = dict[str, tuple[float, float]](), dict[str, tuple[str, ...]]()
     names = dict(wishes.level_names)
-    recorded = tuple(_column(found, name, "--recorded-is-public").name for name in wishes.recorded)
+    recorded = tuple(column_of(found, name, "--recorded-is-public").name for name in wishes.recorded)
+    secret = {"--never-missing": wishes.never_missing, "--written": wishes.written, "--last-by": wishes.last_by}
+    if wishes.data_class is not DataClass.sensitive and (
+        needless := [option for option, said in secret.items() if said]
+    ):
+        raise StudyError(f"{needless[0]} is for sensitive data, of whose rows a draft says nothing; leave it out")
     for name, ends in wishes.ranges.items():
-        one = _column(found, name, "--range")
+        one = column_of(found, name, "--range")
         if one.looks is not Looks.number:
             raise StudyError(f"--range: column '{one.name}' holds {one.looks}; leave its range out")
         ranges[one.name] = ends
     for name, said in wishes.levels.items():
-        one = _column(found, name, "--levels")
-        words, named = _named_levels(one, said)
+        one = column_of(found, name, "--levels")
+        words, named = named_levels(one, said)
         names |= {one.name: named} if named else {}
         if one.looks is Looks.number and not (one.whole and all(WHOLE.fullmatch(word) for word in words)):
             raise StudyError(f"--levels: column '{one.name}' has no whole levels such as these; give its --range")
@@ -272,7 +285,9 @@ def resolved(found: Mapping[str, Found], wishes: Wishes) -> Wishes:
         levels[one.name] = words if one.looks is Looks.number else as_read(one, words)
         if one.looks is not Looks.number and not set(levels[one.name]) & set(map(str, one.values)):
             raise StudyError(f"--levels: no row of column '{one.name}' holds any of these; write them as the file does")
-    return replace(wishes, ranges=ranges, levels=levels, level_names=names, recorded=recorded)
+    never = tuple(column_of(found, name, "--never-missing").name for name in wishes.never_missing)
+    wishes = replace(wishes, ranges=ranges, levels=levels, level_names=names, recorded=recorded)
+    return replace(wishes, never_missing=never)
 
 
 def said_of(found: Mapping[str, Found], wishes: Wishes) -> StatedLevels:
@@ -285,8 +300,14 @@ def said_of(found: Mapping[str, Found], wishes: Wishes) -> StatedLevels:
     return StatedLevels(known.levels, known.level_names, tuple(known.ranges))
 
 
-def _named_levels(one: Found, words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return levels and their names, from words such as ``never:1``; no names where a colon belongs to the levels."""
+def named_levels(one: Found, words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return levels and their names, from words such as ``never:1``.
+
+    There are no names where a colon belongs to the levels.
+
+    Raises:
+        StudyError: two levels have one name.
+    """
     parts = [word.rpartition(":") for word in words]
     held = set(map(str, (*one.values, *one.levels)))
     if held & set(words) or not all(name.strip() and code.strip() for name, _, code in parts):
@@ -297,7 +318,12 @@ def _named_levels(one: Found, words: tuple[str, ...]) -> tuple[tuple[str, ...], 
     return tuple(code.strip() for _, _, code in parts), tuple(names)
 
 
-def _column(found: Mapping[str, Found], name: str, option: str) -> Found:
+def column_of(found: Mapping[str, Found], name: str, option: str) -> Found:
+    """Return the column of a name, in whatever case.
+
+    Raises:
+        StudyError: there is none; says so by the option that names it.
+    """
     tidy = " ".join(name.split())
     if tidy not in found:
         fitting = [one for one in found if one.casefold() == tidy.casefold()]
@@ -332,6 +358,8 @@ def _codes(found: Mapping[str, Found], treatment: Found, wishes: Wishes) -> tupl
         said = said_of(found, wishes).meant(name, treated).casefold()
         chosen = [value for value in values if said in (str(value).casefold(), _uncoded(str(value).casefold()))]
         if not chosen:
+            if wishes.data_class is DataClass.sensitive:
+                raise StudyError(f"--treated: say both values of column '{name}', as in --levels '{name}=A,{treated}'")
             raise StudyError(f"--treated: column '{name}' has no such value; write it as the draft or the file has it")
         return next(value for value in values if value != chosen[0]), chosen[0]
     order = _control_first(values)
@@ -413,16 +441,26 @@ def _covariates(
 ) -> tuple[Found, ...]:
     if wishes.covariates is None:
         chosen = tuple(one for one in usable if one.name not in taken)
-        barred = {_column(found, name, "--not").name for name in wishes.without}
+        barred = {column_of(found, name, "--not").name for name in wishes.without}
         chosen = tuple(one for one in chosen if one.name not in barred)
     else:
-        chosen = tuple(_column(found, name, "--covariates") for name in wishes.covariates)
+        chosen = tuple(column_of(found, name, "--covariates") for name in wishes.covariates)
         for one in chosen:
             if one.name in taken:
                 raise StudyError(f"--covariates: column '{one.name}' has another part already; leave it out")
             if one.looks not in USABLE:
                 raise StudyError(f"--covariates: column '{one.name}' holds {one.looks}; leave it out")
     # A trial compares its arms as they are where nothing is to be adjusted for.
+    if (
+        not chosen
+        and not wishes.trial
+        and (unsaid := [one.name for one in found.values() if one.looks is Looks.unsaid])
+    ):
+        raise StudyError(
+            "no column is left to adjust for, as text of sensitive data is taken where an option says what it holds: "
+            f"--range '{unsaid[0]}=LOW:HIGH' of numbers, --covariates of numbers whose range is found later, --levels "
+            f"'{unsaid[0]}=A,B' of words"
+        )
     if not chosen and not wishes.trial:
         raise StudyError(
             "no column is left to adjust for; a study needs one covariate at least: add one to the source, name one of "

@@ -104,6 +104,26 @@ def dialect_of(path: Path, *, encoding: str | None = None, delimiter: str | None
     return CsvFiles(kind="csv", path=str(path), encoding=encoding, **found)
 
 
+def dialect_by_header(path: Path, *, encoding: str | None = None, delimiter: str | None = None) -> CsvFiles:
+    """Return the dialect of one file by options and by its lines down to the header.
+
+    No row has a part in it. The header is the first line of two names or more, its delimiter the one that has most of
+    them. The file is UTF-8 unless its mark or ``encoding`` says otherwise.
+
+    Raises:
+        DataError: it is not of that encoding, or no line has two names; says what to do.
+    """
+    with path.open("rb") as stream:
+        start = stream.read(SAMPLE_BYTES)
+    marked = next((name for mark, name in _MARKS.items() if start.startswith(mark)), "utf-8")
+    for place, line in enumerate(_text(path, start, encoding or marked).removeprefix("\ufeff").splitlines()[:30]):
+        names = {one: sum(bool(name.strip(' "')) for name in line.split(one)) for one in delimiter or ",;\t|"}
+        found = max(names, key=lambda one: names[one])
+        if names[found] > 1:
+            return CsvFiles(kind="csv", path=str(path), encoding=encoding or marked, delimiter=found, skip_lines=place)
+    raise DataError(f"{path.name}: has no header line of two names or more; add one, or give --delimiter")
+
+
 def _no_csv(path: Path, start: bytes) -> str | None:
     """Say what a file is that is no CSV, and what to do with it; None: it may be one."""
     named = _NAMED.get(path.suffix.lower())

@@ -33,7 +33,14 @@ from causalveil.tasks.machine.folders import is_delta, refuse_open_table
 from causalveil.tasks.machine.frames import frame_of, named, polars_types
 from causalveil.tasks.object_storage.copies import StoredFile, arrow_place
 from causalveil.tasks.warehouse.adbc import adbc_batches, quoted
-from causalveil.tasks.warehouse.csv_files import csv_input, dialect_of, sums_of, without_footer
+from causalveil.tasks.warehouse.csv_files import (
+    csv_input,
+    dialect_by_header,
+    dialect_of,
+    footer_lines,
+    sums_of,
+    without_footer,
+)
 from causalveil.tasks.warehouse.extract import EVERYTHING
 from causalveil.tasks.warehouse.open_tables import (
     delta_batches,
@@ -182,6 +189,34 @@ def _csv(path: Path, encoding: str | None, delimiter: str | None) -> Sample:
     files, footers = without_footer(files, paths_of(files, Path()))
     if len(footers) > 1:
         raise DataError(f"{path.name}: some of its files end in totals or notes, which are no rows; take them out")
+    frame, left_out, whole = _csv_rows(path, files)
+    if whole and path.is_file() and sums_of(frame):
+        frame, files = frame[:-1], files.model_copy(update={"skip_end": files.skip_end + 1})
+    return Sample(frame, files, left_out, whole, files.skip_end)
+
+
+def by_header(sample: Sample, encoding: str | None, delimiter: str | None) -> Sample:
+    """Return a sample whose source follows from options and headers alone.
+
+    Only a CSV file has a source that its rows had a part in.
+
+    Raises:
+        DataError: rows cannot be read so, or files end in lines that are no rows.
+    """
+    if not isinstance(sample.source, CsvFiles):
+        return sample
+    path = Path(sample.source.path)
+    paths = paths_of(sample.source, Path())
+    files = dialect_by_header(paths[0], encoding=encoding, delimiter=delimiter)
+    files = files.model_copy(update={"path": str(path)})
+    frame, left_out, whole = _csv_rows(path, files)
+    if any(footer_lines(one, files) for one in paths) or (whole and path.is_file() and sums_of(frame)):
+        raise DataError(f"{path.name}: ends in a total or a note, which is no row; take it out of the file")
+    return Sample(frame, files, left_out, whole)
+
+
+def _csv_rows(path: Path, files: CsvFiles) -> tuple[pl.DataFrame, dict[str, str], bool]:
+    """The first rows of CSV files, the columns that are left out, and whether these are all rows."""
     batches, problem, rows = list[pa.RecordBatch](), None, 0
     header: list[str] = []
     for file in paths_of(files, Path()):
@@ -195,7 +230,7 @@ def _csv(path: Path, encoding: str | None, delimiter: str | None) -> Sample:
                 names = reader.schema.names
             header = header or names
             if names != header and sorted(names) != sorted(set(header)):
-                raise DataError(_other_header(file, names, first, header))
+                raise DataError(_other_header(file, names, paths_of(files, Path())[0], header))
             if rows >= MOST_ROWS:
                 continue
             texts = pyarrow.csv.ConvertOptions(
@@ -214,10 +249,7 @@ def _csv(path: Path, encoding: str | None, delimiter: str | None) -> Sample:
     if not rows:
         raise DataError(f"{path.name}: has a header and no rows; export the table again")
     left_out = _useless(batches[0].schema.names)
-    frame = _frame(pa.Table.from_batches(batches), left_out)
-    if rows < MOST_ROWS and path.is_file() and sums_of(frame):
-        frame, files = frame[:-1], files.model_copy(update={"skip_end": files.skip_end + 1})
-    return Sample(frame, files, left_out, rows < MOST_ROWS, files.skip_end)
+    return _frame(pa.Table.from_batches(batches), left_out), left_out, rows < MOST_ROWS
 
 
 def _other_header(file: Path, names: list[str], first: Path, header: list[str]) -> str:

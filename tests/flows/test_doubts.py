@@ -33,11 +33,15 @@ PART = np.round(COST * RANDOM.uniform(0.4, 0.6, N), 2)
 
 
 def begun(folder: Path, more: dict[str, Any], ending: str = "", **wishes: Any) -> Begun:
-    """A draft from a CSV of the base and more columns."""
+    """A draft from a CSV of the base and more columns; of sensitive data from Parquet, which has types."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "in.csv").write_text(pl.DataFrame(BASE | more, strict=False).write_csv() + ending)
+    frame = pl.DataFrame(BASE | more, strict=False)
+    (folder / "in.csv").write_text(frame.write_csv() + ending)
+    frame.write_parquet(folder / "in.parquet")
     asked = {"name": "a", "data_class": DataClass.synthetic, "unit": "who", "treatment": "treated", "outcome": "cost"}
-    return begin(survey(str(folder / "in.csv")), Wishes(**(asked | wishes)), folder / "out", DirectEngine())
+    asked |= wishes
+    where = folder / ("in.parquet" if asked["data_class"] is DataClass.sensitive else "in.csv")
+    return begin(survey(str(where)), Wishes(**asked), folder / "out", DirectEngine())
 
 
 LEFT_OUT: dict[str, tuple[dict[str, Any], str]] = {
@@ -208,8 +212,15 @@ def test_which_value_means_treated_is_asked_with_both(tmp_path: Path) -> None:
     two = {"treated": [["afam", "cauc"][one] for one in TREATED]}
     with pytest.raises(StudyError, match=r"there are '(afam|cauc)' and '(afam|cauc)'"):
         begun(tmp_path / "a", two)
+    secret: dict[str, Any] = {"data_class": DataClass.sensitive}
+    with pytest.raises(DataError, match="'treated': other values than no and yes; --levels says which it holds"):
+        begun(tmp_path / "b", two, **secret)
+    both = {"levels": {"treated": ("cauc", "afam")}}
     with pytest.raises(StudyError, match=r"as in --treated VALUE$"):
-        begun(tmp_path / "b", two, data_class=DataClass.sensitive)
+        begun(tmp_path / "b", two, **secret, **both)
+    with pytest.raises(StudyError, match="say both values of column 'treated'"):
+        begun(tmp_path / "b", two, **secret, treated="afam")
+    begun(tmp_path / "b", two, **secret, **both, treated="afam")
     begun(tmp_path / "c", {"treated": [["1_x", "2_y"][one] for one in TREATED]}, treated="Y")
 
 
@@ -294,7 +305,12 @@ def test_what_is_one_value_in_the_rows_that_are_kept_is_left_out(tmp_path: Path)
     assert found.draft.taken == ("age",)
     assert sum("one value only in the rows that the draft keeps" in one for one in found.draft.left_out) == 2
     assert check(tmp_path / "a/out/study.yaml") == []
-    assert "year" in begun(tmp_path / "b", year, data_class=DataClass.sensitive).draft.taken
+    secret: dict[str, Any] = {"data_class": DataClass.sensitive}
+    with pytest.raises(DataError, match="several rows of one unit; --last-by COLUMN says which of them counts"):
+        begun(tmp_path / "b", year, **secret, unit="who")
+    guarded = begun(tmp_path / "b", year, **secret, last_by="Year")
+    assert "year" in guarded.draft.taken
+    assert "rows: {keep: last, order: year}" in guarded.draft.contract
 
 
 @pytest.mark.parametrize("name", ["yrdth", "modth", "dadth", "dth_date", "DTHDT", "age_dth"])
@@ -483,8 +499,10 @@ def test_numbers_that_may_stand_for_no_value_are_told_and_read_as_none_where_ask
     columns = load_contract(tmp_path / "out/dataset.yaml").columns
     assert (columns["age"].nulls, columns["weight"].nulls) == ("indicator", "indicator")
     assert columns["age"].upper < 100  # type: ignore[union-attr]
-    secret = replace(asked, data_class=DataClass.sensitive)
-    assert not begin(survey(str(place)), secret, tmp_path / "secret", DirectEngine()).draft.decide
+    secret = replace(asked, data_class=DataClass.sensitive, covariates=("age", "weight"))
+    guarded = begin(survey(str(place)), secret, tmp_path / "secret", DirectEngine())
+    assert any("--missing 'age=999'" in one for one in guarded.rows_say), "for the owner's eyes"
+    assert "999" not in guarded.draft.contract + guarded.draft.study + guarded.draft.source
     for wrong in ({"nothing": ("1",)}, {"age": ("777",)}):
         with pytest.raises(StudyError, match="--missing"):
             without_missing(survey(str(place)), wrong)

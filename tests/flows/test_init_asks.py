@@ -163,8 +163,8 @@ def test_answers_of_another_table_or_that_are_damaged_are_none() -> None:
 
 
 def test_ranges_of_sensitive_data_are_asked_until_they_are_ranges() -> None:
-    lines = ("sensitive", "Person No", "given", "new", "no", "cost", "age", "age < 70", "", "")
-    found = typed(*lines, "100:0", "0:100", "old", "0:110")
+    lines = ("sensitive", "Person No", "given", "old,new", "no", "cost", "age", "age < 70", "", "")
+    found = typed(*lines, "100:0", "0:100", "old", "0:110", "age")
     assert found.exit_code == 0, found.output
     assert found.output.count("two numbers") + found.output.count("below the second") == 2
     columns = yaml.safe_load(Path("in/dataset.yaml").read_text())["columns"]

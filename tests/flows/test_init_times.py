@@ -16,7 +16,7 @@ from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.sequence.declare import load
 from causalveil.flows.sequence.start import Begun, begin, survey
 from causalveil.schemas.contract import DataClass
-from causalveil.schemas.errors import StudyError
+from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.release import ProtocolRelease, SurvivalRelease
 from causalveil.tasks.start.roles import Wishes
@@ -127,7 +127,7 @@ def test_words_and_sensitive_data(tmp_path: Path) -> None:
     assert contract["columns"]["status"] == events
     assert load(found.folder / "study.yaml").study.outcome.censoring == "alive"
     secret = {"data_class": DataClass.sensitive, "event": "status", "horizon": 365.0, "ranges": {"age": (18, 100)}}
-    with pytest.raises(StudyError, match="--levels"):
+    with pytest.raises(DataError, match="--levels"):
         begun(tmp_path / "secret", trial(), **secret)
     found = begun(tmp_path / "known", trial(), levels={"status": ("0", "1", "2", "3")}, **secret)
     contract = yaml.safe_load((found.folder / "dataset.yaml").read_text())

@@ -264,23 +264,6 @@ def test_rows_without_a_name_are_numbered(tmp_path: Path) -> None:
         fill(tmp_path / "out/source.yaml", DirectEngine())
 
 
-def test_nothing_is_read_off_sensitive_data_but_what_columns_hold(tmp_path: Path) -> None:
-    """Two files that differ in every value and agree in what columns hold give the same three drafts."""
-    drafts = []
-    for folder, change in (("one", "1"), ("two", "7")):
-        (tmp_path / folder).mkdir()
-        rows = [[r[0] + change, str(int(r[1]) + int(change)), r[2], r[3], r[4] + change] for r in people()]
-        towns = ["Bonn", "Rome", "Oslo"] if change == "1" else ["Kiel", "Lima", "Bari"]
-        path = tmp_path / folder / "people.csv"
-        path.write_text(text([[*r, towns[i % 3]] for i, r in enumerate(rows)], [*HEADER, "town"]))
-        wishes = Wishes("people", DataClass.sensitive, "id", "treated", "cost")
-        begun = begin(survey(str(path)), wishes, path.parent / "out", DirectEngine())
-        drafts.append((begun.draft.contract, begun.draft.study, begun.draft.source))
-        assert len(begun.draft.questions) == 4, "two ranges, and the levels of sex and town"
-        assert load_contract(path.parent / "out" / "dataset.yaml").open_ranges.keys() == {"age", "cost"}
-    assert drafts[0] == drafts[1]
-
-
 def sensitive(**wishes: Any) -> Wishes:
     """Of a file of sensitive people, whose ranges and levels somebody has to say."""
     return Wishes("people", DataClass.sensitive, "id", "treated", "cost", **wishes)
@@ -299,13 +282,12 @@ def test_levels_are_the_ones_that_rows_hold_however_they_are_spelt(tmp_path: Pat
         (folder / "people.csv").write_text("id,cost,treated,sex\n" + "\n".join(rows) + "\n")
         for said in (("F", "M"), ("female", "male"), ("M", "female")):
             out = folder / "-".join(said)
-            begin(survey(str(folder / "people.csv")), sensitive(levels={"SEX": said}), out, DirectEngine())
+            wishes = sensitive(levels={"SEX": said})
+            begin(survey(str(folder / "people.csv")), wishes, out, DirectEngine())
             column = load_contract(out / "dataset.yaml").columns["sex"]
             held = pl.read_parquet(out / "rows=all" / "part-00000.parquet", hive_partitioning=False)["sex"]
             assert isinstance(column, LevelsColumn)
-            assert set(column.levels) == set(held.unique().to_list()), (case, said)
-            if case == "one":
-                assert set(column.levels) == {"F", "M"}
+            assert set(column.levels) == set(held.unique().to_list()) == set(said), (case, said)
 
 
 def test_numbers_that_stand_for_kinds_may_be_levels(tmp_path: Path) -> None:
@@ -323,12 +305,12 @@ def test_numbers_that_stand_for_kinds_may_be_levels(tmp_path: Path) -> None:
     wrong = {
         "there is no column 'wards'": {"levels": {"wards": ("1", "2")}},
         "there is no column 'costs'": {"ranges": {"costs": (0.0, 1.0)}},
-        "column 'dose' has no whole levels": {"levels": {"dose": ("1", "2")}},
-        "column 'ward' has no whole levels": {"levels": {"ward": ("a", "b")}},
-        "column 'treated' holds two values; leave its range out": {"ranges": {"treated": (0.0, 1.0)}},
-        "no row of column 'treated' holds any of these": {"levels": {"treated": ("x", "z")}},
+        "'dose': values that are no whole numbers": {"levels": {"dose": ("1", "2")}},
+        "no row of column 'ward' holds any of its levels": {"levels": {"ward": ("a", "b")}},
+        "column 'treated' holds a number": {"ranges": {"treated": (0.0, 1.0)}},
+        "'treated': other values than a and placebo": {"levels": {"treated": ("placebo", "a")}},
     }
     for says, wish in wrong.items():
-        with pytest.raises(StudyError, match=says):
-            begin(seen, sensitive(**wish), tmp_path / "no", DirectEngine())
+        with pytest.raises(CausalveilError, match=says):
+            begin(seen, sensitive(covariates=("ward",), **wish), tmp_path / "no", DirectEngine())
         assert not (tmp_path / "no").exists()
