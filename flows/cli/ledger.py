@@ -117,10 +117,7 @@ def show_(
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
     ledger = open_ledger()
-    if not ledger.knows(dataset):
-        raise StudyError(
-            f"dataset '{dataset}' is unknown to this ledger: no budget was granted and no study asked of it"
-        )
+    ledger.refuse_unknown(dataset)
     if json_:
         show.document(ledger.account(dataset).model_dump(mode="json"))
     elif snapshots:
@@ -141,10 +138,10 @@ def verify(
     """Recompute the ledger's hash chain; with --release find rollback and truncation."""
     from causalveil.schemas.documents import read_text
     from causalveil.schemas.release import release_file
-    from causalveil.tasks.privacy.ledger.ledger import open_ledger
+    from causalveil.tasks.privacy.ledger.ledger import existing_ledger
 
     text = None if release is None else read_text(release_file(release))
-    ledger = open_ledger()
+    ledger = existing_ledger()
     report = ledger.verify(dataset)
     held = None if text is None else ledger.verify_release(text, str(release))
     if not json_:

@@ -167,9 +167,9 @@ def desk(
 
     Static pages, read from the ledger after its whole chain was verified. With --json the same as one document.
     """
-    from causalveil.tasks.privacy.ledger.ledger import open_ledger
+    from causalveil.tasks.privacy.ledger.ledger import existing_ledger
 
-    ledger = open_ledger()
+    ledger = existing_ledger()
     if json_:
         from causalveil.tasks.privacy.outlook.desk import desk_of
 
@@ -194,9 +194,9 @@ def export(
     """
     from causalveil.flows.planning.ledger_files import ExportFormat
     from causalveil.flows.planning.ledger_files import export as write
-    from causalveil.tasks.privacy.ledger.ledger import open_ledger
+    from causalveil.tasks.privacy.ledger.ledger import existing_ledger
 
-    written = write(open_ledger(), out, ExportFormat(form), dataset)
+    written = write(existing_ledger(), out, ExportFormat(form), dataset)
     if json_:
         show.document({"files": [str(path) for path in written]})
         return

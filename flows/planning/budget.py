@@ -181,10 +181,7 @@ def forecast(
     """
     begin = start or datetime.now(UTC).date()
     runs = runs_of(every, begin)
-    if not ledger.knows(dataset):
-        raise StudyError(
-            f"dataset '{dataset}' is unknown to this ledger: no budget was granted and no study asked of it"
-        )
+    ledger.refuse_unknown(dataset)
     book = book_of(ledger, dataset)
     repeated = _last_run(book, dataset) if study is None else _study(study, dataset)
     accounts = accounts_in(book, dataset, repeated.level, repeated.blocks, repeated.contract)

@@ -42,10 +42,7 @@ def draw_burndown(ledger: Ledger, dataset: str, place: Path) -> list[Path]:
     """
     if place.suffix and place.suffix not in WRITERS and not place.is_dir():
         raise StudyError(f"{place}: a chart is an .html or .svg file; name one, or a folder for both")
-    if not ledger.knows(dataset):
-        raise StudyError(
-            f"dataset '{dataset}' is unknown to this ledger: no budget was granted and no study asked of it"
-        )
+    ledger.refuse_unknown(dataset)
     found = burndowns(ledger.history(dataset), ledger.identity, dataset)
     account = ledger.account(dataset)
     paths = [place] if place.suffix in WRITERS else [place / f"{dataset}-budget{suffix}" for suffix in WRITERS]
@@ -114,11 +111,8 @@ def export(ledger: Ledger, folder: Path, form: ExportFormat, dataset: str | None
         )
     desk = desk_of(ledger)
     if dataset is not None:
+        ledger.refuse_unknown(dataset)
         chosen = tuple(one for one in desk.datasets if one.dataset == dataset)
-        if not chosen:
-            raise StudyError(
-                f"dataset '{dataset}' is unknown to this ledger: no budget was granted and no study asked of it"
-            )
         desk = desk.model_copy(update={"datasets": chosen})
     if form is ExportFormat.registry:
         return [write_whole(folder / name, text) for name, text in _registry(ledger, desk)]

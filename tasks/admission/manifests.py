@@ -29,7 +29,7 @@ from causalveil.tasks.enclave.data_folder import DataFolder, file_digest
 from causalveil.tasks.enclave.partitions import opened
 from causalveil.tasks.machine.files import make_folder_durably, whole_file
 from causalveil.tasks.machine.site import home, in_use, site_folder
-from causalveil.tasks.privacy.ledger.ledger import Ledger
+from causalveil.tasks.privacy.ledger.ledger import Ledger, existing_ledger
 
 FOLDER = "admissions"
 REDUCED = "reduced"
@@ -159,9 +159,12 @@ def clean_reduced(dataset: str | None) -> int:
         How many folders were deleted.
 
     Raises:
+        StudyError: there are no reduced rows of that name, and the ledger does not know it.
         CausalveilError: the scratch root is open to other users.
     """
     places = home() / REDUCED
+    if dataset is not None and not (places / dataset).is_dir():
+        existing_ledger().refuse_unknown(dataset)
     roots = sorted(places.iterdir()) if places.is_dir() else []
     found = [root / DRAFT for root in roots if (root / DRAFT).is_dir() and not in_use(scratch_name(root.name))]
     found += [folder for root in roots if root.name == dataset for folder in root.iterdir() if folder.name != DRAFT]

@@ -120,7 +120,7 @@ def test_no_run_and_no_admission_without_pandera(
         assert "pandera cannot be imported (pandera is missing)" in said
         assert len(said.strip().splitlines()) <= 2, "a run's name, and one line"
     assert spent() == {}
-    assert not open_ledger().knows("fresh")
+    assert "fresh" not in open_ledger().datasets()
 
 
 TAMPERED: dict[str, tuple[Callable[[Path], None], str]] = {

@@ -116,7 +116,7 @@ def test_rows_are_not_looked_at_for_a_run_that_does_not_fit(tmp_path: Path) -> N
     with pytest.raises(BudgetRefused, match=r"remaining 0\.5"):
         run_study(path, engine="direct", watch=stages.append)
     assert stages == []
-    assert not open_ledger().knows("small"), "neither admitted nor granted"
+    assert "small" not in open_ledger().datasets(), "neither admitted nor granted"
 
 
 def test_refusals_ahead_are_the_ledger_s(tmp_path: Path) -> None:

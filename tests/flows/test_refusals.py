@@ -72,7 +72,7 @@ def test_somebody_else_s_contract_writes_nothing(granted: Path, tmp_path: Path) 
     refused(write_study(tmp_path / "own", study=changes, contract={"warn_below": 0.5, "public": []}))
     refused(write_study(tmp_path / "other", study=changes, contract={"dataset": "never-granted"}))
     assert refusals() == []
-    assert not open_ledger().knows("never-granted")
+    assert "never-granted" not in open_ledger().datasets()
 
 
 def test_a_refusal_makes_no_ledger_and_a_simulation_no_entry(tmp_path: Path) -> None:

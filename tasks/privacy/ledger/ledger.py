@@ -18,7 +18,7 @@ from typing import Any, Literal
 from sqlalchemy import URL, Connection
 
 from causalveil.schemas.contract import Contract
-from causalveil.schemas.errors import BudgetRefused, ContractError, RunConflict
+from causalveil.schemas.errors import BudgetRefused, ContractError, LedgerError, RunConflict
 from causalveil.schemas.ledger import DOCUMENT, EarlyRefusal, Reservation, Verified
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.machine.site import home, site_settings
@@ -38,7 +38,7 @@ from causalveil.tasks.privacy.ledger.rules import (
     refuse_without_room,
 )
 from causalveil.tasks.privacy.ledger.soundness import Memory
-from causalveil.tasks.privacy.ledger.store import Store, entries
+from causalveil.tasks.privacy.ledger.store import URL_VARIABLE, Store, entries
 
 # Refusals of one dataset that a day holds. Each is some 800 bytes, whatever a study says.
 MOST_REFUSALS = 100
@@ -69,6 +69,21 @@ def ledger_at_hand() -> Ledger | None:
     if url.get_backend_name() == "sqlite" and not Path(str(url.database)).exists():
         return None
     return open_ledger()
+
+
+def existing_ledger() -> Ledger:
+    """Open the ledger that a command reads, which must be there: a wrong state folder has none.
+
+    Raises:
+        LedgerError: there is no such SQLite file; or see ``open_ledger``.
+    """
+    found = ledger_at_hand()
+    if found is None:
+        raise LedgerError(
+            f"there is no ledger {_operators_store().place}: set CAUSALVEIL_HOME or {URL_VARIABLE} to where runs and "
+            "grants have theirs"
+        )
+    return found
 
 
 def throwaway_ledger(directory: Path) -> Ledger:

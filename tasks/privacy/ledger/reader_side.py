@@ -16,6 +16,7 @@ from causalveil.schemas.contract import Contract
 from causalveil.schemas.documents import parse_json
 from causalveil.schemas.errors import LedgerError, RunConflict, StudyError
 from causalveil.schemas.ledger import DOCUMENT, Account, UndrawnCharges, Verified
+from causalveil.schemas.mistakes import nearest
 from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, account_by_sums, account_of, asked_of, manifest_of
 from causalveil.tasks.privacy.ledger.entry import Entry, check_verdict, document_text
 from causalveil.tasks.privacy.ledger.journal import Journal
@@ -234,10 +235,19 @@ class ReaderSide(Journal):
         with self._writing() as (_, book):
             return book
 
-    def knows(self, dataset: str) -> bool:
-        """Check whether the ledger has any entry of a dataset."""
-        with self.store.read() as connection:
-            return next(iter(self.store.select(connection, entries.c.dataset == dataset)), None) is not None
+    def refuse_unknown(self, dataset: str) -> None:
+        """Refuse the name of a dataset of which the ledger has no entry.
+
+        Raises:
+            StudyError: names the nearest that it has.
+            LedgerError: the ledger cannot be used.
+        """
+        known = self.datasets()
+        if dataset not in known:
+            raise StudyError(
+                f"dataset '{dataset}' is unknown to this ledger: no budget was granted and no study asked of it"
+                f"{nearest(dataset, known)}"
+            )
 
     def verify(self, dataset: str | None = None) -> Verified:
         """Recompute every hash, and the accounts of one dataset or of all.
@@ -249,9 +259,13 @@ class ReaderSide(Journal):
         Finished runs that never drew a declared charge are named: older versions wrote them, and the chain holds.
 
         Raises:
+            StudyError: the ledger holds, and has no entry of the dataset.
             LedgerError: names the first entry that fails.
         """
-        return self._audit(dataset)[0]
+        verified = self._audit(dataset)[0]
+        if dataset is not None:
+            self.refuse_unknown(dataset)
+        return verified
 
     def verify_release(self, text: str, where: str = "release") -> str:
         """Verify the whole ledger, then that it holds this very release, whichever version wrote it.
