@@ -225,7 +225,7 @@ def test_a_run_under_way_goes_on_from_the_memory(ledger: Ledger, tmp_path: Path)
 def test_a_reservation_reads_as_much_in_a_long_ledger_as_in_a_short_one(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What keeps a reservation below 50 ms at 1e5 entries (``tests/benchmarks/bench_ledger.py``), counted in rows.
+    """What keeps a reservation below 50 ms at 1e5 entries (``replication/benchmarks/ledger.py``), counted in rows.
 
     Rows are read of what was added since and of runs under way, of which there is none here."""
     read, counts = [0], list[int]()

@@ -29,8 +29,8 @@ from causalveil.tasks.adjustment.sums import MomentSums, ScaleSums, ScoreSums, S
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums
+from replication.benchmarks.adjust_in_memory import feature_values
 from tests.aipw_help import in_memory
-from tests.benchmarks.adjust_in_memory import feature_values
 from tests.regression_help import Design, make_regression
 
 KINDS: dict[str, Any] = {

@@ -1,6 +1,6 @@
 """How often intervals of adjusted questions of times hold, one by one and all together, where the truth is known.
 
-People, studies and seeds are those of ``tests/benchmarks/bench_survival_together.py``: covariates that confound, two
+People, studies and seeds are those of ``replication/benchmarks/survival_together.py``: covariates that confound, two
 horizons, two measures, two subgroups, twelve answers in a run, epsilon 1. By itself each interval holds in .95 of runs,
 and all of a table together in .95.
 """
@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from tests.benchmarks.bench_survival_adjusted import CONFOUNDED, Confounded
-from tests.benchmarks.bench_survival_together import joint_cell
+from replication.benchmarks.survival_adjusted import CONFOUNDED, Confounded
+from replication.benchmarks.survival_together import joint_cell
 
 LOST, RARE = CONFOUNDED[0], CONFOUNDED[2]
 

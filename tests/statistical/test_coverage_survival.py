@@ -2,7 +2,7 @@
 
 Noise is the product's own, through the study's stages. Seeds are fixed; with a true coverage of .95 fewer than 33 of 40
 come up five times in ten thousand, and of intervals half as wide 33 of 40 once in forty. Every cell,
-200 runs each, is behind ``-m long``; the table is ``tests/benchmarks/bench_survival.py``.
+200 runs each, is behind ``-m long``; the table is ``replication/benchmarks/survival.py``.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.estimators.survival import Measure
-from tests.benchmarks.bench_survival import EPSILONS, TRIALS, Trial, run
-from tests.benchmarks.bench_survival_adjusted import CONFOUNDED, Confounded, adjusted_cell
+from replication.benchmarks.survival import EPSILONS, TRIALS, Trial, run
+from replication.benchmarks.survival_adjusted import CONFOUNDED, Confounded, adjusted_cell
 from tests.survival_help import found_of, make_survival
 
 RUNS, LEAST, UNITS = 40, 33, 2_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from causalveil.tasks.machine.distribute import one_thread
-from tests.benchmarks.adjust_in_memory import adjust
+from replication.benchmarks.adjust_in_memory import adjust
 
 RUNS, UNITS = 4, 300_000
 

@@ -11,7 +11,7 @@ import pytest
 
 from causalveil.tasks.adjustment.scales import SKEWED, margin
 from causalveil.tasks.machine.distribute import one_thread
-from tests.benchmarks.adjust_in_memory import EDGES, adjust
+from replication.benchmarks.adjust_in_memory import EDGES, adjust
 
 RUNS = 40
 

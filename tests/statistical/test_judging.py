@@ -13,11 +13,10 @@ import polars as pl
 import pytest
 
 from causalveil.tasks.adjustment import posterior, recipe, screen
-from tests.benchmarks import bench_accuracy as accuracy
-from tests.benchmarks import bench_judging as bench
-from tests.benchmarks import bench_settings as settings
-from tests.benchmarks import judged_populations as judged
-from tests.benchmarks import judging_table as table
+from replication.benchmarks import accuracy, settings
+from replication.benchmarks import judged_populations as judged
+from replication.benchmarks import judging as bench
+from replication.benchmarks import judging_table as table
 
 LEVELS = (0.2, 0.1, 0.05)
 

@@ -1,7 +1,7 @@
 """Tables that nobody chose: where lines confound the default interval holds the truth as often as it says.
 
-Tables and runs are seeded (``tests/benchmarks/random_tables.py``). Of 10 intervals that each hold the truth with .95
-fewer than 7 do in .001 of tables.
+Tables and runs are seeded (``replication/benchmarks/random_tables.py``). Of 10 intervals that each hold the truth with
+.95 fewer than 7 do in .001 of tables.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from functools import cache
 
 import pytest
 
-from tests.benchmarks.bench_tables import Measured, measured
-from tests.benchmarks.random_tables import table
+from replication.benchmarks.random_tables import Measured, measured, table
 
 # What an estimate that leaves some confounding says so by.
 LINES = ("linearly", "partly", "unadjusted", "with squares")

@@ -35,7 +35,7 @@ from causalveil.tasks.adjustment.released import (
 )
 from causalveil.tasks.adjustment.scales import FoundScales, lines_of, margin, normal_scores, scales_of
 from causalveil.tasks.adjustment.screen import CurvePrior
-from tests.benchmarks.adjust_in_memory import InMemory, adjust, encode, feature_values, four_releases, mu_of
+from replication.benchmarks.adjust_in_memory import InMemory, adjust, encode, feature_values, four_releases, mu_of
 
 LOUD = 1e4
 

@@ -25,7 +25,7 @@ from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.noise import NoiseSource
 from causalveil.tasks.regression.stages import recipe
-from tests.benchmarks.adjust_in_memory import InMemory
+from replication.benchmarks.adjust_in_memory import InMemory
 from tests.regression_help import make_regression
 
 UNITS = 4_000

@@ -15,7 +15,7 @@ from causalveil_replication.accuracy.later import LATER
 from causalveil_replication.accuracy.measure import study_of
 from causalveil_replication.accuracy.methods import METHODS
 from causalveil_replication.accuracy.populations import POPULATIONS
-from tests.benchmarks.bench_plan import study_of as study_of_plan
+from replication.benchmarks.plan import study_of as study_of_plan
 from tests.planned import MANY, measured, told
 
 

@@ -19,11 +19,11 @@ PAPERS: tuple[Paper, ...] = (LEE_WEIGHTING, LEE_SCORES, YUAN, SCHROEDER, KUSNER)
 MISSING = "missing"
 # A column of runs that are coefficient vectors: the papers drew one.
 VECTORS = "vectors"
-# No experiment of a paper: what `tests/benchmarks/` wrote beside their tables.
+# No experiment of a paper: what `replication/benchmarks/` wrote beside their tables.
 JUDGED = """## How `regression` is judged
 
-    uv run --package causalveil-replication python -m tests.benchmarks.bench_judging run NAMES RUNS PART
-    uv run --package causalveil-replication python -m tests.benchmarks.bench_judging table RUNS docs/figures
+    uv run --package causalveil-replication python -m replication.benchmarks.judging run NAMES RUNS PART
+    uv run --package causalveil-replication python -m replication.benchmarks.judging table RUNS docs/figures
 
 NAMES are `today,adjusted,least-squares`; parts are `written`, `again`, `tables`, `published` with a folder of files,
 and `checks`. The estimator is asked about people on whom no setting was chosen, beside its forerunner (*old*) and
@@ -44,8 +44,8 @@ nothing](figures/judging-constant.csv), [more people and more budget](figures/ju
 
 ## What the settings of `regression` matter
 
-    uv run --package causalveil-replication python -m tests.benchmarks.bench_settings run FOLDER
-    uv run --package causalveil-replication python -m tests.benchmarks.bench_settings table FOLDER > settings.csv
+    uv run --package causalveil-replication python -m replication.benchmarks.settings run FOLDER
+    uv run --package causalveil-replication python -m replication.benchmarks.settings table FOLDER > settings.csv
 
 Every number that was chosen in `tasks/adjustment`, and not derived, was set to half and to double its value, one at a
 time, on 41 random tables (400 to 440) on which nothing was chosen or judged. As they are set .976 of 95% intervals

@@ -50,7 +50,7 @@ def parts(rows: Rows) -> list[str]:
         *([markdown_table(nearest)] if nearest else []),
         "What exact matching adjusts for and weights of squares and products do not is what three coarse covariates do "
         "together. `balancing` adjusts for it by cells, which are balanced as far as noise pays for it "
-        "([proof](../proofs/balancing.md), section 5; `python -m tests.benchmarks.bench_cells`). These four data sets "
+        "([proof](../proofs/balancing.md), section 5; `python -m replication.benchmarks.cells`). These four data sets "
         "cannot show it: their covariates are continuous, or too many for cells.",
     ]
 

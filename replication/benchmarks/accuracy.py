@@ -1,7 +1,7 @@
 """How right `regression` is on people of kinds that readers know, worst first, beside least squares without privacy.
 
-Run: python -m tests.benchmarks.bench_accuracy run FOLDER [RUNS [MINUTES]]
-     python -m tests.benchmarks.bench_accuracy page FOLDER > docs/figures/accuracy.md
+Run: python -m replication.benchmarks.accuracy run FOLDER [RUNS [MINUTES]]
+     python -m replication.benchmarks.accuracy page FOLDER > docs/figures/accuracy.md
 Needs the replications: `uv run --package causalveil-replication` comes before it.
 
 Eighteen populations whose effect is known, and one whose treated lie in the tails, at 1,000 and 30,000 people; four of
@@ -23,10 +23,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
-from tests.benchmarks import bench_judging as bench
-from tests.benchmarks import judged_populations as judged
-from tests.benchmarks.judged_again import AGAIN
-from tests.benchmarks.judged_populations import FLAG, Potential, Written
+from replication.benchmarks import judged_populations as judged
+from replication.benchmarks import judging as bench
+from replication.benchmarks.judged_populations import AGAIN, FLAG, Potential, Written
 
 RUNS, MINUTES = "40", "9"
 SETTINGS = ((1_000, "1"), (30_000, "1"))
@@ -116,8 +115,8 @@ def _cell(name: str, runs: list[tuple[Mapping[str, Any], Mapping[str, Any]]]) ->
 
 HEAD = """# How right `regression` is
 
-    uv run --package causalveil-replication python -m tests.benchmarks.bench_accuracy run FOLDER
-    uv run --package causalveil-replication python -m tests.benchmarks.bench_accuracy page FOLDER
+    uv run --package causalveil-replication python -m replication.benchmarks.accuracy run FOLDER
+    uv run --package causalveil-replication python -m replication.benchmarks.accuracy page FOLDER
 
 {count} cells, worst first: populations of kinds that readers know, at epsilon 1 and delta 1e-6. The effect is known, so
 errors and misses can be counted. Every run draws new people and new noise. The estimator's settings were chosen on

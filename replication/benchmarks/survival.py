@@ -1,6 +1,6 @@
 """Coverage and width of estimator `survival` on trials whose truth is known, beside the same without privacy.
 
-uv run python -m tests.benchmarks.bench_survival [RUNS]    # writes docs/figures/survival.md; 200 runs take 15 minutes
+uv run python -m replication.benchmarks.survival [RUNS]    # writes docs/figures/survival.md; 200 runs take 15 minutes
 
 Three populations, arms of equal size: half have the event and 30% are lost, hazards proportional (ratio .7); 60% are
 lost and curves cross (Weibull, shapes .8 and 1.6); 3% have the event and 10% are lost (ratio .6). A cell is 200 runs
@@ -201,7 +201,7 @@ def errors(trial: Trial, n: int, runs: int) -> list[float]:
 def page(runs: int) -> str:
     """The whole page."""
     said = (
-        f"By `uv run python -m tests.benchmarks.bench_survival {runs}`: {runs} runs a cell, seeds fixed, delta 1e-6, "
+        f"By `uv run python -m replication.benchmarks.survival {runs}`: {runs} runs a cell, seeds fixed, delta 1e-6, "
         "half-width of 95% intervals with their coverage in brackets. *Whole* counts runs whose interval is "
         "the whole range, since too few are seen at risk at the horizon. Half of the people are treated; "
         "hazards of the first and the last trial are proportional (.7 and .6), curves of the second cross "

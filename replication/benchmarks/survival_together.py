@@ -1,8 +1,8 @@
 """Coverage and width of adjusted questions of times that are asked together, and beside as many single studies.
 
-python -m tests.benchmarks.bench_survival_together [RUNS]
+python -m replication.benchmarks.survival_together [RUNS]
 
-People of ``bench_survival_adjusted.py``, each in one of two subgroups by chance, so that both have one truth.
+People of ``survival_adjusted.py``, each in one of two subgroups by chance, so that both have one truth.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from causalveil.tasks.enclave.normalise import columns, encode
 from causalveil.tasks.privacy.gaussian import unit_sigma
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.survival.joint_answers import TimesTable
-from tests.benchmarks.bench_survival_adjusted import CONFOUNDED, COVARIATES, MANY, Confounded
+from replication.benchmarks.survival_adjusted import CONFOUNDED, COVARIATES, MANY, Confounded
 from tests.survival_help import HORIZON, IN_FULL, ONE_KIND, found_of, make_survival, make_times
 
 SITES = {"name": "site", "column": {"levels": ["north", "south"]}}

@@ -1,6 +1,6 @@
 """Curves and log-rank tests of estimator `survival` on the table of two published private Kaplan-Meier methods.
 
-uv run --with lifelines==0.30.3 python -m tests.benchmarks.bench_survival_published [RUNS]
+uv run --with lifelines==0.30.3 python -m replication.benchmarks.survival_published [RUNS]
 
 The NCCTG lung cancer table of survival, 228 people. Printed numbers are those of the papers' abstracts; their code was
 not run, so what else differs between the runs is said on the page and not measured.
@@ -104,7 +104,7 @@ def tables(people: People, runs: int) -> list[str]:
 def page(runs: int) -> str:
     """The whole page."""
     said = (
-        "By `uv run --with lifelines==0.30.3 python -m tests.benchmarks.bench_survival_published "
+        "By `uv run --with lifelines==0.30.3 python -m replication.benchmarks.survival_published "
         f"{runs}`: {runs} runs, horizon 1,000 days. The table is `lung` of the R package survival, which both papers "
         "use: 228 people, so noise rules at small budgets."
         "\n\n"

@@ -1,9 +1,9 @@
 """Coverage and width of adjusted effects on the time to an event, beside weighted curves.
 
-uv run --with lifelines==0.30.3 python -m tests.benchmarks.bench_survival_adjusted [RUNS [MEASURE..]]
+uv run --with lifelines==0.30.3 python -m replication.benchmarks.survival_adjusted [RUNS [MEASURE..]]
 
 Four standard normal covariates, cut at 3; two of them drive treatment (log odds .7 each) and hazard (log .5 each).
-Populations as of ``bench_survival.py``. Another column has lifelines' Kaplan-Meier curves of the same tables, each
+Populations as of ``survival.py``. Another column has lifelines' Kaplan-Meier curves of the same tables, each
 person weighted by the inverse of the true chance of her treatment, which no analyst knows: how far such a table allows.
 """
 
@@ -22,7 +22,7 @@ import polars as pl
 from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.survival.findings import SurvivalFindings
-from tests.benchmarks.bench_survival import Cell, scale
+from replication.benchmarks.survival import Cell, scale
 from tests.survival_help import HORIZON, People, found_of, make_survival
 
 PAGE = Path(__file__).parents[2] / "docs" / "figures" / "survival_adjusted.md"
@@ -169,7 +169,7 @@ def tables(runs: int, measures: Sequence[Measure]) -> list[str]:
 def page(runs: int, measures: Sequence[Measure]) -> str:
     """The whole page; sections of other measures stay as they are."""
     said = (
-        f"By `uv run --with lifelines==0.30.3 python -m tests.benchmarks.bench_survival_adjusted {runs}`: {runs} "
+        f"By `uv run --with lifelines==0.30.3 python -m replication.benchmarks.survival_adjusted {runs}`: {runs} "
         "runs a cell, seeds fixed, delta 1e-6. Half-width of 95% intervals with their coverage in brackets, then root "
         "mean square errors. *Whole* counts runs whose interval is the whole range. Two of four covariates drive "
         "treatment and hazard: with 30% lost the risk difference is -.10, and that of the arms as they are +.06."

@@ -1,6 +1,6 @@
 """Half-widths over sizes and budgets beside those without privacy: the table of docs/is-this-for-me.md.
 
-    python -m tests.benchmarks.bench_sizes [RUNS]
+    python -m replication.benchmarks.sizes [RUNS]
 
 One population, written for a reader's first look and no setting chosen on it: ten covariates in their declared ranges,
 a third to two thirds treated, an outcome whose standard deviation is an eighth of its declared range, of which

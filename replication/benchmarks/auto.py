@@ -1,6 +1,6 @@
 """Expected width of what `estimator: auto` takes, over people and budgets, as a figure and a table.
 
-Run: python -m tests.benchmarks.bench_auto FOLDER     (writes auto-width.csv and auto-width.svg)
+Run: python -m replication.benchmarks.auto FOLDER     (writes auto-width.csv and auto-width.svg)
 
 No row of data is read: each width is that by which `auto` chooses, the median of few rehearsals with fixed seeds on
 people made of public facts. It takes two minutes of processor time. Six numbers declared from -4 to 4, outcome from 0

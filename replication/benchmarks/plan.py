@@ -1,6 +1,6 @@
 """What `plan` says beside what runs come to, on people that are as the plan assumes; and the time of its searches.
 
-    uv run python -m tests.benchmarks.bench_plan [RUNS]
+    uv run python -m replication.benchmarks.plan [RUNS]
 
 Each line: the half-width that is told, the mean of so many seeded runs of the study's stages on samples of the plan's
 own population, their ratio, and processor seconds of the plan, of `--curve` and of `--target-half-width`.

@@ -1,9 +1,9 @@
 """Tables of an estimator that is judged: beside an old one and least squares, by kind, size and budget, worst first.
 
-Twelve populations were written by an author who had not read it (``tests/benchmarks/judged_populations.py``); random
-tables 200 to 399 draw columns, confounding, outcome, size and budget (``tests/benchmarks/random_tables.py``). Published
-tables are asked again and again, so that noise alone differs. Least squares is by arm where the smaller arm has ten
-people a column.
+Twelve populations were written by an author who had not read it (``replication/benchmarks/judged_populations.py``);
+random tables 200 to 399 draw columns, confounding, outcome, size and budget
+(``replication/benchmarks/random_tables.py``). Published tables are asked again and again, so that noise alone differs.
+Least squares is by arm where the smaller arm has ten people a column.
 
 A cell is a population that a reader knows or a published table at one n and epsilon, or all random tables of one kind
 with n times epsilon below 10,000, or at least that (both together where one of them has fewer than three tables).

@@ -1,6 +1,6 @@
 """How long a reservation takes in a ledger of 1e5 entries, verified: run by hand, prints one line per database.
 
-    python -m tests.benchmarks.bench_ledger [ENTRIES]
+    python -m replication.benchmarks.ledger [ENTRIES]
 
 The ledger holds runs of five charges (seven entries each) of one dataset. ``first`` is a machine that has never seen
 the ledger and verifies all of it; ``next`` are reservations after that, each in a verified transaction with its commit

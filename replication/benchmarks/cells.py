@@ -1,6 +1,6 @@
 """Coarse covariates that confound three at a time: balancing with cells, without, and the competitors, label level.
 
-Run: python -m tests.benchmarks.bench_cells [RUNS] [POPULATION ...]
+Run: python -m replication.benchmarks.cells [RUNS] [POPULATION ...]
 Needs the replications: `uv run --package causalveil-replication` comes before it.
 
 Every run draws new people and new, seeded noise. Prints root mean square error and bias in outcome units, coverage and

@@ -1,7 +1,7 @@
 """Error, coverage and width of estimators on populations whose effect is known, as a Markdown table.
 
-Run: python -m tests.benchmarks.bench_known [RUNS]          (level sample)
-     python -m tests.benchmarks.bench_known [RUNS] label    (covariates and treatments public, delta 0)
+Run: python -m replication.benchmarks.known [RUNS]          (level sample)
+     python -m replication.benchmarks.known [RUNS] label    (covariates and treatments public, delta 0)
 Needs the replications: `uv run --package causalveil-replication` comes before it.
 
 Every run draws new people and new, seeded noise (``replication/``); delta is 1e-6. A coverage of .95 over 100 runs

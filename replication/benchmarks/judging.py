@@ -1,7 +1,7 @@
 """Judge an adjusting estimator beside another and beside least squares, on cells that were frozen before it was built.
 
-Run: python -m tests.benchmarks.bench_judging run ESTIMATORS FOLDER PART [RUNS [DATA [MINUTES]]]
-     python -m tests.benchmarks.bench_judging table FOLDER OUT [NEW [OLD]]
+Run: python -m replication.benchmarks.judging run ESTIMATORS FOLDER PART [RUNS [DATA [MINUTES]]]
+     python -m replication.benchmarks.judging table FOLDER OUT [NEW [OLD]]
 Needs the replications: `uv run --package causalveil-replication` comes before it.
 
 ESTIMATORS: some of ``ESTIMATORS`` or ``module:function``, with commas. PART is one of ``RUNS``: tables nobody chose,
@@ -42,10 +42,10 @@ from causalveil.tasks.machine.distribute import one_thread
 from causalveil_replication.accuracy.measure import at_every_confidence
 from causalveil_replication.accuracy.methods import CONFIDENCES
 from causalveil_replication.accuracy.populations import STAND_IN_RUN, KnownPopulation
-from tests.benchmarks import judged_populations as judged
-from tests.benchmarks.judged_again import AGAIN
-from tests.benchmarks.judging_table import tables, verdict
-from tests.benchmarks.random_tables import table
+from replication.benchmarks import judged_populations as judged
+from replication.benchmarks.judged_populations import AGAIN
+from replication.benchmarks.judging_table import tables, verdict
+from replication.benchmarks.random_tables import table
 
 FIRST, LAST = 200, 400
 RUNS = {"tables": 5, "written": 40, "published": 20, "checks": 10, "again": 20}
@@ -135,7 +135,7 @@ def least_squares(one: Asked) -> Answer:
 
 def adjusted(one: Asked) -> Answer:
     """Return what the new adjusting estimator says, its releases drawn in memory."""
-    from tests.benchmarks.adjust_in_memory import adjust
+    from replication.benchmarks.adjust_in_memory import adjust
 
     declared: dict[str, dict[str, Any]] = {}
     for name, kind in one.study.covariates.items():

@@ -1,7 +1,7 @@
 """Halve and double every setting of the adjusting estimator, one at a time, on the same random tables.
 
-Run: python -m tests.benchmarks.bench_settings run FOLDER [TABLES [MINUTES]]
-     python -m tests.benchmarks.bench_settings table FOLDER > docs/figures/settings.csv
+Run: python -m replication.benchmarks.settings run FOLDER [TABLES [MINUTES]]
+     python -m replication.benchmarks.settings table FOLDER > docs/figures/settings.csv
 Needs the replications: `uv run --package causalveil-replication` comes before it.
 
 Tables 400 and on: settings were chosen on 0 to 199 and judged on 200 to 399. Releases are drawn in memory. Every
@@ -37,8 +37,8 @@ from causalveil.tasks import adjustment
 from causalveil.tasks.adjustment.posterior import Sweeps
 from causalveil.tasks.adjustment.recipe import Parts
 from causalveil.tasks.machine.distribute import one_thread
-from tests.benchmarks import adjust_in_memory
-from tests.benchmarks import bench_judging as bench
+from replication.benchmarks import adjust_in_memory
+from replication.benchmarks import judging as bench
 
 FIRST, TABLES, MINUTES = 400, "60", "9"
 Value = float | tuple[float, ...]
