@@ -11,11 +11,17 @@ import numpy as np
 from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.schemas.estimators.aipw import AipwEstimator, AipwStudy
 from causalveil.schemas.estimators.difference import DifferenceStudy
+from causalveil.schemas.estimators.protocols import difference_table
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.studies import parse_study
+from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.split import Pieces, fold_sizes
 from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy.mechanisms import Mechanism
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.protocols import difference
 from tests.studies import RESOLVED, merge
 
 HAIR = 1 - 2.0**-40
@@ -46,6 +52,16 @@ def make_difference(**changes: Any) -> DifferenceStudy:
     study = parse_study(merge(base, {"estimator": {"name": "difference_in_means"}, "privacy": privacy, **changes}))
     assert isinstance(study, DifferenceStudy)
     return study
+
+
+def difference_sums(study: DifferenceStudy, rows: Rows) -> FloatArray:
+    """What some people add to the one release of a difference in means, without noise."""
+    return difference.sums(difference_table(study), Pieces(lambda _: CellRows.of(rows), 1, len(rows)))
+
+
+def difference_mechanism(study: DifferenceStudy, sizes: Sizes) -> Mechanism:
+    """The mechanism of that release."""
+    return difference.mechanism(difference_table(study), sizes)
 
 
 def encode(z: np.ndarray) -> np.ndarray:

@@ -5,14 +5,16 @@ One release and its own private interval.
 
 from __future__ import annotations
 
-from causalveil.flows.estimators.estimator import ENTRY, EVERYBODY, NORMALISE, Estimator, Stages
+from causalveil.flows.estimators.estimator import ENTRY, NORMALISE, Estimator, Stages
 from causalveil.flows.estimators.rehearsal import Rehearsal, as_noisy
 from causalveil.flows.estimators.stage import Stage
 from causalveil.flows.estimators.words import UNADJUSTED
 from causalveil.schemas.estimators.difference import DifferenceStudy
+from causalveil.schemas.estimators.protocols import difference_table
 from causalveil.schemas.privacy import Level
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.people import PEOPLE
+from causalveil.tasks.protocols import difference as protocol
 from causalveil.tasks.trial import difference
 from causalveil.tasks.weighting import weighted_means as weighted
 
@@ -24,14 +26,14 @@ PUBLIC_ARMS = Stage[DifferenceStudy, EffectFindings](
 )
 DIFFERENCE = Stage[DifferenceStudy, EffectFindings](
     "difference",
-    lambda step: difference.difference_stage(*step.given, step.budget),
-    charges=lambda study, sizes: [(weighted.SLOT, difference.mechanism(study, sizes))],
-    reads=(EVERYBODY,),
+    lambda step: protocol.one_difference_stage(*step.given, step.budget),
+    charges=lambda study, sizes: [(protocol.SLOT, protocol.mechanism(difference_table(study), sizes))],
+    reads=(NORMALISE,),
 )
 
 
 def _stages(study: DifferenceStudy) -> Stages:
-    return (*ENTRY, PUBLIC_ARMS) if study.privacy.level is Level.label else (*ENTRY, EVERYBODY, DIFFERENCE)
+    return (*ENTRY, PUBLIC_ARMS) if study.privacy.level is Level.label else (*ENTRY, DIFFERENCE)
 
 
 def rehearsal(study: DifferenceStudy) -> Rehearsal:

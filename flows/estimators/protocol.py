@@ -37,11 +37,12 @@ from causalveil.flows.estimators.rehearsal import (
     Results,
     Smaller,
     in_step,
+    mostly_whole,
     summed,
 )
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.flows.estimators.table import middle_of, of_table
-from causalveil.flows.estimators.words import UNADJUSTED, Importance, Sentence, Words, say_row
+from causalveil.flows.estimators.words import UNADJUSTED, WHOLE_RANGE, Importance, Sentence, Words, say_row
 from causalveil.schemas.estimators.protocols import (
     BalancingProtocol,
     DifferenceProtocol,
@@ -147,7 +148,7 @@ def words(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, found: Sequence
     grouped = study.subgroups is not None
     for row, weight in zip(rows, study.weights, strict=True):
         # How much louder its noise is than that of asking for it alone, and by what the others' falls without it.
-        factor, without = 1 / weight, 1 - weight if study.privacy.delta == 0 else math.sqrt(1 - weight**2)
+        factor, without = 1 / weight, 1 - weight if study.in_l1 else math.sqrt(1 - weight**2)
         numbers.append({**vars(row), "noise_factor": factor, "without": without})
         said = say_row(
             row.outcome,
@@ -165,8 +166,10 @@ def words(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, found: Sequence
 
 def warned(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]) -> list[str]:
     """Return warnings of no adjustment, too few controls, or a delta that widens."""
-    del sizes, stand_in, few
+    del sizes, stand_in
     warnings = [UNADJUSTED] if isinstance(study, DifferenceProtocol) and not study.estimator.trial else []
+    if study.LEVEL is Level.sample and mostly_whole(few()):
+        warnings.append(WHOLE_RANGE)
     controls = sum(outcome.role is OutcomeRole.negative_control for outcome in study.outcomes)
     if 0 < controls < ENOUGH:
         warnings.append(

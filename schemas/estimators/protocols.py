@@ -14,7 +14,7 @@ from causalveil.schemas.estimators.difference import DifferenceEstimator, Differ
 from causalveil.schemas.estimators.matching import MatchingEstimator, MatchingStudy
 from causalveil.schemas.estimators.regression import RegressionEstimator, RegressionStudy
 from causalveil.schemas.privacy import Level
-from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.schemas.protocols.study import OutcomeRole, ProtocolOutcome, ProtocolStudy
 from causalveil.schemas.study import EffectStudy, Estimand, Variant
 
 PUBLIC_CELLS = (
@@ -29,6 +29,16 @@ class RegressionProtocol(ProtocolStudy):
     SINGLE: ClassVar[type[EffectStudy]] = RegressionStudy
 
     estimator: RegressionEstimator
+
+    @model_validator(mode="after")
+    def _with_a_delta(self) -> Self:
+        if self.privacy.delta == 0:
+            raise ValueError(
+                "a protocol by 'regression' shares Gaussian noise: 'privacy.delta' must be above 0, as 1.0e-6; without "
+                "a delta ask by 'difference_in_means', at level 'label' by 'balancing' or 'matching', or one question "
+                "at a time"
+            )
+        return self
 
 
 class BalancingProtocol(ProtocolStudy):
@@ -86,3 +96,15 @@ class DifferenceProtocol(ProtocolStudy):
         if self.gates is not None:
             raise ValueError("'gates' speak of covariates, which estimator 'difference_in_means' does not use")
         return self
+
+
+def difference_table(study: DifferenceStudy) -> DifferenceProtocol:
+    """Return a study of one outcome as a table of one row, of the same arms, units and budget."""
+    own = study.outcome
+    outcome = ProtocolOutcome(
+        name=own.name, lower=own.lower, upper=own.upper, codes=own.codes, role=OutcomeRole.primary
+    )
+    shared = ("name", "data", "estimator", "privacy", "execution", "treatment", "treatment_codes", "confidence")
+    return DifferenceProtocol(
+        kind="protocol", outcomes=(outcome,), covariates={}, **{key: getattr(study, key) for key in shared}
+    )

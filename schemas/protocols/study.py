@@ -327,11 +327,6 @@ class ProtocolStudy(JointStudy):
                 if self.privacy.level is not Level.training_units
                 else f"a protocol has no level 'training_units': every unit is in its table; use level '{self.LEVEL}'"
             )
-        if self.LEVEL is Level.sample and self.privacy.delta == 0:
-            raise ValueError(
-                f"a protocol by '{name}' shares Gaussian noise: 'privacy.delta' must be above 0, as 1.0e-6; without a "
-                "delta ask at level 'label' by 'balancing' or 'matching', or one question at a time"
-            )
         return self
 
     @cached_property
@@ -364,11 +359,17 @@ class ProtocolStudy(JointStudy):
 
         They are in proportion to the roots of the outcomes' importance.
 
-        Their squares add up to 1 for Gaussian noise, and they themselves for Laplace noise, where there is no delta.
+        Their squares add up to 1 where a release is bounded in the L2 norm, and they themselves where it is in the L1
+        norm: at level `label` without a delta.
         """
         roots = [math.sqrt(outcome.importance) for outcome in self.outcomes]
-        total = math.fsum(roots) if self.privacy.delta == 0 else math.sqrt(math.fsum(root**2 for root in roots))
+        total = math.fsum(roots) if self.in_l1 else math.sqrt(math.fsum(root**2 for root in roots))
         return tuple(root / total for root in roots)
+
+    @property
+    def in_l1(self) -> bool:
+        """True if the release is bounded in the L1 norm, with Laplace noise on each number."""
+        return self.LEVEL is Level.label and self.privacy.delta == 0
 
     @property
     def first(self) -> int:

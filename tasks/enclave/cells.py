@@ -49,6 +49,11 @@ class CellRows(Rows):
         """A view of some of them."""
         return CellRows(self.x[part], self.t[part], self.u[part], self.g[part])
 
+    @classmethod
+    def of(cls, rows: Rows) -> CellRows:
+        """Return rows of one outcome as those of a table that has one subgroup."""
+        return cls(rows.x, rows.t, rows.u[:, None], np.zeros(len(rows), np.uint8))
+
     def by_group(self, groups: int) -> Iterator[CellRows]:
         """Yield the rows of each subgroup in turn, in the order in which they stand.
 
@@ -73,6 +78,12 @@ def everybody(enclave: Enclave) -> Pieces:
         return CellRows(x, t, u, g)
 
     return Pieces(rows, enclave.segments, units)
+
+
+def everybody_of_one(enclave: Enclave) -> Pieces:
+    """Return all units of a study of one outcome, as a table of one row sums over them."""
+    units = sum(map(len, enclave.hashes()))
+    return Pieces(lambda index: CellRows.of(enclave.rows(index)), enclave.segments, units)
 
 
 def normalise_cells(study: ProtocolStudy, segment: LoadedSegment, place: Path, key: bytes) -> None:

@@ -1,6 +1,6 @@
-"""A protocol by arm means, of a randomised trial or unadjusted.
+"""Differences of arm means where treatment is private, of a randomised trial or unadjusted.
 
-Every outcome in every subgroup, from one release.
+Every outcome in every subgroup and arm, from one release; a study of one outcome is a table of one row.
 
 A cell, a subgroup and an arm, has (w_k u_k, w_k u_k^2/sqrt(2)) for each outcome and its count times sqrt(1/2). A row
 lies in one cell, and the vector moves by at most 2, whatever the numbers of subgroups, arms and outcomes
@@ -10,28 +10,30 @@ lies in one cell, and the vector moves by at most 2, whatever the numbers of sub
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from causalveil.schemas.estimators.protocols import DifferenceProtocol
+from causalveil.schemas.estimators.difference import DifferenceStudy
+from causalveil.schemas.estimators.protocols import DifferenceProtocol, difference_table
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Scope
-from causalveil.tasks.enclave.cells import CellRows, everybody
+from causalveil.tasks.enclave.cells import CellRows, everybody, everybody_of_one
 from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.inference.people import check_cells
+from causalveil.tasks.enclave.split import Pieces
+from causalveil.tasks.inference.assemble import EffectFindings, Noise
+from causalveil.tasks.inference.people import FLOOR_DEVIATIONS, check_cells
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import on_lattice, sums_sensitivity
 from causalveil.tasks.privacy.mechanisms import Budget, Mechanism, Slot, vector_mechanism
 from causalveil.tasks.protocols.calibration import calibrate
 from causalveil.tasks.protocols.findings import ProtocolFindings, together
-from causalveil.tasks.protocols.parts import Part, Risks, table, with_everybody
+from causalveil.tasks.protocols.parts import Part, Risks, effect_of, table, with_everybody
 from causalveil.tasks.protocols.releases import by_block, one_hot
-from causalveil.tasks.trial.difference import confounding, words
+from causalveil.tasks.trial.difference import confounding, covers, words
 
 SLOT = Slot(name="effect", scope=Scope.all)
 HALF = math.sqrt(0.5)
-# An arm's noisy number of units below so many noise deviations carries no mean.
-FLOOR_DEVIATIONS = 8.0
 # No mean square about a mean is taken to be smaller, in u.
 LEAST_VARIANCE = 1e-6
 
@@ -50,8 +52,15 @@ def mechanism(study: DifferenceProtocol, sizes: Sizes | None) -> Mechanism:
     units = None if sizes is None else sizes.units
     made = vector_mechanism(sums_sensitivity(len(study.groups) * numbers(study), units), study.privacy.cost)
     if units is not None:
-        check_cells(units, len(study.groups), len(study.arm_names), FLOOR_DEVIATIONS * made.known_scale / HALF)
+        check_cells(
+            units, len(study.groups), len(study.arm_names), FLOOR_DEVIATIONS * noise_of(study, made).deviation / HALF
+        )
     return made
+
+
+def noise_of(study: DifferenceProtocol, made: Mechanism) -> Noise:
+    """Return the noise on each sum."""
+    return Noise.of(made, len(study.groups) * numbers(study))
 
 
 def weights(study: DifferenceProtocol) -> FloatArray:
@@ -61,8 +70,8 @@ def weights(study: DifferenceProtocol) -> FloatArray:
     return np.repeat(column[:, None], len(study.arm_names), axis=1)
 
 
-def sums(study: DifferenceProtocol, enclave: Enclave) -> FloatArray:
-    """Return the sums before their noise, shape (groups * numbers,)."""
+def sums(study: DifferenceProtocol, pieces: Pieces) -> FloatArray:
+    """Return the sums over all units before their noise, shape (groups * numbers,)."""
     arms = len(study.arm_names)
 
     def of(rows: CellRows) -> FloatArray:
@@ -70,75 +79,110 @@ def sums(study: DifferenceProtocol, enclave: Enclave) -> FloatArray:
         return np.concatenate([(u.T @ own).ravel(), ((u * u).T @ own).ravel(), own.sum(axis=0)])
 
     groups = len(study.groups)
-    blocks = by_block(everybody(enclave), [of] * groups, [numbers(study)] * groups, study.execution.workers)
+    blocks = by_block(pieces, [of] * groups, [numbers(study)] * groups, study.execution.workers)
     weighted = weights(study).ravel()
     return np.concatenate([block * weighted for block in blocks])
 
 
-def findings(study: DifferenceProtocol, sizes: Sizes, released: FloatArray) -> ProtocolFindings:
-    """Return the table from released sums.
+@dataclass(frozen=True)
+class ArmMeans:
+    """Means of all cells as released sums tell them, in u: by subgroup, outcome and arm.
 
-    The mean of a cell is off by (e_sum - mean e_count)/count for the noisy count, so two arms whose counts share noise
-    have errors that depend on each other; a second moment's noise enters the sampling variance, of which a deviation of
-    noise is added.
+    Attributes:
+        counts: noisy numbers of units, shape (groups, arms); of one subgroup of all units they add up to n.
+        count_noise: deviation of the noise on each.
+        means: shape (groups, outcomes, arms).
+        within: variance within a cell, with a deviation of its noise added; at most 1; of the same shape.
+        errors: covariance of the means of a subgroup's arms by noise, shape (groups, outcomes, arms, arms).
+        mixing: of the noise, as that of ``Noise``.
     """
-    q, groups, arms = len(study.outcomes), len(study.groups), len(study.arm_names)
-    noise = mechanism(study, sizes).known_scale
-    blocks = released.reshape(groups, 2 * q + 1, arms) / weights(study)
-    counts, in_counts = blocks[:, -1, :], (noise / HALF) ** 2 * np.eye(arms)
-    if groups == 1 and not study.where:
-        # The arms add up to what is public: what one has too much the others have too little.
-        counts = counts + (sizes.units - counts.sum()) / arms
-        in_counts -= (noise / HALF) ** 2 / arms
-    count_noise = math.sqrt(in_counts[0, 0])
-    clear = counts >= FLOOR_DEVIATIONS * count_noise
-    safe = np.maximum(counts, 1.0)
-    parts, said = [], words(study.estimator)
-    for group, label in enumerate(study.groups):
-        for outcome, weight in enumerate(study.weights):
-            half = study.outcomes[outcome].width / 2
-            means = np.clip(blocks[group, outcome] / safe[group], -1, 1)
-            squares = blocks[group, q + outcome] / safe[group]
-            square_noise = math.hypot(noise / weight / HALF, 2 * noise / weight)
-            within = np.maximum(squares - means**2, LEAST_VARIANCE) + square_noise / safe[group]
-            variance = np.minimum(within, 1.0) / safe[group]
-            errors = (noise / weight) ** 2 * np.eye(arms) + in_counts * np.outer(means, means)
-            errors /= np.outer(safe[group], safe[group])
-            for arm in range(1, arms):
-                both, own = [0, arm], np.ix_([arm, 0], [arm, 0])
-                risks = None
-                if study.ratios and study.outcomes[outcome].counts_events:
-                    shares = study.outcomes[outcome].middle + half * means
-                    of_both = (errors[own] + np.diag(variance[[arm, 0]])) * half**2
-                    risks = Risks((float(shares[arm]), float(shares[0])), of_both)
-                spread = math.sqrt(float(np.minimum(within[both], 1.0).mean())) * half
-                parts.append(
-                    Part(
-                        outcome=outcome,
-                        group=label,
-                        arm=study.arm_names[arm],
-                        answered=bool(clear[group][both].all()),
-                        value=float(means[arm] - means[0]) * half,
-                        sampling=float(variance[both].sum()) * half**2,
-                        noise=float(errors[arm, arm] + errors[0, 0] - 2 * errors[arm, 0]) * half**2,
-                        bias=study.estimator.allowed * spread,
-                        spread=spread,
-                        confounding=confounding(study.estimator),
-                        risks=risks,
-                    )
-                )
-    sizes_of = dict.fromkeys(study.arm_names[1:], safe.sum(axis=1).tolist())
-    total = float(safe.sum()) if study.where else float(sizes.units)
-    parts = with_everybody(study, parts, sizes_of, count_noise * math.sqrt(arms), total)
+
+    counts: FloatArray
+    count_noise: float
+    means: FloatArray
+    within: FloatArray
+    errors: FloatArray
+    mixing: float | None
+
+    @classmethod
+    def of(cls, study: DifferenceProtocol, sizes: Sizes, released: FloatArray) -> ArmMeans:
+        """Read released sums.
+
+        The mean of a cell is off by (e_sum - mean e_count)/count for the noisy count, so two arms whose counts share
+        noise have errors that depend on each other; a second moment's noise enters the sampling variance.
+        """
+        q, groups, arms = len(study.outcomes), len(study.groups), len(study.arm_names)
+        law = noise_of(study, mechanism(study, sizes))
+        blocks, noise = released.reshape(groups, 2 * q + 1, arms) / weights(study), law.deviation
+        counts, in_counts = blocks[:, -1, :], (noise / HALF) ** 2 * np.eye(arms)
+        if groups == 1 and not study.where:
+            # The arms add up to what is public: what one has too much the others have too little.
+            counts = counts + (sizes.units - counts.sum()) / arms
+            in_counts -= (noise / HALF) ** 2 / arms
+        safe, own = np.maximum(counts, 1.0)[:, None, :], noise / np.array(study.weights)
+        means = np.clip(blocks[:, :q] / safe, -1, 1)
+        of_squares = np.hypot(own / HALF, 2 * own)[None, :, None] / safe
+        within = np.maximum(blocks[:, q:-1] / safe - means**2, LEAST_VARIANCE) + of_squares
+        errors = own[:, None, None] ** 2 * np.eye(arms) + in_counts * means[..., :, None] * means[..., None, :]
+        errors /= safe[..., :, None] * safe[..., None, :]
+        return cls(counts, math.sqrt(in_counts[0, 0]), means, np.minimum(within, 1.0), errors, law.mixing)
+
+    @property
+    def safe(self) -> FloatArray:
+        """Numbers of units by which sums are divided, shape (groups, arms)."""
+        return np.maximum(self.counts, 1.0)
+
+    @property
+    def variances(self) -> FloatArray:
+        """Variance of each mean by sampling, shape (groups, outcomes, arms)."""
+        return self.within / self.safe[:, None, :]
+
+    def part(self, study: DifferenceProtocol, group: int, outcome: int, arm: int) -> Part:
+        """Return one answer: an arm's mean less that of the reference."""
+        own, half = [arm, 0], study.outcomes[outcome].width / 2
+        means, variance = self.means[group, outcome, own], self.variances[group, outcome, own]
+        errors, spread = self.errors[group, outcome][np.ix_(own, own)], self.within[group, outcome, own].mean()
+        risks = None
+        if study.ratios and study.outcomes[outcome].counts_events:
+            first, second = (study.outcomes[outcome].middle + half * means).tolist()
+            risks = Risks((first, second), (errors + np.diag(variance)) * half**2)
+        return Part(
+            outcome=outcome,
+            group=study.groups[group],
+            arm=study.arm_names[arm],
+            answered=bool((self.counts[group, own] >= FLOOR_DEVIATIONS * self.count_noise).all()),
+            value=float(means[0] - means[1]) * half,
+            sampling=float(variance.sum()) * half**2,
+            noise=float(errors[0, 0] + errors[1, 1] - 2 * errors[0, 1]) * half**2,
+            bias=study.estimator.allowed * math.sqrt(float(spread)) * half,
+            spread=math.sqrt(float(spread)) * half,
+            confounding=confounding(study.estimator),
+            mixing=self.mixing,
+            risks=risks,
+        )
+
+
+def findings(study: DifferenceProtocol, sizes: Sizes, released: FloatArray) -> ProtocolFindings:
+    """Return the table from released sums."""
+    found = ArmMeans.of(study, sizes, released)
+    groups, outcomes, arms = found.means.shape
+    parts = [
+        found.part(study, group, outcome, arm)
+        for group in range(groups)
+        for outcome in range(outcomes)
+        for arm in range(1, arms)
+    ]
+    sizes_of = dict.fromkeys(study.arm_names[1:], found.safe.sum(axis=1).tolist())
+    total = float(found.safe.sum()) if study.where else float(sizes.units)
+    parts = with_everybody(study, parts, sizes_of, found.count_noise * math.sqrt(arms), total)
     answers, calibration = calibrate(study, parts, table(study, parts))
     details: dict[str, float | int | str | bool] = {
         "cells": groups * arms,
         **together(len(answers)),
     }
-    for group, label in enumerate(study.groups):
-        for arm, name in enumerate(study.arm_names):
-            details[f"units[{label}][{name}]"] = float(counts[group, arm])
-    return ProtocolFindings(answers, (), (), calibration, said["not_covered"], details)
+    for label, counts in zip(study.groups, found.counts.tolist(), strict=True):
+        details |= {f"units[{label}][{name}]": count for name, count in zip(study.arm_names, counts, strict=True)}
+    return ProtocolFindings(answers, (), (), calibration, words(study.estimator)["not_covered"], details)
 
 
 def difference_stage(
@@ -148,4 +192,31 @@ def difference_stage(
 
     In rehearsals a row stands for ``times`` units.
     """
-    return findings(study, sizes, mechanism(study, sizes).release(sums(study, enclave) * times, SLOT, budget))
+    exact = sums(study, everybody(enclave)) * times
+    return findings(study, sizes, mechanism(study, sizes).release(exact, SLOT, budget))
+
+
+def one_difference_stage(study: DifferenceStudy, sizes: Sizes, enclave: Enclave, budget: Budget) -> EffectFindings:
+    """Release the sums of a study of one outcome, which is a table of one row, and read it."""
+    table_study = difference_table(study)
+    exact = sums(table_study, everybody_of_one(enclave))
+    return one_difference(study, sizes, mechanism(table_study, sizes).release(exact, SLOT, budget))
+
+
+def one_difference(study: DifferenceStudy, sizes: Sizes, released: FloatArray) -> EffectFindings:
+    """Return the effect of a study of one outcome from released sums."""
+    table_study = difference_table(study)
+    found = ArmMeans.of(table_study, sizes, released)
+    part, middle, half = found.part(table_study, 0, 0, 1), study.outcome.middle, study.outcome.width / 2
+    effect = effect_of(part, study.outcome.width, study.confidence)
+    control, treated = (found.means[0, 0] * half + middle).tolist()
+    errors = np.sqrt(found.variances[0, 0] + np.diagonal(found.errors[0, 0])) * half
+    details = {
+        "mean_treated": treated,
+        "mean_control": control,
+        "mean_treated_error": float(errors[1]),
+        "mean_control_error": float(errors[0]),
+        **words(study.estimator),
+    }
+    interval = covers(study.estimator, effect.interval)
+    return replace(effect, interval=interval, details={**details, **effect.details})

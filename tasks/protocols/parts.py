@@ -19,9 +19,11 @@ import numpy as np
 from scipy.optimize import brentq
 
 from causalveil.schemas.confounding import ConfoundingStatement, over_parts
+from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.protocols.answers import Limits, MeasureAnswer, ProtocolAnswer, State
 from causalveil.schemas.protocols.study import ALL_UNITS, EffectMeasure, ProtocolStudy
-from causalveil.tasks.inference.assemble import Noise, around
+from causalveil.schemas.release import Interval, Variance
+from causalveil.tasks.inference.assemble import NOISY, EffectFindings, Noise, around
 from causalveil.tasks.machine.arrays import FloatArray
 
 
@@ -132,7 +134,7 @@ class Part:
         bias: the largest that is allowed for.
         spread: standard deviation of the outcome within arms.
         confounding: what was done about confounding; None where nothing is answered.
-        laplace: whether the noise is Laplace, or a mean of Laplace noises; else normal.
+        mixing: None where noise is normal; else that of ``Noise``, 1 for Laplace noise or a mean of Laplace noises.
         hidden: why nothing is answered, where that is so.
         error: draws of what models leave possible, of mean 0, where their law is known; their variance is in ``noise``.
         adjusted: of the confounding that the prior expects, what the data took off; None: nothing was adjusted for.
@@ -149,7 +151,7 @@ class Part:
     bias: float
     spread: float
     confounding: ConfoundingStatement | None
-    laplace: bool = False
+    mixing: float | None = None
     hidden: str = "noise hides an arm"
     risks: Risks | None = None
     error: FloatArray | None = None
@@ -202,7 +204,7 @@ def over_groups(parts: Sequence[Part], counts: Sequence[float], count_error: flo
         bias=math.fsum(share * part.bias for part, share in shares) + most * (width + abs(value)),
         spread=math.sqrt(math.fsum(share * part.spread**2 for part, share in shares)),
         confounding=over_parts(stated) if stated else None,
-        laplace=first.laplace,
+        mixing=first.mixing,
         risks=risks,
         error=error,
     )
@@ -241,9 +243,10 @@ def limits(part: Part, width: float, error: float) -> tuple[float, Limits]:
     if part.error is not None:
         return _by_law(part, part.error, width, error)
     half = Noise(math.sqrt(part.noise)).critical(error, part.bias, part.sampling, 1.0)
-    if part.laplace:
+    if part.mixing is not None:
         # A mean of Laplace noises lies between a normal and a Laplace error of its variance: the wider one holds.
-        half = max(half, Noise(math.sqrt(part.noise / 2), 1.0).critical(error, part.bias, part.sampling, 1.0))
+        mixed = Noise(math.sqrt(part.noise / (2 * part.mixing)), part.mixing)
+        half = max(half, mixed.critical(error, part.bias, part.sampling, 1.0))
     value, interval = around(part.value, half, 1 - error, (-width, width))
     return value, Limits(lower=interval.lower, upper=interval.upper)
 
@@ -272,6 +275,28 @@ def _by_law(part: Part, draws: FloatArray, width: float, error: float) -> tuple[
     return value, Limits(
         lower=min(max(part.value - low, -width), width), upper=max(min(part.value + high, width), -width)
     )
+
+
+def effect_of(part: Part, width: float, confidence: float) -> EffectFindings:
+    """Return one answer as the findings of a study of one outcome.
+
+    Args:
+        part: the answer.
+        width: of the outcome's declared range, in which the effect lies between -width and width.
+        confidence: of its interval.
+    """
+    value, single = limits(part, width, 1 - confidence)
+    noise, sampling = part.noise if part.answered else width**2, part.sampling
+    interval = Interval(
+        **dict(single),
+        confidence=confidence,
+        covers=NOISY,
+        coverage=Coverage.normal_approximation,
+        bias=part.bias,
+        whole_range=(single.lower, single.upper) == (-width, width),
+    )
+    details = {"noise_standard_error": math.sqrt(noise), "sampling_standard_error": math.sqrt(sampling)}
+    return EffectFindings(value, interval, Variance(sampling=sampling, noise=noise), details, part.confounding)
 
 
 def table(study: ProtocolStudy, parts: Sequence[Part]) -> tuple[ProtocolAnswer, ...]:

@@ -17,9 +17,10 @@ from typing import TypeVar
 from causalveil.tasks.adjustment.five_releases import FiveReleases
 from causalveil.tasks.adjustment.released import ReleasedMoments, ReleasedScores, ReleasedScreen
 from causalveil.tasks.adjustment.screen import kept_of, screened
+from causalveil.tasks.inference.people import FLOOR_DEVIATIONS
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.protocols.drawn import Answered, Asked, JointScales, Questions
-from causalveil.tasks.protocols.recipe import FLOOR_DEVIATIONS, ProtocolRecipe
+from causalveil.tasks.protocols.recipe import ProtocolRecipe
 
 T = TypeVar("T")
 

@@ -35,7 +35,7 @@ from causalveil.tasks.adjustment.recipe import (
 )
 from causalveil.tasks.adjustment.released import CELLS, Public
 from causalveil.tasks.adjustment.sums import MOMENTS_ALIKE, ScaleSums, moment_numbers
-from causalveil.tasks.inference.people import check_cells
+from causalveil.tasks.inference.people import FLOOR_DEVIATIONS, check_cells
 from causalveil.tasks.models.lattice_sums import sums_sensitivity
 from causalveil.tasks.privacy.gaussian import divide
 from causalveil.tasks.privacy.mechanisms import Mechanism, Slot, vector_mechanism
@@ -43,8 +43,6 @@ from causalveil.tasks.regression.stages import recipe
 
 # Sensitivity of release 1 where a unit may change its subgroup.
 SCALES_OF_GROUPS = math.sqrt(10)
-# An arm's noisy number of units below so many noise deviations carries no answer.
-FLOOR_DEVIATIONS = 8.0
 TWO_ARMS = 2
 # The five releases have all of the budget.
 ALL: Mapping[str, Decimal] = MappingProxyType({})

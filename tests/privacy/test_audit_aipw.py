@@ -18,8 +18,7 @@ from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Mechanism
 from causalveil.tasks.privacy.noise import SeededNoise
-from causalveil.tasks.trial import difference
-from tests.aipw_help import in_memory, make_aipw, make_difference
+from tests.aipw_help import difference_mechanism, difference_sums, in_memory, make_aipw, make_difference
 from tests.audit import OpenBudget, epsilon_lower_bound
 from tests.neighbours import neighbour
 
@@ -48,8 +47,8 @@ def cases() -> dict[str, tuple[Mechanism, list[FloatArray]]]:
     return {
         "scores": (made.effect, [summed(made, [in_memory([t])], [plain], 1) for t in mirrored]),
         "difference": (
-            difference.mechanism(arms, sizes_of(arms, 21)),
-            [difference.sums(in_memory([t])) for t in mirrored],
+            difference_mechanism(arms, sizes_of(arms, 21)),
+            [difference_sums(arms, t) for t in mirrored],
         ),
     }
 

@@ -19,8 +19,7 @@ from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Mechanism
-from causalveil.tasks.trial import difference
-from tests.aipw_help import encode, in_memory, make_aipw, make_difference
+from tests.aipw_help import difference_mechanism, difference_sums, encode, in_memory, make_aipw, make_difference
 from tests.neighbours import neighbour
 from tests.property.test_score_range import models
 
@@ -84,8 +83,8 @@ def test_a_narrower_range_than_was_proved_would_be_cut_and_not_break_the_bound()
 
 def test_the_difference_bound_is_attained() -> None:
     study = make_difference()
-    one, two = (difference.sums(in_memory([r])) for r in (row([0, 0], 1, 1.0), row([0, 0], 0, 1.0)))
+    one, two = (difference_sums(study, r) for r in (row([0, 0], 1, 1.0), row([0, 0], 0, 1.0)))
     assert np.linalg.norm(one - two) == pytest.approx(2.0)
-    one, two = (difference.sums(in_memory([r])) for r in (row([0, 0], 1, 1.0), row([0, 0], 1, -1.0)))
+    one, two = (difference_sums(study, r) for r in (row([0, 0], 1, 1.0), row([0, 0], 1, -1.0)))
     assert np.linalg.norm(one - two) == pytest.approx(2.0)
-    assert bound(difference.mechanism(study, sizes_of(study, 2))) >= 2
+    assert bound(difference_mechanism(study, sizes_of(study, 2))) >= 2

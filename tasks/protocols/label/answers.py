@@ -106,9 +106,9 @@ def part_of(
         answers: how many the table has.
     """
     group, arm = place
-    half, gaussian = study.outcomes[outcome].width / 2, draw.gaussian
+    half, mixing = study.outcomes[outcome].width / 2, None if draw.gaussian else 1.0
     if found is None:
-        return Part(outcome, group, arm, False, 0.0, 0.0, 0.0, 0.0, half / 2, None, not gaussian, TOO_SMALL)
+        return Part(outcome, group, arm, False, 0.0, 0.0, 0.0, 0.0, half / 2, None, mixing, TOO_SMALL)
     one, deviation = scaled(study, draw, outcome, found), draw.deviation(outcome)
     value, upper = one.estimate * numbers[0], one.largest
     noise = (deviation * one.estimate) ** 2
@@ -118,7 +118,7 @@ def part_of(
         # The larger of what either interval asks for serves both.
         confidences = (study.confidence, 1 - (1 - study.confidence) / answers)
         ratio = deviation * one.variance / noise
-        most = max(allowance_beside(ratio, level, one.bias, not gaussian) for level in confidences)
+        most = max(allowance_beside(ratio, level, one.bias, not draw.gaussian) for level in confidences)
         upper = min(min(max(variance, 0.0), one.largest) + most * deviation * one.variance, one.largest)
     return Part(
         outcome=outcome,
@@ -131,7 +131,7 @@ def part_of(
         bias=one.bias * math.sqrt(upper) * half,
         spread=math.sqrt(min(upper / one.squares, 1.0)) * half,
         confounding=_confounding(study, found),
-        laplace=not gaussian,
+        mixing=mixing,
     )
 
 
