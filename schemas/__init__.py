@@ -8,6 +8,7 @@
 - ``errors``: Every way a run can end badly, each with the exit code that scripts may rely on.
 - ``execution``: The operator's settings of stages on one machine, in ``site.toml`` or the environment.
 - ``ledger``: Requests of a run to the ledger, and answers of the ledger about an account.
+- ``limits``: Limits of an interval as codes with facts, and the one sentence of each.
 - ``mistakes``: Validate documents: say what is wrong with a key, and what to write in its place.
 - ``oversight``: Show owners all datasets, and auditors what happened in one run.
 - ``plan``: Declarations of a run before a row is read: the layout of the data, and every charge.

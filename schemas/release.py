@@ -17,6 +17,7 @@ from causalveil.schemas.estimators.direction import Favours, Pair, Score
 from causalveil.schemas.estimators.survival import Curves, Measure
 from causalveil.schemas.estimators.survival_protocol import GroupCurves
 from causalveil.schemas.ledger import BudgetOutlook
+from causalveil.schemas.limits import Limit
 from causalveil.schemas.mistakes import validate
 from causalveil.schemas.privacy import (
     Amount,
@@ -45,7 +46,7 @@ class Interval(Frozen):
     lower: Finite
     upper: Finite
     confidence: Finite
-    covers: Annotated[tuple[str, ...], Field(description="sources of error that the interval covers")]
+    covers: Annotated[tuple[Limit, ...], Field(description="sources of error that the interval covers")]
     coverage: Coverage
     whole_range: Annotated[bool, Field(description="noise hides the estimate: the interval is the declared range")]
     bias: Annotated[
@@ -223,6 +224,7 @@ class AnsweredEffect(Release):
         tuple[CovariateBalance, ...],
         Field(description="of each covariate that regression adjusted for; empty of other estimators"),
     ] = ()
+    not_covered: Annotated[tuple[Limit, ...], Field(description="sources of error that the interval does not cover")]
     details: Annotated[
         dict[str, float | int | str | bool],
         Field(description="post-processing of released values, or declared facts, by name"),
@@ -279,7 +281,9 @@ class ProtocolRelease(Release):
     balance: tuple[BalanceRow, ...]
     gates: tuple[GateResult, ...]
     calibration: Calibration
-    not_covered: Annotated[str, Field(description="what no interval of the table holds")]
+    not_covered: Annotated[
+        tuple[Limit, ...], Field(description="sources of error that no interval of the table covers")
+    ]
     curves: Annotated[
         tuple[GroupCurves, ...],
         Field(description="of a protocol of times to an event: by subgroup and arm; else empty"),

@@ -21,6 +21,7 @@ from itertools import combinations
 import numpy as np
 from scipy.special import ndtr
 
+from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.study import CategoricalCovariate, Covariate, EffectStudy
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 
@@ -76,12 +77,6 @@ def _features(name: str, covariate: Covariate, *, indicated: bool) -> tuple[str,
     return (name, *extra)
 
 
-TOO_NARROW = (
-    "confounding by {} beyond the declared range, at whose limits most values lie (declare a wider range, or levels)"
-)
-NARROW = (
-    "confounding by {} beyond the declared range, near whose limits many values lie (declare a wider range, or levels)"
-)
 # Of numbers that vary so much of what their mean leaves possible most lie at an end of their declared range.
 CLIPPED = 0.8
 # An end that is closer to the mean than that of numbers spread evenly, which is sqrt(3) standard deviations.
@@ -267,10 +262,10 @@ class NarrowRanges:
         return cls(clipped, tuple(name for name, away, some in parts if some and not away))
 
     @property
-    def words(self) -> list[str]:
-        """Statements of what is not covered because of these ranges; empty if all fit."""
-        said = ((TOO_NARROW, self.clipped), (NARROW, self.cut))
-        return [words.format(", ".join(names)) for words, names in said if names]
+    def limits(self) -> tuple[Limit, ...]:
+        """Limits that follow from these ranges; empty if all fit."""
+        found = ((Code.most_at_limits, self.clipped), (Code.many_at_limits, self.cut))
+        return tuple(limit(code, columns=names) for code, names in found if names)
 
 
 # All ranges fit.

@@ -118,11 +118,12 @@ def release_of(ledger: Ledger, request: Reservation, **more: Any) -> EffectRelea
             "lower": -1.0,
             "upper": 1.0,
             "confidence": 0.95,
-            "covers": ["noise"],
+            "covers": [{"code": "noise_of_estimate"}],
             "coverage": "normal_approximation",
             "whole_range": False,
         },
         "variance": {"sampling": 0.1, "noise": 0.1},
+        "not_covered": [],
         "details": {},
         "privacy": {
             "unit": "id",

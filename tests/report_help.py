@@ -262,7 +262,7 @@ def direction(ran: dict[str, Any], favours: str | None, weight: float) -> dict[s
     """A release of a direction study, with everything that all releases have from one that was run."""
     pair = {"x": {"name": "altitude", "lower": 0, "upper": 3000}, "y": {"name": "heat", "lower": -20, "upper": 40}}
     changes: dict[str, Any] = dict.fromkeys(
-        ("estimand", "estimate", "interval", "variance", "confounding", "balance"), ...
+        ("estimand", "estimate", "interval", "variance", "confounding", "balance", "not_covered"), ...
     )
     specification = dict.fromkeys(("treatment", "outcome", "covariates"), ...)
     score = {

@@ -107,12 +107,12 @@ def _answer(release: Release) -> list[str]:
             f"| **{estimate}** | **{span_of(interval)}** |",
             "",
             *([] if release.confounding is None else [" ".join(release.confounding.sentences), ""]),
-            f"The interval covers {', '.join(interval.covers)}.",
+            f"The interval covers {', '.join(one.sentence for one in interval.covers)}.",
         ]
         if interval.whole_range:
             lines.append("The privacy noise is too large: the interval is the whole declared range.")
-        if "not_covered" in release.details:
-            lines.append(f"It does not cover {release.details['not_covered']}.")
+        if release.not_covered:
+            lines.append(f"It does not cover {'; '.join(one.sentence for one in release.not_covered)}.")
         return lines
     if isinstance(release, DirectionRelease):
         x, y = release.pair.x.name, release.pair.y.name

@@ -18,6 +18,7 @@ from causalveil.schemas.documents import as_written, parse_json, read_text
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.survival import Curves, LogRankTest, Measure
 from causalveil.schemas.ledger import BudgetOutlook
+from causalveil.schemas.limits import Limit
 from causalveil.schemas.mistakes import validate
 from causalveil.schemas.privacy import Amount, Frozen, Guarantee, Level, Neighbours, PublicKey, amount_text
 from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, GateVerdict, Limits, State
@@ -89,7 +90,7 @@ class SiteRecord(Frozen):
     key: PublicKey
     issued_at: Instant
     finished_at: Instant
-    not_covered: str
+    not_covered: tuple[Limit, ...]
     ledger: LedgerStatement
     version: Annotated[str, Field(description="of causalveil at the site")]
     approval: Annotated[
@@ -254,7 +255,7 @@ class PooledProtocolRelease(OfSites):
     gates: tuple[GateResult, ...]
     site_gates: tuple[SiteGate, ...]
     calibration: Calibration
-    not_covered: str
+    not_covered: tuple[Limit, ...]
     sites: Annotated[tuple[SiteRecord, ...], Field(min_length=2)]
 
     def headline(self, answer: PooledAnswer) -> PooledEstimate | None:
@@ -318,7 +319,7 @@ class PooledSurvivalRelease(OfSites):
     log_rank: Annotated[
         LogRankTest | None, Field(description="within sites, by cells; null: by effects, or noise hides the people")
     ]
-    not_covered: str
+    not_covered: tuple[Limit, ...]
     sites: Annotated[tuple[SiteRecord, ...], Field(min_length=2)]
     confounding: Stated = None
 

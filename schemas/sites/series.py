@@ -9,6 +9,7 @@ from pydantic import Field
 
 from causalveil.schemas.confounding import ConfoundingStatement
 from causalveil.schemas.ledger import BudgetOutlook
+from causalveil.schemas.limits import Limit
 from causalveil.schemas.privacy import Amount, Frozen, Level, Neighbours
 from causalveil.schemas.release import (
     ApprovalStatement,
@@ -117,7 +118,7 @@ class Series(Shown, Frozen):
     rows: tuple[SeriesRow, ...]
     runs: Annotated[tuple[SeriesRun, ...], Field(min_length=2, description="oldest block first")]
     privacy: SeriesPrivacy
-    not_covered: Annotated[str, Field(description="what no interval of the releases holds")]
+    not_covered: Annotated[tuple[Limit, ...], Field(description="sources of error that no interval covers")]
     units_of_measure: Annotated[dict[str, str], Field(description="of the study's columns, as the contract names them")]
     left_out: tuple[str, ...]
     unreleased: tuple[str, ...] = ()

@@ -23,6 +23,7 @@ from causalveil.schemas.confounding import (
     of_share,
     of_trial,
 )
+from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.tasks.adjustment.decide import Learnt, losses
 from causalveil.tasks.adjustment.features import FeatureMap, Scores
 from causalveil.tasks.adjustment.posterior import hidden_bias
@@ -31,15 +32,13 @@ from causalveil.tasks.adjustment.released import Public, RandomDraws, ReleasedSc
 from causalveil.tasks.adjustment.scales import FoundScales
 from causalveil.tasks.adjustment.screen import Kept
 from causalveil.tasks.covariates import FIT, DeclaredRanges, NarrowRanges, Ranged
-from causalveil.tasks.inference.assemble import NOT_COVERED_TRIAL, UNMEASURED, may_be_empty
+from causalveil.tasks.inference.assemble import may_be_empty
 from causalveil.tasks.machine.arrays import FloatArray
 
 # No effect is larger, in half ranges of the outcome.
 FARTHEST = 2.0
-COVERS_UNSEEN = ("confounding of the prior's size where noise hides it",)
-COVERS_CURVES = ("curves that were looked for and not kept",)
-NOT_COVERED = f"{UNMEASURED}; non-linear confounding other than by squares, bends, steps and products of two covariates"
-NOT_COVERED_LINES = f"{UNMEASURED}; non-linear confounding: no squares, steps or products of covariates were looked for"
+COVERS_UNSEEN = (limit(Code.confounding_hidden),)
+COVERS_CURVES = (limit(Code.curves_not_kept),)
 
 
 class Adjusts(Protocol):
@@ -50,18 +49,18 @@ class Adjusts(Protocol):
         """Its settings."""
 
 
-def covers_unseen(public: Public) -> tuple[str, ...]:
+def covers_unseen(public: Public) -> tuple[Limit, ...]:
     """Return what the interval holds of confounding that was not adjusted for."""
     if public.trial:
         return ()
     return (*COVERS_UNSEEN, *COVERS_CURVES) if looks_for_curves(public) else COVERS_UNSEEN
 
 
-def not_covered(public: Public) -> str:
+def not_covered(public: Public) -> tuple[Limit, ...]:
     """Return what the interval does not hold, whatever was released."""
     if public.trial:
-        return NOT_COVERED_TRIAL
-    return NOT_COVERED if looks_for_curves(public) else NOT_COVERED_LINES
+        return (limit(Code.not_randomised),)
+    return limit(Code.unmeasured), limit(Code.other_curves if looks_for_curves(public) else Code.any_curves)
 
 
 def confounding(

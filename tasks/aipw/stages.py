@@ -19,6 +19,7 @@ import numpy as np
 
 from causalveil.schemas.confounding import AdjustmentMethod, of_trial
 from causalveil.schemas.estimators.aipw import AipwStudy
+from causalveil.schemas.limits import Code, limit
 from causalveil.schemas.privacy import Coverage
 from causalveil.tasks.adjustment.five_releases import Drawn, FiveReleases
 from causalveil.tasks.adjustment.recipe import SCORES
@@ -32,7 +33,7 @@ from causalveil.tasks.aipw.recipe import (
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.split import Folds, Pieces
 from causalveil.tasks.inference.allowance import allowance
-from causalveil.tasks.inference.assemble import NOT_COVERED_TRIAL, EffectFindings, Estimate, Noise, around, assemble
+from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, around, assemble
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.models.lattice_sums import BITS, exact_sums
@@ -124,7 +125,6 @@ def findings(
         "score_range": 2 * unit,
         "folds": len(models),
         "outcome_model": "slopes of each arm" if adjusts else "arm means",
-        "not_covered": NOT_COVERED_TRIAL,
         "chance_contradicted": contradicted,
     }
     for fold, model in enumerate(models, start=1):
@@ -132,7 +132,7 @@ def findings(
         details[f"mean_control[{fold}]"] = study.outcome.middle + width / 2 * model.means[1]
         details[f"spread[{fold}]"] = width / 2 * model.spread
     done = of_trial(AdjustmentMethod.doubly_robust if adjusts else None)
-    return EffectFindings(value, interval, variance, details, done)
+    return EffectFindings(value, interval, variance, details, done, not_covered=(limit(Code.not_randomised),))
 
 
 def outcome_model_stage(

@@ -12,6 +12,7 @@ import numpy as np
 from causalveil.schemas.confounding import AdjustmentMethod, ConfoundingStatement, by, of_trial
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.aipw import AipwStudy
+from causalveil.schemas.limits import Code, limit
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import PrivacyCost
 from causalveil.schemas.study import CategoricalCovariate
@@ -21,12 +22,12 @@ from causalveil.tasks.aipw_asymptotic.learners import Learner, Role, constant, l
 from causalveil.tasks.covariates import blocks, dimension, scale
 from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.enclave.split import Folds, Pieces
-from causalveil.tasks.inference.assemble import UNMEASURED, EffectFindings, Estimate, Noise, assemble
+from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble
 from causalveil.tasks.privacy.mechanisms import Budget, Slot
 from causalveil.tasks.privacy.special_mechanisms import GrossErrorGaussian
 
 SEED_LABEL = "learners"
-NOT_COVERED = f"{UNMEASURED}; clipping and misspecification of the nuisance models; privacy noise on the variance"
+NOT_COVERED = (limit(Code.unmeasured), limit(Code.nuisance_models), limit(Code.noise_in_variance))
 
 
 def mechanisms(study: AipwStudy, units: int | None) -> tuple[GrossErrorGaussian, GrossErrorGaussian]:
@@ -107,10 +108,9 @@ def findings(study: AipwStudy, found: InfluenceMoments, released: tuple[float, f
         "gross_error_sensitivity": found.gamma,
         "outcome_model": study.estimator.outcome_model.model,
         "folds": study.estimator.folds,
-        "not_covered": NOT_COVERED,
     }
-    covers = tuple(source for source in interval.covers if source != "variance noise")
-    return EffectFindings(value, interval.model_copy(update={"covers": covers}), variance, details, adjustment(study))
+    interval = interval.model_copy(update={"covers": interval.covers[:2]})
+    return EffectFindings(value, interval, variance, details, adjustment(study), not_covered=NOT_COVERED)
 
 
 def adjustment(study: AipwStudy) -> ConfoundingStatement:

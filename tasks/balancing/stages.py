@@ -13,6 +13,7 @@ import numpy as np
 
 from causalveil.schemas.confounding import AdjustmentMethod
 from causalveil.schemas.estimators.balancing import BalancingStudy
+from causalveil.schemas.limits import Code, limit
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.balancing.dual import (
     Solution,
@@ -26,7 +27,13 @@ from causalveil.tasks.balancing.dual import (
     weights_of,
 )
 from causalveil.tasks.enclave.enclave import Enclave, Rows
-from causalveil.tasks.inference.assemble import UNMEASURED, EffectFindings, covers_imbalance, open_to, partly_if_left
+from causalveil.tasks.inference.assemble import (
+    EffectFindings,
+    covering,
+    covers_imbalance,
+    open_to,
+    partly_if_left,
+)
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 from causalveil.tasks.weighting.features import learn_features
 from causalveil.tasks.weighting.imbalance import Balance, Balancer, save_units, summary
@@ -143,10 +150,7 @@ def weigh_stage(study: BalancingStudy, enclave: Enclave) -> Balance:
     return found
 
 
-NOT_COVERED = (
-    f"{UNMEASURED}; non-linear confounding beyond squares, products, joint cells of coarse covariates and the "
-    "propensity index"
-)
+NOT_COVERED = (limit(Code.unmeasured), limit(Code.curves_beyond_cells))
 
 
 def findings(study: BalancingStudy, found: Balance, statistics: FloatArray) -> EffectFindings:
@@ -155,9 +159,7 @@ def findings(study: BalancingStudy, found: Balance, statistics: FloatArray) -> E
     result = weighted_findings(study, found.weights, statistics, bias)
     interval = result.interval
     if bias > 0:
-        interval = interval.model_copy(
-            update={"covers": (*interval.covers, covers_imbalance(study.estimator.allowance))}
-        )
+        interval = covering(interval, covers_imbalance(study.estimator.allowance))
     treated, control = found.caps
     details = {
         **result.details,
@@ -168,7 +170,7 @@ def findings(study: BalancingStudy, found: Balance, statistics: FloatArray) -> E
         "largest_difference_after": found.after,
         "cap_treated": treated,
         "cap_control": control,
-        "not_covered": open_to(study.estimator, NOT_COVERED, found.narrow.words),
     }
     done = partly_if_left(study.estimator, AdjustmentMethod.balancing, found.left if found.narrow.clipped else 0.0)
-    return replace(result, interval=interval, details=details, confounding=done)
+    left = open_to(study.estimator, *NOT_COVERED, *found.narrow.limits)
+    return replace(result, interval=interval, details=details, confounding=done, not_covered=left)

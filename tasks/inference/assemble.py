@@ -10,7 +10,7 @@ declared or hidden confounding asks of an interval. Derivations: ``docs/proofs/i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -29,14 +29,16 @@ from causalveil.schemas.confounding import (
     declares_randomised,
     of_trial,
 )
+from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, Variance
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import L2Laplace, Mechanism
 
-# What an interval of a noisy estimate covers; without noise the first alone.
-NOISY = ("sampling", "effect noise", "variance noise")
+# What an interval of a noisy estimate covers; without noise the first alone, and without noise on a released variance
+# the first two.
+NOISY = (limit(Code.sampling), limit(Code.noise_of_estimate), limit(Code.noise_of_variance))
 # The share of 1 - confidence that goes to the noise in the sampling variance.
 VARIANCE_SHARE = 0.1
 
@@ -152,6 +154,7 @@ class EffectFindings:
     details: Mapping[str, float | int | str | bool]
     confounding: ConfoundingStatement | None = None
     balance: tuple[CovariateBalance, ...] = ()
+    not_covered: tuple[Limit, ...] = ()
 
     def __post_init__(self) -> None:
         """Say in the details what was done about confounding, in the words of the statement alone."""
@@ -168,6 +171,7 @@ class EffectFindings:
             "details": dict(self.details),
             "confounding": self.confounding,
             "balance": self.balance,
+            "not_covered": self.not_covered,
         }
 
 
@@ -271,13 +275,6 @@ def may_be_empty(share: float, error: float, confidence: float) -> bool:
     return min(share, 1 - share) <= float(ndtri(confidence)) * error
 
 
-COVERS_DECLARED = "confounding up to the size that `confounding_prior` assumes"
-COVERS_MODELS = "noise of slopes and weights"
-# What no covariate holds is seen by no released number.
-UNMEASURED = "confounding by variables that are not among the covariates"
-NOT_COVERED_DECLARED = "confounding larger than the size that `confounding_prior` assumes"
-NOT_COVERED_TRIAL = "confounding, if treatment was not randomised as the study declares"
-
 # Of public weights that leave more than so much of what may confound, in deviations of the outcome, as is usual of
 # differences in covariates (Austin 2009).
 ENOUGH_LEFT = 0.1
@@ -299,26 +296,28 @@ def unless_randomised(estimator: BaseModel, done: ConfoundingStatement) -> Confo
     return of_trial(done.method) if declares_randomised(estimator.model_dump()) else done
 
 
-def open_to(estimator: BaseModel, otherwise: str, beyond: Sequence[str] = ()) -> str:
+def open_to(estimator: BaseModel, *otherwise: Limit) -> tuple[Limit, ...]:
     """Return what no interval covers; in a declared trial, a lack of randomisation.
 
     Args:
         estimator: settings of the study.
         otherwise: what is not covered where treatment was not randomised.
-        beyond: confounding beyond declared ranges, which is none in a trial.
     """
-    trial = declares_randomised(estimator.model_dump())
-    return NOT_COVERED_TRIAL if trial else "; ".join([otherwise, *beyond])
+    return (limit(Code.not_randomised),) if declares_randomised(estimator.model_dump()) else otherwise
 
 
-def covers_imbalance(allowance: float = 1.0) -> str:
+def covers_imbalance(allowance: float = 1.0) -> Limit:
     """Return which bias by imbalance an interval covers.
 
     Args:
         allowance: the declared factor on it.
     """
-    times = "" if allowance == 1 else f" (times the declared allowance, {allowance:g})"
-    return f"bias by the imbalance that is left between the arms{times}"
+    return limit(Code.imbalance) if allowance == 1 else limit(Code.imbalance_times, factor=float(allowance))
+
+
+def covering(interval: Interval, *more: Limit) -> Interval:
+    """Return the interval with further sources of error that it covers."""
+    return interval.model_copy(update={"covers": (*interval.covers, *more)})
 
 
 def part_hidden(hidden: int, columns: int) -> float:

@@ -14,18 +14,17 @@ import numpy as np
 
 from causalveil.schemas.confounding import AdjustmentMethod, ConfoundingStatement, Shortfall, by
 from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
+from causalveil.schemas.limits import Code, limit
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand, Variant
 from causalveil.tasks.covariates import dimension, feature_names
 from causalveil.tasks.inference.assemble import (
-    COVERS_DECLARED,
-    NOT_COVERED_DECLARED,
-    UNMEASURED,
     EffectFindings,
     Estimate,
     Noise,
     assemble,
+    covering,
     open_to,
     unless_randomised,
 )
@@ -95,7 +94,7 @@ FLOOR_DEVIATIONS = 5.0
 # The share of a coefficient below which planner and release speak of shrinkage.
 ENOUGH = 0.8
 # Without a penalty, noise and the clip nothing is allowed for.
-NOT_COVERED_PUBLIC = f"{UNMEASURED}; bias from clipped scores; misspecification of the propensity model"
+NOT_COVERED_PUBLIC = (limit(Code.unmeasured), limit(Code.clipped_scores), limit(Code.propensity_model))
 
 
 def findings(
@@ -122,16 +121,17 @@ def findings(
     bounds = None if study.estimator.variant is Variant.paper else (-width, width)
     value, interval, variance, upper = assemble(estimate, noise, study.confidence, bounds)
     if estimate.offset > 0:
-        interval = interval.model_copy(update={"covers": (*interval.covers, COVERS_DECLARED)})
+        interval = covering(interval, limit(Code.confounding_of_prior))
     details |= {
         "noise_standard_error": math.sqrt(variance.noise),
         "sampling_standard_error": math.sqrt(variance.sampling),
         "sampling_standard_error_upper": math.sqrt(upper),
         "propensity_noise_standard_error_bound": propensity_noise_bound(study, sizes),
         "denominator_clamped": estimate.drowned,
-        "not_covered": open_to(study.estimator, NOT_COVERED_DECLARED if allows else NOT_COVERED_PUBLIC),
     }
-    return EffectFindings(value, interval, variance, details, adjustment(study))
+    otherwise = (limit(Code.beyond_prior),) if allows else NOT_COVERED_PUBLIC
+    not_covered = open_to(study.estimator, *otherwise)
+    return EffectFindings(value, interval, variance, details, adjustment(study), not_covered=not_covered)
 
 
 def adjustment(study: IpwStudy) -> ConfoundingStatement:

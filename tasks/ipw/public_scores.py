@@ -15,10 +15,17 @@ import numpy as np
 
 from causalveil.schemas.confounding import AdjustmentMethod
 from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
+from causalveil.schemas.limits import Code, limit
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.enclave.enclave import Enclave, Rows
-from causalveil.tasks.inference.assemble import UNMEASURED, EffectFindings, covers_imbalance, open_to, partly_if_left
+from causalveil.tasks.inference.assemble import (
+    EffectFindings,
+    covering,
+    covers_imbalance,
+    open_to,
+    partly_if_left,
+)
 from causalveil.tasks.ipw.weights import weights
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import map_partitions
@@ -28,7 +35,7 @@ from causalveil.tasks.weighting.features import learn_features
 from causalveil.tasks.weighting.imbalance import Balance, Balancer, save_units, summary
 from causalveil.tasks.weighting.weighted_means import count_arms, weigh_units, weighted_findings
 
-NOT_COVERED = f"{UNMEASURED}; non-linear confounding beyond squares, products and the propensity index"
+NOT_COVERED = (limit(Code.unmeasured), limit(Code.curves_beyond_index))
 
 
 def has_public_scores(study: IpwStudy) -> bool:
@@ -92,14 +99,13 @@ def public_interval_stage(study: IpwStudy, found: Balance, statistics: FloatArra
     """Estimate and interval from public and released values."""
     bias = found.bias if allows_imbalance(study) else 0.0
     result = weighted_findings(study, found.weights, statistics, bias)
-    covers = (*result.interval.covers, *((covers_imbalance(),) if bias > 0 else ()))
     details = {
         **result.details,
         "normalisation": "weights of each arm",
         "largest_difference_before": found.before,
         "largest_difference_after": found.after,
-        "not_covered": open_to(study.estimator, NOT_COVERED, found.narrow.words),
     }
-    interval = result.interval.model_copy(update={"covers": covers})
+    interval = covering(result.interval, *((covers_imbalance(),) if bias > 0 else ()))
     done = partly_if_left(study.estimator, AdjustmentMethod.weighting, found.left if bias > 0 else 0.0)
-    return replace(result, interval=interval, details=details, confounding=done)
+    left = open_to(study.estimator, *NOT_COVERED, *found.narrow.limits)
+    return replace(result, interval=interval, details=details, confounding=done, not_covered=left)

@@ -16,6 +16,7 @@ from scipy.special import ndtri
 
 from causalveil.schemas.confounding import AdjustmentMethod, ConfoundingStatement, Shortfall, by, declares_randomised
 from causalveil.schemas.estimators.matching import MatchingStudy
+from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.release import Interval, Variance
@@ -23,15 +24,12 @@ from causalveil.schemas.study import Variant
 from causalveil.tasks.covariates import dimension, feature_names
 from causalveil.tasks.inference.allowance import allowance_beside
 from causalveil.tasks.inference.assemble import (
-    COVERS_DECLARED,
-    NOT_COVERED_DECLARED,
-    NOT_COVERED_TRIAL,
-    UNMEASURED,
     VARIANCE_SHARE,
     EffectFindings,
     Estimate,
     Noise,
     assemble,
+    covering,
     covers_imbalance,
     effect_in_twins,
     partly_if_left,
@@ -86,16 +84,9 @@ def attenuation_range(low: float, high: float, keep: float) -> tuple[float, floa
 
 
 Details = dict[str, float | int | str | bool]
-DISTANT = "bias from caps on reuse, distant matches and a misspecified score"
-NOT_COVERED = f"{UNMEASURED}; {DISTANT}"
-PUBLIC_NOT_COVERED = (
-    f"{UNMEASURED}; non-linear confounding beyond squares, products, joint cells of coarse covariates and a propensity "
-    "index"
-)
-SAMPLE_NOT_COVERED = f"{NOT_COVERED}; confounding that noise on the scores leaves unadjusted"
-ALLOWED_NOT_COVERED = f"{NOT_COVERED_DECLARED}; bias from caps on reuse"
-# Of what is done about confounding, as other estimators say it.
-ATTENUATED = "attenuation by randomised treatments: about {:.3g} of the effect is left"
+DISTANT = limit(Code.matching)
+NOT_COVERED = (limit(Code.unmeasured), DISTANT)
+PUBLIC_NOT_COVERED = (limit(Code.unmeasured), limit(Code.curves_beyond_cells))
 
 
 @dataclass(frozen=True)
@@ -135,7 +126,7 @@ def findings(study: MatchingStudy, sizes: Sizes, reuse: Reuse, statistics: Float
     scale = weights.mechanism(study).known_scale
     estimate, noise = _estimate(study, reuse, statistics, scale)
     width = study.outcome.width
-    details: Details = {"not_covered": _not_covered(study, reuse)}
+    details, not_covered = Details(), _not_covered(study, reuse)
     if study.leaves_confounding:
         estimate = replace(estimate, offset=_left(study, reuse, estimate, noise))
     if study.corrects_attenuation:
@@ -143,12 +134,15 @@ def findings(study: MatchingStudy, sizes: Sizes, reuse: Reuse, statistics: Float
     else:
         value, interval, variance, upper = assemble(estimate, noise, study.confidence, (-width, width))
     if estimate.offset > 0:
-        interval = interval.model_copy(update={"covers": (*interval.covers, COVERS_DECLARED)})
+        interval = covering(interval, limit(Code.confounding_of_prior))
     if study.allows_imbalance:
-        interval = interval.model_copy(update={"covers": (*interval.covers, covers_imbalance())})
+        interval = covering(interval, covers_imbalance())
         details |= {"largest_difference_before": reuse.before, "largest_difference_after": reuse.after}
     if study.privacy.level is not Level.label:
-        details |= _attenuation(study, reuse, details)
+        details |= _attenuation(study, reuse)
+        if not study.corrects_attenuation:
+            factor = float(details["attenuation_factor"])
+            not_covered = (*not_covered, limit(Code.attenuation, factor=factor))
     details |= _said_of(study, reuse)
     details |= {
         "noise_standard_error": math.sqrt(variance.noise),
@@ -159,7 +153,8 @@ def findings(study: MatchingStudy, sizes: Sizes, reuse: Reuse, statistics: Float
     release_by = model(study, sizes).mechanism()
     if release_by is not None:
         details["propensity_noise"] = Noise.of(release_by, dimension(study)).deviation
-    return EffectFindings(value, interval, variance, details, adjustment(study, reuse.left))
+    done = adjustment(study, reuse.left)
+    return EffectFindings(value, interval, variance, details, done, not_covered=not_covered)
 
 
 def adjustment(study: MatchingStudy, left: float = 0.0) -> ConfoundingStatement:
@@ -169,20 +164,22 @@ def adjustment(study: MatchingStudy, left: float = 0.0) -> ConfoundingStatement:
     return unless_randomised(study.estimator, by(AdjustmentMethod.private_matching, Shortfall.private_scores))
 
 
-def _not_covered(study: MatchingStudy, reuse: Reuse) -> str:
+def _not_covered(study: MatchingStudy, reuse: Reuse) -> tuple[Limit, ...]:
     if declares_randomised(study.estimator.model_dump()) or study.privacy.level is Level.label:
-        return not_covered_public(study, reuse.narrow.words)
-    return ALLOWED_NOT_COVERED if study.leaves_confounding else SAMPLE_NOT_COVERED
+        return not_covered_public(study, reuse.narrow.limits)
+    if study.leaves_confounding:
+        return limit(Code.beyond_prior), limit(Code.caps)
+    return (*NOT_COVERED, limit(Code.noisy_scores))
 
 
-def not_covered_public(study: MatchingStudy, narrow: Sequence[str]) -> str:
+def not_covered_public(study: MatchingStudy, narrow: Sequence[Limit]) -> tuple[Limit, ...]:
     """Return what intervals from public scores, or of a trial, leave out.
 
     ``narrow``: what they leave out as declared ranges of covariates are too narrow.
     """
     if declares_randomised(study.estimator.model_dump()):
-        return f"{NOT_COVERED_TRIAL}; {DISTANT}"
-    return "; ".join([PUBLIC_NOT_COVERED if study.allows_imbalance else NOT_COVERED, *narrow])
+        return limit(Code.not_randomised), DISTANT
+    return *(PUBLIC_NOT_COVERED if study.allows_imbalance else NOT_COVERED), *narrow
 
 
 def _left(study: MatchingStudy, reuse: Reuse, estimate: Estimate, noise: Noise) -> float:
@@ -275,7 +272,7 @@ def _corrected(
     if estimate.drowned:
         ends = [-width, width]
     lower, top = (min(max(end, -width), width) for end in ends)
-    covers = (*interval.covers, "attenuation factor")
+    covers = (*interval.covers, limit(Code.attenuation_factor))
     interval = interval.model_copy(
         update={
             "lower": lower,
@@ -297,19 +294,16 @@ def _keep(study: MatchingStudy) -> float:
     return release_by.keep_probability
 
 
-def _attenuation(study: MatchingStudy, reuse: Reuse, details: Details) -> Details:
+def _attenuation(study: MatchingStudy, reuse: Reuse) -> Details:
     keep = _keep(study)
     share, _, _ = treated_share(reuse.treated, reuse.treated + reuse.controls, keep, 0.5)
     factor = attenuation(share, keep)
-    said: Details = {
+    return {
         "flip_probability": 1 - keep,
         "treated_share": share,
         "attenuation_factor": factor,
         "attenuation_corrected": study.corrects_attenuation,
     }
-    if not study.corrects_attenuation:
-        said["not_covered"] = f"{details['not_covered']}; {ATTENUATED.format(factor)}"
-    return said
 
 
 def _said_of(study: MatchingStudy, reuse: Reuse) -> Details:

@@ -1,7 +1,7 @@
 """Protocols: many questions answered together; ``docs/proofs/questions.md``.
 
 - ``calibration``: Calibration by negative controls.
-- ``difference``: A protocol by arm means, of a randomised trial or unadjusted.
+- ``difference``: Differences of arm means where treatment is private, of a randomised trial or unadjusted.
 - ``drawn``: The five joint releases of a protocol, read as those of its questions.
 - ``findings``: From answers with the law of their errors to what the release holds.
 - ``gates``: Balance, overlap, and the gates that were declared on them.

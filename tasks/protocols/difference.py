@@ -30,7 +30,7 @@ from causalveil.tasks.protocols.calibration import calibrate
 from causalveil.tasks.protocols.findings import ProtocolFindings, together
 from causalveil.tasks.protocols.parts import Part, Risks, effect_of, table, with_everybody
 from causalveil.tasks.protocols.releases import by_block, one_hot
-from causalveil.tasks.trial.difference import confounding, covers, words
+from causalveil.tasks.trial.difference import confounding, covers, not_covered
 
 SLOT = Slot(name="effect", scope=Scope.all)
 HALF = math.sqrt(0.5)
@@ -182,7 +182,7 @@ def findings(study: DifferenceProtocol, sizes: Sizes, released: FloatArray) -> P
     }
     for label, counts in zip(study.groups, found.counts.tolist(), strict=True):
         details |= {f"units[{label}][{name}]": count for name, count in zip(study.arm_names, counts, strict=True)}
-    return ProtocolFindings(answers, (), (), calibration, words(study.estimator)["not_covered"], details)
+    return ProtocolFindings(answers, (), (), calibration, not_covered(study.estimator), details)
 
 
 def difference_stage(
@@ -216,7 +216,7 @@ def one_difference(study: DifferenceStudy, sizes: Sizes, released: FloatArray) -
         "mean_control": control,
         "mean_treated_error": float(errors[1]),
         "mean_control_error": float(errors[0]),
-        **words(study.estimator),
     }
     interval = covers(study.estimator, effect.interval)
-    return replace(effect, interval=interval, details={**details, **effect.details})
+    open_to = not_covered(study.estimator)
+    return replace(effect, interval=interval, details={**details, **effect.details}, not_covered=open_to)

@@ -13,21 +13,19 @@ from typing import Any
 import numpy as np
 
 from causalveil.schemas.estimators.protocols import RegressionProtocol
+from causalveil.schemas.limits import Code, Limit, limit, united
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, ProtocolAnswer
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.adjustment.five_releases import FiveReleases
 from causalveil.tasks.adjustment.interval import (
-    NOT_COVERED,
-    NOT_COVERED_LINES,
     ErrorLaw,
     confounding,
     curve_names,
     cut_away,
 )
 from causalveil.tasks.adjustment.recipe import looks_for_curves
-from causalveil.tasks.inference.assemble import NOT_COVERED_TRIAL
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.protocols.calibration import calibrate
 from causalveil.tasks.protocols.drawn import Asked, JointScales
@@ -146,7 +144,7 @@ class ProtocolFindings:
     balance: tuple[BalanceRow, ...]
     gates: tuple[GateResult, ...]
     calibration: Calibration
-    not_covered: str
+    not_covered: tuple[Limit, ...]
     details: dict[str, float | int | str | bool]
 
     def fields(self, study: ProtocolStudy) -> dict[str, Any]:
@@ -195,22 +193,21 @@ def together(answers: int) -> dict[str, str]:
     return {"simultaneous": f"Bonferroni over {answers} answers"} if answers > 1 else {}
 
 
-def not_covered(study: RegressionProtocol, asked: Asked, calibrated: bool) -> str:
+def not_covered(study: RegressionProtocol, asked: Asked, calibrated: bool) -> tuple[Limit, ...]:
     """Return what no interval of the table holds."""
     if study.estimator.trial:
-        return NOT_COVERED_TRIAL
+        return (limit(Code.not_randomised),)
     controls = any(outcome.role is OutcomeRole.negative_control for outcome in study.outcomes)
-    revealed = "bias that negative controls reveal" + (" (the calibrated intervals include it)" if calibrated else "")
+    revealed = limit(Code.calibrated_controls if calibrated else Code.controls)
     columns = {
         group[0][0].public.columns[place].name: None
         for group in asked
         if group is not None
         for place in group[0][0].found_scales.left_out
     }
-    left_out = [f"confounding by {', '.join(columns)}, which could not be adjusted for everywhere"] if columns else []
+    left_out = [limit(Code.left_out, columns=tuple(columns))] if columns else []
     first = [group[study.first][0] for group in asked if group is not None]
-    narrow = dict.fromkeys(
-        words for one in first for words in cut_away(one.public, one.found_scales, one.second)[1].words
-    )
-    curves = NOT_COVERED if all(looks_for_curves(one.public) for one in first) else NOT_COVERED_LINES
-    return "; ".join([*left_out, curves, *narrow, *([revealed] if controls else [])])
+    narrow = united(found for one in first for found in cut_away(one.public, one.found_scales, one.second)[1].limits)
+    curves = Code.other_curves if all(looks_for_curves(one.public) for one in first) else Code.any_curves
+    of_controls = (revealed,) if controls else ()
+    return *left_out, limit(Code.unmeasured), limit(curves), *narrow, *of_controls

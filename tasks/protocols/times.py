@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.limits import Code, limit
 from causalveil.schemas.plan import Sizes
 from causalveil.tasks.adjustment.five_releases import FiveReleases
 from causalveil.tasks.enclave.cells import CellRows
@@ -32,7 +33,6 @@ from causalveil.tasks.protocols.recipe import TWO_ARMS, ProtocolRecipe, joint_re
 from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.adjusted import moved_means
 from causalveil.tasks.survival.curves import Grid
-from causalveil.tasks.survival.findings import CENSORING, GRID
 from causalveil.tasks.survival.joint import JointCells, QuestionCells, TimesContrast, cells_share
 from causalveil.tasks.survival.joint_answers import HIDDEN, TimesTable, group_curves, people_told
 from causalveil.tasks.survival.pseudo import LEAST_RANGE, known, lost_error
@@ -220,7 +220,9 @@ def times_findings(
     answers, calibration = calibrate(bounded, parts, table(bounded, parts))
     labels = {own.name: question.label for own, question in zip(bounded.outcomes, study.questions, strict=True)}
     open_to = not_covered(bounded, asked, calibration.mean is not None)
-    groups = "" if study.subgroups is None else f" and a level of '{study.subgroups.name}'"
+    lost = limit(Code.censoring)
+    if study.subgroups is not None:
+        lost = limit(Code.censoring_within, columns=(f"a level of '{study.subgroups.name}'",))
     details: dict[str, float | int | str | bool] = {
         "intervals": cells.grid.intervals,
         "cells": cells.grid.numbers,
@@ -231,7 +233,7 @@ def times_findings(
         tuple(one.model_copy(update={"outcome": labels[one.outcome]}) for one in answers),
         drawn,
         calibration,
-        f"{open_to}; {CENSORING}{groups}; {GRID.format(cells.grid.intervals)}",
+        (*open_to, lost, limit(Code.grid, intervals=(cells.grid.intervals,))),
         details,
         balance,
     )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from causalveil.schemas.estimators.regression import RegressionEstimator, RegressionStudy
+from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, Variance
@@ -16,16 +17,12 @@ from causalveil.tasks.adjustment.five_releases import FiveReleases, differences,
 from causalveil.tasks.adjustment.interval import FARTHEST, confounding, covers_unseen, not_covered
 from causalveil.tasks.adjustment.recipe import LINES_ALONE, PURE_LINES_ALONE, AdjustmentRecipe, parts_of, public_of
 from causalveil.tasks.adjustment.released import ReleasedScores
-from causalveil.tasks.inference.assemble import COVERS_MODELS, NOISY, EffectFindings
+from causalveil.tasks.inference.assemble import NOISY, EffectFindings
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.privacy.gaussian import divide
 
 # Weights that leave less of an arm's precision answer for many people whom the other arm lacks.
 ENOUGH_LEFT = 0.5
-EXTRAPOLATED = (
-    "effects on people of a kind that one arm lacks, which slopes extrapolate (overlap: weights leave an arm the "
-    "precision of {:.0%} of its people)"
-)
 
 
 def recipe(study: RegressionStudy, sizes: Sizes | None) -> AdjustmentRecipe:
@@ -50,13 +47,13 @@ def _asked(settings: RegressionEstimator, pure: bool) -> tuple[Decimal, ...] | N
     return tuple(vars(alone).values()) if settings.curves == "none" else None
 
 
-def _extrapolated(usable: float, doubt: float) -> tuple[str, ...]:
+def _extrapolated(usable: float, doubt: float) -> tuple[Limit, ...]:
     """Say that slopes answer for people whom one arm lacks, where weights leave less than half of an arm's precision.
 
     Of 214,144 people of whom a sixth were never treated they left .14 to .41 (five draws), and intervals of these draws
     did not meet; of three tables whose arms overlap .92 to .97. ENOUGH_LEFT was chosen between these.
     """
-    return (EXTRAPOLATED.format(usable),) if usable + 2 * doubt < ENOUGH_LEFT else ()
+    return (limit(Code.extrapolation, share=f"{usable:.0%}"),) if usable + 2 * doubt < ENOUGH_LEFT else ()
 
 
 def findings(study: RegressionStudy, asked: FiveReleases, scores: ReleasedScores) -> EffectFindings:
@@ -70,7 +67,7 @@ def findings(study: RegressionStudy, asked: FiveReleases, scores: ReleasedScores
         lower=low * half,
         upper=high * half,
         confidence=study.confidence,
-        covers=(*NOISY[:2], COVERS_MODELS, *covers_unseen(asked.public)),
+        covers=(*NOISY[:2], limit(Code.noise_of_models), *covers_unseen(asked.public)),
         coverage=Coverage.normal_approximation,
         whole_range=low <= -FARTHEST and high >= FARTHEST,
     )
@@ -87,8 +84,8 @@ def findings(study: RegressionStudy, asked: FiveReleases, scores: ReleasedScores
         "effective_share": usable,
         "confounding_adjusted_for": found.adjusted_share,
         "curves": ", ".join(found.kept_curves) or "none",
-        "not_covered": "; ".join((not_covered(asked.public), *lacking, *found.narrow.words)),
     }
     variance = Variance(sampling=sampling, noise=noise)
     done = confounding(study, asked.public, found.adjusted_share, found.left_out, found.explained)
-    return EffectFindings(found.value * half, interval, variance, details, done, differences(last))
+    open_to = (*not_covered(asked.public), *lacking, *found.narrow.limits)
+    return EffectFindings(found.value * half, interval, variance, details, done, differences(last), open_to)

@@ -14,7 +14,7 @@ from causalveil.tasks.report.numbers import arm_means, figure, place_label
 
 # Details that a page says elsewhere, or that would be taken for the two sides of the estimate.
 UNSHOWN = (
-    *("not_covered", "adjustment", "mean_treated", "mean_control", "choice", "curves", "confounding_adjusted_for"),
+    *("adjustment", "mean_treated", "mean_control", "choice", "curves", "confounding_adjusted_for"),
     # Whether nothing can be said is the answer's to say, which knows the whole interval.
     *("effective_share", "drowned"),
 )

@@ -12,19 +12,8 @@ from typing import Any
 from causalveil.schemas.columns import labels_of
 from causalveil.schemas.plan import natural_order
 
-# Sources of error that an interval covers, in words for a page; others say it themselves.
 # Which side is subtracted from which where there are two arms.
 TWO_SIDES = "treated minus controls"
-COVERED = {
-    "sampling": "sampling error",
-    "effect noise": "privacy noise on the estimate",
-    "variance noise": "privacy noise on its variance",
-    "attenuation factor": "error of the attenuation factor",
-    "noise of slopes and weights": "privacy noise in slopes and weights",
-    "confounding of the prior's size where noise hides it": "confounding as large as `confounding_prior` expects, "
-    "where noise hides it",
-    "curves that were looked for and not kept": "non-linear terms that were looked for and not kept",
-}
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 SUPERSCRIPTED = re.compile("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]")
 # Scores of a causal direction by name.

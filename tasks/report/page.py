@@ -20,6 +20,7 @@ from causalveil.schemas.columns import levels_text
 from causalveil.schemas.confounding import declares_randomised
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import CausalveilError
+from causalveil.schemas.limits import united
 from causalveil.schemas.plan import Plan
 from causalveil.schemas.release import AnsweredEffect, DirectionRelease, ProtocolRelease, Release, SurvivalRelease
 from causalveil.schemas.sites.pooled import (
@@ -37,7 +38,6 @@ from causalveil.tasks.report.figures import Axis, Line, LovePlot, axis_of, line_
 from causalveil.tasks.report.guidelines.facts import bounds_text
 from causalveil.tasks.report.guidelines.items import guidelines_context
 from causalveil.tasks.report.numbers import (
-    COVERED,
     SCORES,
     amount,
     arm_label,
@@ -275,7 +275,6 @@ def environment() -> Environment:
         "at_least_tenth": lambda share: percent(share) if share >= 0.001 else "less than 0.1%",
         "counted_terms": counted_terms,
         "score_name": lambda name: (SCORES.get(str(name)) or str(name)).replace("'", "’"),
-        "covered": lambda source: COVERED.get(source, source),
     }
     made.tests["unprotected"] = lambda sentence: sentence.startswith(NOT_PROTECTED)
     return made
@@ -287,7 +286,6 @@ def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
     halves = {"train": "training half", "estimation": "test half" if tested else "estimation half"}
     titles = {half: f"a unit of the {name}" for half, name in halves.items()}
     falls = waterfalls(release.privacy.charges, release.privacy.epsilon, amount, titles)
-    details = document.get("details", {})
     context: dict[str, Any] = {
         "waterfalls": falls,
         "halves": halves,
@@ -301,7 +299,7 @@ def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
             "verdict": verdict_of(document["interval"]),
             "lines": [line],
             "axis": axis_of([line]),
-            "not_covered": details.get("not_covered", ""),
+            "not_covered": document["not_covered"],
         }
     if isinstance(release, AnsweredEffect):
         plot = LovePlot.of(release.balance)
@@ -340,14 +338,13 @@ def _pooled(document: Mapping[str, Any], release: PooledRelease) -> dict[str, An
     lines = [_line(site["site"], site, site[f"weight_{headline}"]) for site in document["sites"]]
     models = sorted(("fixed", "random"), key=lambda model: model == headline)
     lines += [_line(f"{model.capitalize()} effects", document[model]) for model in models]
-    omitted = dict.fromkeys(site.not_covered for site in release.sites if site.not_covered)
     return {
         "waterfalls": (site_bars([(site.site, site.epsilon, site.delta) for site in release.sites], amount),),
         "method": f"method_{release.estimator}.html.j2",
         "verdict": verdict_of(document["interval"]),
         "lines": lines,
         "axis": axis_of(lines),
-        "not_covered": "; ".join(omitted),
+        "not_covered": united(one for site in release.sites for one in site.not_covered),
         "details": [],
     }
 

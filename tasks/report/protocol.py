@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from causalveil.schemas.confounding import declares_randomised
 from causalveil.schemas.estimators.survival_protocol import MEAN_TIME
+from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.protocols.answers import BalanceRow, ProtocolAnswer
 from causalveil.schemas.protocols.study import EffectMeasure
 from causalveil.schemas.release import ProtocolRelease
@@ -27,7 +28,6 @@ from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.machine.frames import csv_text
 from causalveil.tasks.report.figures import Axis, Line, LovePlot, axis_of, site_bars
 from causalveil.tasks.report.numbers import (
-    COVERED,
     TWO_SIDES,
     all_of,
     amount,
@@ -47,7 +47,6 @@ Document = TypeVar("Document", bound=BaseModel)
 TABLES = ("answers", "balance", "gates", "site_gates", "curves", "rows")
 # Estimators whose weights are functions of public columns; and what an adjustment allows for, as releases name it.
 PUBLIC_WEIGHTS = ("balancing", "matching")
-UNSEEN = "confounding of the prior's size where noise hides it"
 ROLES = {"primary": "primary outcome", "secondary": "secondary outcome", "negative_control": "negative control"}
 
 
@@ -292,25 +291,25 @@ def part_seen(release: ProtocolRelease) -> str:
     return f"{said} The first answer is of the others; its interval allows for any effect in these."
 
 
-def covered(release: ProtocolRelease | PooledProtocolRelease) -> tuple[str, ...]:
-    """Return the sources of error that intervals of a table hold, in words for a page."""
+def covered(release: ProtocolRelease | PooledProtocolRelease) -> tuple[Limit, ...]:
+    """Return the sources of error that intervals of a table cover."""
     asks = release.specification
     settings = asks["estimator"]
-    found = ["sampling error", "privacy noise"]
+    found = [limit(Code.sampling), limit(Code.privacy_noise)]
     if isinstance(release, ProtocolRelease) and part_seen(release):
-        found.append("effects of any size in subgroups that noise hides")
+        found.append(limit(Code.hidden_subgroups))
     if settings["name"] == "survival" and asks.get("covariates"):
-        found.append("error of the released curves of censoring")
+        found.append(limit(Code.censoring_curves))
     if isinstance(release, PooledProtocolRelease) and release.model == "random":
-        found.append("differences between sites")
+        found.append(limit(Code.heterogeneity))
     allowed = settings.get("allowance", (settings.get("confounding_prior") or {}).get("outcome_r2"))
     if settings["name"] in PUBLIC_WEIGHTS and allowed != 0:
-        return (*found, "bias by the imbalance that is left between the arms")
+        return (*found, limit(Code.imbalance))
     if declares_randomised(settings):
         return tuple(found)
     if settings["name"] == "difference_in_means" or not asks.get("covariates"):
-        return (*found, "confounding up to the size that `confounding_prior` assumes")
-    return (*found, COVERED[UNSEEN])
+        return (*found, limit(Code.confounding_of_prior))
+    return (*found, limit(Code.confounding_hidden))
 
 
 def _with_sides(said: dict[str, Any], release: ProtocolRelease | PooledProtocolRelease) -> dict[str, Any]:

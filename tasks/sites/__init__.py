@@ -2,7 +2,6 @@
 
 - ``accept``: Acceptance of bundles by a coordinator.
 - ``bundle``: Making and opening bundles: one release under one site's Ed25519 signature.
-- ``limits``: The limits of several releases' intervals as one text, each limit once.
 - ``pool``: Combining what several sites or blocks released.
 - ``pooled_protocol``: A protocol over several sites.
 - ``pooled_release``: From accepted bundles to the pooled release.

@@ -20,14 +20,15 @@ from scipy.optimize import brentq
 from scipy.special import chdtrc, ndtri, stdtrit
 
 from causalveil.schemas.errors import BundleError
+from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.protocols.answers import Limits, ProtocolAnswer, State
 from causalveil.schemas.release import Interval, Variance
 from causalveil.schemas.sites.pooled import Heterogeneity, PooledEstimate, WithoutSite
-from causalveil.tasks.inference.assemble import COVERS_DECLARED, NOISY, Noise
+from causalveil.tasks.inference.assemble import NOISY, Noise
 from causalveil.tasks.machine.arrays import FloatArray
 
-RANDOM_COVERS = (*NOISY, "differences between sites")
+RANDOM_COVERS = (*NOISY, limit(Code.heterogeneity))
 
 
 @dataclass(frozen=True)
@@ -225,7 +226,7 @@ class _Table:
             i2=excess / self.q if excess > 0 else 0.0,
         )
 
-    def _estimate(self, weights: FloatArray, error: float, half: float, covers: tuple[str, ...]) -> PooledEstimate:
+    def _estimate(self, weights: FloatArray, error: float, half: float, covers: tuple[Limit, ...]) -> PooledEstimate:
         (low, high), bias = self.bounds, float(weights @ self.biases)
         # The truth lies in the declared range, so cutting to it never lowers coverage.
         centre = min(max(float(weights @ self.estimates), low), high)
@@ -236,7 +237,7 @@ class _Table:
                 lower=lower,
                 upper=upper,
                 confidence=self.confidence,
-                covers=(*covers, COVERS_DECLARED) if bias > 0 else covers,
+                covers=(*covers, limit(Code.confounding_of_prior)) if bias > 0 else covers,
                 coverage=Coverage.normal_approximation,
                 whole_range=(lower, upper) == self.bounds,
                 bias=bias,

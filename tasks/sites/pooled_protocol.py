@@ -18,6 +18,7 @@ from scipy.special import ndtri, stdtrit
 
 from causalveil.schemas.errors import BundleError
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.limits import united
 from causalveil.schemas.protocols.answers import (
     BalanceRow,
     Calibration,
@@ -42,7 +43,6 @@ from causalveil.schemas.sites.round import Model, Reason, Sites
 from causalveil.tasks.protocols.calibration import Measured, learn, scale_of
 from causalveil.tasks.protocols.gates import balance_gate, critical_of
 from causalveil.tasks.sites.accept import Accepted
-from causalveil.tasks.sites.limits import united
 from causalveil.tasks.sites.pool import Pooled, estimate_of, pool
 from causalveil.tasks.sites.pooled_release import of_sites, over_sites, record_of
 
@@ -118,7 +118,7 @@ def pooled_protocol(
             SiteGate(site=site, **gate.model_dump()) for site, release in releases.items() for gate in release.gates
         ),
         calibration=calibration,
-        not_covered=united(release.not_covered for release in releases.values()),
+        not_covered=united(one for release in releases.values() for one in release.not_covered),
         sites=tuple(SiteRecord(**record_of(item, releases[item.site].not_covered)) for item in accepted),
     )
 

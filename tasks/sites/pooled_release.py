@@ -12,6 +12,7 @@ from typing import Any
 from causalveil.schemas.confounding import ConfoundingStatement, over_parts
 from causalveil.schemas.documents import digest_of
 from causalveil.schemas.errors import BundleError
+from causalveil.schemas.limits import Limit
 from causalveil.schemas.release import EffectRelease, Software
 from causalveil.schemas.sites.pooled import PooledPrivacy, PooledRelease, SiteResult
 from causalveil.schemas.sites.round import Model, Reason, Sites
@@ -50,7 +51,7 @@ def pooled_release(terms: Sites, study: EffectStudy, accepted: Sequence[Accepted
         heterogeneity=pooled.heterogeneity,
         sites=tuple(
             SiteResult(
-                **record_of(item, not_covered(release)),
+                **record_of(item, release.not_covered),
                 estimate=release.estimate,
                 interval=release.interval,
                 variance=release.variance,
@@ -127,16 +128,11 @@ def effect_of(item: Accepted) -> EffectRelease:
     return item.release
 
 
-def not_covered(release: EffectRelease) -> str:
-    """Return what a site's interval leaves out, in its own words."""
-    return str(release.details.get("not_covered", ""))
-
-
 def _estimate(site: str, release: EffectRelease) -> SiteEstimate:
     return SiteEstimate(site, release.estimate, release.variance, release.interval)
 
 
-def record_of(item: Accepted, omitted: str) -> dict[str, Any]:
+def record_of(item: Accepted, omitted: tuple[Limit, ...]) -> dict[str, Any]:
     """Return whom a site's answer is of, and where its charge stands.
 
     ``omitted``: what its intervals do not cover.

@@ -14,6 +14,7 @@ import numpy as np
 
 from causalveil.schemas.errors import BundleError
 from causalveil.schemas.estimators.survival import Curves, Measure, SurvivalStudy
+from causalveil.schemas.limits import Code, Limit, limit, united
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.protocols.answers import State
 from causalveil.schemas.release import Interval, MeasuredEffect, SurvivalRelease, Variance
@@ -27,9 +28,8 @@ from causalveil.schemas.sites.pooled import (
 )
 from causalveil.schemas.sites.round import PooledBy, Reason, Sites
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.inference.assemble import COVERS_DECLARED, NOISY
+from causalveil.tasks.inference.assemble import NOISY
 from causalveil.tasks.sites.accept import Accepted
-from causalveil.tasks.sites.limits import united
 from causalveil.tasks.sites.pool import SiteEstimate, pool
 from causalveil.tasks.sites.pooled_protocol import FEWEST, limits_of
 from causalveil.tasks.sites.pooled_release import of_sites, over_sites, record_of
@@ -53,7 +53,6 @@ def pooled_times(terms: Sites, study: SurvivalStudy, accepted: Sequence[Accepted
     """
     releases = {item.site: _times_of(item) for item in accepted}
     strata = _strata(releases) if terms.pooled_by is PooledBy.cells else None
-    omitted = {site: str(release.details.get("not_covered", "")) for site, release in releases.items()}
     measures = tuple(_measure(study, measure, releases, place, strata) for place, measure in enumerate(study.measure))
     weights = {part.site: part.weight(terms.model) for part in measures[0].sites}
     return PooledSurvivalRelease(
@@ -70,8 +69,8 @@ def pooled_times(terms: Sites, study: SurvivalStudy, accepted: Sequence[Accepted
         confounding=over_sites(
             [(releases[site].confounding, weight) for site, weight in weights.items() if weight > 0]
         ),
-        not_covered=united(omitted.values()),
-        sites=tuple(SiteRecord(**record_of(item, omitted[item.site])) for item in accepted),
+        not_covered=united(one for release in releases.values() for one in release.not_covered),
+        sites=tuple(SiteRecord(**record_of(item, releases[item.site].not_covered)) for item in accepted),
     )
 
 
@@ -122,16 +121,14 @@ def _curves(study: SurvivalStudy, strata: Strata) -> Curves:
     return strata.curves(shown, study.confidence, (str(codes[0]), str(codes[1])))
 
 
-# What a stratified interval holds where a site is not seen at the horizon.
-COVERS_UNSEEN = "effects of any size at sites where no unit is seen so long"
-
-
 def _stratified(study: SurvivalStudy, strata: Strata, measure: Measure) -> PooledEstimate:
     """Return a measure that is stratified by site."""
     found = strata.contrast(measure, study.confidence, study.estimator.allowed)
-    covers = tuple(one for one in NOISY if one != "variance noise")
-    covers = (*covers, COVERS_DECLARED) if study.estimator.allowed > 0 else covers
-    covers = covers if strata.all_seen else (*covers, COVERS_UNSEEN)
+    covers: tuple[Limit, ...] = NOISY[:2]
+    if study.estimator.allowed > 0:
+        covers = (*covers, limit(Code.confounding_of_prior))
+    if not strata.all_seen:
+        covers = (*covers, limit(Code.unseen_sites))
     interval = Interval(
         lower=found.lower,
         upper=found.upper,

@@ -17,10 +17,12 @@ from causalveil.schemas.confounding import ConfoundingStatement
 from causalveil.schemas.errors import StudyError, TooFewBlocks
 from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, label_of
+from causalveil.schemas.limits import Limit, united
 from causalveil.schemas.plan import natural_order
 from causalveil.schemas.protocols.answers import ProtocolAnswer
 from causalveil.schemas.protocols.study import ALL_UNITS, ProtocolStudy
 from causalveil.schemas.release import (
+    AnsweredEffect,
     EffectRelease,
     Interval,
     MeasuredEffect,
@@ -31,7 +33,6 @@ from causalveil.schemas.release import (
 )
 from causalveil.schemas.sites.series import Drift, Newest, Series, SeriesBlock, SeriesPrivacy, SeriesRow, SeriesRun
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.sites.limits import united
 from causalveil.tasks.sites.pool import SiteEstimate, estimate_of, pool
 from causalveil.tasks.sites.pooled_release import over_sites
 
@@ -116,7 +117,7 @@ def series_of(study: InSeries, releases: Sequence[Release], filled: Sequence[str
         rows=rows,
         runs=tuple(_run(release) for release in kept),
         privacy=_privacy(kept),
-        not_covered=united(_not_covered(one) for one in kept),
+        not_covered=united(limit for one in kept for limit in _not_covered(one)),
         units_of_measure=kept[-1].units_of_measure,
         left_out=tuple(left_out),
         unreleased=unreleased,
@@ -156,11 +157,9 @@ def _privacy(kept: Sequence[Release]) -> SeriesPrivacy:
     )
 
 
-def _not_covered(release: Release) -> str:
-    """Return what a release's intervals leave out, in its own words."""
-    if isinstance(release, ProtocolRelease):
-        return release.not_covered
-    return str(getattr(release, "details", {}).get("not_covered", ""))
+def _not_covered(release: Release) -> tuple[Limit, ...]:
+    """Return what a release's intervals leave out."""
+    return release.not_covered if isinstance(release, ProtocolRelease | AnsweredEffect) else ()
 
 
 def _widths(study: InSeries) -> dict[str, float]:

@@ -23,23 +23,16 @@ from causalveil.schemas.estimators.survival import (
     Measure,
     SurvivalStudy,
 )
+from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, MeasuredEffect, Variance
 from causalveil.tasks.inference.assemble import (
-    COVERS_DECLARED,
-    COVERS_MODELS,
     NOISY,
-    NOT_COVERED_DECLARED,
-    NOT_COVERED_TRIAL,
 )
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.effects import Bands, Compared, LogRank, TwoArms
 from causalveil.tasks.survival.strategy import NoisyCells
-
-COVERS_CENSORING = "error of the released curves of censoring"
-GRID = "error of dividing follow-up into {} intervals"
-CENSORING = "censoring that depends on when the event would come, within an arm"
 
 
 @dataclass(frozen=True)
@@ -54,6 +47,7 @@ class SurvivalFindings:
     curves: Curves
     details: dict[str, float | int | str | bool]
     confounding: ConfoundingStatement
+    not_covered: tuple[Limit, ...]
     restricted_to: float | None
     balance: tuple[CovariateBalance, ...]
     cells: tuple[float, ...] | None = None
@@ -80,6 +74,7 @@ class SurvivalFindings:
             "restricted_to": self.restricted_to,
             "details": self.details,
             "confounding": self.confounding,
+            "not_covered": self.not_covered,
             "balance": self.balance,
             "cells": self.cells,
         }
@@ -106,8 +101,8 @@ class Adjusted:
     kept_curves: tuple[str, ...]
     features: int
     followed: float
-    covers: tuple[str, ...]
-    not_covered: str
+    covers: tuple[Limit, ...]
+    not_covered: tuple[Limit, ...]
     balance: tuple[CovariateBalance, ...]
 
 
@@ -163,10 +158,11 @@ def findings(
     )
     if adjusted:
         first = adjusted[study.measure[0]]
-        done, about = first.confounding, _of_adjustment(study, first, crude[0])
+        done, about = first.confounding, _of_adjustment(first, crude[0])
+        open_to = (*first.not_covered, _lost(study))
     else:
-        open_to = NOT_COVERED_TRIAL if study.estimator.trial else NOT_COVERED_DECLARED
-        done, about = RANDOMISED if study.estimator.trial else AS_THEY_ARE, {"not_covered": f"{open_to}; {CENSORING}"}
+        open_to = limit(Code.not_randomised if study.estimator.trial else Code.beyond_prior), limit(Code.censoring)
+        done, about = RANDOMISED if study.estimator.trial else AS_THEY_ARE, {}
     details: dict[str, float | int | str | bool] = {
         "intervals": grid.intervals,
         "followed_until": float(grid.ends[enough - 1]) if enough else 0.0,
@@ -174,14 +170,14 @@ def findings(
         "sampling_standard_error": math.sqrt(contrasts[0].sampling),
         "adjustment": done.words,
         **about,
-        "not_covered": "; ".join((str(about["not_covered"]), *_of_the_end(study), GRID.format(grid.intervals))),
     }
+    open_to = (*open_to, *_of_the_end(study), limit(Code.grid, intervals=(grid.intervals,)))
     outcome, codes = study.outcome, study.treatment_codes.pair
     shown = TimesShown(outcome.horizon, outcome.unit_of_measure, outcome.origin, outcome.labels)
     drawn = curves_of(shown, whole, study.confidence, (str(codes[0]), str(codes[1])))
     end = float(both.grid.horizon) if until < grid.intervals else None
     balance = adjusted[study.measure[0]].balance if adjusted else ()
-    return SurvivalFindings(measures, drawn, details, done, end, balance)
+    return SurvivalFindings(measures, drawn, details, done, open_to, end, balance)
 
 
 def findings_as_they_are(study: SurvivalStudy, cells: NoisyCells) -> SurvivalFindings:
@@ -190,15 +186,21 @@ def findings_as_they_are(study: SurvivalStudy, cells: NoisyCells) -> SurvivalFin
     return findings(study, whole, answered_until(study, [whole]), whole.seen)
 
 
-def _of_the_end(study: SurvivalStudy) -> tuple[str, ...]:
+def _of_the_end(study: SurvivalStudy) -> tuple[Limit, ...]:
     """Return what an interval does not cover where noise chose the horizon."""
-    return () if study.censoring.beyond is Beyond.refuse else ("the choice of an earlier horizon by noisy numbers",)
+    return () if study.censoring.beyond is Beyond.refuse else (limit(Code.earlier_horizon),)
 
 
-def _of_adjustment(study: SurvivalStudy, first: Adjusted, crude: Compared) -> dict[str, float | int | str | bool]:
-    """Return the details of the first measure's adjustment, with the unadjusted measure."""
+def _lost(study: SurvivalStudy) -> Limit:
+    """Return within what losses may not depend on when the event would come."""
     by = [_levels_of(study, name) for name in study.censoring.by]
-    within = "an arm" if not by else "an arm and the levels of " + ", ".join(by)
+    if not by:
+        return limit(Code.censoring)
+    return limit(Code.censoring_within, columns=(f"the levels of {by[0]}", *by[1:]))
+
+
+def _of_adjustment(first: Adjusted, crude: Compared) -> dict[str, float | int | str | bool]:
+    """Return the details of the first measure's adjustment, with the unadjusted measure."""
     return {
         "confounding_adjusted_for": first.share,
         "features": first.features,
@@ -207,7 +209,6 @@ def _of_adjustment(study: SurvivalStudy, first: Adjusted, crude: Compared) -> di
         "unadjusted": crude.estimate,
         "unadjusted_lower": crude.lower,
         "unadjusted_upper": crude.upper,
-        "not_covered": f"{first.not_covered}; censoring that depends on when the event would come, within {within}",
     }
 
 
@@ -217,19 +218,19 @@ def _levels_of(study: SurvivalStudy, name: str) -> str:
     return f"'{name}' (classes from {classes})" if classes else f"'{name}'"
 
 
-def _interval(study: SurvivalStudy, found: Compared, unseen: tuple[str, ...]) -> Interval:
+def _interval(study: SurvivalStudy, found: Compared, unseen: tuple[Limit, ...]) -> Interval:
     """Return the interval of a measure, and what it covers.
 
     Cells have noise, and no variance was released with its own. ``unseen``: of confounding, what adjustment covers.
     """
-    covers = tuple(one for one in NOISY if one != "variance noise")
+    covers: tuple[Limit, ...] = NOISY[:2]
     if study.covariates:
-        covers = (*covers, COVERS_MODELS, COVERS_CENSORING, *unseen)
+        covers = (*covers, limit(Code.noise_of_models), limit(Code.censoring_curves), *unseen)
     return Interval(
         lower=found.lower,
         upper=found.upper,
         confidence=study.confidence,
-        covers=(*covers, COVERS_DECLARED) if found.bias > 0 else covers,
+        covers=(*covers, limit(Code.confounding_of_prior)) if found.bias > 0 else covers,
         coverage=Coverage.normal_approximation,
         whole_range=found.whole_range,
         bias=found.bias,

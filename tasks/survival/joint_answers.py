@@ -15,6 +15,7 @@ import numpy as np
 from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED
 from causalveil.schemas.estimators.survival import Measure
 from causalveil.schemas.estimators.survival_protocol import GroupCurves, SurvivalProtocol
+from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.protocols.answers import BalanceRow, Calibration, Limits, ProtocolAnswer, State
 from causalveil.schemas.protocols.study import OutcomeRole
@@ -22,13 +23,12 @@ from causalveil.tasks.enclave.cells import arms_of, eligible, groups_of
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.normalise import columns, hashed_order, write_covariates
 from causalveil.tasks.enclave.partitions import LoadedSegment
-from causalveil.tasks.inference.assemble import NOT_COVERED_DECLARED, NOT_COVERED_TRIAL
 from causalveil.tasks.machine.arrays import FloatArray, save_array
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.machine.frames import values_of
 from causalveil.tasks.privacy.mechanisms import Budget
 from causalveil.tasks.survival.effects import Compared
-from causalveil.tasks.survival.findings import CENSORING, GRID, TimesShown, curves_of, log_rank_test
+from causalveil.tasks.survival.findings import TimesShown, curves_of, log_rank_test
 from causalveil.tasks.survival.joint import JointCells, TimesContrast, joint_grid, joint_mechanism, label_of
 from causalveil.tasks.survival.stages import count_cells, followed
 from causalveil.tasks.survival.strategy import SLOT, measured
@@ -79,7 +79,7 @@ class TimesTable:
     answers: tuple[ProtocolAnswer, ...]
     curves: tuple[GroupCurves, ...]
     calibration: Calibration
-    not_covered: str
+    not_covered: tuple[Limit, ...]
     details: dict[str, float | int | str | bool]
     balance: tuple[BalanceRow, ...] = ()
 
@@ -107,7 +107,7 @@ def table_stage(study: SurvivalProtocol, sizes: Sizes, released: FloatArray) -> 
         compared, factor = compare(study, cells, asked)
         answers = [_answer(study, one, found, factor) for one, found in zip(asked, compared, strict=True)]
         drawn = group_curves(study, cells)
-    open_to = NOT_COVERED_TRIAL if study.estimator.trial else NOT_COVERED_DECLARED
+    open_to = Code.not_randomised if study.estimator.trial else Code.beyond_prior
     intervals = cells.grid.intervals
     details: dict[str, float | int | str | bool] = {
         "intervals": intervals,
@@ -119,7 +119,7 @@ def table_stage(study: SurvivalProtocol, sizes: Sizes, released: FloatArray) -> 
         tuple(answers),
         drawn,
         _controls(study),
-        f"{open_to}; {CENSORING}; {GRID.format(intervals)}",
+        (limit(open_to), limit(Code.censoring), limit(Code.grid, intervals=(intervals,))),
         details,
     )
 

@@ -1,4 +1,4 @@
 """Randomised trials: the difference of arm means.
 
-- ``difference``: Estimate the difference of arm means, with private or public treatments.
+- ``difference``: Estimate the difference of arm means where treatment is public.
 """

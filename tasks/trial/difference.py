@@ -15,13 +15,12 @@ import numpy as np
 
 from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, ConfoundingStatement
 from causalveil.schemas.estimators.difference import DifferenceEstimator, DifferenceStudy
+from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.release import Interval
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.inference.assemble import (
-    COVERS_DECLARED,
-    NOT_COVERED_DECLARED,
-    NOT_COVERED_TRIAL,
     EffectFindings,
+    covering,
 )
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.nearest import traversal
@@ -35,17 +34,14 @@ def confounding(estimator: DifferenceEstimator) -> ConfoundingStatement:
     return RANDOMISED if estimator.trial else AS_THEY_ARE
 
 
-def words(estimator: DifferenceEstimator) -> dict[str, str]:
-    """Return what was done about confounding and what no interval covers, in words."""
-    open_to = NOT_COVERED_TRIAL if estimator.trial else NOT_COVERED_DECLARED
-    return {"adjustment": confounding(estimator).words, "not_covered": open_to}
+def not_covered(estimator: DifferenceEstimator) -> tuple[Limit, ...]:
+    """Return what no interval covers."""
+    return (limit(Code.not_randomised if estimator.trial else Code.beyond_prior),)
 
 
 def covers(estimator: DifferenceEstimator, interval: Interval) -> Interval:
     """Return the interval with what it allows for beside sampling and noise."""
-    if estimator.allowed == 0:
-        return interval
-    return interval.model_copy(update={"covers": (*interval.covers, COVERS_DECLARED)})
+    return interval if estimator.allowed == 0 else covering(interval, limit(Code.confounding_of_prior))
 
 
 def public_findings(study: DifferenceStudy, weights: PublicWeights, statistics: FloatArray) -> EffectFindings:
@@ -56,8 +52,8 @@ def public_findings(study: DifferenceStudy, weights: PublicWeights, statistics: 
     return replace(
         found,
         interval=covers(estimator, found.interval),
-        details={**found.details, **words(estimator)},
         confounding=confounding(estimator),
+        not_covered=not_covered(estimator),
     )
 
 

@@ -18,6 +18,7 @@ from causalveil.schemas.estimators.aipw import CAVEATS, NO_GUARANTEE
 from causalveil.schemas.privacy import Guarantee
 from causalveil.schemas.release import load_release, release_schema, release_text
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from tests.limits import codes
 from tests.studies import merge, write_study
 
 ESTIMATOR = {"name": "aipw", "penalty": ..., "guarantee": "asymptotic"}
@@ -63,7 +64,7 @@ def test_plan_ledger_and_release_agree_and_say_what_it_rests_on(estimator: dict[
     assert (block.spent.epsilon, block.spent.delta) == (Decimal("0.5"), Decimal("1e-5"))
     open_ledger().verify_release(release_text(release))
     interval = release.interval
-    assert interval.covers == ("sampling", "effect noise")
+    assert codes(interval.covers) == ["sampling", "noise_of_estimate"]
     assert (interval.lower + interval.upper) / 2 == pytest.approx(release.estimate)
     Draft202012Validator(release_schema()).validate(release.model_dump(mode="json"))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from causalveil.schemas.limits import Code, limit, united
 from causalveil.schemas.release import ProtocolRelease
 from causalveil.schemas.sites.pooled import Published
 from causalveil.tasks.report.details import AS_THEY_ARE, detail_label
@@ -15,8 +16,7 @@ from causalveil.tasks.report.numbers import all_of, is_whole
 from causalveil.tasks.report.page import report_html
 from causalveil.tasks.report.panel.parts import LINES
 from causalveil.tasks.report.panel.whole import panel_text
-from causalveil.tasks.sites.limits import united
-from causalveil.tasks.survival.findings import GRID
+from tests.limits import codes
 from tests.report_help import Documents, load
 from tests.studies import merge
 
@@ -166,9 +166,11 @@ def test_arms_of_curves_are_called_arms(documents: Documents) -> None:
 
 @pytest.mark.parametrize(("first", "second", "said"), [(50, 30, "30 to 50"), (50, 50, "50")])
 def test_sites_with_different_intervals_have_one_limit_of_them(first: int, second: int, said: str) -> None:
-    others = ("censoring within an arm", "confounding")
-    texts = [f"{other}; {GRID.format(count)}" for other, count in zip(others, (first, second), strict=True)]
-    assert united(texts) == f"censoring within an arm; {GRID.format(said)}; confounding"
+    others = (limit(Code.censoring), limit(Code.unmeasured))
+    counts = [limit(Code.grid, intervals=(count,)) for count in (first, second)]
+    found = united(one for pair in zip(others, counts, strict=True) for one in pair)
+    assert codes(found) == [Code.censoring, Code.grid, Code.unmeasured]
+    assert found[1].sentence == f"error of dividing follow-up into {said} intervals"
 
 
 @pytest.mark.parametrize("name", ["protocol of times", "survival", "survival, adjusted"])

@@ -281,7 +281,7 @@ def test_figures_of_restricted_times_are_told_of_the_day_on_which_measures_end(d
     for arm in document["curves"]["arms"]:
         assert f"{percent(arm['survival'][20])} at {figure(times[20])} days" in said
     assert "age</code> (classes from 40)" in page
-    assert "'age' (classes from 40)" in document["details"]["not_covered"]
+    assert "'age' (classes from 40)" in "; ".join(one["sentence"] for one in document["not_covered"])
 
 
 def test_what_adds_up_is_not_said_to_compose_to_less(pages: dict[str, Path], documents: Documents) -> None:

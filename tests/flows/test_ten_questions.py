@@ -25,7 +25,7 @@ from causalveil.schemas.release import AnsweredEffect, DirectionRelease, Protoco
 from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, PooledSurvivalRelease
 from causalveil.schemas.sites.series import Series
 from causalveil.tasks.report.numbers import amount, figure, percent, within
-from causalveil.tasks.report.page import COVERED, report_html, series_html
+from causalveil.tasks.report.page import report_html, series_html
 from causalveil.tasks.report.panel.whole import panel_text
 from tests.flows.test_sites_times import Clinic, call_of
 from tests.flows.test_sites_times import pooled as of_times
@@ -185,16 +185,14 @@ def answers(release: Read) -> dict[str, list[str]]:
     covariates = list(specification.get("covariates") or {}) if adjusted else []
     budgets = [release.budget] if alone else [one.budget for one in parts]
     approvals = [release.approval] if alone else [one.approval for one in parts]
-    limits = getattr(release, "not_covered", None) or getattr(release, "details", {}).get("not_covered", "")
-    if isinstance(release, DirectionRelease):
-        limits = ""
+    limits = getattr(release, "not_covered", ())
     if isinstance(release, PooledRelease):
-        limits = "; ".join(site.not_covered for site in release.sites)
+        limits = [one for site in release.sites for one in site.not_covered]
     found: dict[str, list[str]] = {
         "what was estimated": [*(text for text, _ in estimates(release)), *outcomes(release), release.study],
         "how sure": [within(interval.lower, interval.lower, interval.upper) for _, interval in estimates(release)],
         "what was adjusted for": [one.done if one else "a statement" for one in stated(release)] + covariates,
-        "what may be wrong": limits.split("; ") if limits else [],
+        "what may be wrong": [one.sentence for one in limits],
         "what did it cost": [f"epsilon {amount_text(privacy.epsilon)}", amount(privacy.epsilon)],
         "may I ask again": [
             f"{one.fits:,} more {'like it fit' if isinstance(release, Series) else 'such run'}"
@@ -233,7 +231,7 @@ def answers(release: Read) -> dict[str, list[str]]:
     if isinstance(release, AnsweredEffect | ProtocolRelease | PooledRelease):
         found["what was estimated"].append(POPULATIONS[str(release.estimand)])
     if isinstance(release, AnsweredEffect | PooledRelease):
-        found["how sure"] += [COVERED.get(one, one) for one in release.interval.covers]
+        found["how sure"] += [one.sentence for one in release.interval.covers]
     if isinstance(release, DirectionRelease):
         found["how sure"] += [
             f"{abs(release.verdict.weight):.2f}" if release.verdict.favours else "The noise decides nothing"

@@ -16,7 +16,9 @@ from causalveil.flows.cli.main import main
 from causalveil.flows.sequence.declare import plan_study
 from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.errors import StudyError
+from causalveil.schemas.limits import Code
 from tests.ledger_help import assert_agreed
+from tests.limits import codes, words
 from tests.studies import people, refused, write_study
 
 CONTRACT: dict[str, Any] = {
@@ -129,11 +131,11 @@ def test_confounding_by_curves_counts_as_covered_only_where_they_were_looked_for
 ) -> None:
     path = write_study(tmp_path / "study", frame=people(600), study=changes(name), contract=CONTRACT)
     release = run_study(path, out=tmp_path / "out", engine="direct", simulate=1).release
-    words, left = str(release.details["adjustment"]), str(release.details["not_covered"])
-    assert ("possible linear confounding" in words) is linear
+    done, left = str(release.details["adjustment"]), words(release.not_covered)
+    assert ("possible linear confounding" in done) is linear
     assert ("no squares, steps or products of covariates were looked for" in left) is linear
     assert ("other than by squares" in left) is not linear
-    assert ("curves that were looked for and not kept" in release.interval.covers) is not linear
+    assert (Code.curves_not_kept in codes(release.interval.covers)) is not linear
 
 
 def test_a_duplicated_covariate_harms_nothing(tmp_path: Path) -> None:

@@ -12,8 +12,10 @@ import pytest
 from causalveil.flows.api import report, run_study
 from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.schemas.confounding import RANDOMISED, AdjustmentMethod, AdjustmentState, of_trial, over_parts
+from causalveil.schemas.limits import Code
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.report.panel.whole import panel_text
+from tests.limits import codes
 from tests.regression_help import in_rows, make_regression
 from tests.studies import write_study
 
@@ -61,8 +63,8 @@ def test_a_trial_says_whether_covariates_were_adjusted_for(case: str, tmp_path: 
         assert done.done in shown
         assert "Partly adjusted" not in shown
     assert "Treatment was randomised" in page
-    assert "confounding, if treatment was not randomised as the study declares" in result.release.details["not_covered"]
-    assert "beyond the declared range" not in result.release.details["not_covered"]
+    assert codes(result.release.not_covered)[0] is Code.not_randomised
+    assert Code.most_at_limits not in codes(result.release.not_covered)
     assert (done.explained is not None) == (EXPLAINED in panel) == (case == "regression")
     if done.explained is not None:
         # Age explains 4/3 of a variance of 7/3.

@@ -21,6 +21,7 @@ from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from tests.limits import words
 from tests.regression_help import in_rows, make_regression
 
 UNITS, HALF, SEED = 300, 5.0, 5
@@ -192,7 +193,7 @@ def test_ranges_far_too_narrow_are_named_and_allowed_for() -> None:
         rows = in_rows(np.clip(times * z, -1, 1), t, u)
         found = rehearse_effect(asked("regression", 3), rows, RehearsalBudget(SEED))
         assert found.interval.lower <= 0 <= found.interval.upper
-        not_covered = str(found.details["not_covered"])
+        not_covered = words(found.not_covered)
         assert [name for name in names if name in not_covered] == narrow
         assert ("beyond the declared range" in not_covered) == bool(narrow)
 
@@ -233,7 +234,7 @@ def test_people_whom_one_arm_lacks_are_named(never: float, told: bool) -> None:
     t = random.random(len(z)) < chance
     study = make_regression(1)
     found = rehearse_effect(study, in_rows(z, t, random.uniform(-0.5, 0.5, len(z))), RehearsalBudget(SEED), SEED)
-    assert ("one arm lacks" in str(found.details["not_covered"])) is told, found.details
+    assert ("one arm lacks" in words(found.not_covered)) is told, found.details
 
 
 def test_nothing_is_taken_to_be_adjusted_for_where_noise_hides_every_column() -> None:

@@ -14,6 +14,7 @@ from causalveil.schemas.release import load_release
 from causalveil.tasks.aipw.stages import bernstein_half_width as half_width
 from causalveil.tasks.inference.assemble import Noise
 from tests.aipw_help import analysed, confounded, make_aipw
+from tests.limits import codes
 from tests.studies import write_study
 
 SILENT = Noise(0.0)
@@ -87,7 +88,7 @@ def test_a_trial_may_ask_for_it_and_the_release_says_so(tmp_path: object) -> Non
     path = write_study(tmp_path / "study", study={"estimator": estimator}, contract={"estimators": ["aipw"]})
     release = load_release(run_study(path, out=tmp_path / "out", engine="direct").path)
     assert release.interval.coverage is Coverage.finite_sample
-    assert release.interval.covers == ("sampling", "effect noise", "variance noise")
+    assert codes(release.interval.covers) == ["sampling", "noise_of_estimate", "noise_of_variance"]
 
 
 @pytest.mark.parametrize(

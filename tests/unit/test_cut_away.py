@@ -17,6 +17,7 @@ from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.weighting.features import in_ranges
 from causalveil_replication.accuracy.cells import rows_of
 from causalveil_replication.accuracy.populations import KnownPopulation
+from tests.limits import words
 from tests.regression_help import make_regression
 
 UNITS, TRUTH = 2_000, 1.0
@@ -55,7 +56,7 @@ def test_what_ranges_cut_away_is_named_and_allowed_for(name: str) -> None:
     assert found.interval.upper - found.interval.lower < 4
     assert str(found.details["adjustment"]).startswith("partly adjusted")
     assert covers_imbalance() in found.interval.covers
-    assert "confounding by x0, x1, x2 beyond the declared range" in str(found.details["not_covered"])
+    assert "confounding by x0, x1, x2 beyond the declared range" in words(found.not_covered)
 
 
 @pytest.mark.parametrize("name", ["balancing", "matching", "ipw", "regression"])
@@ -63,7 +64,7 @@ def test_ranges_that_fit_are_not_named(name: str) -> None:
     found = of_range(4.0, name)
     assert found.interval.upper - found.interval.lower < 0.8
     assert "partly" not in str(found.details["adjustment"])
-    assert "beyond the declared range" not in str(found.details["not_covered"])
+    assert "beyond the declared range" not in words(found.not_covered)
 
 
 def test_whoever_declares_no_allowance_has_none() -> None:
@@ -101,4 +102,4 @@ def test_ranges_that_cut_many_people_do_not_leave_narrow_intervals(name: str, lo
     assert sum(one.interval.lower <= TRUTH <= one.interval.upper for one in found) >= 4
     for one in found:
         assert one.interval.upper - one.interval.lower < 0.8
-        assert "near whose limits many values lie" in str(one.details["not_covered"])
+        assert "near whose limits many values lie" in words(one.not_covered)

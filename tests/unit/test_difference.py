@@ -11,12 +11,14 @@ import pytest
 from causalveil.flows.estimators.difference import DIFFERENCE_IN_MEANS
 from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.schemas.errors import DataError
+from causalveil.schemas.limits import Code
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.protocols import difference
 from tests.aipw_help import confounded, difference_mechanism, difference_sums, make_difference
+from tests.limits import codes
 
 
 def test_without_noise_it_is_the_textbooks() -> None:
@@ -76,7 +78,7 @@ def test_people_who_were_not_randomised_are_compared_unadjusted_with_an_allowanc
     assert found.estimate > 5 * effect + 0.4
     assert found.interval.lower <= 5 * effect <= found.interval.upper
     assert found.details["adjustment"] == "unadjusted"
-    assert "confounding up to the size that `confounding_prior` assumes" in found.interval.covers
+    assert Code.confounding_of_prior in codes(found.interval.covers)
     deviation = 5 * math.sqrt(np.mean([np.var(rows.u[rows.t == arm]) for arm in (0, 1)]))
     assert found.interval.bias == pytest.approx(math.sqrt(0.5) * deviation, rel=0.05)
 

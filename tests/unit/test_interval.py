@@ -13,12 +13,14 @@ from scipy.special import gamma as gamma_function
 from scipy.special import ndtri
 from scipy.stats import beta as beta_distribution
 
+from causalveil.schemas.limits import Code
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.assemble import Estimate, Noise, assemble
 from causalveil.tasks.ipw import weights
 from causalveil.tasks.ipw.interval import FLOOR_DEVIATIONS, findings
 from tests.ipw_help import ESTIMANDS, make_study, random_rows
+from tests.limits import codes
 
 W = np.array([1.0, -0.5, 0.5, 0.2])
 
@@ -208,9 +210,9 @@ def test_what_an_interval_covers_is_said() -> None:
     rows = random_rows(5000, 4, 1)
     noisy, _ = exact_findings(make_study(), rows)
     exact, _ = exact_findings(make_study(level="training_units"), rows)
-    left = "confounding up to the size that `confounding_prior` assumes"
-    assert noisy.interval.covers == ("sampling", "effect noise", "variance noise", left)
-    assert exact.interval.covers == ("sampling", left)
+    left = Code.confounding_of_prior
+    assert codes(noisy.interval.covers) == ["sampling", "noise_of_estimate", "noise_of_variance", left]
+    assert codes(exact.interval.covers) == ["sampling", left]
     assert exact.variance.noise == 0
-    assert str(noisy.details["not_covered"]).startswith("confounding larger than the size that")
+    assert codes(noisy.not_covered) == [Code.beyond_prior]
     assert FLOOR_DEVIATIONS >= 3

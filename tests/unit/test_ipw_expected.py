@@ -12,6 +12,7 @@ from scipy.stats import norm
 from causalveil.flows.estimators import ipw
 from causalveil.flows.estimators.ipw import IPW
 from causalveil.schemas.estimators.ipw import IpwStudy
+from causalveil.schemas.limits import Code
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings, Noise
@@ -19,6 +20,7 @@ from causalveil.tasks.ipw import interval
 from causalveil.tasks.ipw.interval import adjustment_share
 from causalveil.tasks.models import logistic
 from tests.ipw_help import ESTIMANDS, make_study
+from tests.limits import codes
 
 PAPER = {"variant": "paper", "weighting": "horvitz_thompson", "epsilon": "0.5"}
 VARIANTS = (
@@ -182,11 +184,11 @@ def test_what_noisy_or_penalised_scores_leave_is_allowed_for() -> None:
     study = make_study(epsilon="1e6", delta="0", outcome={"lower": 0, "upper": 10})
     found = drawn(study, 30_000, deviation=2.0)
     assert found.interval.bias == pytest.approx(math.sqrt(0.5) * 2.0, rel=0.02)
-    assert "confounding up to the size that `confounding_prior` assumes" in found.interval.covers
+    assert Code.confounding_of_prior in codes(found.interval.covers)
     trial = make_study(confounding_prior={"outcome_r2": 0})
     randomised = drawn(trial, 1_000)
     assert randomised.interval.bias == 0
-    assert "confounding up to the size that `confounding_prior` assumes" not in randomised.interval.covers
+    assert Code.confounding_of_prior not in codes(randomised.interval.covers)
 
 
 def test_noise_of_scores_moves_arms_no_further_than_weights_within_the_clip() -> None:

@@ -9,11 +9,13 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import laplace, norm
 
+from causalveil.schemas.limits import Code
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.assemble import Noise, laplace_tail
 from causalveil.tasks.matching import interval, weights
 from causalveil.tasks.matching.interval import Contrast, findings
 from causalveil.tasks.matching.weights import Reuse
+from tests.limits import codes
 from tests.matching_help import population, two_covariates
 
 REUSE = Reuse(
@@ -142,9 +144,9 @@ def test_correction_divides_and_widens() -> None:
     assert corrected.interval.lower < plain.interval.lower / factor
     assert corrected.interval.upper > plain.interval.upper / factor
     assert corrected.interval.confidence == 0.95
-    assert "attenuation factor" in corrected.interval.covers
-    assert "attenuation by" in plain.details["not_covered"]
-    assert "attenuation by" not in corrected.details["not_covered"]
+    assert Code.attenuation_factor in codes(corrected.interval.covers)
+    assert Code.attenuation in codes(plain.not_covered)
+    assert Code.attenuation not in codes(corrected.not_covered)
 
 
 def test_private_scores_allow_for_all_that_is_declared() -> None:
@@ -158,7 +160,7 @@ def test_private_scores_allow_for_all_that_is_declared() -> None:
     deviation /= np.sqrt(interval.largest_variance(REUSE))
     assert found.interval.bias == pytest.approx(np.sqrt(0.5) * min(deviation, 1.0), rel=0.05)
     assert found.interval.upper - found.interval.lower > none.interval.upper - none.interval.lower
-    assert "confounding up to the size that `confounding_prior` assumes" in found.interval.covers
+    assert Code.confounding_of_prior in codes(found.interval.covers)
     assert str(found.details["adjustment"]).startswith("partly adjusted")
     assert found.estimate == none.estimate
     public = two_covariates(level="label", confounding_prior={"outcome_r2": 1, "distance": 10})

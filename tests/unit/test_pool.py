@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from causalveil.schemas.errors import BundleError
+from causalveil.schemas.limits import Code
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, Variance
 from causalveil.schemas.sites.pooled import SCHEMA_FILE, pooled_schema
@@ -224,7 +225,7 @@ def test_biases_that_sites_allow_for_add_up_and_do_not_average_out(bias: float) 
     assert found.random.interval.upper >= found.fixed.interval.upper
     assert found.random.interval.bias == pytest.approx(bias)
     for part in (found.fixed, found.random):
-        assert part.interval.covers[-1] == "confounding up to the size that `confounding_prior` assumes"
+        assert part.interval.covers[-1].code is Code.confounding_of_prior
 
 
 def test_a_site_that_allows_for_a_bias_keeps_its_interval_beside_one_that_says_nothing() -> None:

@@ -17,6 +17,7 @@ from causalveil.schemas.asked.asks_for import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.limits import Code
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
@@ -24,6 +25,7 @@ from causalveil.tasks.survival.curves import ARMS, Grid, grid_of
 from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.stages import count_cells, groups_of
 from causalveil.tasks.survival.strategy import measured
+from tests.limits import codes
 from tests.survival_help import HORIZON, People, exact_cells, found_of, make_survival, write_adjusted, write_survival
 
 AGE: dict[str, Any] = {"lower": 20, "upper": 60}
@@ -126,7 +128,7 @@ def test_a_study_may_restrict_its_horizon(adjusted: bool) -> None:
     assert 150 < told.restricted_to < 200 + HORIZON / 50, "the interval in which the last are lost begins with them"
     assert float(refused.details["followed_until"]) == told.restricted_to
     assert told.interval.lower < risk_difference(told.restricted_to) < told.interval.upper < 0
-    assert "choice of an earlier horizon" in str(told.details["not_covered"])
+    assert Code.earlier_horizon in codes(told.not_covered)
     assert told.curves.horizon == HORIZON
 
 

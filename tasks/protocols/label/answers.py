@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from causalveil.schemas.confounding import AdjustmentMethod, ConfoundingStatement
 from causalveil.schemas.estimators.balancing import BalancingEstimator
 from causalveil.schemas.estimators.matching import MatchingEstimator, MatchingStudy
+from causalveil.schemas.limits import Limit, united
 from causalveil.schemas.protocols.answers import BalanceRow, GateResult
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.tasks.balancing import stages as balancing
@@ -196,13 +197,13 @@ def answers_stage(
     )
 
 
-def _not_covered(study: ProtocolStudy, weighed: Sequence[Weighing | None]) -> str:
+def _not_covered(study: ProtocolStudy, weighed: Sequence[Weighing | None]) -> tuple[Limit, ...]:
     """Return what no interval of the table holds, as an effect asked alone says it."""
     first = study.questions[study.first]
-    found = dict.fromkeys(words for one in weighed if one is not None for words in one.found.narrow.words)
+    found = united(limit for one in weighed if one is not None for limit in one.found.narrow.limits)
     if isinstance(first, MatchingStudy):
-        return matching.not_covered_public(first, tuple(found))
-    return "; ".join([open_to(study.estimator, balancing.NOT_COVERED), *found])
+        return matching.not_covered_public(first, found)
+    return *open_to(study.estimator, *balancing.NOT_COVERED), *found
 
 
 def gates_of(

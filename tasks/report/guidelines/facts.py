@@ -5,7 +5,7 @@ Each sentence holds for the release at hand or is empty. Nothing is read but the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from causalveil.schemas.columns import labels_of, levels_text
@@ -15,7 +15,7 @@ from causalveil.schemas.specification import unrecorded_words
 from causalveil.schemas.where import where_words
 from causalveil.tasks.report.flow import UnitFlow
 from causalveil.tasks.report.guidelines.settings import settings_words
-from causalveil.tasks.report.numbers import COVERED, amount, arm_means, beside, counted, figure, percent, span
+from causalveil.tasks.report.numbers import amount, arm_means, beside, counted, figure, percent, span
 
 WHOM = {"ATE": "every unit", "ATT": "every treated unit", "ATC": "every untreated unit"}
 LEVELS = {
@@ -267,7 +267,7 @@ def _privacy(release: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _results(release: Mapping[str, Any]) -> dict[str, str]:
-    details, by_arm = release.get("details") or {}, arm_means(release)
+    by_arm = arm_means(release)
     means = (
         f"Means: {'; '.join(f'{arm} {text}' for arm, text in by_arm)}. Counts by arm are private."
         if by_arm is not None
@@ -276,19 +276,24 @@ def _results(release: Mapping[str, Any]) -> dict[str, str]:
     if "answers" in release:
         return {"means": means, **_protocol_results(release)}
     interval = release["interval"]
-    omitted = details.get("not_covered")
+    omitted = _said(release["not_covered"])
     sides = "includes zero" if interval["lower"] <= 0 <= interval["upper"] else "does not include zero"
     return {
         "means": means,
         "found": f"{release['estimand']} {beside(release['estimate'], interval)}, "
         f"{percent(interval['confidence'])} interval {span(interval)}.",
-        "precision": _plain(f"The interval covers {'; '.join(COVERED.get(one, one) for one in interval['covers'])}."),
+        "precision": _plain(f"The interval covers {_said(interval['covers'])}."),
         "limits": _plain(f"The interval does not cover {omitted}.") if omitted else "",
         "reading": "The privacy noise is too large for an answer."
         if interval["whole_range"]
         else f"The interval {sides}.",
         "additional": "One question was asked; no other analysis is in this release.",
     }
+
+
+def _said(limits: Sequence[Mapping[str, Any]]) -> str:
+    """Return the sentences of limits, one after the other."""
+    return "; ".join(one["sentence"] for one in limits)
 
 
 def _asked(row: Mapping[str, Any], specification: Mapping[str, Any]) -> str:
@@ -319,7 +324,7 @@ def _protocol_results(release: Mapping[str, Any]) -> dict[str, str]:
         if first
         else "Every answer is withheld.",
         "precision": f"{covers} sampling and the noise of privacy." if first else "",
-        "limits": _plain(f"No interval covers {release['not_covered']}."),
+        "limits": _plain(f"No interval covers {_said(release['not_covered'])}."),
         "additional": f"Declared before a row was read: {', '.join(told)}."
         if told
         else "One question was asked; no other analysis is in this release.",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
+from causalveil.schemas.limits import Code, limit
 from causalveil.tasks.report.numbers import SCORES, confidence_level, percent, within
 from causalveil.tasks.report.panel.parts import adjusted, ends, estimate_line, limits
 
@@ -38,7 +39,7 @@ def effect_lines(release: EffectRelease, room: int) -> list[str]:
     """Return the panel of an effect without its cost."""
     unit = release.units_of_measure.get(release.specification["outcome"]["name"])
     lines = [head_of(release), estimate_line(release.estimate, release.interval, unit), *_about(release)]
-    return lines + limits(release.details.get("not_covered", ""), room - len(lines))
+    return lines + limits(release.not_covered, room - len(lines))
 
 
 def _about(release: AnsweredEffect) -> list[str]:
@@ -92,7 +93,7 @@ def survival_lines(release: SurvivalRelease, room: int) -> list[str]:
     if curves.seen_until < curves.horizon:
         lines.append(f"[yellow]People of both arms are seen at risk until {curves.seen_until:.4g}{unit} only.[/yellow]")
     lines += _about(release)
-    return lines + limits(release.details.get("not_covered", ""), room - len(lines))
+    return lines + limits(release.not_covered, room - len(lines))
 
 
 def _attenuated(details: Mapping[str, Any]) -> str:
@@ -118,15 +119,11 @@ def direction_lines(release: DirectionRelease, room: int) -> list[str]:
         favoured = names[score.favours] if score.favours else "neither"
         kept = f"{score.order_kept:.1%}" if score.order_kept < SURE else "above 99.9%"
         lines.append(f"{name}: {favoured}, margin {abs(score.margin):.4g} (order kept by the noise: {kept})")
-    return lines + limits("; ".join(DIRECTION_LEFT), room - len(lines), "The scores take no account of")
+    return lines + limits(DIRECTION_LEFT, room - len(lines), "The scores take no account of")
 
 
 MEASURES = {"risk": "Difference of the risk of", "rmst": "Difference of the mean time without"}
 # A probability that would be rounded to 1.
 SURE = 0.9995
 # What no score of a direction speaks of.
-DIRECTION_LEFT = (
-    "sampling: other units could favour the other direction",
-    "a common cause of both, or effects in both directions",
-    "an effect that is not a smooth function of its cause plus independent noise",
-)
+DIRECTION_LEFT = (limit(Code.other_samples), limit(Code.common_cause), limit(Code.not_additive))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from rich.markup import escape
 
+from causalveil.schemas.limits import Limit
 from causalveil.tasks.report.numbers import confidence_level, within
 
 if TYPE_CHECKING:
@@ -49,12 +50,9 @@ LINES = 12
 LIMITS = 3
 
 
-def limits(not_covered: object, room: int, head: str = "The interval does not cover") -> list[str]:
-    """Return the first limits of a release's text, and how many more the report has.
-
-    The text separates its limits by a semicolon.
-    """
-    sentences = [one for one in str(not_covered).split("; ") if one]
+def limits(not_covered: Sequence[Limit], room: int, head: str = "The interval does not cover") -> list[str]:
+    """Return the first limits of a release, and how many more the report has."""
+    sentences = [one.sentence for one in not_covered]
     shown = max(min(LIMITS, room - 1, len(sentences)), 1)
     if not sentences:
         return []

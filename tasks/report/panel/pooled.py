@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from causalveil.schemas.limits import united
 from causalveil.tasks.report.numbers import freedom
 from causalveil.tasks.report.panel.parts import (
     adjusted,
@@ -49,7 +50,7 @@ def pooled_lines(release: PooledRelease, room: int) -> list[str]:
         f"Between sites: tau2 {apart.tau2:.3g}, I2 {apart.i2:.0%}, Q {apart.q:.3g} on {freedom(apart.degrees)}, "
         f"p = {apart.p_value:.2g}. With {name} effects {estimated(other)} {ends(other.interval)}.",
     ]
-    omitted = "; ".join(dict.fromkeys(part for site in release.sites for part in site.not_covered.split("; ")))
+    omitted = united(one for site in release.sites for one in site.not_covered)
     # Sites are named if all of them have room beside the first limit.
     if len(lines) + len(release.sites) + 2 <= room:
         for site, without in zip(release.sites, release.leave_one_out, strict=True):

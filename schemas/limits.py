@@ -1,0 +1,182 @@
+"""Limits of an interval as codes with facts, and the one sentence of each.
+
+What an interval covers, and what it does not, is decided by code and facts of a run; no code reads a sentence. Here
+alone they are said, so that a page, a panel, a log and a pooled document say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import Field, computed_field, model_validator
+
+from causalveil.schemas.privacy import Frozen
+
+Fact = int | float | str | tuple[int, ...] | tuple[str, ...]
+
+
+class Code(StrEnum):
+    """Name a source of error that an interval covers, or one that it does not."""
+
+    # Sources of error that intervals cover.
+    sampling = "sampling"
+    privacy_noise = "privacy_noise"
+    noise_of_estimate = "noise_of_estimate"
+    noise_of_variance = "noise_of_variance"
+    noise_of_models = "noise_of_models"
+    attenuation_factor = "attenuation_factor"
+    censoring_curves = "censoring_curves"
+    confounding_of_prior = "confounding_of_prior"
+    confounding_hidden = "confounding_hidden"
+    curves_not_kept = "curves_not_kept"
+    imbalance = "imbalance"
+    imbalance_times = "imbalance_times"
+    hidden_subgroups = "hidden_subgroups"
+    unseen_sites = "unseen_sites"
+    heterogeneity = "heterogeneity"
+    # Sources of error that they do not.
+    unmeasured = "unmeasured"
+    not_randomised = "not_randomised"
+    beyond_prior = "beyond_prior"
+    other_curves = "other_curves"
+    any_curves = "any_curves"
+    curves_beyond_index = "curves_beyond_index"
+    curves_beyond_cells = "curves_beyond_cells"
+    left_out = "left_out"
+    most_at_limits = "most_at_limits"
+    many_at_limits = "many_at_limits"
+    extrapolation = "extrapolation"
+    matching = "matching"
+    caps = "caps"
+    noisy_scores = "noisy_scores"
+    attenuation = "attenuation"
+    clipped_scores = "clipped_scores"
+    propensity_model = "propensity_model"
+    nuisance_models = "nuisance_models"
+    noise_in_variance = "noise_in_variance"
+    controls = "controls"
+    calibrated_controls = "calibrated_controls"
+    censoring = "censoring"
+    censoring_within = "censoring_within"
+    earlier_horizon = "earlier_horizon"
+    grid = "grid"
+    other_samples = "other_samples"
+    common_cause = "common_cause"
+    not_additive = "not_additive"
+
+
+# Facts stand in braces; several are listed, and of several numbers the least and the largest are said.
+SENTENCES: dict[Code, str] = {
+    Code.sampling: "sampling error",
+    Code.privacy_noise: "privacy noise",
+    Code.noise_of_estimate: "privacy noise on the estimate",
+    Code.noise_of_variance: "privacy noise on its variance",
+    Code.noise_of_models: "privacy noise in slopes and weights",
+    Code.attenuation_factor: "error of the attenuation factor",
+    Code.censoring_curves: "error of the released curves of censoring",
+    Code.confounding_of_prior: "confounding up to the size that `confounding_prior` assumes",
+    Code.confounding_hidden: "confounding as large as `confounding_prior` expects, where noise hides it",
+    Code.curves_not_kept: "non-linear terms that were looked for and not kept",
+    Code.imbalance: "bias by the imbalance that is left between the arms",
+    Code.imbalance_times: "bias by the imbalance that is left between the arms (times the declared allowance, "
+    "{factor})",
+    Code.hidden_subgroups: "effects of any size in subgroups that noise hides",
+    Code.unseen_sites: "effects of any size at sites where no unit is seen so long",
+    Code.heterogeneity: "differences between sites",
+    Code.unmeasured: "confounding by variables that are not among the covariates",
+    Code.not_randomised: "confounding, if treatment was not randomised as the study declares",
+    Code.beyond_prior: "confounding larger than the size that `confounding_prior` assumes",
+    Code.other_curves: "non-linear confounding other than by squares, bends, steps and products of two covariates",
+    Code.any_curves: "non-linear confounding: no squares, steps or products of covariates were looked for",
+    Code.curves_beyond_index: "non-linear confounding beyond squares, products and the propensity index",
+    Code.curves_beyond_cells: "non-linear confounding beyond squares, products, joint cells of coarse covariates and "
+    "the propensity index",
+    Code.left_out: "confounding by {columns}, which could not be adjusted for everywhere",
+    Code.most_at_limits: "confounding by {columns} beyond the declared range, at whose limits most values lie (declare "
+    "a wider range, or levels)",
+    Code.many_at_limits: "confounding by {columns} beyond the declared range, near whose limits many values lie "
+    "(declare a wider range, or levels)",
+    Code.extrapolation: "effects on people of a kind that one arm lacks, which slopes extrapolate (overlap: weights "
+    "leave an arm the precision of {share} of its people)",
+    Code.matching: "bias from caps on reuse, distant matches and a misspecified score",
+    Code.caps: "bias from caps on reuse",
+    Code.noisy_scores: "confounding that noise on the scores leaves unadjusted",
+    Code.attenuation: "attenuation by randomised treatments: about {factor} of the effect is left",
+    Code.clipped_scores: "bias from clipped scores",
+    Code.propensity_model: "misspecification of the propensity model",
+    Code.nuisance_models: "clipping and misspecification of the nuisance models",
+    Code.noise_in_variance: "privacy noise on the variance",
+    Code.controls: "bias that negative controls reveal",
+    Code.calibrated_controls: "bias that negative controls reveal (the calibrated intervals include it)",
+    Code.censoring: "censoring that depends on when the event would come, within an arm",
+    Code.censoring_within: "censoring that depends on when the event would come, within an arm and {columns}",
+    Code.earlier_horizon: "the choice of an earlier horizon by noisy numbers",
+    Code.grid: "error of dividing follow-up into {intervals} intervals",
+    Code.other_samples: "sampling: other units could favour the other direction",
+    Code.common_cause: "a common cause of both, or effects in both directions",
+    Code.not_additive: "an effect that is not a smooth function of its cause plus independent noise",
+}
+
+
+class Limit(Frozen):
+    """A source of error as a code, with the facts of this run that its sentence has.
+
+    >>> Limit(code=Code.left_out, facts={"columns": ("age", "sex")}).sentence
+    'confounding by age, sex, which could not be adjusted for everywhere'
+    """
+
+    code: Code
+    facts: Annotated[dict[str, Fact], Field(description="by name, as the sentence has them")] = Field(
+        default_factory=dict
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _said_anew(cls, document: Any) -> Any:
+        """Leave the sentence of a document out: it follows from code and facts."""
+        return (
+            {key: one for key, one in document.items() if key != "sentence"} if isinstance(document, dict) else document
+        )
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def sentence(self) -> str:
+        """The limit in words, which begin with a small letter and end without a full stop."""
+        return SENTENCES[self.code].format(**{name: _shown(fact) for name, fact in self.facts.items()})
+
+
+def limit(code: Code, **facts: Fact) -> Limit:
+    """Return a limit with its facts.
+
+    >>> limit(Code.grid, intervals=(30, 50)).sentence
+    'error of dividing follow-up into 30 to 50 intervals'
+    """
+    return Limit(code=code, facts=facts)
+
+
+def _shown(fact: Fact) -> str:
+    if isinstance(fact, tuple):
+        numbers = sorted({one for one in fact if isinstance(one, int)})
+        return " to ".join(map(str, {numbers[0]: 0, numbers[-1]: 0})) if numbers else ", ".join(map(str, fact))
+    return f"{fact:.3g}" if isinstance(fact, float) else str(fact)
+
+
+def united(limits: Iterable[Limit]) -> tuple[Limit, ...]:
+    """Return the limits of several releases, each once, in the order in which they first stand.
+
+    Releases may divide follow-up into different numbers of intervals, which are one limit.
+
+    >>> [one.sentence for one in united([limit(Code.grid, intervals=(50,)), limit(Code.grid, intervals=(30,))])]
+    ['error of dividing follow-up into 30 to 50 intervals']
+    """
+    found: list[Limit] = []
+    for one in limits:
+        same = [place for place, other in enumerate(found) if one.code is other.code is Code.grid]
+        if same:
+            both = *found[same[0]].facts["intervals"], *one.facts["intervals"]  # type: ignore[misc]
+            found[same[0]] = limit(Code.grid, intervals=tuple(sorted(set(both))))
+        elif one not in found:
+            found.append(one)
+    return tuple(found)
