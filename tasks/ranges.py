@@ -12,7 +12,7 @@ import math
 import numpy as np
 import polars as pl
 
-from causalveil.schemas.admission.cohort import accepts, type_rule
+from causalveil.schemas.admission.rules import wrong_types
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
@@ -100,10 +100,9 @@ def check_kinds(study: RangesStudy, folder: DataFolder, layout: Layout) -> None:
         DataError: a column is missing or is no number.
     """
     for partition in layout.partitions:
-        types = column_types(folder, partition)
-        for name, role in study.roles.items() if partition.rows else ():
-            if name not in types or not accepts(role, types[name]):
-                raise DataError(f"{partition.path}: column '{name}' is missing, or it {type_rule(role)}")
+        wrong = wrong_types(study.roles, column_types(folder, partition)) if partition.rows else {}
+        for name, rule in wrong.items():
+            raise DataError(f"{partition.path}: column '{name}' {rule}")
 
 
 def count_stage(study: RangesStudy, folder: DataFolder, layout: Layout, run_id: str) -> IntArray:

@@ -22,7 +22,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from causalveil.schemas.admission.cohort import contract_roles
+from causalveil.schemas.admission.rules import contract_roles
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.declared import (
     Aggregate,

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from causalveil.flows.engine.engine import Engine, Task
 from causalveil.flows.engine.settings import secret_of
-from causalveil.schemas.admission.cohort import contract_roles
 from causalveil.schemas.admission.manifest import Admission
+from causalveil.schemas.admission.rules import contract_roles
 from causalveil.schemas.contract import CONTRACT_FILE, Contract, DataClass, load_contract
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.plan import Layout

@@ -15,8 +15,8 @@ import polars as pl
 from causalveil.flows.planning.budget import book_of, budget_of
 from causalveil.flows.sequence.declare import SEVERAL_BLOCKS, data_folder, declare, known_units, load_study
 from causalveil.schemas.admission.casts import Types
-from causalveil.schemas.admission.cohort import contract_roles, wrong_types
 from causalveil.schemas.admission.manifest import Finding
+from causalveil.schemas.admission.rules import contract_roles, wrong_types
 from causalveil.schemas.asked.resolve import completed, not_public_enough
 from causalveil.schemas.asked.shorthands import AutoEstimator, as_protocol
 from causalveil.schemas.asked.study_file import STUDY_FILES, StudyFile, load_study_file

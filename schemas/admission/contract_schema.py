@@ -23,7 +23,7 @@ import polars as pl
 import polars.selectors as cs
 
 from causalveil.schemas.admission.casts import Roles, Types
-from causalveil.schemas.admission.cohort import Rule, accepts, row_rules, suspects, type_rule
+from causalveil.schemas.admission.rules import Rule, accepts, row_rules, suspects, type_rule
 from causalveil.schemas.columns import FLOATS, Column
 from causalveil.schemas.errors import CausalveilError
 

@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from causalveil.schemas.admission.casts import Roles, Types, families_differ
-from causalveil.schemas.admission.cohort import Rule
 from causalveil.schemas.admission.manifest import Finding
+from causalveil.schemas.admission.rules import Rule
 from causalveil.schemas.columns import Holds
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Partition

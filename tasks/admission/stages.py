@@ -16,7 +16,6 @@ from pathlib import Path
 import polars as pl
 
 from causalveil.schemas.admission.casts import Types, read_as, read_frame
-from causalveil.schemas.admission.cohort import Rule, contract_roles
 from causalveil.schemas.admission.manifest import (
     DIGESTS,
     Admission,
@@ -27,6 +26,7 @@ from causalveil.schemas.admission.manifest import (
     NotAdmitted,
     declarations,
 )
+from causalveil.schemas.admission.rules import Rule, contract_roles
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition

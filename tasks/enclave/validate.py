@@ -16,8 +16,8 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from causalveil.schemas.admission.cohort import Rule, accepts, type_rule
 from causalveil.schemas.admission.manifest import Admission
+from causalveil.schemas.admission.rules import Rule, accepts, type_rule
 from causalveil.schemas.contract import CONTRACT_FILE, Contract
 from causalveil.schemas.errors import ContractError, DataError
 from causalveil.schemas.plan import Layout

@@ -11,7 +11,7 @@ import pytest
 
 from causalveil.flows.cli.main import main
 from causalveil.flows.sequence.check import check
-from causalveil.schemas.admission.cohort import Rule
+from causalveil.schemas.admission.rules import Rule
 from tests.studies import write_study
 
 ROOT = Path(__file__).parents[2]

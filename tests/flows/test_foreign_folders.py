@@ -131,7 +131,7 @@ SPANNED = {"blocks": {"key": "month", "units_span": True}}
 @pytest.mark.parametrize(
     ("columns", "error", "says"),
     [
-        (("name",), DataError, "column 'name' is missing, or it must be"),
+        (("name",), DataError, "column 'name' must be an integer"),
         (("nowhere",), DataError, "column 'nowhere' is missing"),
         (("group",), StudyError, "declared with levels or codes"),
         (("wage", "treated"), StudyError, "declared with levels or codes"),

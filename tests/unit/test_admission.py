@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from causalveil.schemas.admission import contract_schema
 from causalveil.schemas.admission.casts import read_frame
-from causalveil.schemas.admission.cohort import Rule, contract_roles, row_rules, wrong_types
 from causalveil.schemas.admission.manifest import (
     ADMISSION_FILE,
     NotAdmitted,
     declarations,
     load_admission,
 )
+from causalveil.schemas.admission.rules import Rule, contract_roles, row_rules, wrong_types
 from causalveil.schemas.columns import Column, Holds, Nulls
 from causalveil.schemas.contract import BlockKey
 from causalveil.schemas.errors import CausalveilError, DataError

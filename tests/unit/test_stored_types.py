@@ -19,8 +19,8 @@ import pytest
 import yaml
 
 from causalveil.flows.sequence.check import check
-from causalveil.schemas.admission.cohort import contract_roles
 from causalveil.schemas.admission.manifest import Admission
+from causalveil.schemas.admission.rules import contract_roles
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import DataError
 from causalveil.tasks.enclave.data_folder import DataFolder
