@@ -130,6 +130,13 @@ def init(
     delimiter: Annotated[
         str | None, typer.Option(metavar="CHARACTER", help="of a CSV; tab for a tab [default: found out]")
     ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN=STEP:FIRST",
+            help="each day, month or year of a column of dates is a block, as in visited=month:2026-01",
+        ),
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Draft contract, study and source from a file, and take its rows over.
@@ -138,8 +145,9 @@ def init(
     """
     from causalveil.flows.cli import wizard
     from causalveil.flows.engine.engine import DirectEngine
-    from causalveil.flows.sequence.start import ROW, begin, numbered, survey, without_missing
+    from causalveil.flows.sequence.start import ROW, begin, file_names, numbered, survey, without_missing
     from causalveil.tasks.start.draft import slug
+    from causalveil.tasks.start.periods import key_of
     from causalveil.tasks.start.roles import Wishes
 
     with show.progress() as watch:
@@ -185,6 +193,7 @@ def init(
         written=_written(written or ()),
         missing=no_values,
         last_by=last_by,
+        key=None if key is None else key_of(key, seen.found, file_names(seen)),
         epsilon=f"{epsilon:g}",
     )
     kept = None
@@ -273,6 +282,8 @@ def _document(begun: Begun) -> dict[str, object]:
 def _show_rows(begun: Begun, manifest: Manifest) -> None:
     """Count the rows that were taken over, and every one that was not."""
     show.line(f"Took over {manifest.rows:,} rows.")
+    if manifest.key is not None:
+        show.line(f"  In blocks: {manifest.first} to {manifest.last}. Rows of other dates are in none")
     for one in manifest.snapshots():
         show.line(f"  Read as: {one.format} table {one.table}, {one.words}: rows that it had deleted are not there")
     for name, rows in manifest.left_out.items():

@@ -144,6 +144,7 @@ def asked(seen: Survey, wishes: Wishes, classed: bool, kept: Answers) -> tuple[S
     wishes = _outcome(seen, _treatment(seen, wishes, kept), kept)
     if wishes.event is None:
         wishes = _times(seen, wishes, kept)
+    wishes = _blocks(seen, wishes, kept)
     wishes = _adjusted(seen, wishes, kept)
     return seen, _declared(seen, wishes, kept)
 
@@ -262,6 +263,25 @@ def _times(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
         return wishes
     wishes = replace(wishes, event=event, horizon=_positive(answer))
     return _coded(seen, wishes, event, "Which codes may '{}' hold, A,B,C?", kept)
+
+
+def _blocks(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
+    """Ask which column cuts rows into blocks, where files are named by periods."""
+    from causalveil.flows.sequence.start import file_names
+    from causalveil.tasks.start.periods import key_of, periods_of, refuse_no_dates
+
+    names = file_names(seen)
+    named = periods_of(names)
+    if wishes.key is not None or named is None:
+        return wishes
+
+    def check(answer: str) -> None:
+        if answer:
+            refuse_no_dates(key_of(f"{answer}={named[0]}", seen.found, names), seen.found)
+
+    question = f"Is each {named[0]} a block, charged by itself? By which column of dates? Nothing: all rows are one"
+    answer = kept.ask("key", question, check)
+    return replace(wishes, key=key_of(f"{answer}={named[0]}", seen.found, names)) if answer else wishes
 
 
 def _adjusted(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:

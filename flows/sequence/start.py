@@ -31,11 +31,13 @@ from causalveil.tasks.machine.frames import named, values_of
 from causalveil.tasks.start.doubts import Doubts, as_read, doubts
 from causalveil.tasks.start.draft import Draft, Repeats, draft
 from causalveil.tasks.start.options import read_as_missing, told_missing
+from causalveil.tasks.start.periods import key_question, refuse_no_dates
 from causalveil.tasks.start.recognise import Found, Looks, recognise
 from causalveil.tasks.start.roles import Cast, Wishes, cast, column_of, resolved
 from causalveil.tasks.start.stated import misfits, others, stated, told_by_rows
 from causalveil.tasks.start.times import ends_by_stem, followed_to, other_time, step_of, times_in_doubt
 from causalveil.tasks.survival.hidden import fewest_followed
+from causalveil.tasks.warehouse.read_files import by_name
 from causalveil.tasks.warehouse.sample import Sample, by_header, sample_of
 
 STUDY_FILE = "study.yaml"
@@ -182,6 +184,10 @@ def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
     )
     if parts.named and not drafted.questions:
         _refuse_unanswered(drafted)
+    if wishes.key is not None:
+        refuse_no_dates(wishes.key, seen.found)
+    elif (question := key_question(file_names(seen), seen.found)) is not None:
+        drafted = replace(drafted, questions=(*drafted.questions, question))
     if secret:
         _refuse_misfits(rows, seen, parts, drafted, repeats)
     try:
@@ -199,6 +205,12 @@ def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
         followed = _followed(seen, parts, wishes, drafted, units)
     say = _rows_say(rows, seen, wishes, parts, drafted) if secret else ()
     return Begun(folder, drafted, manifest, units, repeats, followed, say)
+
+
+def file_names(seen: Survey) -> tuple[str, ...]:
+    """Return the names of a source's files; none of a source that is no folder of files."""
+    source = seen.sample.source
+    return tuple(by_name(source, Path())) if isinstance(source, CsvFiles | ParquetFiles) else ()
 
 
 def _stated_order(seen: Survey, wishes: Wishes) -> Repeats | None:

@@ -277,6 +277,7 @@ def _contract(
         f"dataset: {scalar(wishes.name)}",
         f"data_class: {wishes.data_class}  # public | synthetic | sensitive",
         f"unit: {scalar(parts.unit.name)}  # who is protected",
+        *_blocks(wishes),
         *comment("Numbers are clipped to their range, always; with `nulls: indicator` a value may be missing."),
         *(
             comment("Any of sensitive data may be, whether or not one is, but where the owner said so.")
@@ -328,6 +329,25 @@ def _contract(
     return "\n".join(lines) + "\n"
 
 
+def _blocks(wishes: Wishes) -> list[str]:
+    if wishes.key is None:
+        return []
+    return [
+        *comment(
+            f"Each {wishes.key.step} is a block. One account holds for all while a unit may have rows in two; with "
+            "`units_span: false`, the owner's word that none has, each has a budget of its own, and series pool them."
+        ),
+        f"blocks: {{key: {wishes.key.name}, units_span: true}}",
+    ]
+
+
+def _newest(wishes: Wishes) -> list[str]:
+    if wishes.key is None:
+        return []
+    first = scalar(wishes.key.first)
+    return [f"data: {{select: {{newest: 1}}}}  # or {{blocks: [{first}]}}, or {{from: {first}, to: ...}}"]
+
+
 def _study(parts: Cast, wishes: Wishes, covariates: Iterable[Found], counted: tuple[str, ...], doubtful: Doubts) -> str:
     names = [one.name for one in covariates]
     name = f"{wishes.name}-{slug(parts.outcome.name)}"[:80]
@@ -335,6 +355,7 @@ def _study(parts: Cast, wishes: Wishes, covariates: Iterable[Found], counted: tu
         *comment("What the analyst asks. Drafted by `causalveil init`."),
         f"kind: {'protocol' if parts.arms or (parts.event is not None and parts.subgroups is not None) else 'effect'}",
         f"name: {scalar(name)}",
+        *_newest(wishes),
         *_asked(parts, wishes, adjusts=bool(names)),
         *_covariates(names, doubtful, parts),
         *_within(parts),
@@ -436,6 +457,7 @@ def _source(found: dict[str, Found], parts: Cast, wishes: Wishes, source: dict[s
         f"name: {scalar(wishes.name)}",
         f"dataset: {scalar(wishes.name)}",
         f"source: {flow(source)}",
+        *([] if wishes.key is None else [f"key: {flow(wishes.key.model_dump(mode='json'))}"]),
         "columns:",
     ]
     for one in _taken(found, parts):

@@ -10,6 +10,7 @@ from typing import Any
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.protocols.study import MOST_ARMS
+from causalveil.schemas.warehouse import Key
 from causalveil.schemas.where import Operator
 from causalveil.tasks.start.options import StatedLevels, condition, groups, measures
 from causalveil.tasks.start.recognise import Found, Looks, as_read
@@ -45,6 +46,7 @@ class Wishes:
         where: conditions that units must meet, such as "age >= 25".
         subgroups: the column whose levels are asked about by themselves.
         measures: how the effect is measured beside the difference.
+        key: the column of dates that cuts rows into blocks; None: all rows are one.
         epsilon, delta: of the study.
     """
 
@@ -74,6 +76,7 @@ class Wishes:
     where: tuple[str, ...] = ()
     subgroups: str | None = None
     measures: tuple[str, ...] = ()
+    key: Key | None = None
     epsilon: str = "1.0"
     delta: str = "1.0e-6"
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+import yaml
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
@@ -205,3 +206,84 @@ def test_an_extract_of_an_earlier_version_knows_no_files_and_loses_none(tmp_path
     manifest.write_text(json.dumps(document))
     put(tmp_path / "files/1.csv", frame.filter(pl.col("day").dt.month() == 1)[1:])
     assert take(path).again == ("month=2026-01",)
+
+
+def folder_of_months(folder: Path) -> pl.DataFrame:
+    frame = visits()
+    for number in (1, 2):
+        put(folder / f"visits-2026-0{number}.csv", frame.filter(pl.col("day").dt.month() == number))
+    return frame
+
+
+def test_the_draft_of_a_folder_of_months_asks_for_the_key(tmp_path: Path) -> None:
+    folder_of_months(tmp_path / "files")
+    (question,) = begin(survey(str(tmp_path / "files")), WISHES, tmp_path / "out", DirectEngine()).draft.questions
+    assert "whether each month is a block" in question
+    assert "named 2026-01 to 2026-02" in question
+    assert "--key 'day=month'" in question
+
+
+@pytest.mark.parametrize("data_class", ["synthetic", "sensitive"])
+def test_a_drafted_key_gives_months_that_are_asked_one_by_one(
+    data_class: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As the question says: each month is a block, and is asked by its name."""
+    folder_of_months(tmp_path / "files")
+    out = tmp_path / "out"
+    words = "--data-class", data_class, "--unit", "person", "--treatment", "treated", "--outcome", "score"
+    if data_class == "sensitive":
+        ranges = "--range", "score=0:10", "--range", "age=0:110", "--levels", "group=a,b,c"
+        words = (*words, *ranges, "--written", "day=2026-01-31")
+    shown = _printed(capfd, "init", str(tmp_path / "files"), "--out", str(out), *words, "--key", "day=month")
+    assert "In blocks: 2026-01 to" in shown
+    assert "Still to be said" not in shown
+    key = yaml.safe_load((out / "source.yaml").read_text())["key"]
+    assert key == {"name": "month", "column": "day", "step": "month", "first": "2026-01", "last": "previous"}
+    assert read(out / "month=2026-01").height == 527
+    if data_class == "sensitive":
+        return
+    study, contract = out / "study.yaml", out / "dataset.yaml"
+    contract.write_text(contract.read_text().replace("units_span: true", "units_span: false"))
+    assert run_study(study, out=tmp_path / "first", engine="direct").release.units == 473
+    study.write_text(study.read_text().replace("{newest: 1}", "{blocks: [2026-01]}"))
+    release = run_study(study, out=tmp_path / "second", engine="direct").release
+    assert (release.units, release.privacy.blocks.charged) == (527, ("month=2026-01",))
+
+
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [
+        ("day", "COLUMN=day, month or year"),
+        ("day=week", "COLUMN=day, month or year"),
+        ("nothing=month", "COLUMN=day, month or year"),
+        ("day=year", "no file says the first year; say it, as in --key day=year:2026"),
+        ("day=month:January", "such as 2026-01"),
+        ("age=month", "column 'age' holds no dates"),
+    ],
+)
+def test_a_key_that_is_none_is_refused_before_a_file_is_written(
+    key: str, says: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder_of_months(tmp_path / "files")
+    words = ("--data-class", "public", "--unit", "person", "--treatment", "treated", "--outcome", "score")
+    out = tmp_path / "out"
+    code, told, _ = refused(capfd, "init", str(tmp_path / "files"), "--out", str(out), *words, "--key", key)
+    assert (code, out.exists()) == (2, False)
+    assert says in told
+
+
+def test_a_key_of_a_folder_of_months_is_asked_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from typer.testing import CliRunner
+
+    from causalveil.flows.cli import init
+    from causalveil.flows.cli.main import app
+
+    folder_of_months(tmp_path / "files")
+    monkeypatch.setattr(init, "_asks", lambda: True)
+    answers = ["public", "person", "treated", "no", "score", "age", "day", "", "", ""]
+    words = ["init", str(tmp_path / "files"), "--out", str(tmp_path / "out")]
+    found = CliRunner().invoke(app, words, input="\n".join([*answers, ""]))
+    assert found.exit_code == 0, found.output
+    assert "Is each month a block" in found.output
+    assert "column 'age' holds no dates" in found.output
+    assert (tmp_path / "out" / "month=2026-02").is_dir()
