@@ -60,6 +60,7 @@ class Code(StrEnum):
     calibrated_controls = "calibrated_controls"
     censoring = "censoring"
     censoring_within = "censoring_within"
+    censoring_pooled = "censoring_pooled"
     earlier_horizon = "earlier_horizon"
     grid = "grid"
     other_samples = "other_samples"
@@ -112,6 +113,7 @@ SENTENCES: dict[Code, str] = {
     Code.calibrated_controls: "bias that negative controls reveal (the calibrated intervals include it)",
     Code.censoring: "censoring that depends on when the event would come, within an arm",
     Code.censoring_within: "censoring that depends on when the event would come, within an arm and {columns}",
+    Code.censoring_pooled: "censoring that depends on {columns} within pooled strata, which privacy noise would hide",
     Code.earlier_horizon: "the choice of an earlier horizon by noisy numbers",
     Code.grid: "error of dividing follow-up into {intervals} intervals",
     Code.other_samples: "sampling: other units could favour the other direction",

@@ -191,7 +191,7 @@ def warned(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, few: Callable[
     # A study that restricts its measures answers until an earlier time, and any other not at all.
     short = sum(one.whole_range or one.found.restricted_to is not None for one in draws) * 2 > len(draws)
     warnings = [] if study.estimator.trial or study.covariates else [UNADJUSTED_TIMES]
-    warnings += without_time(outcome)
+    warnings += [*without_time(outcome), *_pooled(study, draws)]
     earlier, followed = study.censoring.beyond is Beyond.restrict, 1 - study.expect.lost
     then = "measures would end earlier" if earlier else "the interval would be the whole range"
     if study.covariates and followed < study.censoring.floor:
@@ -211,6 +211,18 @@ def warned(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, few: Callable[
             )
         )
     return warnings
+
+
+def _pooled(study: SurvivalStudy, draws: Sequence[Rehearsed]) -> list[str]:
+    """Return the warning of strata that the run would pool; empty if it would pool none."""
+    many = study.censoring.groups
+    told = round(median(int(one.found.details.get("strata", 1)) for one in draws))
+    if told == many:
+        return []
+    return [
+        f"noise would leave about {told} of {many} strata of 'censoring.by': others are pooled with neighbours, and "
+        "losses that follow pooled levels are not covered. Name fewer columns or levels, or ask for more epsilon."
+    ]
 
 
 def without_time(outcome: TimeToEvent) -> list[str]:

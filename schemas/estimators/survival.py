@@ -222,19 +222,34 @@ class Censoring(Frozen):
             )
         return self
 
-    def levels(self, name: str) -> int:
-        """Return into how many groups a column divides.
+    def names(self, name: str) -> tuple[str, ...]:
+        """Return the groups into which a column divides, as people read them.
 
-        These are its levels, and one of nulls where it may hold any.
+        These are its levels, codes or classes, and one of nulls where it may hold any.
         """
         column = self.by[name]
-        own = len(column.slots) if isinstance(column, CategoricalCovariate) else len(self.classes.get(name, (0,))) + 1
-        return own + (column.nulls is Missing.indicator)
+        if isinstance(column, CategoricalCovariate):
+            own = [column.labels[str(level)] for level in column.slots]
+        elif column.codes is not None or name not in self.classes:
+            own = [str(code) for code in (column.codes or ZERO_ONE).pair]
+        else:
+            ends = [f"{one:g}" for one in self.classes[name]]
+            own = [f"below {ends[0]}", *(f"{a} to {b}" for a, b in pairwise(ends)), f"from {ends[-1]}"]
+        return (*own, "missing") if column.nulls is Missing.indicator else tuple(own)
+
+    def levels(self, name: str) -> int:
+        """Return into how many groups a column divides."""
+        return len(self.names(name))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of groups into which the columns divide."""
+        return tuple(map(self.levels, self.by))
 
     @property
     def groups(self) -> int:
-        """Number of groups of each arm that have a censoring curve of their own."""
-        return math.prod(map(self.levels, self.by))
+        """Number of groups of each arm that may have a censoring curve of their own."""
+        return math.prod(self.shape)
 
 
 class ExpectedTimes(Frozen):

@@ -78,6 +78,8 @@ LABELS = {
     "simultaneous": "intervals that hold all together",
     "intervals": "time intervals",
     "followed_until": "time until which enough units are followed",
+    "strata": "strata of losses, after pooling",
+    "pooled_strata": "strata of losses that are pooled",
     "still_followed": "share of units still followed at the horizon",
     "residual_movement_bound": "most that one unit can move another's residual",
     "iqr_bin": "width of the bins of the interquartile range",

@@ -36,6 +36,7 @@ from causalveil.tasks.privacy.gaussian import divide
 from causalveil.tasks.survival.curves import grid_of
 from causalveil.tasks.survival.effects import Compared, TwoArms
 from causalveil.tasks.survival.findings import Adjusted, SurvivalFindings, answered_until, findings
+from causalveil.tasks.survival.pooling import CensoringStrata, pool_strata
 from causalveil.tasks.survival.pseudo import PseudoOutcomes, pseudo_outcomes
 from causalveil.tasks.survival.stages import columns_of
 from causalveil.tasks.survival.strategy import SLOT, mechanism, read_cells, read_groups
@@ -118,14 +119,15 @@ class ScalesOfPeople:
 
 def outcomes_stage(study: SurvivalStudy, sizes: Sizes, released: FloatArray, measure: Measure) -> PseudoOutcomes:
     """Make the table of one measure's outcomes of released cells; reads no row."""
-    whole, groups = _read(study, sizes, released)
-    return pseudo_outcomes(groups, measure, whole.cells, answered_until(study, groups))
+    whole, strata = _read(study, sizes, released)
+    return pseudo_outcomes(strata, measure, whole.cells, answered_until(study, strata.both))
 
 
-def _read(study: SurvivalStudy, sizes: Sizes, released: FloatArray) -> tuple[TwoArms, list[TwoArms]]:
-    """Everybody's cells, and those of each group."""
+def _read(study: SurvivalStudy, sizes: Sizes, released: FloatArray) -> tuple[TwoArms, CensoringStrata]:
+    """Everybody's cells, and those of each stratum of censoring."""
     given = released, grid_of(study, sizes.units), sizes.units, mechanism(study)
-    return TwoArms(read_cells(*given)), [TwoArms(one) for one in read_groups(*given)]
+    whole = TwoArms(read_cells(*given))
+    return whole, pool_strata(study, whole, read_groups(*given), answered_until(study, [whole]))
 
 
 def adjusted_stage(
@@ -138,11 +140,11 @@ def adjusted_stage(
 
     No row is read.
     """
-    whole, groups = _read(study, sizes, released)
-    until = answered_until(study, groups)
-    both, enough = whole.until(until), min(one.followed_to(study.censoring.floor) for one in groups)
+    whole, strata = _read(study, sizes, released)
+    until = answered_until(study, strata.both)
+    both, enough = whole.until(until), min(one.followed_to(study.censoring.floor) for one in strata.both)
     answers = {measure: adjusted(study, measure, both, *one) for measure, one in found.items()}
-    return findings(study, whole, until, enough, answers)
+    return findings(study, whole, until, enough, answers, strata)
 
 
 def adjusted(

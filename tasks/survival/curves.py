@@ -25,10 +25,15 @@ from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.privacy import PrivacyCost
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
 from causalveil.tasks.privacy.gaussian import mu_of, portion
+from causalveil.tasks.survival.division import divided
 
 # J = n mu / PEOPLE within FEWEST and MOST: chosen on the trials of docs/figures/survival.md, 1,000 to 5,000 people.
 # Late intervals of a finer grid hold fewer people at risk than noise; a curve hardly pays for more of them.
 PEOPLE, FEWEST, MOST = 12, 10, 50
+# Strata of censoring have n mu / STRATUM people of mu 1 or more, if they are of one size: chosen at 1,000 to 10,000
+# people, of whom each half of a stratum, half of them followed, is then above four deviations of noise. Without a delta
+# half of epsilon counts as mu, whose noise hides as many people at the horizon.
+STRATUM = 60
 ARMS = 2
 CellArray = NDArray[np.int32]
 
@@ -38,6 +43,7 @@ class Grid:
     """The grid of cells: intervals until the horizon, kinds of events, groups and arms.
 
     ``between``: the ends of the intervals where these are not of equal length, the horizon last.
+    ``strata``: the group of each combination of the levels of ``censoring.by``; empty: a combination is a group.
     ``everybody``: whether each unit has a cell, so that cells add up to n, which is public; the eligible alone do not.
     """
 
@@ -50,6 +56,7 @@ class Grid:
     _: KW_ONLY
     between: tuple[float, ...] = ()
     everybody: bool = True
+    strata: tuple[int, ...] = ()
 
     @property
     def numbers(self) -> int:
@@ -99,7 +106,8 @@ class Grid:
         own[late] = self.cells - 1
         own += arm.astype(np.int32) * np.int32(self.cells)
         if group is not None:
-            own += group.astype(np.int32) * np.int32(self.arms * self.cells)
+            strata = np.array((*self.strata, self.groups), dtype=np.int32)[group] if self.strata else group
+            own += strata.astype(np.int32) * np.int32(self.arms * self.cells)
         return own
 
     def until(self, intervals: int) -> Grid:
@@ -143,13 +151,28 @@ def grid_of(study: SurvivalStudy, units: int) -> Grid:
         study: the study.
         units: n.
     """
-    outcome = study.outcome
-    intervals = study.intervals
+    outcome, intervals, strata = study.outcome, study.intervals, strata_of(study, units)
+    groups = max(strata) + 1
     if intervals is None:
-        ruled = round(units / study.censoring.groups * budget_of(study) / PEOPLE)
+        ruled = round(units / groups * budget_of(study) / PEOPLE)
         steps = int(outcome.horizon / outcome.step)
         intervals = max(min(max(ruled, FEWEST), MOST, steps), 1)
-    return Grid(intervals, len(outcome.kinds), outcome.horizon, study.censoring.groups, everybody=not study.where)
+    return Grid(intervals, len(outcome.kinds), outcome.horizon, groups, everybody=not study.where, strata=strata)
+
+
+def strata_of(study: SurvivalStudy, units: int) -> tuple[int, ...]:
+    """Return the stratum in which each combination of levels is released.
+
+    Levels are those of ``censoring.by``. Where all combinations are of one size they are pooled until noise would not
+    hide them: public numbers alone.
+    """
+    censoring = study.censoring
+    power = budget_of(study) or float(cells_cost(study).epsilon) / 2
+    least = STRATUM * censoring.groups / (units * power)
+    found = np.zeros(censoring.groups, dtype=np.int64)
+    for place, own in enumerate(divided(censoring.shape, lambda members: len(members) >= least)):
+        found[own] = place
+    return tuple(found.tolist())
 
 
 # Numbers at risk are held above this where they are divided by.

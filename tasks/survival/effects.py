@@ -128,7 +128,11 @@ class TwoArms:
         They are followed to an interval's end, or to an event in it. Who is lost within it does not show the rest: were
         all lost, the estimate would stand on the assumption alone that they were at risk for half of it.
         """
-        least = np.maximum(SEEN_DEVIATIONS * self._not_lost_error, SEEN_PEOPLE)
+        return self.seen_by(SEEN_DEVIATIONS)
+
+    def seen_by(self, deviations: float) -> int:
+        """Return the same where people are seen by so many deviations of noise."""
+        least = np.maximum(deviations * self._not_lost_error, SEEN_PEOPLE)
         short = np.flatnonzero((curves.not_lost(self.cells.counts, self.grid) < least).any(axis=0))
         return int(short[0]) if len(short) else self.grid.intervals
 

@@ -32,6 +32,7 @@ from causalveil.tasks.inference.assemble import (
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.effects import Bands, Compared, LogRank, TwoArms
+from causalveil.tasks.survival.pooling import CensoringStrata, pooled_words
 from causalveil.tasks.survival.strategy import NoisyCells
 
 
@@ -130,6 +131,7 @@ def findings(
     until: int,
     enough: int,
     adjusted: Mapping[Measure, Adjusted] = NOT_ADJUSTED,
+    strata: CensoringStrata | None = None,
 ) -> SurvivalFindings:
     """Read everything off the cells.
 
@@ -139,6 +141,7 @@ def findings(
         until: the interval with which measures end.
         enough: the last interval until which as many are followed as the study wants.
         adjusted: measures that were adjusted for covariates, which take the place of those of the arms as they are.
+        strata: of censoring, which these measures have.
     """
     grid, both = whole.grid, whole.until(until)
     allowed = 0.0 if study.covariates else study.estimator.allowed
@@ -156,10 +159,10 @@ def findings(
         )
         for measure, found in zip(study.measure, contrasts, strict=True)
     )
-    if adjusted:
+    if adjusted and strata is not None:
         first = adjusted[study.measure[0]]
-        done, about = first.confounding, _of_adjustment(first, crude[0])
-        open_to = (*first.not_covered, _lost(study))
+        done, about = first.confounding, _of_adjustment(study, first, crude[0], strata)
+        open_to = (*first.not_covered, *_lost(study, strata))
     else:
         open_to = limit(Code.not_randomised if study.estimator.trial else Code.beyond_prior), limit(Code.censoring)
         done, about = RANDOMISED if study.estimator.trial else AS_THEY_ARE, {}
@@ -191,16 +194,23 @@ def _of_the_end(study: SurvivalStudy) -> tuple[Limit, ...]:
     return () if study.censoring.beyond is Beyond.refuse else (limit(Code.earlier_horizon),)
 
 
-def _lost(study: SurvivalStudy) -> Limit:
+def _lost(study: SurvivalStudy, strata: CensoringStrata) -> tuple[Limit, ...]:
     """Return within what losses may not depend on when the event would come."""
     by = [_levels_of(study, name) for name in study.censoring.by]
     if not by:
-        return limit(Code.censoring)
-    return limit(Code.censoring_within, columns=(f"the levels of {by[0]}", *by[1:]))
+        return (limit(Code.censoring),)
+    _, columns = pooled_words(study, strata)
+    pooled = (limit(Code.censoring_pooled, columns=tuple(f"'{name}'" for name in columns)),) if columns else ()
+    return (limit(Code.censoring_within, columns=(f"the levels of {by[0]}", *by[1:])), *pooled)
 
 
-def _of_adjustment(first: Adjusted, crude: Compared) -> dict[str, float | int | str | bool]:
-    """Return the details of the first measure's adjustment, with the unadjusted measure."""
+def _of_adjustment(
+    study: SurvivalStudy, first: Adjusted, crude: Compared, strata: CensoringStrata
+) -> dict[str, float | int | str | bool]:
+    """Return the details of the first measure's adjustment, with the unadjusted measure and strata of censoring."""
+    texts, _ = pooled_words(study, strata)
+    told: dict[str, float | int | str | bool] = {"strata": len(strata.members)} if study.censoring.by else {}
+    told |= {"pooled_strata": "; ".join(texts)} if texts else {}
     return {
         "confounding_adjusted_for": first.share,
         "features": first.features,
@@ -209,6 +219,7 @@ def _of_adjustment(first: Adjusted, crude: Compared) -> dict[str, float | int | 
         "unadjusted": crude.estimate,
         "unadjusted_lower": crude.lower,
         "unadjusted_upper": crude.upper,
+        **told,
     }
 
 

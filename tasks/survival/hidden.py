@@ -12,7 +12,7 @@ from causalveil.schemas.plan import Sizes
 from causalveil.tasks.survival.curves import grid_of
 from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.joint import JointCells, joint_grid
-from causalveil.tasks.survival.strategy import mechanism, read_groups
+from causalveil.tasks.survival.strategy import mechanism, read_cells
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,8 @@ def fewest_followed(study: SurvivalStudy | SurvivalProtocol, units: int) -> Fewe
     sizes = Sizes(units=units, train=units, estimation=units)
     if isinstance(study, SurvivalStudy):
         grid = grid_of(study, units)
-        groups = read_groups(np.zeros(grid.numbers), grid, units, mechanism(study))
-        least = TwoArms(groups[0]).fewest_followed
-        return FewestFollowed(least * grid.groups, least)
+        least = TwoArms(read_cells(np.zeros(grid.numbers), grid, units, mechanism(study))).fewest_followed
+        return FewestFollowed(least, least)
     asked = JointCells.read(np.zeros(joint_grid(study, units).numbers), study, sizes).asked(study)
     everybody = max(one.both.fewest_followed for one in asked if one.group is None)
     subgroup = max((one.both.fewest_followed for one in asked if one.group is not None), default=everybody)

@@ -12,10 +12,12 @@ import numpy as np
 from causalveil.schemas.estimators.survival import ExpectedTimes, SurvivalStudy
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.plan import StandIn
-from causalveil.tasks.covariates import blocks
+from causalveil.schemas.study import CategoricalCovariate, Missing
+from causalveil.tasks.covariates import blocks, scale
 from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
+from causalveil.tasks.enclave.normalise import on_scale, rescale
 from causalveil.tasks.inference.people import chances, people
-from causalveil.tasks.machine.arrays import ByteArray, FloatArray
+from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
 
 
 def people_of_times(
@@ -32,21 +34,55 @@ def people_of_times(
         randomised: whether covariates have nothing to do with treatment.
         sample: which, by chance as real ones are; None: quasi-random ones.
     """
-    made = dict[str, FloatArray | ByteArray]()
-    after = 0
+    made, after = dict[str, FloatArray | ByteArray](), 0
+    x: FloatArray | None = None
     if study.covariates:
         # An outcome's own mean and deviation are no facts of times.
         normal = stand_in.model_copy(update={"deviation": None, "mean": None})
         rows, after = people(study.bounded, normal, count, randomised, sample=sample), len(blocks(study.bounded)) + 3
-        made |= {"x": rows.x, "t": rows.t}
+        x = rows.x
+        made |= {"x": x, "t": rows.t}
         late = np.empty(count)
         late[np.argsort(rows.u, kind="stable")] = (np.arange(count) + 0.5) / count
     own = chances(count, 4, sample, after)
     if not study.covariates:
         made["t"], late = (own[:, 0] < stand_in.treated).astype(np.uint8), own[:, 1]
     time, kind = _first(late[:, None], own[:, 2], study.expect, study.outcome.horizon)
-    made |= {"u": time, "k": kind, "g": (own[:, 3] * study.censoring.groups).astype(np.uint8)}
+    made |= {"u": time, "k": kind, "g": strata_of_people(study, x, own[:, 3])}
     return MemoryEnclave([{**made, "h": ranks(count)}])
+
+
+def strata_of_people(study: SurvivalStudy, x: FloatArray | None, chance: FloatArray) -> ByteArray:
+    """Return each person's combination of levels, by which censoring may differ.
+
+    It is counted as ``stages.groups_of`` counts it. Levels of a covariate are her own, so that strata follow treatment
+    as it does; others come by chance.
+
+    Args:
+        study: the study.
+        x: covariates, shape (n, d); None: the study has none.
+        chance: numbers between 0 and 1, shape (n,).
+    """
+    censoring, factor = study.censoring, scale(study.bounded)
+    kept = {block.name: block.start for block in blocks(study.bounded)}
+    found: IntArray = np.zeros(len(chance), dtype=np.int64)
+    for name, column in censoring.by.items():
+        levels, first = censoring.levels(name), kept.get(name)
+        if x is None or first is None:
+            usual = levels - (column.nulls is Missing.indicator)
+            chance = chance * (len(column.expected) if isinstance(column, CategoricalCovariate) else usual)
+            own = chance.astype(np.int64)
+            chance = chance - own
+        elif isinstance(column, CategoricalCovariate):
+            own = x[:, first : first + levels].argmax(axis=1)
+        elif name in censoring.classes:
+            begins = np.empty(len(censoring.classes[name]))
+            rescale(on_scale(np.array(censoring.classes[name]), column), column.on_scale, factor, out=begins)
+            own = np.searchsorted(begins, x[:, first], side="right")
+        else:
+            own = (x[:, first] > 0).astype(np.int64)
+        found = found * levels + own
+    return found.astype(np.uint8)
 
 
 def counted_kinds(study: SurvivalProtocol) -> list[int]:

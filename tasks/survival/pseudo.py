@@ -11,7 +11,6 @@ covariates can take them for outcomes. ``docs/proofs/survival.md``, section 8.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -23,6 +22,7 @@ from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.curves import ARMS, CellArray, Grid
 from causalveil.tasks.survival.effects import TwoArms
+from causalveil.tasks.survival.pooling import CensoringStrata
 from causalveil.tasks.survival.strategy import NoisyCells
 
 # A table of one number alone has no range to divide by.
@@ -81,19 +81,19 @@ def known(table: FloatArray, weights: FloatArray, units: int, scales: ReleasedSc
 
 
 def pseudo_outcomes(
-    groups: Sequence[TwoArms], measure: Measure, whole: NoisyCells, until: int | None = None
+    strata: CensoringStrata, measure: Measure, whole: NoisyCells, until: int | None = None
 ) -> PseudoOutcomes:
     """Return the table of one measure, at tidied cells.
 
     Args:
-        groups: both arms of every group as they were released.
+        strata: both arms of every stratum of censoring, to the end of the grid.
         measure: what each outcome is to be the share of.
         whole: all of them together.
         until: the interval with which the measure ends; the last of the grid if it is not said.
     """
     grid = whole.grid
     until = grid.intervals if until is None else until
-    groups = [both.until(until) for both in groups]
+    groups = [both.until(until) for both in strata.both]
     rows, followed = [], []
     people = np.array([[float(tidy.sum()) for tidy in both.tidy] for both in groups])
     weights = people / people.sum(axis=0)
@@ -121,7 +121,7 @@ def pseudo_outcomes(
         (float(errors[0]), float(errors[1])),
         whole.units,
         max(float(whole.noise.sum()), 0.0) / whole.units**2,
-        np.concatenate([block * short + own for block in range(grid.groups * ARMS)]),
+        np.concatenate([(one * ARMS + arm) * short + own for one in strata.of_group for arm in range(ARMS)]),
     )
 
 

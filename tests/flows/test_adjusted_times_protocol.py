@@ -22,6 +22,7 @@ from causalveil.tasks.report.page import report_html
 from causalveil.tasks.report.panel.whole import panel_text
 from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.joint import JointCells, joint_grid, joint_mechanism
+from causalveil.tasks.survival.pooling import CensoringStrata
 from causalveil.tasks.survival.pseudo import pseudo_outcomes
 from causalveil.tasks.survival.strategy import read_blocks
 from tests.studies import resolved
@@ -108,7 +109,7 @@ def test_tables_are_those_of_a_study_of_each_question() -> None:
     for one in cells.asked(study):
         place = study.questions.index(one.question)
         alone = TwoArms(exact_cells(one.both.cells.counts, one.both.grid))
-        wanted = pseudo_outcomes([alone], one.question.measure, alone.cells)
+        wanted = pseudo_outcomes(CensoringStrata.one(alone), one.question.measure, alone.cells)
         own = one.part.sums.argmax(axis=0)
         table = wanted.table.reshape(2, -1)[:, own]
         assert np.allclose(outcomes.table[0, place], table, atol=1e-12)

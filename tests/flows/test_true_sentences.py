@@ -271,6 +271,7 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
     }
     by_age = {"details": adjusted, "confounding": said_of(PART_OF_IT), "specification": named}
     yield merge(survival, by_age)
+    yield merge(merge(survival, by_age), {"details": {"strata": 2, "pooled_strata": "group: b or c"}})
     few = {"details": {"still_followed": 0.1}, "interval": {"whole_range": True}}
     yield merge(merge(survival, by_age), few)
     known = {"name": "aipw", "clip": ..., "propensity": {"known": 0.5}}

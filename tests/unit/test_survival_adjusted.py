@@ -24,6 +24,7 @@ from causalveil.tasks.privacy.gaussian import composed, mu_of
 from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.curves import ARMS, Grid, grid_of
 from causalveil.tasks.survival.effects import TwoArms
+from causalveil.tasks.survival.pooling import CensoringStrata
 from causalveil.tasks.survival.pseudo import PseudoOutcomes, pseudo_outcomes
 from causalveil.tasks.survival.strategy import NoisyCells, measured, mechanism, read_cells, read_groups
 from tests.survival_help import HORIZON, People, exact_cells, found_of, make_survival, write_adjusted
@@ -61,7 +62,7 @@ def shares(grid: Grid, rate: float, lost: FloatArray) -> FloatArray:
 def of_cells(grid: Grid, cells: FloatArray, measure: Measure = Measure.risk) -> tuple[PseudoOutcomes, FloatArray]:
     """The table of two such arms, and what it is scaled from, of one arm."""
     both = TwoArms(exact_cells(np.stack([cells, cells]) * 1e6, grid))
-    found = pseudo_outcomes([both], measure, both.cells)
+    found = pseudo_outcomes(CensoringStrata.one(both), measure, both.cells)
     return found, found.middle + found.half * found.table[: grid.cells]
 
 
@@ -101,7 +102,7 @@ def test_the_error_of_the_curve_of_censoring_is_that_of_its_noise() -> None:
         noisy = read_cells(exact + random.normal(0, draw.known_scale, len(exact)), grid, n, draw)
         logs.append(np.log(curves.still_followed(noisy.counts[1], grid)[-1]))
     expected = NoisyCells(grid, n, n * cells.reshape(ARMS, -1), noisy.noise)
-    found = pseudo_outcomes([TwoArms(expected)], Measure.risk, expected).lost_error[1]
+    found = pseudo_outcomes(CensoringStrata.one(TwoArms(expected)), Measure.risk, expected).lost_error[1]
     assert found == pytest.approx(np.var(logs), rel=0.15)
 
 
@@ -112,7 +113,7 @@ def test_outcomes_are_bounded_and_numbers_whatever_noise_says() -> None:
         counts = random.normal(0, size, (ARMS, grid.cells))
         both = TwoArms(NoisyCells(grid, 100, counts, np.eye(ARMS * grid.cells) * size**2))
         for measure in Measure:
-            found = pseudo_outcomes([both], measure, both.cells)
+            found = pseudo_outcomes(CensoringStrata.one(both), measure, both.cells)
             assert np.isfinite(found.table).all()
             assert np.abs(found.table).max() <= 1
             assert found.half > 0

@@ -10,6 +10,7 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.curves import ARMS, Grid
 from causalveil.tasks.survival.effects import TwoArms
+from causalveil.tasks.survival.pooling import CensoringStrata
 from causalveil.tasks.survival.pseudo import pseudo_outcomes
 from tests.survival_help import People, exact_cells
 
@@ -25,7 +26,7 @@ def people(n: int, lost: float, seed: int = 1) -> People:
 
 def table_of(both: TwoArms, measure: Measure) -> FloatArray:
     """What outcomes are scaled from, shape (2, cells)."""
-    found = pseudo_outcomes([both], measure, both.cells)
+    found = pseudo_outcomes(CensoringStrata.one(both), measure, both.cells)
     return (found.middle + found.half * found.table).reshape(ARMS, -1)
 
 
@@ -59,7 +60,7 @@ def test_their_range_is_what_follow_up_leaves(lost: float, wide: float) -> None:
     """About 1/G(tau) of a risk, about tau of a restricted mean."""
     grid = Grid(20, 1, 1.0)
     both = TwoArms(exact_cells(people(40_000, lost).counts(grid), grid))
-    risk, mean = (pseudo_outcomes([both], one, both.cells) for one in (Measure.risk, Measure.rmst))
+    risk, mean = (pseudo_outcomes(CensoringStrata.one(both), one, both.cells) for one in (Measure.risk, Measure.rmst))
     assert risk.followed == pytest.approx(1 - lost, abs=0.02)
     assert 1 / (1 - lost) - 0.1 < 2 * risk.half < 1.2 * wide
     assert 2 * mean.half < 1.3

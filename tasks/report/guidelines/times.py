@@ -35,7 +35,7 @@ def times_facts(release: Mapping[str, Any], facts: Mapping[str, str], estimand: 
     events = " or ".join(dict.fromkeys(event for one in outcomes for event in one["of"]))
     start = f"Times begin at '{first['origin']}' and are compared until "
     start += f"{' and '.join(f'{at:g}' for at in sorted({one['horizon'] for one in outcomes}))}{unit}."
-    losses = f"Within {_within(spec)}, losses to follow-up are taken to say nothing of the event."
+    losses = f"Within {_within(release)}, losses to follow-up are taken to say nothing of the event."
     measure = estimand["Summary measure"]
     return {
         "question": f"How {spec['treatment']} changes the time to {events}, on average over {whom}.",
@@ -51,17 +51,19 @@ def times_facts(release: Mapping[str, Any], facts: Mapping[str, str], estimand: 
         "analysis": facts["analysis"].replace(CURVES, f"{CURVES}, and regression of pseudo-outcomes on covariates", 1)
         if spec.get("covariates")
         else facts["analysis"],
-        "assumptions": f"{_confounding(spec)}; independent censoring within {_within(spec)}; {INDEPENDENCE}.",
+        "assumptions": f"{_confounding(spec)}; independent censoring within {_within(release)}; {INDEPENDENCE}.",
         "means": "Curves of each arm, with noise, stand in the report; adjusted ones are not released."
         if spec.get("covariates")
         else "Curves of each arm, with noise, stand in the report.",
     }
 
 
-def _within(spec: Mapping[str, Any]) -> str:
+def _within(release: Mapping[str, Any]) -> str:
     """Return within what losses are taken to be independent of the event."""
-    by = lost_within(spec).get("by")
-    return "an arm" if not by else f"an arm and a level of {' and '.join(by)}"
+    by = lost_within(release["specification"]).get("by")
+    pooled = (release.get("details") or {}).get("pooled_strata")
+    levels = "a level" if not pooled else "a level (pooled where noise hides it)"
+    return "an arm" if not by else f"an arm and {levels} of {' and '.join(by)}"
 
 
 def _confounding(spec: Mapping[str, Any]) -> str:

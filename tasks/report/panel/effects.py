@@ -92,6 +92,9 @@ def survival_lines(release: SurvivalRelease, room: int) -> list[str]:
         lines.append(f"{said}.")
     if curves.seen_until < curves.horizon:
         lines.append(f"[yellow]People of both arms are seen at risk until {curves.seen_until:.4g}{unit} only.[/yellow]")
+    if release.details.get("pooled_strata"):
+        left = release.details["strata"]
+        lines.append(f"[yellow]Noise hides strata of losses: neighbours are pooled, which leaves {left}.[/yellow]")
     lines += _about(release)
     return lines + limits(release.not_covered, room - len(lines))
 
