@@ -28,7 +28,7 @@ from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.mistakes import validate
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import opened
-from causalveil.tasks.machine.files import whole_file, write_whole
+from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.machine.site import home, site_settings
 
 EngineName = Literal["prefect", "direct"]
@@ -165,8 +165,7 @@ def study_on_frame(study: str | Path | Mapping[str, Any], data: ArrowTable, cont
     folder = home() / "frames" / f"{found.dataset}-{name}"
     if not (folder / PARTITION).exists():
         write_whole(folder / CONTRACT_FILE, text)
-        with whole_file(folder / PARTITION) as stream:
-            stream.write(rows.getbuffer())
+        write_whole(folder / PARTITION, rows.getvalue(), private=True)
     asked = (
         yaml.safe_dump(dict(study), sort_keys=False, allow_unicode=True)
         if isinstance(study, Mapping)

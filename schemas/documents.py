@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import AfterValidator
 
-from causalveil.schemas.errors import StudyError
+from causalveil.schemas.errors import StudyError, kind_of
 
 Place = tuple[str | int, ...]
 MAX_BYTES = 1_000_000
@@ -214,7 +214,7 @@ def read_text(path: Path, error: type[StudyError] = StudyError, largest: int = M
     except NotADocument as problem:
         raise error(f"{path}: {problem}") from None
     except (OSError, ValueError) as problem:
-        raise error(f"{path}: cannot be read as UTF-8 text ({type(problem).__name__})") from None
+        raise error(f"{path}: cannot be read as UTF-8 text ({kind_of(problem)})") from None
 
 
 def parse_json(text: str | bytes) -> Any:

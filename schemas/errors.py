@@ -6,11 +6,14 @@ file, a column name, an amount of budget): never a data value, never a row.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, ClassVar
 
+_SYSTEM_ERROR = re.compile(r"\(os error (\d{1,3})\)")
 _LONG_WORD = re.compile(r"\S{301,}")
 
 
@@ -34,7 +37,35 @@ class CausalveilError(Exception):
         What a terminal would act on is escaped, and of a word that is longer than any path or key should be its two
         ends are shown.
         """
-        super().__init__(_LONG_WORD.sub(lambda word: f"{word[0][:150]}…{word[0][-100:]}", printable(message)))
+        super().__init__(_LONG_WORD.sub(lambda word: f"{word[0][:150]}…{word[0][-100:]}", printable(shown(message))))
+
+
+# Folders of this process that are copies of URLs: they are gone when somebody follows an error.
+_URLS: dict[str, str] = {}
+
+
+def shown_as(folder: Path, url: str) -> None:
+    """Name a URL in place of its copy, a folder, in errors and in texts by ``shown``."""
+    _URLS[str(folder.resolve())] = _URLS[str(folder)] = url
+
+
+def shown(text: str) -> str:
+    """Return a text with the URLs of copies in place of their folders."""
+    for folder, url in _URLS.items():
+        text = text.replace(folder, url)
+    return text
+
+
+def kind_of(error: BaseException) -> str:
+    """Return what the system says of an error, or its type.
+
+    As "No space left on device". Its own text is left out: it may quote rows.
+    """
+    if isinstance(error, OSError) and error.errno is not None:
+        return os.strerror(error.errno)
+    # Polars has no type for errors of the system, and names their number.
+    number = _SYSTEM_ERROR.search(str(error))
+    return os.strerror(int(number[1])) if number else type(error).__name__
 
 
 def printable(text: str) -> str:

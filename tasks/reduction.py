@@ -35,7 +35,7 @@ from causalveil.schemas.declared import (
     RowsPerUnit,
     TimeColumn,
 )
-from causalveil.schemas.errors import CausalveilError, ContractError, DataError, in_own_words
+from causalveil.schemas.errors import CausalveilError, ContractError, DataError, in_own_words, kind_of
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import read_rows
@@ -70,7 +70,7 @@ def spread(frame: pl.DataFrame, unit: str, key: bytes, buckets: int, path: Path)
     table = frame[order].rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
     told = "scratch cannot be written ({}); make room on its disk"
     with (
-        in_own_words(lambda error: CausalveilError(told.format(type(error).__name__)), OSError, pa.ArrowException),
+        in_own_words(lambda error: CausalveilError(told.format(kind_of(error))), OSError, pa.ArrowException),
         whole_file(path) as stream,
         pa.ipc.new_file(stream, table.schema) as writer,
     ):
@@ -360,9 +360,9 @@ def _cut(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
 
 
 def _write(path: Path, frame: pl.DataFrame) -> None:
-    told = "the reduced rows cannot be written ({}); make room on its disk"
+    told = f"{path.parent}: the reduced rows cannot be written ({{}}); make room on its disk"
     with (
-        in_own_words(lambda error: CausalveilError(f"{path.parent}: {told.format(type(error).__name__)}"), OSError),
+        in_own_words(lambda error: CausalveilError(told.format(kind_of(error))), OSError, pl.exceptions.ComputeError),
         whole_file(path, durable=True) as stream,
     ):
         frame.write_parquet(stream, compression="lz4", statistics=False)

@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from causalveil.schemas.errors import StudyError, in_own_words
+from causalveil.schemas.errors import StudyError, in_own_words, kind_of
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.machine.distribute import in_steps
 from causalveil.tasks.machine.files import write_whole
@@ -48,7 +48,9 @@ def simulate(folder: Path, units: int, covariates: int, partitions: int, seed: i
     _check_arguments(units, covariates, partitions, seed, effect)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise StudyError(f"{folder}: exists and is not an empty folder; name a new one")
-    with in_own_words(lambda error: StudyError(f"{folder}: cannot be written ({type(error).__name__})"), OSError):
+    with in_own_words(
+        lambda error: StudyError(f"{folder}: cannot be written ({kind_of(error)})"), OSError, pl.exceptions.ComputeError
+    ):
         folder.mkdir(parents=True, exist_ok=True)
         edges = [index * units // partitions for index in range(partitions + 1)]
         for index in in_steps(range(partitions), partitions):

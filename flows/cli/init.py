@@ -15,7 +15,7 @@ import typer
 
 from causalveil.flows.cli import show
 from causalveil.flows.cli.show import Json
-from causalveil.schemas.errors import StudyError, printable
+from causalveil.schemas.errors import StudyError, printable, shown
 from causalveil.tasks.report.numbers import counted
 
 if TYPE_CHECKING:
@@ -375,7 +375,6 @@ def check(
         else:
             show.schema(contract.dataset, columns)
         return
-    from causalveil.tasks.object_storage.copies import shown
 
     problems = problems_of(study, over_sites=sites)
     if json_:

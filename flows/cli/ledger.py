@@ -12,7 +12,7 @@ import typer
 
 from causalveil.flows.cli import show
 from causalveil.flows.cli.show import Json
-from causalveil.schemas.errors import ContractError, LedgerError, RunConflict, StudyError
+from causalveil.schemas.errors import ContractError, LedgerError, RunConflict, StudyError, kind_of
 from causalveil.tasks.machine.files import whole_file
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def write_identity(path: Path, identity: str) -> None:
             if load_contract(Path(file.name)) != before.model_copy(update={"ledger": identity}):
                 raise ContractError(f"{path}: cannot be edited safely; write 'ledger: {identity}' into it by hand")
     except OSError as problem:
-        raise ContractError(f"{path}: cannot be written ({type(problem).__name__})") from None
+        raise ContractError(f"{path}: cannot be written ({kind_of(problem)})") from None
 
 
 @ledger_app.command(name="show")

@@ -36,7 +36,7 @@ from causalveil.flows.cli.releases import bundle_app, pool, report, series
 from causalveil.flows.cli.show import EngineChoice, Json, Sweep
 from causalveil.flows.cli.stop import code_of, saying_what_is_held, unwind_on_sigterm
 from causalveil.flows.engine import server, settings
-from causalveil.flows.engine.engine import place
+from causalveil.flows.engine.engine import named, place
 from causalveil.schemas.errors import CausalveilError
 from causalveil.tasks.report.numbers import counted
 
@@ -335,15 +335,12 @@ def _exit_code(command: Callable[[], Any], *, wants_json: bool) -> int:
         return _report("Stopped", "stopped", code_of(problem), wants_json)
     except Exception as problem:
         # The text of an unforeseen exception may quote data.
-        message = f"failed with {type(problem).__name__} {place(problem)}; its message is withheld"
+        message = f"failed with {named(problem)} {place(problem)}; its message is withheld"
         return _report("UnexpectedError", message, 1, wants_json)
     return int(result) if isinstance(result, int) else 0
 
 
 def _report(kind: str, message: str, code: int, wants_json: bool) -> int:
-    from causalveil.tasks.object_storage.copies import shown
-
-    message = shown(message)
     if wants_json:
         sys.stdout.write(json.dumps({"error": {"type": kind, "message": message, "exit_code": code}}) + "\n")
     sys.stderr.write(f"causalveil: {message}\n")

@@ -18,7 +18,7 @@ from rich.console import Console
 from causalveil.flows.cli import show
 from causalveil.flows.cli.show import EngineChoice, Json
 from causalveil.flows.engine import settings
-from causalveil.schemas.errors import StudyError
+from causalveil.schemas.errors import StudyError, shown
 from causalveil.tasks.report.numbers import counted
 
 if TYPE_CHECKING:
@@ -277,7 +277,6 @@ def extract(
     from causalveil.flows.engine.engine import DirectEngine
     from causalveil.flows.sequence.admit import extract_source, target_folder
     from causalveil.schemas.warehouse import load_source
-    from causalveil.tasks.object_storage.copies import shown
 
     with show.progress() as watch:
         if engine is EngineChoice.prefect:

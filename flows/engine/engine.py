@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
 
-from causalveil.schemas.errors import CausalveilError
+from causalveil.schemas.errors import CausalveilError, kind_of
 from causalveil.schemas.execution import Execution, Runner
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.privacy import Charge
@@ -76,9 +76,14 @@ def withheld(doing: str, problem: BaseException) -> CausalveilError:
             "(CAUSALVEIL_WORKERS=1), write smaller Parquet files and admit them anew, or use a larger machine"
         )
     return CausalveilError(
-        f"{doing} failed with {type(problem).__name__} {place(problem)}; "
-        "its message is withheld because it may quote data"
+        f"{doing} failed with {named(problem)} {place(problem)}; its message is withheld because it may quote data"
     )
+
+
+def named(problem: BaseException) -> str:
+    """Return the type of an error, and what the system says of one of its own."""
+    kind, said = type(problem).__name__, kind_of(problem)
+    return kind if said == kind else f"{kind} ({said})"
 
 
 def place(problem: BaseException) -> str:

@@ -21,7 +21,7 @@ from causalveil.schemas.errors import StudyError
 from causalveil.schemas.oversight import Desk, DeskDataset, DeskRun
 from causalveil.schemas.privacy import Level, amount_text
 from causalveil.tasks.enclave.data_folder import dataset_around
-from causalveil.tasks.machine.files import PUBLIC, whole_file, write_whole
+from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.machine.frames import csv_text
 from causalveil.tasks.privacy.ledger.ledger import Ledger
 from causalveil.tasks.privacy.outlook.desk import desk_of
@@ -189,13 +189,7 @@ def _table(path: Path, frame: pl.DataFrame, form: ExportFormat) -> Path:
         frame.write_parquet(content)
     else:
         content.write(csv_text(frame).encode())
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(path, mode=PUBLIC) as stream:
-            stream.write(content.getvalue())
-    except OSError as problem:
-        raise StudyError(f"{path}: cannot be written ({type(problem).__name__})") from None
-    return path
+    return write_whole(path, content.getvalue())
 
 
 def _registry(ledger: Ledger, desk: Desk) -> Iterator[tuple[str, str]]:

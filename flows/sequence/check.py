@@ -22,7 +22,7 @@ from causalveil.schemas.asked.shorthands import AutoEstimator, as_protocol
 from causalveil.schemas.asked.study_file import STUDY_FILES, StudyFile, load_study_file
 from causalveil.schemas.contract import CONTRACT_FILE, Contract, DataClass, refusals
 from causalveil.schemas.documents import parse_yaml, read_yaml
-from causalveil.schemas.errors import CausalveilError, ContractError, StudyError
+from causalveil.schemas.errors import CausalveilError, ContractError, StudyError, shown
 from causalveil.schemas.mistakes import Problem, every_problem, line_of
 from causalveil.schemas.studies import STUDIES, model_for
 from causalveil.schemas.study import Study
@@ -33,7 +33,6 @@ from causalveil.tasks.enclave.data_folder import NONE, DataFolder
 from causalveil.tasks.enclave.partitions import column_types, list_partitions, read_layout
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.enclave.validate import check_manifest
-from causalveil.tasks.object_storage.copies import shown
 from causalveil.tasks.privacy.ledger.ledger import ledger_at_hand
 from causalveil.tasks.warehouse.read_files import changes_since, named_files
 

@@ -20,7 +20,7 @@ from causalveil.schemas.asked.asks_for import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.contract import Contract, Review
 from causalveil.schemas.documents import as_written, is_stored, own_version, parse_json
-from causalveil.schemas.errors import RunConflict, StudyError
+from causalveil.schemas.errors import RunConflict, StudyError, kind_of
 from causalveil.schemas.estimators.aipw import NO_GUARANTEE
 from causalveil.schemas.ledger import BudgetOutlook
 from causalveil.schemas.plan import Plan
@@ -309,7 +309,7 @@ def check_place(place: Place, study: Study) -> None:
             file.flush()
     except OSError as problem:
         raise StudyError(
-            f"{folder}: no release can be written there ({type(problem).__name__}); choose another --out; nothing was "
+            f"{folder}: no release can be written there ({kind_of(problem)}); choose another --out; nothing was "
             "reserved"
         ) from None
 

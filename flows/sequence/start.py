@@ -20,7 +20,7 @@ from causalveil.flows.sequence.estimators import candidates
 from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.contract import CONTRACT_FILE, DataClass, parse_contract
 from causalveil.schemas.documents import parse_yaml
-from causalveil.schemas.errors import DataError, StudyError
+from causalveil.schemas.errors import DataError, StudyError, kind_of
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.study import Study
@@ -193,7 +193,7 @@ def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as problem:
-        raise StudyError(f"{folder}: cannot be made ({type(problem).__name__}); give another folder by --out") from None
+        raise StudyError(f"{folder}: cannot be made ({kind_of(problem)}); give another folder by --out") from None
     for name, text in ((CONTRACT_FILE, drafted.contract), (STUDY_FILE, drafted.study), (SOURCE_FILE, drafted.source)):
         write_whole(folder / name, text, private=secret)
     manifest = None

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 
 from causalveil.flows.engine.engine import DirectEngine, Engine, guarded
@@ -71,9 +71,9 @@ def new_run_id(study: Study) -> str:
 def run_of_question(loaded: Loaded) -> str:
     """Return the id of the run that asks this question of these bytes.
 
-    It is one that is there, or the next free one.
+    It is the first that asked it, whatever its id, or the next free id.
 
-    The id names dataset, newest block and study, and digests of declared facts alone: study, paths and counts. Runs
+    A free id names dataset, newest block and study, and digests of declared facts alone: study, paths and counts. Runs
     that ask the same of other bytes, and voided ones, are told apart by a number. Whether bytes are the same the
     ledger knows by digests under keys that stay here, and no id says it.
 
@@ -86,13 +86,12 @@ def run_of_question(loaded: Loaded) -> str:
     admission = admitted_as_they_lie(asked.folder, contract, layout, ledger.admission(contract.dataset))
     if contract.rows is not None and admission is not None:
         layout = read_layout(asked.study, rows_folder(asked.folder, admission))
+    for run in ledger.runs_of_study(contract.dataset, asked.study.digest):
+        if run.state != "voided" and _asks_the_same(run.reservation, asked, layout, admission):
+            return run.reservation.run_id
     name = _name_of_question(asked, layout)
-    for number in count(1):
-        run_id = name if number == 1 else f"{name}.{number}"
-        run = ledger.record(run_id)
-        if run is None or (run.state != "voided" and _asks_the_same(run.reservation, asked, layout, admission)):
-            return run_id
-    raise AssertionError
+    names = chain([name], (f"{name}.{number}" for number in count(2)))
+    return next(run_id for run_id in names if ledger.record(run_id) is None)
 
 
 def _name_of_question(asked: Asked, layout: Layout) -> str:

@@ -20,7 +20,7 @@ from pydantic import Field
 from causalveil.schemas.admission.manifest import ADMISSION_FILE, Admission, AdmittedFile, declarations, load_admission
 from causalveil.schemas.contract import CONTRACT_FILE, Contract
 from causalveil.schemas.documents import MAX_DOCUMENT_BYTES, parse_json
-from causalveil.schemas.errors import CausalveilError, LedgerError, StudyError, in_own_words
+from causalveil.schemas.errors import CausalveilError, LedgerError, StudyError, in_own_words, kind_of
 from causalveil.schemas.mistakes import validate
 from causalveil.schemas.plan import Layout
 from causalveil.schemas.privacy import Frozen
@@ -72,7 +72,7 @@ def keep_at_home(admission: Admission, place: Path | None = None) -> Path:
     """
     path = _at_home(admission.dataset, place)
     told = "cannot be written ({}); make room, or mend its permissions"
-    with in_own_words(lambda error: CausalveilError(f"{path}: {told.format(type(error).__name__)}"), OSError):
+    with in_own_words(lambda error: CausalveilError(f"{path}: {told.format(kind_of(error))}"), OSError):
         make_folder_durably(path.parent)
         _write(path, admission, 0o600)
     return path

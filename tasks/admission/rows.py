@@ -30,7 +30,7 @@ from causalveil.schemas.plan import Partition
 from causalveil.tasks.enclave.enclave import HashArray
 from causalveil.tasks.enclave.partitions import other_count, reading
 from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
-from causalveil.tasks.machine.arrays import IntArray
+from causalveil.tasks.machine.arrays import IntArray, writing_scratch
 from causalveil.tasks.machine.frames import frame_of, plain, polars_types
 
 
@@ -233,8 +233,8 @@ class SeenUnits:
             if last - first + 1 == len(numbers):
                 self._counts.append(range(first, last + 1))
                 return
-            with self._raw.open("ab") as file:
-                numbers.tofile(file)
+            with writing_scratch(), self._raw.open("ab") as file:
+                file.write(numbers.data)
 
     def repeated(self) -> int:
         """Count the rows that belong to a unit that an earlier row named."""
@@ -269,7 +269,8 @@ class SeenHashes:
         self._folder = folder
         self._files = min(MOST_HASH_FILES, max(1, -(-units // file_units)))
         self.any = False
-        folder.mkdir(mode=0o700)
+        with writing_scratch():
+            folder.mkdir(mode=0o700)
 
     def add(self, hashes: HashArray) -> None:
         """Take in uniform 128-bit hashes, shape (n, 2), high word first."""
@@ -282,8 +283,8 @@ class SeenHashes:
         for number in range(self._files):
             part = spread[ends[number] : ends[number + 1]]
             if len(part):
-                with (self._folder / f"{number:03d}").open("ab") as file:
-                    part.tofile(file)
+                with writing_scratch(), (self._folder / f"{number:03d}").open("ab") as file:
+                    file.write(part.data)
 
     def repeated(self) -> int:
         """Count the rows that belong to a unit that an earlier row named."""

@@ -25,7 +25,7 @@ from blake3 import blake3
 from causalveil.schemas.admission.manifest import ADMISSION_FILE, DIGESTS, Admission, Digests, parse_admission
 from causalveil.schemas.contract import CONTRACT_FILE, FORMER_FILE, HOW_TO_MOVE, Contract, parse_contract
 from causalveil.schemas.documents import MAX_BYTES, MAX_DOCUMENT_BYTES
-from causalveil.schemas.errors import ContractError, DataError
+from causalveil.schemas.errors import ContractError, DataError, kind_of
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.schemas.warehouse import MANIFEST_FILE, Manifest, parse_manifest
 from causalveil.tasks.machine.folders import OpenFile, OpenFolder, refuse_table
@@ -80,7 +80,7 @@ class DataFolder(OpenFolder):
         except DataError as error:
             problem = str(error)
         except UnicodeDecodeError as error:
-            problem = f"{self.path / CONTRACT_FILE}: cannot be read as UTF-8 text ({type(error).__name__})"
+            problem = f"{self.path / CONTRACT_FILE}: cannot be read as UTF-8 text ({kind_of(error)})"
         raise ContractError(problem)
 
     @cached_property

@@ -302,7 +302,7 @@ def other_count(path: str) -> str:
 
 def _unreadable(path: str) -> str:
     """Say that a file does not parse."""
-    return f"{path}: not readable as Parquet (truncated, damaged or encrypted?); write the file again"
+    return f"{path}: not readable as Parquet (empty, truncated, damaged or encrypted?); write the file again"
 
 
 def _block(path: str, key: str | None) -> str:

@@ -5,12 +5,11 @@ Files of arrays have mode 0600, are there whole or not at all, and are read thro
 
 from __future__ import annotations
 
-import errno
 import io
 import mmap
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from causalveil.schemas.errors import CausalveilError, in_own_words
+from causalveil.schemas.errors import CausalveilError, in_own_words, kind_of
 from causalveil.tasks.machine.files import whole_file
 
 FloatArray = NDArray[np.float64]
@@ -84,26 +83,34 @@ def new_array(path: Path, shape: tuple[int, ...], dtype: Any) -> Iterator[Callab
     np.lib.format.write_array_header_1_0(header, {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape})
     start, row_bytes = len(header.getvalue()), int(np.prod(shape[1:], dtype=np.int64)) * np.dtype(dtype).itemsize
     with ExitStack() as file:
-        with in_own_words(_unwritable, OSError):
+        with writing_scratch():
             handle = file.enter_context(whole_file(path)).fileno()
             _write_at(handle, 0, memoryview(header.getvalue()))
         # Outside of that block: an error of who makes the rows is none of the disk.
         yield lambda first, rows: _write_at(handle, start + first * row_bytes, rows.reshape(-1).view(np.uint8).data)
-        with in_own_words(_unwritable, OSError):
+        with writing_scratch():
             file.close()
 
 
 def _write_at(handle: int, offset: int, view: memoryview) -> None:
     """Write all of ``view`` at byte ``offset``; the system may take it piece by piece."""
-    with in_own_words(_unwritable, OSError):
+    with writing_scratch():
         while view:
             written = os.pwrite(handle, view, offset)
             view, offset = view[written:], offset + written
 
 
+def writing_scratch() -> AbstractContextManager[None]:
+    """Say in our words that the scratch folder cannot be written.
+
+    Raises:
+        CausalveilError: it cannot.
+    """
+    return in_own_words(_unwritable, OSError)
+
+
 def _unwritable(failure: OSError) -> CausalveilError:
-    code = errno.errorcode.get(failure.errno or 0, "OSError")
     return CausalveilError(
-        f"the scratch folder cannot be written ({code}); free some space, or let CAUSALVEIL_SCRATCH name a folder, "
-        "still to be made, on a disk with room"
+        f"the scratch folder cannot be written ({kind_of(failure)}); free some space, or let CAUSALVEIL_SCRATCH name a "
+        "folder, still to be made, on a disk with room"
     )

@@ -27,7 +27,7 @@ from io import BufferedRandom
 from pathlib import Path
 from uuid import uuid4
 
-from causalveil.schemas.errors import StudyError, in_own_words
+from causalveil.schemas.errors import StudyError, in_own_words, kind_of
 
 # Modes of new files: for their user alone, or as the user's umask says.
 PRIVATE = 0o600
@@ -135,7 +135,7 @@ def write_whole(
     """
     content, advice = text.encode() if isinstance(text, str) else text, f"; {failed}" if failed else ""
     refuse_url_as_path(path)
-    with in_own_words(lambda error: StudyError(f"{path}: cannot be written ({type(error).__name__}){advice}"), OSError):
+    with in_own_words(lambda error: StudyError(f"{path}: cannot be written ({kind_of(error)}){advice}"), OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         if taken is not None and os.path.lexists(path) and not _holds(path, content):
             raise StudyError(f"{path}: {taken}")

@@ -23,7 +23,7 @@ from io import FileIO
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, Self
 
-from causalveil.schemas.errors import CausalveilError, DataError, StudyError
+from causalveil.schemas.errors import CausalveilError, DataError, StudyError, kind_of
 
 # A file of so many bytes is read once, into memory: what is digested is what is decoded, byte by byte.
 SMALL_BYTES = 1 << 23
@@ -258,7 +258,7 @@ class OpenFolder:
         except FileNotFoundError:
             raise
         except OSError as error:
-            problem = type(error).__name__
+            problem = kind_of(error)
             if self.is_link(path):
                 problem = "is a link, and links are not followed; put the file itself there"
             else:
@@ -283,7 +283,7 @@ class OpenFolder:
         except FileNotFoundError:
             return None
         except OSError as error:
-            problem = f"cannot be read ({type(error).__name__})"
+            problem = f"cannot be read ({kind_of(error)})"
         raise DataError(f"{self.path / name}: {problem}")
 
     def walk(self, skip: Callable[[str], bool]) -> Iterator[FolderEntry]:
@@ -318,9 +318,7 @@ class OpenFolder:
 
     def _unreadable(self, path: str, error: OSError) -> DataError:
         """A folder that cannot be listed would leave its units out in silence."""
-        return DataError(
-            f"{self.path / path}: this folder cannot be read ({type(error).__name__}); mend its permissions"
-        )
+        return DataError(f"{self.path / path}: this folder cannot be read ({kind_of(error)}); mend its permissions")
 
     def holds(self, path: str) -> bool:
         """Tell whether anything, a link to nowhere too, has a path that starts at the folder.
@@ -380,7 +378,7 @@ def _open(path: Path) -> _Descriptor:
     except (FileNotFoundError, NotADirectoryError):
         failure = StudyError(f"{path}: no such data folder, and so no contract; check 'data.path' of the study")
     except OSError as error:
-        failure = DataError(f"{path}: this folder cannot be read ({type(error).__name__}); mend its permissions")
+        failure = DataError(f"{path}: this folder cannot be read ({kind_of(error)}); mend its permissions")
     raise failure
 
 

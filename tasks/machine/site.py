@@ -28,7 +28,7 @@ from uuid import uuid4
 import platformdirs
 
 from causalveil.schemas.documents import read_text
-from causalveil.schemas.errors import CausalveilError, SiteError, StudyError, in_own_words
+from causalveil.schemas.errors import CausalveilError, SiteError, StudyError, in_own_words, kind_of
 from causalveil.schemas.execution import SITE_FILE, SiteSettings
 from causalveil.schemas.mistakes import validate
 
@@ -61,9 +61,7 @@ def private_folder(folder: Path, otherwise: str) -> Path:
         CausalveilError: it cannot be made a folder, or other users may write to it.
     """
     told = "mend its permissions, or " + otherwise
-    with in_own_words(
-        lambda error: CausalveilError(f"{folder}: cannot be used ({type(error).__name__}); {told}"), OSError
-    ):
+    with in_own_words(lambda error: CausalveilError(f"{folder}: cannot be used ({kind_of(error)}); {told}"), OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         open_to_others = folder.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     if open_to_others:
@@ -167,7 +165,7 @@ def scratch_root() -> Path:
     root = site_settings().scratch or home() / "scratch"
     told = "let CAUSALVEIL_SCRATCH name another"
     with in_own_words(
-        lambda error: CausalveilError(f"{root}: cannot be used as scratch folder ({type(error).__name__}); {told}"),
+        lambda error: CausalveilError(f"{root}: cannot be used as scratch folder ({kind_of(error)}); {told}"),
         OSError,
     ):
         root.mkdir(mode=0o700, parents=True, exist_ok=True)

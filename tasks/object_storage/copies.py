@@ -30,7 +30,7 @@ from pyarrow import fs
 
 from causalveil.schemas.contract import CONTRACT_FILE, FORMER_FILE
 from causalveil.schemas.documents import is_stored
-from causalveil.schemas.errors import CausalveilError, ContractError, DataError, StudyError, in_own_words
+from causalveil.schemas.errors import CausalveilError, ContractError, DataError, StudyError, in_own_words, shown_as
 from causalveil.tasks.machine.files import whole_file
 from causalveil.tasks.machine.folders import refuse_table
 from causalveil.tasks.machine.site import open_scratch
@@ -208,6 +208,7 @@ def local_copy(url: str, *, new: bool = False) -> Path:
         name = f"copy-{hashlib.sha256(url.encode()).hexdigest()[:16]}"
         copy = _Copy(url, held.enter_context(open_scratch(name)), held, os.getpid())
         _COPIES[url] = copy
+        shown_as(copy.folder, url)
         atexit.register(copy.forget)
     with in_our_words(url):
         _fetch(copy, new)
@@ -240,16 +241,6 @@ def stored(place: str | Path) -> bool:
         return isinstance(place, str) and is_stored(place)
     except ValueError as problem:
         raise StudyError(f"this place {problem}") from None
-
-
-def shown(text: str) -> str:
-    """Return a text with the URLs of copies in place of their folders.
-
-    The folders are gone when somebody follows the text.
-    """
-    for copy in _COPIES.values():
-        text = text.replace(str(copy.folder.resolve()), copy.url).replace(str(copy.folder), copy.url)
-    return text
 
 
 def publish(folder: Path) -> None:

@@ -25,7 +25,7 @@ from obstore import delete, exceptions, get, head, put
 from obstore.store import from_url
 
 from causalveil.schemas.contract import CONTRACT_FILE, FORMER_FILE
-from causalveil.schemas.errors import CausalveilError, StudyError, in_own_words
+from causalveil.schemas.errors import CausalveilError, StudyError, in_own_words, kind_of
 from causalveil.schemas.release import RELEASE_FILE
 from causalveil.tasks.machine.folders import FolderIdentity
 from causalveil.tasks.machine.site import home, host, machine_lock
@@ -225,7 +225,7 @@ def why(url: str, problem: Exception) -> str:
     else:
         why = (
             f"the store does not answer, or answered something else; is its address in the environment? Run it again "
-            f"({type(problem).__name__})"
+            f"({kind_of(problem)})"
         )
     return f"{url}: cannot be written: {why}"
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from causalveil.schemas.errors import CausalveilError, ChargesDiffer, LedgerError
+from causalveil.schemas.errors import CausalveilError, ChargesDiffer, LedgerError, kind_of
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.machine.arrays import FloatArray
@@ -142,7 +142,7 @@ class FlowBudget:
                 digest = hashlib.file_digest(stream, "sha256").hexdigest()
         except OSError as problem:
             raise CausalveilError(
-                f"run {self.run_id}: {charge.name} cannot be stored in {self.records} ({type(problem).__name__}); "
+                f"run {self.run_id}: {charge.name} cannot be stored in {self.records} ({kind_of(problem)}); "
                 "nothing was charged for it"
             ) from None
         return file, digest

@@ -23,7 +23,6 @@ it on another machine, or under another user, and name the file by ``CAUSALVEIL_
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import hmac
 import os
@@ -38,7 +37,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from causalveil.schemas.errors import CausalveilError, in_own_words
+from causalveil.schemas.errors import CausalveilError, in_own_words, kind_of
 from causalveil.schemas.privacy import PREFIX
 from causalveil.tasks.machine.files import whole_file
 from causalveil.tasks.machine.site import home, site_folder
@@ -184,7 +183,7 @@ def kept_secret(path: Path) -> bytes:
 
 def _read(path: Path) -> bytes | None:
     """The bytes of the secret file, or None if there is no such file."""
-    with in_own_words(lambda error: CausalveilError(f"{path}: cannot be read ({_code(error)})"), OSError):
+    with in_own_words(lambda error: CausalveilError(f"{path}: cannot be read ({kind_of(error)})"), OSError):
         try:
             # O_NOFOLLOW: a link could point to a file of somebody else's choosing. O_NONBLOCK: a fifo must
             # not hang us.
@@ -206,16 +205,12 @@ def _create(path: Path) -> None:
     A secret is never there in part.
     """
     with (
-        in_own_words(lambda error: CausalveilError(f"{path}: cannot be created ({_code(error)})"), OSError),
+        in_own_words(lambda error: CausalveilError(f"{path}: cannot be created ({kind_of(error)})"), OSError),
         # The first process wins, and every other one reads its secret.
         suppress(FileExistsError),
         whole_file(path, durable=True, exclusive=True) as file,
     ):
         file.write(secrets.token_bytes(SECRET_BYTES))
-
-
-def _code(error: OSError) -> str:
-    return errno.errorcode.get(error.errno or 0, "OSError")
 
 
 def _checked(secret: bytes, where: str) -> bytes:

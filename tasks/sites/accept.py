@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from causalveil.schemas.documents import digest_of, parse_json, read_regular
-from causalveil.schemas.errors import BundleError, CausalveilError, StudyError
+from causalveil.schemas.errors import BundleError, CausalveilError, StudyError, kind_of
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
@@ -322,7 +322,7 @@ def _before(path: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as problem:
-        raise CausalveilError(f"{path}: the record of rounds cannot be read ({type(problem).__name__})") from None
+        raise CausalveilError(f"{path}: the record of rounds cannot be read ({kind_of(problem)})") from None
     if not isinstance(document, dict) or not all(isinstance(value, str) for value in document.values()):
         raise CausalveilError(f"{path}: the record of rounds is damaged; restore it from a backup")
     return document

@@ -34,7 +34,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from causalveil.schemas.documents import parse_json, read_regular
-from causalveil.schemas.errors import CausalveilError, DataError, StudyError, in_own_words
+from causalveil.schemas.errors import CausalveilError, DataError, StudyError, in_own_words, kind_of
 from causalveil.schemas.sources import TableSnapshot
 from causalveil.schemas.warehouse import (
     MANIFEST_FILE,
@@ -62,7 +62,7 @@ def extracting(folder: Path) -> Iterator[None]:
     Raises:
         CausalveilError: another extract is filling the folder, or it cannot be written.
     """
-    with in_own_words(lambda error: CausalveilError(f"{folder}: cannot be written ({type(error).__name__})"), OSError):
+    with in_own_words(lambda error: CausalveilError(f"{folder}: cannot be written ({kind_of(error)})"), OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -150,7 +150,7 @@ def extract_stage(
     aside = partial.with_name(f"{partial.name}-before")
     told = f"{folder}: block {interval.block} cannot be written"
     try:
-        with in_own_words(lambda error: CausalveilError(f"{told} ({type(error).__name__}); run again"), OSError):
+        with in_own_words(lambda error: CausalveilError(f"{told} ({kind_of(error)}); run again"), OSError):
             partial.mkdir(mode=0o700)
             lost = Counter[str]()
             files = _write(
@@ -290,7 +290,7 @@ def manifest_stage(
         source_files=files,
     )
     path = folder / MANIFEST_FILE
-    with in_own_words(lambda error: CausalveilError(f"{path}: cannot be written ({type(error).__name__})"), OSError):
+    with in_own_words(lambda error: CausalveilError(f"{path}: cannot be written ({kind_of(error)})"), OSError):
         _write_text(path, manifest.model_dump_json(indent=1) + "\n")
         end_change(folder)
     return manifest

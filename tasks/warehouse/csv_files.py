@@ -25,6 +25,7 @@ from causalveil.schemas.errors import DataError
 from causalveil.schemas.warehouse import CsvFiles
 from causalveil.tasks.machine.files import whole_file
 
+NO_BYTES = "is empty; export the table again"
 SAMPLE_BYTES = 1 << 20
 MOST_COLUMNS = 2000
 # First bytes of what is no CSV, whatever its name says, and what to do with it.
@@ -91,7 +92,7 @@ def dialect_of(path: Path, *, encoding: str | None = None, delimiter: str | None
     with path.open("rb") as stream:
         start = stream.read(SAMPLE_BYTES)
     if not start.strip():
-        raise DataError(f"{path.name}: is empty; export the table again")
+        raise DataError(f"{path.name}: {NO_BYTES}")
     told = _no_csv(path, start)
     if told is not None:
         raise DataError(f"{path.name}: {told}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,20 +17,50 @@ import pyarrow.parquet
 from pyarrow import types
 
 from causalveil.schemas.documents import is_stored
-from causalveil.schemas.errors import CausalveilError, DataError, in_own_words
+from causalveil.schemas.errors import CausalveilError, DataError, in_own_words, kind_of
 from causalveil.schemas.sources import Kind, TextReading
 from causalveil.schemas.warehouse import CsvFiles, Files, Manifest, Source, SourceFile, Step
 from causalveil.tasks.enclave.partitions import NO_VALUE, contradictions, values_in
 from causalveil.tasks.machine.folders import refuse_log_in, refuse_open_table
 from causalveil.tasks.machine.frames import frame_of, plain_type
 from causalveil.tasks.object_storage.copies import StoredFile, arrow_place, opened, stored_files
-from causalveil.tasks.warehouse.csv_files import csv_input
+from causalveil.tasks.warehouse.csv_files import NO_BYTES, csv_input
 from causalveil.tasks.warehouse.extract import EVERYTHING, KEYLESS, KeyInterval
 from causalveil.tasks.warehouse.values import BATCH_ROWS, holds, led, value_of
 from causalveil.tasks.warehouse.values import said as stripped
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
+
+
+_DOUBTS = {
+    "csv": "is a quote left open, or a value not of its declared kind?",
+    "parquet": "is it truncated, damaged or encrypted?",
+}
+
+
+@contextmanager
+def _reading(source: Source, files: Files, path: Path | StoredFile) -> Iterator[None]:
+    """Name a file in errors of what reads it, whose own texts may quote rows.
+
+    Raises:
+        DataError: the file cannot be read as it is declared.
+        CausalveilError: of a stored file, see :func:`opened`.
+    """
+
+    def told(error: BaseException) -> DataError:
+        if path.size == 0 if isinstance(path, StoredFile) else os.path.exists(path) and not os.path.getsize(path):
+            why = NO_BYTES
+        elif isinstance(error, pa.ArrowException | UnicodeError):
+            why = f"cannot be read as {files.kind}: {_DOUBTS[files.kind]} Write the file again"
+        else:
+            why = f"cannot be read ({kind_of(error)})"
+        return DataError(f"source '{source.name}': {path.name}: {why}")
+
+    # What Arrow says of a store that does not answer is an OSError too.
+    kinds = () if isinstance(path, StoredFile) else (OSError,)
+    with opened(path), in_own_words(told, pa.ArrowException, UnicodeError, *kinds):
+        yield
 
 
 @contextmanager
@@ -67,14 +98,14 @@ def file_batches(
         pass
     elif isinstance(files, CsvFiles):
         local = [path for path in paths if isinstance(path, Path)]
-        rows = _csv_batches(files, local, read[0], _block(source, read[0], interval))
+        rows = _csv_batches(source, files, local, read[0], _block(source, read[0], interval))
     elif files.row_number is None:
-        rows = _parquet_batches(_with_said(paths, read, told, found), source, interval)
+        rows = _parquet_batches(_with_said(paths, read, told, found), source, files, interval)
     else:
         # Rows are numbered before any is left out.
         field = read[0].field(files.row_number)
         stored = [pa.schema([one for one in schema if one.name != field.name]) for schema in read]
-        every = _parquet_batches(_with_said(paths, stored, told, found), source, None)
+        every = _parquet_batches(_with_said(paths, stored, told, found), source, files, None)
         rows = _all_numbered(every, field, _block(source, read[0], interval))
     yield led(read[0], rows)
 
@@ -98,7 +129,7 @@ def _with_said(
 
 
 def _parquet_batches(
-    files: Mapping[Path | StoredFile, _Told], source: Source, interval: KeyInterval | None
+    read: Mapping[Path | StoredFile, _Told], source: Source, files: Files, interval: KeyInterval | None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one file after the other, each in the types that it stores them in.
 
@@ -111,8 +142,8 @@ def _parquet_batches(
     """
     import pyarrow.dataset as ds
 
-    for path, (schema, stored, said) in files.items():
-        with opened(path):
+    for path, (schema, stored, said) in read.items():
+        with _reading(source, files, path):
             data = ds.dataset(**arrow_place(path), schema=stored, format="parquet")
             written = _written_key(source, stored)
             chosen = None if interval is None or written else _chosen(source, stored, interval)
@@ -223,7 +254,11 @@ def _block(source: Source, schema: pa.Schema, interval: KeyInterval) -> Callable
 
 
 def _csv_batches(
-    files: CsvFiles, paths: list[Path], schema: pa.Schema, of_block: Callable[[pa.RecordBatch], pa.RecordBatch]
+    source: Source,
+    files: CsvFiles,
+    paths: list[Path],
+    schema: pa.Schema,
+    of_block: Callable[[pa.RecordBatch], pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """The declared columns alone: what else stands in the files, a name twice or none at all, is not looked at."""
     numbers = files.row_number
@@ -235,7 +270,10 @@ def _csv_batches(
 
     def found() -> Iterator[pa.RecordBatch]:
         for path in paths:
-            with pyarrow.csv.open_csv(csv_input(path, files), reading, parsing, options) as reader:
+            with (
+                _reading(source, files, path),
+                pyarrow.csv.open_csv(csv_input(path, files), reading, parsing, options) as reader,
+            ):
                 yield from reader
 
     if numbers is not None:
@@ -313,7 +351,7 @@ def changes_since(source: Source, place: Path, before: Manifest | None) -> Sourc
     if not isinstance(source.source, Files):
         return SourceChanges({})
     with in_own_words(
-        lambda error: CausalveilError(f"source '{source.name}': its files cannot be listed ({type(error).__name__})"),
+        lambda error: CausalveilError(f"source '{source.name}': its files cannot be listed ({kind_of(error)})"),
         OSError,
     ):
         now = {name: _said_by_disk(path) for name, path in by_name(source.source, place).items()}
@@ -370,11 +408,14 @@ def _file_schema(
     }
     if not isinstance(files, CsvFiles) or isinstance(path, StoredFile):
         where = arrow_place(path)
-        with opened(path):
+        with _reading(source, files, path):
             schema = pyarrow.parquet.read_schema(where["source"], filesystem=where["filesystem"])
     else:
         reading, parsing = csv_options(files)
-        with pyarrow.csv.open_csv(csv_input(path, files), read_options=reading, parse_options=parsing) as reader:
+        with (
+            _reading(source, files, path),
+            pyarrow.csv.open_csv(csv_input(path, files), read_options=reading, parse_options=parsing) as reader,
+        ):
             schema = reader.schema
     numbers = files.row_number
     if numbers is not None and schema.get_field_index(numbers) >= 0:

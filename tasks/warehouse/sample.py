@@ -34,6 +34,7 @@ from causalveil.tasks.machine.frames import frame_of, named, polars_types
 from causalveil.tasks.object_storage.copies import StoredFile, arrow_place
 from causalveil.tasks.warehouse.adbc import adbc_batches, quoted
 from causalveil.tasks.warehouse.csv_files import (
+    NO_BYTES,
     csv_input,
     dialect_by_header,
     dialect_of,
@@ -277,6 +278,8 @@ def _uneven(file: Path, uneven: list[Any], files: CsvFiles) -> str:
 
 
 def _unreadable(file: Path, error: Exception) -> str:
+    if not file.stat().st_size:
+        return f"{file.name}: {NO_BYTES}"
     if "UTF8" in str(error) or isinstance(error, UnicodeError):
         return f"{file.name}: its encoding changes on the way; export it as UTF-8, or give --encoding"
     return f"{file.name}: cannot be read as CSV; is a quote left open? Export it again, or give --delimiter"

@@ -377,6 +377,23 @@ def test_a_csv_file_that_lacks_a_column_is_drift(tmp_path: Path) -> None:
         run(write_source(tmp_path / "source.yaml", source))
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize(("content", "says"), [(b"", "is empty; export"), (b"PAR1\n1,2\n", "cannot be read as")])
+def test_a_file_that_cannot_be_read_is_named(kind: str, content: bytes, says: str, tmp_path: Path) -> None:
+    source = files(tmp_path / "files", visits(60), kind)
+    (tmp_path / "files" / f"2.{kind}").write_bytes(content)
+    with pytest.raises(DataError, match=rf"2\.{kind}: {says}"):
+        run(write_source(tmp_path / "source.yaml", source))
+
+
+def test_a_value_that_is_not_of_its_kind_names_its_file(tmp_path: Path) -> None:
+    source = files(tmp_path / "files", visits(60), "csv")
+    visits(60).with_columns(age=pl.lit("SECRET")).write_csv(tmp_path / "files" / "2.csv")
+    with pytest.raises(DataError, match=r"2\.csv: cannot be read as csv: is a quote left open, or a value") as caught:
+        run(write_source(tmp_path / "source.yaml", source))
+    assert "SECRET" not in str(caught.value)
+
+
 def test_the_folder_belongs_to_its_contracts_dataset(tmp_path: Path) -> None:
     path = write_source(tmp_path / "source.yaml", duckdb_file(tmp_path / "w.duckdb", visits(60)), dataset="other")
     write_study(tmp_path / "data", partitions=0)

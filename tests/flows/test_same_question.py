@@ -159,3 +159,14 @@ def test_concurrent_ends_of_one_run_agree(study: Path, tmp_path: Path) -> None:
             pool.map(lambda n: run_study(study, out=tmp_path / str(n), run_id=name, engine="direct"), range(2))
         )
     assert len({one.path.read_bytes() for one in found}) == 1
+
+
+def test_a_run_with_an_id_of_its_own_is_the_first_answer(study: Path) -> None:
+    first = run_study(study, out=study.parent / "out" / "r1", run_id="r1", engine="direct")
+    second = ask(study)
+    assert (second.run_id, second.returned) == ("r1", None)
+    assert second.path.read_bytes() == first.path.read_bytes()
+    anew = ask(study, again=True)
+    assert list(runs()) == ["r1", anew.run_id]
+    change_values(study)
+    assert ask(study).run_id not in runs().keys() - {run_of_question(load(study))}

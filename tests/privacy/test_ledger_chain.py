@@ -335,7 +335,7 @@ class TestDatabase:
             found = [answers.get(timeout=60) for _ in range(3)]
             process.join()
             assert found == [
-                2, f"ledger {path} is read-only", f"ledger {folder / 'new.db'} cannot be created (PermissionError)"
+                2, f"ledger {path} is read-only", f"ledger {folder / 'new.db'} cannot be created (Permission denied)"
             ]  # fmt: skip
         finally:
             folder.chmod(0o755)

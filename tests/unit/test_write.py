@@ -5,17 +5,23 @@ from __future__ import annotations
 import os
 import resource
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
+from causalveil.flows.start_run import study_on_frame
 from causalveil.schemas.errors import CausalveilError, StudyError
+from causalveil.tasks import reduction
+from causalveil.tasks.admission.rows import SeenUnits
 from causalveil.tasks.machine.arrays import load_array, new_array, save_array
 from causalveil.tasks.machine.files import whole_file, write_whole
+from causalveil.tasks.simulate import simulate
+from tests.studies import CONTRACT, people
 
 LARGE = "x" * 1_000_000
 
@@ -134,17 +140,48 @@ def test_of_many_writers_of_an_exclusive_file_one_wins_with_all_of_its_text(tmp_
 def test_a_full_disk_is_a_typed_error_and_leaves_nothing(tmp_path: Path) -> None:
     def work() -> None:
         on_a_full_disk()
-        with pytest.raises(StudyError, match=r"cannot be written \(OSError\); free some space") as caught:
+        with pytest.raises(StudyError, match=r"cannot be written \(File too large\); free some space") as caught:
             write_whole(tmp_path / "a", LARGE, failed="free some space")
         assert caught.value.__context__ is None
-        with pytest.raises(CausalveilError, match=r"scratch folder cannot be written \(EFBIG\)") as caught:
+        with pytest.raises(CausalveilError, match=r"scratch folder cannot be written \(File too large\)") as caught:
             save_array(tmp_path / "b", np.zeros(100_000))
         assert caught.value.__context__ is None
-        with pytest.raises(CausalveilError, match="EFBIG"), new_array(tmp_path / "c", (100_000,), np.float64) as write:
+        with (
+            pytest.raises(CausalveilError, match="File too large"),
+            new_array(tmp_path / "c", (100_000,), np.float64) as write,
+        ):
             write(99_000, np.zeros(1000))
         assert os.listdir(tmp_path) == []
 
     assert in_child(work) == 0
+
+
+@contextmanager
+def files_of_64_kib() -> Iterator[None]:
+    """Let this process write no larger file for as long as the block runs; no child, which polars cannot have."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (65_536, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+NUMBERS = pl.Series("person", range(0, 200_000, 2))
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "units": lambda folder: SeenUnits(folder / "units", 1, bytes(16)).add(NUMBERS),
+    "hashes": lambda folder: SeenUnits(folder / "hashes", 1, bytes(16)).add(NUMBERS.cast(pl.String)),
+    "buckets": lambda folder: reduction.spread(NUMBERS.to_frame(), "person", bytes(16), 4, folder / "buckets"),
+    "reduced rows": lambda folder: reduction._write(folder / "rows", NUMBERS.sample(100_000, seed=1).to_frame()),
+    "simulated rows": lambda folder: simulate(folder / "simulated", 100_000, 2, 1, seed=1),
+    "a frame": lambda _: study_on_frame({"name": "small"}, people(10_000), CONTRACT),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_every_writer_says_what_is_wrong_with_the_disk(name: str, tmp_path: Path) -> None:
+    with files_of_64_kib(), pytest.raises(CausalveilError, match=r"cannot be written \(File too large\)"):
+        WRITERS[name](tmp_path)
 
 
 def test_durable_means_that_file_and_folder_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,6 +54,17 @@ class ReaderSide(Journal):
         with self.store.read() as connection:
             return self._run(connection, run_id)
 
+    def runs_of_study(self, dataset: str, study_digest: str) -> tuple[RunRecord, ...]:
+        """Return the runs that asked a study of a dataset, oldest first.
+
+        Raises:
+            LedgerError: the ledger cannot be used, or an entry of these runs breaks a rule.
+        """
+        asked = (entries.c.dataset == dataset, entries.c.kind == "reserve", entries.c.body.contains(study_digest))
+        with self.store.read() as connection:
+            names = [entry.run_id for entry in self.store.select(connection, *asked)]
+            return tuple(run for run in (self._run(connection, name) for name in names) if run is not None)
+
     def stored_document(self, run_id: str) -> str | None:
         """Return the document of a finished run, else None.
 

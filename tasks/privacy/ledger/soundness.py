@@ -26,7 +26,7 @@ from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from causalveil.schemas.errors import LedgerError
+from causalveil.schemas.errors import LedgerError, kind_of
 from causalveil.schemas.privacy import Level
 from causalveil.tasks.machine.files import whole_file
 from causalveil.tasks.machine.site import home
@@ -244,7 +244,7 @@ class Memory:
                     file.write(f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}".encode())
         except OSError as problem:
             raise LedgerError(
-                f"{self.path}: cannot be written ({type(problem).__name__}); the ledger itself holds what was committed"
+                f"{self.path}: cannot be written ({kind_of(problem)}); the ledger itself holds what was committed"
             ) from None
 
     @contextmanager

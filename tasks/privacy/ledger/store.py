@@ -28,7 +28,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from causalveil.schemas.documents import own_version
-from causalveil.schemas.errors import LedgerError
+from causalveil.schemas.errors import LedgerError, kind_of
 from causalveil.tasks.machine.files import fair_lock
 from causalveil.tasks.machine.site import actor, host
 from causalveil.tasks.privacy.ledger.entry import BY, NO_HASH, SAID_BY, Entry, broken, canonical
@@ -324,7 +324,7 @@ class Store:
         except FileExistsError:
             return
         except OSError as problem:
-            raise LedgerError(f"ledger {path} cannot be created ({type(problem).__name__})") from None
+            raise LedgerError(f"ledger {path} cannot be created ({kind_of(problem)})") from None
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -386,4 +386,4 @@ def _cause(problem: SQLAlchemyError) -> str:
     """Describe what went wrong without the driver's text, which may quote a password or a value."""
     text = str(getattr(problem, "orig", None) or problem).lower()
     found = next((words for key, words in _CAUSES if key in text), None)
-    return found or f"cannot be reached or used ({type(problem).__name__})"
+    return found or f"cannot be reached or used ({kind_of(problem)})"
