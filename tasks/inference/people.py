@@ -42,7 +42,7 @@ PEOPLE, SMALLER, MOST = 4_096, 256, 32_768
 # An arm carries an answer where the noise on its number of units has a deviation of at most a third of that number: two
 # deviations then leave the arm a third of it. Chosen of 8, 5, 3, 2, 1 and none on eight made tables of 400 to 3,000
 # units with 2 to 40 % treated; below 3, answers of arms that are about as large as the noise missed up to half of the
-# time. ``docs/proofs/questions.md``, section 3, has the tables on which it was judged.
+# time. ``docs/proofs/questions.md``, section 4, has the tables on which it was judged.
 FLOOR_DEVIATIONS = 3.0
 
 
