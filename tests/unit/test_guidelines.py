@@ -14,7 +14,7 @@ from causalveil.schemas.contract import load_contract
 from causalveil.schemas.errors import ContractError
 from causalveil.tasks.report.flow import unit_flow
 from causalveil.tasks.report.guidelines.facts import facts_of
-from causalveil.tasks.report.guidelines.items import GUIDELINES, STROBE_ITEMS, TARGET_ITEMS, checklists
+from causalveil.tasks.report.guidelines.items import GUIDELINES, checklists, items_of
 from tests.studies import write_study
 
 ARMS = {"randomised": False, "chance": None, "clip": [0.1, 0.9]}
@@ -30,20 +30,21 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]
 
 
 def test_numbers_are_those_of_the_guidelines() -> None:
-    assert [item.number for item in TARGET_ITEMS if item.number.isdecimal()] == [
+    assert [item.number for item in items_of("target.csv") if item.number.isdecimal()] == [
         "2",
         "3",
         "4",
         "5",
         *map(str, range(8, 22)),
     ]
-    assert [item.number[:2] for item in TARGET_ITEMS if item.number[0] in "67"].count("6a") == 1
+    assert [item.number[:2] for item in items_of("target.csv") if item.number[0] in "67"].count("6a") == 1
     # STROBE has 22 items, some with parts.
-    assert list(dict.fromkeys(re.sub(r"[a-e]$", "", item.number) for item in STROBE_ITEMS)) == list(
+    assert list(dict.fromkeys(re.sub(r"[a-e]$", "", item.number) for item in items_of("strobe.csv"))) == list(
         map(str, range(1, 23))
     )
-    for _, _, items in GUIDELINES:
-        numbers = [item.number for item in items]
+    assert [len(items_of(file)) for file, _, _ in GUIDELINES] == [39, 34, 28]
+    for file, _, _ in GUIDELINES:
+        numbers = [item.number for item in items_of(file)]
         assert len(numbers) == len(set(numbers))
 
 
@@ -51,11 +52,11 @@ def test_every_item_is_answered_or_left_to_people(ran: tuple[dict[str, Any], Pat
     release, _ = ran
     flow = unit_flow(release, "")
     facts = facts_of(release, ARMS, flow, None)
-    named = {name for _, _, items in GUIDELINES for item in items for name in item.facts}
+    named = {name for file, _, _ in GUIDELINES for item in items_of(file) for name in item.facts}
     assert named - facts.keys() == set()
     assert facts.keys() - named == set()
     lists = checklists(release, ARMS, flow, None)
-    assert [len(one.items) for one in lists] == [len(items) for _, _, items in GUIDELINES]
+    assert [len(one.items) for one in lists] == [len(items_of(file)) for file, _, _ in GUIDELINES]
     for one in lists:
         assert all(item.says or item.people for item in one.items)
         assert 0 < one.filled < len(one.items)
