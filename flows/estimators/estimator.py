@@ -125,9 +125,13 @@ class Estimator(Generic[S]):
         return self.width(study, sizes, stand_in, people, many)
 
     def warnings(self, study: S, sizes: Sizes, stand_in: StandIn) -> tuple[str, ...]:
-        """Return the warnings that ``expected`` gives where no effect is named."""
+        """Return the warnings that ``expected`` gives where no effect is named.
+
+        Those of what is not protected are left out: a release has a field for it.
+        """
         found = self.warned(study, sizes, stand_in, lambda: self.draws(study, sizes, stand_in, many=FEW))
-        return tuple(in_order(found, Importance.wrong))
+        kept = [one for one in found if getattr(one, "kind", None) is not Importance.unprotected]
+        return tuple(in_order(kept, Importance.wrong))
 
     def expected(
         self,

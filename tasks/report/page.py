@@ -66,8 +66,6 @@ from causalveil.tasks.report.times import groups_context, pooled_times_context, 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-# How a plan begins a warning of what is not protected.
-NOT_PROTECTED = "not protected: "
 TEMPLATES = Path(__file__).with_name("templates")
 # Fields that the general parts of the page speak of; a template for an unknown kind shows all others as they are.
 COMMON = frozenset(AnsweredEffect.model_fields)
@@ -276,7 +274,6 @@ def environment() -> Environment:
         "counted_terms": counted_terms,
         "score_name": lambda name: (SCORES.get(str(name)) or str(name)).replace("'", "’"),
     }
-    made.tests["unprotected"] = lambda sentence: sentence.startswith(NOT_PROTECTED)
     return made
 
 

@@ -49,6 +49,9 @@ def test_plan_ledger_and_release_agree_and_say_what_it_rests_on(estimator: dict[
     _, plan = plan_study(path)
     release = load_release(run_study(path, out=tmp_path / "out", engine="direct").path)
     assert release.guarantee is Guarantee.asymptotic
+    # What is not protected has a field of its own, which no warning repeats.
+    assert release.privacy.unprotected
+    assert not release.warnings
     # Learnt where none is named: slopes belong to the other guarantee.
     model = release.specification["estimator"]["outcome_model"]["model"]
     assert model == estimator.get("outcome_model", {}).get("model", "kernel_ridge")

@@ -175,16 +175,6 @@ def test_an_answer_has_the_same_decimals_on_panel_and_page(documents: Documents,
         assert f"Estimate{estimate} ({lower} to {upper})" in page.replace("Estimate ", "Estimate")
 
 
-def test_a_warning_of_what_is_not_protected_stands_once(documents: Documents) -> None:
-    told = ["not protected: any unit.", "one thing."]
-    changes = {"warnings": told, "privacy": {"unprotected": ["any unit"]}}
-    page = page_of(merge(documents["effect"], changes))
-    assert page.count("Any unit.") == 1
-    assert "Not protected: any unit" not in page
-    assert "One thing." in page
-    assert "warned of this study" not in page_of(merge(documents["effect"], {"warnings": told[:1]}))
-
-
 def test_treatments_that_were_flipped_for_privacy_are_not_called_treated_units(documents: Documents) -> None:
     counts = {"treated_arm": 310.0, "control_arm": 90.0}
     assert "treated units310" in page_of(merge(documents["matching"], {"details": counts}))
