@@ -7,6 +7,8 @@ umask 077
 : "${PREFECT_API_AUTH_STRING:?must be set to the user:password of the Prefect server}"
 unset PREFECT_SERVER_API_AUTH_STRING PREFECT_SERVER_DATABASE_CONNECTION_URL PREFECT_API_DATABASE_CONNECTION_URL
 unset PREFECT_PASSWORD LEDGER_PASSWORD WAREHOUSE_PASSWORD POSTGRES_PASSWORD PGPASSWORD
+# A server whose database restarts answers 500 for a moment: flows and worker ask again, after 2, 4, 8, 16 and 32 s.
+export PREFECT_CLIENT_RETRY_EXTRA_CODES="${PREFECT_CLIENT_RETRY_EXTRA_CODES:-500}"
 # A pool that a worker made by itself would have Prefect's own template, in which a deployment may name a command.
 # Prefect stops a worker by SIGINT, which a shell without job control lets its background commands ignore: such a worker
 # would never end. So the signal is given its default back.

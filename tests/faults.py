@@ -50,6 +50,10 @@ def _run(place: str, told: Connection, path: str, out: str, run_id: str, around:
     os.environ.update(around)
     from causalveil.flows.api import run_study
     from causalveil.schemas.errors import CausalveilError
+    from causalveil.tasks.privacy.ledger import store
+
+    # A server that stays away is given up soon.
+    store.AWAY_SECONDS = 2.0
 
     seen: Counter[str] = Counter()
 

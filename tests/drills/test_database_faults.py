@@ -56,7 +56,8 @@ FAULTS: dict[str, Callable[[Cluster], None]] = {"restart": restart, "stop": stop
 def break_and_resume(
     name: str, server: Cluster, home: Path, choose: Callable[[list[str]], list[str]], record: Any
 ) -> None:
-    """At each place each fault; the run is released or refused in a line, and the same id ends with the books right."""
+    """At each place each fault: a run waits for a server that comes back, one that does not refuses it in a line, and
+    the same id ends with the books right."""
     path = STUDIES[name][1](home.parent / "study", {})
     around = {"CAUSALVEIL_HOME": str(home), "CAUSALVEIL_LEDGER_URL": server.url, "CAUSALVEIL_ENGINE": "direct"}
     url = server.url.replace("postgresql:", "postgresql+psycopg:")
@@ -70,6 +71,7 @@ def break_and_resume(
             if fault == "stop":
                 server.start()
             ended[RELEASED if how == RELEASED else "refused"] += 1
+            assert fault == "stop" or how == RELEASED, f"{fault} at {place}: {how}"
             if how != RELEASED:
                 assert how.isprintable(), how
                 assert "withheld" not in how, how

@@ -38,7 +38,7 @@ from causalveil.tasks.privacy.ledger.rules import (
     refuse_without_room,
 )
 from causalveil.tasks.privacy.ledger.soundness import Memory
-from causalveil.tasks.privacy.ledger.store import URL_VARIABLE, Store, entries
+from causalveil.tasks.privacy.ledger.store import URL_VARIABLE, Store, entries, made_again
 
 # Refusals of one dataset that a day holds. Each is some 800 bytes, whatever a study says.
 MOST_REFUSALS = 100
@@ -113,6 +113,7 @@ class Released:
     fresh: bool
 
 
+@made_again
 @dataclass(frozen=True)
 class Ledger(OwnerSide, ReaderSide):
     """One ledger: its owner's and readers' methods, and those of a run: reserve, draw, end."""
@@ -215,8 +216,9 @@ class Ledger(OwnerSide, ReaderSide):
         Args:
             run_id: a run that reserved this very charge.
             charge: one of its declared charges, every field equal.
-            draw: called at most once, inside the transaction, and only if nothing is stored yet; returns JSON
-                values. Whatever it raises is raised, and nothing is charged.
+            draw: called inside the transaction, and only if nothing is stored yet; returns JSON values. Whatever it
+                raises is raised, and nothing is charged. It is called again only where the connection was lost and
+                the value is certain not to be in the ledger: then nobody has seen that value.
 
         Raises:
             BudgetRefused: the run reserved no such charge, or is voided or finished without it.

@@ -5,6 +5,10 @@ IMMEDIATE``, before which they wait in line; PostgreSQL: a transaction-level adv
 its transaction still holds when it commits. A connection lives for one transaction: nothing is shared between threads
 or over a fork, and a server that was restarted between two stages is not noticed.
 
+PostgreSQL's server is waited for where it goes away. A transaction whose connection is lost before its commit leaves no
+trace and is made again; where its commit was not confirmed, its entry is looked for first, so that nothing is charged
+twice.
+
 SQLite keeps its rollback journal (``DELETE``) rather than WAL: the ledger is then one file, which a plain copy backs
 up, which opens read-only, and which is safe on a network file system that has locks. Its commit is the removal of the
 journal, and only ``synchronous=EXTRA`` (all of FULL, and a sync of the folder after that removal) keeps a power cut
@@ -13,19 +17,23 @@ from undoing a commit whose noisy value has already been seen.
 
 from __future__ import annotations
 
+import functools
+import inspect
+import logging
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError, SQLAlchemyError
 
 from causalveil.schemas.documents import own_version
 from causalveil.schemas.errors import LedgerError, kind_of
@@ -33,6 +41,10 @@ from causalveil.tasks.machine.files import fair_lock
 from causalveil.tasks.machine.site import actor, host
 from causalveil.tasks.privacy.ledger.entry import BY, NO_HASH, SAID_BY, Entry, broken, canonical
 
+_LOG = logging.getLogger("causalveil.flow")
+P = ParamSpec("P")
+R = TypeVar("R")
+C = TypeVar("C", bound=type)
 MIGRATIONS = Path(__file__).with_name("migrations")
 VERSION_TABLE = "ledger_version"
 # What the migrations make of a new SQLite file, so that a first run or a simulation need not import alembic (0.3 s).
@@ -99,15 +111,57 @@ def _statements(text: str) -> Iterator[str]:
 URL_VARIABLE = "CAUSALVEIL_LEDGER_URL"
 VERSION = "0002"
 BUSY_SECONDS = 60
+# So long a server is waited for that went away after it had answered this process, as servers do that restart.
+AWAY_SECONDS = 60.0
+_PAUSE_SECONDS = 0.2
+_ANSWERED: set[sa.URL] = set()
 
 # Any constant does: PostgreSQL's advisory locks are per database. These are the ASCII codes of "causalve".
 _LOCK = int.from_bytes(b"causalve", "big")
+
+# Under this name a connection notes the last entry that its transaction appended.
+_APPENDED = "causalveil_appended"
 
 entries = sa.table(
     "entries",
     *(sa.column(name) for name in ("seq", "kind", "dataset", "run_id", "name", "body")),
     *(sa.column(name) for name in ("previous_hash", "hash", "written_at")),
 )
+
+
+class ConnectionLost(LedgerError):
+    """A connection was lost before its transaction was recorded.
+
+    The transaction may be made again.
+    """
+
+
+def again(transaction: Callable[P, R]) -> Callable[P, R]:
+    """Make a transaction anew while its connection is lost, for ``AWAY_SECONDS`` at most."""
+
+    @functools.wraps(transaction)
+    def made(*args: P.args, **kwargs: P.kwargs) -> R:
+        until = time.monotonic() + AWAY_SECONDS
+        while True:
+            try:
+                return transaction(*args, **kwargs)
+            except ConnectionLost:
+                if time.monotonic() > until:
+                    raise
+            time.sleep(_PAUSE_SECONDS)
+
+    return made
+
+
+def made_again(ledger: C) -> C:
+    """Have every public method of a class made by :func:`again`.
+
+    Each may write in one transaction at most, and in its last.
+    """
+    for name, method in inspect.getmembers(ledger, inspect.isfunction):
+        if not name.startswith("_"):
+            setattr(ledger, name, again(method))
+    return ledger
 
 
 class Store:
@@ -165,9 +219,10 @@ class Store:
         """Open a transaction that only reads.
 
         Raises:
+            ConnectionLost: while it was read.
             LedgerError: unreachable or not a ledger.
         """
-        with self._errors(), self.engine.connect() as connection, connection.begin():
+        with self._errors(), self._connected() as connection, self._open(connection), connection.begin():
             yield connection
 
     @contextmanager
@@ -177,21 +232,77 @@ class Store:
         It is durable when the block has ended, else it leaves no trace.
 
         Raises:
+            ConnectionLost: before the transaction was recorded.
             LedgerError: unreachable, read-only, busy for a minute, or an entry that the tables refuse.
         """
-        with self._errors(), self._line(), self.engine.connect() as plain:
+        with self._errors(), self._line(), self._connected() as plain:
             connection = plain.execution_options(causalveil_write=True)
-            with connection.begin():
-                if connection.dialect.name == "postgresql":
-                    connection.execute(
-                        sa.text(
-                            "SELECT set_config('lock_timeout', :wait, true),"
-                            " set_config('synchronous_commit', 'on', true)"
-                        ),
-                        {"wait": f"{BUSY_SECONDS}s"},
-                    )
-                    connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
-                yield connection
+            with connection.begin() as transaction:
+                with self._open(connection):
+                    self._lock(connection)
+                    yield connection
+                entry = connection.info.get(_APPENDED)
+                try:
+                    transaction.commit()
+                except DBAPIError as problem:
+                    if not problem.connection_invalidated:
+                        raise
+                    if entry is None or not self._recorded(entry):
+                        raise ConnectionLost(self._lost()) from None
+
+    def _connected(self) -> sa.Connection:
+        """Open a connection; a server that has answered this process before may be away for a while."""
+        until: float | None = None
+        while True:
+            try:
+                connection = self.engine.connect()
+            except OperationalError as problem:
+                now = time.monotonic()
+                if not self._comes_back(problem) or (until is not None and now > until):
+                    raise
+                if until is None:
+                    _LOG.warning(f"ledger {self.place} does not answer; waits for it, at most {AWAY_SECONDS:.0f} s")
+                    until = now + AWAY_SECONDS
+                time.sleep(_PAUSE_SECONDS)
+            else:
+                _ANSWERED.add(self.url)
+                return connection
+
+    def _comes_back(self, problem: OperationalError) -> bool:
+        """Tell whether a server that does not let this process in may do so shortly."""
+        if self.url.get_backend_name() == "sqlite":
+            return False
+        text = str(problem.orig).lower()
+        restarts = any(words in text for words in ("starting up", "shutting down"))
+        return restarts or (self.url in _ANSWERED and not any(words in text for words in _REFUSED))
+
+    @contextmanager
+    def _open(self, connection: sa.Connection) -> Iterator[None]:
+        """Name a connection that is lost before anything is committed."""
+        try:
+            yield
+        except DBAPIError as problem:
+            if not problem.connection_invalidated or connection.dialect.name == "sqlite":
+                raise
+            raise ConnectionLost(self._lost()) from None
+
+    def _lost(self) -> str:
+        return f"ledger {self.place} ended the connection before anything was recorded; run again"
+
+    def _lock(self, connection: sa.Connection) -> None:
+        """Keep other writers out until the transaction ends; SQLite does so as it begins."""
+        if connection.dialect.name == "postgresql":
+            wait = "SELECT set_config('lock_timeout', :wait, true), set_config('synchronous_commit', 'on', true)"
+            connection.execute(sa.text(wait), {"wait": f"{BUSY_SECONDS}s"})
+            connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+
+    def _recorded(self, entry: Entry) -> bool:
+        """Check whether an entry whose commit was not confirmed is in the ledger."""
+        with self._connected() as connection, connection.begin():
+            # The server may still be at that transaction: once its lock is free, it has ended either way.
+            self._lock(connection)
+            found = connection.execute(sa.select(entries.c.hash).where(entries.c.seq == entry.seq)).scalar()
+        return bool(found == entry.hash)
 
     def _line(self) -> AbstractContextManager[None]:
         """SQLite's writers wait in line; PostgreSQL's server keeps one of its own.
@@ -203,6 +314,7 @@ class Store:
             return nullcontext()
         return fair_lock(Path(f"{path}-queue"))
 
+    @again
     def prepare(self) -> str:
         """Create or migrate the tables where needed; return the ledger's identity, 32 hex digits.
 
@@ -286,6 +398,7 @@ class Store:
         entry = Entry(seq, kind, dataset, run_id, name, text, previous, "", now)
         entry = replace(entry, hash=entry.digest())
         connection.execute(sa.insert(entries).values(**entry.__dict__))
+        connection.info[_APPENDED] = entry
         return entry
 
     def guarded(self, connection: sa.Connection) -> bool:
@@ -361,6 +474,8 @@ def _begin_sqlite(connection: sa.Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
+# What waiting does not mend, though a server has answered before.
+_REFUSED = ("authentication failed", "no password supplied", "permission denied", "does not exist")
 _CAUSES = (
     ("append-only", "refuses to change an entry"),
     ("readonly", "is read-only"),
