@@ -292,7 +292,7 @@ def extract(
     if json_:
         admitted = None if admission is None else admission.digest
         facts = {"folder": folder, "rows": manifest.rows, "admitted": admitted, "late": manifest.late}
-        news = {"again": extracted.again, "written": extracted.written}
+        news = {"again": extracted.again, "outdated": extracted.outdated, "written": extracted.written}
         show.document({**facts, **news, **manifest.model_dump(mode="json", exclude={"source_files"})})
     else:
         _show(manifest, folder)

@@ -151,23 +151,30 @@ class Extracted:
     Attributes:
         manifest: of the folder.
         again: blocks that had other rows before, and were taken anew.
+        outdated: blocks of which a database has another number of rows now; they stay as they were taken.
         written: files of the source that are new, or were written again, since the last extract.
         admission: None where no contract lies in the folder, or nothing was to be admitted.
     """
 
     manifest: Manifest
     again: tuple[str, ...] = ()
+    outdated: tuple[str, ...] = ()
     written: tuple[str, ...] = ()
     admission: Admission | None = None
 
     @property
     def news(self) -> list[str]:
-        """Lines for an operator: blocks without rows, blocks with other rows, and files."""
+        """Lines for an operator: blocks without rows or with other rows, and files."""
         dataset, said = self.manifest.dataset, [late_line(self.manifest)]
         if self.again:
             said.append(
                 f"other rows than before in {', '.join(self.again)} of '{dataset}': taken anew; what runs charged to "
                 "them stays charged"
+            )
+        if self.outdated:
+            said.append(
+                f"another number of rows at the source in {', '.join(self.outdated)} of '{dataset}': left as they were "
+                "taken; delete the folder of a block to take it anew"
             )
         if self.written:
             first, last = self.manifest.first, self.manifest.last
@@ -232,7 +239,7 @@ def fill(path: Path, stage: Engine) -> Extracted:
         before = None
         with suppress(DataError):
             before = DataFolder(folder).manifest()
-        state = stage(Task("probe", lambda: warehouse_blocks.probe_stage(source, place, url, before)))
+        state = stage(Task("probe", lambda: warehouse_blocks.probe_stage(source, place, url, blocks, before)))
         changes = state.changes
         takes = [_take(source, place, url, folder, block, state) for block in blocks]
         taken = tuple(_taken(stage, take, folder) for take in in_steps(takes, len(takes)))
@@ -249,7 +256,10 @@ def fill(path: Path, stage: Engine) -> Extracted:
     again = tuple(one.block.block for one in taken if one.again)
     # Of a first extract every file is new, and of an earlier version's it is not known which are.
     written = (*changes.new, *changes.changed) if before is not None and before.source_files else ()
-    return Extracted(manifest, again, written)
+    kept = () if before is None else before.blocks
+    # A block whose folder was deleted was taken anew.
+    outdated = tuple(one.block for one in manifest.blocks if one.block in state.recounted and one in kept)
+    return Extracted(manifest, again, outdated, written)
 
 
 def _taken(stage: Engine, take: Task[TakenBlock], folder: Path) -> TakenBlock:

@@ -48,7 +48,7 @@ from causalveil.tasks.machine.files import sync_folder, whole_file
 from causalveil.tasks.machine.frames import frame_of
 from causalveil.tasks.warehouse.extract import BLOCK_FILE, EVERYTHING, KeyInterval, begin_change, end_change
 from causalveil.tasks.warehouse.read_files import SourceChanges, changes_since, named_files
-from causalveil.tasks.warehouse.read_sql import batches, refuse_keyless, snapshot_of, target_schema
+from causalveil.tasks.warehouse.read_sql import batches, refuse_keyless, rows_there, snapshot_of, target_schema
 from causalveil.tasks.warehouse.values import BATCH_ROWS
 
 LOCK_FILE = "_extract.lock"
@@ -85,16 +85,20 @@ class SourceState:
     Attributes:
         snapshot: of an open table, which every block is taken from; None of other sources.
         changes: of files since the last extract that ended.
+        recounted: blocks of which a database has another number of rows than that extract took.
     """
 
     snapshot: TableSnapshot | None = None
     changes: SourceChanges = field(default_factory=lambda: SourceChanges({}))
+    recounted: tuple[str, ...] = ()
 
 
-def probe_stage(source: Source, place: Path, url: str | None, before: Manifest | None = None) -> SourceState:
+def probe_stage(
+    source: Source, place: Path, url: str | None, blocks: Iterable[KeyInterval] = (), before: Manifest | None = None
+) -> SourceState:
     """Check that the source answers, has the declared columns, and no row without a key.
 
-    Nothing is written. ``before`` is the manifest of the last extract into the folder.
+    Nothing is written. ``blocks`` are declared; ``before`` is the manifest of the last extract into the folder.
 
     Raises:
         DataError, CausalveilError: see :func:`tasks.warehouse.read_sql.batches`.
@@ -105,7 +109,23 @@ def probe_stage(source: Source, place: Path, url: str | None, before: Manifest |
     for _ in batches(source, place, url, None, snapshot=snapshot):
         pass
     refuse_keyless(source, place, url, snapshot)
-    return SourceState(snapshot, changes)
+    return SourceState(snapshot, changes, _recounted(source, place, url, blocks, before))
+
+
+def _recounted(
+    source: Source, place: Path, url: str | None, blocks: Iterable[KeyInterval], before: Manifest | None
+) -> tuple[str, ...]:
+    """Return the blocks of which a database has another number of rows than was taken."""
+    if before is None or not hasattr(source.source, "query"):
+        return ()
+    rows = {block.block: block.rows + sum(block.left_out.values()) for block in before.blocks if block.rows}
+    known = [one for one in blocks if one.block in rows]
+    if not known:
+        return ()
+    whole = KeyInterval("", "", known[0].lower, known[-1].upper)
+    if rows_there(source, place, url, whole) == sum(rows[one.block] for one in known):
+        return ()
+    return tuple(one.block for one in known if rows_there(source, place, url, one) != rows[one.block])
 
 
 @dataclass(frozen=True)

@@ -192,23 +192,45 @@ def _open(
             return iceberg_batches(listed, snapshot, set(source.found_as.values()), source.key, interval)
         case ParquetFiles() | CsvFiles() as files:
             return file_batches(source, files, place, target_schema(source), interval, among)
+    return _answers(source, place, url, interval, "*")
+
+
+def _answers(
+    source: Source, place: Path, url: str | None, interval: KeyInterval | None, what: str
+) -> AbstractContextManager[Iterator[pa.RecordBatch]]:
+    match source.source:
         case DuckDb() as database:
-            return duckdb_batches(place / database.path, statement(source.key, database.query, interval))
+            return duckdb_batches(place / database.path, statement(source.key, database.query, interval, what=what))
         case Warehouse() as warehouse if url is not None:
             driver = warehouse.driver or AdbcDriver.postgresql
             if warehouse.kind == "sqlalchemy":
-                return _sqlalchemy(url, statement(source.key, warehouse.query, interval))
-            return adbc_batches(url, statement(source.key, warehouse.query, interval, driver), driver)
+                return _sqlalchemy(url, statement(source.key, warehouse.query, interval, what=what))
+            return adbc_batches(url, statement(source.key, warehouse.query, interval, driver, what), driver)
     raise CausalveilError(f"source '{source.name}': no URL was found for its warehouse")
 
 
-def statement(key: Key | None, query: str, interval: KeyInterval | None, driver: AdbcDriver | None = None) -> str:
-    """Return the owner's query, cut to one block.
+def rows_there(source: Source, place: Path, url: str | None, interval: KeyInterval) -> int:
+    """Count the rows that a database has of one block.
+
+    Raises:
+        CausalveilError: as :func:`batches` does.
+    """
+    with (
+        in_own_words(lambda problem: CausalveilError(f"source '{source.name}': {cause(problem)}")),
+        _answers(source, place, url, interval, "COUNT(*) AS n") as found,
+    ):
+        return sum(int(batch.column(0)[0].as_py()) for batch in found if batch.num_rows)
+
+
+def statement(
+    key: Key | None, query: str, interval: KeyInterval | None, driver: AdbcDriver | None = None, what: str = "*"
+) -> str:
+    """Return the owner's query, cut to one block; ``what`` of it is selected.
 
     The literals are dates and integers of the declared range.
     """
     # The bracket closes on a line of its own, since a query may end in a comment.
-    return f"SELECT * FROM (\n{_without_end(query)}\n) AS source WHERE {_condition(key, interval, driver)}"
+    return f"SELECT {what} FROM (\n{_without_end(query)}\n) AS source WHERE {_condition(key, interval, driver)}"
 
 
 def _condition(key: Key | None, interval: KeyInterval | None, driver: AdbcDriver | None = None) -> str:

@@ -1,14 +1,19 @@
-"""Files of a source that come, change or go between two extracts: taken in and named, or refused by name."""
+"""What changes at a source between two extracts: taken in and named, or refused by name."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import polars as pl
+import psycopg
 import pytest
 import yaml
 
@@ -20,8 +25,9 @@ from causalveil.flows.sequence.start import begin, survey
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import DataError
 from causalveil.tasks.start.roles import Wishes
+from tests.postgres import WHY_NOT, database
 from tests.studies import refused
-from tests.warehouse import delta_table, read, visits, write_source
+from tests.warehouse import delta_table, duckdb_file, load, read, visits, write_source
 
 BLOCKS = ["month=2025-12", "month=2026-01", "month=2026-02", "month=2026-03"]
 WISHES = Wishes("visits", DataClass.synthetic, "person", "treated", "score")
@@ -206,6 +212,47 @@ def test_an_extract_of_an_earlier_version_knows_no_files_and_loses_none(tmp_path
     manifest.write_text(json.dumps(document))
     put(tmp_path / "files/1.csv", frame.filter(pl.col("day").dt.month() == 1)[1:])
     assert take(path).again == ("month=2026-01",)
+
+
+@pytest.mark.parametrize("kind", ["duckdb", "adbc", "sqlalchemy"])
+def test_a_month_of_a_database_with_another_number_of_rows_is_named(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays as it was taken until its folder is deleted, as the line says. A month that came late is none."""
+    frame = visits()
+    with contextlib.ExitStack() as held:
+        if kind == "duckdb":
+            source = duckdb_file(tmp_path / "w.duckdb", frame)
+        else:
+            url = held.enter_context(database())
+            if url is None:
+                pytest.skip(WHY_NOT)
+            load(url, frame)
+            monkeypatch.setenv("WAREHOUSE_URL", url)
+            source = {"kind": kind, "url": {"environment": "WAREHOUSE_URL"}, "query": "SELECT * FROM visits"}
+        path = write_source(tmp_path / "source.yaml", source, required=["score"])
+        change = partial(_execute, source, url if kind != "duckdb" else None)
+        change("UPDATE visits SET score = NULL WHERE person = (SELECT min(person) FROM visits)")
+        assert take(path).manifest.left_out == {"score": 1}
+        assert take(path).outdated == ()
+        change("INSERT INTO visits SELECT person + 5000, treated, score, age, \"group\", DATE '2026-03-05' FROM visits")
+        assert (take(path).outdated, take(path).manifest.blocks[-1].rows) == ((), 999)
+        change("DELETE FROM visits WHERE day = DATE '2026-02-03'")
+        found = take(path)
+        assert found.outdated == ("month=2026-02",)
+        assert "another number of rows at the source in month=2026-02 of 'small': left as they" in " ".join(found.news)
+        shutil.rmtree(tmp_path / "data" / "month=2026-02")
+        assert take(path).outdated == ()
+        assert take(path).news == []
+
+
+def _execute(source: dict[str, Any], url: str | None, words: str) -> None:
+    if url is None:
+        with duckdb.connect(source["path"]) as connection:
+            connection.execute(words)
+        return
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(words.encode())
 
 
 def folder_of_months(folder: Path) -> pl.DataFrame:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -60,6 +61,19 @@ def test_parquet_is_taken_over_from_a_bucket(tmp_path: Path, server: Any) -> Non
     assert read(tmp_path / "data").equals(visits().sort("person").select(*COLUMNS))
     with pytest.raises(CausalveilError, match=r"no parquet file in s3://clinic/nothing"):
         take(source(tmp_path, "parquet", "s3://clinic/nothing", to="elsewhere"))
+
+
+def test_objects_that_come_are_taken_in_and_one_that_goes_is_refused_by_name(tmp_path: Path, server: Any) -> None:
+    path, (store, _) = source(tmp_path, "parquet", put("changing")), fs.FileSystem.from_uri("s3://clinic")
+    take(path)
+    more = visits(100).with_columns(person=pl.col("person") + 5000)
+    pq.write_table(more.to_arrow(), "clinic/changing/c.parquet", filesystem=store)
+    found = fill(path, DirectEngine())
+    assert (found.manifest.rows, found.written) == (1100, ("c.parquet",))
+    assert found.again == ("month=2026-01", "month=2026-02")
+    store.delete_file("clinic/changing/a.parquet")
+    with pytest.raises(DataError, match=r"month=2026-01: would have other rows now, .*: a\.parquet; bring them back"):
+        take(path)
 
 
 def test_a_column_in_names_of_folders_is_one_in_a_bucket_too(tmp_path: Path, server: Any) -> None:
