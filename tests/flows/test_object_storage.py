@@ -22,6 +22,7 @@ from causalveil.flows.sequence.start import begin, survey
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
 from causalveil.schemas.warehouse import Manifest
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.start.roles import Wishes
 from tests.iceberg_tables import catalog_here, iceberg_table
 from tests.s3 import before, s3_server
@@ -184,6 +185,7 @@ def test_folders_of_csv_and_releases_are_folders(tmp_path: Path) -> None:
 def test_a_url_is_no_folder_of_this_machine(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     visits().write_csv(tmp_path / "in.csv")
+    open_ledger()
     with pytest.raises(StudyError, match="is a URL where a file or folder of this machine is meant"):
         get_command(app)([*words, "s3://clinic/there"], standalone_mode=False)
     assert not (tmp_path / "s3:").exists()
