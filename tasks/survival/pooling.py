@@ -18,8 +18,8 @@ from causalveil.tasks.survival.division import divided
 from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.strategy import FEWEST, NoisyCells
 
-# People of a stratum's arm are above so many deviations of noise: at 2 or 3 a curve of censoring that noise moves below
-# the floor costs the answer in one run of ten, at 6 and above strata are pooled that tell their curves well enough.
+# People of a stratum's arm are above so many deviations of noise. At 2 or 3 a curve of censoring that noise moves below
+# the floor costs up to half and a fifteenth of the answers, and from 6 on strata are pooled that tell their curves.
 POOL_DEVIATIONS = 4.0
 
 
