@@ -39,6 +39,7 @@ class Code(StrEnum):
     # Sources of error that they do not.
     unmeasured = "unmeasured"
     not_randomised = "not_randomised"
+    alike_within_groups = "alike_within_groups"
     beyond_prior = "beyond_prior"
     other_curves = "other_curves"
     any_curves = "any_curves"
@@ -88,6 +89,8 @@ SENTENCES: dict[Code, str] = {
     Code.heterogeneity: "differences between sites",
     Code.unmeasured: "confounding by variables that are not among the covariates",
     Code.not_randomised: "confounding, if treatment was not randomised as the study declares",
+    Code.alike_within_groups: "likeness of units that share a school, clinic or household, which matters most where "
+    "treatment was given by it",
     Code.beyond_prior: "confounding larger than the size that `confounding_prior` assumes",
     Code.other_curves: "non-linear confounding other than by squares, bends, steps and products of two covariates",
     Code.any_curves: "non-linear confounding: no squares, steps or products of covariates were looked for",

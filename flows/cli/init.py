@@ -121,6 +121,9 @@ def init(
         str | None,
         typer.Option(metavar="COLUMN", help="of sensitive data: units have several rows, the last by COLUMN counts"),
     ] = None,
+    means: Annotated[
+        bool, typer.Option("--means", help="units, such as schools, have several rows, and their means count")
+    ] = False,
     epsilon: Annotated[float, typer.Option(min=0.001, max=20, help="what the study may spend")] = 1.0,
     name: Annotated[str | None, typer.Option(metavar="WORD", help="of the dataset [default: the file's name]")] = None,
     table: Annotated[str | None, typer.Option(metavar="NAME", help="of a database with several tables")] = None,
@@ -194,6 +197,7 @@ def init(
         missing=no_values,
         last_by=last_by,
         key=None if key is None else key_of(key, seen.found, file_names(seen)),
+        means=means,
         epsilon=f"{epsilon:g}",
     )
     kept = None
@@ -288,7 +292,9 @@ def _show_rows(begun: Begun, manifest: Manifest) -> None:
         show.line(f"  Read as: {one.format} table {one.table}, {one.words}: rows that it had deleted are not there")
     for name, rows in manifest.left_out.items():
         show.line(f"  Left out: {rows:,} rows without '{name}' (`required` in source.yaml)")
-    if begun.repeats is not None:
+    if begun.repeats is not None and not begun.repeats.order:
+        show.line(f"  Several rows of a unit: {manifest.rows:,} rows of {begun.units:,} units, whose means count")
+    elif begun.repeats is not None:
         kept = "copies of one another" if begun.repeats.copies_only else "which one counts is yours to decide"
         show.line(
             f"  Several rows of a unit: {manifest.rows:,} rows of {begun.units:,} units, {kept}. The draft keeps the "
@@ -361,8 +367,8 @@ def check(
 
     Reads no row, charges nothing.
     """
+    from causalveil.flows.sequence.check import beyond_check, schema_of
     from causalveil.flows.sequence.check import check as problems_of
-    from causalveil.flows.sequence.check import schema_of
 
     if schema:
         contract, held = schema_of(study)
@@ -377,14 +383,20 @@ def check(
         return
 
     problems = problems_of(study, over_sites=sites)
+    beyond = None if problems else beyond_check(study)
     if json_:
         show.document(
-            {"problems": [{"file": shown(one.file), "line": one.line, "text": shown(one.text)} for one in problems]}
+            {
+                "problems": [{"file": shown(one.file), "line": one.line, "text": shown(one.text)} for one in problems],
+                "beyond": beyond,
+            }
         )
     else:
         for problem in problems:
             show.line(printable(shown(str(problem))))
         show.line(f"{counted(len(problems), 'problem')}." if problems else f"{study}: nothing is wrong.")
+        if beyond is not None:
+            show.line(beyond)
     if problems:
         raise typer.Exit(2)
 

@@ -23,6 +23,7 @@ from causalveil.schemas.asked.study_file import STUDY_FILES, StudyFile, load_stu
 from causalveil.schemas.contract import CONTRACT_FILE, Contract, DataClass, refusals
 from causalveil.schemas.documents import parse_yaml, read_yaml
 from causalveil.schemas.errors import CausalveilError, ContractError, StudyError, shown
+from causalveil.schemas.limits import SENTENCES, Code
 from causalveil.schemas.mistakes import Problem, every_problem, line_of
 from causalveil.schemas.studies import STUDIES, model_for
 from causalveil.schemas.study import Study
@@ -97,6 +98,19 @@ def check(path: Path, *, over_sites: bool = False) -> list[Problem]:
 
             found.trying(path, lambda: check_travels(path))
     return found.problems
+
+
+def beyond_check(path: Path) -> str | None:
+    """Return what no check of a study can see; None where it asks for no effect.
+
+    Whether units are alike, and whether treatment was given by group, stands in rows alone.
+    """
+    if read_yaml(path).get("kind") == "direction":
+        return None
+    return (
+        f"No check can see, and no interval covers: {SENTENCES[Code.alike_within_groups]}. To compare whole schools: "
+        "causalveil init --unit SCHOOL --means, with the noise of as many units as there are schools."
+    )
 
 
 def _without_contract(path: Path, folder: DataFolder, over_sites: bool, found: Checked) -> None:

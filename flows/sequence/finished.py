@@ -23,6 +23,7 @@ from causalveil.schemas.documents import as_written, is_stored, own_version, par
 from causalveil.schemas.errors import RunConflict, StudyError, kind_of
 from causalveil.schemas.estimators.aipw import NO_GUARANTEE
 from causalveil.schemas.ledger import BudgetOutlook
+from causalveil.schemas.limits import Code, limit
 from causalveil.schemas.plan import Plan
 from causalveil.schemas.privacy import Guarantee
 from causalveil.schemas.release import (
@@ -108,8 +109,15 @@ def assemble_release(
 
 
 def _fields(study: Study, found: Result) -> dict[str, Any]:
-    """Return the findings by field, with the reason for the estimator where ``auto`` chose it."""
+    """Return the findings by field.
+
+    They have the reason for the estimator where ``auto`` chose it. No interval of an effect covers that units are
+    alike: which of them belong together stands in no contract.
+    """
     fields = found.fields(study)
+    if fields.get("not_covered"):
+        first, *rest = fields["not_covered"]
+        fields["not_covered"] = (first, limit(Code.alike_within_groups), *rest)
     if study.choice is not None and "details" in fields:
         fields["details"] = {**fields["details"], "choice": study.choice}
     return fields

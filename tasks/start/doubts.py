@@ -9,8 +9,9 @@ Nothing is decided for good: a draft names every such column, and options put it
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -21,7 +22,7 @@ from causalveil.schemas.contract import DataClass
 from causalveil.schemas.sources import TextReading
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.frames import values_of
-from causalveil.tasks.start.recognise import MOST_LEVELS, MOST_PLACES, Found, Looks
+from causalveil.tasks.start.recognise import MOST_LEVELS, MOST_PLACES, Found, Looks, names_kinds
 from causalveil.tasks.start.words import (
     AFTER,
     BEFORE,
@@ -49,6 +50,8 @@ LEFT_OF_SUM = 1e-5
 MOST_ROWS = 50_000
 # A level that one arm alone has is no accident below this chance, as if its rows met arms by lot: one of a million.
 NO_ACCIDENT = 1e-6
+# So many groups each arm has, at least, where treatment was given by group: by a name that says so, and by another.
+FEWEST_NAMED, FEWEST_GROUPS = 2, 3
 # No body weighs so many times what the middle one does: a column called weight that goes so far weighs rows.
 HEAVIEST = 100
 # Units of time since 1970, with the number of them in a day.
@@ -119,6 +122,41 @@ def doubts(
         elif one.name not in levels and one.name not in ranges and (why := _codes(one, secret)) is not None:
             asked[one.name] = why
     return Doubts(left_out, decide, asked)
+
+
+def given_by(
+    frame: pl.DataFrame, columns: Iterable[Found], unit: Found, treatment: Found
+) -> tuple[str, int, int] | None:
+    """Return the column whose groups were treated whole, their number, and that of one arm.
+
+    Treatment never varies within a group, which is no accident, and each arm has several groups; the number is of the
+    arm that has fewer. Of several such columns it is the one with the fewest groups: schools, where treatment was given
+    by school, and not their classes. None: there is none.
+
+    Args:
+        frame: the rows that count; of a unit its first one tells.
+        columns: that may name groups.
+        unit, treatment: the columns that have this part.
+    """
+    arms = as_read(frame, treatment)
+    rows = pl.DataFrame({"arm": arms, "unit": values_of(frame, unit.source_name)})
+    found = []
+    for one in columns:
+        named = names_kinds(one.name) or re.search(GROUP_ID, spoken(one.name)) is not None
+        if one.looks not in (Looks.category, Looks.text) and not (one.looks is Looks.number and one.whole and named):
+            continue
+        pairs = rows.with_columns(group=as_read(frame, one)).unique("unit", keep="first").drop_nulls()
+        groups = pairs.group_by("group").agg(rows=pl.len(), arms=pl.col("arm").n_unique(), arm=pl.col("arm").first())
+        shares = pairs.group_by("arm").agg(share=pl.len() / max(len(pairs), 1))
+        groups = groups.join(shares, on="arm")
+        by_arm = groups.group_by("arm").len()["len"].to_list()
+        fewest = FEWEST_NAMED if named else FEWEST_GROUPS
+        if len(by_arm) != 2 or min(by_arm) < fewest or 2 * len(groups) > len(pairs) or (groups["arms"] > 1).any():
+            continue
+        if ((groups["rows"] - 1) * groups["share"].log()).sum() < math.log(NO_ACCIDENT):
+            found.append((len(groups), one.name, min(by_arm)))
+    number, name, fewer = min(found, default=(0, "", 0))
+    return (name, number, fewer) if number else None
 
 
 def as_read(frame: pl.DataFrame, one: Found) -> pl.Series:

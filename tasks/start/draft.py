@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from causalveil.schemas.contract import DataClass
@@ -55,7 +55,10 @@ class Draft:
 
 @dataclass(frozen=True)
 class Repeats:
-    """Units with several rows: whether all are copies, and a column that orders them."""
+    """Units with several rows: whether all are copies, and a column that orders them.
+
+    Without a column the means of their rows count.
+    """
 
     copies_only: bool
     order: str
@@ -84,6 +87,15 @@ def draft(
         step: the smallest difference of times to an event.
     """
     declared = {one.name: _declaration(one, parts, wishes, step) for one in parts.usable}
+    if repeats is not None and not repeats.order:
+        kinds = {
+            name: "a category has no mean over the rows of a unit"
+            for name in declared
+            if _of_kinds(found[name], declared[name])
+        }
+        declared = {name: value for name, value in declared.items() if name not in kinds}
+        parts = replace(parts, covariates=tuple(one for one in parts.covariates if one.name not in kinds))
+        left_out = left_out | kinds
     undeclared = [name for name, value in declared.items() if value is None]
     open_levels = [name for name in undeclared if name != parts.outcome.name and asks_for_levels(found[name])]
     open_ranges = [name for name in undeclared if name not in open_levels]
@@ -180,6 +192,10 @@ def _declaration(one: Found, parts: Cast, wishes: Wishes, step: float) -> tuple[
         return None
     lower, upper = outward(one.lower, one.upper)
     return {"lower": lower, "upper": upper} | nulls, (f"range {FROM_DATA}",)
+
+
+def _of_kinds(one: Found, declared: tuple[dict[str, Any], tuple[str, ...]] | None) -> bool:
+    return asks_for_levels(one) if declared is None else "levels" in declared[0]
 
 
 def asks_for_levels(one: Found) -> bool:
@@ -309,7 +325,13 @@ def _contract(
         lines.append("open_ranges:")
         for name in open_ranges:
             lines += entry(name, {"nulls": "indicator"} if name in with_nulls else {})
-    if repeats is not None:
+    if repeats is not None and not repeats.order:
+        means = {name: "any" if name == parts.treatment.name else "mean" for name in declared}
+        lines += comment(
+            "A unit may have several rows: of numbers and outcomes their mean counts, as it is the unit's."
+        )
+        lines.append(f"{PER_UNIT}: {{aggregates: {flow(means)}}}")
+    elif repeats is not None:
         what = "The same row may stand there twice" if repeats.copies_only else "A unit may have several rows"
         lines += comment(f"{what}: the last counts, by the order of a column. Aggregates: mean, sum, min, max, any.")
         lines.append(f"{PER_UNIT}: {{keep: last, order: {scalar(repeats.order)}}}")

@@ -43,6 +43,7 @@ class Wishes:
         written: of columns of sensitive text, examples of how their numbers or dates are written.
         missing: by column, the values that stand for none.
         last_by: of sensitive data, the column by whose order the last row of a unit counts; None: a unit has one row.
+        means: whether the means of all rows of a unit count.
         where: conditions that units must meet, such as "age >= 25".
         subgroups: the column whose levels are asked about by themselves.
         measures: how the effect is measured beside the difference.
@@ -73,6 +74,7 @@ class Wishes:
     written: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     last_by: str | None = None
+    means: bool = False
     where: tuple[str, ...] = ()
     subgroups: str | None = None
     measures: tuple[str, ...] = ()

@@ -47,7 +47,7 @@ class Estimated(Protocol):
 
 # So many lines a panel has, and so many limits at most, in order of importance; the report has the rest.
 LINES = 12
-LIMITS = 3
+LIMITS = 4
 
 
 def limits(not_covered: Sequence[Limit], room: int, head: str = "The interval does not cover") -> list[str]:
