@@ -15,6 +15,12 @@ from causalveil.schemas.study import Slug
 # The name under which a run's finished document lies beside its charges.
 DOCUMENT = "release"
 
+UNANCHORED = (
+    "No file _ledger.json beside the rows names the newest charges, so an older copy of this ledger is not refused "
+    "there. Keep the newest release where the ledger's operator cannot change it: causalveil ledger verify --release "
+    "FILE finds such a copy."
+)
+
 State = Literal["reserved", "held", "finished", "rejected", "voided"]
 
 # A run id names a folder and stands in messages: no separators, no leading dot.
@@ -180,7 +186,7 @@ class RunAccount(Frozen):
 class Account(Frozen):
     """A dataset's account: caps in force, every block that was ever charged, runs.
 
-    ``older_runs`` are not listed.
+    ``older_runs`` are not listed. ``anchored``: as the newest release that says so has it (``LedgerStatement``).
     """
 
     dataset: str
@@ -190,6 +196,7 @@ class Account(Frozen):
     blocks: tuple[BlockAccount, ...]
     runs: tuple[RunAccount, ...]
     older_runs: int = 0
+    anchored: bool | None = None
 
 
 class UndrawnCharges(Frozen):

@@ -153,6 +153,14 @@ class LedgerStatement(Frozen):
     identity: str
     entry_hash: str
     sequence: Annotated[int | None, Field(ge=1, description="number of that entry")] = None
+    anchored: Annotated[
+        bool | None,
+        Field(
+            description="whether the file `_ledger.json` beside the rows names the run's reservation, so that an older "
+            "copy of the ledger is refused there; null: a simulation, public data that admitted themselves, or a run "
+            "of an earlier version"
+        ),
+    ] = None
 
 
 class Release(Shown, Frozen):

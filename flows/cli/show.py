@@ -304,6 +304,7 @@ def snapshots(content: Account) -> None:
 
 def account(content: Account) -> None:
     """Show caps and use of a dataset, and its newest runs."""
+    from causalveil.schemas.ledger import UNANCHORED
     from causalveil.schemas.privacy import amount_text
     from causalveil.tasks.report.numbers import blocks_label
 
@@ -347,3 +348,5 @@ def account(content: Account) -> None:
             f"{content.older_runs:,} older runs are not shown: --runs {len(newest) + content.older_runs} shows all, "
             "`causalveil ledger export` writes them into a table."
         )
+    if content.anchored is False:
+        console.print(UNANCHORED)

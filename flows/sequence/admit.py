@@ -20,6 +20,8 @@ from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.plan import Layout
 from causalveil.schemas.warehouse import Manifest, Source, Warehouse, load_source
 from causalveil.tasks.admission.manifests import (
+    ANCHOR_FILE,
+    advance_anchor,
     difference,
     find_admission,
     forget_reduced,
@@ -38,7 +40,7 @@ from causalveil.tasks.enclave.partitions import list_partitions
 from causalveil.tasks.enclave.validate import refuse_telling, refuse_telling_losses
 from causalveil.tasks.machine.distribute import in_steps
 from causalveil.tasks.machine.site import open_scratch
-from causalveil.tasks.object_storage.copies import local_copy, publish, stored
+from causalveil.tasks.object_storage.copies import copy_at, local_copy, publish, stored
 from causalveil.tasks.object_storage.writing import alone_at
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
 from causalveil.tasks.warehouse import blocks as warehouse_blocks
@@ -134,6 +136,21 @@ def hold(
     ledger.admit(contract, admission)
     forget_reduced(admission, place)
     return Held(admission, rows_folder(folder, admission, place), by_itself=True)
+
+
+def anchor_rows(contract: Contract, folder: DataFolder, ledger: Ledger) -> bool | None:
+    """Have the file beside the rows name the ledger's last entry, after a run's commit.
+
+    Returns:
+        Whether it names that entry, so that an older copy of the ledger is refused there. None of a simulation, and of
+        public data that admitted themselves, which are left as they lie.
+    """
+    if ledger.memory is None:
+        return None
+    if contract.data_class is not DataClass.sensitive and not folder.holds(ANCHOR_FILE):
+        return None
+    # What a run writes into the copy of a folder in object storage is gone with the copy.
+    return copy_at(folder.path) is None and advance_anchor(folder, contract.dataset, ledger)
 
 
 def _look(contract: Contract, folder: DataFolder, stage: Engine, place: Path | None = None) -> Admission:

@@ -62,10 +62,11 @@ def assemble_release(
     found: Result,
     budget: FlowBudget,
     data: DataStatement | None,
+    anchored: bool | None,
 ) -> Release:
     """Return the release of a run whose every charge is committed.
 
-    ``warnings``: the planner's.
+    ``warnings``: the planner's. ``anchored``: whether an older copy of the ledger is refused where the rows lie.
     """
     reservation = budget.reservation
     return RELEASES[study.release_kind](
@@ -98,7 +99,7 @@ def assemble_release(
         noise=NoiseStatement(source=budget.noise.name),
         not_for_release=budget.noise.name == "seeded",
         software=Software(version=own_version(), dependencies={name: version(name) for name in DEPENDENCIES}),
-        ledger=budget.ledger.statement(reservation.run_id),
+        ledger=budget.ledger.statement(reservation.run_id).model_copy(update={"anchored": anchored}),
         data=data,
         snapshots=reservation.snapshots,
         units_of_measure=units_of(study, contract),

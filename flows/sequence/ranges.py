@@ -10,7 +10,7 @@ from pathlib import Path
 
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.estimators.stage import RowSource, Run, Stage, carry_out
-from causalveil.flows.sequence.admit import hold
+from causalveil.flows.sequence.admit import anchor_rows, hold
 from causalveil.flows.sequence.declare import Request, reserve
 from causalveil.flows.sequence.study import check_run_id, new_run_id, settle
 from causalveil.schemas.contract import CONTRACT_FILE, Contract, Review, load_contract
@@ -100,20 +100,23 @@ def find_ranges(
         return _read(stored, run)
     source = RowSource(held.folder, layout, Path(), run, None, held.admission)
     going_on = Run(study, sizes, MemoryEnclave([]), budget, source)
+    anchor_rows(contract, data, ledger)
     try:
         noisy = carry_out((COUNT, RANGES), going_on, stage)[RANGES]
+        result = RangesFound(
+            run_id=run,
+            dataset=contract.dataset,
+            units=layout.units,
+            epsilon=amount_text(plan.total.epsilon),
+            threshold=ranges.threshold(len(study.numbers), charges[0].noise_scale or 0.0),
+            ranges=ranges.found(study, noisy),
+        )
+        budget.finish(result.model_dump_json(indent=2) + "\n")
     except CausalveilError as problem:
         settle(ledger, run, problem)
         raise
-    result = RangesFound(
-        run_id=run,
-        dataset=contract.dataset,
-        units=layout.units,
-        epsilon=amount_text(plan.total.epsilon),
-        threshold=ranges.threshold(len(study.numbers), charges[0].noise_scale or 0.0),
-        ranges=ranges.found(study, noisy),
-    )
-    budget.finish(result.model_dump_json(indent=2) + "\n")
+    finally:
+        anchor_rows(contract, data, ledger)
     return result
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from causalveil.flows.engine.engine import DirectEngine, Engine, guarded
 from causalveil.flows.engine.shown import reserved_line
 from causalveil.flows.estimators.stage import RowSource, Run
-from causalveil.flows.sequence.admit import Held, hold
+from causalveil.flows.sequence.admit import Held, anchor_rows, hold
 from causalveil.flows.sequence.declare import (
     Asked,
     Loaded,
@@ -199,11 +199,15 @@ def _execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int 
             try:
                 engine.announce(reservation)
                 _LOG.info(reserved_line(reservation))
-                _release(request, held.admission, budget, engine, simulate)
+                # After the commit of the whole cost, before a row is read: an older copy of the ledger lacks it.
+                anchored = anchor_rows(asked.contract, asked.folder, ledger)
+                _release(request, held.admission, budget, engine, simulate, anchored)
             except CausalveilError as problem:
                 if simulate is None:
                     settle(ledger, run_id, problem)
                 raise
+            finally:
+                anchor_rows(asked.contract, asked.folder, ledger)
             stored = budget.stored_document()
         return deliver(
             ledger,
@@ -251,7 +255,14 @@ def settle(ledger: Ledger, run_id: str, problem: CausalveilError) -> None:
         )
 
 
-def _release(request: Request, admission: Admission, budget: FlowBudget, engine: Engine, seed: int | None) -> None:
+def _release(
+    request: Request,
+    admission: Admission,
+    budget: FlowBudget,
+    engine: Engine,
+    seed: int | None,
+    anchored: bool | None,
+) -> None:
     """Run the stages and store the finished document in the ledger."""
     study = request.study
     with open_scratch(budget.run_id) as scratch, engine.distributing(study.execution):
@@ -260,7 +271,7 @@ def _release(request: Request, admission: Admission, budget: FlowBudget, engine:
         run = Run(study, request.sizes, enclave, budget, source)
         findings = estimator_of(study).estimate(run, engine)
     public = study, request.contract, request.plan, warnings_of(study, request.sizes)
-    text = release_text(guarded(assemble_release, *public, findings, budget, request.data))
+    text = release_text(guarded(assemble_release, *public, findings, budget, request.data, anchored))
     budget.finish(text)
 
 

@@ -3,15 +3,19 @@
 A file beside the rows, the anchor, names the ledger that knows what was charged to them.
 
 A ledger forgets nothing, but another one knows nothing: with another state folder, or another ledger's URL, the same
-rows would have a second budget. The anchor is written when rows are admitted into their folder. Public data that admit
-themselves are left as they lie, and a folder that cannot be written has no such file.
+rows would have a second budget; so would they with an older copy of the same. The anchor is written when rows are
+admitted into their folder, and moves forward with every run. It is written after the ledger's commit, so that a process
+that is killed between both leaves it behind the ledger and never ahead. Public data that admit themselves are left as
+they lie, and a folder that cannot be written has no such file.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +24,7 @@ from pydantic import Field
 from causalveil.schemas.admission.manifest import ADMISSION_FILE, Admission, AdmittedFile, declarations, load_admission
 from causalveil.schemas.contract import CONTRACT_FILE, Contract
 from causalveil.schemas.documents import MAX_DOCUMENT_BYTES, parse_json
-from causalveil.schemas.errors import CausalveilError, LedgerError, StudyError, in_own_words, kind_of
+from causalveil.schemas.errors import CausalveilError, DataError, LedgerError, StudyError, in_own_words, kind_of
 from causalveil.schemas.mistakes import validate
 from causalveil.schemas.plan import Layout
 from causalveil.schemas.privacy import Frozen
@@ -256,7 +260,7 @@ _MODE = 0o644
 
 
 class Anchor(Frozen):
-    """A ledger by its identity, and its last entry when the rows were admitted or granted there."""
+    """A ledger by its identity, and its last entry at an admission, grant or run of the rows."""
 
     dataset: Slug
     ledger: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
@@ -269,19 +273,86 @@ def leave_anchor(folder: DataFolder, dataset: str, ledger: Ledger) -> None:
 
     Nothing is written where the folder cannot be written to.
     """
-    seq, digest = ledger.head()
-    anchor = Anchor(dataset=dataset, ledger=ledger.identity, seq=seq, hash=digest)
-    with (
-        suppress(OSError),
-        whole_file(Path(ANCHOR_FILE), mode=_MODE, durable=True, within=folder.handle) as file,
-    ):
-        file.write((anchor.model_dump_json() + "\n").encode())
+    with suppress(OSError), _alone(folder):
+        _write_anchor(folder, dataset, ledger)
 
 
 def move_anchor(folder: DataFolder, dataset: str, ledger: Ledger) -> None:
     """Name another ledger beside the rows, if one is named: their owner granted them there."""
     if folder.holds(ANCHOR_FILE):
         leave_anchor(folder, dataset, ledger)
+
+
+def advance_anchor(folder: DataFolder, dataset: str, ledger: Ledger) -> bool:
+    """Move the file beside the rows forward, and return whether it names the last entry.
+
+    It never moves back: an older copy of the ledger, and another ledger, leave it as it is. It never fails: what was
+    committed stands in the ledger, wherever the file is.
+    """
+    with suppress(OSError, CausalveilError), _alone(folder):
+        anchor = _anchor(folder)
+        if anchor is not None and anchor.dataset == dataset and _elsewhere(anchor, ledger) is None:
+            # Read under the lock, after the file: no other run can have written a later entry meanwhile.
+            if (anchor.seq, anchor.hash) != ledger.head():
+                _write_anchor(folder, dataset, ledger)
+            return True
+    return False
+
+
+@contextmanager
+def _alone(folder: DataFolder) -> Iterator[None]:
+    """Keep other processes from writing the anchor meanwhile, where folders can be locked."""
+    # Opened anew, since threads that share a descriptor share its lock.
+    handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder.handle)
+    try:
+        # NFS has none. Of two runs at once the file may then name the earlier one, and the next run moves it on.
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _write_anchor(folder: DataFolder, dataset: str, ledger: Ledger) -> None:
+    seq, digest = ledger.head()
+    anchor = Anchor(dataset=dataset, ledger=ledger.identity, seq=seq, hash=digest)
+    with whole_file(Path(ANCHOR_FILE), mode=_MODE, durable=True, within=folder.handle) as file:
+        with suppress(FileNotFoundError, DataError), folder.file(ANCHOR_FILE) as before:
+            # Those who could read it before can read it still, whatever the umask of the run.
+            os.fchmod(file.fileno(), before.mode)
+        file.write((anchor.model_dump_json() + "\n").encode())
+
+
+def _anchor(folder: DataFolder) -> Anchor | None:
+    """Return what the file beside the rows says; None if there is none.
+
+    Raises:
+        LedgerError: it does not name a ledger.
+        DataError: it cannot be read.
+    """
+    content, place = folder.read(ANCHOR_FILE, MAX_DOCUMENT_BYTES), folder.path / ANCHOR_FILE
+    if content is None:
+        return None
+    try:
+        return validate(Anchor, parse_json(content), str(place))
+    except (ValueError, StudyError):
+        pass
+    raise LedgerError(
+        f"{place}: does not name a ledger; the owner of the rows writes it anew by: {_grant_command(folder)}"
+    )
+
+
+def _grant_command(folder: DataFolder) -> str:
+    return f"causalveil ledger grant {folder.path / CONTRACT_FILE} --reason TEXT"
+
+
+def _elsewhere(anchor: Anchor, ledger: Ledger) -> str | None:
+    """Say which ledger knows what this one does not; None if it has it or accepted its loss."""
+    if anchor.ledger != ledger.identity:
+        return f"ledger {anchor.ledger}, and this is ledger {ledger.identity}"
+    if not ledger.accounts_for(anchor.seq, anchor.hash):
+        return f"a newer copy of ledger {ledger.identity}"
+    return None
 
 
 def refuse_other_ledger(folder: DataFolder, dataset: str, ledger: Ledger) -> None:
@@ -291,26 +362,10 @@ def refuse_other_ledger(folder: DataFolder, dataset: str, ledger: Ledger) -> Non
         LedgerError: says which, and how to go on.
     """
     # A simulation's ledger is thrown away, and charges nothing.
-    content = None if ledger.memory is None else folder.read(ANCHOR_FILE, MAX_DOCUMENT_BYTES)
-    if content is None:
-        return
-    place = folder.path / ANCHOR_FILE
-    try:
-        anchor = validate(Anchor, parse_json(content), str(place))
-    except (ValueError, StudyError):
-        anchor = None
-    begin = f"causalveil ledger grant {folder.path / CONTRACT_FILE} --reason TEXT"
-    if anchor is None:
-        raise LedgerError(f"{place}: does not name a ledger; the owner of the rows writes it anew by: {begin}")
-    if anchor.dataset != dataset:
-        return
-    if anchor.ledger != ledger.identity:
-        problem = f"ledger {anchor.ledger}, and this is ledger {ledger.identity}"
-    elif not ledger.has_entry(anchor.seq, anchor.hash):
-        problem = f"a newer copy of ledger {ledger.identity}"
-    else:
-        return
-    raise LedgerError(
-        f"what was charged to '{dataset}' is in {problem}: set CAUSALVEIL_HOME or CAUSALVEIL_LEDGER_URL as before; or "
-        f"the owner of the rows decides that they begin anew here: {begin}"
-    )
+    anchor = None if ledger.memory is None else _anchor(folder)
+    problem = None if anchor is None or anchor.dataset != dataset else _elsewhere(anchor, ledger)
+    if problem is not None:
+        raise LedgerError(
+            f"what was charged to '{dataset}' is in {problem}: set CAUSALVEIL_HOME or CAUSALVEIL_LEDGER_URL as before; "
+            f"or the owner of the rows decides that they begin anew here: {_grant_command(folder)}"
+        )

@@ -243,6 +243,11 @@ def stored(place: str | Path) -> bool:
         raise StudyError(f"this place {problem}") from None
 
 
+def copy_at(folder: Path) -> _Copy | None:
+    """Return the copy that lies in a folder; None of any other folder."""
+    return next((one for one in _COPIES.values() if one.folder.resolve() == folder.resolve()), None)
+
+
 def publish(folder: Path) -> None:
     """Bring into the store what changed in the copy that a folder is.
 
@@ -253,7 +258,7 @@ def publish(folder: Path) -> None:
     Raises:
         CausalveilError: the store does not answer, or refuses.
     """
-    copy = next((one for one in _COPIES.values() if one.folder == folder), None)
+    copy = copy_at(folder)
     if copy is None:
         return
     refuse_lost(copy.url)

@@ -20,6 +20,7 @@ from causalveil.schemas.columns import levels_text
 from causalveil.schemas.confounding import declares_randomised
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import CausalveilError
+from causalveil.schemas.ledger import UNANCHORED
 from causalveil.schemas.limits import united
 from causalveil.schemas.plan import Plan
 from causalveil.schemas.release import AnsweredEffect, DirectionRelease, ProtocolRelease, Release, SurvivalRelease
@@ -189,6 +190,7 @@ def _render(release: Published, layout: str, sheet: str, contract: Contract | No
         "unit_of": document.get("units_of_measure", {}),
         "done": _done(release),
         "approval": "" if isinstance(release, OfSites) or release.approval is None else release.approval.words,
+        "unanchored": UNANCHORED,
         "approvals": _approvals(release),
         "estimand": estimand_of(document),
         **guidelines_context(release, document, arms, contract),

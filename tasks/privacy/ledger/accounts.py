@@ -17,13 +17,22 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from causalveil.schemas.contract import Contract
+from causalveil.schemas.documents import parse_json
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.ledger import DOCUMENT, Account, BlockAccount, Reservation, RunAccount, State, Sum
 from causalveil.schemas.plan import natural_order
 from causalveil.schemas.privacy import Accounting, Charge, Level, PrivacyCost
 from causalveil.tasks.privacy import accountant
 from causalveil.tasks.privacy.concentrated import understated
-from causalveil.tasks.privacy.ledger.entry import Entry, Grant, broken, check_verdict, grant_after, unread
+from causalveil.tasks.privacy.ledger.entry import (
+    Entry,
+    Grant,
+    broken,
+    check_verdict,
+    document_text,
+    grant_after,
+    unread,
+)
 from causalveil.tasks.privacy.ledger.usage import TOUCHES, WHOLE, Cap, Use, use_of
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -288,7 +297,7 @@ def account_of(book: Book, ledger: str, dataset: str, contract: Contract | None)
         return used, reduce(Use.plus, (drawn for _, drawn in here), Use()), len(here)
 
     asked = [(run.reservation.level, run.reservation.blocks) for run in runs]
-    return _account(book, ledger, dataset, contract, asked, of_block, tuple(map(_run_account, runs)))
+    return _account(book, ledger, dataset, contract, asked, of_block, runs)
 
 
 def account_by_sums(
@@ -324,8 +333,7 @@ def account_by_sums(
         count = sum(_meets(own, blocks, level, block) for own, blocks in asked)
         return used, used.minus(reduce(Use.plus, held, Use())), count
 
-    runs = tuple(map(_run_account, newest))
-    return _account(book, ledger, dataset, contract, asked, of_block, runs, older=len(asked) - len(runs))
+    return _account(book, ledger, dataset, contract, asked, of_block, newest, older=len(asked) - len(newest))
 
 
 def _meets(own: Level, blocks: Sequence[str], level: Level, block: str) -> bool:
@@ -340,7 +348,7 @@ def _account(
     contract: Contract | None,
     asked: Iterable[tuple[Level, Sequence[str]]],
     of_block: Callable[[Level, str], tuple[Use, Use, int]],
-    runs: tuple[RunAccount, ...],
+    runs: Sequence[RunRecord],
     older: int = 0,
 ) -> Account:
     """Return an account: ``of_block`` gives what a block's runs use, what of it they drew, and their number."""
@@ -367,9 +375,18 @@ def _account(
             _block_account(*of_block(level, block), level, block, Cap(caps.get(level, _NOTHING), accounting))
             for level, block in blocks
         ),
-        runs=runs,
+        runs=tuple(map(_run_account, runs)),
         older_runs=older,
+        anchored=next((said for run in reversed(runs) if (said := _anchored(run)) is not None), None),
     )
+
+
+def _anchored(run: RunRecord) -> bool | None:
+    """Return what the release of a run says of the file beside its rows; None if it says nothing."""
+    # Ranges that were found name no ledger.
+    document = {} if run.document is None else parse_json(document_text(run.document))
+    said = document.get("ledger", {}).get("anchored")
+    return said if isinstance(said, bool) else None
 
 
 def _run_account(run: RunRecord) -> RunAccount:

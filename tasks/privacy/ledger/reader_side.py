@@ -21,7 +21,13 @@ from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, account_by
 from causalveil.tasks.privacy.ledger.entry import Entry, check_verdict, document_text
 from causalveil.tasks.privacy.ledger.journal import Journal
 from causalveil.tasks.privacy.ledger.rules import document_that_may_leave, refuse_other_contract
-from causalveil.tasks.privacy.ledger.soundness import from_the_first, refuse_older, refuse_unguarded, remembered
+from causalveil.tasks.privacy.ledger.soundness import (
+    accounts_for,
+    from_the_first,
+    refuse_older,
+    refuse_unguarded,
+    remembered,
+)
 from causalveil.tasks.privacy.ledger.store import entries
 
 if TYPE_CHECKING:
@@ -163,14 +169,14 @@ class ReaderSide(Journal):
             raise LedgerError("the ledger is empty; restore it from a backup")
         return last.seq, last.hash
 
-    def has_entry(self, seq: int, digest: str) -> bool:
-        """Tell whether the ledger holds an entry of this number and hash.
+    def accounts_for(self, seq: int, digest: str) -> bool:
+        """Tell whether the ledger holds an entry, or accepts its loss for the record.
 
         Raises:
             LedgerError: the ledger cannot be used.
         """
         with self.store.read() as connection:
-            return any(entry.hash == digest for entry in self.store.select(connection, entries.c.seq == seq))
+            return accounts_for(self.store, connection, seq, digest)
 
     def admission(self, dataset: str) -> str | None:
         """Digest of the manifest under which a dataset was admitted last; None: it never was.

@@ -343,7 +343,7 @@ def refuse_older(store: Store, connection: Connection, known: Known | None, iden
     Raises:
         LedgerError: it is an older copy, and nobody accepted that for the record.
     """
-    if known is not None and not (holds(store, connection, known) or _accepted(store, connection, known)):
+    if known is not None and not accounts_for(store, connection, known.seq, known.hash):
         raise LedgerError(
             f"ledger {identity} is an older copy, or entries of it are gone: this machine has seen entry {known.seq}, "
             "and it is not there; bring back the newest copy, or if that is lost read docs/ledger.md, 'After a "
@@ -367,14 +367,20 @@ def from_the_first(store: Store, connection: Connection, identity: str, dataset:
 
 def holds(store: Store, connection: Connection, known: Known) -> bool:
     """Check whether a ledger has the entry that this machine has seen last."""
-    found = next(iter(store.select(connection, entries.c.seq == known.seq, checked=False)), None)
-    return found is not None and found.hash == known.hash
+    return _has(store, connection, known.seq, known.hash)
 
 
-def _accepted(store: Store, connection: Connection, known: Known) -> bool:
-    """Check whether an entry accepts, for the record, that the ledger lost this anchor."""
+def accounts_for(store: Store, connection: Connection, seq: int, digest: str) -> bool:
+    """Check whether a ledger has an entry, or accepts for the record that it lost it."""
+    if _has(store, connection, seq, digest):
+        return True
     restores = store.select(connection, entries.c.kind == "restore")
-    return any(int(entry.document["lost"]["seq"]) >= known.seq for entry in restores)
+    return any(int(entry.document["lost"]["seq"]) >= seq for entry in restores)
+
+
+def _has(store: Store, connection: Connection, seq: int, digest: str) -> bool:
+    found = next(iter(store.select(connection, entries.c.seq == seq, checked=False)), None)
+    return found is not None and found.hash == digest
 
 
 def _state(book: Book) -> dict[str, Any]:
