@@ -99,7 +99,7 @@ def test_rolled_back_ledger_is_found(tmp_path: Path, home: Path, capfd: pytest.C
     for extra in home.glob("ledger.db-*"):
         extra.unlink()
     (home / "ledger.db").write_bytes(kept)
-    code, _, err = call(capfd, "run", path, "--out", tmp_path / "c")
+    code, _, err = call(capfd, "run", path, "--out", tmp_path / "c", "--run-id", "r3")
     assert (code, "older copy" in err) == (5, True)
     assert call(capfd, "ledger", "verify")[0] == 5
     # A machine that has not seen the newer entries has the releases to hold against it.
