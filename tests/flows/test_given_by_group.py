@@ -85,8 +85,10 @@ def test_the_widest_groups_are_named(more: dict[str, Any], column: str, tmp_path
         {"treated": np.where(np.arange(N) == 7, 1 - TREATED, TREATED)},
         {"school": TREATED * RANDOM.integers(1, 9, N), "dose": TREATED * RANDOM.integers(1, 9, N)},
         {"school": np.arange(N) // 2, "treated": np.arange(N) // 2 % 2, "kind": np.array(["none", "drug"])[TREATED]},
+        # A chance of .5^12 is no proof: as many of 4,000 columns would look so.
+        {"school": [f"s{one // 2}" if one < 24 else None for one in range(N)], "treated": np.arange(N) // 2 % 2},
     ],
-    ids=["by pupil", "one pupil is another's", "doses", "groups of two are half of all"],
+    ids=["by pupil", "one pupil is another's", "doses", "groups of two are half of all", "twelve pairs by accident"],
 )
 def test_treatment_by_unit_is_not_taken_for_treatment_by_group(more: dict[str, Any], tmp_path: Path) -> None:
     found = told(begun(tmp_path / "a", more, covariates=("age",)))
