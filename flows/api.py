@@ -18,7 +18,7 @@ from causalveil.flows.planning.study_plan import StudyPlan, plan
 from causalveil.flows.sequence.declare import load_study
 from causalveil.flows.sequence.finished import RunResult
 from causalveil.flows.sequence.pooling import PooledResult, pool_sites
-from causalveil.flows.start_run import ArrowTable, EngineName, file_and_id, run_study
+from causalveil.flows.start_run import ArrowTable, EngineName, run_study, study_given
 from causalveil.schemas.contract import Contract, load_contract
 from causalveil.schemas.documents import path_of
 from causalveil.schemas.errors import ContractError, StudyError
@@ -90,16 +90,16 @@ def run(
 ) -> RunResult:
     """Run a study: a file, or a study and a data frame with its contract.
 
-    The same cell again costs nothing.
+    The same question of the same rows again costs nothing, as on the command line.
 
     Args:
         study: the study file; with ``data`` it may be a mapping with the keys of study.yaml.
         data: a polars, pandas or Arrow data frame of public or synthetic rows; None: the study file has its rows.
         contract: of ``data``, with the keys of dataset.yaml.
         out: folder for the release (default ``releases/<run id>`` below the working directory).
-        run_id: names the run. Default: the content of study, contract and frame names it, so that the same content
-            returns the stored release, free of charge.
-        again: draw and charge anew, under a fresh run id.
+        run_id: names the run. Default: that of the first run that asked the same question of the same bytes, whose
+            release is returned, free of charge.
+        again: without ``run_id``, draw and charge anew, under a fresh id.
         simulate: seed for reproducible noise: throw-away ledger, not for release.
         engine: ``prefect`` or ``direct``; default: what the operator's settings say.
         watch: is told the name of each stage as it starts.
@@ -150,8 +150,8 @@ def run(
         >>> 2 < answer.release.estimate < 4
         True
     """
-    path, run_id = file_and_id(study, data, contract, run_id, fresh=again or simulate is not None)
-    return run_study(path, out=out, run_id=run_id, simulate=simulate, engine=engine, watch=watch)
+    path = study_given(study, data, contract)
+    return run_study(path, out=out, run_id=run_id, again=again, simulate=simulate, engine=engine, watch=watch)
 
 
 def pool(sites: str | Path, *, out: str | Path | None = None) -> PooledResult:

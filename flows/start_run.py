@@ -2,8 +2,8 @@
 
 The engine is the one that was chosen.
 
-The same order of stages runs under Prefect (the default) and directly; ledger and release are the same. A notebook's
-cell that runs again costs nothing, since the content of its study, contract and frame names the run.
+The same order of stages runs under Prefect (the default) and directly; ledger and release are the same. A question that
+was answered on the same bytes returns its release and costs nothing, from a notebook's cell as from the command line.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import hashlib
 import io
 from collections.abc import Callable, Mapping
 from numbers import Integral
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
 import polars as pl
@@ -26,8 +26,6 @@ from causalveil.schemas.contract import CONTRACT_FILE, Contract, DataClass
 from causalveil.schemas.documents import path_of, read_text
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.mistakes import validate
-from causalveil.tasks.enclave.data_folder import DataFolder
-from causalveil.tasks.enclave.partitions import opened
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.machine.site import home, site_settings
 
@@ -40,7 +38,7 @@ def run_study(
     *,
     out: str | Path | None = None,
     run_id: str | None = None,
-    by_question: bool = False,
+    again: bool = False,
     simulate: int | None = None,
     engine: EngineName | None = None,
     watch: Watcher = lambda _: None,
@@ -51,8 +49,9 @@ def run_study(
     Args:
         path: the study file; data and contract lie where it says.
         out: folder for the release (default ``releases/<run id>`` below the working directory).
-        run_id: the same id again returns the stored release and charges nothing. Default: a fresh one.
-        by_question: without an id, take that of the run that asked the same question of the same bytes, if one did.
+        run_id: names the run; the same id again returns the stored release and charges nothing. Default: that of the
+            first run that asked the same question of the same bytes, whatever its id, else a new one.
+        again: without ``run_id``, draw and charge anew, under a fresh id.
         simulate: seed for reproducible noise on public or synthetic data: throw-away ledger, not for release.
         engine: ``prefect`` or ``direct``; default: what the operator's settings say.
         watch: is told the name of each stage as it starts.
@@ -71,7 +70,7 @@ def run_study(
             return give_back(found, out, run_id, DirectEngine(watch))
         return _with_prefect(path, out, run_id, simulate, watch)
     loaded = guarded(load, path)
-    if run_id is None and by_question and simulate is None:
+    if run_id is None and not again and simulate is None:
         run_id = guarded(run_of_question, loaded)
         if guarded(find_stored, path, run_id):
             return run_study(path, out=out, run_id=run_id, engine=engine, watch=watch, announce=announce)
@@ -112,28 +111,6 @@ class ArrowTable(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the rows as a stream."""
         ...
-
-
-def content_id(path: Path) -> str:
-    """Return the run id of a study's content.
-
-    The content is its question, its contract, where its data lie and when they were written.
-
-    No row is read, and nothing of a row goes into the id: neither values nor sizes of files.
-
-    Raises:
-        StudyError: study or contract is missing or wrong.
-    """
-    loaded = load(path)
-    in_order = sorted(loaded.folder.parquet_paths(), key=PurePosixPath)
-    written = " ".join(f"{path} {_modified(loaded.folder, path)}" for path in in_order)
-    content = f"{loaded.study.digest} {loaded.contract.digest} {loaded.folder} {written}"
-    return f"{loaded.study.name}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
-
-
-def _modified(folder: DataFolder, path: str) -> int:
-    with opened(folder, path) as file:
-        return file.modified
 
 
 def study_on_frame(study: str | Path | Mapping[str, Any], data: ArrowTable, contract: Mapping[str, Any] | None) -> Path:
@@ -186,20 +163,17 @@ def _frame(data: ArrowTable) -> pl.DataFrame:
     raise StudyError(f"data is no data frame of polars, pandas or Arrow ({problem or type(data).__name__})")
 
 
-def file_and_id(
-    study: str | Path | Mapping[str, Any],
-    data: ArrowTable | None,
-    contract: Mapping[str, Any] | None,
-    run_id: str | None,
-    fresh: bool,
-) -> tuple[Path, str]:
-    """Return the study file that ``flows.api.run`` was given, and the id of its run."""
+def study_given(
+    study: str | Path | Mapping[str, Any], data: ArrowTable | None, contract: Mapping[str, Any] | None
+) -> Path:
+    """Return the study file that ``flows.api.run`` was given, or that of its frame.
+
+    Raises:
+        StudyError: a study or a contract given in Python has no rows beside it; or see :func:`study_on_frame`.
+        ContractError: see :func:`study_on_frame`.
+    """
     if data is not None:
-        path = study_on_frame(study, data, contract)
-    elif isinstance(study, Mapping) or contract is not None:
+        return study_on_frame(study, data, contract)
+    if isinstance(study, Mapping) or contract is not None:
         raise StudyError("a study or a contract given in Python needs its rows: run(study, data=frame, contract=...)")
-    else:
-        path = path_of(study, "a study")
-    if run_id is None:
-        run_id = new_run_id(load(path).study) if fresh else content_id(path)
-    return path, run_id
+    return path_of(study, "a study")

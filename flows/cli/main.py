@@ -124,7 +124,7 @@ def run(
             study,
             out=out,
             run_id=run_id,
-            by_question=not again,
+            again=again,
             simulate=simulate,
             engine=engine.value if engine else None,
             watch=watch,

@@ -72,6 +72,11 @@ def committed_line(committed: Sequence[Charge], run: Reservation) -> str:
     )
 
 
+def returned_line(run_id: str) -> str:
+    """Say that a run was finished before, and that its release is that of the ledger."""
+    return f"run {run_id} was finished before: its release comes from the ledger; nothing is drawn or charged"
+
+
 def _sum(charges: Sequence[Charge], delta: Decimal) -> str:
     return f"its charges add up to {sum_text(charges, delta)}, the largest sum that one unit meets"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.engine.shown import committed_line
+from causalveil.flows.engine.shown import committed_line, returned_line
 from causalveil.flows.estimators.estimator import Result
 from causalveil.schemas.asked.asks_for import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
@@ -240,6 +240,7 @@ def give_back(stored: str, out: str | Path | None, run_id: str, engine: Engine) 
     Raises:
         StudyError: the folder cannot be written, or holds another release.
     """
+    _LOG.info(returned_line(run_id))
     return deliver(open_ledger(), stored, place_of(out, run_id), run_id, engine, resumed=True, returned=None)
 
 

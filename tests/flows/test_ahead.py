@@ -73,7 +73,7 @@ def test_no_refusal_waits_for_prefect(tmp_path: Path) -> None:
         "no contract": ([str(missing)], 2, "dataset.yaml"),
         "no partitions": ([str(empty)], 3, "no "),
         "another study's run id": ([str(another), "--run-id", "first"], 2, "run id first is taken"),
-        "folder taken": ([str(taken), "--out", str(tmp_path / "first")], 2, "another release lies there"),
+        "folder taken": ([str(taken), "--again", "--out", str(tmp_path / "first")], 2, "another release lies there"),
     }
     words = {name: ["run", *arguments] for name, (arguments, _, _) in cases.items()}
     ended = commands({**words, "check": ["check", str(sensitive(tmp_path / "checked"))]})

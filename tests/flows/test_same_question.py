@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+import causalveil as cv
 from causalveil.flows.sequence.declare import load
 from causalveil.flows.sequence.finished import RunResult
 from causalveil.flows.sequence.study import run_of_question
@@ -30,7 +32,7 @@ def runs() -> dict[str, str]:
 
 def ask(path: Path, *, again: bool = False) -> RunResult:
     out = path.parent / "out" / os.urandom(4).hex()
-    return run_study(path, out=out, engine="direct", by_question=not again)
+    return run_study(path, out=out, engine="direct", again=again)
 
 
 @pytest.fixture
@@ -170,3 +172,29 @@ def test_a_run_with_an_id_of_its_own_is_the_first_answer(study: Path) -> None:
     assert list(runs()) == ["r1", anew.run_id]
     change_values(study)
     assert ask(study).run_id not in runs().keys() - {run_of_question(load(study))}
+
+
+@pytest.mark.usefixtures("prefect_server")
+@pytest.mark.parametrize("engine", ["direct", "prefect"])
+def test_python_returns_the_first_answer_and_says_so(
+    engine: Any, study: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="causalveil.flow")
+    first = run_study(study, out=tmp_path / "r1", run_id="r1", engine="direct")
+    os.utime(study.parent / "part-0.parquet", (1, 1))
+    for number, door in enumerate((cv.run, cv.run, run_study)):
+        again = door(study, out=tmp_path / str(number), engine=engine)
+        assert (again.run_id, again.returned) == ("r1", None)
+        assert again.path.read_bytes() == first.path.read_bytes()
+    assert sum("run r1 was finished before" in record.getMessage() for record in caplog.records) == 3
+    assert open_ledger().account("small").blocks[0].spent.epsilon == 1
+    anew = cv.run(study, out=tmp_path / "anew", engine=engine, again=True)
+    assert list(runs()) == ["r1", anew.run_id]
+
+
+def test_seeded_noise_is_drawn_whatever_was_answered(study: Path, tmp_path: Path) -> None:
+    first = cv.run(study, out=tmp_path / "first", engine="direct")
+    seeded = cv.run(study, out=tmp_path / "seeded", engine="direct", simulate=1)
+    assert seeded.run_id != first.run_id
+    assert seeded.release.not_for_release
+    assert list(runs()) == [first.run_id]

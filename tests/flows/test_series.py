@@ -113,7 +113,7 @@ def series(path: Path, out: Path, capfd: Any) -> Series:
 
 def test_months_are_pooled_at_no_charge_and_the_odd_one_is_seen(tmp_path: Path, capfd: Any) -> None:
     path = months(tmp_path, STUDY)
-    run_study(path, out=tmp_path / "again", engine="direct")
+    run_study(path, out=tmp_path / "again", engine="direct", again=True)
     before = open_ledger().account("small")
     found = series(path, tmp_path / "series", capfd)
     assert open_ledger().account("small") == before

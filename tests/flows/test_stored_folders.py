@@ -86,10 +86,10 @@ def test_a_run_reads_a_folder_in_a_bucket_as_it_reads_one_here(server: str, tmp_
     here = run_study(write_study(tmp_path / "here", frame=people(600)), out=tmp_path / "a", engine="direct")
     path = stored_study(tmp_path / "there", "read-there")
     assert check(path) == []
-    there = run_study(path, out=tmp_path / "b", engine="direct", by_question=True)
+    there = run_study(path, out=tmp_path / "b", engine="direct")
     assert (there.release.units, there.release.study) == (here.release.units, here.release.study)
     forget()
-    again = run_study(path, out=tmp_path / "b", engine="direct", by_question=True)
+    again = run_study(path, out=tmp_path / "b", engine="direct")
     assert again.release == there.release, "the same question of the same rows is not asked anew"
     copied = local_copy(f"s3://{BUCKET}/read-there")
     assert copied.is_relative_to(scratch_root())
