@@ -1,8 +1,10 @@
 """Frozen models of all that goes in and comes out: no arithmetic on rows, no Prefect.
 
 - ``columns``: Say what columns must hold, which numbers and names may be declared, and on which scale.
+- ``composition``: Add up charges over the parts of the units that they touch, in exact decimals.
 - ``confounding``: State facts on adjustment for confounding, and what an analyst assumes of it.
 - ``contract``: dataset.yaml: what the data's owner declares and allows.
+- ``contradictions``: Find what contradicts itself in a release: numbers unlike each other, or unlike the study.
 - ``declared``: Declare what columns hold, and how several rows of a unit become one.
 - ``documents``: Read documents: YAML that people write, JSON, and the paths and URLs in them.
 - ``errors``: Every way a run can end badly, each with the exit code that scripts may rely on.

@@ -107,6 +107,10 @@ class StudyError(CausalveilError):
     exit_code = 2
 
 
+class ReleaseContradicted(StudyError):
+    """A release contradicts itself."""
+
+
 class ContractError(StudyError):
     """The data owner's contract is missing, wrong, or forbids what the study asks."""
 

@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, TypeAdapter
 
 from causalveil.schemas.confounding import ConfoundingStatement, CovariateBalance
+from causalveil.schemas.contradictions import contradictions
 from causalveil.schemas.documents import as_written, parse_json, read_text
-from causalveil.schemas.errors import StudyError
+from causalveil.schemas.errors import ReleaseContradicted, StudyError
 from causalveil.schemas.estimators.direction import Favours, Pair, Score
 from causalveil.schemas.estimators.survival import Curves, Measure
 from causalveil.schemas.estimators.survival_protocol import GroupCurves
@@ -405,16 +406,20 @@ def load_release_text(text: str, where: str = "release") -> Release:
 
     Raises:
         StudyError: not JSON, of an unknown kind, or not of the schema; names the version that wrote it.
+        ReleaseContradicted: its numbers contradict each other, or its study.
     """
     try:
         document = parse_json(text)
     except ValueError:
         raise StudyError(f"{where}: is not a JSON document") from None
-    where = as_written(where, document)
+    written = as_written(where, document)
     kind = document.get("kind") if isinstance(document, dict) else None
     if not isinstance(kind, str) or kind not in RELEASES:
-        raise StudyError(f"{where}: 'kind' must be one of: {', '.join(RELEASES)}")
-    return validate(RELEASES[kind], document, where)
+        raise StudyError(f"{written}: 'kind' must be one of: {', '.join(RELEASES)}")
+    release = validate(RELEASES[kind], document, written)
+    if wrong := list(contradictions(release)):
+        raise ReleaseContradicted(f"{where}: contradicts itself: {'; '.join(wrong[:8])}")
+    return release
 
 
 def release_file(path: Path) -> Path:

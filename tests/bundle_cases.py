@@ -156,8 +156,29 @@ def epsilon_not_as_agreed(call: Call, sites: dict[str, Party]) -> None:
 
 
 def contradicts_its_study(call: Call, sites: dict[str, Party]) -> None:
+    resign(call, "north", release=released(call, "north", study="another"))
+
+
+def charges_above_the_total(call: Call, sites: dict[str, Party]) -> None:
     privacy = {**call.statement("north")["release"]["privacy"], "epsilon": 0.1}
     resign(call, "north", release=released(call, "north", privacy=privacy))
+
+
+def ends_in_the_wrong_order(call: Call, sites: dict[str, Party]) -> None:
+    interval = {**call.statement("north")["release"]["interval"], "lower": 2.0, "upper": 1.0}
+    resign(call, "north", release=released(call, "north", interval=interval))
+
+
+def no_variance(call: Call, sites: dict[str, Party]) -> None:
+    resign(call, "north", release=released(call, "north", variance={"sampling": 0.0, "noise": 0.0}))
+
+
+def variance_beyond_floats(call: Call, sites: dict[str, Party]) -> None:
+    resign(call, "north", release=released(call, "north", variance={"sampling": 1e308, "noise": 1e308}))
+
+
+def variance_whose_weight_is_beyond_floats(call: Call, sites: dict[str, Party]) -> None:
+    resign(call, "north", release=released(call, "north", variance={"sampling": 5e-324, "noise": 0.0}))
 
 
 def another_relation(call: Call, sites: dict[str, Party]) -> None:
@@ -173,6 +194,10 @@ def one_dataset_twice(call: Call, sites: dict[str, Party]) -> None:
 
 def simulated(call: Call, sites: dict[str, Party]) -> None:
     resign(call, "north", release=released(call, "north", not_for_release=True, noise={"source": "seeded"}))
+
+
+def of_one_unit(call: Call, sites: dict[str, Party]) -> None:
+    resign(call, "north", release=released(call, "north", units=1))
 
 
 def another_kind(call: Call, sites: dict[str, Party]) -> None:
@@ -225,10 +250,19 @@ TAMPERED: list[tuple[Case, str]] = [
     (another_level, "site 'north': foreign: it ran another study; differing: privacy.level"),
     (another_epsilon, "site 'north': foreign: it ran another study; differing: privacy.epsilon"),
     (epsilon_not_as_agreed, "site 'north': foreign: it ran another study; differing: privacy.epsilon"),
-    (contradicts_its_study, "site 'north': foreign: its release contradicts the study in: epsilon"),
+    (contradicts_its_study, "site 'north': foreign: its release contradicts the study in: study name"),
+    (
+        charges_above_the_total,
+        "site 'north': contradictory: its release: contradicts itself: 'privacy.charges'",
+    ),
+    (ends_in_the_wrong_order, "site 'north': contradictory: its release: contradicts itself: 'interval'"),
+    (no_variance, "site 'north' reports a variance of zero"),
+    (variance_beyond_floats, "site 'north': contradictory: its release: contradicts itself: 'variance."),
+    (variance_whose_weight_is_beyond_floats, "site 'north' reports a variance of zero, or one beyond numbers"),
     (another_relation, "site 'north': foreign: it ran another study; differing: privacy.neighbours"),
     (one_dataset_twice, "sites 'north' and 'coast': replayed: they report one dataset"),
     (simulated, "site 'north': unfit: it was simulated"),
+    (of_one_unit, "site 'north': unfit: it is of one unit"),
     (another_kind, "site 'north': unreadable: its release: not as this version"),
     (no_answer, "site 'north': missing"),
     (no_json, "north.json: unreadable: not a JSON"),

@@ -24,7 +24,7 @@ from causalveil.schemas.asked.study_file import (
     load_study_file,
 )
 from causalveil.schemas.documents import parse_json
-from causalveil.schemas.errors import ReleaseHeld, RunConflict, StudyError
+from causalveil.schemas.errors import BundleError, ReleaseHeld, RunConflict, StudyError, in_own_words
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.protocols.study import ProtocolStudy
@@ -44,6 +44,11 @@ from causalveil.tasks.sites.pooled_protocol import pooled_protocol
 from causalveil.tasks.sites.pooled_release import pooled_release
 from causalveil.tasks.sites.pooled_times import pooled_times
 from causalveil.tasks.sites.series import InSeries, series_of
+
+BEYOND_FLOATS = (
+    "nothing was pooled: the sites' numbers are too large or too small to be computed with; look at each bundle: "
+    "causalveil bundle show FILE"
+)
 
 
 @dataclass(frozen=True)
@@ -89,22 +94,27 @@ def load_round(path: Path) -> tuple[Sites, Asked, Path]:
 
 def verify_bundles(terms: Sites, study: Asked, folder: Path) -> tuple[Accepted, ...]:
     """Accept every expected site's bundle, or none."""
-    accepted = accept(terms, study, folder, datetime.now(UTC))
-    settle(open_ledger(), terms.round, {item.site: item.digest for item in accepted})
-    return accepted
+    return accept(terms, study, folder, datetime.now(UTC))
 
 
 def pool_accepted(terms: Sites, study: Asked, accepted: tuple[Accepted, ...]) -> Pooled:
-    """Pool what was accepted."""
-    if isinstance(study, ProtocolStudy | SurvivalProtocol):
-        return pooled_protocol(terms, study, accepted)
-    if isinstance(study, SurvivalStudy):
-        return pooled_times(terms, study, accepted)
-    return pooled_release(terms, study, accepted)
+    """Pool what was accepted.
+
+    Raises:
+        BundleError: the bundles cannot be pooled, as numbers in them are too large or too small together.
+    """
+    with in_own_words(lambda _: BundleError(BEYOND_FLOATS), ArithmeticError, ValueError):
+        if isinstance(study, ProtocolStudy | SurvivalProtocol):
+            return pooled_protocol(terms, study, accepted)
+        if isinstance(study, SurvivalStudy):
+            return pooled_times(terms, study, accepted)
+        return pooled_release(terms, study, accepted)
 
 
 def pool_sites(path: Path, out: str | Path | None, engine: Engine) -> PooledResult:
     """Pool the round that a sites file describes.
+
+    The round is settled by its pooled document and by nothing else: what is refused on the way costs nothing.
 
     Args:
         path: sites.yaml; the study and the folder of bundles lie where it says, relative to it.
@@ -119,10 +129,13 @@ def pool_sites(path: Path, out: str | Path | None, engine: Engine) -> PooledResu
     accepted = engine(Task("verify", lambda: verify_bundles(terms, study, folder)))
     release = engine(Task("pool", lambda: pool_accepted(terms, study, accepted), reads=("verify",)))
     target = Path(out) if out is not None else Path("releases") / terms.round
-    written = write_whole(
-        target / RELEASE_FILE, pooled_text(release), taken="another release lies there; choose another --out"
-    )
-    return PooledResult(release, written)
+    path_of_release = target / RELEASE_FILE
+
+    def publish() -> None:
+        write_whole(path_of_release, pooled_text(release), taken="another release lies there; choose another --out")
+
+    settle(open_ledger(), terms.round, {item.site: item.digest for item in accepted}, publish)
+    return PooledResult(release, path_of_release)
 
 
 def check_signer(site: str | None, round_: str | None, *, simulated: bool = False, study: Path | None = None) -> None:

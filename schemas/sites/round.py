@@ -79,6 +79,7 @@ class Reason(StrEnum):
     stale = "stale"
     early = "early"
     unfit = "unfit"
+    contradictory = "contradictory"
 
 
 class Statement(Frozen):

@@ -14,12 +14,13 @@ from __future__ import annotations
 import decimal
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from itertools import chain, product
 from typing import Any, NamedTuple
 
+from causalveil.schemas.composition import by_part, largest_sum
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.privacy import Charge, PrivacyCost, add, amount_text, float_below, parse_amount, subtract
 from causalveil.tasks.privacy.concentrated import rho_of, tested_delta
@@ -54,8 +55,8 @@ def compose(charges: Iterable[Charge]) -> PrivacyCost:
     listed = list(charges)
     try:
         return PrivacyCost(
-            epsilon=parse_amount(_largest(listed, lambda charge: charge.epsilon)),
-            delta=parse_amount(_largest(listed, lambda charge: charge.delta)),
+            epsilon=parse_amount(largest_sum(listed, lambda charge: charge.epsilon)),
+            delta=parse_amount(largest_sum(listed, lambda charge: charge.delta)),
         )
     except (ValueError, decimal.Inexact):
         raise StudyError("the charges do not add up to an amount of budget; write them with fewer digits") from None
@@ -64,7 +65,7 @@ def compose(charges: Iterable[Charge]) -> PrivacyCost:
 def concentrate(charges: Iterable[Charge]) -> Concentrated:
     """Add up rho, and the deltas of tests, of charges over the structure of ``compose``."""
     listed = list(charges)
-    return Concentrated(_largest(listed, rho_of), _largest(listed, tested_delta))
+    return Concentrated(largest_sum(listed, rho_of), largest_sum(listed, tested_delta))
 
 
 def sum_text(charges: Iterable[Charge], delta: Decimal) -> str:
@@ -79,7 +80,7 @@ def sum_text(charges: Iterable[Charge], delta: Decimal) -> str:
     """
     listed = list(charges)
     if delta == 0:
-        return f"epsilon {amount_text(_largest(listed, lambda charge: charge.epsilon))}"
+        return f"epsilon {amount_text(largest_sum(listed, lambda charge: charge.epsilon))}"
     rho, tested = concentrate(listed)
     return f"rho {amount_text(rho)}" + (f" and delta {amount_text(tested)}" if tested else "")
 
@@ -138,24 +139,10 @@ def _distributions_keep(charges: Sequence[Charge], request: PrivacyCost) -> bool
     return epsilon_pld(charges, request.delta) <= float_below(request.epsilon)
 
 
-def _largest(charges: Sequence[Charge], amount: Callable[[Charge], Decimal]) -> Decimal:
-    """The largest sum of an amount that a unit can meet."""
-    common = add(*(amount(charge) for charge in charges if not charge.scope.whole))
-    return add(common, *(max(add(*map(amount, met)) for met in group) for group in _groups(charges)))
-
-
 def _met_together(charges: Sequence[Charge]) -> list[list[Charge]]:
     """Every set of charges that one unit can meet: one part of each partition, in every way."""
     common = [charge for charge in charges if not charge.scope.whole]
-    return [[*common, *chain(*choice)] for choice in product(*_groups(charges))]
-
-
-def _groups(charges: Sequence[Charge]) -> list[list[list[Charge]]]:
-    """For each partition that scopes speak of, and each of its parts, the charges that touch the part."""
-    wholes = dict.fromkeys(charge.scope.whole for charge in charges if charge.scope.whole)
-    return [
-        [[c for c in charges if c.scope.whole == whole and part in c.scope.parts] for part in whole] for whole in wholes
-    ]
+    return [[*common, *chain(*choice)] for choice in product(*by_part(charges))]
 
 
 def epsilon_pld(charges: Sequence[Charge], delta: Decimal) -> float:

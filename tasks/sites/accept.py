@@ -13,7 +13,7 @@ the same bundles again, and no others.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -294,20 +294,23 @@ def _named_otherwise(accepted: Sequence[Accepted]) -> Iterator[str]:
 FOLDER = "rounds"
 
 
-def settle(ledger: Ledger, round_: str, digests: Mapping[str, str]) -> None:
+def settle(ledger: Ledger, round_: str, digests: Mapping[str, str], publish: Callable[[], object]) -> None:
     """Compare with the bundles that this round was pooled from; record those of a new round.
+
+    Nothing is published of others, and nothing recorded of what is not published.
 
     Args:
         ledger: the coordinator's.
         round_: the round's name.
         digests: SHA-256 of each site's bundle.
+        publish: writes the pooled document; a round whose document is not written stays open.
 
     Raises:
         BundleError: names every site whose bundle is another one than before.
         LedgerError: the ledger cannot be used.
         CausalveilError: an older record cannot be read.
     """
-    others = ledger.settle_round(round_, digests, _before(home() / FOLDER / f"{round_}.json"))
+    others = ledger.settle_round(round_, digests, _before(home() / FOLDER / f"{round_}.json"), publish)
     if others:
         raise BundleError(
             "nothing was pooled: "

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from causalveil.schemas.documents import NotADocument, parse_json, read_regular
-from causalveil.schemas.errors import BundleError, RunConflict, StudyError
+from causalveil.schemas.errors import BundleError, ReleaseContradicted, RunConflict, StudyError
 from causalveil.schemas.mistakes import validate
 from causalveil.schemas.release import EffectRelease, ProtocolRelease, Release, SurvivalRelease, load_release_text
 from causalveil.schemas.sites.round import Bundle, Reason, Statement
@@ -22,6 +22,7 @@ from causalveil.tasks.privacy.keys import is_signed, signing_secret
 from causalveil.tasks.privacy.ledger.ledger import Ledger
 
 LARGEST = 16_000_000
+FEWEST_UNITS = 2
 _LABEL = b"causalveil bundle 1\x00"
 
 
@@ -107,15 +108,17 @@ def answers(bundle: Bundle, run_id: str, site: str, round_: str) -> bool:
 
 
 def refuse_unfit(release: Release, where: str) -> None:
-    """Refuse what is no effect and no protocol, and simulations: neither can be pooled.
+    """Refuse what cannot be pooled: other kinds, simulations, and answers of one unit.
 
     Raises:
-        BundleError: another kind, or a simulation.
+        BundleError: another kind, a simulation, or of one unit.
     """
     if not isinstance(release, EffectRelease | ProtocolRelease | SurvivalRelease):
         raise BundleError(
             f"{where}: {Reason.unfit}: a release of kind '{release.kind}' cannot be pooled, only effects can"
         )
+    if release.units < FEWEST_UNITS:
+        raise BundleError(f"{where}: {Reason.unfit}: it is of one unit, which compares nothing")
     if release.not_for_release or release.noise.source != "operating_system":
         raise BundleError(f"{where}: {Reason.unfit}: it was simulated with seeded noise and is not for release")
 
@@ -187,13 +190,14 @@ def release_of(bundle: Bundle, where: str) -> Release:
     """Return the release in a bundle, once it is the one that the statement speaks of.
 
     Raises:
-        BundleError: of another version of causalveil, or statement and release disagree.
+        BundleError: of another version of causalveil, contradicts itself, or is not what the statement says.
     """
     statement = bundle.statement
     try:
-        release = load_release_text(json.dumps(statement.release), f"{where}: {Reason.unreadable}: its release")
+        release = load_release_text(json.dumps(statement.release), "its release")
     except StudyError as problem:
-        raise BundleError(str(problem)) from None
+        reason = Reason.contradictory if isinstance(problem, ReleaseContradicted) else Reason.unreadable
+        raise BundleError(f"{where}: {reason}: {problem}") from None
     said = (statement.run_id, statement.study_digest, statement.release_digest)
     if said != (release.run_id, release.study_digest, digest_of(_file_text(statement.release))):
         raise BundleError(f"{where}: {Reason.tampered}: its statement does not match its release")

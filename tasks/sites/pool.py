@@ -28,6 +28,8 @@ from causalveil.schemas.sites.pooled import Heterogeneity, PooledEstimate, Witho
 from causalveil.tasks.inference.assemble import NOISY, Noise
 from causalveil.tasks.machine.arrays import FloatArray
 
+# Squares of weights, which are reciprocals of variances, are ordinary floats from here on.
+SMALLEST = 1e-150
 RANDOM_COVERS = (*NOISY, limit(Code.heterogeneity))
 
 
@@ -102,12 +104,13 @@ class _Table:
         """Return the sites' estimates, checked.
 
         Raises:
-            BundleError: a site reports no variance at all.
+            BundleError: a site reports no variance at all, or none that weighs.
         """
         for site in sites:
-            if not site.variance.sampling + site.variance.noise > 0:
+            if not SMALLEST < site.variance.sampling + site.variance.noise < math.inf:
                 raise BundleError(
-                    f"site '{site.site}' reports a variance of zero, so nothing can be weighed against it"
+                    f"site '{site.site}' reports a variance of zero, or one beyond numbers that can be weighed against "
+                    "others"
                 )
         return cls(
             estimates=np.array([site.estimate for site in sites]),

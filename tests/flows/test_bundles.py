@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from causalveil.flows.cli.main import main
-from causalveil.schemas.errors import BundleError, CausalveilError, RunConflict
+from causalveil.schemas.errors import BundleError, CausalveilError, RunConflict, StudyError
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.sites.bundle import make_bundle, read_bundle
 from tests.bundle_cases import TAMPERED, Case, estimate_changed, expired_key, other_run
@@ -52,6 +52,7 @@ def test_an_honest_round_is_pooled_and_again_the_same(call: Call) -> None:
 
 @pytest.mark.parametrize(("case", "message"), TAMPERED, ids=lambda value: getattr(value, "__name__", ""))
 def test_a_wrong_bundle_is_refused_by_name(call: Call, sites: dict[str, Party], case: Case, message: str) -> None:
+    honest, terms = {name: call.file(name).read_text() for name in NAMES}, call.terms
     case(call, sites)
     with pytest.raises(BundleError) as refused:
         call.pool()
@@ -60,6 +61,35 @@ def test_a_wrong_bundle_is_refused_by_name(call: Call, sites: dict[str, Party], 
     assert refused.value.exit_code == 6
     assert not (call.folder / "out").exists()
     assert not list((call.folder / "home").rglob("*.json")), "a refused round is not remembered"
+    for file in (call.folder / "bundles").iterdir():
+        file.unlink()
+    for name, text in honest.items():
+        call.put(name, text)
+    call.terms = terms
+    call.write()
+    call.pool()
+
+
+def test_a_round_whose_document_cannot_be_written_stays_open(call: Call, sites: dict[str, Party]) -> None:
+    (call.folder / "out").mkdir()
+    (call.folder / "out" / "release.json").write_text("another")
+    with pytest.raises(StudyError, match="another release lies there"):
+        call.pool()
+    (call.folder / "out" / "release.json").unlink()
+    call.put("north", sites["north"].bundle("asked"))
+    call.pool()
+
+
+def test_an_answer_that_is_not_the_first_is_not_published(call: Call, sites: dict[str, Party]) -> None:
+    text = call.pool().path.read_text()
+    (call.folder / "out" / "release.json").unlink()
+    first = call.file("north").read_text()
+    call.put("north", sites["north"].bundle("asked"))
+    with pytest.raises(BundleError, match="replayed"):
+        call.pool()
+    assert not (call.folder / "out" / "release.json").exists()
+    call.put("north", first)
+    assert call.pool().path.read_text() == text
 
 
 def test_all_refusals_are_told_at_once(call: Call, sites: dict[str, Party]) -> None:

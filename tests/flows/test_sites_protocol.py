@@ -20,6 +20,7 @@ from causalveil.schemas.release import ProtocolRelease, load_release
 from causalveil.schemas.sites.pooled import PooledAnswer, PooledProtocolRelease, load_published, pooled_schema
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.protocols.calibration import systematic_error
+from causalveil.tasks.protocols.gates import NUMBERS
 from causalveil.tasks.report.page import head_html, report_html
 from tests.bundle_cases import resign
 from tests.pooled_help import NAMES, call_of, hospitals
@@ -128,8 +129,7 @@ def test_sites_without_an_answer_have_no_part_in_it(parties: Parties, tmp_path: 
     def withhold(document: dict[str, Any]) -> None:
         for one in document["answers"]:
             if (one["outcome"], one["group"]) == ("readmitted", "medical"):
-                numbers = ("estimate", "interval", "simultaneous", "noise_error", "sampling_error", "bias", "spread")
-                one |= {"state": "withheld", **dict.fromkeys(numbers)}
+                one |= {"state": "withheld", **dict.fromkeys(NUMBERS)}
 
     whole = pooled(call_of(tmp_path / "all", parties))
     call = call_of(tmp_path / "two", parties)

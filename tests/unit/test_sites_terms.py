@@ -19,6 +19,11 @@ from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.sites.accept import settle
 from tests.studies import merge
 
+
+def nothing() -> None:
+    """Publish nothing."""
+
+
 KEYS = [f"ed25519:{digit * 64}" for digit in "23456789abcde"]
 TERMS: dict[str, Any] = {
     "kind": "sites",
@@ -83,22 +88,22 @@ def test_instants_have_one_spelling() -> None:
 
 
 def test_a_round_is_settled_by_its_first_bundles() -> None:
-    settle(open_ledger(), "spring", {"north": "1", "coast": "2"})
-    settle(open_ledger(), "spring", {"north": "1", "coast": "2"})
-    settle(open_ledger(), "summer", {"north": "3"})
+    settle(open_ledger(), "spring", {"north": "1", "coast": "2"}, nothing)
+    settle(open_ledger(), "spring", {"north": "1", "coast": "2"}, nothing)
+    settle(open_ledger(), "summer", {"north": "3"}, nothing)
     with pytest.raises(BundleError, match=r"'north'.*'coast'.*new round"):
-        settle(open_ledger(), "spring", {"north": "3", "coast": "4"})
+        settle(open_ledger(), "spring", {"north": "3", "coast": "4"}, nothing)
     with pytest.raises(BundleError, match="'coast'"):
-        settle(open_ledger(), "spring", {"north": "1", "coast": "1"})
-    settle(open_ledger(), "spring", {"north": "1", "valley": "5"})
+        settle(open_ledger(), "spring", {"north": "1", "coast": "1"}, nothing)
+    settle(open_ledger(), "spring", {"north": "1", "valley": "5"}, nothing)
     with pytest.raises(BundleError, match="'coast'"):
-        settle(open_ledger(), "spring", {"coast": "3"})
+        settle(open_ledger(), "spring", {"coast": "3"}, nothing)
 
 
 def test_of_many_coordinators_at_once_one_settles_the_round() -> None:
     def attempt(number: int) -> bool:
         try:
-            settle(open_ledger(), "rush", {"north": str(number)})
+            settle(open_ledger(), "rush", {"north": str(number)}, nothing)
         except BundleError:
             return False
         return True
@@ -108,10 +113,10 @@ def test_of_many_coordinators_at_once_one_settles_the_round() -> None:
 
 
 def test_a_lost_folder_does_not_let_a_site_answer_twice() -> None:
-    settle(open_ledger(), "spring", {"north": "1", "coast": "2"})
+    settle(open_ledger(), "spring", {"north": "1", "coast": "2"}, nothing)
     shutil.rmtree(home() / "rounds", ignore_errors=True)
     with pytest.raises(BundleError, match=r"'north'.*a new answer needs a new round"):
-        settle(open_ledger(), "spring", {"north": "3"})
+        settle(open_ledger(), "spring", {"north": "3"}, nothing)
     open_ledger().verify()
 
 
@@ -119,15 +124,15 @@ def test_a_damaged_record_stops_the_coordinator() -> None:
     """The record of a coordinator that pooled before the ledger kept it."""
     (home() / "rounds").mkdir()
     (home() / "rounds" / "spring.json").write_text('{"north": "1"}')
-    settle(open_ledger(), "spring", {"north": "1"})
+    settle(open_ledger(), "spring", {"north": "1"}, nothing)
     with pytest.raises(BundleError):
-        settle(open_ledger(), "spring", {"north": "2"})
+        settle(open_ledger(), "spring", {"north": "2"}, nothing)
     (home() / "rounds" / "spring.json").write_text("[]")
     with pytest.raises(CausalveilError, match="damaged"):
-        settle(open_ledger(), "spring", {"north": "1"})
+        settle(open_ledger(), "spring", {"north": "1"}, nothing)
     (home() / "rounds" / "spring.json").write_text("{")
     with pytest.raises(CausalveilError, match="cannot be read"):
-        settle(open_ledger(), "spring", {"north": "1"})
+        settle(open_ledger(), "spring", {"north": "1"}, nothing)
 
 
 def test_what_is_published_is_whole_and_replaces_nothing_unasked(tmp_path: Path) -> None:

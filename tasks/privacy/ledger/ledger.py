@@ -293,13 +293,17 @@ class Ledger(OwnerSide, ReaderSide):
         """
         return self._void(run_id, one_line(reason), only_untouched=True)
 
-    def settle_round(self, round_: str, digests: Mapping[str, str], before: Mapping[str, str]) -> list[str]:
-        """Keep each site's first answer to a coordinator's round, for good.
+    def settle_round(
+        self, round_: str, digests: Mapping[str, str], before: Mapping[str, str], publish: Callable[[], object]
+    ) -> list[str]:
+        """Keep each site's first answer to a round that is published now, for good.
 
         Args:
             round_: the round's name.
             digests: SHA-256 of each site's answer.
             before: answers that were kept elsewhere before.
+            publish: writes what was made of the answers; not called for another answer than a site's first. If it
+                fails, nothing is kept.
 
         Returns:
             The sites whose answer is another one than their first; then nothing is kept.
@@ -314,6 +318,8 @@ class Ledger(OwnerSide, ReaderSide):
                 kept |= entry.document["answers"]
             others = [site for site in digests if kept.get(site, digests[site]) != digests[site]]
             new = {site: digest for site, digest in digests.items() if site not in kept}
+            if not others:
+                publish()
             if new and not others:
                 self.store.append(connection, "round", name=round_, body={"answers": {**before, **new}})
         return others
