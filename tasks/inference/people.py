@@ -167,7 +167,8 @@ def _outcomes(
     own = [index[treated == arm] for arm in (0, 1)]
     # Where few are treated, it may be that none of these people is.
     within = sum(float(np.var(one)) * len(one) / len(index) for one in own if len(one))
-    outcome = math.sqrt(explained / within) * index + math.sqrt(1 - explained) * alone
+    # Of one unit in each arm the index varies within neither.
+    outcome = math.sqrt(explained / within if within > 0 else 0.0) * index + math.sqrt(1 - explained) * alone
     outcome += effect * (treated - np.mean(treated))
     middle = 0.0 if stand_in.mean is None else (stand_in.mean - study.outcome.middle) / half
     return _in_range(outcome, min(max(middle, -1.0), 1.0), deviation / half, study.outcome.two_valued)

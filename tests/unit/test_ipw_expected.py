@@ -223,3 +223,11 @@ def test_the_bound_on_the_spread_within_arms() -> None:
         assert bound <= 1
     assert missed <= 90
     assert interval.weighted_spread([(5.0, 1.0, 0.0)], noise, 0.95) == 1.0
+
+
+@pytest.mark.parametrize("units", [2, 3])
+def test_units_that_vary_within_no_arm_are_foreseen_too(units: int) -> None:
+    """One unit in each arm: a run of so few ended in a division by zero."""
+    study = make_study()
+    expected = IPW.expected(study, sizes_of(study, units), StandIn())
+    assert expected["sentences"] or expected["warnings"]
