@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from causalveil.schemas.composition import largest_sum
 from causalveil.schemas.privacy import Guarantee, amount_text
 from causalveil.schemas.protocols.answers import Limits, ProtocolAnswer
+from causalveil.schemas.study import Variant
 
 if TYPE_CHECKING:
     from causalveil.schemas.release import Interval, PrivacyStatement, Release, Variance
@@ -42,8 +43,10 @@ def contradictions(release: Release) -> Iterator[str]:
         yield f"'not_for_release': it does not go with noise that is '{release.noise.source}'"
     yield from _of_privacy(release.privacy)
     specification = release.specification
-    # An asymptotic estimate is cut to no range.
-    cut = release.guarantee is not Guarantee.asymptotic
+    # An asymptotic estimate is cut to no range, and neither is that of a paper's own formulas.
+    settings = specification.get("estimator")
+    as_printed = isinstance(settings, Mapping) and settings.get("variant") == Variant.paper
+    cut = release.guarantee is not Guarantee.asymptotic and not as_printed
     if hasattr(release, "measures"):
         for row in release.measures:
             until = _number(specification.get("outcome"), "horizon") if row.measure == "rmst" else 1.0

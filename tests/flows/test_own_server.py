@@ -134,7 +134,7 @@ def test_a_later_run_finds_it(kept: Kept, tmp_path: Path) -> None:
         assert flow_run["state"]["type"] == "COMPLETED"
         logs = {"logs": {"flow_run_id": {"any_": [flow_run["id"]]}}}
         lines = [line["message"] for line in client.post("/logs/filter", json=logs).json()]
-    whole = r"(\d+) of \1 charges of the flow's budget .*are committed"
+    whole = r"(\d+) of \1 charges of the flow's budget are committed: .*"
     assert any(re.fullmatch(whole, line) for line in lines), f"the audit trail is whole: {lines}"
     trail = printed(Command(["audit", "later", "--json"], environment(home), tmp_path))
     assert trail["prefect"]["missing"] is None

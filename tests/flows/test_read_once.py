@@ -166,7 +166,9 @@ def test_a_sampling_error_that_noise_hides_is_not_nothing(documents: Documents) 
 @pytest.mark.parametrize("scale", [1.0, 1e-3, 4_000.0, 1e9, 1e-12])
 def test_an_answer_has_the_same_decimals_on_panel_and_page(documents: Documents, scale: float) -> None:
     interval = {"lower": -2.0004 * scale, "upper": -0.99 * scale}
-    document = merge(documents["effect"], {"estimate": -1.5 * scale, "interval": interval})
+    declared = {"outcome": {"lower": -3 * scale, "upper": 3 * scale}}
+    changes = {"estimate": -1.5 * scale, "interval": interval, "specification": declared}
+    document = merge(documents["effect"], changes)
     shown, page = panel_text(release_of(document)), page_of(document)
     found = re.search(r"\n(\S+) +95% interval \[(\S+), (\S+)\]", shown)
     assert found is not None, shown

@@ -198,6 +198,7 @@ def with_facts(document: dict[str, Any], facts: Mapping[str, Any]) -> Release:
             "estimate": estimate,
             "interval": {"lower": lower, "upper": upper, "whole_range": whole, "bias": facts["bias"]},
             "not_for_release": facts["simulated"],
+            "noise": {"source": "seeded" if facts["simulated"] else "operating_system"},
             "guarantee": facts["guarantee"],
             "headline": "NO PRIVACY GUARANTEE" if asymptotic else None,
             "privacy": {"level": facts["level"]},

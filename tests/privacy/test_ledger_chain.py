@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from causalveil.schemas.errors import LedgerError
+from causalveil.schemas.errors import LedgerError, StudyError
 from causalveil.schemas.release import EffectRelease, release_text
 from causalveil.tasks.privacy.ledger.entry import Entry
 from causalveil.tasks.privacy.ledger.ledger import Ledger, copy_ledger, open_ledger
@@ -255,7 +255,8 @@ def test_verify_reports_what_it_covered(ledger: Ledger, release: EffectRelease) 
     report = ledger.verify()
     assert (report.entries, report.runs, report.ledger) == (5, 1, ledger.identity)
     assert ledger.verify("trial").runs == 1
-    assert ledger.verify("other").runs == 0
+    with pytest.raises(StudyError, match="'other' is unknown to this ledger"):
+        ledger.verify("other")
 
 
 def test_foreign_genesis(ledger: Ledger, release: EffectRelease) -> None:

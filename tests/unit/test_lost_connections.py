@@ -100,7 +100,7 @@ def steps(ledger: Ledger, relay: Relay, lost: str) -> int:
         released = ledger.release("run", CHARGE, draw)
     assert released.fresh
     with losing(relay, lost):
-        ledger.finish("run", "document", {CHARGE.name})
+        ledger.finish("run", "{}", {CHARGE.name})
     assert not ledger.release("run", CHARGE, draw).fresh
     return drawn
 

@@ -46,7 +46,7 @@ def test_what_a_cut_normal_number_hides_is_found(lower: float, upper: float) -> 
     square = np.corrcoef(values, np.clip(values, lower, upper))[0, 1] ** 2
     found = moments(values, lower, upper)
     assert found.unseen[0] == pytest.approx((1 - square) / square, rel=0.03, abs=0.002)
-    assert len(NarrowRanges.of(found).words) == 1
+    assert len(NarrowRanges.of(found).limits) == 1
 
 
 def test_numbers_whose_ranges_fit_hide_nothing() -> None:
