@@ -186,7 +186,7 @@ class RunAccount(Frozen):
 class Account(Frozen):
     """A dataset's account: caps in force, every block that was ever charged, runs.
 
-    ``older_runs`` are not listed. ``anchored``: as the newest release that says so has it (``LedgerStatement``).
+    ``older_runs`` are not listed. ``anchored``: as the newest release has it (``LedgerStatement``).
     """
 
     dataset: str

@@ -377,16 +377,22 @@ def _account(
         ),
         runs=tuple(map(_run_account, runs)),
         older_runs=older,
-        anchored=next((said for run in reversed(runs) if (said := _anchored(run)) is not None), None),
+        anchored=_anchored(runs),
     )
 
 
-def _anchored(run: RunRecord) -> bool | None:
-    """Return what the release of a run says of the file beside its rows; None if it says nothing."""
-    # Ranges that were found name no ledger.
-    document = {} if run.document is None else parse_json(document_text(run.document))
-    said = document.get("ledger", {}).get("anchored")
-    return said if isinstance(said, bool) else None
+def _anchored(runs: Sequence[RunRecord]) -> bool | None:
+    """Return what the newest release says of the file beside its rows; None if it says nothing.
+
+    No older release is read: of a dataset whose releases say nothing that would be all of them, at every run.
+    """
+    for run in reversed(runs):
+        document = {} if run.document is None else parse_json(document_text(run.document))
+        # Ranges that were found name no ledger.
+        if "ledger" in document:
+            said = document["ledger"].get("anchored")
+            return said if isinstance(said, bool) else None
+    return None
 
 
 def _run_account(run: RunRecord) -> RunAccount:
