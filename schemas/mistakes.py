@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
@@ -17,6 +17,9 @@ from pydantic import BaseModel, Tag, ValidationError
 from causalveil.schemas.documents import MAX_DEPTH, Document, Place, parse_json
 from causalveil.schemas.errors import DataError, StudyError
 
+# Control characters, ends of lines, halves of pairs, and Unicode's embeddings, overrides and isolates, by which text
+# reads otherwise than it is stored.
+CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 # What a newcomer writes for a key of ours.
 SYNONYMS = {
     "min": "lower",
@@ -207,12 +210,31 @@ def _branches(annotation: Any, tag: str | None = None) -> list[Branch]:
 Model = TypeVar("Model", bound=BaseModel)
 
 
+def _controls(value: Any, welcome: str, place: Place = ()) -> Iterator[tuple[Place, str]]:
+    """Yield the control characters of a document, each with the place of the text, or of what has it as a key."""
+    if isinstance(value, str):
+        yield from ((place, letter) for letter in CONTROLS.findall(value) if letter not in welcome)
+    elif isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from _controls(key, welcome, place)
+            yield from _controls(one, welcome, (*place, str(key)))
+    elif isinstance(value, list | tuple):
+        for index, one in enumerate(value):
+            yield from _controls(one, welcome, (*place, index))
+
+
 def validate(model: type[Model], document: Any, where: str, error: type[StudyError] = StudyError) -> Model:
     """Validate ``document`` against ``model``; every problem goes into one line.
+
+    Every document from outside passes here, so that what is shown of it later cannot move a cursor, hide a line or turn
+    the direction of writing: such characters are refused.
 
     Raises:
         StudyError: (or ``error``) naming each offending key and, for an unknown key, the nearest known one.
     """
+    for place, letter in _controls(document, "\n\t" if isinstance(document, Document) else ""):
+        named = f"'{'.'.join(map(str, place))}': " if place else ""
+        raise error(f"{where}: {named}holds the control character U+{ord(letter):04X}; write plain text")
     try:
         return model.model_validate(document)
     except ValidationError as problem:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
+from causalveil.flows.sequence.pooling import load_round
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.sites.bundle import digest_of
+from causalveil.tasks.sites.terms import sign_terms
 from tests.sites_help import Call, Party, at_home
 
 
@@ -38,7 +41,30 @@ def other_run(call: Call, name: str, run_id: str, **study: Any) -> None:
         known = open_ledger().record(run_id) is not None
     if not known:
         party.run(run_id, study=study)
-    call.put(name, party.bundle(run_id))
+    call.put(name, party.bundle(run_id, call.signed()))
+
+
+def other_terms(call: Call, name: str, said: Mapping[str, Any] = MappingProxyType({}), **changes: Any) -> None:
+    """Let a site sign terms of this coordinator that were others; sites.yaml stays as it is."""
+    before = call.terms
+    call.terms = {**before, **changes}
+    call.save()
+    resign(call, name, terms=call.signed().model_dump(mode="json"), **said)
+    call.terms = before
+    call.save()
+
+
+def reopen(call: Call, **changes: Any) -> None:
+    """Let every site sign the terms as they are changed to."""
+    call.terms = {**call.terms, **changes}
+    call.save()
+    terms = call.signed().model_dump(mode="json")
+    for name in call.parties:
+        resign(call, name, terms=terms)
+
+
+def with_site(call: Call, name: str, **changes: Any) -> dict[str, Any]:
+    return {**call.terms["sites"], name: {**call.terms["sites"][name], **changes}}
 
 
 def ago(**duration: float) -> str:
@@ -95,24 +121,23 @@ def signed_by_another_site(call: Call, sites: dict[str, Party]) -> None:
 
 
 def speaks_for_another(call: Call, sites: dict[str, Party]) -> None:
-    call.put("north", sites["coast"].bundle("asked", site="north"))
+    call.put("north", sites["coast"].bundle("asked", call.signed(), site="north"))
 
 
 def unexpected_site(call: Call, sites: dict[str, Party]) -> None:
-    call.put("stranger", sites["stranger"].bundle("asked"))
+    call.put("stranger", sites["stranger"].bundle("asked", call.signed()))
 
 
 def expired_key(call: Call, sites: dict[str, Party]) -> None:
-    call.terms["sites"]["north"]["expires"] = ago(minutes=1)
-    call.save()
+    reopen(call, sites=with_site(call, "north", expires=ago(minutes=1)))
 
 
 def another_round(call: Call, sites: dict[str, Party]) -> None:
-    call.put("north", sites["north"].bundle("asked", "winter"))
+    other_terms(call, "north", round="winter")
 
 
 def two_answers(call: Call, sites: dict[str, Party]) -> None:
-    call.put("north-again", sites["north"].bundle("asked"))
+    call.put("north-again", sites["north"].bundle("asked", call.signed()))
 
 
 def old_run(call: Call, sites: dict[str, Party]) -> None:
@@ -120,8 +145,7 @@ def old_run(call: Call, sites: dict[str, Party]) -> None:
 
 
 def signed_too_late(call: Call, sites: dict[str, Party]) -> None:
-    call.terms["closes"] = ago(hours=1)
-    call.save()
+    reopen(call, closes=ago(hours=1))
     for name in ("coast", "valley"):
         resign(call, name, finished_at=ago(minutes=90), issued_at=ago(minutes=80))
 
@@ -151,8 +175,7 @@ def another_epsilon(call: Call, sites: dict[str, Party]) -> None:
 
 
 def epsilon_not_as_agreed(call: Call, sites: dict[str, Party]) -> None:
-    call.terms["sites"]["north"]["privacy"] = {"epsilon": 0.5}
-    call.save()
+    reopen(call, sites=with_site(call, "north", privacy={"epsilon": 0.5}))
 
 
 def contradicts_its_study(call: Call, sites: dict[str, Party]) -> None:
@@ -190,6 +213,57 @@ def another_relation(call: Call, sites: dict[str, Party]) -> None:
 def one_dataset_twice(call: Call, sites: dict[str, Party]) -> None:
     """The coast sends what the north released, signed by itself."""
     resign(call, "coast", **{**call.statement("north"), "site": "coast"})
+
+
+def edited_model(call: Call, sites: dict[str, Party]) -> None:
+    call.terms["model"] = "fixed"
+    call.save()
+
+
+def edited_end(call: Call, sites: dict[str, Party]) -> None:
+    call.terms["closes"] = ago(hours=-1)
+    call.save()
+
+
+def struck_out(call: Call, sites: dict[str, Party]) -> None:
+    call.terms["sites"] = {name: site for name, site in call.terms["sites"].items() if name != "valley"}
+    call.save()
+    call.file("valley").unlink()
+
+
+def answered_other_terms(call: Call, sites: dict[str, Party]) -> None:
+    other_terms(call, "north", model="fixed")
+
+
+def terms_of_another_coordinator(call: Call, sites: dict[str, Party]) -> None:
+    with at_home(sites["stranger"].home):
+        terms = sign_terms(load_round(call.folder / "sites.yaml")[0])
+    resign(call, "north", terms=terms.model_dump(mode="json"))
+
+
+def terms_edited_after_signing(call: Call, sites: dict[str, Party]) -> None:
+    signed = call.statement("north")["terms"]
+    resign(call, "north", terms={**signed, "terms": {**signed["terms"], "closes": ago(hours=-2)}})
+
+
+def no_key(call: Call, sites: dict[str, Party]) -> None:
+    (call.folder / "home/bundle.key").rename(call.folder / "home/kept.key")
+
+
+def one_contract(call: Call, sites: dict[str, Party]) -> None:
+    resign(call, "coast", policy_digest=call.statement("north")["policy_digest"])
+
+
+def equal_numbers(call: Call, sites: dict[str, Party]) -> None:
+    """The coast sends the north's numbers as its own, and the terms declare that contracts may be equal."""
+    reopen(call, equal_contracts=True)
+    copied = {key: call.statement("north")["release"][key] for key in ("estimate", "interval", "variance")}
+    resign(call, "coast", release=released(call, "coast", **copied))
+
+
+def escape_in_a_text(call: Call, sites: dict[str, Party]) -> None:
+    software = {**call.statement("north")["release"]["software"], "version": "0\x1b[2J"}
+    resign(call, "north", release=released(call, "north", software=software))
 
 
 def simulated(call: Call, sites: dict[str, Party]) -> None:
@@ -261,6 +335,16 @@ TAMPERED: list[tuple[Case, str]] = [
     (variance_whose_weight_is_beyond_floats, "site 'north' reports a variance of zero, or one beyond numbers"),
     (another_relation, "site 'north': foreign: it ran another study; differing: privacy.neighbours"),
     (one_dataset_twice, "sites 'north' and 'coast': replayed: they report one dataset"),
+    (edited_model, "site 'north': foreign: it answered other terms of round 'spring'; differing: model"),
+    (edited_end, "site 'north': foreign: it answered other terms of round 'spring'; differing: closes"),
+    (struck_out, "site 'north': foreign: it answered other terms of round 'spring'; differing: sites.valley"),
+    (answered_other_terms, "site 'north': foreign: it answered other terms of round 'spring'; differing: model"),
+    (terms_of_another_coordinator, "site 'north': foreign: it answers terms that another coordinator signed"),
+    (terms_edited_after_signing, "site 'north': tampered: the terms of round 'spring' are not as"),
+    (no_key, "this coordinator has no key"),
+    (one_contract, "sites 'north' and 'coast': replayed: they look like one site under two keys, with equal contracts"),
+    (equal_numbers, "sites 'north' and 'coast': replayed: they look like one site under two keys, with equal numbers"),
+    (escape_in_a_text, "north.json: unreadable: not a bundle of this version"),
     (simulated, "site 'north': unfit: it was simulated"),
     (of_one_unit, "site 'north': unfit: it is of one unit"),
     (another_kind, "site 'north': unreadable: its release: not as this version"),

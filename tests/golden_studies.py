@@ -25,7 +25,7 @@ from causalveil.flows.cli.main import main
 from causalveil.flows.sequence.pooling import load_round, pool_accepted
 from causalveil.schemas.release import Release
 from causalveil.schemas.sites.pooled import Pooled
-from causalveil.schemas.sites.round import Bundle, Statement
+from causalveil.schemas.sites.round import Bundle, SignedTerms, Statement
 from causalveil.schemas.sites.series import Series
 from causalveil.schemas.studies import estimator_names
 from causalveil.tasks.sites.accept import Accepted
@@ -286,7 +286,7 @@ def times_over_sites() -> str:
     return yaml.safe_dump(merge(shipped, changes | {"estimator": {"trial": True}}), default_flow_style=None)
 
 
-def over_sites(text: str, folder: Path, seed: int, **terms: str) -> Pooled:
+def over_sites(text: str, folder: Path, seed: int, **more: str) -> Pooled:
     """Run a study at each of three hospitals, and pool what they released."""
     now = datetime(2026, 1, 1, tzinfo=UTC)
     keys = [public_key_of(bytes([place]) * 32) for place in range(len(HOSPITALS))]
@@ -294,17 +294,18 @@ def over_sites(text: str, folder: Path, seed: int, **terms: str) -> Pooled:
     folder.mkdir(exist_ok=True)
     (folder / "study.yaml").write_text(text)
     fixed = {"kind": "sites", "round": "golden", "study": "study.yaml", "opened": "2025-01-01", "units_disjoint": True}
-    (folder / "sites.yaml").write_text(yaml.safe_dump({**fixed, "sites": expected, **terms}))
+    (folder / "sites.yaml").write_text(yaml.safe_dump({**fixed, "sites": expected, **more}))
+    agreed, asked, _ = load_round(folder / "sites.yaml")
+    terms = SignedTerms(terms=agreed, key=keys[0], signature="0" * 128)
     accepted = []
     for place, (site, key) in enumerate(zip(HOSPITALS, keys, strict=True)):
         path = folder / site / "study.yaml"
         path.parent.mkdir(exist_ok=True)
         path.write_text(text.replace("{path: .}", f"{{path: {ROOT / 'data/sites' / site}}}"))
         release: Any = ran(path, 10 * seed + place)
-        said = {"site": site, "round": "golden", "issued_at": now, "finished_at": now, "run_id": release.run_id}
+        said = {"site": site, "terms": terms, "issued_at": now, "finished_at": now, "run_id": release.run_id}
         digests = {f"{name}_digest": "0" * 64 for name in ("study", "policy", "release")}
         statement = Statement.model_validate({**said, **digests, "release": {}})
         bundle = Bundle(statement=statement, key=key, signature="0" * 128)
         accepted.append(Accepted(site=site, bundle=bundle, digest="0" * 64, release=release))
-    round_, asked, _ = load_round(folder / "sites.yaml")
-    return pool_accepted(round_, asked, tuple(accepted))
+    return pool_accepted(agreed, asked, tuple(accepted))

@@ -27,7 +27,7 @@ def call_of(folder: Path, parties: dict[str, Party], **terms: Any) -> Call:
     call.write(**terms)
     (folder / "study.yaml").write_text(study_text("."))
     for name, party in parties.items():
-        call.put(name, party.bundle("asked"))
+        call.put(name, party.bundle("asked", call.signed()))
     return call
 
 

@@ -93,7 +93,7 @@ def releases(folder: Path) -> Documents:
     (call.folder / "study.yaml").write_text(write_study(folder / "travels").read_text())
     for name, party in parties.items():
         party.run("asked")
-        call.put(name, party.bundle("asked"))
+        call.put(name, party.bundle("asked", call.signed()))
     pooled = json.loads(call.pool().path.read_text())
 
     cells = json.loads(call_of(folder / "cells", hospitals(folder / "hospitals")).pool().path.read_text())
@@ -242,7 +242,12 @@ def releases(folder: Path) -> Documents:
         "undecided": direction(ran, None, 0.0),
         "direction long": merge(direction(ran, "y_to_x", -0.5), long_pair()),
         "pooled": merge(pooled, {"model": "random"}),
-        "pooled fixed": merge(pooled, {"model": "fixed", **{k: pooled["fixed"][k] for k in ("estimate", "interval")}}),
+        "pooled fixed": merge(
+            pooled,
+            {"model": "fixed", **{k: pooled["fixed"][k] for k in ("estimate", "interval")}}
+            # A round that follows another.
+            | {"terms": {"terms": {"follows": {**pooled["terms"]}}}},
+        ),
         "pooled long": merge(
             pooled, {"sites": [{**site, "site": f"{site['site']}-{'y' * 70}"} for site in pooled["sites"]]}
         ),

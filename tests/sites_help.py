@@ -15,10 +15,11 @@ import yaml
 
 from causalveil.flows.api import run_study
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.pooling import PooledResult, pool_sites
-from causalveil.schemas.sites.round import Statement
+from causalveil.flows.sequence.pooling import PooledResult, load_round, pool_sites
+from causalveil.schemas.sites.round import AgreedTerms, SignedTerms, Statement
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.sites.bundle import make_bundle, public_key, read_bundle, sign
+from causalveil.tasks.sites.terms import sign_terms
 from tests.studies import people, write_study
 
 NAMES = ("north", "coast", "valley")
@@ -37,6 +38,15 @@ def at_home(folder: Path) -> Iterator[None]:
             del os.environ["CAUSALVEIL_HOME"]
         else:
             os.environ["CAUSALVEIL_HOME"] = before
+
+
+def some_terms(**changes: Any) -> SignedTerms:
+    """Terms of some coordinator, signed by the key of this home, of a study that nobody asks."""
+    site = {"expires": "2099-01-01"}
+    keys = {name: f"ed25519:{place:064x}" for place, name in enumerate(("north", "coast"), 1)}
+    said = {"round": ROUND, "opened": "2020-01-01", "units_disjoint": True, "study": "some", "asked": "0" * 64}
+    sites = {name: {**site, "key": key} for name, key in keys.items()}
+    return sign_terms(AgreedTerms.model_validate({**said, "sites": sites, "epsilon": 1, "delta": 0, **changes}))
 
 
 @dataclass
@@ -66,9 +76,10 @@ class Party:
         with at_home(self.home):
             return run_study(path, out=self.folder / run_id, run_id=run_id, engine="direct").path
 
-    def bundle(self, run_id: str, round_: str = ROUND, site: str | None = None) -> str:
+    def bundle(self, run_id: str, terms: SignedTerms, site: str | None = None) -> str:
+        """A bundle of its own ledger, whatever the terms expect."""
         with at_home(self.home):
-            return make_bundle(open_ledger(), run_id, site or self.name, round_)
+            return make_bundle(open_ledger(), run_id, site or self.name, terms)
 
     def sign(self, statement: Statement | dict[str, Any]) -> str:
         """Sign anything at all: what a site with a key could do if it ran other code."""
@@ -100,6 +111,11 @@ class Call:
 
     def save(self) -> None:
         (self.folder / "sites.yaml").write_text(yaml.safe_dump(self.terms, sort_keys=False))
+
+    def signed(self) -> SignedTerms:
+        """The terms of sites.yaml as they are now, signed by this coordinator."""
+        with at_home(self.folder / "home"):
+            return sign_terms(load_round(self.folder / "sites.yaml")[0])
 
     def file(self, name: str) -> Path:
         return self.folder / "bundles" / f"{name}.json"

@@ -85,7 +85,7 @@ def terms(round_: str, keys: dict[str, str], now: datetime) -> str:
 
 
 def main(out: Path, engine: str, file: str = "study.yaml") -> None:
-    """Keys, terms, three runs at once, bundles, pool, report."""
+    """Keys, signed terms, three runs at once, bundles, pool, report."""
     now = datetime.now(UTC)
     round_ = f"round-{now:%Y%m%dT%H%M%S}"
     folder = (out / round_).resolve()
@@ -97,12 +97,14 @@ def main(out: Path, engine: str, file: str = "study.yaml") -> None:
     shutil.copy(HERE / file, coordinator.folder / "study.yaml")
     (coordinator.folder / "sites.yaml").write_text(terms(round_, keys, now), encoding="utf-8")
     (coordinator.folder / "bundles").mkdir()
+    coordinator.answer("round", "open", str(coordinator.folder / "sites.yaml"))
 
     running = []
     for site, party in hospitals.items():
         study = party.folder / "study.yaml"
         study.write_text(study_of(site, file), encoding="utf-8")
-        words = ("run", str(study), "--site", site, "--round", round_, "--engine", engine)
+        call = shutil.copy(coordinator.folder / "round.json", party.folder)
+        words = ("run", str(study), "--site", site, "--round", str(call), "--engine", engine)
         running.append(party.start(*words, "--out", str(party.folder / "release")))
     for process in running:
         finish(process)

@@ -32,7 +32,7 @@ from causalveil.flows.cli.audit import audit, server_app
 from causalveil.flows.cli.init import check, init, ranges
 from causalveil.flows.cli.ledger import ledger_app
 from causalveil.flows.cli.owner import admit, chart, desk, export, extract, forecast, owner_app
-from causalveil.flows.cli.releases import bundle_app, pool, report, series
+from causalveil.flows.cli.releases import bundle_app, pool, report, round_app, series
 from causalveil.flows.cli.show import EngineChoice, Json, Sweep
 from causalveil.flows.cli.stop import code_of, saying_what_is_held, unwind_on_sigterm
 from causalveil.flows.engine import server, settings
@@ -47,6 +47,7 @@ app = typer.Typer(
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(owner_app, name="owner")
 app.add_typer(bundle_app, name="bundle")
+app.add_typer(round_app, name="round")
 app.add_typer(server_app, name="server")
 app.command()(init)
 app.command()(check)
@@ -102,16 +103,19 @@ def run(
     ] = None,
     engine: Annotated[EngineChoice | None, typer.Option(help="overrides the operator's setting")] = None,
     site: Annotated[str | None, typer.Option(help="also leave bundle.json, signed as this site, for --round")] = None,
-    round_: Annotated[str | None, typer.Option("--round", help="the coordinator's round, for --site")] = None,
+    round_: Annotated[
+        Path | None, typer.Option("--round", metavar="FILE", help="the coordinator's round.json, for --site")
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Run STUDY: reserve its budget, compute, draw noise once, write release.json."""
     from causalveil.flows.start_run import run_study
 
+    terms = None
     if site is not None or round_ is not None:
         from causalveil.flows.sequence.pooling import check_signer
 
-        check_signer(site, round_, simulated=simulate is not None, study=study)
+        terms = check_signer(site, round_, simulated=simulate is not None, study=study)
     settings.prepare(quiet=True)
     named: list[str] = []
 
@@ -131,11 +135,11 @@ def run(
             announce=announce,
         )
     bundle = None
-    if site is not None and round_ is not None:
+    if site is not None and terms is not None:
         from causalveil.flows.sequence.pooling import leave_bundle
         from causalveil.schemas.sites.round import BUNDLE_FILE
 
-        bundle = leave_bundle(outcome.run_id, site, round_, outcome.path.with_name(BUNDLE_FILE))
+        bundle = leave_bundle(outcome.run_id, site, terms, outcome.path.with_name(BUNDLE_FILE))
     if json_:
         show.document(
             {

@@ -74,7 +74,9 @@ def series(
 
 
 SiteName = Annotated[str, typer.Option("--site", help="this site, as the coordinator calls it", show_default=False)]
-RoundName = Annotated[str, typer.Option("--round", help="the coordinator's round", show_default=False)]
+RoundFile = Annotated[
+    Path, typer.Option("--round", metavar="FILE", help="the coordinator's round.json", show_default=False)
+]
 
 bundle_app = typer.Typer(help="A site's signed answer to a coordinator: key, make, show.", no_args_is_help=True)
 
@@ -96,16 +98,19 @@ def key(json_: Json = False) -> None:
 def make(
     run: Annotated[str, typer.Argument(metavar="RUN", help="the id of a finished run", show_default=False)],
     site: SiteName,
-    round_: RoundName,
+    round_: RoundFile,
     out: Annotated[Path | None, typer.Option(help="the file to write [default: SITE.json]", show_default=False)] = None,
     json_: Json = False,
 ) -> None:
     """Sign what RUN released, for one round. The ledger must hold the release."""
-    from causalveil.flows.sequence.pooling import leave_bundle
+    from causalveil.flows.sequence.pooling import check_signer, leave_bundle
 
-    path = leave_bundle(run, site, round_, out or Path(f"{site}.json"))
+    terms = check_signer(site, round_)
+    if terms is None:
+        return
+    path = leave_bundle(run, site, terms, out or Path(f"{site}.json"))
     if json_:
-        show.document({"bundle": str(path), "run_id": run, "site": site, "round": round_})
+        show.document({"bundle": str(path), "run_id": run, "site": site, "round": terms.terms.round})
     else:
         show.line(f"Wrote {path}. Read it before it is sent: causalveil bundle show {path}")
 
@@ -134,6 +139,47 @@ def show_(
         )
     else:
         print_bundle(content, release, bundle)
+
+
+round_app = typer.Typer(help="A coordinator's call to sites: open, show.", no_args_is_help=True)
+
+
+@round_app.command(name="open")
+def open_(
+    sites: Annotated[Path, typer.Argument(metavar="SITES", help="the round's sites.yaml", show_default=False)],
+    out: Annotated[Path | None, typer.Option(help="the file to write [default: round.json beside SITES]")] = None,
+    json_: Json = False,
+) -> None:
+    """Sign the terms of SITES, before any site answers: they get the file with the study.
+
+    The coordinator's key is made on first use. Terms that are changed later are those of a new round.
+    """
+    from causalveil.flows.sequence.pooling import open_round
+    from causalveil.tasks.sites.bundle import fingerprint
+
+    signed, path = open_round(sites, out)
+    if json_:
+        show.document({"round": str(path), "key": signed.key, "fingerprint": fingerprint(signed.key)})
+    else:
+        show.line(f"Wrote {path}, signed by {fingerprint(signed.key)}. Send it to every site with the study.")
+
+
+@round_app.command(name="show")
+def show_terms(
+    round_: Annotated[Path, typer.Argument(metavar="FILE", help="the round.json", show_default=False)],
+    json_: Json = False,
+) -> None:
+    """Show the terms of a round, and whether its signature matches."""
+    from causalveil.tasks.sites.bundle import fingerprint
+    from causalveil.tasks.sites.terms import read_terms
+
+    signed = read_terms(round_)
+    if json_:
+        show.document({**signed.model_dump(mode="json"), "digest": signed.digest})
+        return
+    for one in signed.chain:
+        show.line(one.terms.words)
+    show.line(f"Signed by {fingerprint(signed.key)}; whether to trust that key, compare by another channel.")
 
 
 def pool(
@@ -173,7 +219,7 @@ def print_bundle(content: Bundle, release: Release, path: Path) -> None:
     console.print(
         Panel(
             f"{release.study}: {release.estimator}, {release.units:,} units of {release.dataset}{found}",
-            title=f"bundle of site {statement.site} for round {statement.round}",
+            title=f"bundle of site {statement.site} for round {statement.terms.terms.round}",
             title_align="left",
         )
     )

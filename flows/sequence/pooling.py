@@ -30,7 +30,7 @@ from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.schemas.release import RELEASE_FILE, Release, load_release_text
 from causalveil.schemas.sites.pooled import Pooled, pooled_text
-from causalveil.schemas.sites.round import PooledBy, Sites, load_sites
+from causalveil.schemas.sites.round import ROUND_FILE, AgreedTerms, PooledBy, SignedTerms, load_sites
 from causalveil.schemas.sites.series import Series
 from causalveil.schemas.study import SLUG, Study
 from causalveil.tasks.enclave.partitions import list_partitions
@@ -38,12 +38,13 @@ from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.report.page import series_html
 from causalveil.tasks.report.panel.whole import panel_text
-from causalveil.tasks.sites.accept import Accepted, Asked, accept, differences, settle
+from causalveil.tasks.sites.accept import Accepted, Asked, accept, differences, settle, study_of_site
 from causalveil.tasks.sites.bundle import answers, make_bundle, public_key, read_bundle
 from causalveil.tasks.sites.pooled_protocol import pooled_protocol
 from causalveil.tasks.sites.pooled_release import pooled_release
 from causalveil.tasks.sites.pooled_times import pooled_times
 from causalveil.tasks.sites.series import InSeries, series_of
+from causalveil.tasks.sites.terms import agreed_terms, check_answerable, keep_answer, read_terms, sign_terms, terms_text
 
 BEYOND_FLOATS = (
     "nothing was pooled: the sites' numbers are too large or too small to be computed with; look at each bundle: "
@@ -71,11 +72,12 @@ class PooledResult:
         return self.release._repr_html_()
 
 
-def load_round(path: Path) -> tuple[Sites, Asked, Path]:
-    """Return the terms of a round, the study that travelled, and the folder of the bundles.
+def load_round(path: Path) -> tuple[AgreedTerms, Asked, Path]:
+    """Return the terms of a round, the study that travels, and the folder of the bundles.
 
     Raises:
         StudyError: one of the files is wrong, or the study is not of an effect.
+        BundleError: the terms of the round before are no signed terms, or not of this study.
     """
     terms = load_sites(path)
     # No contract is at hand where bundles are pooled: a study that travels declares every range and level itself.
@@ -89,15 +91,39 @@ def load_round(path: Path) -> tuple[Sites, Asked, Path]:
             f"{path}: 'pooled_by: cells' is for one study of times by 'survival' without 'covariates' and 'where'; "
             "write 'pooled_by: effects', which pools the same bundles"
         )
-    return terms, study, path.parent / terms.bundles
+    before = None if terms.follows is None else read_terms(path.parent / terms.follows)
+    return agreed_terms(terms, study, before), study, path.parent / terms.bundles
 
 
-def verify_bundles(terms: Sites, study: Asked, folder: Path) -> tuple[Accepted, ...]:
+def open_round(path: Path, out: Path | None) -> tuple[SignedTerms, Path]:
+    """Sign the terms of a round and write them as round.json, which every site gets.
+
+    Args:
+        path: sites.yaml.
+        out: the file (default ``round.json`` beside it).
+
+    Raises:
+        StudyError: sites.yaml or the study is wrong, or signed terms of another kind lie there.
+        BundleError: the terms of the round before are no signed terms, or not of this study.
+        CausalveilError: the coordinator's key cannot be used.
+    """
+    terms, study, _ = load_round(path)
+    for site in terms.sites.values():
+        study_of_site(study, site)
+    signed, file = sign_terms(terms), out or path.with_name(ROUND_FILE)
+    taken = (
+        "other terms lie there, which sites may have answered; a change is a new round, whose sites.yaml has "
+        f"'follows: {file.name}'; choose another --out for it"
+    )
+    return signed, write_whole(file, terms_text(signed), taken=taken)
+
+
+def verify_bundles(terms: AgreedTerms, study: Asked, folder: Path) -> tuple[Accepted, ...]:
     """Accept every expected site's bundle, or none."""
     return accept(terms, study, folder, datetime.now(UTC))
 
 
-def pool_accepted(terms: Sites, study: Asked, accepted: tuple[Accepted, ...]) -> Pooled:
+def pool_accepted(terms: AgreedTerms, study: Asked, accepted: tuple[Accepted, ...]) -> Pooled:
     """Pool what was accepted.
 
     Raises:
@@ -138,35 +164,43 @@ def pool_sites(path: Path, out: str | Path | None, engine: Engine) -> PooledResu
     return PooledResult(release, path_of_release)
 
 
-def check_signer(site: str | None, round_: str | None, *, simulated: bool = False, study: Path | None = None) -> None:
+def check_signer(
+    site: str | None, round_: Path | None, *, simulated: bool = False, study: Path | None = None
+) -> SignedTerms | None:
     """Check before any budget is spent that a run can leave a bundle that can be pooled.
 
     Args:
         site: this site's name.
-        round_: the coordinator's.
+        round_: the file of the coordinator's signed terms.
         simulated: whether the run is a simulation.
         study: the study file that the run is of.
 
+    Returns:
+        The terms; None where no bundle is wanted.
+
     Raises:
-        StudyError: one of the two names is missing, or is none; the run is a simulation; or the study cannot be pooled.
+        StudyError: one of the two is missing, or is none; the run is a simulation; or the study cannot be pooled.
+        BundleError: these are no signed terms, or they do not expect this site, its key or this study.
         CausalveilError: this site has no key to sign with.
     """
     if site is None and round_ is None:
-        return
+        return None
     if site is None or round_ is None:
-        raise StudyError("a bundle needs both: --site, this site's name, and --round, the coordinator's")
+        raise StudyError("a bundle needs both: --site, this site's name, and --round, the coordinator's round.json")
     if simulated:
         raise StudyError("a simulation is not for release and leaves no bundle; drop --simulate, or --site and --round")
-    for name, value in (("--site", site), ("--round", round_)):
-        if not SLUG.fullmatch(value):
-            raise StudyError(f"{name}: letters, digits, '.', '-' or '_', beginning with a letter or digit")
+    if not SLUG.fullmatch(site):
+        raise StudyError("--site: letters, digits, '.', '-' or '_', beginning with a letter or digit")
     public_key()
+    terms = read_terms(round_)
     if study is not None:
-        check_travels(study)
+        asked = check_travels(study)
+        check_answerable(terms, site, asked.specification(), datetime.now(UTC))
+    return terms
 
 
-def check_travels(path: Path, *, at_a_site: bool = True) -> None:
-    """Check that answers to this study can be pooled where no contract is at hand.
+def check_travels(path: Path, *, at_a_site: bool = True) -> Study:
+    """Return the study as it travels: its answers can be pooled where no contract is at hand.
 
     Args:
         path: of the study file.
@@ -182,27 +216,32 @@ def check_travels(path: Path, *, at_a_site: bool = True) -> None:
     # A coordinator has no contract, whatever the kind.
     wanted = resolve(asked, None, f"{path}: as it travels over sites")
     if not at_a_site or not isinstance(asked, SurvivalStudyFile | SurvivalProtocolFile):
-        return
+        return wanted
     if apart := sorted(differences(wanted.specification(), load(path).study.specification())):
         raise StudyError(
             f"{path}: what it leaves to contracts would differ between sites: {', '.join(apart)}; write these into the "
             "study as this site's contract has them"
         )
+    return wanted
 
 
-def leave_bundle(run_id: str, site: str, round_: str, out: Path) -> Path:
+def leave_bundle(run_id: str, site: str, terms: SignedTerms, out: Path) -> Path:
     """Sign a finished run's release for a round, and write the bundle.
 
-    A bundle of the same run, site, round and key that lies there already is left as it is: signing it again would
+    A bundle of the same run, site, terms and key that lies there already is left as it is: signing it again would
     only change the time, and a coordinator takes one bundle per round.
 
     Raises:
-        CausalveilError: see ``tasks.sites.bundle.make_bundle``; or another file lies there.
+        CausalveilError: see ``tasks.sites.bundle.make_bundle``, ``check_answerable`` and ``keep_answer`` of
+            ``tasks.sites.terms``; or another file lies there.
     """
-    check_signer(site, round_)
-    if out.exists() and answers(read_bundle(out)[0], run_id, site, round_):
+    if out.exists() and answers(read_bundle(out)[0], run_id, site, terms):
         return out
-    text = make_bundle(open_ledger(), run_id, site, round_)
+    ledger = open_ledger()
+    text = make_bundle(ledger, run_id, site, terms)
+    specification = parse_json(text)["statement"]["release"]["specification"]
+    check_answerable(terms, site, specification, datetime.now(UTC))
+    keep_answer(ledger, run_id, terms)
     return write_whole(out, text, taken="another file lies there; choose another --out")
 
 

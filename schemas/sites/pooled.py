@@ -35,7 +35,7 @@ from causalveil.schemas.release import (
     release_file,
 )
 from causalveil.schemas.shown import Shown
-from causalveil.schemas.sites.round import Digest, Instant, Model, PooledBy
+from causalveil.schemas.sites.round import Digest, Instant, Model, PooledBy, SignedTerms
 from causalveil.schemas.study import Estimand, Finite, Slug
 
 SCHEMA_FILE = Path(__file__).with_name("pooled-v1.schema.json")
@@ -142,7 +142,9 @@ class OfSites(Shown, Frozen):
     estimator: str
     guarantee: Guarantee
     model: Annotated[Model, Field(description="declared in sites.yaml: which estimate is the headline")]
-    sites_digest: Annotated[Digest, Field(description="of the terms in sites.yaml")]
+    terms: Annotated[
+        SignedTerms, Field(description="of the round, as every site answered to them, and of those before")
+    ]
     privacy: PooledPrivacy
     not_for_release: Literal[False] = False
     software: Software
@@ -359,7 +361,7 @@ POOLED: dict[str, type[Pooled]] = {
     "pooled_survival": PooledSurvivalRelease,
 }
 # What a reader skips first stands last in the file.
-LAST = ("sites_digest", "privacy", "not_for_release", "software")
+LAST = ("terms", "privacy", "not_for_release", "software")
 
 
 def pooled_schema() -> dict[str, Any]:

@@ -1,31 +1,32 @@
 """Call sites to a round, and bundle what each of them sends.
 
-A site sends bundle.json: one release, and the site's signature over it and its round. A bundle holds nothing that is
-not in the release, in the study or in the contract's digest, so a person may read all of it before it leaves the site.
-What makes it acceptable to a coordinator: ``docs/sites.md``.
+A coordinator writes sites.yaml before any answer is seen. It names the round, the study that travels, whom to expect,
+and each site's key. Who writes it decides whom to believe: exchange keys by a channel that you trust. Signed, these
+terms are round.json, which every site gets with the study.
 
-A coordinator writes sites.yaml before any answer is seen. It names the round, the study that travelled, whom to expect,
-and each site's key. Who writes it decides whom to believe: exchange keys by a channel that you trust.
+A site sends bundle.json: one release, the terms that it answers to, and the site's signature over both. A bundle holds
+nothing that is not in the release, in the terms or in the contract's digest, so a person may read all of it before it
+leaves the site. What makes it acceptable to a coordinator: ``docs/sites.md``.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, field_validator, model_validator
 
-from causalveil.schemas.documents import read_yaml
+from causalveil.schemas.documents import digest_of, read_yaml
 from causalveil.schemas.ledger import RunId
 from causalveil.schemas.mistakes import validate
 from causalveil.schemas.privacy import Amount, Frozen, PublicKey
 from causalveil.schemas.study import Slug
 
 BUNDLE_FILE = "bundle.json"
+ROUND_FILE = "round.json"
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
@@ -82,29 +83,6 @@ class Reason(StrEnum):
     contradictory = "contradictory"
 
 
-class Statement(Frozen):
-    """The statement that a site signs."""
-
-    site: Slug
-    round: Annotated[Slug, Field(description="the coordinator's call that this answers")]
-    issued_at: Annotated[Instant, Field(description="when it was signed")]
-    finished_at: Annotated[Instant, Field(description="when the run's release entered the site's ledger")]
-    run_id: RunId
-    study_digest: Digest
-    policy_digest: Annotated[Digest, Field(description="of the owner's contract that the run was reserved under")]
-    release_digest: Annotated[Digest, Field(description="of the bytes of the site's release.json")]
-    release: Annotated[dict[str, Any], Field(description="the site's release.json; names the software that made it")]
-
-
-class Bundle(Frozen):
-    """A signed statement."""
-
-    format: Literal["causalveil bundle 1"] = "causalveil bundle 1"
-    statement: Statement
-    key: PublicKey
-    signature: Annotated[str, Field(pattern=r"^[0-9a-f]{128}$", description="Ed25519 over the canonical statement")]
-
-
 class Model(StrEnum):
     """The pooled estimate that is the headline.
 
@@ -137,13 +115,10 @@ class Site(Frozen):
     privacy: AgreedPrivacy | None = None
 
 
-class Sites(Frozen):
-    """The terms of one round."""
+class Terms(Frozen):
+    """The terms of one round: when, whom, and what the headline is."""
 
-    kind: Literal["sites"]
     round: Annotated[Slug, Field(description="a fresh name for every call; each site signs it")]
-    study: str
-    bundles: str = "bundles"
     opened: Annotated[Instant, Field(description="runs that finished before it are stale")]
     closes: Annotated[Instant | None, Field(description="bundles signed after it are stale")] = None
     units_disjoint: Annotated[bool, Field(description="declared: no person is in the data of two sites")]
@@ -151,6 +126,9 @@ class Sites(Frozen):
     pooled_by: Annotated[
         PooledBy, Field(description="cells: of a study of times, arms within sites, each site by its people")
     ] = PooledBy.effects
+    equal_contracts: Annotated[
+        bool, Field(description="declared: sites that have one contract are different sites")
+    ] = False
     sites: Annotated[dict[Slug, Site], Field(min_length=2)]
 
     @field_validator("units_disjoint")
@@ -164,7 +142,7 @@ class Sites(Frozen):
         return declared
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> Sites:
+    def _makes_sense(self) -> Self:
         if self.closes is not None and not self.opened < self.closes:
             raise ValueError("'closes' must be after 'opened'")
         keys = [site.key for site in self.sites.values()]
@@ -172,18 +150,101 @@ class Sites(Frozen):
             raise ValueError("two sites have one key; each site signs with its own")
         return self
 
-    @property
-    def digest(self) -> str:
-        """SHA-256 over all terms.
-
-        Terms that do not use a key that came later have the digest that they had before.
-        """
-        later = {"pooled_by"} if self.pooled_by is PooledBy.effects else set()
-        return hashlib.sha256(self.model_dump_json(exclude=later).encode()).hexdigest()
-
     def site_of(self, key: str) -> str | None:
         """Return the site whose key this is, if any."""
         return next((name for name, site in self.sites.items() if site.key == key), None)
+
+
+class Sites(Terms):
+    """The coordinator's file: the terms of a round, and where its other files lie."""
+
+    kind: Literal["sites"]
+    study: str
+    bundles: str = "bundles"
+    follows: Annotated[
+        str | None, Field(description="the signed terms of the round that this one follows, relative to this file")
+    ] = None
+
+
+class AgreedTerms(Terms):
+    """The terms that a coordinator signs, with the study that travels and the rounds before.
+
+    Attributes:
+        study, asked: name of the study, and digest of all that it asks at every site.
+        epsilon, delta: its privacy, where a site has agreed on none of its own.
+        follows: signed terms of the round that this one follows: a site left or came, or a term changed.
+    """
+
+    study: Slug
+    asked: Digest
+    epsilon: Amount
+    delta: Amount
+    follows: SignedTerms | None = None
+
+    @property
+    def words(self) -> str:
+        """The terms in one sentence."""
+        closes = "" if self.closes is None else f", closed on {instant_text(self.closes)}"
+        by = ", read off released cells" if self.pooled_by is PooledBy.cells else ""
+        return (
+            f"Round {self.round} of study {self.study}, opened on {instant_text(self.opened)}{closes}: "
+            f"{self.model} effects{by}, of sites {', '.join(self.sites)}."
+        )
+
+    def privacy_of(self, site: str) -> tuple[Amount, Amount]:
+        """Return epsilon and delta of a site."""
+        agreed = self.sites[site].privacy
+        if agreed is None:
+            return self.epsilon, self.delta
+        return agreed.epsilon, self.delta if agreed.delta is None else agreed.delta
+
+
+class SignedTerms(Frozen):
+    """round.json: the terms of a round under the coordinator's signature."""
+
+    format: Literal["causalveil round 1"] = "causalveil round 1"
+    terms: AgreedTerms
+    key: PublicKey
+    signature: Annotated[str, Field(pattern=r"^[0-9a-f]{128}$", description="Ed25519 over the canonical terms")]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over all of it."""
+        return digest_of(self.model_dump(mode="json"))
+
+    @property
+    def chain(self) -> tuple[SignedTerms, ...]:
+        """These terms, and those of every round before, newest first."""
+        before = self.terms.follows
+        return (self,) if before is None else (self, *before.chain)
+
+    @property
+    def opened(self) -> datetime:
+        """When the first of these rounds opened: an answer to it is not stale in a later one."""
+        return min(one.terms.opened for one in self.chain)
+
+
+class Statement(Frozen):
+    """The statement that a site signs."""
+
+    site: Slug
+    terms: Annotated[SignedTerms, Field(description="the coordinator's call that this answers")]
+    issued_at: Annotated[Instant, Field(description="when it was signed")]
+    finished_at: Annotated[Instant, Field(description="when the run's release entered the site's ledger")]
+    run_id: RunId
+    study_digest: Digest
+    policy_digest: Annotated[Digest, Field(description="of the owner's contract that the run was reserved under")]
+    release_digest: Annotated[Digest, Field(description="of the bytes of the site's release.json")]
+    release: Annotated[dict[str, Any], Field(description="the site's release.json; names the software that made it")]
+
+
+class Bundle(Frozen):
+    """A signed statement."""
+
+    format: Literal["causalveil bundle 1"] = "causalveil bundle 1"
+    statement: Statement
+    key: PublicKey
+    signature: Annotated[str, Field(pattern=r"^[0-9a-f]{128}$", description="Ed25519 over the canonical statement")]
 
 
 def load_sites(path: Path) -> Sites:

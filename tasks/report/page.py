@@ -193,6 +193,7 @@ def _render(release: Published, layout: str, sheet: str, contract: Contract | No
         "unanchored": UNANCHORED,
         "approvals": _approvals(release),
         "estimand": estimand_of(document),
+        "signed": getattr(release, "terms", None),
         **guidelines_context(release, document, arms, contract),
         **_of_kind(release, document),
     }

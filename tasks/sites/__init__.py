@@ -7,4 +7,5 @@
 - ``pooled_release``: From accepted bundles to the pooled release.
 - ``pooled_times``: Times to an event over sites: measures are pooled as effects, or by released cells.
 - ``series``: A series: the released blocks of one dataset together, at no charge.
+- ``terms``: The terms of a round: signed by the coordinator, checked by every site before it answers.
 """

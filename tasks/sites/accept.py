@@ -16,22 +16,24 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import combinations
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from causalveil.schemas.documents import digest_of, parse_json, read_regular
-from causalveil.schemas.errors import BundleError, CausalveilError, StudyError, kind_of
+from causalveil.schemas.documents import digest_of
+from causalveil.schemas.errors import BundleError, StudyError
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.protocols.answers import State
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
 from causalveil.schemas.release import EffectRelease, ProtocolRelease, SurvivalRelease
-from causalveil.schemas.sites.round import Bundle, Reason, Site, Sites, instant_text
+from causalveil.schemas.sites.round import AgreedTerms, Bundle, Reason, Site, Statement, instant_text
 from causalveil.schemas.specification import level_names, travelling
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.machine.site import home
 from causalveil.tasks.privacy.ledger.ledger import Ledger
 from causalveil.tasks.sites.bundle import read_bundle, refuse_unfit, release_of
+from causalveil.tasks.sites.terms import coordinators_key, refuse_other_terms
 
 # What sites can be asked together.
 Asked: TypeAlias = EffectStudy | ProtocolStudy | SurvivalStudy | SurvivalProtocol
@@ -63,7 +65,7 @@ class _Arrived:
         return self.bundle.statement.site
 
 
-def accept(terms: Sites, study: Asked, folder: Path, now: datetime) -> tuple[Accepted, ...]:
+def accept(terms: AgreedTerms, study: Asked, folder: Path, now: datetime) -> tuple[Accepted, ...]:
     """Check every file ``*.json`` of a folder against the terms of the round.
 
     Args:
@@ -76,9 +78,11 @@ def accept(terms: Sites, study: Asked, folder: Path, now: datetime) -> tuple[Acc
         One accepted bundle per expected site, in the order of the terms.
 
     Raises:
-        BundleError: one line that names every refused file and every missing site, each with its reason.
+        BundleError: one line that names every refused file and every missing site, each with its reason; or the
+            coordinator has no key.
         StudyError: the terms agree on a privacy that the study cannot have.
     """
+    key = coordinators_key()
     expected = {name: study_of_site(study, site) for name, site in terms.sites.items()}
     refusals: list[str] = []
     arrived: list[_Arrived] = []
@@ -95,12 +99,13 @@ def accept(terms: Sites, study: Asked, folder: Path, now: datetime) -> tuple[Acc
             refusals.append(f"site '{name}': {Reason.replayed}: it has more than one bundle ({files})")
         elif mine:
             try:
-                accepted[name] = _accept(mine[0], terms, site, expected[name], now)
+                accepted[name] = _accept(mine[0], (terms, key), site, expected[name], now)
             except BundleError as problem:
                 refusals.append(str(problem))
         elif not any(f"site '{name}'" in refusal for refusal in refusals):
             refusals.append(f"site '{name}': {Reason.missing}: no intact bundle of it in {folder}")
     refusals.extend(_shared_data(list(accepted.values())))
+    refusals.extend(_alike(list(accepted.values()), terms.equal_contracts))
     refusals.extend(_named_otherwise(list(accepted.values())))
     if refusals:
         raise BundleError("nothing was pooled: " + "; ".join(refusals))
@@ -123,7 +128,7 @@ def study_of_site(study: Asked, site: Site) -> Asked:
     return agreed
 
 
-def _arrival(path: Path, terms: Sites) -> _Arrived:
+def _arrival(path: Path, terms: AgreedTerms) -> _Arrived:
     """Open a file and find its site.
 
     Raises:
@@ -140,15 +145,12 @@ def _arrival(path: Path, terms: Sites) -> _Arrived:
     return _Arrived(path.name, bundle, digest)
 
 
-def _accept(item: _Arrived, terms: Sites, site: Site, expected: Asked, now: datetime) -> Accepted:
+def _accept(item: _Arrived, of: tuple[AgreedTerms, str], site: Site, expected: Asked, now: datetime) -> Accepted:
     statement, where = item.bundle.statement, f"site '{item.site}'"
     if now >= site.expires:
         raise BundleError(f"{where}: {Reason.expired}: its key expired on {instant_text(site.expires)}")
-    if statement.round != terms.round:
-        raise BundleError(
-            f"{where}: {Reason.replayed}: its bundle answers round '{statement.round}', and this is '{terms.round}'"
-        )
-    _in_time(statement.finished_at, statement.issued_at, terms, now, where)
+    refuse_other_terms(statement.terms, *of, where)
+    _in_time(statement, now, where)
     release = release_of(item.bundle, where)
     refuse_unfit(release, where)
     if not isinstance(release, Answer):
@@ -157,20 +159,21 @@ def _accept(item: _Arrived, terms: Sites, site: Site, expected: Asked, now: date
     return Accepted(item.site, item.bundle, item.digest, release)
 
 
-def _in_time(finished: datetime, issued: datetime, terms: Sites, now: datetime, where: str) -> None:
+def _in_time(said: Statement, now: datetime, where: str) -> None:
+    issued, finished, closes = said.issued_at, said.finished_at, said.terms.terms.closes
     if issued > now + CLOCK_SKEW:
         raise BundleError(f"{where}: {Reason.early}: signed on {instant_text(issued)}, which lies in the future")
     if finished > issued + CLOCK_SKEW:
         raise BundleError(f"{where}: {Reason.early}: signed before its run had finished")
-    if finished < terms.opened:
+    if finished < said.terms.opened:
         raise BundleError(
             f"{where}: {Reason.stale}: its run finished on {instant_text(finished)}, before the round opened on "
-            f"{instant_text(terms.opened)}"
+            f"{instant_text(said.terms.opened)}"
         )
-    if terms.closes is not None and issued > terms.closes:
+    if closes is not None and issued > closes:
         raise BundleError(
             f"{where}: {Reason.stale}: signed on {instant_text(issued)}, after the round closed on "
-            f"{instant_text(terms.closes)}"
+            f"{instant_text(closes)}"
         )
 
 
@@ -279,6 +282,35 @@ def _shared_data(accepted: Sequence[Accepted]) -> Iterator[str]:
                 yield f"sites {' and '.join(repr(site) for site in sites)}: {Reason.replayed}: they report one {key}"
 
 
+def _alike(accepted: Sequence[Accepted], declared: bool) -> Iterator[str]:
+    """Two sites with equal numbers or contracts: they look like one site under two keys.
+
+    Noise makes equal numbers impossible, but where it hides all and the declared range is the answer. Equal contracts,
+    which name the dataset, may be declared to be of different sites. Ids of runs say nothing: people choose them.
+    """
+    for left, right in combinations(accepted, 2):
+        contracts = {item.bundle.statement.policy_digest for item in (left, right)}
+        said = {
+            "numbers": _numbers(left) == _numbers(right) != (),
+            "contracts": not declared and len(contracts) == 1,
+        }
+        if found := [name for name, equal in said.items() if equal]:
+            rest = "" if "numbers" in found else "; where they are two, sites.yaml says 'equal_contracts: true'"
+            yield (
+                f"sites '{left.site}' and '{right.site}': {Reason.replayed}: they look like one site under two keys, "
+                f"with equal {' and '.join(found)}{rest}"
+            )
+
+
+def _numbers(item: Accepted) -> tuple[Any, ...]:
+    """Return what noise made of a site's answers; nothing of those that it hides."""
+    release = item.release
+    if isinstance(release, ProtocolRelease):
+        rows = (row for row in release.answers if row.state is not State.unresolved)
+        return tuple((row.estimate, row.sampling_error) for row in rows)
+    return () if release.interval.whole_range else (release.estimate, release.variance.sampling)
+
+
 def _named_otherwise(accepted: Sequence[Accepted]) -> Iterator[str]:
     """Sites whose owners name the levels of a column otherwise: one code may then mean two things."""
     for item in accepted[1:]:
@@ -288,10 +320,6 @@ def _named_otherwise(accepted: Sequence[Accepted]) -> Iterator[str]:
                 f"sites '{accepted[0].site}' and '{item.site}': {Reason.foreign}: their contracts name the levels of "
                 f"'{columns[0]}' differently; give them the same names, or none"
             )
-
-
-# Where the record lay before it was part of the ledger; it is still read, and never written.
-FOLDER = "rounds"
 
 
 def settle(ledger: Ledger, round_: str, digests: Mapping[str, str], publish: Callable[[], object]) -> None:
@@ -308,24 +336,11 @@ def settle(ledger: Ledger, round_: str, digests: Mapping[str, str], publish: Cal
     Raises:
         BundleError: names every site whose bundle is another one than before.
         LedgerError: the ledger cannot be used.
-        CausalveilError: an older record cannot be read.
     """
-    others = ledger.settle_round(round_, digests, _before(home() / FOLDER / f"{round_}.json"), publish)
+    others = ledger.settle_round(round_, digests, publish)
     if others:
         raise BundleError(
             "nothing was pooled: "
             + "; ".join(f"site '{name}': {Reason.replayed}: its bundle is not the one" for name in others)
             + f" that round '{round_}' was pooled with before; a new answer needs a new round"
         )
-
-
-def _before(path: Path) -> dict[str, str]:
-    try:
-        document = parse_json(read_regular(path))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as problem:
-        raise CausalveilError(f"{path}: the record of rounds cannot be read ({kind_of(problem)})") from None
-    if not isinstance(document, dict) or not all(isinstance(value, str) for value in document.values()):
-        raise CausalveilError(f"{path}: the record of rounds is damaged; restore it from a backup")
-    return document

@@ -13,11 +13,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from causalveil.schemas.documents import NotADocument, parse_json, read_regular
 from causalveil.schemas.errors import BundleError, ReleaseContradicted, RunConflict, StudyError
 from causalveil.schemas.mistakes import validate
 from causalveil.schemas.release import EffectRelease, ProtocolRelease, Release, SurvivalRelease, load_release_text
-from causalveil.schemas.sites.round import Bundle, Reason, Statement
+from causalveil.schemas.sites.round import Bundle, Reason, SignedTerms, Statement
 from causalveil.tasks.privacy.keys import is_signed, signing_secret
 from causalveil.tasks.privacy.ledger.ledger import Ledger
 
@@ -30,14 +32,22 @@ class UnreadableBundle(StudyError):
     """The text is not that of a bundle; callers say whose it was."""
 
 
-def canonical(statement: Statement) -> bytes:
+def canonical(label: bytes, said: BaseModel) -> bytes:
     """Return the bytes that are signed.
 
-    They are the label, then the statement as JSON in its own order, no spaces, ASCII.
+    They are a label of their purpose, then what is said as JSON in its own order, no spaces, ASCII.
     """
-    document = statement.model_dump(mode="json")
-    text = json.dumps(document, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return _LABEL + text.encode("ascii")
+    text = json.dumps(said.model_dump(mode="json"), separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return label + text.encode("ascii")
+
+
+def signature_of(message: bytes) -> str:
+    """Return the signature of a message under this site's key.
+
+    Raises:
+        CausalveilError: there is no key, or it cannot be used.
+    """
+    return str(_private_key().sign(message).hex())
 
 
 def public_key(*, create: bool = False) -> str:
@@ -61,14 +71,16 @@ def fingerprint(key: str) -> str:
     return " ".join(digest[index : index + 4] for index in range(0, 16, 4))
 
 
-def make_bundle(ledger: Ledger, run_id: str, site: str, round_: str) -> str:
+def make_bundle(ledger: Ledger, run_id: str, site: str, terms: SignedTerms) -> str:
     """Sign what a finished run released, once the ledger has vouched for it.
+
+    Whether the terms expect it, and that the run answers no other round: ``tasks/sites/terms.py``.
 
     Args:
         ledger: the site's.
         run_id: a finished run.
         site: the name under which the coordinator knows this site.
-        round_: the coordinator's call that this answers.
+        terms: the coordinator's call that this answers.
 
     Returns:
         The text of the bundle.
@@ -89,7 +101,7 @@ def make_bundle(ledger: Ledger, run_id: str, site: str, round_: str) -> str:
     return sign(
         Statement(
             site=site,
-            round=round_,
+            terms=terms,
             issued_at=datetime.now(UTC),
             finished_at=datetime.fromisoformat(run.document.written_at),
             run_id=run_id,
@@ -101,10 +113,10 @@ def make_bundle(ledger: Ledger, run_id: str, site: str, round_: str) -> str:
     )
 
 
-def answers(bundle: Bundle, run_id: str, site: str, round_: str) -> bool:
-    """Return whether an intact bundle is this site's, by its present key, on this run and round."""
+def answers(bundle: Bundle, run_id: str, site: str, terms: SignedTerms) -> bool:
+    """Return whether an intact bundle is this site's, on this run and these terms."""
     said = bundle.statement
-    return (said.run_id, said.site, said.round, bundle.key) == (run_id, site, round_, public_key())
+    return (said.run_id, said.site, said.terms, bundle.key) == (run_id, site, terms, public_key())
 
 
 def refuse_unfit(release: Release, where: str) -> None:
@@ -129,9 +141,8 @@ def sign(statement: Statement) -> str:
     Raises:
         CausalveilError: there is no key, or it cannot be used.
     """
-    key = _private_key()
-    signature = key.sign(canonical(statement)).hex()
-    return bundle_text(Bundle(statement=statement, key=_text_of(key.public_key()), signature=signature))
+    signature = signature_of(canonical(_LABEL, statement))
+    return bundle_text(Bundle(statement=statement, key=public_key(), signature=signature))
 
 
 def bundle_text(bundle: Bundle) -> str:
@@ -139,7 +150,7 @@ def bundle_text(bundle: Bundle) -> str:
 
     It is indented, its keys in the order of the model, the release as its own file has it.
     """
-    return _file_text(bundle.model_dump(mode="json"))
+    return file_text(bundle.model_dump(mode="json"))
 
 
 def read_bundle(path: Path) -> tuple[Bundle, str]:
@@ -199,7 +210,7 @@ def release_of(bundle: Bundle, where: str) -> Release:
         reason = Reason.contradictory if isinstance(problem, ReleaseContradicted) else Reason.unreadable
         raise BundleError(f"{where}: {reason}: {problem}") from None
     said = (statement.run_id, statement.study_digest, statement.release_digest)
-    if said != (release.run_id, release.study_digest, digest_of(_file_text(statement.release))):
+    if said != (release.run_id, release.study_digest, digest_of(file_text(statement.release))):
         raise BundleError(f"{where}: {Reason.tampered}: its statement does not match its release")
     return release
 
@@ -209,13 +220,13 @@ def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _file_text(document: dict[str, Any]) -> str:
-    """A document as its file has it: indented, keys in their order."""
+def file_text(document: dict[str, Any]) -> str:
+    """Return a document as its file has it: indented, keys in their order."""
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _signed(bundle: Bundle) -> bool:
-    return is_signed(bundle.key, bundle.signature, canonical(bundle.statement))
+    return is_signed(bundle.key, bundle.signature, canonical(_LABEL, bundle.statement))
 
 
 def _private_key(*, create: bool = False) -> Any:

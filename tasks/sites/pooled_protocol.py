@@ -39,7 +39,7 @@ from causalveil.schemas.sites.pooled import (
     SitePart,
     SiteRecord,
 )
-from causalveil.schemas.sites.round import Model, Reason, Sites
+from causalveil.schemas.sites.round import AgreedTerms, Model, Reason
 from causalveil.tasks.protocols.calibration import Measured, learn, scale_of
 from causalveil.tasks.protocols.gates import balance_gate, critical_of
 from causalveil.tasks.sites.accept import Accepted
@@ -87,7 +87,7 @@ class _Cell:
 
 
 def pooled_protocol(
-    terms: Sites, study: ProtocolStudy | SurvivalProtocol, accepted: Sequence[Accepted]
+    terms: AgreedTerms, study: ProtocolStudy | SurvivalProtocol, accepted: Sequence[Accepted]
 ) -> PooledProtocolRelease:
     """Pool accepted bundles of a protocol, of bounded outcomes or of times.
 

@@ -15,7 +15,7 @@ from causalveil.schemas.errors import BundleError
 from causalveil.schemas.limits import Limit
 from causalveil.schemas.release import EffectRelease, Software
 from causalveil.schemas.sites.pooled import PooledPrivacy, PooledRelease, SiteResult
-from causalveil.schemas.sites.round import Model, Reason, Sites
+from causalveil.schemas.sites.round import AgreedTerms, Model, Reason
 from causalveil.schemas.specification import level_names, with_level_names
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.sites.accept import Accepted, Asked
@@ -24,7 +24,7 @@ from causalveil.tasks.sites.pool import SiteEstimate, pool
 DEPENDENCIES = ("numpy", "scipy", "cryptography")
 
 
-def pooled_release(terms: Sites, study: EffectStudy, accepted: Sequence[Accepted]) -> PooledRelease:
+def pooled_release(terms: AgreedTerms, study: EffectStudy, accepted: Sequence[Accepted]) -> PooledRelease:
     """Pool accepted bundles of an effect.
 
     Args:
@@ -79,7 +79,7 @@ def over_sites(stated: Sequence[tuple[ConfoundingStatement | None, float]]) -> C
     return over_parts(known) if known and len(known) == len(stated) else None
 
 
-def of_sites(terms: Sites, study: Asked, accepted: Sequence[Accepted]) -> dict[str, Any]:
+def of_sites(terms: AgreedTerms, study: Asked, accepted: Sequence[Accepted]) -> dict[str, Any]:
     """Return the fields that every pooled release has, whatever was asked.
 
     Epsilon and delta of the whole are the largest of any site: sites are disjoint, by declaration, and a release of
@@ -98,7 +98,7 @@ def of_sites(terms: Sites, study: Asked, accepted: Sequence[Accepted]) -> dict[s
         "estimator": study.estimator.name,
         "guarantee": study.guarantee,
         "model": terms.model,
-        "sites_digest": terms.digest,
+        "terms": accepted[0].bundle.statement.terms,
         "privacy": PooledPrivacy(
             unit=", ".join(dict.fromkeys(statement.unit for statement in statements)),
             neighbours=study.privacy.neighbours,

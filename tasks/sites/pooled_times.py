@@ -26,7 +26,7 @@ from causalveil.schemas.sites.pooled import (
     SitePart,
     SiteRecord,
 )
-from causalveil.schemas.sites.round import PooledBy, Reason, Sites
+from causalveil.schemas.sites.round import AgreedTerms, PooledBy, Reason
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.inference.assemble import NOISY
 from causalveil.tasks.sites.accept import Accepted
@@ -40,7 +40,7 @@ from causalveil.tasks.survival.strata import Strata
 from causalveil.tasks.survival.strategy import NoisyCells, mechanism, read_cells
 
 
-def pooled_times(terms: Sites, study: SurvivalStudy, accepted: Sequence[Accepted]) -> PooledSurvivalRelease:
+def pooled_times(terms: AgreedTerms, study: SurvivalStudy, accepted: Sequence[Accepted]) -> PooledSurvivalRelease:
     """Pool accepted bundles of a study of times.
 
     Args:

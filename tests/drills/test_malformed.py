@@ -154,10 +154,11 @@ def _sites_folder(base: Path) -> None:
     call = Call(base / "call", parties)
     call.folder.mkdir(parents=True)
     call.write()
-    for name, party in parties.items():
+    for party in parties.values():
         party.run("answer")
-        call.put(name, party.bundle("answer"))
     shutil.copy(next(parties["north"].folder.glob("data-*/study.yaml")), call.folder / "study.yaml")
+    for name, party in parties.items():
+        call.put(name, party.bundle("answer", call.signed()))
 
 
 def _extracted_folder(base: Path) -> None:
@@ -195,7 +196,7 @@ def _pool(folder: Path, _number: int) -> None:
     from causalveil.flows.engine.engine import DirectEngine
     from causalveil.flows.sequence.pooling import pool_sites
 
-    with at_home(folder / "home"):
+    with at_home(folder / "call" / "home"):
         pool_sites(folder / "call" / "sites.yaml", folder / "out", DirectEngine())
 
 

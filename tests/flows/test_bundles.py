@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 from pathlib import Path
@@ -9,14 +10,18 @@ from typing import Any
 
 import polars as pl
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from causalveil.flows.cli.main import main
+from causalveil.flows.sequence.pooling import leave_bundle
 from causalveil.schemas.errors import BundleError, CausalveilError, RunConflict, StudyError
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from causalveil.tasks.sites.bundle import make_bundle, read_bundle
-from tests.bundle_cases import TAMPERED, Case, estimate_changed, expired_key, other_run
+from causalveil.tasks.report.page import report_html
+from causalveil.tasks.sites.bundle import make_bundle, public_key, read_bundle
+from causalveil.tasks.sites.terms import terms_text
+from tests.bundle_cases import TAMPERED, Case, ago, estimate_changed, expired_key, other_run, reopen, with_site
 from tests.sites_help import NAMES, Call, Party, at_home
 from tests.studies import people, resolved, write_study
 
@@ -32,15 +37,23 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Party]:
     return parties
 
 
-@pytest.fixture
-def call(tmp_path: Path, sites: dict[str, Party]) -> Call:
-    """A round in which everybody has answered as they should."""
-    result = Call(tmp_path / "coordinator", {name: sites[name] for name in NAMES})
+@pytest.fixture(scope="module")
+def honest(sites: dict[str, Party], tmp_path_factory: pytest.TempPathFactory) -> Call:
+    """A round in which everybody has answered as they should; made once, and copied for each test."""
+    folder = tmp_path_factory.mktemp("honest")
+    result = Call(folder / "coordinator", {name: sites[name] for name in NAMES})
     result.write()
-    shutil.copy(write_study(tmp_path / "travels"), result.folder / "study.yaml")
+    shutil.copy(write_study(folder / "travels"), result.folder / "study.yaml")
+    terms = result.signed()
     for name in NAMES:
-        result.put(name, sites[name].bundle("asked"))
+        result.put(name, sites[name].bundle("asked", terms))
     return result
+
+
+@pytest.fixture
+def call(tmp_path: Path, honest: Call) -> Call:
+    shutil.copytree(honest.folder, tmp_path / "coordinator")
+    return Call(tmp_path / "coordinator", dict(honest.parties), copy.deepcopy(honest.terms))
 
 
 def test_an_honest_round_is_pooled_and_again_the_same(call: Call) -> None:
@@ -52,7 +65,7 @@ def test_an_honest_round_is_pooled_and_again_the_same(call: Call) -> None:
 
 @pytest.mark.parametrize(("case", "message"), TAMPERED, ids=lambda value: getattr(value, "__name__", ""))
 def test_a_wrong_bundle_is_refused_by_name(call: Call, sites: dict[str, Party], case: Case, message: str) -> None:
-    honest, terms = {name: call.file(name).read_text() for name in NAMES}, call.terms
+    bundles, terms = {name: call.file(name).read_text() for name in NAMES}, copy.deepcopy(call.terms)
     case(call, sites)
     with pytest.raises(BundleError) as refused:
         call.pool()
@@ -63,10 +76,12 @@ def test_a_wrong_bundle_is_refused_by_name(call: Call, sites: dict[str, Party], 
     assert not list((call.folder / "home").rglob("*.json")), "a refused round is not remembered"
     for file in (call.folder / "bundles").iterdir():
         file.unlink()
-    for name, text in honest.items():
+    for name, text in bundles.items():
         call.put(name, text)
     call.terms = terms
-    call.write()
+    call.save()
+    if (kept := call.folder / "home/kept.key").exists():
+        kept.rename(kept.with_name("bundle.key"))
     call.pool()
 
 
@@ -76,7 +91,7 @@ def test_a_round_whose_document_cannot_be_written_stays_open(call: Call, sites: 
     with pytest.raises(StudyError, match="another release lies there"):
         call.pool()
     (call.folder / "out" / "release.json").unlink()
-    call.put("north", sites["north"].bundle("asked"))
+    call.put("north", sites["north"].bundle("asked", call.signed()))
     call.pool()
 
 
@@ -84,7 +99,7 @@ def test_an_answer_that_is_not_the_first_is_not_published(call: Call, sites: dic
     text = call.pool().path.read_text()
     (call.folder / "out" / "release.json").unlink()
     first = call.file("north").read_text()
-    call.put("north", sites["north"].bundle("asked"))
+    call.put("north", sites["north"].bundle("asked", call.signed()))
     with pytest.raises(BundleError, match="replayed"):
         call.pool()
     assert not (call.folder / "out" / "release.json").exists()
@@ -103,7 +118,7 @@ def test_a_round_takes_no_second_answer(call: Call, sites: dict[str, Party]) -> 
     """Once pooled, a later answer is refused, and so is an earlier one that is put in its place."""
     first = call.file("north").read_text()
     call.pool()
-    call.put("north", sites["north"].bundle("asked"))
+    call.put("north", sites["north"].bundle("asked", call.signed()))
     with pytest.raises(BundleError, match="site 'north': replayed: its bundle is not the one"):
         call.pool()
     call.put("north", first)
@@ -111,9 +126,8 @@ def test_a_round_takes_no_second_answer(call: Call, sites: dict[str, Party]) -> 
 
 
 def test_agreed_epsilon_is_accepted_and_stated(call: Call) -> None:
+    reopen(call, sites=with_site(call, "coast", privacy={"epsilon": 0.5}))
     other_run(call, "coast", "agreed", privacy={"epsilon": 0.5})
-    call.terms["sites"]["coast"]["privacy"] = {"epsilon": 0.5}
-    call.save()
     release = call.pool().release
     assert [float(site.epsilon) for site in release.sites] == [1.0, 0.5, 1.0]
     assert (float(release.privacy.epsilon), release.privacy.units_disjoint) == (1.0, True)
@@ -123,9 +137,9 @@ def test_agreed_epsilon_is_accepted_and_stated(call: Call) -> None:
 
 
 @pytest.fixture(scope="module")
-def intact(sites: dict[str, Party], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
+def intact(honest: Call, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
     path = tmp_path_factory.mktemp("intact") / "north.json"
-    path.write_text(sites["north"].bundle("asked"))
+    path.write_text(honest.file("north").read_text())
     return path, path.read_bytes()
 
 
@@ -142,37 +156,40 @@ def test_no_byte_can_be_changed(intact: tuple[Path, bytes], position: int, byte:
         read_bundle(path)
 
 
-def test_only_finished_runs_of_this_ledger_are_signed(sites: dict[str, Party], tmp_path: Path) -> None:
+def test_only_finished_runs_of_this_ledger_are_signed(sites: dict[str, Party], call: Call, tmp_path: Path) -> None:
+    terms = call.signed()
     with at_home(sites["north"].home), pytest.raises(RunConflict, match="not in this ledger"):
-        make_bundle(open_ledger(), "unheard-of", "north", "spring")
+        make_bundle(open_ledger(), "unheard-of", "north", terms)
     with at_home(tmp_path / "nobody"):
         path = write_study(tmp_path / "study")
         from causalveil.flows.api import run_study
 
         run_study(path, out=tmp_path / "out", run_id="r", engine="direct")
         with pytest.raises(CausalveilError, match="causalveil bundle key"):
-            make_bundle(open_ledger(), "r", "north", "spring")
+            make_bundle(open_ledger(), "r", "north", terms)
 
 
-def test_the_signing_key_is_private_and_not_the_split_secret(sites: dict[str, Party]) -> None:
+def test_the_signing_key_is_private_and_not_the_split_secret(sites: dict[str, Party], call: Call) -> None:
     home = sites["north"].home
     assert (home / "bundle.key").stat().st_mode & 0o777 == 0o600
     assert (home / "bundle.key").read_bytes() != (home / "site.key").read_bytes()
-    text = sites["north"].bundle("asked")
+    text = sites["north"].bundle("asked", call.signed())
     assert (home / "bundle.key").read_bytes().hex() not in text
 
 
-def test_a_bundle_holds_the_release_and_nothing_of_the_rows(sites: dict[str, Party]) -> None:
-    document = json.loads(sites["north"].bundle("asked"))
+def test_a_bundle_holds_the_release_and_nothing_of_the_rows(sites: dict[str, Party], call: Call) -> None:
+    document = json.loads(sites["north"].bundle("asked", call.signed()))
     assert document["statement"]["release"] == json.loads((sites["north"].folder / "asked/release.json").read_text())
     assert set(document["statement"]) == {
-        *("site", "round", "issued_at", "finished_at", "run_id"),
+        *("site", "terms", "issued_at", "finished_at", "run_id"),
         *("study_digest", "policy_digest", "release_digest", "release"),
     }
     assert str(sites["north"].folder) not in json.dumps(document)
 
 
-def test_commands(call: Call, sites: dict[str, Party], capfd: pytest.CaptureFixture[str]) -> None:
+def test_commands(
+    call: Call, sites: dict[str, Party], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def run(*words: str) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as ended:
             main(list(words))
@@ -187,6 +204,7 @@ def test_commands(call: Call, sites: dict[str, Party], capfd: pytest.CaptureFixt
     assert (
         json.loads(out)["statement"]["study_digest"] == resolved(sites["north"].folder / "data-asked/study.yaml").digest
     )
+    monkeypatch.setenv("CAUSALVEIL_HOME", str(call.folder / "home"))
     code, out, err = run("pool", terms, "--out", str(call.folder / "out"))
     assert code == 0, err
     for words in (
@@ -208,7 +226,9 @@ def test_commands(call: Call, sites: dict[str, Party], capfd: pytest.CaptureFixt
     assert json.loads(out)["key"].startswith("ed25519:")
 
 
-@pytest.mark.parametrize("command", ["bundle key", "bundle make", "bundle show", "pool", "report"])
+@pytest.mark.parametrize(
+    "command", ["bundle key", "bundle make", "bundle show", "round open", "round show", "pool", "report"]
+)
 def test_every_command_has_help_and_json(command: str, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([*command.split(), "--help"])
@@ -225,7 +245,7 @@ def test_every_command_has_help_and_json(command: str, capfd: pytest.CaptureFixt
     ],
 )
 def test_what_a_study_leaves_to_contracts_is_refused_before_anything_is_charged(
-    left: dict[str, Any], said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    left: dict[str, Any], said: str, call: Call, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A coordinator has none: `check --sites` and a run that is to leave a bundle say what is missing."""
     with pytest.raises(SystemExit):
@@ -235,7 +255,12 @@ def test_what_a_study_leaves_to_contracts_is_refused_before_anything_is_charged(
     with pytest.raises(SystemExit) as ended:
         main(["check", str(path)])
     assert not ended.value.code, "at a site alone its contract says it"
-    for words in (["check", str(path), "--sites"], ["run", str(path), "--site", "n", "--round", "r", "--run-id", "r"]):
+    terms = tmp_path / "round.json"
+    terms.write_text(terms_text(call.signed()))
+    for words in (
+        ["check", str(path), "--sites"],
+        ["run", str(path), "--site", "n", "--round", str(terms), "--run-id", "r"],
+    ):
         with pytest.raises(SystemExit) as ended:
             main(words)
         assert ended.value.code == 2
@@ -263,21 +288,94 @@ def test_two_codes_travel_as_a_range_as_the_refusal_says(tmp_path: Path, capfd: 
 
 
 def test_run_leaves_a_bundle_and_asks_before_it_spends(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    def run(*words: str) -> tuple[int, str]:
+    def said(*words: str) -> tuple[int, str]:
         with pytest.raises(SystemExit) as ended:
-            main(["run", str(path), "--out", str(tmp_path / "out"), "--run-id", "r", *words])
+            main(list(words))
         return int(ended.value.code or 0), capfd.readouterr().err
 
+    def run(*words: str) -> tuple[int, str]:
+        return said("run", str(path), "--out", str(tmp_path / "out"), "--run-id", "r", *words)
+
     path = write_study(tmp_path / "study")
-    assert "causalveil bundle key" in run("--site", "north", "--round", "spring")[1]
+    call = Call(tmp_path / "coordinator", {name: Party(name, tmp_path / name, 1) for name in ("south", "east")})
+    call.write()
+    shutil.copy(path, call.folder / "study.yaml")
+    terms = str(call.folder / "round.json")
+    assert said("round", "open", str(call.folder / "sites.yaml"))[0] == 0
     assert "both" in run("--site", "north")[1]
-    assert open_ledger().record("r") is None, "nothing was reserved"
     with pytest.raises(SystemExit):
         main(["bundle", "key"])
-    assert "simulation" in run("--site", "north", "--round", "spring", "--simulate", "1")[1]
-    assert run("--site", "north", "--round", "spring")[0] == 0
+    code, told = run("--site", "north", "--round", terms)
+    assert (code, "do not name site 'north'" in told) == (6, True)
+    code, told = run("--site", "south", "--round", terms)
+    assert (code, "another key for site 'south'" in told) == (6, True)
+    call.terms["sites"]["north"] = {**call.terms["sites"]["south"], "key": public_key()}
+    call.save()
+    code, told = said("round", "open", str(call.folder / "sites.yaml"))
+    assert (code, "other terms lie there" in told) == (2, True)
+    Path(terms).unlink()
+    assert said("round", "open", str(call.folder / "sites.yaml"))[0] == 0
+    assert "simulation" in run("--site", "north", "--round", terms, "--simulate", "1")[1]
+    other = write_study(tmp_path / "other", study={"outcome": {"upper": 20}})
+    code, told = said("run", str(other), "--run-id", "r", "--site", "north", "--round", terms)
+    assert (code, "not the one that the terms speak of" in told) == (6, True)
+    cheap = write_study(tmp_path / "cheap", study={"privacy": {"epsilon": 0.5}})
+    code, told = said("run", str(cheap), "--run-id", "r", "--site", "north", "--round", terms)
+    assert (code, "'privacy.epsilon'" in told) == (6, True)
+    assert open_ledger().record("r") is None, "nothing was reserved"
+    assert run("--site", "north", "--round", terms)[0] == 0
     bundle, first = read_bundle(tmp_path / "out" / "bundle.json")
-    assert (bundle.statement.site, bundle.statement.round, bundle.statement.run_id) == ("north", "spring", "r")
-    assert run("--site", "north", "--round", "spring")[0] == 0
+    assert (bundle.statement.site, bundle.statement.terms.terms.round) == ("north", "spring")
+    assert run("--site", "north", "--round", terms)[0] == 0
     assert read_bundle(tmp_path / "out" / "bundle.json")[1] == first, "the same answer, not a second one"
-    assert run("--site", "north", "--round", "summer")[0] == 2
+    assert said("round", "show", terms)[0] == 0
+
+
+def test_a_release_answers_one_round_and_those_that_follow_it(
+    call: Call, sites: dict[str, Party], tmp_path: Path
+) -> None:
+    """A site that is struck out once answers are seen is a new round, and its document shows both."""
+    first = call.signed()
+    call.pool()
+    (call.folder / "spring.json").write_text(terms_text(first))
+    fewer = {name: site for name, site in call.terms["sites"].items() if name != "valley"}
+    call.terms |= {"round": "summer", "sites": fewer, "opened": ago(seconds=1)}
+    call.save()
+    for name in ("north", "coast"):
+        with at_home(sites[name].home):
+            leave_bundle("asked", name, first, tmp_path / f"{name}-first.json")
+            with pytest.raises(BundleError, match="it answered other terms, of round 'spring', which these do not"):
+                leave_bundle("asked", name, call.signed(), call.file(name))
+    call.terms["follows"] = "spring.json"
+    call.save()
+    for name in ("north", "coast"):
+        call.file(name).unlink()
+        with at_home(sites[name].home):
+            leave_bundle("asked", name, call.signed(), call.file(name))
+            with pytest.raises(BundleError, match="of round 'summer', which these do not"):
+                leave_bundle("asked", name, first, tmp_path / f"{name}-again.json")
+    call.file("valley").unlink()
+    (call.folder / "out" / "release.json").unlink()
+    release = call.pool().release
+    assert [one.terms.round for one in release.terms.chain] == ["summer", "spring"]
+    page = report_html(release)
+    assert "Round spring of study" in page
+    assert "of sites north, coast, valley." in page
+
+
+def test_terms_follow_a_round_of_the_same_study_under_a_fresh_name(call: Call) -> None:
+    (call.folder / "spring.json").write_text(terms_text(call.signed()))
+    call.terms["follows"] = "spring.json"
+    call.save()
+    with pytest.raises(BundleError, match="a round of the same name"):
+        call.signed()
+    call.terms["round"] = "summer"
+    call.save()
+    study = yaml.safe_load((call.folder / "study.yaml").read_text())
+    study["outcome"]["upper"] = 20
+    (call.folder / "study.yaml").write_text(yaml.safe_dump(study))
+    with pytest.raises(BundleError, match="asked another question"):
+        call.signed()
+    (call.folder / "spring.json").write_text("{}")
+    with pytest.raises(BundleError, match="not the signed terms of a round"):
+        call.signed()

@@ -23,7 +23,9 @@ from causalveil.schemas.release import Release, release_text
 from causalveil.tasks.privacy.ledger import store
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.sites import bundle
+from causalveil.tasks.sites.terms import terms_text
 from tests.ledger_help import contract, finished, reservation
+from tests.sites_help import some_terms
 from tests.studies import write_study
 
 KEPT = sorted(path.parent for path in (Path(__file__).parents[1] / "kept").glob("*/ledger.db.gz"))
@@ -124,8 +126,9 @@ def test_what_is_not_read_is_refused_by_its_version_and_fetched_as_it_is(
     assert call(capfd, "ledger", "release", "one", "--out", tmp_path / "out")[0] == 0
     assert (tmp_path / "out" / "release.json").read_bytes() == release.read_bytes()
     if change is not a_key_of_the_study:
-        bundle.public_key(create=True)
-        for words in (("report", release), ("bundle", "make", "one", "--site", "north", "--round", "spring")):
+        terms = tmp_path / "round.json"
+        terms.write_text(terms_text(some_terms()))
+        for words in (("report", release), ("bundle", "make", "one", "--site", "north", "--round", terms)):
             code, shown = call(capfd, *words)
             assert (code, NAMED in shown) == (2, True), shown
 
@@ -144,7 +147,7 @@ def test_a_bundle_of_an_earlier_version_is_refused_by_its_version(
         return honest(statement.model_copy(update=said))
 
     monkeypatch.setattr(bundle, "sign", sign)
-    (tmp_path / "north.json").write_text(bundle.make_bundle(open_ledger(), "one", "north", "spring"))
+    (tmp_path / "north.json").write_text(bundle.make_bundle(open_ledger(), "one", "north", some_terms()))
     code, shown = call(capfd, "bundle", "show", tmp_path / "north.json")
     assert (code, NAMED in shown) == (6, True), shown
 

@@ -9,7 +9,10 @@ import pytest
 import yaml
 
 from causalveil.flows.sequence.check import check
+from causalveil.schemas.documents import parse_yaml
 from causalveil.schemas.errors import StudyError
+from causalveil.schemas.mistakes import validate
+from causalveil.schemas.release import EffectRelease
 from tests.studies import CONTRACT, STUDY, merge, people, write_study
 
 ALLOWED = {"estimators": ["ipw", "regression", "difference_in_means", "aipw"]}
@@ -157,3 +160,22 @@ def test_a_missing_key_that_is_written_as_the_message_says_is_right(
         kept = {"estimator": {"penalty": ..., **mended["estimator"]}}
     told = problems(tmp_path / "mended", *((kept, {}) if where == "study" else ({}, kept)))
     assert not any(place[-1] in one and ("missing" in one or "must" in one or "unknown" in one) for one in told), told
+
+
+@pytest.mark.parametrize("letter", ["\x1b[2J", "\r", "\x7f", "\x9b", "\u202e", "\u2066", "\u2028", "\ud800"])
+@pytest.mark.parametrize("place", ["value", "key", "below"])
+def test_what_a_screen_would_obey_is_refused_in_every_document(letter: str, place: str) -> None:
+    document: dict[str, Any] = {"kind": "effect", "covariates": {}}
+    document |= {"value": {"name": letter}, "key": {f"na{letter}me": 1}, "below": {"covariates": [{"a": letter}]}}[
+        place
+    ]
+    with pytest.raises(StudyError, match=rf"holds the control character U\+{ord(letter[0]):04X}") as told:
+        validate(EffectRelease, document, "release.json")
+    assert letter not in str(told.value)
+
+
+def test_a_person_may_write_lines_and_any_script_in_yaml() -> None:
+    text = "purpose: |\n  one\n  two\nname: \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645\n"
+    with pytest.raises(StudyError) as told:
+        validate(EffectRelease, parse_yaml(text, "study.yaml"), "study.yaml")
+    assert "control character" not in str(told.value)

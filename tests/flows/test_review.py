@@ -16,6 +16,7 @@ from causalveil.tasks.privacy.keys import OwnerKey, owner_key
 from causalveil.tasks.privacy.ledger.entry import ReviewVerdict
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.sites.bundle import make_bundle, public_key
+from tests.sites_help import some_terms
 from tests.studies import write_study
 
 # The store interface of the ledger is also what somebody with INSERT on the table has.
@@ -62,7 +63,7 @@ def test_held_then_approved(study: Path, tmp_path: Path, capfd: pytest.CaptureFi
     assert not out.exists()
     public_key(create=True)
     with pytest.raises(RunConflict, match="held"):
-        make_bundle(open_ledger(), "one", "north", "spring")
+        make_bundle(open_ledger(), "one", "north", some_terms())
     assert open_ledger().account("small").blocks[0].spent.epsilon == 1
     assert command("ledger", "release", "one", "--out", tmp_path / "owner", "--key", tmp_path / "owner.key") == 0
     assert command("ledger", "approve", "one", "--reason", "seen") == 0

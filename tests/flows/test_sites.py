@@ -116,9 +116,9 @@ def test_the_coordinator_sees_bundles_and_nothing_else(demo: tuple[Path, str]) -
     folder, _ = demo
     seen = sorted(str(path.relative_to(folder / "coordinator")) for path in (folder / "coordinator").rglob("*.*"))
     bundles = ["bundles/coast.json", "bundles/north.json", "bundles/valley.json"]
-    # Its ledger, with the checkpoint beside it, remembers the round and nothing else.
-    ledger = ["home/ledger.db", "home/ledger.db-queue", "home/ledgers/IDENTITY.json"]
-    written = ["pooled/release.json", "pooled/report.html", "sites.yaml", "study.yaml"]
+    # Its key signed the terms; its ledger, with the checkpoint beside it, remembers the round and nothing else.
+    ledger = ["home/bundle.key", "home/ledger.db", "home/ledger.db-queue", "home/ledgers/IDENTITY.json"]
+    written = ["pooled/release.json", "pooled/report.html", "round.json", "sites.yaml", "study.yaml"]
     assert sorted(re.sub(r"[0-9a-f]{32}", "IDENTITY", name) for name in seen) == [*bundles, *ledger, *written]
 
 
@@ -127,11 +127,13 @@ def test_pooling_reads_no_data(demo: tuple[Path, str], tmp_path: Path) -> None:
     folder, _ = demo
     elsewhere = Call(tmp_path / "elsewhere", {})
     shutil.copytree(folder / "coordinator", elsewhere.folder, ignore=shutil.ignore_patterns("home", "pooled"))
+    (elsewhere.folder / "home").mkdir()
+    shutil.copy(folder / "coordinator/home/bundle.key", elsewhere.folder / "home")
     again = elsewhere.pool()
     assert again.path.read_bytes() == (folder / "coordinator" / "pooled" / "release.json").read_bytes()
 
 
-def test_the_flow_of_deployments(prefect_server: str, tmp_path: Path) -> None:
+def test_the_flow_of_deployments(prefect_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """flows/pool.py:pool under Prefect: paths go in, the same release comes out, a refusal fails the run."""
     from causalveil.flows.pool import pool
 
@@ -141,7 +143,8 @@ def test_the_flow_of_deployments(prefect_server: str, tmp_path: Path) -> None:
     shutil.copy(write_study(tmp_path / "travels"), call.folder / "study.yaml")
     for name, party in parties.items():
         party.run("asked")
-        call.put(name, party.bundle("asked"))
+        call.put(name, party.bundle("asked", call.signed()))
+    monkeypatch.setenv("CAUSALVEIL_HOME", str(call.folder / "home"))
     outcome = pool(str(call.folder / "sites.yaml"), str(tmp_path / "pooled"))
     assert json.loads(outcome.path.read_text())["kind"] == "pooled"
     assert outcome.path.read_text() == call.pool().path.read_text()

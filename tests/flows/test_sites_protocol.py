@@ -172,7 +172,7 @@ def test_a_gate_is_judged_on_the_pooled_balance(
         call.save()
         for name in NAMES:
             changed(call, name, tilt(after))
-            resign(call, name, round=round_)
+            resign(call, name, terms=call.signed().model_dump(mode="json"))
         capfd.readouterr()
         with at_home(tmp_path / "home"), pytest.raises(SystemExit) as ended:
             main(["pool", str(tmp_path / "sites.yaml"), "--out", str(tmp_path / round_)])
@@ -263,7 +263,7 @@ def test_a_plain_study_of_some_is_pooled_and_another_some_is_another_study(tmp_p
     call.write()
     shutil.copy(tmp_path / "north/data-asked/study.yaml", call.folder / "study.yaml")
     for name, party in parties.items():
-        call.put(name, party.bundle("asked"))
+        call.put(name, party.bundle("asked", call.signed()))
     release = pooled(call)
     (answer,) = release.answers
     assert answer.fixed is not None
@@ -273,7 +273,7 @@ def test_a_plain_study_of_some_is_pooled_and_another_some_is_another_study(tmp_p
     assert min(estimates) <= answer.fixed.estimate <= max(estimates)  # type: ignore[type-var]
     assert "age >= 40" in head_html(release).replace("&gt;", ">")
     # Other people are another question, whatever else is alike.
-    call.put("coast", parties["coast"].bundle("others"))
+    call.put("coast", parties["coast"].bundle("others", call.signed()))
     with pytest.raises(BundleError, match="it ran another study; differing: where"):
         call.pool()
 

@@ -23,9 +23,10 @@ from causalveil.schemas.release import ProtocolRelease, SurvivalRelease, load_re
 from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledSurvivalRelease, load_published, pooled_schema
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.report.page import head_html, report_html
+from causalveil.tasks.sites.terms import terms_text
 from tests.bundle_cases import resign
 from tests.flows.test_true_sentences import texts
-from tests.sites_help import NAMES, Call, Party, at_home
+from tests.sites_help import NAMES, Call, Party, at_home, some_terms
 from tests.studies import merge
 from tests.survival_help import MANY, STUDY, cared_for, patients, write_survival, write_times
 
@@ -89,9 +90,18 @@ def call_of(
     call = Call(folder, parties)
     call.write(**terms)
     (folder / "study.yaml").write_text(yaml.safe_dump({**asked, "data": {"path": "."}}, sort_keys=False))
-    for name, party in parties.items():
-        call.put(name, party.bundle(run_id))
+    answer(call, run_id)
     return call
+
+
+def answer(call: Call, run_id: str = "asked") -> None:
+    """Let every site answer; where no terms can be signed, other terms."""
+    try:
+        terms = call.signed()
+    except StudyError:
+        terms = some_terms()
+    for name, party in call.parties.items():
+        call.put(name, party.bundle(run_id, terms))
 
 
 def pooled(call: Call) -> PooledSurvivalRelease:
@@ -211,6 +221,7 @@ def test_cells_of_adjusted_studies_and_of_some_people_are_not_pooled(parties: Pa
         call.pool()
     call.terms.pop("pooled_by")
     call.save()
+    answer(call)
     # The advice leads on: what is wrong now is that the sites ran another study.
     with pytest.raises(BundleError, match="another study; differing: covariates"):
         call.pool()
@@ -243,9 +254,9 @@ def test_sites_where_nobody_is_seen_have_no_part(parties: Parties, tmp_path: Pat
         assert len(measure.leave_one_out) == 2
     other = call_of(tmp_path / "two", parties, round="autumn")
     for name in ("north", "valley"):
-        other.put(name, parties[name].bundle("asked", "autumn"))
+        other.put(name, parties[name].bundle("asked", other.signed()))
         changed(other, name, hidden)
-    other.put("coast", parties["coast"].bundle("asked", "autumn"))
+    other.put("coast", parties["coast"].bundle("asked", other.signed()))
     release = pooled(other)
     assert [(one.state, one.fixed, one.random) for one in release.measures] == [("unresolved", None, None)] * 2
     assert "Nothing can be said" in report_html(release)
@@ -309,6 +320,7 @@ def test_a_coordinators_study_says_what_contracts_say(parties: Parties, tmp_path
         call.pool()
     assert "'origin'" in str(refused.value)
     (tmp_path / "study.yaml").write_text(yaml.safe_dump({**TRAVELLING, "data": {"path": "."}}))
+    answer(call)
     assert pooled(call).measures[0].fixed is not None
 
 
@@ -316,8 +328,10 @@ def refused_run(path: Path) -> int:
     """The exit code of a run that would leave a bundle."""
     with pytest.raises(SystemExit):
         main(["bundle", "key"])
+    terms = path.with_name("round.json")
+    terms.write_text(terms_text(some_terms()))
     with pytest.raises(SystemExit) as ended:
-        main(["run", str(path), "--site", "north", "--round", "spring", "--engine", "direct"])
+        main(["run", str(path), "--site", "north", "--round", str(terms), "--engine", "direct"])
     return int(ended.value.code or 0)
 
 

@@ -20,6 +20,7 @@ from causalveil.flows.sequence.finished import RunResult
 from causalveil.flows.sequence.pooling import PooledResult
 from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, AdjustmentState, ConfoundingStatement, Shortfall
 from causalveil.schemas.contract import DataClass
+from causalveil.schemas.documents import digest_of
 from causalveil.schemas.privacy import amount_text
 from causalveil.schemas.release import AnsweredEffect, ApprovalStatement, EffectRelease, ProtocolRelease, Release
 from causalveil.schemas.sites.pooled import PooledRelease
@@ -473,7 +474,7 @@ def test_a_page_of_several_sites_says_how_to_cite_it_and_who_approved(documents:
     document = documents[name]
     page = plain(report_html(load(document)))
     sites = ", ".join(site["site"] for site in document["sites"])
-    assert f"round {document['round']} of {sites}, terms {document['sites_digest'][:16]}" in page
+    assert f"round {document['round']} of {sites}, terms {digest_of(document['terms'])[:16]}" in page
     assert "may be pooled again at no cost" in page
     for site in document["sites"]:
         assert f"approval of {site['site']}{ApprovalStatement(**site['approval']).words}" in page

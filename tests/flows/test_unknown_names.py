@@ -11,7 +11,9 @@ from causalveil.flows.cli.main import main
 from causalveil.schemas.errors import LedgerError
 from causalveil.tasks.machine.site import home
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from causalveil.tasks.sites.terms import terms_text
 from tests.ledger_help import contract
+from tests.sites_help import some_terms
 
 NAMING = [
     ("ledger", "show", "trail"),
@@ -22,7 +24,7 @@ NAMING = [
     ("ledger", "export", "trail", "--format", "registry"),
     ("clean", "--reduced", "trail"),
     ("audit", "trail"),
-    ("bundle", "make", "trail", "--site", "north", "--round", "spring"),
+    ("bundle", "make", "trail", "--site", "north", "--round", "round.json"),
     *(
         ("ledger", command, "trail", *more)
         for command, *more in (
@@ -50,6 +52,7 @@ def test_an_unknown_name_is_an_error(
     monkeypatch.chdir(tmp_path)
     open_ledger().grant(contract(), "opening")
     assert call(capfd, "owner", "key", "--key", "owner.key")[0] == call(capfd, "bundle", "key")[0] == 0
+    (tmp_path / "round.json").write_text(terms_text(some_terms()))
     code, said = call(capfd, *words)
     assert (code, "trail" in said, said.count("\n")) == (2, True, 1), said
     if words[:2] == ("ledger", "verify"):

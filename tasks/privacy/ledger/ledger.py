@@ -9,7 +9,7 @@ A ledger can move to another database, say from one machine's SQLite file to a t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -293,15 +293,12 @@ class Ledger(OwnerSide, ReaderSide):
         """
         return self._void(run_id, one_line(reason), only_untouched=True)
 
-    def settle_round(
-        self, round_: str, digests: Mapping[str, str], before: Mapping[str, str], publish: Callable[[], object]
-    ) -> list[str]:
+    def settle_round(self, round_: str, digests: Mapping[str, str], publish: Callable[[], object]) -> list[str]:
         """Keep each site's first answer to a round that is published now, for good.
 
         Args:
             round_: the round's name.
             digests: SHA-256 of each site's answer.
-            before: answers that were kept elsewhere before.
             publish: writes what was made of the answers; not called for another answer than a site's first. If it
                 fails, nothing is kept.
 
@@ -311,18 +308,50 @@ class Ledger(OwnerSide, ReaderSide):
         Raises:
             LedgerError: the ledger cannot be used.
         """
-        of_round = (entries.c.dataset == "", entries.c.kind == "round", entries.c.name == round_)
         with self._writing() as (connection, _):
-            kept = dict(before)
-            for entry in self.store.select(connection, *of_round):
-                kept |= entry.document["answers"]
+            kept: dict[str, str] = {}
+            for body in self._of_round(connection, round_, "answers"):
+                kept |= body
             others = [site for site in digests if kept.get(site, digests[site]) != digests[site]]
             new = {site: digest for site, digest in digests.items() if site not in kept}
             if not others:
                 publish()
             if new and not others:
-                self.store.append(connection, "round", name=round_, body={"answers": {**before, **new}})
+                self.store.append(connection, "round", name=round_, body={"answers": new})
         return others
+
+    def answer_round(self, run_id: str, round_: str, terms: Sequence[str]) -> str | None:
+        """Keep that a run's release answers a round, for good.
+
+        A release that answered one round answers those alone that follow it.
+
+        Args:
+            run_id: the run.
+            round_: the round's name.
+            terms: digests of its signed terms and of those of every round before, newest first.
+
+        Returns:
+            The round that it answered before and that these terms do not follow; then nothing is kept. None: there is
+            none.
+
+        Raises:
+            LedgerError: the ledger cannot be used.
+        """
+        with self._writing() as (connection, _):
+            before = list(self._of_round(connection, run_id, "answered"))
+            for one in before:
+                if one["terms"] not in terms:
+                    return str(one["round"])
+            if terms[0] not in {one["terms"] for one in before}:
+                body = {"answered": {"round": round_, "terms": terms[0]}}
+                self.store.append(connection, "round", name=run_id, body=body)
+        return None
+
+    def _of_round(self, connection: Connection, name: str, key: str) -> Iterator[dict[str, str]]:
+        """Yield what entries of rounds by a name have under a key."""
+        where = (entries.c.dataset == "", entries.c.kind == "round", entries.c.name == name)
+        for entry in self.store.select(connection, *where):
+            yield from [entry.document[key]] if key in entry.document else []
 
     def _void(self, run_id: str, reason: str, *, only_untouched: bool) -> bool:
         with self._writing() as (connection, book):
