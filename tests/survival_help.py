@@ -17,7 +17,7 @@ from causalveil.flows.sequence.finished import RunResult
 from causalveil.schemas.asked.asks_for import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.estimators.survival import SurvivalStudy
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, times_table
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
 from causalveil.tasks.enclave.normalise import columns, encode
@@ -26,6 +26,8 @@ from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.survival.curves import ARMS, Grid
 from causalveil.tasks.survival.findings import SurvivalFindings
+from causalveil.tasks.survival.joint import JointCells, joint_grid
+from causalveil.tasks.survival.joint_answers import one_row, table_of
 from causalveil.tasks.survival.stages import groups_of
 from causalveil.tasks.survival.strategy import NoisyCells
 from tests.studies import CONTRACT, merge, resolved, write_study
@@ -67,6 +69,15 @@ def exact_cells(counts: FloatArray, grid: Grid) -> NoisyCells:
     """Return counts without noise, as if they had been released so; shape (2, cells)."""
     size = ARMS * grid.cells
     return NoisyCells(grid, round(float(counts.sum())), np.asarray(counts, np.float64), np.zeros((size, size)))
+
+
+def exact_findings(study: SurvivalStudy, counts: FloatArray) -> SurvivalFindings:
+    """Return what a study reads off counts without noise; shape (2, cells)."""
+    table, size = times_table(study), counts.shape[1]
+    grid = joint_grid(table, round(float(counts.sum())))
+    return one_row(
+        study, table_of(table, JointCells(grid, counts[None].astype(np.float64), np.zeros((size, size)), None))
+    )
 
 
 def make_survival(competing: bool = True, **changes: Any) -> SurvivalStudy:
@@ -250,9 +261,8 @@ class People:
 
     def enclave(self, study: SurvivalStudy | None = None) -> MemoryEnclave:
         """Their rows; with a study those that it adjusts for, groups of censoring, and who is eligible."""
-        rows: dict[str, Any] = {"t": self.arm, "u": self.time, "k": self.kind, "h": ranks(len(self))}
-        if self.group is not None:
-            rows["g"] = self.group
+        everybody = np.zeros(len(self), np.uint8) if self.group is None else self.group
+        rows: dict[str, Any] = {"t": self.arm, "u": self.time, "k": self.kind, "g": everybody, "h": ranks(len(self))}
         if study is not None and self.covariates is not None:
             bounded, everybody = study.bounded, slice(0, len(self))
             if study.covariates:

@@ -16,19 +16,22 @@ from typing import Any
 
 from causalveil.flows.estimators.estimator import VALIDATE, Estimator, Stages, normalised_by
 from causalveil.flows.estimators.five_releases import FiveStages, Steps
-from causalveil.flows.estimators.rehearsal import FEW, QUESTIONS, QUICK, Rehearsal, Rehearsed, Smaller, summed
+from causalveil.flows.estimators.rehearsal import FEW, QUESTIONS, QUICK, Made, Rehearsal, Rehearsed, Smaller, summed
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.flows.estimators.words import OTHERWISE, UNADJUSTED_TIMES, Importance, Sentence, Words
 from causalveil.schemas.estimators.survival import Beyond, Measure, SurvivalStudy, TimeToEvent
+from causalveil.schemas.estimators.survival_protocol import times_table
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import Missing
 from causalveil.tasks.adjustment import five_releases
 from causalveil.tasks.adjustment.five_releases import Drawn, FiveReleases
 from causalveil.tasks.adjustment.recipe import AdjustmentRecipe
 from causalveil.tasks.covariates import dimension
+from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.inference.people import PEOPLE, counted_units
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.report.numbers import confidence_level, number
+from causalveil.tasks.survival import joint_answers as answers
 from causalveil.tasks.survival import stages
 from causalveil.tasks.survival.adjusted import (
     ScalesOfPeople,
@@ -40,24 +43,37 @@ from causalveil.tasks.survival.adjusted import (
 )
 from causalveil.tasks.survival.curves import budget_of
 from causalveil.tasks.survival.findings import SurvivalFindings
-from causalveil.tasks.survival.people import people_of_times
+from causalveil.tasks.survival.people import people_of_many_times, people_of_times
 from causalveil.tasks.survival.pseudo import PseudoOutcomes
 from causalveil.tasks.survival.strategy import SLOT, mechanism
 
-NORMALISE = normalised_by(lambda: stages.normalise_times)
+Step = StageRun[SurvivalStudy]
+
+
+def _normalise(study: SurvivalStudy, *where: Any) -> None:
+    if study.covariates:
+        stages.normalise_times(study, *where)
+    else:
+        answers.normalise_joint_times(times_table(study), *where)
+
+
+def _release(step: Step) -> FloatArray:
+    if step.study.covariates:
+        return stages.release_stage(*step.given, step.budget, step.times)
+    study, sizes, enclave = step.given
+    return answers.release_joint_stage(times_table(study), sizes, enclave, step.budget, step.times)
+
+
+NORMALISE = normalised_by(lambda: _normalise)
 CELLS = Stage[SurvivalStudy, FloatArray](
-    "cells",
-    lambda step: stages.release_stage(*step.given, step.budget, step.times),
-    charges=lambda study, _: [(SLOT, mechanism(study))],
-    reads=(NORMALISE,),
+    "cells", _release, charges=lambda study, _: [(SLOT, mechanism(study))], reads=(NORMALISE,)
 )
 ANSWER = Stage[SurvivalStudy, SurvivalFindings](
     "answer",
-    lambda step: stages.answer_stage(step.study, step.sizes, step[CELLS]),
+    lambda step: answers.one_row(step.study, answers.table_stage(times_table(step.study), step.sizes, step[CELLS])),
     reads=(CELLS,),
 )
 plan = recalled(adjusted_recipe)
-Step = StageRun[SurvivalStudy]
 
 
 @dataclass(frozen=True)
@@ -239,6 +255,12 @@ def _ruled(study: SurvivalStudy, sizes: Sizes) -> str:
     return f" (n mu = {sizes.units / study.censoring.groups * budget_of(study):.4g})"
 
 
+def _people(study: SurvivalStudy, made: Made) -> MemoryEnclave:
+    if study.covariates:
+        return people_of_times(study, made.stand_in, made.count, made.randomised, made.sample)
+    return people_of_many_times(times_table(study), made.stand_in, made.count, made.sample)
+
+
 def rehearsal(study: SurvivalStudy) -> Rehearsal:
     """Return how a plan rehearses a study.
 
@@ -248,7 +270,7 @@ def rehearsal(study: SurvivalStudy) -> Rehearsal:
         PEOPLE if study.covariates else QUICK,
         summed,
         randomised=study.estimator.trial,
-        make=lambda study, made: people_of_times(study, made.stand_in, made.count, made.randomised, made.sample),
+        make=_people,
         units=counted_units,
         # Of cells alone draws differ little: one is a point of a curve.
         point=FEW if study.covariates else 1,

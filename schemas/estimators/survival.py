@@ -6,6 +6,7 @@ Survival curves, risks, restricted mean times (``docs/proofs/survival.md``).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from decimal import Decimal
 from enum import StrEnum
 from itertools import pairwise
@@ -222,6 +223,17 @@ class Censoring(Frozen):
             )
         return self
 
+    def refuse_unused(self, covariates: Mapping[str, Covariate]) -> None:
+        """Refuse settings that have no effect where nothing is adjusted for.
+
+        Raises:
+            ValueError: names the setting.
+        """
+        if self.by and not covariates:
+            raise ValueError("'censoring.by' is for adjusted effects: name covariates, or remove it")
+        if self.floor != FLOOR and not covariates:
+            raise ValueError("'censoring.floor' is for adjusted effects: name covariates, or remove it")
+
     def names(self, name: str) -> tuple[str, ...]:
         """Return the groups into which a column divides, as people read them.
 
@@ -300,8 +312,7 @@ class SurvivalStudy(Study):
     def _provable(self) -> Self:
         if self.privacy.level is not Level.sample:
             raise ValueError("estimator 'survival' protects whole rows: declare level 'sample'")
-        if self.censoring.by and not self.covariates:
-            raise ValueError("'censoring.by' is for adjusted effects: name covariates, or remove it")
+        self.censoring.refuse_unused(self.covariates)
         if self.estimand is not Estimand.ATE and not self.covariates:
             raise ValueError("without covariates 'survival' compares the arms as they are: use estimand 'ATE'")
         if self.intervals is None:
@@ -335,13 +346,7 @@ class SurvivalStudy(Study):
 
     def specification(self) -> dict[str, Any]:
         """Return the specification as of every study, without what a plan expects."""
-        document = {key: value for key, value in super().specification().items() if key != "expect"}
-        # Keys that came later: a study that does not use them has the digest that it had before.
-        unused = {"classes": {}, "beyond": Beyond.refuse}
-        document["censoring"] = {
-            key: value for key, value in document["censoring"].items() if key not in unused or value != unused[key]
-        }
-        return document
+        return {key: value for key, value in super().specification().items() if key != "expect"}
 
     @property
     def roles(self) -> dict[str, Column]:
@@ -464,7 +469,7 @@ class Curves(Frozen):
         times: the ends of intervals.
         arms: control, then treated.
         seen_until: the last time at which people of both arms are seen at risk through noise; 0: at none.
-        log_rank: null where they are seen at none, and in protocols, whose answers have tests of their own.
+        log_rank: null where they are seen at none, and of several outcomes, whose answers have tests of their own.
         grid_bracket: between which values the difference of risks without a grid lies; null where events compete.
     """
 

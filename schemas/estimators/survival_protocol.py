@@ -28,6 +28,7 @@ from causalveil.schemas.estimators.survival import (
     ExpectedTimes,
     Measure,
     SurvivalEstimator,
+    SurvivalStudy,
     TimeToEvent,
 )
 from causalveil.schemas.privacy import Frozen, Level
@@ -150,17 +151,16 @@ class SurvivalProtocol(JointStudy):
     def _adjustable(self) -> Self:
         """Refuse what the joint releases of an adjustment do not answer."""
         censoring = self.censoring
-        if censoring != Censoring() and not self.covariates:
-            raise ValueError("'censoring' is for adjusted effects: name covariates, or remove it")
+        censoring.refuse_unused(self.covariates)
         if censoring.by:
             raise ValueError(
                 "'censoring.by': within a protocol losses may follow the arm and the subgroup; name the column under "
                 "'subgroups', or ask each question by itself, as 'kind: effect' with one 'outcome'"
             )
-        if censoring.beyond is Beyond.restrict:
+        if censoring.beyond is Beyond.restrict and (self.subgroups is not None or self.covariates):
             raise ValueError(
-                "'censoring.beyond': a protocol ends where it says; remove it and add an outcome with an earlier "
-                "horizon, or ask each question by itself, as 'kind: effect' with one 'outcome'"
+                "'censoring.beyond: restrict' is of arms as they are without 'subgroups', each of which would end at a "
+                "time of its own; remove it and add an outcome with an earlier horizon"
             )
         if not self.covariates:
             return self
@@ -177,12 +177,8 @@ class SurvivalProtocol(JointStudy):
         return self
 
     def specification(self) -> dict[str, Any]:
-        """Return the specification as of every study, without what a plan expects.
-
-        Keys that came with adjusted protocols are left out of all others, which keep the digest that they had.
-        """
-        unused = {"expect"} if self.covariates else {"expect", "missing", "censoring"}
-        return {key: value for key, value in super().specification().items() if key not in unused}
+        """Return the specification as of every study, without what a plan expects."""
+        return {key: value for key, value in super().specification().items() if key != "expect"}
 
     @cached_property
     def bounded(self) -> RegressionProtocol:
@@ -219,7 +215,7 @@ class SurvivalProtocol(JointStudy):
         """
         first = self.outcomes[0]
         found: dict[tuple[bool, ...], list[str]] = {}
-        for name in first.codes:
+        for name in dict.fromkeys((*(name for one in self.outcomes for name in one.of), *first.codes)):
             if name != first.censoring:
                 found.setdefault(tuple(name in one.of for one in self.outcomes), []).append(name)
         return tuple(tuple(found[key]) for key in sorted(found, reverse=True))
@@ -291,6 +287,13 @@ class SurvivalProtocol(JointStudy):
     def question(self) -> str:
         """The questions and groups, in words."""
         return f"{_listed(one.label for one in self.questions)}{self.compared}"
+
+
+def times_table(study: SurvivalStudy) -> SurvivalProtocol:
+    """Return a study of one outcome as a table of one row, of the same arms, units and budget."""
+    outcome = TimesOutcome(**dict(study.outcome), role=OutcomeRole.primary)
+    shared = {key: value for key, value in study if key not in ("kind", "outcome")}
+    return SurvivalProtocol(kind="protocol", outcomes=(outcome,), **shared)
 
 
 def _listed(names: Iterable[str]) -> str:

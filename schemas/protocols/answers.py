@@ -70,7 +70,7 @@ class ProtocolAnswer(Frozen):
     intervals of the release hold together with the declared confidence. ``calibrated`` is the single interval
     widened and moved by what the negative controls show. ``spread`` is the released standard deviation of the
     outcome within arms, in which systematic error is measured. ``measures``: ratios that the study asked for.
-    ``log_rank``: of a risk of times to an event. A withheld answer has no numbers.
+    ``values``, ``restricted_to``, ``log_rank``: of times to an event. A withheld answer has no numbers.
     """
 
     outcome: str
@@ -92,6 +92,13 @@ class ProtocolAnswer(Frozen):
     confounding: Annotated[
         ConfoundingStatement | None,
         Field(description="what was done about confounding; null where noise hides the answer, and in older releases"),
+    ] = None
+    values: Annotated[
+        tuple[Finite, Finite] | None, Field(description="the measure in the reference arm, and in the arm")
+    ] = None
+    restricted_to: Annotated[
+        Finite | None,
+        Field(description="when the measure ends, where too few are followed to the horizon; null: at the horizon"),
     ] = None
     log_rank: Annotated[
         LogRankTest | None,

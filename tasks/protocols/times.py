@@ -102,7 +102,7 @@ def times_outcomes(study: SurvivalProtocol, cells: JointCells) -> TimesOutcomes:
     half, told = np.ones(shape[:2]), np.zeros(shape, dtype=np.bool_)
     lost, own = np.zeros(shape), np.zeros(shape)
     for place, question in enumerate(questions):
-        part = QuestionCells.of(question, study, grid)
+        part = QuestionCells.of(question, study, grid, cells.last_of(study, question))
         for group in range(grid.groups):
             asked = [
                 TimesContrast(question, group, arm, cells.two_arms(group, arm, part), part)

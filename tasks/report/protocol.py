@@ -38,6 +38,7 @@ from causalveil.tasks.report.numbers import (
     group_label,
     in_place,
     is_whole,
+    number,
     span,
 )
 
@@ -247,11 +248,12 @@ def context_of(release: ProtocolRelease | PooledProtocolRelease) -> dict[str, An
         measured = any(answer.measures for answer in release.answers)
         return {
             "part_seen": part_seen(release),
+            "ends_earlier": ends_earlier(release),
             **_with_sides(first_answer(release.answers, release.confidence), release),
             **context,
             "measured": measured,
         }
-    context["part_seen"] = ""
+    context |= {"part_seen": "", "ends_earlier": ""}
     row = first_of(release.answers)
     pooled = release.headline(row)
     ends = None if pooled is None else (pooled.interval.lower, pooled.interval.upper)
@@ -289,6 +291,13 @@ def part_seen(release: ProtocolRelease) -> str:
         return ""
     said = f"Noise hides {hidden} of {counted(len(groups), 'subgroup')}."
     return f"{said} The first answer is of the others; its interval allows for any effect in these."
+
+
+def ends_earlier(release: ProtocolRelease) -> str:
+    """Return which measures end before their horizon, and when; empty if none does."""
+    found = {row.outcome: row.restricted_to for row in release.answers if row.restricted_to is not None}
+    said = "; ".join(f"{outcome}: until {number(until, 4)} alone" for outcome, until in found.items())
+    return f"Too few are followed to the horizon. {said}." if found else ""
 
 
 def covered(release: ProtocolRelease | PooledProtocolRelease) -> tuple[Limit, ...]:

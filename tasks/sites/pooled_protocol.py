@@ -151,7 +151,8 @@ def _cell(
     bounds, each = (-width, width), 1 - (1 - study.confidence) / rows
     single = [estimate_of(site, row, row.interval, study.confidence) for site, row in said]
     all_ = [estimate_of(site, row, row.simultaneous, each) for site, row in said]
-    told = [(one, two) for one, two in zip(single, all_, strict=True) if one is not None and two is not None]
+    pairs = zip(said, single, all_, strict=True)
+    told = [(one, two) for (_, row), one, two in pairs if one and two and row.restricted_to is None]
     if len(told) < FEWEST:
         return _Cell(width, said, None, None, {}, 0.0)
     pooled = pool([one for one, _ in told], study.confidence, bounds)
@@ -282,7 +283,7 @@ def _answer(
         sites=tuple(
             SitePart(
                 site=site,
-                state=part.state,
+                state=part.state if part.restricted_to is None else State.unresolved,
                 estimate=part.estimate if _speaks(part) and not withheld else None,
                 interval=part.interval if _speaks(part) and not withheld else None,
                 weight_fixed=cell.weight(site, Model.fixed),
@@ -300,7 +301,7 @@ def _answer(
 
 
 def _speaks(part: ProtocolAnswer) -> bool:
-    return part.state in (State.answered, State.marked)
+    return part.restricted_to is None and part.state in (State.answered, State.marked)
 
 
 def limits_of(interval: Interval) -> Limits:

@@ -14,7 +14,9 @@ import numpy as np
 
 from causalveil.schemas.errors import BundleError
 from causalveil.schemas.estimators.survival import Curves, Measure, SurvivalStudy
+from causalveil.schemas.estimators.survival_protocol import times_table
 from causalveil.schemas.limits import Code, Limit, limit, united
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.protocols.answers import State
 from causalveil.schemas.release import Interval, MeasuredEffect, SurvivalRelease, Variance
@@ -33,11 +35,12 @@ from causalveil.tasks.sites.accept import Accepted
 from causalveil.tasks.sites.pool import SiteEstimate, pool
 from causalveil.tasks.sites.pooled_protocol import FEWEST, limits_of
 from causalveil.tasks.sites.pooled_release import of_sites, over_sites, record_of
-from causalveil.tasks.survival.curves import grid_of
 from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.findings import TimesShown, findings_as_they_are, told_test
+from causalveil.tasks.survival.findings import TimesShown, told_test
+from causalveil.tasks.survival.joint import JointCells, joint_grid
+from causalveil.tasks.survival.joint_answers import one_row, table_stage
 from causalveil.tasks.survival.strata import Strata
-from causalveil.tasks.survival.strategy import NoisyCells, mechanism, read_cells
+from causalveil.tasks.survival.strategy import NoisyCells
 
 
 def pooled_times(terms: AgreedTerms, study: SurvivalStudy, accepted: Sequence[Accepted]) -> PooledSurvivalRelease:
@@ -98,11 +101,12 @@ def _cells_of(site: str, release: SurvivalRelease) -> NoisyCells:
         )
     study = parse_study(release.specification, f"the study of site '{site}'")
     if isinstance(study, SurvivalStudy):
-        grid = grid_of(study, release.units)
-        if len(release.cells) == grid.numbers:
-            cells = read_cells(np.array(release.cells), grid, release.units, mechanism(study))
-            if _alike(findings_as_they_are(study, cells).measures, release.measures):
-                return cells
+        table, released = times_table(study), np.array(release.cells)
+        sizes = Sizes(units=release.units, train=release.units, estimation=release.units)
+        if len(released) == joint_grid(table, release.units).numbers:
+            found = one_row(study, table_stage(table, sizes, released))
+            if _alike(found.measures, release.measures):
+                return JointCells.read(released, table, sizes).two_arms(None, 1).cells
     raise BundleError(f"site '{site}': {Reason.foreign}: its release contradicts its own cells")
 
 

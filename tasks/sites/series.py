@@ -201,7 +201,7 @@ def _of_measure(release: SurvivalRelease, one: MeasuredEffect) -> _Found | str:
 
 def _of_answer(release: ProtocolRelease, row: ProtocolAnswer) -> _Found | str:
     told = estimate_of(release.run_id, row, row.interval, release.confidence)
-    if told is None:
+    if told is None or row.restricted_to is not None:
         return _label(release)
     return _Found(release, told.estimate, told.interval, told.variance, row.confounding)
 

@@ -33,7 +33,6 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.effects import Bands, Compared, LogRank, TwoArms
 from causalveil.tasks.survival.pooling import CensoringStrata, pooled_words
-from causalveil.tasks.survival.strategy import NoisyCells
 
 
 @dataclass(frozen=True)
@@ -177,16 +176,10 @@ def findings(
     open_to = (*open_to, *_of_the_end(study), limit(Code.grid, intervals=(grid.intervals,)))
     outcome, codes = study.outcome, study.treatment_codes.pair
     shown = TimesShown(outcome.horizon, outcome.unit_of_measure, outcome.origin, outcome.labels)
-    drawn = curves_of(shown, whole, study.confidence, (str(codes[0]), str(codes[1])))
+    drawn = curves_of(shown, whole, study.confidence, (str(codes[0]), str(codes[1])), tested=True)
     end = float(both.grid.horizon) if until < grid.intervals else None
     balance = adjusted[study.measure[0]].balance if adjusted else ()
     return SurvivalFindings(measures, drawn, details, done, open_to, end, balance)
-
-
-def findings_as_they_are(study: SurvivalStudy, cells: NoisyCells) -> SurvivalFindings:
-    """Read everything off the cells of arms that are compared as they are."""
-    whole = TwoArms(cells)
-    return findings(study, whole, answered_until(study, [whole]), whole.seen)
 
 
 def _of_the_end(study: SurvivalStudy) -> tuple[Limit, ...]:
@@ -261,9 +254,7 @@ class TimesShown:
     events: tuple[str, ...]
 
 
-def curves_of(
-    shown: TimesShown, both: TwoArms, confidence: float, names: tuple[str, str], tested: bool = True
-) -> Curves:
+def curves_of(shown: TimesShown, both: TwoArms, confidence: float, names: tuple[str, str], tested: bool) -> Curves:
     """Return both arms, as figures show them.
 
     Args:

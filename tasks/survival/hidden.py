@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from causalveil.schemas.estimators.survival import SurvivalStudy
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, times_table
 from causalveil.schemas.plan import Sizes
 from causalveil.tasks.survival.curves import grid_of
 from causalveil.tasks.survival.effects import TwoArms
@@ -38,6 +38,8 @@ def fewest_followed(study: SurvivalStudy | SurvivalProtocol, units: int) -> Fewe
         units: n.
     """
     sizes = Sizes(units=units, train=units, estimation=units)
+    if isinstance(study, SurvivalStudy) and not study.covariates:
+        study = times_table(study)
     if isinstance(study, SurvivalStudy):
         grid = grid_of(study, units)
         least = TwoArms(read_cells(np.zeros(grid.numbers), grid, units, mechanism(study))).fewest_followed

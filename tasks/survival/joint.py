@@ -20,6 +20,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import ndtri
 
+from causalveil.schemas.estimators.survival import Beyond
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, TimesQuestion
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.protocols.study import ALL_UNITS
@@ -93,7 +94,7 @@ class QuestionCells:
     They are sums of all cells of an arm.
 
     Attributes:
-        grid: of two arms, until the horizon; kinds: events that count, and those that compete, if any.
+        grid: of two arms, until the question ends; kinds: events that count, and those that compete, if any.
         sums: zeros and ones, shape (its cells, cells of an arm).
     """
 
@@ -101,11 +102,13 @@ class QuestionCells:
     sums: FloatArray
 
     @classmethod
-    def of(cls, question: TimesQuestion, study: SurvivalProtocol, grid: Grid) -> QuestionCells:
-        """Return the part of a question: who is at risk after its horizon is one cell."""
-        until = grid.between.index(question.outcome.horizon) + 1
+    def of(cls, question: TimesQuestion, study: SurvivalProtocol, grid: Grid, until: int) -> QuestionCells:
+        """Return the part of a question that ends with an interval.
+
+        Who is at risk after it is one cell.
+        """
         counts = [kind[0] in question.outcome.of for kind in study.kinds]
-        own = Grid(until, 1 if all(counts) else 2, question.outcome.horizon, between=grid.between[:until])
+        own = Grid(until, 1 if all(counts) else 2, grid.between[until - 1], between=grid.between[:until])
         sums = np.zeros((own.cells, grid.cells))
         sums[-1, -1] = 1.0
         kinds = [*(0 if one else 1 for one in counts), own.kinds]
@@ -128,6 +131,11 @@ class TimesContrast:
     arm: int
     both: TwoArms
     part: QuestionCells
+
+    @property
+    def restricted_to(self) -> float | None:
+        """When it ends, where that is before the question's horizon."""
+        return self.both.grid.horizon if self.both.grid.horizon < self.question.outcome.horizon else None
 
 
 @dataclass(frozen=True)
@@ -190,6 +198,20 @@ class JointCells:
         units = max(round(float(counts.sum())), 1)
         return TwoArms(NoisyCells(grid if part is None else part.grid, units, counts, noise))
 
+    def followed_to(self, floor: float, group: int | None = None) -> int:
+        """Return with which interval ends what can be told of all arms."""
+        return min(self.two_arms(group, arm).followed_to(floor) for arm in range(1, self.grid.arms))
+
+    def last_of(self, study: SurvivalProtocol, question: TimesQuestion) -> int:
+        """Return the interval with which a question ends.
+
+        It is that of its horizon, or where a study restricts it an earlier one, the last that can be told, if any can.
+        """
+        last = self.grid.between.index(question.outcome.horizon) + 1
+        if study.censoring.beyond is Beyond.refuse:
+            return last
+        return min(self.followed_to(study.censoring.floor if study.covariates else 0.0), last) or last
+
     def asked(self, study: SurvivalProtocol) -> tuple[TimesContrast, ...]:
         """Return every question in the order of the table.
 
@@ -198,7 +220,7 @@ class JointCells:
         groups: list[int | None] = [None, *([] if study.subgroups is None else range(self.grid.groups))]
         found = []
         for question in study.questions:
-            part = QuestionCells.of(question, study, self.grid)
+            part = QuestionCells.of(question, study, self.grid, self.last_of(study, question))
             for arm in range(1, self.grid.arms):
                 found += [
                     TimesContrast(question, group, arm, self.two_arms(group, arm, part), part) for group in groups

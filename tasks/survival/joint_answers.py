@@ -6,29 +6,34 @@ Its rows, the one release of cells, and the table of answers with curves by subg
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED
-from causalveil.schemas.estimators.survival import Measure
+from causalveil.schemas.errors import CausalveilError
+from causalveil.schemas.estimators.survival import Beyond, Measure, SurvivalStudy
 from causalveil.schemas.estimators.survival_protocol import GroupCurves, SurvivalProtocol
 from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.plan import Sizes
+from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.protocols.answers import BalanceRow, Calibration, Limits, ProtocolAnswer, State
 from causalveil.schemas.protocols.study import OutcomeRole
+from causalveil.schemas.release import Interval, MeasuredEffect, Variance
 from causalveil.tasks.enclave.cells import arms_of, eligible, groups_of
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.normalise import columns, hashed_order, write_covariates
 from causalveil.tasks.enclave.partitions import LoadedSegment
+from causalveil.tasks.inference.assemble import NOISY
 from causalveil.tasks.machine.arrays import FloatArray, save_array
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.machine.frames import values_of
 from causalveil.tasks.privacy.mechanisms import Budget
+from causalveil.tasks.survival.curves import Grid
 from causalveil.tasks.survival.effects import Compared
-from causalveil.tasks.survival.findings import TimesShown, curves_of, log_rank_test
+from causalveil.tasks.survival.findings import SurvivalFindings, TimesShown, curves_of, log_rank_test
 from causalveil.tasks.survival.joint import JointCells, TimesContrast, joint_grid, joint_mechanism, label_of
 from causalveil.tasks.survival.stages import count_cells, followed
 from causalveil.tasks.survival.strategy import SLOT, measured
@@ -74,7 +79,10 @@ def release_joint_stage(
 
 @dataclass(frozen=True)
 class TimesTable:
-    """Findings of a protocol of times."""
+    """Findings of a protocol of times.
+
+    ``cells``: the noisy numbers that all else is read off, of arms as they are.
+    """
 
     answers: tuple[ProtocolAnswer, ...]
     curves: tuple[GroupCurves, ...]
@@ -82,6 +90,7 @@ class TimesTable:
     not_covered: tuple[Limit, ...]
     details: dict[str, float | int | str | bool]
     balance: tuple[BalanceRow, ...] = ()
+    cells: tuple[float, ...] | None = None
 
     def fields(self, study: SurvivalProtocol) -> dict[str, Any]:
         """Return the fields that a ``ProtocolRelease`` has beside those of every release."""
@@ -100,28 +109,39 @@ class TimesTable:
 
 def table_stage(study: SurvivalProtocol, sizes: Sizes, released: FloatArray) -> TimesTable:
     """Read every answer and all curves off the released cells and public facts; reads no row."""
+    found = table_of(study, JointCells.read(released, study, sizes))
+    return replace(found, cells=tuple(released.tolist()))
+
+
+def table_of(study: SurvivalProtocol, cells: JointCells) -> TimesTable:
+    """Read every answer and all curves off cells."""
     # Many small matrices: threads of the libraries below would wait for each other longer than they work.
     with one_thread():
-        cells = JointCells.read(released, study, sizes)
         asked = cells.asked(study)
         compared, factor = compare(study, cells, asked)
         answers = [_answer(study, one, found, factor) for one, found in zip(asked, compared, strict=True)]
         drawn = group_curves(study, cells)
-    open_to = Code.not_randomised if study.estimator.trial else Code.beyond_prior
-    intervals = cells.grid.intervals
+    open_to = limit(Code.not_randomised if study.estimator.trial else Code.beyond_prior), limit(Code.censoring)
     details: dict[str, float | int | str | bool] = {
-        "intervals": intervals,
-        "cells": cells.grid.numbers,
+        **of_the_grid(cells, cells.followed_to(0.0)),
         **_together(len(answers), factor),
         **people_told(study, cells),
     }
-    return TimesTable(
-        tuple(answers),
-        drawn,
-        _controls(study),
-        (limit(open_to), limit(Code.censoring), limit(Code.grid, intervals=(intervals,))),
-        details,
-    )
+    left = (*open_to, *of_the_end(study, cells.grid))
+    return TimesTable(tuple(answers), drawn, _controls(study), left, details)
+
+
+def of_the_grid(cells: JointCells, followed: int) -> dict[str, float]:
+    """Return the details on the grid, and until when enough people are followed."""
+    grid = cells.grid
+    until = float(grid.ends[followed - 1]) if followed else 0.0
+    return {"intervals": grid.intervals, "cells": grid.numbers, "followed_until": until}
+
+
+def of_the_end(study: SurvivalProtocol, grid: Grid) -> tuple[Limit, ...]:
+    """Return what intervals do not cover of the grid, and of an end that noise chose."""
+    earlier = () if study.censoring.beyond is Beyond.refuse else (limit(Code.earlier_horizon),)
+    return (*earlier, limit(Code.grid, intervals=(grid.intervals,)))
 
 
 def _together(answers: int, factor: float) -> dict[str, str]:
@@ -161,7 +181,7 @@ def half_together(found: Compared, factor: float) -> float:
 
 def _answer(study: SurvivalProtocol, one: TimesContrast, found: Compared, factor: float) -> ProtocolAnswer:
     """One row of the table."""
-    whole, span = found.whole_range, one.question.span
+    whole, span = found.whole_range, one.both.span(one.question.measure)
     half = max(half_together(found, factor), (found.upper - found.lower) / 2)
     estimate = 0.0 if whole else found.estimate
     ends = (-span, span) if whole else (max(estimate - half, -span), min(estimate + half, span))
@@ -183,6 +203,8 @@ def _answer(study: SurvivalProtocol, one: TimesContrast, found: Compared, factor
         sampling_error=math.sqrt(found.sampling),
         bias=found.bias,
         spread=None,
+        values=(found.control, found.treated),
+        restricted_to=one.restricted_to,
         log_rank=log_rank_test(one.both, study.confidence) if tested else None,
     )
 
@@ -192,12 +214,13 @@ def group_curves(study: SurvivalProtocol, cells: JointCells) -> tuple[GroupCurve
     first, names = study.outcomes[0], study.arm_names
     shown = TimesShown(study.horizons[-1], first.unit_of_measure, first.origin, study.labels)
     groups: list[int | None] = [None, *([] if study.subgroups is None else range(cells.grid.groups))]
+    tested = len(study.outcomes) == 1
     return tuple(
         GroupCurves(
             group=label_of(study, group),
             arm=names[arm],
             reference=names[0],
-            curves=curves_of(shown, cells.two_arms(group, arm), study.confidence, (names[0], names[arm]), tested=False),
+            curves=curves_of(shown, cells.two_arms(group, arm), study.confidence, (names[0], names[arm]), tested),
         )
         for group in groups
         for arm in range(1, cells.grid.arms)
@@ -213,4 +236,48 @@ def _controls(study: SurvivalProtocol) -> Calibration:
     return Calibration(
         controls=many,
         statement=f"{many} negative {word} beside the other answers; intervals of times are not calibrated.",
+    )
+
+
+def one_row(study: SurvivalStudy, table: TimesTable) -> SurvivalFindings:
+    """Return a table of one row as the findings of a study of one outcome."""
+    trial, first = study.estimator.trial, table.answers[0]
+    done = RANDOMISED if trial else AS_THEY_ARE
+    measures = tuple(_measured(study, *each) for each in zip(study.measure, table.answers, strict=True))
+    details: dict[str, float | int | str | bool] = {
+        **{key: table.details[key] for key in ("intervals", "followed_until")},
+        "noise_standard_error": math.sqrt(measures[0].variance.noise),
+        "sampling_standard_error": math.sqrt(measures[0].variance.sampling),
+        "adjustment": done.words,
+    }
+    return SurvivalFindings(
+        measures,
+        table.curves[0].curves,
+        details,
+        done,
+        table.not_covered,
+        first.restricted_to,
+        (),
+        table.cells,
+    )
+
+
+def _measured(study: SurvivalStudy, measure: Measure, row: ProtocolAnswer) -> MeasuredEffect:
+    """Return one row as a measure in both arms."""
+    if row.estimate is None or row.interval is None or row.values is None:
+        raise CausalveilError("an answer of times has no numbers; report this")
+    bias, noise, sampling = (float(one or 0.0) for one in (row.bias, row.noise_error, row.sampling_error))
+    covers = NOISY[:2] if bias == 0 else (*NOISY[:2], limit(Code.confounding_of_prior))
+    interval = Interval(
+        **dict(row.interval),
+        confidence=study.confidence,
+        covers=covers,
+        coverage=Coverage.normal_approximation,
+        whole_range=row.state is State.unresolved,
+        bias=bias,
+    )
+    variance = Variance(sampling=sampling**2, noise=noise**2)
+    control, treated = row.values
+    return MeasuredEffect(
+        measure=measure, treated=treated, control=control, estimate=row.estimate, interval=interval, variance=variance
     )

@@ -106,6 +106,7 @@ def people_of_many_times(study: SurvivalProtocol, stand_in: StandIn, count: int,
     arms, kinds = len(study.arm_names), counted_kinds(study)
     after = len(blocks(study.bounded.questions[0])) + 3 if study.covariates else 0
     own = chances(count, 3 + len(kinds), sample, after)
+    late, losses, group = own[:, [1, *range(4, own.shape[1])]], own[:, 2], own[:, 3]
     t = np.where(own[:, 0] < stand_in.treated, 1 + (own[:, 0] / stand_in.treated * (arms - 1)), 0).astype(np.uint8)
     made = dict[str, FloatArray | ByteArray]()
     if study.covariates:
@@ -113,11 +114,11 @@ def people_of_many_times(study: SurvivalProtocol, stand_in: StandIn, count: int,
         normal = stand_in.model_copy(update={"deviation": None, "mean": None})
         rows = people(study.bounded.questions[0], normal, count, study.estimator.trial, sample=sample)
         t = np.where(rows.t != 0, 1 + np.arange(count) % (arms - 1), 0).astype(np.uint8)
-        own[np.argsort(rows.u, kind="stable"), 3] = (np.arange(count) + 0.5) / count
+        late[np.argsort(rows.u, kind="stable"), 0] = (np.arange(count) + 0.5) / count
         made["x"] = rows.x
-    time, place = _first(own[:, 3:], own[:, 1], study.expect, study.horizons[-1])
+    time, place = _first(late, losses, study.expect, study.horizons[-1])
     k = np.array([0, *kinds], dtype=np.uint8)[place]
-    g = (own[:, 2] * len(study.groups)).astype(np.uint8)
+    g = (group * len(study.groups)).astype(np.uint8)
     return MemoryEnclave([{**made, "t": t, "u": time, "k": k, "g": g, "h": ranks(count)}])
 
 

@@ -6,7 +6,6 @@ Rows, the one release of cells, and the answers read off it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -34,8 +33,7 @@ from causalveil.tasks.machine.distribute import distribute
 from causalveil.tasks.machine.frames import values_of
 from causalveil.tasks.privacy.mechanisms import Budget
 from causalveil.tasks.survival.curves import Grid, grid_of
-from causalveil.tasks.survival.findings import SurvivalFindings, findings_as_they_are
-from causalveil.tasks.survival.strategy import SLOT, measured, mechanism, read_cells
+from causalveil.tasks.survival.strategy import SLOT, measured, mechanism
 
 # Rows whose cells are in memory at a time.
 CHUNK_ROWS = 1 << 18
@@ -183,10 +181,3 @@ def release_stage(
     counts = count_cells(enclave, grid, study.execution.workers)
     exact = measured(counts, grid, plain=study.privacy.delta == 0)
     return mechanism(study).release(exact * times, SLOT, budget)
-
-
-def answer_stage(study: SurvivalStudy, sizes: Sizes, released: FloatArray) -> SurvivalFindings:
-    """Read curves, effects and the test off the released cells and public facts; reads no row."""
-    grid = grid_of(study, sizes.units)
-    found = findings_as_they_are(study, read_cells(released, grid, sizes.units, mechanism(study)))
-    return replace(found, cells=tuple(released.tolist()))

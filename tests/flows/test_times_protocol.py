@@ -141,7 +141,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"covariates": ["age"], "censoring": {"by": ["site"]}, "subgroups": ...},
         "ask each question by itself",
     ),
-    "an earlier end": ({"covariates": ["age"], "censoring": {"beyond": "restrict"}}, "add an outcome with an earlier"),
+    "an earlier end": ({"censoring": {"beyond": "restrict"}}, "add an outcome with an earlier"),
     "a subgroup as a covariate": ({"covariates": ["age", "site"]}, "is a covariate too"),
     "censoring of arms as they are": ({"censoring": {"floor": 0.2}}, "name covariates"),
     "a drug without arms": ({"treatment": "drug"}, "is no pair of codes"),

@@ -18,15 +18,17 @@ from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.contract import load_contract
 from causalveil.schemas.errors import ContractError, DataError, StudyError
 from causalveil.schemas.estimators.survival import Measure
+from causalveil.schemas.estimators.survival_protocol import times_table
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.survival import curves
-from causalveil.tasks.survival.curves import Grid, grid_of
+from causalveil.tasks.survival.curves import Grid
 from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.findings import findings_as_they_are
+from causalveil.tasks.survival.joint import joint_grid, joint_mechanism
+from causalveil.tasks.survival.joint_answers import one_row, table_stage
 from causalveil.tasks.survival.stages import follow_up
-from causalveil.tasks.survival.strategy import measured, mechanism, read_cells
-from tests.survival_help import People, exact_cells, make_survival, write_survival
+from causalveil.tasks.survival.strategy import measured
+from tests.survival_help import People, exact_cells, exact_findings, make_survival, write_survival
 
 # lifelines 0.30.3 on ``staggered()``: KaplanMeierFitter, its event table's Greenwood variance,
 # restricted_mean_survival_time and AalenJohansenFitter at 105; logrank_test on the same with all times at the middles
@@ -78,7 +80,7 @@ def test_without_noise_curves_are_those_of_lifelines() -> None:
 
 def test_the_findings_say_the_same() -> None:
     study = make_survival(outcome={"horizon": 105}, intervals=21)
-    found = findings_as_they_are(study, exact_cells(staggered().counts(GRID), GRID))
+    found = exact_findings(study, staggered().counts(GRID))
     risk, mean = found.measures
     assert (risk.control, risk.treated) == pytest.approx(LIFELINES["first kind"], abs=1e-12)
     assert mean.estimate == pytest.approx(LIFELINES["rmst"][1] - LIFELINES["rmst"][0], abs=1e-9)
@@ -135,9 +137,9 @@ def test_the_grid_bracket_holds_every_order_within_intervals() -> None:
 )
 def test_whatever_was_released_there_is_an_honest_answer(counts: np.ndarray) -> None:
     """Nobody, an empty arm, all lost, negative counts: finite numbers, and the whole range where nobody is seen."""
-    grid, study = Grid(20, 1, 365.0), make_survival(competing=False, intervals=20)
+    study = make_survival(competing=False, intervals=20)
     cells = np.concatenate([counts[:, :20], counts[:, 20:40], counts[:, 41:]], axis=1)
-    found = findings_as_they_are(study, exact_cells(cells, grid))
+    found = exact_findings(study, cells)
     for one in found.measures:
         span = 1.0 if one.measure is Measure.risk else 365.0
         assert np.isfinite([one.estimate, one.variance.sampling, one.variance.noise]).all()
@@ -155,10 +157,11 @@ def test_no_noise_makes_a_release_fail() -> None:
         grid_size, trial = int(random.choice([10, 50])), seed % 5 > 0
         study = make_survival(competing=bool(seed % 2), epsilon=epsilon, intervals=grid_size, trial=trial)
         n = int(random.choice([2, 20, 200, 2_000]))
-        grid, draw = grid_of(study, n), mechanism(study)
+        table = times_table(study)
+        grid, draw = joint_grid(table, n), joint_mechanism(table)
         counts = random.multinomial(n, random.dirichlet(np.full(2 * grid.cells, 0.05)))
         noisy = measured(counts, grid, plain=False) + random.normal(0, draw.known_scale, 2 * grid.cells)
-        found = findings_as_they_are(study, read_cells(noisy, grid, n, draw))
+        found = one_row(study, table_stage(table, sizes_of(study, n), noisy))
         assert all(one.interval.lower <= one.estimate <= one.interval.upper for one in found.measures)
 
 

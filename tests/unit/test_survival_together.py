@@ -12,7 +12,9 @@ from scipy.special import ndtri
 from causalveil.flows.estimators.survival_protocol import SURVIVAL_PROTOCOL
 from causalveil.flows.sequence.estimators import rehearse
 from causalveil.schemas.errors import CausalveilError, StudyError
+from causalveil.schemas.limits import Code
 from causalveil.schemas.plan import StandIn
+from causalveil.schemas.protocols.answers import State
 from causalveil.schemas.protocols.study import ALL_UNITS
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
@@ -23,7 +25,8 @@ from causalveil.tasks.survival.joint import JointCells, joint_grid, joint_mechan
 from causalveil.tasks.survival.joint_answers import TimesTable, compare, release_joint_stage
 from causalveil.tasks.survival.stages import count_cells
 from causalveil.tasks.survival.strategy import BITS, measured, strategy
-from tests.survival_help import People, exact_cells, found_of, make_survival, make_times
+from tests.limits import codes
+from tests.survival_help import People, exact_cells, make_times
 
 GROUPS = {"name": "site", "column": {"levels": ["north", "south", "east"]}}
 ARMS = {"levels": ["none", "low", "high"], "reference": "none"}
@@ -115,23 +118,29 @@ def test_a_question_reads_what_a_study_of_its_own_would() -> None:
         assert one.both.contrast(one.question.measure, 0.95, 0.0).estimate == pytest.approx(alone.estimate, abs=1e-12)
 
 
-def test_one_question_of_everybody_is_answered_as_by_a_study_of_it() -> None:
-    """Same grid, same noise: a protocol of one outcome without subgroups says what the plain study says."""
-    people = crowd(3_000, 3)
-    one = [{"of": ["death"], "horizon": 365, "role": "primary"}]
-    plain, many = make_survival(intervals=20), make_times(outcomes=one, intervals=20)
-    alone = found_of(plain, People(people.arm, people.time, people.kind), 5)
-    people = People(people.arm, people.time, people.kind, group=np.zeros(len(people), np.uint8))
-    for measure, answer in zip(alone.measures, table(many, people, 5).answers, strict=True):
-        assert answer.estimate == pytest.approx(measure.estimate, abs=1e-9)
-        assert answer.interval is not None
-        assert answer.interval.lower == pytest.approx(measure.interval.lower, abs=1e-9)
-        assert answer.interval.upper == pytest.approx(measure.interval.upper, abs=1e-9)
-    found = table(many, people, 5)
-    assert found.answers[0].log_rank is not None
-    assert alone.curves.log_rank is not None
-    assert found.answers[0].log_rank.statistic == pytest.approx(alone.curves.log_rank.statistic, abs=1e-9)
-    assert found.curves[0].curves.arms[1].survival == alone.curves.arms[1].survival
+def test_a_question_that_nobody_reaches_ends_earlier_and_others_where_they_say() -> None:
+    """Nobody is followed beyond day 500: of two horizons the later ends near it, if the study restricts it."""
+    people, study = crowd(20_000, 3, arms=3), {"arms": ARMS, "treatment_codes": None}
+    late = people.time > 500
+    followed = People(people.arm, np.minimum(people.time, 500), np.where(late, 0, people.kind), group=people.group)
+    plain, earlier = (
+        table(make_times(censoring={"beyond": beyond}, **study), followed, 1) for beyond in ("refuse", "restrict")
+    )
+    for refused, told in zip(plain.answers, earlier.answers, strict=True):
+        if "365" in told.outcome:
+            assert (told.estimate, told.interval) == (refused.estimate, refused.interval)
+            assert told.restricted_to is None
+            continue
+        assert (refused.state, told.state) == (State.unresolved, State.answered)
+        assert told.restricted_to is not None
+        assert 450 < told.restricted_to < 515
+        assert told.values is not None
+        assert told.estimate == pytest.approx(told.values[1] - told.values[0])
+        assert told.interval is not None
+        if told.outcome.startswith("mean"):
+            assert 0 < told.values[0] < told.restricted_to
+    assert Code.earlier_horizon in codes(earlier.not_covered)
+    assert Code.earlier_horizon not in codes(plain.not_covered)
 
 
 def noise_of(study: Any, n: int) -> JointCells:
