@@ -104,6 +104,12 @@ def _protocols() -> Iterator[Case]:
     # Who is not eligible adds nothing: with a row that is, and one that is not, and with none that is.
     for groups, name in ((1, "regression"), (3, "regression"), (1, "difference_in_means"), (2, "difference_in_means")):
         yield of(f"eligible, {name}", MIXED, 2, groups, 2, name=name, where=ELIGIBLE)
+        yield of(f"eligible, {name}, delta 0", MIXED, 2, groups, 2, name=name, where=ELIGIBLE, delta="0")
+    for name, covariates in SETS.items():
+        yield of(f"{name}, delta 0", covariates, 1, 1, 2, delta="0")
+    for groups in (1, 2):
+        for arms in (2, 3):
+            yield of("mixed, delta 0", MIXED, 2, groups, arms, delta="0")
     yield Case("protocol, of few", make_protocol(2), 20, 10)
 
 
@@ -240,6 +246,7 @@ SHORT = (
     "protocol, many: 2 outcomes, 2 groups, 3 arms",
     "protocol, a trial by means: 3 outcomes, 3 groups, 3 arms",
     "protocol, of few",
+    "protocol, mixed, delta 0: 2 outcomes, 2 groups, 3 arms",
     "protocol, eligible, regression: 2 outcomes, 1 groups, 2 arms",
     "protocol, eligible, difference_in_means: 2 outcomes, 1 groups, 2 arms",
     "label protocol, balancing, eligible: 2 groups",

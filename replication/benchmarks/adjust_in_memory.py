@@ -30,7 +30,7 @@ from causalveil.tasks.adjustment.released import (
     ReleasedScreen,
 )
 from causalveil.tasks.adjustment.scales import FoundScales
-from causalveil.tasks.adjustment.sums import SCORES_L1
+from causalveil.tasks.adjustment.sums import SCORES_L1, SQUARE_L1
 
 Array = NDArray[np.float64]
 LEVELS = (0.8, 0.9, 0.95)
@@ -224,8 +224,9 @@ class InMemory:
         sums = np.array([v.sum(), v @ v]) / self.n
         if self.public.pure:
             scale = SCORES_L1 / (float(part) * self.public.mu * self.n)
-            mean, square = sums + scale * self.random.laplace(size=2)
-            return ReleasedScores(float(mean), float(square), math.sqrt(2) * scale, scale, 1.0)
+            mean, square = sums + scale * self.random.laplace(size=2) / np.array([1.0, SQUARE_L1])
+            sd = math.sqrt(2) * scale
+            return ReleasedScores(float(mean), float(square), sd, scale, 1.0, sd / SQUARE_L1)
         sd = self._sd(part, SCORES_L2, 2)
         mean, square = sums + sd * self.random.standard_normal(2)
         return ReleasedScores(float(mean), float(square), sd, sd)

@@ -185,9 +185,11 @@ DERIVED: Mapping[str, str] = {
     "sums.ARM_GRAM": "proof",
     "sums.ARM_NUMBERS": "counted",
     "sums.BELOW": "rounding",
+    "sums.COUNT_L1": "proof",
     "sums.MOMENTS_ALIKE": "proof",
     "sums.SCALES_L1": "proof",
     "sums.SCORES_L1": "proof",
+    "sums.SQUARE_L1": "proof",
     "sums.STEPS": "of the grid on which cells' edges lie",
     "sums._CELL": "of the grid on which cells' edges lie",
 }

@@ -30,15 +30,10 @@ class RegressionProtocol(ProtocolStudy):
 
     estimator: RegressionEstimator
 
-    @model_validator(mode="after")
-    def _with_a_delta(self) -> Self:
-        if self.privacy.delta == 0:
-            raise ValueError(
-                "a protocol by 'regression' shares Gaussian noise: 'privacy.delta' must be above 0, as 1.0e-6; without "
-                "a delta ask by 'difference_in_means', at level 'label' by 'balancing' or 'matching', or one question "
-                "at a time"
-            )
-        return self
+    @property
+    def in_l1(self) -> bool:
+        """True if scales and scores are bounded in the L1 norm, with Laplace noise on each number."""
+        return self.privacy.delta == 0
 
 
 class BalancingProtocol(ProtocolStudy):

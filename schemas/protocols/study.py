@@ -360,7 +360,7 @@ class ProtocolStudy(JointStudy):
         They are in proportion to the roots of the outcomes' importance.
 
         Their squares add up to 1 where a release is bounded in the L2 norm, and they themselves where it is in the L1
-        norm: at level `label` without a delta.
+        norm: without a delta, by regression and at level `label`.
         """
         roots = [math.sqrt(outcome.importance) for outcome in self.outcomes]
         total = math.fsum(roots) if self.in_l1 else math.sqrt(math.fsum(root**2 for root in roots))

@@ -224,6 +224,14 @@ class NoisySums(Generic[P]):
         return drawn[: len(exact)]
 
 
+def noise_on(mechanism: Mechanism, numbers: int) -> Noise:
+    """Return the law of the noise on each of some numbers of a release."""
+    if isinstance(mechanism, Laplace):
+        # Independent Laplace noise on each number is that of one dimension.
+        return Noise(mechanism.known_scale, 1.0)
+    return Noise.of(mechanism, max(numbers, 1))
+
+
 def made(released: R | None) -> R:
     """Return what a release that every study has said.
 
@@ -274,7 +282,7 @@ class Drawn(NoisySums[AdjustmentRecipe]):
 
     def scores(self, asked: FiveReleases) -> ReleasedScores:
         """Release 5."""
-        return made(self._release(SCORES, ScoreSums(self.recipe.encoding, asked.scores_asked)))
+        return made(self._release(SCORES, ScoreSums(self.recipe.encoding, asked.scores_asked, self.recipe.public.pure)))
 
     def _moments(self, asked: FiveReleases, features: FeatureMap) -> MomentSums:
         return MomentSums(self.recipe.encoding, features, asked.found_scales.arms, self.recipe.by_arm)
@@ -285,10 +293,7 @@ class Drawn(NoisySums[AdjustmentRecipe]):
             return None
         exact = exact_sums(self.pieces, sums.of, numbers, self.workers) * sums.weights * self.times
         released = self.noisy(slot, mechanism, exact)
-        noise = Noise.of(mechanism, max(numbers, 1))
-        # Independent Laplace noise on each number is that of one dimension.
-        noise = Noise(noise.scale, 1.0) if isinstance(mechanism, Laplace) else noise
-        return sums.read(released, self.recipe.public.units, noise)
+        return sums.read(released, self.recipe.public.units, noise_on(mechanism, numbers))
 
 
 def in_order(drawn: Drawn, scales: ReleasedScales) -> tuple[FiveReleases, ReleasedScores]:

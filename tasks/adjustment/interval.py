@@ -32,7 +32,7 @@ from causalveil.tasks.adjustment.released import Public, RandomDraws, ReleasedSc
 from causalveil.tasks.adjustment.scales import FoundScales
 from causalveil.tasks.adjustment.screen import Kept
 from causalveil.tasks.covariates import FIT, DeclaredRanges, NarrowRanges, Ranged
-from causalveil.tasks.inference.assemble import may_be_empty
+from causalveil.tasks.inference.assemble import Noise, may_be_empty
 from causalveil.tasks.machine.arrays import FloatArray
 
 # No effect is larger, in half ranges of the outcome.
@@ -164,6 +164,11 @@ class ErrorLaw:
     explained: float | None
     narrow: NarrowRanges = FIT
 
+    @property
+    def noise(self) -> Noise:
+        """The law of release 5's noise."""
+        return Noise(self.scale, self.mixing)
+
 
 def law_of(
     public: Public,
@@ -189,7 +194,8 @@ def law_of(
     # Sampling: the mean square of scores as expected, moved towards what is seen by what noise allows.
     blur = (scales.means_sd / arms.spread) ** 2
     wide = float((learnt.counts * (1 + lean**2 * learnt.distances) / shares * (learnt.residual + blur)).sum())
-    trust = (SQUARE_DOUBT * wide) ** 2 / ((SQUARE_DOUBT * wide) ** 2 + (scores.cut**2 * released.sd) ** 2)
+    square_sd = released.sd if released.square_sd is None else released.square_sd
+    trust = (SQUARE_DOUBT * wide) ** 2 / ((SQUARE_DOUBT * wide) ** 2 + (scores.cut**2 * square_sd) ** 2)
     square = max(wide + trust * (scores.cut**2 * released.square - wide), wide / 4)
     sampling = math.sqrt(square / public.units)
     # A share that is off takes so much of an arm's error for the effect.

@@ -89,7 +89,7 @@ def noise_sd(public: Public, part: Decimal, sensitivity: float, numbers: int) ->
     The noise is Gaussian, or L2-Laplace without a delta.
     """
     if public.pure:
-        return sensitivity * math.sqrt(numbers + 1) / (float(part) * public.mu * public.units)
+        return sensitivity * math.sqrt(numbers * public.blocks + 1) / (float(part) * public.mu * public.units)
     return sensitivity / (math.sqrt(part) * public.mu * public.units)
 
 
@@ -106,12 +106,12 @@ def moments_sd(public: Public) -> float:
 def scores_sd(public: Public) -> float:
     """Return the standard deviation of the noise on a mean of release 5.
 
-    Without a delta it is Laplace noise, of sensitivity 9/4 in the L1 norm.
+    Without a delta it is Laplace noise, of sensitivity 2 in the L1 norm.
     """
     part = parts_of(public).scores
     if public.pure:
-        return math.sqrt(2) * sums.SCORES_L1 / (float(part) * public.mu * public.units) / public.weight
-    return noise_sd(public, part, SCORES_L2, 2) / public.weight
+        return math.sqrt(2) * sums.SCORES_L1 / (float(part) * public.mu * public.units) / public.scores_weight
+    return noise_sd(public, part, SCORES_L2, 2) / public.scores_weight
 
 
 def radius_of(public: Public, count: int) -> float:
@@ -156,6 +156,7 @@ class AdjustmentRecipe:
         ending: of the name of each release, where a study makes several of a kind.
         scope: whom they are charged to.
         most: how many units a sum may be of; None: as many as are read, which ``public`` has.
+        scores_l1: sensitivity of release 5 in the L1 norm.
     """
 
     public: Public
@@ -165,6 +166,7 @@ class AdjustmentRecipe:
     ending: str = ""
     scope: Scope = Scope.all
     most: int | None = None
+    scores_l1: float = sums.SCORES_L1
 
     def slot(self, slot: Slot) -> Slot:
         """Return what a release is called here, and whom it is charged to."""
@@ -199,14 +201,19 @@ class AdjustmentRecipe:
             LINES: (sums.moment_numbers(self.most_features, self.by_arm), self._moments, None),
             SCREEN: (2 * MOST_CANDIDATES, SCREEN_L2, None),
             REFIT: (sums.moment_numbers(self.most_features, self.by_arm), self._moments, None),
-            SCORES: (2, SCORES_L2, sums.SCORES_L1),
+            SCORES: (2, SCORES_L2, self.scores_l1),
         }[slot]
         units = (self.most or self.public.units) if self.known else None
         if not self.public.pure or in_l1 is None:
             return vector_mechanism(sums_sensitivity(numbers, units, size), cost)
-        # The L1 norm of a rounding error is up to the root of the numbers larger than its length.
-        rounded = sums_sensitivity(numbers**2, units, in_l1)
-        return Laplace(Sensitivity(rounded.value, Norm.l1, rounded.formula), cost)
+        return laplace_mechanism(numbers, units, in_l1, cost)
+
+
+def laplace_mechanism(numbers: int, units: int | None, size: float, cost: PrivacyCost) -> Laplace:
+    """Return the mechanism of exact sums over ``units`` units whose L1 sensitivity is ``size``."""
+    # The L1 norm of a rounding error is up to the root of the numbers larger than its length.
+    rounded = sums_sensitivity(numbers**2, units, size)
+    return Laplace(Sensitivity(rounded.value, Norm.l1, rounded.formula), cost)
 
 
 def public_of(

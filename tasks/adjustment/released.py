@@ -75,6 +75,8 @@ class Public:
         pure: whether there is no delta.
         asked: parts of the budget that the study asks for, in the order of releases.
         weight: by what the noise on numbers of this outcome alone is divided; below 1 where others share its budget.
+        scores_weight: the same of release 5.
+        blocks: as many numbers as those of so many questions share L2-Laplace noise, where ``pure``.
         tilted: whether cuts of scores allow for weights that are larger where the outcome is far out, as those of rare
             events are; else they are taken to be independent.
     """
@@ -88,6 +90,8 @@ class Public:
     pure: bool = False
     asked: tuple[Decimal, ...] | None = None
     weight: float = 1.0
+    scores_weight: float = 1.0
+    blocks: int = 1
     tilted: bool = False
 
 
@@ -156,6 +160,7 @@ class ReleasedScores:
     """Release 5: means over n of v and of v^2.
 
     ``mixing``: None where noise is normal; else noise is normal of a random variance, sqrt(2 Gamma(mixing)) ``scale``.
+    ``square_sd``: of the noise on ``square`` where it is not ``sd``.
     """
 
     mean: float
@@ -163,6 +168,7 @@ class ReleasedScores:
     sd: float
     scale: float
     mixing: float | None = None
+    square_sd: float | None = None
 
 
 def generator(label: str, *released: Any) -> RandomDraws:

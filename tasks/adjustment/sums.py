@@ -6,7 +6,7 @@ Each has its sensitivity (``docs/proofs/regression.md``).
 2  (x rho, x tau, rho^2, x x', .49 s x rho, .5 s x x')       3; without the last two sqrt(8)
 3  (c r, c a)                                                                   sqrt(8)
 4  as 2, with curves
-5  (v, v^2)                                                                     2, in L1 9/4
+5  (v, v^2), in L1 (v, v^2/2)                                                   2, in L1 2
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ from causalveil.tasks.models.lattice_sums import on_lattice, symmetric, triangle
 
 ARM_NUMBERS = 4
 # Sensitivities beside those of recipe.py: in the L1 norm, and of moments that are not by arm.
-SCALES_L1, MOMENTS_ALIKE, SCORES_L1 = 6.0, math.sqrt(8), 2.25
+SCALES_L1, MOMENTS_ALIKE, SCORES_L1 = 6.0, math.sqrt(8), 2.0
+# In the L1 norm: factors of a count of units and of a squared score.
+COUNT_L1, SQUARE_L1 = 0.75, 0.5
 # By what differences of the arms' cross moments and Gram matrices are multiplied in releases 2 and 4.
 ARM_CROSS, ARM_GRAM = 0.49, 0.5
 
@@ -158,10 +160,11 @@ class ScaleSums:
         """
         q, owners = self._covariates + 1, [one.covariate for one in self.encoding.columns]
         # In the L1 norm one count may weigh twice as much.
-        own, alone = (1.5 / q, 2.0) if self.pure else (math.sqrt(2 / q), 1.0 if self.blocks else math.sqrt(2))
+        own, alone = (1.5 / q, 2.0) if self.pure else (math.sqrt(2 / q), math.sqrt(2))
+        alone = 1.0 if self.blocks else alone
         single = [one.kind is ColumnKind.flag and owners.count(one.covariate) == 1 for one in self.encoding.columns]
         of_columns = np.where([*single, False], alone * own, own)
-        arms = np.array([1.0, 1.0, 0.75 if self.pure else math.sqrt(2), 1.0])
+        arms = np.array([1.0, 1.0, COUNT_L1 if self.pure else math.sqrt(2), 1.0])
         return np.concatenate([arms, np.repeat(of_columns, self.widths)])
 
     def of(self, rows: Rows) -> FloatArray:
@@ -345,12 +348,13 @@ class ScoreSums:
 
     encoding: Encoding
     scores: Scores
+    pure: bool
     numbers: int = 2
 
     @property
     def weights(self) -> FloatArray:
         """Factor of each sum."""
-        return np.ones(self.numbers)
+        return np.array([1.0, SQUARE_L1 if self.pure else 1.0])
 
     def of(self, rows: Rows) -> FloatArray:
         """Return the sums of v and of v^2 of some rows, shape (2,)."""
@@ -363,5 +367,6 @@ class ScoreSums:
 
     def read(self, released: FloatArray, units: int, noise: Noise) -> ReleasedScores:
         """Return the scores' means that noisy sums give. ``noise``: on each sum."""
-        mean, square = (released / units).tolist()
-        return ReleasedScores(mean, square, noise.deviation / units, noise.scale / units, noise.mixing)
+        mean, square = (released / units / self.weights).tolist()
+        sd, scale = noise.deviation / units, noise.scale / units
+        return ReleasedScores(mean, square, sd, scale, noise.mixing, sd / SQUARE_L1 if self.pure else None)

@@ -38,6 +38,8 @@ from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Slot
 
 # Limits of predictions that are tried, in deviations of what they predict; 0: arms' means alone.
 LIMITS = np.arange(0, 3.01, 0.25)
+# Sensitivity of a score in [-1, 1] and its square in the L1 norm.
+SCORES_L1 = 2.25
 # Ranges are widened by this part of their size, for rounding in the arithmetic that found them.
 OUTWARD = 1e-9
 
@@ -325,5 +327,5 @@ def _recipe(study: AipwStudy, sizes: Sizes | None, parts: tuple[Decimal, ...]) -
         for fold in range(folds)
     )
     everybody = public(None if units is None else sum(units))
-    scores = AdjustmentRecipe(everybody, encoding, units is not None, own((SCORES.name,)))
+    scores = AdjustmentRecipe(everybody, encoding, units is not None, own((SCORES.name,)), scores_l1=SCORES_L1)
     return KnownRecipe(learnt, scores, units, chance)

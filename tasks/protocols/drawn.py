@@ -16,10 +16,10 @@ from typing import TypeVar
 import numpy as np
 
 from causalveil.tasks.adjustment.features import FeatureMap
-from causalveil.tasks.adjustment.five_releases import FiveReleases, NoisySums, made
+from causalveil.tasks.adjustment.five_releases import FiveReleases, NoisySums, made, noise_on
 from causalveil.tasks.adjustment.recipe import LINES, REFIT, SCALES, SCORES, SCREEN
 from causalveil.tasks.adjustment.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
-from causalveil.tasks.adjustment.sums import ARM_CROSS, ARM_GRAM, ARM_NUMBERS
+from causalveil.tasks.adjustment.sums import ARM_CROSS, ARM_GRAM, ARM_NUMBERS, SQUARE_L1
 from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.machine.arrays import FloatArray
@@ -56,7 +56,7 @@ def scales_of(
     ``counts``: units by arm, the deviation of their noise, and units of all.
     """
     by_arm, count_sd, units = counts
-    sums, own, weight = said.sums["sums"][:, outcome], side_arm(joint, side), joint.weights[outcome]
+    sums, own, weight = said.sums["sums"][:, outcome], side_arm(joint, side), joint.outcome_weights(SCALES)[outcome]
     noise, others, p = said.noise.deviation / units, joint.arms - 1, float(by_arm[own]) / units
     # A share of a noisy number of units is off by both.
     of_share = count_sd if joint.known_units else count_sd * math.sqrt((1 - p) ** 2 + others * p**2)
@@ -81,6 +81,9 @@ def moments_of(
     sums, units, k = said.sums, question.public.units, block.features.count + 1
     sd = said.noise.deviation / units
     own = sd / joint.weights[outcome]
+    arm_sd = sd if joint.by_arm else math.inf
+    none = {"arm_cross": np.zeros((len(joint.weights), k)), "arm_gram": np.zeros(k * (k + 1) // 2)}
+    sums = none | sums
     return ReleasedMoments(
         cross=sums["cross"][outcome] / units,
         cross_sd=own,
@@ -91,9 +94,9 @@ def moments_of(
         gram=symmetric(sums["gram"] / units, k),
         gram_sd=sd / math.sqrt(2),
         arm_cross=sums["arm_cross"][outcome] / units,
-        arm_cross_sd=own / ARM_CROSS,
+        arm_cross_sd=arm_sd / joint.weights[outcome] / ARM_CROSS,
         arm_gram=symmetric(sums["arm_gram"] / units, k),
-        arm_gram_sd=sd / math.sqrt(2) / ARM_GRAM,
+        arm_gram_sd=arm_sd / math.sqrt(2) / ARM_GRAM,
     )
 
 
@@ -143,10 +146,10 @@ def scores_of(
 ) -> ReleasedScores:
     """Release 5 of a question."""
     del block
-    units, weight = question.public.units, joint.weights[outcome]
+    units, noise, weight = question.public.units, said.noise, float(joint.outcome_weights(SCORES)[outcome])
     mean, square = (float(said.sums[name][outcome, side]) / units for name in ("mean", "square"))
-    noise = said.noise
-    return ReleasedScores(mean, square, noise.deviation / weight / units, noise.scale / weight / units, noise.mixing)
+    sd, scale = noise.deviation / weight / units, noise.scale / weight / units
+    return ReleasedScores(mean, square, sd, scale, noise.mixing, sd / SQUARE_L1 if joint.pure else None)
 
 
 def side_arm(joint: ProtocolRecipe, side: int) -> int:
@@ -191,8 +194,10 @@ class JointDraws(NoisySums[ProtocolRecipe]):
         """Release 1."""
         joint, outcomes, sides = self.recipe, range(len(self.recipe.weights)), range(self.recipe.sides)
         said = [one for one in made(self._draw(SCALES, [JointScaleSums(joint)] * joint.groups)) if one is not None]
-        counts, sd = np.stack([one.sums["counts"] for one in said]), said[0].noise.deviation
-        if joint.known_units is not None:
+        counts, sd = np.stack([one.sums["counts"] for one in said]), said[0].noise.deviation / joint.count_weight
+        if joint.known_units is not None and joint.counts == 1:
+            counts = np.concatenate([joint.known_units - counts, counts], axis=1)
+        elif joint.known_units is not None:
             # The arms add up to what is public: what one has too much the others have too little.
             counts = counts + (joint.known_units - counts.sum()) / joint.arms
             sd *= math.sqrt((joint.arms - 1) / joint.arms)
@@ -261,7 +266,7 @@ class JointDraws(NoisySums[ProtocolRecipe]):
         numbers = [0 if block is None else numbers_of(block) for block in blocks]
         sums = by_block(self.pieces, [_flat(block) for block in blocks], numbers, self.workers)
         exact = np.concatenate(sums) * np.concatenate([joined(one) for one in weights]) * self.times
-        noise, parts = Noise.of(mechanism, 1), cut(self.noisy(slot, mechanism, exact), numbers)
+        noise, parts = noise_on(mechanism, len(exact)), cut(self.noisy(slot, mechanism, exact), numbers)
         said = [_split(values, own) for values, own in zip(parts, weights, strict=True)]
         return [None if block is None else Said(one, noise) for block, one in zip(blocks, said, strict=True)]
 

@@ -101,12 +101,13 @@ def _part(
         answered=True,
         value=law.value * half,
         sampling=(law.sampling * half) ** 2,
-        noise=float(law.error.var() + law.scale**2) * half**2,
+        noise=(float(law.error.var()) + law.noise.deviation**2) * half**2,
         bias=0.0,
         spread=float(np.mean([one.found_scales.arms.spread for one in row])) * half,
         confounding=confounding(
             study, row[0].public, law.adjusted_share, tuple(dict.fromkeys(left_out)), law.explained
         ),
+        mixing=law.mixing,
         error=law.error * half,
         adjusted=None if study.estimator.trial else law.adjusted_share,
     )
@@ -129,8 +130,9 @@ def _contrast(one: ErrorLaw, other: ErrorLaw, of_one: FiveReleases, of_other: Fi
         one.value - other.value,
         error,
         math.sqrt(one.sampling**2 + other.sampling**2 + everybody),
-        math.sqrt(one.scale**2 + other.scale**2 + shared),
-        None,
+        # Of one deviation: noise in the centre is taken to have the law of that in scores.
+        math.hypot(one.noise.deviation, other.noise.deviation, math.sqrt(shared)) / one.noise.deviation * one.scale,
+        one.mixing,
         min(one.adjusted_share, other.adjusted_share),
         None if one.explained is None or other.explained is None else (one.explained + other.explained) / 2,
     )

@@ -23,6 +23,7 @@ from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.protocols.answers import Limits, MeasureAnswer, ProtocolAnswer, State
 from causalveil.schemas.protocols.study import ALL_UNITS, EffectMeasure, ProtocolStudy
 from causalveil.schemas.release import Interval, Variance
+from causalveil.tasks.inference.allowance import laplace_tails
 from causalveil.tasks.inference.assemble import NOISY, EffectFindings, Noise, around
 from causalveil.tasks.machine.arrays import FloatArray
 
@@ -251,26 +252,38 @@ def limits(part: Part, width: float, error: float) -> tuple[float, Limits]:
     return value, Limits(lower=interval.lower, upper=interval.upper)
 
 
-def mixture_quantile(draws: FloatArray, deviation: float, tail: float) -> float:
-    """Return the upper quantile of a draw plus a normal number of this deviation.
+def mixture_quantile(draws: FloatArray, deviation: float, tail: float, laplace: float = 0.0) -> float:
+    """Return the upper quantile of a draw plus a normal number and Laplace noise.
 
     It is exceeded with probability ``tail``, below one half. A tail that fewer than FEW draws show is taken to fall at
-    least as slowly as a normal one from there on.
+    least as slowly as a normal one from there on. ``deviation``: of the normal number; ``laplace``: scale of the noise.
     """
     from scipy.special import ndtr, ndtri
 
+    wide, normal = 40 * math.hypot(deviation, math.sqrt(2) * laplace), np.full(len(draws), deviation)
+
+    def beyond(q: float) -> float:
+        far = q - draws
+        return float((laplace_tails(far, normal, laplace) if laplace > 0 else ndtr(-far / deviation)).mean())
+
     def at(tail: float) -> float:
-        ends = float(draws.min()) - 40 * deviation, float(draws.max()) + 40 * deviation
-        return float(brentq(lambda q: float(ndtr((draws - q) / deviation).mean()) - tail, *ends))
+        return float(brentq(lambda q: beyond(q) - tail, float(draws.min()) - wide, float(draws.max()) + wide))
 
     shown = max(tail, FEW / len(draws))
     return at(tail) if shown == tail else max(at(tail), at(shown) * float(ndtri(tail) / ndtri(shown)))
 
 
 def _by_law(part: Part, draws: FloatArray, width: float, error: float) -> tuple[float, Limits]:
-    """Return the same where the law of the error is known: draws, and a normal error beside them."""
-    rest = math.sqrt(max(part.sampling + part.noise - part.models, 1e-300))
-    low, high = (mixture_quantile(sign * draws, rest, error / 2) + part.bias for sign in (1, -1))
+    """Return the same where the law of the error is known: draws, with sampling and noise beside them."""
+    noise = max(part.noise - part.models, 0.0)
+    laws = [(math.sqrt(max(part.sampling + noise, 1e-300)), 0.0)]
+    if part.mixing is not None:
+        # A mean of Laplace noises: as above.
+        laws.append((math.sqrt(max(part.sampling, 1e-300)), math.sqrt(noise / 2)))
+    low, high = (
+        max(mixture_quantile(sign * draws, deviation, error / 2, laplace) for deviation, laplace in laws) + part.bias
+        for sign in (1, -1)
+    )
     value = min(max(part.value, -width), width)
     return value, Limits(
         lower=min(max(part.value - low, -width), width), upper=max(min(part.value + high, width), -width)

@@ -3,7 +3,8 @@
 The budget of five joint releases, by public facts, before a row is read.
 
 Each is the release of one question, for all subgroups and outcomes at once. A subgroup has a block of its own; what
-only outcome k has is multiplied by w_k, sum w_k^2 = 1. Proofs: ``docs/proofs/questions.md``, sections 1 to 3.
+only outcome k has is multiplied by w_k, sum w_k^2 = 1. Without a delta releases 1 and 5 have Laplace noise on each
+number, and there sum w_k = 1; the others have L2-Laplace noise. Proofs: ``docs/proofs/questions.md``, sections 1 to 3.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import cast
 
+import numpy as np
+
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import PrivacyCost
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.tasks.adjustment.features import Encoding
+from causalveil.tasks.adjustment.five_releases import made, noise_on
 from causalveil.tasks.adjustment.recipe import (
     MOMENTS_L2,
     MOST_CANDIDATES,
@@ -31,18 +35,22 @@ from causalveil.tasks.adjustment.recipe import (
     SCREEN_L2,
     AdjustmentRecipe,
     Parts,
+    laplace_mechanism,
     parts_of,
 )
 from causalveil.tasks.adjustment.released import CELLS, Public
-from causalveil.tasks.adjustment.sums import MOMENTS_ALIKE, ScaleSums, moment_numbers
+from causalveil.tasks.adjustment.sums import COUNT_L1, MOMENTS_ALIKE, SCALES_L1, SCORES_L1, ScaleSums, moment_numbers
 from causalveil.tasks.inference.people import FLOOR_DEVIATIONS, check_cells
+from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import sums_sensitivity
 from causalveil.tasks.privacy.gaussian import divide
 from causalveil.tasks.privacy.mechanisms import Mechanism, Slot, vector_mechanism
 from causalveil.tasks.regression.stages import recipe
 
-# Sensitivity of release 1 where a unit may change its subgroup.
-SCALES_OF_GROUPS = math.sqrt(10)
+# Sensitivity of release 1 where a unit may change its subgroup; in the L1 norm that, and where both arms are counted.
+SCALES_OF_GROUPS, SCALES_L1_OF_GROUPS, SCALES_L1_COUNTED = math.sqrt(10), 8.5, 6.75
+# Of release 5 in the L1 norm where a unit may change its subgroup, or its arm among more than two.
+SCORES_L1_OF_BLOCKS = 3.0
 TWO_ARMS = 2
 # The five releases have all of the budget.
 ALL: Mapping[str, Decimal] = MappingProxyType({})
@@ -56,7 +64,7 @@ class ProtocolRecipe:
         one: the recipe of the first primary outcome as a study of all units.
         parts: of the budget, as an average subgroup needs.
         costs: by release; screen and refit are missing where no curve is looked for.
-        weights: w_k of the outcomes.
+        weights: w_k of the outcomes, whose squares add up to 1.
         first: place of the first primary one.
         groups: number of subgroups.
         arms: number of arms, the reference among them.
@@ -83,6 +91,41 @@ class ProtocolRecipe:
         return math.sqrt(1 / self.sides)
 
     @property
+    def pure(self) -> bool:
+        """True if there is no delta."""
+        return self.one.public.pure
+
+    @property
+    def by_arm(self) -> bool:
+        """True if moments are released by arm."""
+        return not self.pure or self.arms > TWO_ARMS
+
+    def in_l1(self, slot: Slot) -> bool:
+        """Return whether a release is bounded in the L1 norm."""
+        return self.pure and slot in (SCALES, SCORES)
+
+    def outcome_weights(self, slot: Slot) -> FloatArray:
+        """Return w_k in a release.
+
+        Their squares add up to 1, or they themselves where it is bounded in the L1 norm.
+        """
+        found = np.array(self.weights)
+        return found / found.sum() if self.in_l1(slot) else found
+
+    @property
+    def counts(self) -> int:
+        """Number of counts of units in a subgroup.
+
+        In the L1 norm one is enough of two arms that add up to what is public.
+        """
+        return 1 if self.pure and self.arms == TWO_ARMS and self.known_units is not None else self.arms
+
+    @property
+    def count_weight(self) -> float:
+        """Factor of a count of units."""
+        return COUNT_L1 if self.pure else 1.0
+
+    @property
     def encoding(self) -> Encoding:
         """Encoding of the rows."""
         return self.one.encoding
@@ -95,20 +138,30 @@ class ProtocolRecipe:
     @property
     def scale_sums(self) -> ScaleSums:
         """Release 1 of one question."""
-        return ScaleSums(self.encoding, pure=False, blocks=self.groups > 1)
+        return ScaleSums(self.encoding, self.pure, blocks=self.groups > 1)
 
     @property
     def count_noise(self) -> float:
-        """Deviation of the noise on an arm's number of units, as if there were subgroups."""
-        mechanism = vector_mechanism(
-            sums_sensitivity(1, self.one.public.units, SCALES_OF_GROUPS), self.costs[SCALES.name]
-        )
-        return mechanism.known_scale
+        """Deviation of the noise on a released number of units."""
+        return noise_on(made(self.mechanism(SCALES)), 1).deviation / self.count_weight
 
     def public(self, outcome: int, units: int) -> Public:
         """Return what is public of one outcome's question in a subgroup of so many units."""
-        weight, estimand = self.weights[outcome], "ARM" if self.sides > 1 else self.one.public.estimand
-        return replace(self.one.public, units=units, weight=weight, estimand=estimand, asked=asked_of(self.parts))
+        own = SCORES_L1 / self._block(SCORES)[1] if self.pure else 1.0
+        return replace(
+            self.one.public,
+            units=units,
+            weight=self.weights[outcome],
+            scores_weight=float(self.outcome_weights(SCORES)[outcome]) * own,
+            blocks=self.blocks,
+            estimand="ARM" if self.sides > 1 else self.one.public.estimand,
+            asked=asked_of(self.parts),
+        )
+
+    @property
+    def blocks(self) -> int:
+        """Factor by which a release of moments has more numbers than that of one question."""
+        return self.groups * (self.arms if self.arms > TWO_ARMS else 1)
 
     def slot(self, slot: Slot) -> Slot:
         """Return what a release is called here, and whom it is charged to."""
@@ -121,21 +174,27 @@ class ProtocolRecipe:
             return None
         numbers, size = self._block(slot)
         units = self.one.public.units if self.one.known else None
+        if self.in_l1(slot):
+            return laplace_mechanism(self.groups * numbers, units, size, cost)
         return vector_mechanism(sums_sensitivity(self.groups * numbers, units, size), cost)
 
     def _block(self, slot: Slot) -> tuple[int, float]:
         """The most numbers that a subgroup has, and the sensitivity."""
-        q, arms, most = len(self.weights), self.arms, self.one.most_features
+        q, arms, most, several = len(self.weights), self.arms, self.one.most_features, self.groups > 1
         if slot == SCALES:
             own = (q + 1) * arms + q + (q - 1) * CELLS + self.scale_sums.numbers
-            return own, SCALES_L2 if self.groups == 1 else SCALES_OF_GROUPS
+            if self.pure:
+                counted = SCALES_L1 if self.counts == 1 else SCALES_L1_COUNTED
+                return own, SCALES_L1_OF_GROUPS if several else counted
+            return own, SCALES_OF_GROUPS if several else SCALES_L2
         if slot == SCREEN:
             return (q + self.sides) * MOST_CANDIDATES, SCREEN_L2
         if slot == SCORES:
-            return 2 * q * self.sides, SCORES_L2
+            in_l1 = SCORES_L1_OF_BLOCKS if several or arms > TWO_ARMS else SCORES_L1
+            return 2 * q * self.sides, in_l1 if self.pure else SCORES_L2
         # Of a further outcome there are x rho by arm and rho^2; of a third arm all is released once more.
         own = arms * (moment_numbers(most, by_arm=False) + q * (most + 2))
-        return own, MOMENTS_L2 if arms == TWO_ARMS else MOMENTS_ALIKE
+        return own, MOMENTS_L2 if arms == TWO_ARMS and self.by_arm else MOMENTS_ALIKE
 
 
 def asked_of(found: Parts) -> tuple[Decimal, ...]:
@@ -157,12 +216,15 @@ def joint_recipe(study: ProtocolStudy, sizes: Sizes | None, before: Mapping[str,
         StudyError: a budget that cannot be divided exactly, or more subgroups than it can serve.
     """
     one, left = recipe(cast(RegressionStudy, study.questions[study.first]), sizes), 1 - sum(before.values(), Decimal(0))
+    pure, total = one.public.pure, math.hypot(*study.weights)
     if before:
-        one = replace(one, public=replace(one.public, mu=one.public.mu * math.sqrt(left), tilted=True))
+        mu = one.public.mu * (float(left) if pure else math.sqrt(left))
+        one = replace(one, public=replace(one.public, mu=mu, tilted=True))
     groups, arms = len(study.groups), len(study.arm_names)
-    found = ProtocolRecipe(one, parts_of(one.public), {}, study.weights, study.first, groups, arms, not study.where)
+    weights = tuple(weight / total for weight in study.weights) if pure else study.weights
+    found = ProtocolRecipe(one, parts_of(one.public), {}, weights, study.first, groups, arms, not study.where)
     average, mu = max(one.public.units // groups, 1), one.public.mu * found.side_weight
-    chosen = parts_of(replace(one.public, units=average, mu=mu))
+    chosen = parts_of(replace(one.public, units=average, mu=mu, blocks=found.blocks))
     shares = {name: part * left for name, part in vars(chosen).items()}
     found = replace(found, parts=chosen, costs=divide(study.privacy.cost, {**before, **shares}))
     if sizes is not None:

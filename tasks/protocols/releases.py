@@ -24,11 +24,13 @@ from causalveil.tasks.adjustment.features import (
     lines_in_ball,
     score_features,
 )
+from causalveil.tasks.adjustment.recipe import SCALES, SCORES
 from causalveil.tasks.adjustment.released import CELLS
 from causalveil.tasks.adjustment.sums import (
     ARM_CROSS,
     ARM_GRAM,
     ARM_NUMBERS,
+    SQUARE_L1,
     arm_moments,
     codes,
     in_cells,
@@ -109,10 +111,10 @@ class JointScaleSums:
     @property
     def weights(self) -> Named:
         """Factor of each sum."""
-        w, arms, one = np.array(self.joint.weights), self.joint.arms, self.joint.scale_sums.weights
+        w, one = self.joint.outcome_weights(SCALES), self.joint.scale_sums.weights
         return {
-            "sums": np.tile(w, (arms, 1)),
-            "counts": np.ones(arms),
+            "sums": np.tile(w, (self.joint.arms, 1)),
+            "counts": np.full(self.joint.counts, self.joint.count_weight),
             "squares": w,
             "outcomes": np.outer(w, one[-CELLS:]),
             "columns": one[ARM_NUMBERS:-CELLS],
@@ -123,7 +125,7 @@ class JointScaleSums:
         u, own = on_lattice(rows.u), one_hot(rows.t, self.joint.arms)
         return {
             "sums": own.T @ u,
-            "counts": own.sum(axis=0),
+            "counts": own.sum(axis=0)[-self.joint.counts :],
             "squares": np.einsum("ij,ij->j", u, u),
             "outcomes": np.stack([in_cells(column) for column in u.T]),
             "columns": self.joint.scale_sums.of_columns(rows.x),
@@ -168,8 +170,8 @@ class Residuals:
 class JointMomentSums:
     """Releases 2 and 4: moments of two arms together, or of each of more arms.
 
-    Of two arms they are the moments of both and what differs between them. ``share``: of the arm that is not the
-    reference, where there are two.
+    Of two arms they are the moments of both and, with a delta, what differs between them. ``share``: of the arm that is
+    not the reference, where there are two.
     """
 
     joint: ProtocolRecipe
@@ -192,6 +194,8 @@ class JointMomentSums:
             }
         cross = np.tile(w[:, None], k)
         both = {"cross": cross, "apart": np.ones(k), "squares": w, "gram": triangle}
+        if not self.joint.by_arm:
+            return both
         return {**both, "arm_cross": ARM_CROSS * cross, "arm_gram": ARM_GRAM * triangle}
 
     def of(self, rows: CellRows) -> Named:
@@ -204,14 +208,15 @@ class JointMomentSums:
         if self.joint.arms > TWO_ARMS:
             return {"cross": cross, "own": own, "squares": squares, "grams": grams}
         of_controls, of_treated = codes(self.share)
-        return {
+        both = {
             "cross": cross[0] + cross[1],
             "apart": of_controls * own[0] + of_treated * own[1],
             "squares": squares[0] + squares[1],
             "gram": grams[0] + grams[1],
-            "arm_cross": cross[1] - cross[0],
-            "arm_gram": grams[1] - grams[0],
         }
+        if not self.joint.by_arm:
+            return both
+        return {**both, "arm_cross": cross[1] - cross[0], "arm_gram": grams[1] - grams[0]}
 
 
 @dataclass(frozen=True)
@@ -270,8 +275,8 @@ class JointScoreSums:
     @property
     def weights(self) -> Named:
         """Factor of each sum."""
-        of_side = np.tile(np.array(self.joint.weights)[:, None], self.joint.sides)
-        return {"mean": of_side, "square": of_side}
+        of_side = np.tile(self.joint.outcome_weights(SCORES)[:, None], self.joint.sides)
+        return {"mean": of_side, "square": of_side * (SQUARE_L1 if self.joint.pure else 1.0)}
 
     def of(self, rows: CellRows) -> Named:
         """Return the sums of some rows."""

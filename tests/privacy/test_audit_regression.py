@@ -68,8 +68,7 @@ def cases(delta: str) -> dict[str, tuple[Mechanism, list[FloatArray]]]:
             row(1, 1, t=0, u=-1.0) if by_arm else row(-1, -1),
         ),
         "screen": one(SCREEN, ScreenSums(made.encoding, screen), row(1, 1), row(1, -1)),
-        # One of two scores is half way, which is furthest in the L1 norm.
-        "scores": one(SCORES, ScoreSums(made.encoding, scores), row(1, 1), row(1, 1, u=-1.0 if by_arm else -0.025)),
+        "scores": one(SCORES, ScoreSums(made.encoding, scores, not by_arm), row(1, 1), row(1, 1, u=-1.0)),
     }
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import pdist
 
+from causalveil.schemas.privacy import Norm
 from causalveil.tasks.adjustment import features as of_rows
 from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.split import Pieces
@@ -40,9 +41,13 @@ def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(of_rows, "BLOCK", 4)
 
 
+PURE = ("1", "0")
+PRIVACY = {"with a delta": ("1", "1e-6"), "without a delta": PURE}
+
+
 @lru_cache
-def shape(outcomes: int, groups: int, arms: int) -> Shape:
-    return Shape(outcomes, groups, arms, KINDS)
+def shape(outcomes: int, groups: int, arms: int, privacy: tuple[str, str] = PRIVACY["with a delta"]) -> Shape:
+    return Shape(outcomes, groups, arms, KINDS, privacy=privacy)
 
 
 def extreme_rows(made: Shape, count: int, seed: int) -> list[CellRows]:
@@ -64,24 +69,26 @@ def extreme_rows(made: Shape, count: int, seed: int) -> list[CellRows]:
 def farthest(made: Shape, name: str, count: int = 160, recipe: ProtocolRecipe | None = None) -> float:
     """The farthest of all pairs of extreme rows, over what is declared."""
     values = np.array([made.placed(name, row, recipe) for row in extreme_rows(made, count, seed=3)])
-    value = made.mechanism(name).sensitivity.value
-    assert value is not None
-    return float(pdist(values).max()) / value
+    declared = made.mechanism(name).sensitivity
+    assert declared.value is not None
+    return float(pdist(values, "cityblock" if declared.norm is Norm.l1 else "euclidean").max()) / declared.value
 
 
+@pytest.mark.parametrize("privacy", PRIVACY.values(), ids=list(PRIVACY))
 @pytest.mark.parametrize("name", SLOTS)
-def test_no_pair_of_extreme_rows_moves_a_release_farther_than_declared(name: str) -> None:
+def test_no_pair_of_extreme_rows_moves_a_release_farther_than_declared(name: str, privacy: tuple[str, str]) -> None:
     """12,720 pairs of each of 8 shapes, seed 3: of one subgroup, of two, and with rows that are not eligible."""
-    far = {sizes: farthest(shape(*sizes), name) for sizes in SHAPES}
+    far = {sizes: farthest(shape(*sizes, privacy), name) for sizes in SHAPES}
     print(name, {sizes: round(ratio, 3) for sizes, ratio in far.items()})
     assert max(far.values()) <= 1 + 1e-9
     assert min(far.values()) > 0.7
 
 
 def moved(made: Shape, name: str, *pair: CellRows) -> float:
-    value = made.mechanism(name).sensitivity.value
-    assert value is not None
-    return float(np.linalg.norm(np.subtract(*(made.placed(name, row) for row in pair)))) / value
+    declared = made.mechanism(name).sensitivity
+    assert declared.value is not None
+    apart = np.subtract(*(made.placed(name, row) for row in pair))
+    return float(np.linalg.norm(apart, 1 if declared.norm is Norm.l1 else 2)) / declared.value
 
 
 @pytest.mark.parametrize("outcomes", [1, 3])
@@ -105,6 +112,26 @@ def test_bounds_are_attained(outcomes: int) -> None:
         assert moved(many, "scores", many.row([1, 1], 1, ends[0], 0), many.row([1, 1], 1, ends[1], other)) > 0.9999
 
 
+@pytest.mark.parametrize("outcomes", [1, 3])
+def test_bounds_without_a_delta_are_attained(outcomes: int) -> None:
+    one = Shape(outcomes, 1, 2, NUMBERS, privacy=PURE)
+    # The other arm's outcome is half way; of one subgroup the flags weigh twice.
+    for covariates, ends in ((NUMBERS, ([1, 1], [-1, -1])), (FLAGS, ([1, 1, 1], [0, 0, 0]))):
+        for arms in (2, 3):
+            many = Shape(outcomes, 1, arms, covariates, privacy=PURE)
+            assert moved(many, "scales", many.row(ends[0], 1, 1, 0), many.row(ends[1], 0, -0.5, 0)) > 0.9999
+            two = Shape(outcomes, 2, arms, covariates, privacy=PURE)
+            assert moved(two, "scales", two.row(ends[0], 1, 1, 0), two.row(ends[0], 0, 1, 1)) > 0.9999
+    steep = replace(one, steep=1e6)
+    assert moved(steep, "moments", steep.row([1, 1], 1, 1, 0), steep.row([-1, -1], 1, 1, 0)) > 0.9999
+    assert moved(one, "scores", one.row([1, 1], 1, 1, 0), one.row([1, 1], 1, -1, 0)) > 0.9999
+    for groups, arms in ((2, 2), (2, 3)):
+        many = Shape(outcomes, groups, arms, NUMBERS, privacy=PURE)
+        assert moved(many, "scores", many.row([1, 1], 1, 1, 0), many.row([1, 1], 1, 1, 1)) > 0.9999
+    three = Shape(outcomes, 1, 3, NUMBERS, privacy=PURE)
+    assert moved(three, "scores", three.row([1, 1], 1, 1, 0), three.row([1, 1], 2, 1, 0)) > 0.9999
+
+
 def test_what_would_be_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Outcomes that are not weighted, sides neither; flags that count twice; a sensitivity for one subgroup alone."""
     made = shape(3, 3, 3)
@@ -114,6 +141,12 @@ def test_what_would_be_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert farthest(made, "screen") > 1.1
     monkeypatch.setattr(releases, "ARM_GRAM", 1.5)
     assert farthest(Shape(1, 1, 2, KINDS, steep=1e6), "moments") > 1.05
+    # Without a delta: weights that only their squares add up to 1, and squares of scores in full.
+    pure = shape(3, 3, 3, PURE)
+    monkeypatch.setattr(releases, "SQUARE_L1", 1.0)
+    assert farthest(pure, "scores") > 1.1
+    monkeypatch.setattr(ProtocolRecipe, "outcome_weights", lambda self, _: np.array(self.weights))
+    assert farthest(pure, "scales") > 1.1
     two = Shape(1, 2, 2, FLAGS)
     pair = two.row([1, 1, 1], 1, 1, 0), two.row([1, 1, 1], 0, 1, 1)
     monkeypatch.setattr(type(two.recipe.scale_sums), "blocks", False, raising=False)

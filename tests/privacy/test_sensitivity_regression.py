@@ -115,13 +115,10 @@ def test_the_screen_and_scores_attain_their_bounds() -> None:
     scores = Scores(
         arms, FeatureMap(made.lines, (), 10.0), (0.5, 0.5), none, none, np.zeros((2, 2)), np.zeros((2, 2)), none, 1.0
     )
-    scored = ScoreSums(made.encoding, scores)
-    assert np.linalg.norm(moved(scored, here, Rows(here.x, here.t, -here.u))) == pytest.approx(
-        recipe.SCORES_L2, abs=1e-4
-    )
-    # A score of -1/2: an outcome half a cut below its arm's mean.
-    half = Rows(here.x, here.t, np.array([-0.5 * arms.spread * arms.share]))
-    assert np.linalg.norm(moved(scored, here, half), 1) == pytest.approx(sums.SCORES_L1, abs=1e-4)
+    for pure, order, bound in ((False, 2, recipe.SCORES_L2), (True, 1, sums.SCORES_L1)):
+        scored = ScoreSums(made.encoding, scores, pure)
+        far = moved(scored, here, Rows(here.x, here.t, -here.u))
+        assert np.linalg.norm(far, order) == pytest.approx(bound, abs=1e-4)
 
 
 def test_a_row_has_the_same_features_wherever_it_stands() -> None:

@@ -89,10 +89,6 @@ def test_a_protocol_is_completed_by_the_contract() -> None:
         ({"gates": {}}, "gates need a bound"),
         ({"gates": {"balance": -1}}, "balance"),
         ({"gates": {"overlap": 0.2}, "estimator": {"name": "difference_in_means"}}, "gates"),
-        (
-            {"privacy": {"epsilon": "1"}},
-            "must be above 0, as 1.0e-6; without a delta ask by 'difference_in_means'",
-        ),
         ({"privacy": {"epsilon": "1", "delta": "1e-6", "level": "label"}}, "level 'sample' alone; .* 'balancing'"),
         ({"privacy": {"epsilon": "1", "delta": "1e-6", "level": "training_units"}}, "no level 'training_units'"),
         ({"estimator": {"name": "balancing"}}, "level 'label' alone; .* 'regression'"),
