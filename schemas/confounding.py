@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -239,34 +238,6 @@ class ConfoundingPrior(Frozen):
         ``distance``: in place of the declared one, where more than it is left.
         """
         return math.sqrt(self.outcome_r2) * (self.distance if distance is None else distance)
-
-
-def refuse_renamed(document: Any) -> None:
-    """Refuse settings of a study document that have another name now.
-
-    Raises:
-        ValueError: says what to write in their place.
-    """
-    estimator = document.get("estimator") if isinstance(document, Mapping) else None
-    if not isinstance(estimator, Mapping):
-        return
-    if "unadjusted" in estimator:
-        said = estimator["unadjusted"] if isinstance(estimator["unadjusted"], Mapping) else {}
-        names = {"outcome": "outcome_r2", "distance": "distance"}
-        prior = ConfoundingPrior().model_dump()
-        for key in names.keys() & said.keys():
-            # Numbers alone are said again: whatever else stands there may be long.
-            with suppress(ValueError, TypeError):
-                prior[names[key]] = float(said[key])
-        shown = ", ".join(f"{key}: {value}" for key, value in prior.items())
-        raise ValueError(f"'estimator.unadjusted' has another name: write confounding_prior: {{{shown}}}")
-    if estimator.get("name") == "regression" and "basis" in estimator:
-        instead = (
-            "write 'curves: none' to adjust by lines alone"
-            if estimator["basis"] == "linear"
-            else "remove it: curves that the releases show are adjusted for"
-        )
-        raise ValueError(f"'estimator.basis' is no setting any more: {instead}")
 
 
 def over_parts(parts: Sequence[tuple[ConfoundingStatement, float]]) -> ConfoundingStatement:

@@ -141,7 +141,8 @@ def hint(model: type[BaseModel], location: Sequence[str | int]) -> str:
         return f", did you mean '{SYNONYMS[name]}'?"
     close = difflib.get_close_matches(name, here, n=1, cutoff=0.6)
     # It is no help to be sent where one is: below a mapping, or in another branch of a union.
-    above = {parts for parts in _parents(model).get(name, set()) if not parts or tuple(location[: len(parts)]) != parts}
+    known = _parents(model, location)
+    above = {parts for parts in known.get(name, set()) if not parts or tuple(location[: len(parts)]) != parts}
     above -= {tuple(location[:-1])}
     # Nor to mappings that have the key already: several that require one, a name, say, each have their own.
     own = {parts for parts in above if _has_value(model, parts, name)}
@@ -152,7 +153,6 @@ def hint(model: type[BaseModel], location: Sequence[str | int]) -> str:
         return f"; it belongs below '{place}'" if place else "; it belongs at the top of the document"
     if close:
         return f", did you mean '{close[0]}'?"
-    known = _parents(model)
     every = [] if name in known else difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
     return f", did you mean '{every[0]}'?" if every else f" (known keys: {', '.join(here)})"
 
@@ -185,16 +185,25 @@ def _is_named(branch: Branch, name: str | int) -> bool:
 
 
 def _parents(
-    model: type[BaseModel], place: tuple[str, ...] = (), seen: frozenset[type] = frozenset()
+    model: type[BaseModel],
+    location: Sequence[str | int],
+    place: tuple[str, ...] = (),
+    seen: frozenset[type] = frozenset(),
 ) -> dict[str, set[tuple[str, ...]]]:
-    """Return every key of a model and of those below it, with the places above it."""
+    """Return every key of a model and of those below it, with the places above it.
+
+    Of a union on the way to ``location`` the branch that it names.
+    """
     found: dict[str, set[tuple[str, ...]]] = {}
     if model in seen:
         return found
     for key, field in model.model_fields.items():
         found.setdefault(key, set()).add(place)
-        for nested, _ in _branches(field.annotation):
-            for name, places in _parents(nested, (*place, key), seen | {model}).items():
+        below, branches = (*place, key), _branches(field.annotation)
+        if tuple(location[: len(below)]) == below and len(location) > len(below):
+            branches = [one for one in branches if _is_named(one, location[len(below)])] or branches
+        for nested, _ in branches:
+            for name, places in _parents(nested, location, below, seen | {model}).items():
                 found.setdefault(name, set()).update(places)
     return found
 

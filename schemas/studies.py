@@ -6,10 +6,10 @@ contract, and from there into releases.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
@@ -20,21 +20,20 @@ from causalveil.schemas.mistakes import example, nearest, validate
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.study import Finite, Name, Study
 
-M = TypeVar("M")
 
-
-def _studies() -> dict[str, dict[str, type[Study]]]:
+def _studies() -> dict[str, dict[str, tuple[type[Study], ...]]]:
     """Return every study class in ``schemas/estimators/``, by its kind and by the name of its estimator.
 
     Both are literals of the class, so that no second list of them is kept.
     """
-    found: dict[str, dict[str, type[Study]]] = {}
+    found: dict[str, dict[str, tuple[type[Study], ...]]] = {}
     for module in sorted(entry.name for entry in iter_modules(estimators.__path__)):
         where = f"{estimators.__name__}.{module}"
         for one in vars(import_module(where)).values():
             if isinstance(one, type) and issubclass(one, Study) and one.__module__ == where:
                 kind, name = _literal(one, "kind"), _literal(one.model_fields["estimator"].annotation, "name")
-                found.setdefault(kind, {})[name] = one
+                known = found.setdefault(kind, {})
+                known[name] = (*known.get(name, ()), one)
     return found
 
 
@@ -44,8 +43,8 @@ def _literal(model: Any, field: str) -> str:
     return str(value)
 
 
-# kind -> estimator name -> the study that declares it.
-STUDIES: Mapping[str, Mapping[str, type[Study]]] = _studies()
+# kind -> estimator name -> the studies that declare it: of one question, of a table, or both.
+STUDIES: Mapping[str, Mapping[str, tuple[type[Study], ...]]] = _studies()
 
 
 def estimator_names() -> tuple[str, ...]:
@@ -53,38 +52,61 @@ def estimator_names() -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for names in STUDIES.values() for name in names))
 
 
+def of_table(study: type[Study]) -> bool:
+    """Return whether a study class asks many questions."""
+    return "outcomes" in study.model_fields
+
+
+def study_class(kind: str, name: str, many: bool) -> type[Study] | None:
+    """Return the study by which an estimator answers one question, or many.
+
+    None where it answers one alone. A table answers one question as well where there is no other class.
+    """
+    known = STUDIES[kind][name]
+    if many:
+        return next(filter(of_table, known), None)
+    return min(known, key=of_table)
+
+
 def parse_study(document: Mapping[str, Any], where: str = "study") -> Study:
     """Return a study in full from a document.
 
-    Its kind and the name of its estimator choose the model.
+    Its kind, the name of its estimator and whether it has a list of outcomes choose the model.
 
     Raises:
         StudyError: with every problem in one line.
     """
-    return validate(model_for(STUDIES, document, where), document, where)
+    kind, name = named({kind: tuple(names) for kind, names in STUDIES.items()}, document, where)
+    model = study_class(kind, name, "outcomes" in document)
+    if model is None:
+        raise StudyError(f"{where}: estimator '{name}' answers one question; write 'outcome' in place of 'outcomes'")
+    return validate(model, document, where)
 
 
-def model_for(models: Mapping[str, Mapping[str, type[M]]], document: Mapping[str, Any], where: str) -> type[M]:
-    """Return the model that a document names by its kind and estimator.
+def named(known: Mapping[str, Collection[str]], document: Mapping[str, Any], where: str) -> tuple[str, str]:
+    """Return the kind and the estimator's name of a document.
 
-    ``models``: by kind, then by estimator.
+    Args:
+        known: the names of estimators, by kind.
+        document: of a study.
+        where: names it in messages.
 
     Raises:
         StudyError: it names none of them.
     """
     kind = document.get("kind")
-    if not isinstance(kind, str) or kind not in models:
-        asked = nearest(kind, models) if isinstance(kind, str) else ""
-        raise StudyError(f"{where}: 'kind' must be one of: {', '.join(models)}{asked or example('kind')}")
-    known = models[kind]
+    if not isinstance(kind, str) or kind not in known:
+        asked = nearest(kind, known) if isinstance(kind, str) else ""
+        raise StudyError(f"{where}: 'kind' must be one of: {', '.join(known)}{asked or example('kind')}")
+    names = known[kind]
     estimator = document.get("estimator")
     name = estimator.get("name") if isinstance(estimator, Mapping) else None
-    if not isinstance(name, str) or name not in known:
+    if not isinstance(name, str) or name not in names:
         wrong = name if isinstance(name, str) else estimator if isinstance(estimator, str) else ""
-        choice = "; write estimator: {name: auto} to leave the choice open" if "auto" in known else ""
-        asked = f"; write estimator: {{name: {wrong}}}" if wrong in known else nearest(wrong, known) or choice
-        raise StudyError(f"{where}: 'estimator.name' must be one of: {', '.join(known)}{asked}")
-    return known[name]
+        choice = "; write estimator: {name: auto} to leave the choice open" if "auto" in names else ""
+        asked = f"; write estimator: {{name: {wrong}}}" if wrong in names else nearest(wrong, names) or choice
+        raise StudyError(f"{where}: 'estimator.name' must be one of: {', '.join(names)}{asked}")
+    return kind, name
 
 
 MOST_COLUMNS = 100

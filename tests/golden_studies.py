@@ -226,7 +226,7 @@ def effect(estimator: str, changes: dict[str, Any], folder: Path, seed: int, mon
 
 def table(estimator: str, changes: dict[str, Any], folder: Path, seed: int, month: int | None = None) -> Release:
     """Run a protocol of an outcome and a negative control by an estimator."""
-    return effect(estimator, merge({"kind": "protocol", "outcome": ..., "outcomes": TWO}, changes), folder, seed, month)
+    return effect(estimator, merge({"kind": "effect", "outcome": ..., "outcomes": TWO}, changes), folder, seed, month)
 
 
 def times(study: dict[str, Any], changes: dict[str, Any], folder: Path, seed: int, month: int | None = None) -> Release:

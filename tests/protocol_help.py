@@ -31,7 +31,7 @@ def make_protocol(
     privacy = {key: changes.pop(key) for key in ("epsilon", "delta", "level") if key in changes}
     roles = ["primary", *["secondary"] * (outcomes - 1 - controls), *["negative_control"] * controls]
     document: dict[str, Any] = {
-        "kind": "protocol",
+        "kind": "effect",
         "name": "many",
         "data": {"path": ".", "unit": "person"},
         "execution": {"engine": "direct", "workers": 1},

@@ -61,7 +61,7 @@ def releases(folder: Path) -> Documents:
         many = write_study(
             folder / "many",
             study={
-                "kind": "protocol", "outcome": ..., "outcomes": [{"name": "score", "role": "primary"}],
+                "kind": "effect", "outcome": ..., "outcomes": [{"name": "score", "role": "primary"}],
                 "subgroups": "group", "covariates": {"group": ...}, "privacy": {"epsilon": "20"},
                 "estimator": {"penalty": ..., "name": "regression"}, "gates": {"balance": 0.5, "overlap": 0.1},
             },

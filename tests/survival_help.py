@@ -96,7 +96,7 @@ def make_survival(competing: bool = True, **changes: Any) -> SurvivalStudy:
 
 # A protocol of times: three questions of deaths and relapses, with two horizons.
 MANY: dict[str, Any] = {
-    "kind": "protocol",
+    "kind": "effect",
     "name": "many",
     "treatment": "treated",
     "outcomes": [

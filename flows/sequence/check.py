@@ -17,15 +17,14 @@ from causalveil.flows.sequence.declare import SEVERAL_BLOCKS, data_folder, decla
 from causalveil.schemas.admission.casts import Types
 from causalveil.schemas.admission.manifest import Finding
 from causalveil.schemas.admission.rules import contract_roles, wrong_types
-from causalveil.schemas.asked.resolve import completed, not_public_enough
-from causalveil.schemas.asked.shorthands import AutoEstimator, as_protocol
-from causalveil.schemas.asked.study_file import STUDY_FILES, StudyFile, load_study_file
+from causalveil.schemas.asked.auto import AutoEstimator
+from causalveil.schemas.asked.resolve import answering, completed, not_public_enough
+from causalveil.schemas.asked.study_file import StudyFile, load_study_file, model_of
 from causalveil.schemas.contract import CONTRACT_FILE, Contract, DataClass, refusals
 from causalveil.schemas.documents import parse_yaml, read_yaml
 from causalveil.schemas.errors import CausalveilError, ContractError, StudyError, shown
 from causalveil.schemas.limits import SENTENCES, Code
 from causalveil.schemas.mistakes import Problem, every_problem, line_of
-from causalveil.schemas.studies import STUDIES, model_for
 from causalveil.schemas.study import Study
 from causalveil.schemas.warehouse import SOURCE_FILE, load_source
 from causalveil.tasks.admission.manifests import kept_admission
@@ -79,7 +78,7 @@ def check(path: Path, *, over_sites: bool = False) -> list[Problem]:
             beside it the file is checked as the coordinator's: by itself.
     """
     found = Checked()
-    document = found.trying(path, lambda: as_protocol(read_yaml(path), str(path)))
+    document = found.trying(path, lambda: read_yaml(path))
     asked = None if document is None else _study_file(path, document, found)
     place = _folder(path, asked, document or {})
     folder = found.trying(place, lambda: DataFolder(place))
@@ -141,7 +140,7 @@ def schema_of(path: Path) -> tuple[Contract, ContractSchema]:
 
 
 def _study_file(path: Path, document: Mapping[str, Any], found: Checked) -> StudyFile | None:
-    model: type[StudyFile] | None = found.trying(path, lambda: model_for(STUDY_FILES, document, str(path)))
+    model: type[StudyFile] | None = found.trying(path, lambda: model_of(document, str(path)))
     if model is None:
         return None
     asked, problems = every_problem(model, document, str(path))
@@ -175,6 +174,9 @@ def _together(
     broken = {
         one.text.split("'")[1].removeprefix("columns.").split(".")[0] for one in found.problems if "'" in one.text
     }
+    auto = isinstance(asked.estimator, AutoEstimator)
+    if not auto and found.trying(path, lambda: answering(asked, str(path))) is None:
+        return None
     full, problems = completed(asked, contract)
     for text in (*problems, *not_public_enough(asked, contract)):
         # A column whose declaration is wrong is not missing as well.
@@ -182,9 +184,9 @@ def _together(
             found.add(path, line_of(document, _place(text, document)), text)
     if problems or found.problems:
         return None
-    if isinstance(asked.estimator, AutoEstimator):
+    if auto:
         return found.trying(path, lambda: load_study(path))
-    study, problems_in_full = every_problem(STUDIES[asked.kind][asked.estimator.name], full, str(path))
+    study, problems_in_full = every_problem(answering(asked), full, str(path))
     for one in problems_in_full:
         found.add(path, line_of(document, _place(one.text, document)), one.text)
     return study

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from causalveil.flows.sequence.estimators import candidates, chosen, estimator_of
 from causalveil.schemas.admission.manifest import Admission
-from causalveil.schemas.asked.shorthands import AutoEstimator
+from causalveil.schemas.asked.auto import AutoEstimator
 from causalveil.schemas.asked.study_file import StudyFile, load_study_file
 from causalveil.schemas.columns import ordinary
 from causalveil.schemas.contract import Contract, DataClass, Review, check_allowed

@@ -21,9 +21,9 @@ from typing import Any, TypeVar, cast
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.estimators.estimator import Estimator
 from causalveil.flows.estimators.stage import Run
+from causalveil.schemas.asked.auto import AutoEstimator, options
 from causalveil.schemas.asked.resolve import resolve
-from causalveil.schemas.asked.shorthands import AutoEstimator, options
-from causalveil.schemas.asked.study_file import STUDY_FILES, EffectStudyFile, ProtocolStudyFile, StudyFile
+from causalveil.schemas.asked.study_file import EffectStudyFile, StudyFile
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import CausalveilError, ContractError, StudyError
 from causalveil.schemas.estimators.aipw import AipwStudy
@@ -42,12 +42,11 @@ from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.execution import Execution
-from causalveil.schemas.mistakes import validate
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level, amount_text
 from causalveil.schemas.protocols.study import EffectMeasure, ProtocolStudy
 from causalveil.schemas.specification import unrecorded_words
-from causalveil.schemas.studies import STUDIES
+from causalveil.schemas.studies import study_class
 from causalveil.schemas.study import NOTHING_TO_ADJUST_FOR, EffectStudy, Study
 from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
 from causalveil.tasks.enclave.split import sizes_of
@@ -128,45 +127,38 @@ def candidates(
         ContractError: the contract allows none of them, or not these columns in these roles.
         StudyError: the study contradicts the contract.
     """
-    if not isinstance(asked.estimator, AutoEstimator):
+    if not (isinstance(asked, EffectStudyFile) and isinstance(asked.estimator, AutoEstimator)):
         return [resolve(asked, contract, where, execution)]
-    found = [one for one in options(asked.estimator, asked.privacy) if _answers(asked, one[0]["name"])]
+    files = [
+        asked.model_copy(update={"estimator": settings, "privacy": privacy})
+        for settings, privacy in options(asked.estimator, asked.privacy)
+    ]
+    found = [file for file in files if _answers(file)]
     if not found:
-        if isinstance(asked, EffectStudyFile | ProtocolStudyFile) and not asked.covariates:
+        if not asked.covariates:
             raise StudyError(f"{where}: {NOTHING_TO_ADJUST_FOR}")
         raise StudyError(
-            f"{where}: 'auto' takes no estimator that answers this; subgroups and 'where' take level 'sample' or "
-            "'label', a 'measure' beside the difference {name: auto, trial: true} at level 'sample'"
+            f"{where}: 'auto' takes no estimator that answers this; several questions and 'where' take level 'sample' "
+            "or 'label', a 'measure' beside the difference {name: auto, trial: true} at level 'sample'"
         )
-    allowed = [one for one in found if contract is None or one[0]["name"] in contract.estimators]
+    allowed = [file for file in found if contract is None or file.estimator.name in contract.estimators]
     if not allowed:
-        names = ", ".join(f"'{one[0]['name']}'" for one in found)
+        names = ", ".join(f"'{file.estimator.name}'" for file in found)
         raise ContractError(f"{where}: 'auto' would take {names} here, and the contract allows none of them")
-    files = [
-        validate(
-            STUDY_FILES[asked.kind][settings["name"]],
-            {**asked.model_dump(), "estimator": settings, "privacy": privacy.model_dump()},
-            where,
-        )
-        for settings, privacy in allowed
-    ]
-    return [resolve(file, contract, where, execution) for file in files]
+    return [resolve(file, contract, where, execution) for file in allowed]
 
 
-def _answers(asked: StudyFile, name: str) -> bool:
-    """Return whether an estimator answers what the file asks.
+def _answers(asked: EffectStudyFile) -> bool:
+    """Return whether a file's estimator answers what it asks.
 
-    It must serve the file's kind of study, have covariates if it adjusts, and release arm means for ratios.
+    It must have covariates if it adjusts, and release arm means for ratios.
     """
-    if name not in STUDIES[asked.kind]:
-        return False
-    study: Any = STUDIES[asked.kind][name]
-    # A protocol adjusts as the study of one of its questions does.
+    study: Any = study_class(asked.kind, asked.estimator.name, bool(asked.of_many))
+    # A table adjusts as the study of one of its questions does.
     adjusts = getattr(getattr(study, "SINGLE", study), "ADJUSTS", False)
-    if adjusts and isinstance(asked, EffectStudyFile | ProtocolStudyFile) and not asked.covariates:
+    if study is None or (adjusts and not asked.covariates):
         return False
-    ratios = isinstance(asked, ProtocolStudyFile) and any(one is not EffectMeasure.difference for one in asked.measure)
-    return not ratios or getattr(study, "ARM_MEANS", False)
+    return asked.measures == (EffectMeasure.difference,) or study.ARM_MEANS
 
 
 def chosen(studies: list[Study], asked: StudyFile, units: int | None) -> Study:

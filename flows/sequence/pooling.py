@@ -17,12 +17,7 @@ from typing import Any
 from causalveil.flows.engine.engine import Engine, Task
 from causalveil.flows.sequence.declare import Loaded, load
 from causalveil.schemas.asked.resolve import resolve
-from causalveil.schemas.asked.study_file import (
-    DirectionStudyFile,
-    SurvivalProtocolFile,
-    SurvivalStudyFile,
-    load_study_file,
-)
+from causalveil.schemas.asked.study_file import EffectStudyFile, load_study_file
 from causalveil.schemas.documents import parse_json
 from causalveil.schemas.errors import BundleError, ReleaseHeld, RunConflict, StudyError, in_own_words
 from causalveil.schemas.estimators.survival import SurvivalStudy
@@ -211,11 +206,11 @@ def check_travels(path: Path, *, at_a_site: bool = True) -> Study:
             says something else of them than this site's contract.
     """
     asked = load_study_file(path)
-    if isinstance(asked, DirectionStudyFile):
+    if not isinstance(asked, EffectStudyFile):
         raise StudyError(f"{path}: only effects are pooled, and this asks for a direction; drop --site and --round")
     # A coordinator has no contract, whatever the kind.
     wanted = resolve(asked, None, f"{path}: as it travels over sites")
-    if not at_a_site or not isinstance(asked, SurvivalStudyFile | SurvivalProtocolFile):
+    if not at_a_site or not asked.of_times:
         return wanted
     if apart := sorted(differences(wanted.specification(), load(path).study.specification())):
         raise StudyError(

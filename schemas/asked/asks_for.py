@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from causalveil.schemas.asked.auto import AutoEstimator, options
 from causalveil.schemas.asked.columns import AskedCensoring, AskedGroups, AskedTimes
-from causalveil.schemas.asked.shorthands import AutoEstimator, options
-from causalveil.schemas.asked.study_file import StudyFile
-from causalveil.schemas.estimators.survival import SurvivalStudy, equal_classes
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.asked.study_file import EffectStudyFile, StudyFile
+from causalveil.schemas.estimators.survival import Censoring, equal_classes
 from causalveil.schemas.privacy import Frozen
+from causalveil.schemas.protocols.study import AskedOf, EffectMeasure
 from causalveil.schemas.study import UNRECORDED, Covariate, NumericCovariate, Study
 from causalveil.schemas.where import AskedCondition
 
 # Keys that are compared in a way of their own, or that change nothing that is released.
-_APART = ("data", "estimator", "privacy", "purpose", "expect")
+_APART = ("data", "estimator", "privacy", "purpose", "expect", "outcome", "outcomes", "measure")
 
 
 def asks_for(asked: StudyFile, study: Study) -> bool:
@@ -27,13 +27,21 @@ def asks_for(asked: StudyFile, study: Study) -> bool:
         asked.data.select == study.data.select
         and _same_method(asked, study)
         and all(_is_said(asked, key, value, study) for key, value in asked if key not in _APART)
+        and (not isinstance(asked, EffectStudyFile) or _same_questions(asked, study))
     )
+
+
+def _same_questions(asked: EffectStudyFile, study: Study) -> bool:
+    """Return whether outcomes and measures are the file's; a study of one difference has no 'measure'."""
+    outcomes = getattr(study, "outcomes", None) or (getattr(study, "outcome", None),)
+    measures = getattr(study, "measure", (EffectMeasure.difference,))
+    return _within(asked.questions, outcomes) and asked.measures == measures
 
 
 def _is_said(asked: StudyFile, key: str, value: Any, study: Study) -> bool:
     """Return whether a study has what a file says under one of its keys."""
     if not hasattr(study, key):
-        # A key that would make the study a protocol, and that the file does not use.
+        # A key that would make it a table, and that the file does not use.
         return bool(value == type(asked).model_fields[key].default)
     found = getattr(study, key)
     if key in ("missing", *UNRECORDED):
@@ -44,7 +52,7 @@ def _is_said(asked: StudyFile, key: str, value: Any, study: Study) -> bool:
         levels = None if value.levels is None else _in_codes(value.levels, found.column)
         return value.name == found.name and levels in (None, getattr(found.column, "levels", None))
     if isinstance(value, AskedCensoring):
-        return isinstance(study, SurvivalStudy | SurvivalProtocol) and _same_losses(value, study)
+        return _same_losses(value, found, study)
     return _within(value, found)
 
 
@@ -61,7 +69,9 @@ def _within(asked: Any, found: Any) -> bool:
         same = set(asked.events) == {name for name in found.codes if name != found.censoring}
         return same and _within(asked.model_copy(update={"events": None}), found)
     if isinstance(asked, Frozen) and type(asked) is not type(found):
-        return all(one is None or _within(_in_codes(one, found), getattr(found, key, None)) for key, one in asked)
+        # One question by itself has no role.
+        said = [(key, one) for key, one in asked if hasattr(found, key) or key not in AskedOf.model_fields]
+        return all(one is None or _within(_in_codes(one, found), getattr(found, key, None)) for key, one in said)
     return bool(asked == found)
 
 
@@ -73,17 +83,14 @@ def _in_codes(value: Any, found: Any) -> Any:
     return codes.get(value, value) if isinstance(value, str) else value
 
 
-def _same_losses(asked: AskedCensoring, study: SurvivalStudy | SurvivalProtocol) -> bool:
+def _same_losses(asked: AskedCensoring, found: Censoring, study: Any) -> bool:
     """Return whether losses depend on the columns that a file names, in as many classes, within the same floor."""
-    found = asked.columns({*study.censoring.by, study.treatment})
-    found.pop(study.treatment, None)
+    named = asked.columns({*found.by, study.treatment})
+    named.pop(study.treatment, None)
     return (
-        (asked.floor, asked.beyond) == (study.censoring.floor, study.censoring.beyond)
-        and found.keys() == study.censoring.by.keys()
-        and all(
-            _classes_in_full(study.censoring.by[name], divided) == study.censoring.classes.get(name)
-            for name, divided in found.items()
-        )
+        (asked.floor, asked.beyond) == (found.floor, found.beyond)
+        and named.keys() == found.by.keys()
+        and all(_classes_in_full(found.by[name], divided) == found.classes.get(name) for name, divided in named.items())
     )
 
 
@@ -98,9 +105,4 @@ def _same_method(asked: StudyFile, study: Study) -> bool:
     """Return whether estimator and privacy are the file's, or among those ``auto`` may choose."""
     if not isinstance(asked.estimator, AutoEstimator):
         return (asked.estimator, asked.privacy) == (study.estimator, study.privacy)
-    model = type(study.estimator)
-    return any(
-        settings["name"] == study.estimator.name
-        and (model.model_validate(settings), privacy) == (study.estimator, study.privacy)
-        for settings, privacy in options(asked.estimator, asked.privacy)
-    )
+    return (study.estimator, study.privacy) in options(asked.estimator, asked.privacy)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from causalveil.schemas.columns import NumberScale, sane_range
-from causalveil.schemas.estimators.survival import FLOOR, Beyond, Measure
+from causalveil.schemas.estimators.survival import FLOOR, Beyond
 from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.protocols.study import AskedOf, EffectMeasure, OutcomeRole
+from causalveil.schemas.protocols.study import AskedOf, OutcomeRole
 from causalveil.schemas.study import (
     Code,
     Finite,
@@ -76,42 +76,6 @@ def _named(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
-# What names the two columns of a time to an event and how far it is looked at.
-_OF_TIMES = ("time", "event", "horizon")
-
-
-def _outcome(value: Any) -> Any:
-    """Return an outcome that has a name, and refuse a time to an event.
-
-    A time to an event is another estimator's.
-    """
-    if isinstance(value, Mapping) and any(key in value for key in _OF_TIMES):
-        raise ValueError(
-            "a time to an event is asked for by 'estimator: {name: survival}'; any other outcome is one column, as "
-            "{name: COLUMN}"
-        )
-    return _named(value)
-
-
-def _all_times(value: Any) -> Any:
-    """Outcomes that are times to an event, each with two columns and a horizon."""
-    return [_two_columns(one) for one in value] if isinstance(value, list) else value
-
-
-def _two_columns(value: Any) -> Any:
-    """Return a time to an event as it is, and refuse anything else.
-
-    It has two columns and a horizon.
-    """
-    if not isinstance(value, Mapping | AskedTimes):
-        raise ValueError("estimator 'survival' asks for a time to an event: {time: COLUMN, event: COLUMN, horizon: N}")
-    return value
-
-
-def _all_named(value: Any) -> Any:
-    return tuple(_named(one) for one in value) if isinstance(value, list | tuple) else value
-
-
 def _listed(value: Any) -> Any:
     """Return a list of names as a mapping without narrower ranges.
 
@@ -140,9 +104,6 @@ AskedCovariates = Annotated[
 ]
 
 
-AskedTimesMeasures = Annotated[tuple[Measure, ...], Field(min_length=1, max_length=2), BeforeValidator(_several)]
-
-
 CountedAs = Annotated[
     MissingTreatment, Field(description="what units without a treatment count as, where the contract lets it be null")
 ]
@@ -153,10 +114,14 @@ ImputedAs = Annotated[
 ]
 
 
+AskedMeasure = Literal["difference", "ratio", "odds_ratio", "risk", "rmst"]
 AskedMeasures = Annotated[
-    tuple[EffectMeasure, ...],
-    Field(min_length=1, description="how arms are compared; of outcomes of two values in a trial also by ratios"),
-    BeforeValidator(_several, json_schema_input_type=list[EffectMeasure] | EffectMeasure),
+    tuple[AskedMeasure, ...],
+    Field(
+        min_length=1,
+        description="how arms are compared; outcomes of two values in a trial also by ratios; times by risk and rmst",
+    ),
+    BeforeValidator(_several, json_schema_input_type=list[AskedMeasure] | AskedMeasure),
 ]
 
 
@@ -280,15 +245,19 @@ class AskedTimesOutcome(AskedTimes):
     role: OutcomeRole = OutcomeRole.secondary
 
 
-AskedPlainOutcome = Annotated[AskedNumber, BeforeValidator(_outcome, json_schema_input_type=Name | AskedNumber)]
-AskedTime = Annotated[AskedTimes, BeforeValidator(_two_columns, json_schema_input_type=AskedTimes)]
-AskedOutcomes = Annotated[
-    tuple[AskedOutcome, ...],
-    Field(min_length=1),
-    BeforeValidator(_all_named, json_schema_input_type=list[AskedOutcome | Name]),
+# What names the two columns of a time to an event and how far it is looked at.
+_OF_TIMES = ("time", "event", "horizon")
+
+
+def _kind_of_outcome(value: Any) -> str:
+    keys = value if isinstance(value, Mapping) else getattr(value, "model_fields", ())
+    return "a time" if any(key in keys for key in _OF_TIMES) else "a column"
+
+
+# An outcome with two columns and a horizon is a time to an event. Tags have a space, which no key has.
+OneOutcome = Annotated[
+    Annotated[AskedOutcome, BeforeValidator(_named, json_schema_input_type=Name | AskedOutcome), Tag("a column")]
+    | Annotated[AskedTimesOutcome, Tag("a time")],
+    Discriminator(_kind_of_outcome),
 ]
-AskedTimesOutcomes = Annotated[
-    tuple[AskedTimesOutcome, ...],
-    Field(min_length=1),
-    BeforeValidator(_all_times, json_schema_input_type=list[AskedTimesOutcome]),
-]
+AskedOutcomes = Annotated[tuple[OneOutcome, ...], Field(min_length=1)]

@@ -7,17 +7,12 @@ come narrower ranges and fewer levels.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 from pydantic import ValidationError
 
 from causalveil.schemas.asked.columns import AskedArms, AskedCovariate, AskedNumber, AskedTimes, Clipping
-from causalveil.schemas.asked.study_file import (
-    EffectStudyFile,
-    ProtocolStudyFile,
-    SurvivalProtocolFile,
-    SurvivalStudyFile,
-)
+from causalveil.schemas.asked.study_file import EffectStudyFile
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.declared import CodesColumn, Declared, EventColumn, LevelsColumn, NumberColumn, TimeColumn
 from causalveil.schemas.mistakes import nearest
@@ -31,18 +26,15 @@ from causalveil.schemas.where import AskedWhere, Condition
 Problems = list[str]
 
 
-Compares: TypeAlias = EffectStudyFile | ProtocolStudyFile | SurvivalStudyFile | SurvivalProtocolFile
-
-
-def unrecorded(asked: Compares) -> dict[str, str]:
+def unrecorded(asked: EffectStudyFile) -> dict[str, str]:
     """Return the file's choices for units without treatment or outcome, ``refuse`` by default."""
-    return {key: getattr(asked, key, None) or "refuse" for key in UNRECORDED}
+    return {key: getattr(asked, key) or "refuse" for key in UNRECORDED}
 
 
 def outcome_in_full(
     one: AskedNumber,
     place: str,
-    asked: EffectStudyFile | ProtocolStudyFile,
+    asked: EffectStudyFile,
     contract: Contract | None,
     problems: Problems,
 ) -> dict[str, Any]:
@@ -140,23 +132,22 @@ def conditions_in_full(
     asked: AskedWhere,
     contract: Contract | None,
     problems: Problems,
-    covariates: Mapping[str, AskedCovariate] | None = None,
+    covariates: Mapping[str, AskedCovariate],
 ) -> list[dict[str, Any]]:
     """Return comparisons with what is declared of their columns; each is checked by itself.
 
-    The contract declares them; a study that travels without one does by itself, for its covariates, if it has any.
+    The contract declares them; a study that travels without one does by itself, for its covariates.
     """
     found = []
     for place, one in enumerate(asked, 1):
-        if contract is None and one.column not in (covariates or {}):
-            own = "remove it" if covariates is None else "make it a covariate with its range or levels"
+        if contract is None and one.column not in covariates:
             problems.append(
-                f"'where.{place}': no contract is at hand that declares '{one.column}'; {own}, or put the contract in "
-                "place"
+                f"'where.{place}': no contract is at hand that declares '{one.column}'; make it a covariate with its "
+                "range or levels, or put the contract in place"
             )
             continue
         before = len(problems)
-        declared = AskedCovariate() if contract is not None else (covariates or {})[one.column]
+        declared = AskedCovariate() if contract is not None else covariates[one.column]
         holds = covariate_in_full(one.column, declared, contract, problems, f"where.{place}")
         if len(problems) > before:
             continue
@@ -225,7 +216,7 @@ def ask_what_nulls_count_as(
     column: Declared | None,
     place: str,
     name: str,
-    asked: Compares,
+    asked: EffectStudyFile,
     problems: Problems,
 ) -> None:
     """Ask for what a treatment or an outcome that may be null counts as.

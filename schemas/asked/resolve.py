@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from causalveil.schemas.asked.columns import AskedCovariate
+from causalveil.schemas.asked.auto import AutoEstimator
+from causalveil.schemas.asked.columns import AskedCovariate, AskedTimes
 from causalveil.schemas.asked.columns_in_full import (
     Problems,
     arms_in_full,
@@ -21,15 +22,7 @@ from causalveil.schemas.asked.columns_in_full import (
     times_in_full,
     unrecorded,
 )
-from causalveil.schemas.asked.shorthands import AutoEstimator
-from causalveil.schemas.asked.study_file import (
-    DirectionStudyFile,
-    EffectStudyFile,
-    ProtocolStudyFile,
-    StudyFile,
-    SurvivalProtocolFile,
-    SurvivalStudyFile,
-)
+from causalveil.schemas.asked.study_file import DirectionStudyFile, EffectStudyFile, StudyFile
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.declared import CodesColumn
 from causalveil.schemas.errors import ContractError, StudyError
@@ -37,11 +30,9 @@ from causalveil.schemas.estimators.survival import equal_classes
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.mistakes import validate
 from causalveil.schemas.privacy import Level
-from causalveil.schemas.studies import STUDIES
-from causalveil.schemas.study import (
-    Missing,
-    Study,
-)
+from causalveil.schemas.protocols.study import AskedOf
+from causalveil.schemas.studies import study_class
+from causalveil.schemas.study import Missing, Study
 
 # Stands for the unit where no contract is at hand, as when a study is planned or pooled.
 UNKNOWN_UNIT = "(the contract's unit)"
@@ -64,12 +55,43 @@ def resolve(
     """
     if isinstance(asked.estimator, AutoEstimator):
         raise StudyError(f"{where}: 'auto' chooses by the number of units of one site; name an estimator")
+    model = answering(asked, where)
     document, problems = completed(asked, contract, execution)
     if problems:
         raise StudyError(f"{where}: " + "; ".join(problems))
     if private := not_public_enough(asked, contract):
         raise ContractError(f"{where}: {private[0]}")
-    return validate(STUDIES[asked.kind][asked.estimator.name], document, where)
+    return validate(model, document, where)
+
+
+def answering(asked: StudyFile, where: str = "study") -> type[Study]:
+    """Return the study by which a file's estimator answers what it asks.
+
+    One question of all units has a study of its own where the estimator has one; all else is a table.
+
+    Raises:
+        StudyError: the estimator answers no table; says which do.
+    """
+    many, name = asked.of_many, asked.estimator.name
+    found = study_class(asked.kind, name, bool(many))
+    if found is None:
+        raise StudyError(f"{where}: '{many[0]}': {_instead(many[0], name)}")
+    return found
+
+
+def _instead(key: str, name: str) -> str:
+    """Say which estimators answer what another does not."""
+    if key == "measure":
+        return (
+            f"estimator '{name}' does not release arm means with their errors; in a randomised trial use "
+            "{name: difference_in_means, trial: true} at level 'sample', else leave 'measure' out"
+        )
+    said = (
+        f"estimator '{name}' answers one question of all units; use 'regression' or 'difference_in_means' at level "
+        "'sample', 'balancing' or 'matching' at level 'label'"
+    )
+    owner = "a table of the eligible alone: a 'query' with WHERE in source.yaml"
+    return f"{said}. Or let the data's owner extract {owner}" if key == "where" else said
 
 
 def completed(
@@ -101,12 +123,6 @@ def completed(
         document["data"]["select"] = None
     if isinstance(asked, EffectStudyFile):
         document |= _effect(asked, contract, problems)
-    elif isinstance(asked, SurvivalStudyFile):
-        document |= _survival(asked, contract, problems)
-    elif isinstance(asked, SurvivalProtocolFile):
-        document |= _survival_protocol(asked, contract, problems)
-    elif isinstance(asked, ProtocolStudyFile):
-        document |= _protocol(asked, contract, problems)
     elif isinstance(asked, DirectionStudyFile):
         pair = {"x": asked.pair.x, "y": asked.pair.y}
         document["pair"] = {
@@ -117,21 +133,42 @@ def completed(
 
 
 def _effect(asked: EffectStudyFile, contract: Contract | None, problems: Problems) -> dict[str, Any]:
-    """Treatment, outcome and covariates in full."""
+    """Treatment, arms, outcomes, subgroups, who is eligible and covariates in full, as the answering study has them."""
     document: dict[str, Any] = {
-        "missing": asked.missing or Missing.refuse,
-        **unrecorded(asked),
-        **_two_arms(asked, contract, problems),
+        key: getattr(asked, key) for key in ("treatment", "estimand", "confidence", "gates", "intervals", "expect")
     }
-    document["outcome"] = outcome_in_full(asked.outcome, "outcome", asked, contract, problems)
+    document |= {"measure": asked.measures, "missing": asked.missing or Missing.refuse, **unrecorded(asked)}
+    document |= _groups_and_arms(asked, contract, problems)
+    document["outcomes"] = _outcomes(asked, contract, problems)
     document["covariates"] = {
         name: covariate_in_full(name, one, contract, problems) for name, one in asked.covariates.items()
     }
     _nulls_refused(asked, contract, problems)
-    return document
+    document["censoring"] = _censoring(asked, contract, problems)
+    if isinstance(asked.estimator, AutoEstimator) or problems:
+        return document
+    fields = answering(asked).model_fields
+    if "outcome" in fields:
+        (one,) = document["outcomes"]
+        document["outcome"] = {key: value for key, value in one.items() if key not in AskedOf.model_fields}
+    return {key: value for key, value in document.items() if key in fields}
 
 
-def _nulls_refused(asked: EffectStudyFile | SurvivalStudyFile, contract: Contract | None, problems: Problems) -> None:
+def _outcomes(asked: EffectStudyFile, contract: Contract | None, problems: Problems) -> list[dict[str, Any]]:
+    """Return the outcomes in full, with their roles; without those of which a problem was found."""
+    found = []
+    for number, one in enumerate(asked.questions, 1):
+        place = "outcome" if asked.outcomes is None else f"outcomes.{number}"
+        if isinstance(one, AskedTimes):
+            times = times_in_full(one, place, contract, problems)
+            found += [] if times is None else [{**times, "role": one.role}]
+        else:
+            own = {"role": one.role, "importance": one.importance}
+            found.append({**own, **outcome_in_full(one, place, asked, contract, problems)})
+    return found
+
+
+def _nulls_refused(asked: EffectStudyFile, contract: Contract | None, problems: Problems) -> None:
     """Refuse a study that refuses nulls where the contract says that a covariate may hold some."""
     if asked.missing is not Missing.refuse or contract is None:
         return
@@ -143,61 +180,14 @@ def _nulls_refused(asked: EffectStudyFile | SurvivalStudyFile, contract: Contrac
             )
 
 
-def _two_arms(
-    asked: EffectStudyFile | SurvivalStudyFile, contract: Contract | None, problems: Problems
-) -> dict[str, Any]:
-    """Treatment in full, and what is asked of it."""
-    document: dict[str, Any] = {key: getattr(asked, key) for key in ("treatment", "estimand", "confidence")}
-    column = declared_column(asked.treatment, "treatment", contract, problems)
-    if isinstance(column, CodesColumn):
-        document["treatment_codes"] = column.codes
-    elif column is not None:
-        problems.append(
-            f"'treatment': column '{asked.treatment}' is no pair of codes in the contract; a treatment is declared as "
-            "{codes: {control: 0, treated: 1}}"
-        )
-    ask_what_nulls_count_as(column, "treatment", asked.treatment, asked, problems)
-    return document
-
-
-def _survival(asked: SurvivalStudyFile, contract: Contract | None, problems: Problems) -> dict[str, Any]:
-    """Treatment, times and events in full."""
-    document = {key: getattr(asked, key) for key in ("measure", "intervals", "expect")}
-    document["missing"] = asked.missing or Missing.refuse
-    document["covariates"] = {
-        name: covariate_in_full(name, one, contract, problems) for name, one in asked.covariates.items()
-    }
-    _nulls_refused(asked, contract, problems)
-    document["censoring"] = _censoring(asked, contract, problems)
-    document["where"] = conditions_in_full(asked.where, contract, problems, asked.covariates)
-    document |= {"missing_treatment": unrecorded(asked)["missing_treatment"], **_two_arms(asked, contract, problems)}
-    if found := times_in_full(asked.outcome, "outcome", contract, problems):
-        document["outcome"] = found
-    return document
-
-
-def _survival_protocol(asked: SurvivalProtocolFile, contract: Contract | None, problems: Problems) -> dict[str, Any]:
-    """Arms, subgroups, who is eligible, times and events in full."""
-    document: dict[str, Any] = {
-        key: getattr(asked, key) for key in ("treatment", "estimand", "confidence", "measure", "intervals", "expect")
-    }
-    document["missing_treatment"] = unrecorded(asked)["missing_treatment"]
-    document |= _groups_and_arms(asked, contract, problems) | _adjusts_for(asked, contract, problems)
-    document["censoring"] = _censoring(asked, contract, problems)
-    found = [times_in_full(one, f"outcomes.{place}", contract, problems) for place, one in enumerate(asked.outcomes, 1)]
-    document["outcomes"] = [
-        {**one, "role": asked_one.role} for one, asked_one in zip(found, asked.outcomes, strict=True) if one is not None
-    ]
-    return document
-
-
-def _censoring(
-    asked: SurvivalStudyFile | SurvivalProtocolFile, contract: Contract | None, problems: Problems
-) -> dict[str, Any]:
+def _censoring(asked: EffectStudyFile, contract: Contract | None, problems: Problems) -> dict[str, Any]:
     """Return the columns on which losses may depend beside the arm, as covariates have them, and classes of numbers."""
     by: dict[str, Any] = {}
     classes: dict[str, tuple[float, ...]] = {}
-    for name, divided in _losses_by(asked, contract).items():
+    declared = asked.covariates if contract is None else contract.offered
+    for name, divided in asked.censoring.columns({*declared, asked.treatment}).items():
+        if name == asked.treatment:
+            continue
         before = len(problems)
         by[name] = covariate_in_full(
             name, asked.covariates.get(name, AskedCovariate()), contract, problems, "censoring.by"
@@ -209,18 +199,7 @@ def _censoring(
     return {"by": by, "classes": classes, "floor": asked.censoring.floor, "beyond": asked.censoring.beyond}
 
 
-def _losses_by(
-    asked: SurvivalStudyFile | SurvivalProtocolFile, contract: Contract | None
-) -> dict[str, int | tuple[float, ...] | None]:
-    """Return the columns of ``censoring.by`` beside the treatment, with their classes."""
-    declared = asked.covariates if contract is None else contract.offered
-    found = asked.censoring.columns({*declared, asked.treatment})
-    return {name: divided for name, divided in found.items() if name != asked.treatment}
-
-
-def _groups_and_arms(
-    asked: ProtocolStudyFile | SurvivalProtocolFile, contract: Contract | None, problems: Problems
-) -> dict[str, Any]:
+def _groups_and_arms(asked: EffectStudyFile, contract: Contract | None, problems: Problems) -> dict[str, Any]:
     """Return two codes or arms, subgroups, and who is eligible, in full."""
     document: dict[str, Any] = {}
     column = declared_column(asked.treatment, "treatment", contract, problems)
@@ -231,46 +210,21 @@ def _groups_and_arms(
         document["treatment_codes"] = column.codes
     elif column is not None:
         problems.append(
-            f"'treatment': column '{asked.treatment}' is no pair of codes in the contract; with several levels say "
-            "which one the others are compared with: 'arms: {reference: LEVEL}'"
+            f"'treatment': column '{asked.treatment}' is no pair of codes in the contract; a treatment is declared as "
+            "{codes: {control: 0, treated: 1}}. With several levels say which one the others are compared with: "
+            "'arms: {reference: LEVEL}'"
         )
     if asked.subgroups is not None:
         levels = AskedCovariate(levels=asked.subgroups.levels)
         group = covariate_in_full(asked.subgroups.name, levels, contract, problems, "subgroups")
         document["subgroups"] = {"name": asked.subgroups.name, "column": group}
-    covariates = asked.covariates if isinstance(asked, ProtocolStudyFile) or asked.covariates else None
-    document["where"] = conditions_in_full(asked.where, contract, problems, covariates)
+        if asked.subgroups.name in asked.covariates:
+            problems.append(
+                f"'subgroups': '{asked.subgroups.name}' is a covariate too; take it out there: each answer is within "
+                "one of its levels"
+            )
+    document["where"] = conditions_in_full(asked.where, contract, problems, asked.covariates)
     return document
-
-
-def _protocol(asked: ProtocolStudyFile, contract: Contract | None, problems: Problems) -> dict[str, Any]:
-    """Treatment, arms, outcomes, subgroups and covariates in full."""
-    document: dict[str, Any] = {
-        key: getattr(asked, key) for key in ("treatment", "estimand", "confidence", "gates", "measure")
-    } | unrecorded(asked)
-    document |= _groups_and_arms(asked, contract, problems)
-    document["outcomes"] = [
-        {
-            "role": one.role,
-            "importance": one.importance,
-            **outcome_in_full(one, f"outcomes.{place}", asked, contract, problems),
-        }
-        for place, one in enumerate(asked.outcomes, 1)
-    ]
-    return document | _adjusts_for(asked, contract, problems)
-
-
-def _adjusts_for(
-    asked: ProtocolStudyFile | SurvivalProtocolFile, contract: Contract | None, problems: Problems
-) -> dict[str, Any]:
-    """Return the covariates of a protocol in full, and whether all of them have indicators."""
-    if asked.subgroups is not None and asked.subgroups.name in asked.covariates:
-        problems.append(
-            f"'subgroups': '{asked.subgroups.name}' is a covariate too; take it out there: each answer is within "
-            "one of its levels"
-        )
-    covariates = {name: covariate_in_full(name, one, contract, problems) for name, one in asked.covariates.items()}
-    return {"missing": asked.missing or Missing.refuse, "covariates": covariates}
 
 
 def not_public_enough(asked: StudyFile, contract: Contract | None) -> Problems:
@@ -280,13 +234,10 @@ def not_public_enough(asked: StudyFile, contract: Contract | None) -> Problems:
     """
     if contract is None or asked.privacy.level is not Level.label:
         return []
-    if isinstance(asked, ProtocolStudyFile):
-        groups = [] if asked.subgroups is None else [asked.subgroups.name]
-        columns = (asked.treatment, *groups, *asked.covariates, *dict.fromkeys(one.column for one in asked.where))
-    elif isinstance(asked, EffectStudyFile):
-        columns = (asked.treatment, *asked.covariates)
-    else:
+    if not isinstance(asked, EffectStudyFile):
         return []
+    groups = [] if asked.subgroups is None else [asked.subgroups.name]
+    columns = (asked.treatment, *groups, *asked.covariates, *dict.fromkeys(one.column for one in asked.where))
     return [
         f"level 'label' protects the outcome alone, and column '{name}' is not among the contract's "
         "'public' columns; its owner may list it there, or the study use level 'sample'"

@@ -11,35 +11,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, Union
 
-from pydantic import Field, TypeAdapter, create_model, model_validator
+from pydantic import Discriminator, Field, TypeAdapter, model_validator
 
+from causalveil.schemas.asked.auto import AutoEstimator
 from causalveil.schemas.asked.columns import (
     AskedArms,
     AskedCensoring,
     AskedCovariates,
     AskedMeasures,
+    AskedOutcome,
     AskedOutcomes,
     AskedPair,
-    AskedPlainOutcome,
     AskedSubgroups,
-    AskedTime,
-    AskedTimesMeasures,
-    AskedTimesOutcomes,
+    AskedTimes,
+    AskedTimesOutcome,
     CountedAs,
     ImputedAs,
-    refuse_entry,
+    OneOutcome,
 )
-from causalveil.schemas.asked.shorthands import AutoEstimator, as_protocol
-from causalveil.schemas.confounding import refuse_renamed
 from causalveil.schemas.documents import AnyPath, read_yaml
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.estimators.direction import DirectionEstimator
 from causalveil.schemas.estimators.ipw import with_free_penalty
 from causalveil.schemas.estimators.survival import MOST_INTERVALS, ExpectedTimes, Measure
-from causalveil.schemas.mistakes import validate
+from causalveil.schemas.mistakes import line_of, missing_key, validate
 from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.protocols.study import EffectMeasure, Gates
-from causalveil.schemas.studies import STUDIES, model_for
+from causalveil.schemas.protocols.study import EffectMeasure, Gates, OutcomeRole
+from causalveil.schemas.studies import STUDIES, named
 from causalveil.schemas.study import (
     Estimand,
     EstimatorSettings,
@@ -52,13 +52,24 @@ from causalveil.schemas.study import (
 )
 from causalveil.schemas.where import AskedWhere
 
+if TYPE_CHECKING:
+    AskedEstimator: TypeAlias = EstimatorSettings
+else:
+    # The settings of every estimator of an effect, known by their name.
+    _OF_EFFECTS = (known[0].model_fields["estimator"].annotation for known in STUDIES["effect"].values())
+    AskedEstimator = Annotated[Union[(*_OF_EFFECTS, AutoEstimator)], Discriminator("name")]
+
 STUDY_SCHEMA_FILE = Path(__file__).parents[1] / "study-v1.schema.json"
-# What earlier studies said and who says it now.
-MOVED = {
+# What a study does not say, and who says it.
+ELSEWHERE = {
     "unit": "the owner's dataset.yaml names the unit",
     "blocks": "the owner's dataset.yaml names the block key",
     "execution": "the operator's site.toml says how and where stages run",
 }
+# One question was of kind `effect` once, and many of this kind.
+FORMER_KIND = "protocol"
+# What outcomes of the other kind have no use for.
+OF_NUMBERS, OF_TIMES = ("gates", "missing_outcome"), ("intervals", "censoring", "expect")
 
 
 class AskedData(Frozen):
@@ -89,182 +100,159 @@ class StudyFile(Frozen):
         if isinstance(document, Mapping):
             data = document.get("data")
             for place, keys in (("", document), ("data.", data if isinstance(data, Mapping) else {})):
-                for key in MOVED.keys() & keys.keys():
-                    raise ValueError(f"'{place}{key}' has no place in a study: {MOVED[key]}; remove it")
-        refuse_renamed(document)
+                for key in ELSEWHERE.keys() & keys.keys():
+                    raise ValueError(f"'{place}{key}' has no place in a study: {ELSEWHERE[key]}; remove it")
         return with_free_penalty(document)
+
+    @property
+    def of_many(self) -> tuple[str, ...]:
+        """The keys by which it asks more than one question of all units."""
+        return ()
 
 
 class EffectStudyFile(StudyFile):
-    """Asks for the effect of a treatment on an outcome.
+    """Asks for the effects of a treatment: a table of answers, of one question or of many.
 
-    ``missing: indicator`` adds an indicator to every covariate. With ``where`` or ``subgroups`` the study is a protocol
-    of this one question.
+    ``outcome`` is short for ``outcomes`` of one. An outcome is a column, or a time to an event: two columns and a
+    horizon, by estimator ``survival``. ``missing: indicator`` adds an indicator to every covariate. Effects on
+    times are adjusted for ``covariates``; each measure then costs a part of the budget, and the risk alone is asked for
+    where none is named.
     """
 
     kind: Literal["effect"]
+    estimator: AskedEstimator
     treatment: Name
-    outcome: AskedPlainOutcome
-    covariates: AskedCovariates
-    where: AskedWhere = ()
+    arms: AskedArms | None = None
+    outcome: OneOutcome | None = None
+    outcomes: AskedOutcomes | None = None
+    covariates: Annotated[AskedCovariates, Field(default_factory=dict)]
     subgroups: AskedSubgroups = None
+    where: AskedWhere = ()
     missing: Missing | None = None
     missing_treatment: CountedAs | None = None
     missing_outcome: ImputedAs | None = None
     estimand: Estimand = Estimand.ATE
     confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
-    measure: AskedMeasures = (EffectMeasure.difference,)
-
-
-def risk_if_adjusted(document: Any) -> Any:
-    """Ask for the risk alone where covariates are named and no measure is.
-
-    Each measure costs a part of the budget.
-    """
-    refuse_entry(document)
-    if isinstance(document, Mapping) and document.get("covariates") and "measure" not in document:
-        return {**document, "measure": [Measure.risk]}
-    return document
-
-
-class SurvivalStudyFile(StudyFile):
-    """Asks for the effect of a treatment on the time to an event.
-
-    With ``covariates`` the effect is adjusted for them.
-    """
-
-    kind: Literal["effect"]
-    treatment: Name
-    outcome: AskedTime
-    measure: AskedTimesMeasures = (Measure.risk, Measure.rmst)
-    intervals: Annotated[int, Field(ge=1, le=MOST_INTERVALS)] | None = None
-    covariates: Annotated[AskedCovariates, Field(default_factory=dict)]
-    where: AskedWhere = ()
-    missing: Missing | None = None
+    measure: AskedMeasures | None = None
+    gates: Gates | None = None
+    intervals: Annotated[int, Field(ge=1, le=MOST_INTERVALS, description="of the grid of times")] | None = None
     censoring: Annotated[
         AskedCensoring, Field(description="on what losses may depend, and how many must be followed to the horizon")
     ] = AskedCensoring()
-    missing_treatment: CountedAs | None = None
-    estimand: Estimand = Estimand.ATE
-    confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
-    expect: Annotated[ExpectedTimes, Field(description="what `plan` expects; it changes no release")] = ExpectedTimes()
+    expect: Annotated[ExpectedTimes, Field(description="what `plan` expects of times; it changes no release")] = (
+        ExpectedTimes()
+    )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _one_measure_if_adjusted(cls, document: Any) -> Any:
-        return risk_if_adjusted(document)
+    @model_validator(mode="after")
+    def _one_list(self) -> Self:
+        if self.outcome is not None and self.outcomes is not None:
+            raise ValueError("'outcome' is short for 'outcomes' of one: write one of the two keys")
+        if self.outcome is None and self.outcomes is None:
+            raise ValueError(missing_key("outcome"))
+        return self
 
+    @model_validator(mode="after")
+    def _of_its_estimator(self) -> Self:
+        """Refuse times by another estimator than theirs, and what the other kind of outcome has no use for."""
+        if self.outcome is None and self.outcomes is None:
+            return self
+        for one in self.questions:
+            if isinstance(one, AskedTimes) and not self.of_times:
+                raise ValueError(
+                    f"'{self.place}': a time to an event is asked for by 'estimator: {{name: survival}}'; any other "
+                    "outcome is one column, as {name: COLUMN}"
+                )
+            if self.of_times and not isinstance(one, AskedTimes):
+                raise ValueError(
+                    f"'{self.place}': estimator 'survival' asks for a time to an event: {{time: COLUMN, event: COLUMN, "
+                    "horizon: N}"
+                )
+        unused, of = (OF_NUMBERS, "columns of numbers") if self.of_times else (OF_TIMES, "times to an event")
+        for key in unused:
+            if getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(f"'{key}' is for outcomes that are {of}; remove it")
+        known = tuple(map(str, Measure if self.of_times else EffectMeasure))
+        for asked in self.measure or ():
+            if asked not in known:
+                raise ValueError(f"'measure' must be one of {', '.join(map(repr, known))} of such an outcome")
+        return self
 
-class ProtocolStudyFile(StudyFile):
-    """Asks for the effects of a treatment on several outcomes, in subgroups, of several arms.
+    @property
+    def of_times(self) -> bool:
+        """Return whether it asks for times to an event."""
+        return self.estimator.name == "survival"
 
-    Any of these can be combined.
-    """
+    @property
+    def place(self) -> str:
+        """The key under which its outcomes stand."""
+        return "outcome" if self.outcomes is None else "outcomes"
 
-    kind: Literal["protocol"]
-    treatment: Name
-    arms: AskedArms | None = None
-    outcomes: AskedOutcomes
-    subgroups: AskedSubgroups = None
-    where: AskedWhere = ()
-    covariates: AskedCovariates
-    missing: Missing | None = None
-    missing_treatment: CountedAs | None = None
-    missing_outcome: ImputedAs | None = None
-    estimand: Estimand = Estimand.ATE
-    confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
-    gates: Gates | None = None
-    measure: AskedMeasures = (EffectMeasure.difference,)
+    @property
+    def questions(self) -> tuple[AskedOutcome | AskedTimesOutcome, ...]:
+        """The outcomes; one by itself is primary unless the file says another role."""
+        asked = self.outcomes or (() if self.outcome is None else (self.outcome,))
+        if len(asked) == 1 and "role" not in asked[0].model_fields_set:
+            return (asked[0].model_copy(update={"role": OutcomeRole.primary}),)
+        return asked
 
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The comparisons of arms."""
+        if self.measure is not None:
+            return self.measure
+        if not self.of_times:
+            return (EffectMeasure.difference,)
+        return (Measure.risk,) if self.covariates else (Measure.risk, Measure.rmst)
 
-class SurvivalProtocolFile(StudyFile):
-    """Asks for effects on times to an event, at several horizons, in subgroups, of several arms.
-
-    Several events can be asked about too. With ``covariates`` the effects are adjusted for them.
-    """
-
-    kind: Literal["protocol"]
-    treatment: Name
-    arms: AskedArms | None = None
-    outcomes: AskedTimesOutcomes
-    subgroups: AskedSubgroups = None
-    where: AskedWhere = ()
-    measure: AskedTimesMeasures = (Measure.risk, Measure.rmst)
-    intervals: Annotated[int, Field(ge=1, le=MOST_INTERVALS)] | None = None
-    covariates: Annotated[AskedCovariates, Field(default_factory=dict)]
-    missing: Missing | None = None
-    censoring: Annotated[
-        AskedCensoring, Field(description="of adjusted effects: how many must be followed to the horizon")
-    ] = AskedCensoring()
-    missing_treatment: CountedAs | None = None
-    estimand: Estimand = Estimand.ATE
-    confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
-    expect: Annotated[ExpectedTimes, Field(description="what `plan` expects; it changes no release")] = ExpectedTimes()
-
-    @model_validator(mode="before")
-    @classmethod
-    def _one_measure_if_adjusted(cls, document: Any) -> Any:
-        return risk_if_adjusted(document)
+    @property
+    def of_many(self) -> tuple[str, ...]:
+        """The keys by which it asks more than one question of all units."""
+        first = self.questions[0]
+        asked = {
+            "arms": self.arms is not None,
+            "outcomes": len(self.questions) > 1 or first.role is not OutcomeRole.primary,
+            "subgroups": self.subgroups is not None,
+            "gates": self.gates is not None,
+            # One question of times is asked of the eligible, and in two measures, as it is of all.
+            "where": bool(self.where) and not self.of_times,
+            "measure": self.measures != (EffectMeasure.difference,) and not self.of_times,
+        }
+        return tuple(key for key, many in asked.items() if many)
 
 
 class DirectionStudyFile(StudyFile):
     """Asks which of two variables causes the other."""
 
     kind: Literal["direction"]
+    estimator: DirectionEstimator
     pair: AskedPair
 
 
-BASES: dict[str, type[StudyFile]] = {
-    "effect": EffectStudyFile,
-    "protocol": ProtocolStudyFile,
-    "direction": DirectionStudyFile,
-}
+STUDY_FILES: Mapping[str, type[StudyFile]] = {"effect": EffectStudyFile, "direction": DirectionStudyFile}
 
 
-# Estimators whose studies say more, or less, than others of their kind.
-OWN_BASES: dict[tuple[str, str], type[StudyFile]] = {
-    ("effect", "survival"): SurvivalStudyFile,
-    ("protocol", "survival"): SurvivalProtocolFile,
-}
+def model_of(document: Mapping[str, Any], where: str) -> type[StudyFile]:
+    """Return the model of a study file, by its kind.
 
-
-def _model(kind: str, name: str) -> type[StudyFile]:
-    """Return the model of a study file that names one estimator."""
-    base = OWN_BASES.get((kind, name), BASES[kind])
-    estimator: Any = STUDIES[kind][name].model_fields["estimator"].annotation
-    fields: dict[str, Any] = {"estimator": (estimator, ...)}
-    return create_model(f"{base.__name__}_{name}", __base__=base, __doc__=base.__doc__, **fields)
-
-
-class AutoStudyFile(EffectStudyFile):
-    """Asks for an effect and leaves the estimator to public facts."""
-
-    estimator: AutoEstimator
-
-
-class AutoProtocolFile(ProtocolStudyFile):
-    """Asks many questions and leaves the estimator to public facts."""
-
-    estimator: AutoEstimator
-
-
-STUDY_FILES: dict[str, dict[str, type[StudyFile]]] = {
-    kind: {name: _model(kind, name) for name in names} for kind, names in STUDIES.items()
-}
-STUDY_FILES["effect"]["auto"] = AutoStudyFile
-STUDY_FILES["protocol"]["auto"] = AutoProtocolFile
+    Raises:
+        StudyError: its kind or estimator is none of those that there are.
+    """
+    if document.get("kind") == FORMER_KIND:
+        line = line_of(document, ("kind",))
+        at = where if line is None else f"{where}: line {line}"
+        raise StudyError(f"{at}: write 'kind: effect' in place of 'kind: {FORMER_KIND}'; the rest stays as it is")
+    names = {kind: tuple(names) for kind, names in STUDIES.items()}
+    kind, _ = named(names | {"effect": (*names["effect"], "auto")}, document, where)
+    return STUDY_FILES[kind]
 
 
 def parse_study_file(document: Mapping[str, Any], where: str = "study") -> StudyFile:
     """Return a study file from a document.
 
-    Its kind and the name of its estimator choose the model.
-
     Raises:
         StudyError: with every problem in one line.
     """
-    document = as_protocol(document, where)
-    return validate(model_for(STUDY_FILES, document, where), document, where)
+    return validate(model_of(document, where), document, where)
 
 
 def load_study_file(path: Path) -> StudyFile:
@@ -281,10 +269,7 @@ def study_schema() -> dict[str, Any]:
 
     ``schemas/study-v1.schema.json`` is its export.
     """
-    models: tuple[Any, ...] = tuple(model for names in STUDY_FILES.values() for model in names.values())
-    union: Any = models[0]
-    for model in models[1:]:
-        union = union | model
+    union: Any = EffectStudyFile | DirectionStudyFile
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **TypeAdapter(union).json_schema(mode="validation"),

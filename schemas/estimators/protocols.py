@@ -101,5 +101,5 @@ def difference_table(study: DifferenceStudy) -> DifferenceProtocol:
     )
     shared = ("name", "data", "estimator", "privacy", "execution", "treatment", "treatment_codes", "confidence")
     return DifferenceProtocol(
-        kind="protocol", outcomes=(outcome,), covariates={}, **{key: getattr(study, key) for key in shared}
+        kind="effect", outcomes=(outcome,), covariates={}, **{key: getattr(study, key) for key in shared}
     )

@@ -155,7 +155,7 @@ class SurvivalProtocol(JointStudy):
         if censoring.by:
             raise ValueError(
                 "'censoring.by': within a protocol losses may follow the arm and the subgroup; name the column under "
-                "'subgroups', or ask each question by itself, as 'kind: effect' with one 'outcome'"
+                "'subgroups', or ask each question by itself, in a study of one 'outcome'"
             )
         if censoring.beyond is Beyond.restrict and (self.subgroups is not None or self.covariates):
             raise ValueError(
@@ -167,7 +167,7 @@ class SurvivalProtocol(JointStudy):
         if self.privacy.delta == 0:
             raise ValueError(
                 "an adjusted protocol shares Gaussian noise: declare 'privacy.delta', as 1.0e-6, or ask each question "
-                "by itself, as 'kind: effect' with one 'outcome'"
+                "by itself, in a study of one 'outcome'"
             )
         if len(self.questions) > MOST_OUTCOMES:
             raise ValueError(
@@ -194,7 +194,7 @@ class SurvivalProtocol(JointStudy):
         shared = ("name", "data", "privacy", "execution", "treatment", "treatment_codes", "arms", "subgroups", "where")
         also = ("missing_treatment", "estimand", "confidence", "covariates", "missing")
         return RegressionProtocol(
-            kind="protocol",
+            kind="effect",
             estimator=estimator,
             outcomes=tuple(outcomes),
             **{key: getattr(self, key) for key in (*shared, *also)},
@@ -293,7 +293,7 @@ def times_table(study: SurvivalStudy) -> SurvivalProtocol:
     """Return a study of one outcome as a table of one row, of the same arms, units and budget."""
     outcome = TimesOutcome(**dict(study.outcome), role=OutcomeRole.primary)
     shared = {key: value for key, value in study if key not in ("kind", "outcome")}
-    return SurvivalProtocol(kind="protocol", outcomes=(outcome,), **shared)
+    return SurvivalProtocol(kind="effect", outcomes=(outcome,), **shared)
 
 
 def _listed(names: Iterable[str]) -> str:

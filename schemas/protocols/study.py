@@ -183,7 +183,7 @@ class Gates(Frozen):
 class JointStudy(Study):
     """The common part of studies of many questions: arms, subgroups, and who is eligible."""
 
-    kind: Literal["protocol"]
+    kind: Literal["effect"]
     treatment: Name
     treatment_codes: Codes | None = None
     arms: Arms | None = None
@@ -200,6 +200,11 @@ class JointStudy(Study):
         if self.arms is not None and len(self.arms.levels) > 2 and self.estimand is not Estimand.ATE:
             raise ValueError("several arms are compared over all units: use 'estimand: ATE'")
         return self
+
+    @property
+    def release_kind(self) -> str:
+        """A release of a table of answers."""
+        return "protocol"
 
     @property
     def groups(self) -> tuple[str, ...]:

@@ -375,7 +375,7 @@ def _study(parts: Cast, wishes: Wishes, covariates: Iterable[Found], counted: tu
     name = f"{wishes.name}-{slug(parts.outcome.name)}"[:80]
     lines = [
         *comment("What the analyst asks. Drafted by `causalveil init`."),
-        f"kind: {'protocol' if parts.arms or (parts.event is not None and parts.subgroups is not None) else 'effect'}",
+        "kind: effect",
         f"name: {scalar(name)}",
         *_newest(wishes),
         *_asked(parts, wishes, adjusts=bool(names)),
@@ -407,7 +407,7 @@ def _covariates(names: list[str], doubtful: Doubts, parts: Cast) -> list[str]:
 
 
 def _asked(parts: Cast, wishes: Wishes, adjusts: bool) -> list[str]:
-    """Treatment and outcome, as a study or a protocol names them."""
+    """Treatment and outcome, as a study names them."""
     treatment, outcome = scalar(parts.treatment.name), scalar(parts.outcome.name)
     lines = [f"treatment: {treatment}  # {flow(parts.codes[1])} means treated"]
     if parts.arms:
@@ -416,8 +416,6 @@ def _asked(parts: Cast, wishes: Wishes, adjusts: bool) -> list[str]:
     if parts.event is not None:
         several = bool(parts.arms) or parts.subgroups is not None
         return lines + asked_times(parts.outcome.name, parts.event.name, wishes.horizon, adjusts, several)
-    if parts.arms:
-        return [*lines, "outcomes:", f"  - {{name: {outcome}, role: primary}}"]
     return [*lines, f"outcome: {{name: {outcome}}}"]
 
 

@@ -220,7 +220,7 @@ def asked_times(time: str, event: str, horizon: float, adjusts: bool, several: b
 
     In an adjusted study each measure has releases of its own.
 
-    ``several``: it has subgroups or arms, so that it is a protocol, and more outcomes cost nothing.
+    ``several``: it has subgroups or arms, so that more outcomes cost nothing.
     """
     asked = f"{{time: {scalar(time)}, event: {scalar(event)}, horizon: {horizon:g}"
     outcome = [f"outcome: {asked}}}"]

@@ -14,7 +14,7 @@ import pytest
 from causalveil.flows.api import run_study
 from causalveil.flows.sequence.declare import plan_study
 from causalveil.schemas.estimators.survival_protocol import MEAN_TIME
-from causalveil.schemas.release import ProtocolRelease, SurvivalRelease, release_schema
+from causalveil.schemas.release import ProtocolRelease, release_schema
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.privacy.gaussian import mu_of
 from causalveil.tasks.protocols.times import times_outcomes
@@ -27,12 +27,10 @@ from causalveil.tasks.survival.pseudo import pseudo_outcomes
 from causalveil.tasks.survival.strategy import read_blocks
 from tests.studies import resolved
 from tests.survival_help import (
-    cared_for,
     cared_for_at_sites,
     exact_cells,
     kept_whole,
     make_times,
-    write_adjusted,
     write_adjusted_times,
 )
 
@@ -114,26 +112,6 @@ def test_tables_are_those_of_a_study_of_each_question() -> None:
         table = wanted.table.reshape(2, -1)[:, own]
         assert np.allclose(outcomes.table[0, place], table, atol=1e-12)
         assert outcomes.half[0, place] == pytest.approx(wanted.half)
-
-
-def test_one_question_is_as_wide_as_its_study(tmp_path: Path) -> None:
-    """A protocol of one question has the noise of the study of that question: half-widths within a third."""
-    frame = cared_for(8_000)
-    path = write_adjusted(tmp_path / "one", frame=frame)
-    one = run_study(path, out=tmp_path / "a", simulate=1, engine="direct").release
-    outcome = {"time": "days", "event": "status", "of": ["death"], "horizon": 365, "role": "primary"}
-    path = write_adjusted_times(
-        tmp_path / "many",
-        frame=frame.with_columns(site=pl.lit("north")),
-        study={"outcomes": [outcome], "subgroups": ...},
-    )
-    many = run_study(path, out=tmp_path / "b", simulate=1, engine="direct").release
-    assert isinstance(one, SurvivalRelease)
-    assert isinstance(many, ProtocolRelease)
-    (answer,) = many.answers  # of everybody
-    assert answer.interval is not None
-    wide = (one.interval.upper - one.interval.lower) / (answer.interval.upper - answer.interval.lower)
-    assert 0.75 < wide < 1.33
 
 
 def test_where_too_few_are_followed_the_answer_is_the_whole_range(tmp_path: Path) -> None:

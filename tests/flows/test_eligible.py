@@ -197,7 +197,7 @@ def test_an_estimator_of_everybody_says_which_answer_of_some(tmp_path: Path, cap
         )
         code, told, _ = refused(capfd, "run", str(path), "--engine", "direct")
         assert code == 2
-        assert f"'{key}': estimator 'aipw' answers for all units alone; use 'regression'" in told
+        assert f"'{key}': estimator 'aipw' answers one question of all units; use 'regression'" in told
         # The advice is true.
         path = study_in(tmp_path / "study", 50, where=[AGE])
         assert check(path) == []

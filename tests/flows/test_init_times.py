@@ -168,7 +168,7 @@ def test_subgroups_and_arms_draft_a_protocol_that_runs(
     )
     found = begun(tmp_path, frame, event="status", horizon=365.0, **wishes)
     drafted = yaml.safe_load((found.folder / "study.yaml").read_text())
-    assert drafted["kind"] == "protocol"
+    assert drafted["kind"] == "effect"
     asked = {"time": "days", "event": "status", "horizon": 365, "role": "primary"}
     assert drafted["outcomes"] == [asked]
     assert drafted["estimator"] == {"name": "survival", "trial": True}

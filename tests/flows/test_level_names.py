@@ -156,7 +156,7 @@ def test_names_change_no_bit_of_an_answer(tmp_path: Path, asked: dict[str, Any])
 
 
 PROTOCOL: dict[str, Any] = {
-    "kind": "protocol",
+    "kind": "effect",
     "outcome": ...,
     "outcomes": [{"name": "score", "role": "primary"}],
     "subgroups": {"name": "smoke", "levels": ["never", "current"]},
@@ -226,7 +226,7 @@ def test_a_name_can_do_no_harm_in_a_page_or_a_spreadsheet(tmp_path: Path) -> Non
 def test_a_level_that_no_name_is_of_is_refused_with_the_nearest(tmp_path: Path) -> None:
     contract = owner("{levels: {never: 1, former: 2, current: 3}}")
     asked: dict[str, Any] = {
-        "kind": "protocol",
+        "kind": "effect",
         "name": "s",
         "treatment": "t",
         "outcomes": [{"name": "y", "role": "primary"}],

@@ -119,14 +119,14 @@ def test_a_mistake_is_one_line_that_says_what_to_write(name: str, tmp_path: Path
 
 def test_a_list_that_is_too_short_for_a_wrong_item_is_told_once(tmp_path: Path) -> None:
     assert len(problems(tmp_path / "wrong", {}, {"estimators": ["psm"]})) == 1
-    many = {"kind": "protocol", "outcome": ..., "outcomes": [{"name": "score", "role": "main"}]}
+    many = {"kind": "effect", "outcome": ..., "outcomes": [{"name": "score", "role": "main"}]}
     told = problems(tmp_path / "many", {**many, "estimator": {"name": "regression", "penalty": ...}}, {})
     assert len(told) == 1
     assert "'outcomes.0.role': must be one of 'primary', 'secondary' or 'negative_control'" in told[0]
 
 
 MISSING = [
-    *(("study", (key,)) for key in ("name", "treatment", "outcome", "covariates", "privacy", "estimator", "kind")),
+    *(("study", (key,)) for key in ("name", "treatment", "outcome", "privacy", "estimator", "kind")),
     ("study", ("privacy", "epsilon")),
     *(("contract", (key,)) for key in ("dataset", "data_class", "unit", "public", "caps")),
     ("contract", ("caps", "sample", "epsilon")),

@@ -51,7 +51,7 @@ STUDIES: dict[str, dict[str, Any]] = {
     "effect": {},
     "label": {"estimator": {"name": "balancing", "penalty": ...}, "privacy": {"level": "label"}},
     "protocol": {
-        "kind": "protocol",
+        "kind": "effect",
         "outcome": ...,
         "outcomes": [{"name": "score", "role": "primary"}],
         "covariates": {"age": {}, "group": ...},

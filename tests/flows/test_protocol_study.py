@@ -25,7 +25,7 @@ from tests.limits import codes
 from tests.studies import people, write_study
 
 STUDY: dict[str, Any] = {
-    "kind": "protocol",
+    "kind": "effect",
     "outcome": ...,
     "outcomes": [{"name": "score", "role": "primary"}, {"name": "points", "role": "negative_control"}],
     "subgroups": "group",

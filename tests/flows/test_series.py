@@ -41,7 +41,7 @@ STUDY: dict[str, Any] = {
 }
 TIMES: dict[str, Any] = {"data": {"select": {"newest": 1}}, "privacy": {"epsilon": "5"}}
 MANY: dict[str, Any] = STUDY | {
-    "kind": "protocol",
+    "kind": "effect",
     "outcome": ...,
     "outcomes": [{"name": "score", "role": "primary"}],
     "subgroups": "group",

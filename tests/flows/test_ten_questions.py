@@ -71,7 +71,7 @@ RUNS: dict[str, dict[str, Any]] = {
         "where": [{"column": "age", "op": ">=", "value": 30}],
     },
     "protocol label": {
-        "kind": "protocol",
+        "kind": "effect",
         "outcome": ...,
         "outcomes": [{"name": "score", "role": "primary"}],
         "subgroups": "group",

@@ -14,7 +14,6 @@ import pytest
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.sequence.declare import plan_study
-from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.limits import Code
 from tests.ledger_help import assert_agreed
@@ -146,51 +145,6 @@ def test_a_duplicated_covariate_harms_nothing(tmp_path: Path) -> None:
     release = run_study(path, out=tmp_path / "out", engine="direct", simulate=1).release
     assert release.interval.lower < 2 < release.interval.upper
     assert release.interval.upper - release.interval.lower < 1
-
-
-# What an older study file says, and the line that refuses it.
-REFUSED = {
-    "lines": ({"basis": "linear"}, "'estimator.basis' is no setting any more: write 'curves: none'"),
-    "products": ({"basis": "pairs"}, "remove it: curves that the releases show are adjusted for"),
-    "prior": ({"unadjusted": {"outcome": 0.2}}, "write confounding_prior: {outcome_r2: 0.2, distance: 1.0}"),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_settings_of_before_are_refused_with_what_to_write(
-    case: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    settings, says = REFUSED[case]
-    study = {"estimator": {"penalty": ..., "name": "regression", **settings}}
-    path = write_study(tmp_path / "study", study=study, contract=CONTRACT)
-    code, line, _ = refused(capfd, "run", str(path), "--engine", "direct", "--out", str(tmp_path / "out"))
-    assert code == 2
-    assert says in line
-    # The advice is true.
-    advised = {"curves": "none"} if "none" in says else {}
-    advised |= {"confounding_prior": {"outcome_r2": 0.2, "distance": 1.0}} if case == "prior" else {}
-    study = {"estimator": {"penalty": ..., "name": "regression", **advised}}
-    plan_study(write_study(tmp_path / "advised", study=study, contract=CONTRACT))
-
-
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [
-        *(("effect", name) for name in ("regression", "ipw", "matching", "difference_in_means", "survival")),
-        *(("protocol", name) for name in ("regression", "matching", "difference_in_means")),
-    ],
-)
-def test_the_size_of_confounding_has_one_name_everywhere(kind: str, name: str) -> None:
-    """Also where something else than numbers stands, which is not said again."""
-    for said, shown in (({"outcome": 0.1, "distance": 2}, "0.1, distance: 2.0}"), ("a\nb", "0.5, distance: 1.0}")):
-        with pytest.raises(StudyError, match=f"write confounding_prior: {{outcome_r2: {shown}") as refusal:
-            parse_study_file({"kind": kind, "estimator": {"name": name, "unadjusted": said}}, "study.yaml")
-        assert "\n" not in str(refusal.value)
-
-
-def test_a_protocol_is_told_what_became_of_the_basis() -> None:
-    with pytest.raises(StudyError, match="write 'curves: none'"):
-        parse_study_file({"kind": "protocol", "estimator": {"name": "regression", "basis": "linear"}}, "study.yaml")
 
 
 def test_parts_of_curves_that_are_not_wanted_are_refused(tmp_path: Path) -> None:

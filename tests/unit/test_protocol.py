@@ -31,7 +31,7 @@ from tests.protocol_help import analysed, confounded, in_cells, make_protocol
 from tests.studies import CONTRACT, merge
 
 ASKED: dict[str, Any] = {
-    "kind": "protocol",
+    "kind": "effect",
     "name": "many",
     "treatment": "treated",
     "outcomes": [{"name": "score", "role": "primary"}, "points"],
@@ -76,7 +76,14 @@ def test_a_protocol_is_completed_by_the_contract() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"outcomes": ["score"]}, "role: primary"),
+        ({"outcomes": ["score", "points"]}, "role: primary"),
+        ({"outcomes": [{"name": "score", "role": "negative_control"}]}, "role: primary"),
+        ({"outcome": "score"}, "one of the two keys"),
+        ({"kind": "protocol"}, "write 'kind: effect'"),
+        ({"intervals": 4}, "'intervals' is for outcomes that are times"),
+        ({"measure": "rmst"}, "'measure' must be one of 'difference'"),
+        ({"outcomes": [{"time": "score", "event": "points", "horizon": 1}]}, "estimator: {name: survival}"),
+        ({"estimator": {"name": "survival"}}, "asks for a time to an event"),
         ({"outcomes": [{"name": "score", "role": "primary"}, "score"]}, "has two roles"),
         ({"outcomes": [{"name": "age", "role": "primary"}]}, "has two roles"),
         ({"outcomes": []}, "outcomes"),
@@ -96,13 +103,23 @@ def test_a_protocol_is_completed_by_the_contract() -> None:
         (LABEL | {"estimator": {"name": "matching"}, "privacy": LABEL["privacy"] | {"delta": "1e-6"}}, "delta: 0"),
         ({"treatment": "drug"}, "arms: {reference: LEVEL}"),
         ({"treatment": "drug", "arms": {"reference": "some"}}, "no level of 'drug'"),
-        ({"estimator": {"name": "ipw"}}, "must be one of: .*regression"),
+        ({"estimator": {"name": "ipw"}}, "answers one question .*regression"),
         ({"arms": {"reference": 0}, "estimand": "ATT", "treatment": "drug"}, "reference"),
     ],
 )
 def test_what_cannot_be_asked_is_told(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(StudyError, match=said):
         resolved(**changes)
+
+
+@pytest.mark.parametrize("outcomes", [["score"], [{"name": "score", "role": "primary", "importance": 4}]])
+def test_one_outcome_is_short_for_a_list_of_one(outcomes: list[Any]) -> None:
+    one = {key: value for key, value in ASKED.items() if key not in ("outcomes", "subgroups")}
+    contract = Contract.model_validate(OWNED)
+    study = resolve(parse_study_file(one | {"outcome": "score"}), contract)
+    assert resolve(parse_study_file(one | {"outcomes": outcomes}), contract).digest == study.digest
+    table = one | {"subgroups": "group"}
+    assert resolve(parse_study_file(table | {"outcome": "score"}), contract).groups == ("a", "b", "c")
 
 
 @pytest.mark.parametrize("missing", ["treated", "group", "age"])

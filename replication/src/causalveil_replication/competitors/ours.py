@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from causalveil.flows.sequence.estimators import rehearse_effect
-from causalveil.schemas.asked.shorthands import AutoEstimator, options
+from causalveil.schemas.asked.auto import AutoEstimator, options
 from causalveil.schemas.study import PrivacyRequest
 from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.privacy.mechanisms import Budget
@@ -33,7 +33,7 @@ def automatic(level: str) -> tuple[dict[str, Any], str]:
     (settings, privacy), *others = options(AutoEstimator(name="auto"), asked)
     if others:
         raise TypeError("'auto' has more than one answer at a level")
-    return settings, "0" if privacy.delta == 0 else DELTA
+    return settings.model_dump(mode="json"), "0" if privacy.delta == 0 else DELTA
 
 
 def _ours(name: str, title: str, level: str, estimator: dict[str, Any], delta: str) -> Competitor:
