@@ -19,7 +19,6 @@
 - ``object_storage/``: Data folders in object storage: copies of them, their one writer, and releases put there.
 - ``privacy/``: Mechanisms, budget, accountant, keys: the only room that draws noise and spends budget.
 - ``protocols/``: Protocols: many questions answered together; ``docs/proofs/questions.md``.
-- ``regression/``: Covariate adjustment of one question: what it adds to ``tasks/adjustment/``.
 - ``report/``: A release as a page for people.
 - ``sites/``: Bundles of sites: signing, checking, pooling.
 - ``start/``: From a file to a draft of contract, study and source.

@@ -13,7 +13,11 @@ from causalveil.flows.estimators.stage import Draws, Stage, StageRun
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.study import Study
 from causalveil.tasks.adjustment import recipe
+from causalveil.tasks.enclave.split import Pieces
 from causalveil.tasks.privacy.mechanisms import Mechanism, Slot
+from causalveil.tasks.protocols import questions
+from causalveil.tasks.protocols.drawn import Asked, JointDraws, JointScales
+from causalveil.tasks.protocols.recipe import ProtocolRecipe
 
 S = TypeVar("S", bound=Study)
 # What release 1 says, and what is decided between releases.
@@ -133,3 +137,34 @@ class FiveStages(Generic[S, Scales, Decided]):
             reads=(*rows, again),
         )
         return cls(scales, lines, learn, screen, choose, refit, again, scores)
+
+
+def joint_stages(
+    plan: Callable[[S, Sizes | None], ProtocolRecipe],
+    pieces: Callable[[StageRun[S]], Pieces],
+    rows: tuple[Stage[Any, Any], ...],
+    known: Callable[[StageRun[S], JointScales], JointScales] = lambda _, scales: scales,
+) -> FiveStages[S, JointScales, Asked]:
+    """Return the stages of a table's five releases.
+
+    Args:
+        plan: every draw, by study and sizes.
+        pieces: all units, with their outcomes.
+        rows: the stages whose results every release reads.
+        known: release 1 with what is public of it.
+    """
+
+    def drawn(step: StageRun[S]) -> JointDraws:
+        joint, workers = plan(step.study, step.sizes), step.study.execution.workers
+        return JointDraws(joint, pieces(step), step.budget, workers, step.times)
+
+    steps = Steps[S, JointScales, Asked](
+        plan,
+        drawn,
+        lambda step: known(step, drawn(step).scales()),
+        lambda step, scales: questions.begun(plan(step.study, step.sizes), scales),
+        lambda step, asked, lines: questions.with_lines(plan(step.study, step.sizes).first, asked, lines),
+        questions.with_screen,
+        questions.with_refit,
+    )
+    return FiveStages[S, JointScales, Asked].of(steps, rows)

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from causalveil.flows.estimators.estimator import VALIDATE, Estimator, normalised_by
-from causalveil.flows.estimators.five_releases import FiveStages, Steps
+from causalveil.flows.estimators.five_releases import joint_stages
 from causalveil.flows.estimators.rehearsal import (
     QUICK,
     SLOW,
@@ -40,7 +40,7 @@ from causalveil.flows.estimators.rehearsal import (
     mostly_whole,
     summed,
 )
-from causalveil.flows.estimators.stage import Stage, StageRun, recalled
+from causalveil.flows.estimators.stage import Stage, recalled
 from causalveil.flows.estimators.table import middle_of, of_table
 from causalveil.flows.estimators.words import UNADJUSTED, WHOLE_RANGE, Importance, Sentence, Words, say_row
 from causalveil.schemas.estimators.protocols import (
@@ -59,7 +59,6 @@ from causalveil.tasks.inference.people import PEOPLE, counted_units
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.protocols import difference, questions
 from causalveil.tasks.protocols.calibration import ENOUGH
-from causalveil.tasks.protocols.drawn import Asked, JointDraws, JointScales
 from causalveil.tasks.protocols.findings import ProtocolFindings, findings
 from causalveil.tasks.protocols.label import answers, draw, weights
 from causalveil.tasks.protocols.label.weights import Comparison, Weighing
@@ -69,26 +68,7 @@ from causalveil.tasks.protocols.recipe import joint_recipe
 NORMALISE = normalised_by(lambda: cells.normalise_cells)
 
 plan = recalled(joint_recipe)
-Step = StageRun[RegressionProtocol]
-
-
-def _drawn(step: Step) -> JointDraws:
-    joint, workers = plan(step.study, step.sizes), step.study.execution.workers
-    return JointDraws(joint, cells.everybody(step.enclave), step.budget, workers, step.times)
-
-
-FIVE = FiveStages[RegressionProtocol, JointScales, Asked].of(
-    Steps(
-        plan,
-        _drawn,
-        lambda step: _drawn(step).scales(),
-        lambda step, scales: questions.begun(plan(step.study, step.sizes), scales),
-        lambda step, asked, lines: questions.with_lines(step.study.first, asked, lines),
-        questions.with_screen,
-        questions.with_refit,
-    ),
-    rows=(NORMALISE,),
-)
+FIVE = joint_stages(plan, lambda step: cells.everybody(step.enclave), rows=(NORMALISE,))
 ANSWERS = Stage[RegressionProtocol, ProtocolFindings](
     "answers",
     lambda step: findings(

@@ -19,20 +19,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from causalveil.flows.estimators.estimator import ENTRY, EVERYBODY, Estimator
-from causalveil.flows.estimators.five_releases import FiveStages, Steps
+from causalveil.flows.estimators.estimator import ENTRY, NORMALISE, Estimator
+from causalveil.flows.estimators.five_releases import joint_stages
 from causalveil.flows.estimators.rehearsal import Rehearsal, Rehearsed, summed
-from causalveil.flows.estimators.stage import Stage, StageRun, recalled
+from causalveil.flows.estimators.stage import Stage, recalled
+from causalveil.schemas.estimators.protocols import regression_table
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.tasks.adjustment import five_releases
-from causalveil.tasks.adjustment.five_releases import Drawn, FiveReleases
 from causalveil.tasks.adjustment.recipe import candidates_of
-from causalveil.tasks.adjustment.released import ReleasedScales
-from causalveil.tasks.enclave.split import Folds
+from causalveil.tasks.enclave.cells import everybody_of_one
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.people import PEOPLE
-from causalveil.tasks.regression import stages
+from causalveil.tasks.protocols.recipe import ProtocolRecipe, joint_recipe
+from causalveil.tasks.protocols.regression import one_regression
 
 NO_CURVES = (
     "at this size and budget non-linear terms cannot be detected. The estimate is adjusted for linear terms alone, and "
@@ -44,30 +43,17 @@ NOT_LOOKED_FOR = (
     "its interval allows for little non-linear confounding."
 )
 
-plan = recalled(stages.recipe)
-Step = StageRun[RegressionStudy]
+
+def _recipe(study: RegressionStudy, sizes: Sizes | None) -> ProtocolRecipe:
+    return joint_recipe(regression_table(study), sizes)
 
 
-def _drawn(step: Step) -> Drawn:
-    pieces = Folds.open(step.enclave).fold(0)
-    return Drawn(plan(step.study, step.sizes), pieces, step.budget, step.study.execution.workers, step.times)
-
-
-FIVE = FiveStages[RegressionStudy, ReleasedScales, FiveReleases].of(
-    Steps(
-        plan,
-        _drawn,
-        lambda step: _drawn(step).scales(),
-        lambda step, scales: five_releases.begun(plan(step.study, step.sizes), scales),
-        lambda _, asked, lines: five_releases.with_lines(asked, lines),
-        five_releases.with_screen,
-        five_releases.with_refit,
-    ),
-    rows=(EVERYBODY,),
-)
-SCALES, LINES, AGAIN, SCORES = FIVE.scales, FIVE.lines, FIVE.again, FIVE.scores
+plan = recalled(_recipe)
+FIVE = joint_stages(plan, lambda step: everybody_of_one(step.enclave), rows=(NORMALISE,))
 INTERVAL = Stage[RegressionStudy, EffectFindings](
-    "interval", lambda step: stages.findings(step.study, step[AGAIN], step[SCORES]), reads=(AGAIN, SCORES)
+    "interval",
+    lambda step: one_regression(*step.given[:2], step[FIVE.again], step[FIVE.scores], step[FIVE.scales]),
+    reads=(FIVE.scales, FIVE.again, FIVE.scores),
 )
 
 
@@ -78,14 +64,14 @@ def warned(
     del stand_in, few
     recipe = plan(study, sizes)
     # Where no covariate has a non-linear term nothing is lost.
-    if "screen" in recipe.costs or study.estimator.trial or not candidates_of(recipe.public):
+    if "screen" in recipe.costs or study.estimator.trial or not candidates_of(recipe.everybody):
         return []
     return [NOT_LOOKED_FOR if study.estimator.curves == "none" else NO_CURVES]
 
 
 REGRESSION = Estimator(
     RegressionStudy,
-    (*ENTRY, EVERYBODY, *FIVE.all, INTERVAL),
+    (*ENTRY, *FIVE.all, INTERVAL),
     rehearsal=lambda study: Rehearsal(PEOPLE, summed, study.estimator.trial),
     warned=warned,
 )

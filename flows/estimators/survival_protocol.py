@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from causalveil.flows.estimators.estimator import VALIDATE, Estimator, Stages, normalised_by
-from causalveil.flows.estimators.five_releases import FiveStages, Steps
+from causalveil.flows.estimators.five_releases import joint_stages
 from causalveil.flows.estimators.rehearsal import FEW, QUICK, Rehearsal, Rehearsed, summed
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.flows.estimators.survival import without_time
@@ -23,7 +23,6 @@ from causalveil.tasks.covariates import dimension
 from causalveil.tasks.inference.people import counted_units
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.protocols import questions, times
-from causalveil.tasks.protocols.drawn import Asked, JointDraws, JointScales
 from causalveil.tasks.survival import joint_answers as answers
 from causalveil.tasks.survival.joint import served
 from causalveil.tasks.survival.people import counted_kinds, people_of_many_times
@@ -54,29 +53,15 @@ OUTCOMES = Stage[SurvivalProtocol, times.TimesOutcomes](
 )
 
 plan = recalled(times.times_recipe)
-Step = StageRun[SurvivalProtocol]
-
-
-def _drawn(step: Step) -> JointDraws:
-    pieces, workers = times.people_of(step.enclave, step[OUTCOMES]), step.study.execution.workers
-    return JointDraws(plan(step.study, step.sizes), pieces, step.budget, workers, step.times)
-
-
-FIVE = FiveStages[SurvivalProtocol, JointScales, Asked].of(
-    Steps(
-        plan,
-        _drawn,
-        lambda step: step[OUTCOMES].known(_drawn(step).scales()),
-        lambda step, scales: questions.begun(plan(step.study, step.sizes), scales),
-        lambda step, asked, lines: questions.with_lines(step.study.bounded.first, asked, lines),
-        questions.with_screen,
-        questions.with_refit,
-    ),
+FIVE = joint_stages(
+    plan,
+    lambda step: times.people_of(step.enclave, step[OUTCOMES]),
     rows=(NORMALISE, OUTCOMES),
+    known=lambda step, scales: step[OUTCOMES].known(scales),
 )
 
 
-def _adjusted(step: Step) -> answers.TimesTable:
+def _adjusted(step: StageRun[SurvivalProtocol]) -> answers.TimesTable:
     """Return the table of adjusted answers, beside curves of the arms as they are or adjusted."""
     asked = questions.with_scores(step[FIVE.again], step[FIVE.scores])
     return times.times_findings(step.study, step.sizes, step[CELLS], step[OUTCOMES], asked, step[FIVE.scales])

@@ -5,7 +5,7 @@ Its study is ``schemas/protocols/study.py``.
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
 
@@ -15,7 +15,7 @@ from causalveil.schemas.estimators.matching import MatchingEstimator, MatchingSt
 from causalveil.schemas.estimators.regression import RegressionEstimator, RegressionStudy
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolOutcome, ProtocolStudy
-from causalveil.schemas.study import EffectStudy, Estimand, Variant
+from causalveil.schemas.study import UNRECORDED, EffectStudy, Estimand, Variant
 
 PUBLIC_CELLS = (
     "sizes of subgroups and arms, balance, overlap and sizes of weights in this release: exact functions of those "
@@ -93,13 +93,26 @@ class DifferenceProtocol(ProtocolStudy):
         return self
 
 
+SHARED = ("name", "data", "estimator", "privacy", "execution", "treatment", "treatment_codes", "confidence")
+ADJUSTED = ("covariates", "missing", "estimand", *UNRECORDED)
+
+
 def difference_table(study: DifferenceStudy) -> DifferenceProtocol:
     """Return a study of one outcome as a table of one row, of the same arms, units and budget."""
+    return DifferenceProtocol(kind="effect", outcomes=_one(study), covariates={}, **_same(study, SHARED))
+
+
+def regression_table(study: RegressionStudy) -> RegressionProtocol:
+    """Return a study of one outcome as a table of one row, with the same covariates and budget."""
+    return RegressionProtocol(kind="effect", outcomes=_one(study), **_same(study, (*SHARED, *ADJUSTED)))
+
+
+def _one(study: EffectStudy) -> tuple[ProtocolOutcome]:
     own = study.outcome
-    outcome = ProtocolOutcome(
-        name=own.name, lower=own.lower, upper=own.upper, codes=own.codes, role=OutcomeRole.primary
+    return (
+        ProtocolOutcome(name=own.name, lower=own.lower, upper=own.upper, codes=own.codes, role=OutcomeRole.primary),
     )
-    shared = ("name", "data", "estimator", "privacy", "execution", "treatment", "treatment_codes", "confidence")
-    return DifferenceProtocol(
-        kind="effect", outcomes=(outcome,), covariates={}, **{key: getattr(study, key) for key in shared}
-    )
+
+
+def _same(study: EffectStudy, keys: tuple[str, ...]) -> dict[str, Any]:
+    return {key: getattr(study, key) for key in keys}

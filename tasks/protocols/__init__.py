@@ -9,6 +9,7 @@
 - ``people``: People of a protocol whom a plan makes of public facts.
 - ``questions``: Every question of a protocol as a plain adjustment.
 - ``recipe``: Recipe of a protocol by regression.
+- ``regression``: The answer of a study of one outcome by regression, which is a table of one row.
 - ``releases``: The exact sums of a protocol's five joint releases: what a subgroup's block of each holds.
 - ``times``: Adjusted questions of times to an event, whose outcomes are made of released cells.
 - ``label/``: Protocols at label level: everything but the outcomes is public.

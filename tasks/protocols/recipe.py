@@ -18,25 +18,28 @@ from typing import cast
 
 import numpy as np
 
-from causalveil.schemas.estimators.regression import RegressionStudy
+from causalveil.schemas.estimators.regression import RegressionEstimator
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import PrivacyCost
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.tasks.adjustment.features import Encoding
 from causalveil.tasks.adjustment.five_releases import made, noise_on
 from causalveil.tasks.adjustment.recipe import (
+    LINES_ALONE,
     MOMENTS_L2,
     MOST_CANDIDATES,
+    MOST_KEPT,
+    PURE_LINES_ALONE,
     SCALES,
     SCALES_L2,
     SCORES,
     SCORES_L2,
     SCREEN,
     SCREEN_L2,
-    AdjustmentRecipe,
     Parts,
     laplace_mechanism,
     parts_of,
+    public_of,
 )
 from causalveil.tasks.adjustment.released import CELLS, Public
 from causalveil.tasks.adjustment.sums import COUNT_L1, MOMENTS_ALIKE, SCALES_L1, SCORES_L1, ScaleSums, moment_numbers
@@ -45,7 +48,6 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import sums_sensitivity
 from causalveil.tasks.privacy.gaussian import divide
 from causalveil.tasks.privacy.mechanisms import Mechanism, Slot, vector_mechanism
-from causalveil.tasks.regression.stages import recipe
 
 # Sensitivity of release 1 where a unit may change its subgroup; in the L1 norm that, and where both arms are counted.
 SCALES_OF_GROUPS, SCALES_L1_OF_GROUPS, SCALES_L1_COUNTED = math.sqrt(10), 8.5, 6.75
@@ -61,7 +63,9 @@ class ProtocolRecipe:
     """Every draw of a protocol.
 
     Attributes:
-        one: the recipe of the first primary outcome as a study of all units.
+        everybody: what is public of the first primary outcome as a question about all units.
+        encoding: of the rows.
+        known: whether the number of units is.
         parts: of the budget, as an average subgroup needs.
         costs: by release; screen and refit are missing where no curve is looked for.
         weights: w_k of the outcomes, whose squares add up to 1.
@@ -71,7 +75,9 @@ class ProtocolRecipe:
         all_counted: whether every unit lies in a subgroup, so that counts add up to what is public.
     """
 
-    one: AdjustmentRecipe
+    everybody: Public
+    encoding: Encoding
+    known: bool
     parts: Parts
     costs: dict[str, PrivacyCost]
     weights: tuple[float, ...]
@@ -93,7 +99,7 @@ class ProtocolRecipe:
     @property
     def pure(self) -> bool:
         """True if there is no delta."""
-        return self.one.public.pure
+        return self.everybody.pure
 
     @property
     def by_arm(self) -> bool:
@@ -126,14 +132,9 @@ class ProtocolRecipe:
         return COUNT_L1 if self.pure else 1.0
 
     @property
-    def encoding(self) -> Encoding:
-        """Encoding of the rows."""
-        return self.one.encoding
-
-    @property
     def known_units(self) -> int | None:
         """The number of units of the one subgroup that there is, where that is public."""
-        return self.one.public.units if self.groups == 1 and self.all_counted else None
+        return self.everybody.units if self.groups == 1 and self.all_counted else None
 
     @property
     def scale_sums(self) -> ScaleSums:
@@ -149,12 +150,12 @@ class ProtocolRecipe:
         """Return what is public of one outcome's question in a subgroup of so many units."""
         own = SCORES_L1 / self._block(SCORES)[1] if self.pure else 1.0
         return replace(
-            self.one.public,
+            self.everybody,
             units=units,
             weight=self.weights[outcome],
             scores_weight=float(self.outcome_weights(SCORES)[outcome]) * own,
             blocks=self.blocks,
-            estimand="ARM" if self.sides > 1 else self.one.public.estimand,
+            estimand="ARM" if self.sides > 1 else self.everybody.estimand,
             asked=asked_of(self.parts),
         )
 
@@ -165,7 +166,7 @@ class ProtocolRecipe:
 
     def slot(self, slot: Slot) -> Slot:
         """Return what a release is called here, and whom it is charged to."""
-        return self.one.slot(slot)
+        return slot
 
     def mechanism(self, slot: Slot) -> Mechanism | None:
         """Return the mechanism of a release, or None where there is none."""
@@ -173,14 +174,16 @@ class ProtocolRecipe:
         if cost is None:
             return None
         numbers, size = self._block(slot)
-        units = self.one.public.units if self.one.known else None
+        units = self.everybody.units if self.known else None
         if self.in_l1(slot):
             return laplace_mechanism(self.groups * numbers, units, size, cost)
         return vector_mechanism(sums_sensitivity(self.groups * numbers, units, size), cost)
 
     def _block(self, slot: Slot) -> tuple[int, float]:
         """The most numbers that a subgroup has, and the sensitivity."""
-        q, arms, most, several = len(self.weights), self.arms, self.one.most_features, self.groups > 1
+        q, arms, several = len(self.weights), self.arms, self.groups > 1
+        # No release 2 or 4 has more features beside the constant.
+        most = len(self.encoding.columns) + MOST_KEPT
         if slot == SCALES:
             own = (q + 1) * arms + q + (q - 1) * CELLS + self.scale_sums.numbers
             if self.pure:
@@ -202,6 +205,13 @@ def asked_of(found: Parts) -> tuple[Decimal, ...]:
     return tuple(vars(found).values())
 
 
+def _asked(settings: RegressionEstimator, pure: bool) -> tuple[Decimal, ...] | None:
+    """Return the parts that a study asks for; None: they are decided by public sizes."""
+    if settings.parts != "auto":
+        return tuple(settings.parts.model_dump().values())
+    return asked_of(PURE_LINES_ALONE if pure else LINES_ALONE) if settings.curves == "none" else None
+
+
 def joint_recipe(study: ProtocolStudy, sizes: Sizes | None, before: Mapping[str, Decimal] = ALL) -> ProtocolRecipe:
     """Return every draw of a protocol.
 
@@ -215,16 +225,20 @@ def joint_recipe(study: ProtocolStudy, sizes: Sizes | None, before: Mapping[str,
     Raises:
         StudyError: a budget that cannot be divided exactly, or more subgroups than it can serve.
     """
-    one, left = recipe(cast(RegressionStudy, study.questions[study.first]), sizes), 1 - sum(before.values(), Decimal(0))
-    pure, total = one.public.pure, math.hypot(*study.weights)
+    settings, left = cast(RegressionEstimator, study.estimator), 1 - sum(before.values(), Decimal(0))
+    encoding, pure = Encoding.of(study.questions[study.first]), study.privacy.delta == 0
+    everybody = public_of(study.privacy.cost, str(study.estimand), settings, encoding, sizes)
+    everybody = replace(everybody, asked=_asked(settings, pure))
     if before:
-        mu = one.public.mu * (float(left) if pure else math.sqrt(left))
-        one = replace(one, public=replace(one.public, mu=mu, tilted=True))
+        mu = everybody.mu * (float(left) if pure else math.sqrt(left))
+        everybody = replace(everybody, mu=mu, tilted=True)
+    total = math.hypot(*study.weights)
     groups, arms = len(study.groups), len(study.arm_names)
     weights = tuple(weight / total for weight in study.weights) if pure else study.weights
-    found = ProtocolRecipe(one, parts_of(one.public), {}, weights, study.first, groups, arms, not study.where)
-    average, mu = max(one.public.units // groups, 1), one.public.mu * found.side_weight
-    chosen = parts_of(replace(one.public, units=average, mu=mu, blocks=found.blocks))
+    of_all = parts_of(everybody), dict[str, PrivacyCost](), weights, study.first, groups, arms, not study.where
+    found = ProtocolRecipe(everybody, encoding, sizes is not None, *of_all)
+    average, mu = max(everybody.units // groups, 1), everybody.mu * found.side_weight
+    chosen = parts_of(replace(everybody, units=average, mu=mu, blocks=found.blocks))
     shares = {name: part * left for name, part in vars(chosen).items()}
     found = replace(found, parts=chosen, costs=divide(study.privacy.cost, {**before, **shares}))
     if sizes is not None:

@@ -13,7 +13,7 @@ import pytest
 from causalveil.flows.api import run_study
 from causalveil.flows.estimators import aipw, regression
 from causalveil.flows.estimators.aipw import OUTCOME_MODEL
-from causalveil.flows.estimators.regression import LINES, REGRESSION, SCALES, SCORES, plan
+from causalveil.flows.estimators.regression import FIVE, REGRESSION, plan
 from causalveil.flows.estimators.stage import Stage, StageRun, carry_out
 from causalveil.schemas.errors import ChargesDiffer, StudyError
 from causalveil.schemas.privacy import Scope
@@ -27,6 +27,7 @@ from tests.studies import write_study
 
 WIDE = {"caps": {"sample": {"epsilon": 1000, "delta": "1e-2"}}, "estimators": ["regression", "aipw"]}
 STUDY = {"estimator": {"name": "regression", "penalty": ...}, "privacy": {"epsilon": "9"}}
+SCALES, LINES, SCORES = FIVE.scales, FIVE.lines, FIVE.scores
 ALL = {"scales", "lines", "screen", "refit", "scores"}
 Run = Callable[[StageRun[Any]], Any]
 
@@ -93,11 +94,10 @@ MISBEHAVING: dict[str, tuple[Run, Run | None, str]] = {
 
 def misbehave(patch: pytest.MonkeyPatch, scores: Run, interval: Run | None) -> None:
     """Have the default estimator's last two stages do other things."""
-    bad = replace(regression.SCORES, run=scores)
+    bad = replace(SCORES, run=scores)
     reads = tuple(bad if one is SCORES else one for one in regression.INTERVAL.reads)
     last = replace(regression.INTERVAL, run=interval or regression.INTERVAL.run, reads=reads)
     stages = tuple({SCORES: bad, regression.INTERVAL: last}.get(one, one) for one in REGRESSION.stages_of(None))
-    patch.setattr(regression, "SCORES", bad)
     patch.setattr(regression, "REGRESSION", replace(REGRESSION, stages=stages))
 
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from causalveil.tasks.adjustment.features import ArmScales, Curve, FeatureMap, Scores, Shape
+from causalveil.tasks.adjustment.features import ArmScales, Curve, Encoding, FeatureMap, Scores, Shape
 from causalveil.tasks.adjustment.five_releases import Sums
-from causalveil.tasks.adjustment.recipe import LINES, SCALES, SCORES, SCREEN
+from causalveil.tasks.adjustment.recipe import LINES, SCALES, SCORES, SCREEN, AdjustmentRecipe, public_of
 from causalveil.tasks.adjustment.sums import MomentSums, ScaleSums, ScoreSums, ScreenSums
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.split import sizes_of
@@ -22,7 +22,6 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums
 from causalveil.tasks.privacy.mechanisms import Mechanism, Slot
 from causalveil.tasks.privacy.noise import SeededNoise
-from causalveil.tasks.regression.stages import recipe
 from tests.aipw_help import in_memory
 from tests.audit import OpenBudget, epsilon_lower_bound
 from tests.neighbours import neighbour
@@ -35,7 +34,9 @@ NAMES = ("scales", "moments", "screen", "scores")
 def cases(delta: str) -> dict[str, tuple[Mechanism, list[FloatArray]]]:
     """Name -> mechanism at the whole budget's cost, and the exact values on two neighbouring tables."""
     study = make_regression(2, epsilon=EPSILON, delta=delta)
-    made, plan = Design(study), recipe(study, sizes_of(study, UNITS))
+    made, encoding = Design(study), Encoding.of(study)
+    public = public_of(study.privacy.cost, "ATE", study.estimator, encoding, sizes_of(study, UNITS))
+    plan = AdjustmentRecipe(public, encoding, True, {})
     # Shares of the budget are beyond what some thousand runs can tell.
     dear = replace(plan, costs={one.name: study.privacy.cost for one in (SCALES, LINES, SCREEN, SCORES)})
     arms, none = ArmScales(0.5, (0.0, 0.0), 0.1, 0.2), np.zeros(2)

@@ -80,7 +80,7 @@ ROWS = (
 # Folders of tasks/ that answer questions, floor by floor: a protocol asks many questions, sites pool many studies. On
 # a floor nobody imports a neighbour, and imports go down only; what neighbours share lies in none of these.
 QUESTIONS = (
-    {"aipw", "aipw_asymptotic", "balancing", "direction", "ipw", "matching", "regression", "survival", "trial"},
+    {"aipw", "aipw_asymptotic", "balancing", "direction", "ipw", "matching", "survival", "trial"},
     {"protocols"},
     {"sites"},
 )

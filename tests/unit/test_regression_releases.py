@@ -13,18 +13,21 @@ import pytest
 
 from causalveil.flows.estimators.regression import REGRESSION
 from causalveil.flows.planning.facts import what_matters
+from causalveil.schemas.estimators.protocols import regression_table
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.privacy import Charge
-from causalveil.tasks.adjustment import five_releases
 from causalveil.tasks.adjustment.recipe import LINES, SCORES, moments_sd, scores_sd
 from causalveil.tasks.adjustment.sums import moment_numbers
+from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.normalise import columns, encode
 from causalveil.tasks.enclave.split import Pieces, sizes_of
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.noise import NoiseSource
-from causalveil.tasks.regression.stages import recipe
+from causalveil.tasks.protocols import questions
+from causalveil.tasks.protocols.drawn import JointDraws
+from causalveil.tasks.protocols.recipe import joint_recipe
 from replication.benchmarks.adjust_in_memory import InMemory
 from tests.regression_help import make_regression
 
@@ -91,27 +94,32 @@ def test_rows_say_what_arrays_in_memory_say(delta: str) -> None:
     study = make_regression(0, covariates=COVARIATES, epsilon="50", delta=delta)
     frame, t, u = people(random)
     rows = Rows(encode(study, columns(study, frame), slice(0, UNITS)), t.astype(np.uint8), u)
-    plan = recipe(study, sizes_of(study, UNITS))
+    plan = joint_recipe(regression_table(study), sizes_of(study, UNITS))
     (z,) = [np.concatenate([block[:, : part.stop - part.start].T for part, block in _blocks(plan, rows)])]
-    pieces = Pieces(lambda piece: rows[1_000 * piece : 1_000 * (piece + 1)], 4, UNITS)
-    drawn = five_releases.Drawn(plan, pieces, Exact())
-    memory = InMemory(z, t, u, replace(plan.public, mu=1e15), random)
+    pieces = Pieces(lambda piece: CellRows.of(rows[1_000 * piece : 1_000 * (piece + 1)]), 4, UNITS)
+    drawn = JointDraws(plan, pieces, Exact())
+    memory = InMemory(z, t, u, replace(plan.public(0, UNITS), mu=1e15), random)
 
     scales = drawn.scales()
-    assert apart(scales, memory.scales(1)) < 1e-6
-    asked = five_releases.begun(plan, scales)
+    assert apart(scales.questions[0][0][0], memory.scales(1)) < 1e-6
+    asked = questions.begun(plan, scales)
     lines = drawn.lines(asked)
-    assert apart(lines, memory.moments(asked.lines_asked, asked.found_scales, 1)) < 1e-4
-    asked = five_releases.with_lines(asked, lines)
+    assert apart(one(lines), memory.moments(one(asked).lines_asked, one(asked).found_scales, 1)) < 1e-4
+    asked = questions.with_lines(0, asked, lines)
     screen = drawn.screen(asked)
-    assert len(asked.screen_asked.curves) > 10
-    assert apart(screen, memory.screen(asked.screen_asked, 1)) < 1e-4
-    asked = five_releases.with_screen(asked, screen)
+    assert len(one(asked).screen_asked.curves) > 10
+    assert apart(one(screen), memory.screen(one(asked).screen_asked, 1)) < 1e-4
+    asked = questions.with_screen(asked, screen)
     refit = drawn.refit(asked)
-    assert asked.refit_asked.curves, "a square drives both"
-    assert apart(refit, memory.moments(asked.refit_asked, asked.found_scales, 1)) < 1e-4
-    asked = five_releases.with_refit(asked, refit)
-    assert apart(drawn.scores(asked), memory.scores(asked.scores_asked, 1)) < 1e-4
+    assert one(asked).refit_asked.curves, "a square drives both"
+    assert apart(one(refit), memory.moments(one(asked).refit_asked, one(asked).found_scales, 1)) < 1e-4
+    asked = questions.with_refit(asked, refit)
+    assert apart(one(drawn.scores(asked)), memory.scores(one(asked).scores_asked, 1)) < 1e-4
+
+
+def one(released: Any) -> Any:
+    """What is released of the one question, or asked."""
+    return released[0][0][0]
 
 
 def _blocks(plan: Any, rows: Rows) -> Any:
@@ -123,14 +131,14 @@ def _blocks(plan: Any, rows: Rows) -> Any:
 def test_noise_is_as_the_decisions_take_it(delta: str, parts: Any) -> None:
     """What the posterior plans by is what the mechanisms draw, to the rounding of amounts."""
     study = make_regression(0, covariates=COVARIATES, delta=delta, parts=parts)
-    plan = recipe(study, sizes_of(study, UNITS))
-    lines, scores = plan.mechanism(LINES), plan.mechanism(SCORES)
+    plan = joint_recipe(regression_table(study), sizes_of(study, UNITS))
+    public, lines, scores = plan.public(0, UNITS), plan.mechanism(LINES), plan.mechanism(SCORES)
     assert lines is not None
     assert scores is not None
-    numbers = moment_numbers(len(plan.public.columns), plan.by_arm)
-    assert Noise.of(lines, numbers).deviation / UNITS == pytest.approx(moments_sd(plan.public), rel=1e-3)
+    numbers = moment_numbers(len(public.columns), plan.by_arm)
+    assert Noise.of(lines, numbers).deviation / UNITS == pytest.approx(moments_sd(public), rel=1e-3)
     scale = scores.known_scale * (math.sqrt(2) if delta == "0" else 1)
-    assert scale / UNITS == pytest.approx(scores_sd(plan.public), rel=1e-3)
+    assert scale / UNITS == pytest.approx(scores_sd(public), rel=1e-3)
 
 
 def test_a_plan_says_what_facts_that_it_was_not_told_would_change() -> None:
