@@ -53,8 +53,6 @@ class Code(StrEnum):
     caps = "caps"
     noisy_scores = "noisy_scores"
     attenuation = "attenuation"
-    clipped_scores = "clipped_scores"
-    propensity_model = "propensity_model"
     nuisance_models = "nuisance_models"
     noise_in_variance = "noise_in_variance"
     controls = "controls"
@@ -108,8 +106,6 @@ SENTENCES: dict[Code, str] = {
     Code.caps: "bias from caps on reuse",
     Code.noisy_scores: "confounding that noise on the scores leaves unadjusted",
     Code.attenuation: "attenuation by randomised treatments: about {factor} of the effect is left",
-    Code.clipped_scores: "bias from clipped scores",
-    Code.propensity_model: "misspecification of the propensity model",
     Code.nuisance_models: "clipping and misspecification of the nuisance models",
     Code.noise_in_variance: "privacy noise on the variance",
     Code.controls: "bias that negative controls reveal",

@@ -11,7 +11,7 @@ import numpy as np
 from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.schemas.estimators.aipw import AipwEstimator, AipwStudy
 from causalveil.schemas.estimators.difference import DifferenceStudy
-from causalveil.schemas.estimators.protocols import difference_table
+from causalveil.schemas.estimators.protocols import table_of
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.enclave.cells import CellRows
@@ -56,12 +56,12 @@ def make_difference(**changes: Any) -> DifferenceStudy:
 
 def difference_sums(study: DifferenceStudy, rows: Rows) -> FloatArray:
     """What some people add to the one release of a difference in means, without noise."""
-    return difference.sums(difference_table(study), Pieces(lambda _: CellRows.of(rows), 1, len(rows)))
+    return difference.sums(table_of(study), Pieces(lambda _: CellRows.of(rows), 1, len(rows)))
 
 
 def difference_mechanism(study: DifferenceStudy, sizes: Sizes) -> Mechanism:
     """The mechanism of that release."""
-    return difference.mechanism(difference_table(study), sizes)
+    return difference.mechanism(table_of(study), sizes)
 
 
 def encode(z: np.ndarray) -> np.ndarray:

@@ -66,7 +66,7 @@ ESTIMATORS: dict[str, dict[str, Any]] = {
     "difference": {"name": "difference_in_means"},
     "auto": {"name": "auto"},
 }
-TABLED = ("regression", "matching", "balancing", "difference", "auto")
+TABLED = ("regression", "ipw", "matching", "balancing", "difference", "auto")
 LEVELS, DELTAS = ("sample", "label", "training_units"), ("1e-6", "0")
 TWO = [{"name": "score", "role": "primary", "importance": 2}, {"name": "before", "role": "negative_control"}]
 WHERE = [{"column": "age", "op": ">=", "value": 30}]

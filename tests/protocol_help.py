@@ -17,7 +17,7 @@ from tests.regression_help import in_rows
 
 OUTCOMES = 2
 # What estimators at label level have for a level and a delta.
-LEVELS = {"balancing": {"level": "label"}, "matching": {"level": "label", "delta": "0"}}
+LEVELS = {"balancing": {"level": "label"}, "ipw": {"level": "label"}, "matching": {"level": "label", "delta": "0"}}
 
 
 def make_protocol(

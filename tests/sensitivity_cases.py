@@ -143,7 +143,7 @@ def _ipw() -> Iterator[Case]:
             study = type(study).model_validate({**study.model_dump(mode="json"), "covariates": SETS[name]})
             yield Case(f"ipw, {name}, {level}", study, 12)
     for weighting in ("hajek", "horvitz_thompson"):
-        for level in ("sample", "training_units", "label"):
+        for level in ("sample", "training_units", "label")[: 3 if weighting == "hajek" else 2]:
             for delta in ("1e-6", "0"):
                 study = make_study(epsilon="1000", delta=delta, level=level, weighting=weighting, clip=[0.05, 0.8])
                 yield Case(f"ipw, {weighting}, {level}, delta {delta}", study, 12)
@@ -260,7 +260,7 @@ SHORT = (
     "ipw, mixed, label",
     "ipw, hajek, sample, delta 1e-6",
     "ipw, horvitz_thompson, training_units, delta 0",
-    "ipw, horvitz_thompson, label, delta 1e-6",
+    "ipw, hajek, label, delta 1e-6",
     "ipw, penalty 10.0",
     "ipw, paper, sample",
     "matching, ATE, label, delta 0",

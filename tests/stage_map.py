@@ -34,11 +34,9 @@ def studies() -> dict[str, Any]:
             2, folds=2, guarantee="asymptotic", outcome_model={"model": "kernel_ridge"}
         ),
         "`ipw`": make_study(),
-        "`ipw`, level `label`": make_study(level="label"),
         "`matching`": parse_study(merge(RESOLVED, matching_changes(level="sample"))),
-        "`balancing`": make_balancing(),
+        "level `label`, by `balancing`, `ipw`, `matching` or `difference_in_means`": make_balancing(),
         "`difference_in_means`": make_difference(),
-        "`difference_in_means`, level `label`": make_difference(level="label"),
         "`survival`": make_survival(),
         "`survival` with covariates": make_survival(
             trial=False, measure=["risk"], covariates={"age": {"lower": 20, "upper": 60}}
@@ -46,7 +44,7 @@ def studies() -> dict[str, Any]:
         "`direction`": make_direction(scores=["spearman"], protect=["train", "test"]),
         "protocol by `regression`": make_protocol(),
         "protocol by `difference_in_means`": make_protocol(name="difference_in_means"),
-        "protocol by `balancing` or `matching`": make_protocol(name="balancing"),
+        "protocol at level `label`, by the same": make_protocol(name="balancing"),
         "protocol by `survival`": make_times(),
         "protocol by `survival` with covariates": make_times(
             trial=False, measure=["risk"], covariates={"age": {"lower": 20, "upper": 60}}
@@ -58,9 +56,8 @@ def table(study: Any) -> str:
     """The rows of one study's stages."""
     estimator, lines = estimator_of(study), ["| stage | reads | draws |", "|---|---|---|"]
     stages = estimator.stages_of(study)
-    names = {stage.name for stage in stages}
     for stage in stages:
-        reads = ", ".join(one.name for one in stage.reads if one.name in names)
+        reads = ", ".join(one.name for one in stage.reads if one in stages)
         draws = ", ".join(f"{charge.name} ({charge.scope})" for charge in stage.declare(study, None))
         lines.append(f"| {stage.title} | {reads} | {draws or 'nothing'} |")
     return "\n".join(lines) + "\n"

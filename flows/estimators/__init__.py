@@ -7,6 +7,7 @@
 - ``estimator``: An estimator: its stages, in order, and what can be expected of them.
 - ``five_releases``: The stages of the five releases by which covariates are adjusted for.
 - ``ipw``: Inverse probability weighting with two private steps.
+- ``label``: The stages at level label, of one effect or a table: weights are public, outcomes private.
 - ``matching``: PrivATE: matching on a private propensity score (Yuan et al. 2026, Algorithm 4).
 - ``protocol``: A protocol of many questions: joint releases, one table (``docs/proofs/questions.md``).
 - ``regression``: Covariate adjustment from noisy moments.

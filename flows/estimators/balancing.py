@@ -1,47 +1,23 @@
 """Minimal-noise balancing weights on public covariates and treatments.
 
-Outcomes are private (``docs/proofs/balancing.md``).
-
-1  features of covariates, and their means over whom the effect is averaged     weigh, public
-2  per arm the weights of least noise, sampling error and imbalance             weigh, public
-3  sum of w_i y_i over the treated minus that over the controls, + noise        perturb, charged to everybody, once
-4  its interval                                                                 interval, public
+Outcomes are private (``docs/proofs/balancing.md``); stages are those of ``label.py``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from causalveil.flows.estimators.estimator import ENTRY, NORMALISE, Estimator, Stages
+from causalveil.flows.estimators import label
+from causalveil.flows.estimators.estimator import Estimator
 from causalveil.flows.estimators.rehearsal import SLOW, Rehearsal, Rehearsed, in_step, rows_balanced
-from causalveil.flows.estimators.stage import Stage
 from causalveil.flows.estimators.words import Importance, Sentence, Words, say_imbalance
 from causalveil.schemas.estimators.balancing import BalancingStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.tasks.balancing import stages
-from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.weighting import imbalance
-from causalveil.tasks.weighting import weighted_means as weighted
-from causalveil.tasks.weighting.imbalance import Balance
 
-WEIGH = Stage[BalancingStudy, Balance](
-    "weigh", lambda step: stages.weigh_stage(step.study, step.enclave), reads=(NORMALISE,)
-)
-PERTURB = Stage[BalancingStudy, FloatArray](
-    "perturb",
-    lambda step: imbalance.perturb_stage(step.study, step.enclave, step[WEIGH], step.budget),
-    charges=lambda study, _: [(weighted.SLOT, weighted.mechanism(study.privacy.cost))],
-    reads=(WEIGH,),
-)
-INTERVAL = Stage[BalancingStudy, EffectFindings](
-    "interval", lambda step: stages.findings(step.study, step[WEIGH], step[PERTURB]), reads=(WEIGH, PERTURB)
-)
 NO_DELTA = Sentence(
     Importance.declare,
     "with delta: 0 the interval is narrower, since a release of two numbers gains nothing by a delta.",
 )
-STAGES: Stages = (*ENTRY, WEIGH, PERTURB, INTERVAL)
 
 
 def words(study: BalancingStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
@@ -67,10 +43,10 @@ def rehearsal(study: BalancingStudy) -> Rehearsal:
         in_step,
         study.estimator.allowance == 0,
         by_chance=True,
-        first=PERTURB,
+        first=label.PERTURB,
         anew=0,
         own=rows_balanced(study),
     )
 
 
-BALANCING = Estimator(BalancingStudy, STAGES, rehearsal=rehearsal, words=words, warned=warned)
+BALANCING = Estimator(BalancingStudy, label.ONE, rehearsal=rehearsal, words=words, warned=warned)

@@ -5,35 +5,28 @@ One release and its own private interval.
 
 from __future__ import annotations
 
+from causalveil.flows.estimators import label
 from causalveil.flows.estimators.estimator import ENTRY, NORMALISE, Estimator, Stages
 from causalveil.flows.estimators.rehearsal import Rehearsal, as_noisy
 from causalveil.flows.estimators.stage import Stage
 from causalveil.flows.estimators.words import UNADJUSTED
 from causalveil.schemas.estimators.difference import DifferenceStudy
-from causalveil.schemas.estimators.protocols import difference_table
+from causalveil.schemas.estimators.protocols import table_of
 from causalveil.schemas.privacy import Level
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.people import PEOPLE
 from causalveil.tasks.protocols import difference as protocol
-from causalveil.tasks.trial import difference
-from causalveil.tasks.weighting import weighted_means as weighted
 
-PUBLIC_ARMS = Stage[DifferenceStudy, EffectFindings](
-    "public_arms",
-    lambda step: difference.public_arms_stage(step.study, step.enclave, step.budget),
-    charges=lambda study, _: [(weighted.SLOT, weighted.mechanism(study.privacy.cost))],
-    reads=(NORMALISE,),
-)
 DIFFERENCE = Stage[DifferenceStudy, EffectFindings](
     "difference",
     lambda step: protocol.one_difference_stage(*step.given, step.budget),
-    charges=lambda study, sizes: [(protocol.SLOT, protocol.mechanism(difference_table(study), sizes))],
+    charges=lambda study, sizes: [(protocol.SLOT, protocol.mechanism(table_of(study), sizes))],
     reads=(NORMALISE,),
 )
 
 
 def _stages(study: DifferenceStudy) -> Stages:
-    return (*ENTRY, PUBLIC_ARMS) if study.privacy.level is Level.label else (*ENTRY, DIFFERENCE)
+    return label.ONE if study.privacy.level is Level.label else (*ENTRY, DIFFERENCE)
 
 
 def rehearsal(study: DifferenceStudy) -> Rehearsal:

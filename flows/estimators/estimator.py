@@ -22,7 +22,7 @@ from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge
 from causalveil.schemas.study import EffectStudy, Study
-from causalveil.tasks.enclave import normalise, split, validate
+from causalveil.tasks.enclave import cells, normalise, split, validate
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.people import PublicPeople
 
@@ -235,6 +235,8 @@ def normalised_by(write: Callable[[], Callable[..., None]]) -> Stage[Any, None]:
 
 
 NORMALISE = normalised_by(lambda: normalise.normalise_segment)
+CELLS = normalised_by(lambda: cells.normalise_cells)
+"""The same of a table, whose rows have subgroups and several outcomes."""
 ENTRY: tuple[Stage[Any, None], ...] = (VALIDATE, NORMALISE)
 """The first two stages of every estimator: hold the partitions to their manifest, normalise them into the enclave."""
 

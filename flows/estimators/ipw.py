@@ -8,17 +8,17 @@ PP-IPW of Lee et al. 2019a, Algorithm 1.
     B  5  tau_n from D_n with pi_{w_eps}      weigh
        6  tau_eps = tau_n + e                 perturb, charged to the units of D_n
 
-With ``level: training_units`` step 6 adds nothing (Lee et al. 2019b); with ``level: label`` step 3 adds nothing, and
-the noise of step 6 is that of the largest weight that is used, since weights are public.
+With ``level: training_units`` step 6 adds nothing (Lee et al. 2019b). With ``level: label`` weights are public
+(``label.py``), and the noise of step 6 is that of the largest weight that is used.
 The corrections are listed in ``docs/privacy.md``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
+from causalveil.flows.estimators import label
 from causalveil.flows.estimators.estimator import ENTRY, HALVES, Estimator, Stages
 from causalveil.flows.estimators.rehearsal import (
     QUICK,
@@ -26,7 +26,6 @@ from causalveil.flows.estimators.rehearsal import (
     Rehearsed,
     as_it_is,
     as_noisy,
-    in_step,
     mostly_whole,
     rows_weighed,
 )
@@ -38,13 +37,10 @@ from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Variant
 from causalveil.tasks.covariates import dimension
 from causalveil.tasks.inference.assemble import EffectFindings, Noise
-from causalveil.tasks.ipw import interval, public_scores, weights
+from causalveil.tasks.ipw import interval, weights
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models import logistic
 from causalveil.tasks.report.numbers import number
-from causalveil.tasks.weighting import imbalance
-from causalveil.tasks.weighting import weighted_means as weighted
-from causalveil.tasks.weighting.imbalance import Balance
 
 PROPENSITY = Stage[IpwStudy, FloatArray](
     "propensity",
@@ -52,50 +48,31 @@ PROPENSITY = Stage[IpwStudy, FloatArray](
     charges=lambda study, sizes: [(logistic.SLOT, logistic.model(study, sizes).mechanism())],
     reads=(HALVES,),
 )
-WEIGH = Stage[IpwStudy, weights.Largest](
+WEIGH = Stage[IpwStudy, None](
     "weigh", lambda step: weights.weigh_stage(*step.given, step[PROPENSITY]), reads=(HALVES, PROPENSITY)
 )
 PERTURB = Stage[IpwStudy, FloatArray](
     "perturb",
     lambda step: weights.perturb_stage(*step.given, step.budget),
-    charges=lambda study, sizes: [(weights.slot(study), weights.mechanism(study, sizes))],
+    charges=lambda study, sizes: [(weights.SLOT, weights.mechanism(study, sizes))],
     reads=(WEIGH,),
 )
 INTERVAL = Stage[IpwStudy, EffectFindings](
     "interval",
-    lambda step: interval.interval_stage(step.study, step.sizes, step[PROPENSITY], step[PERTURB], step[WEIGH]),
-    reads=(PROPENSITY, WEIGH, PERTURB),
-)
-# Where scores are public, so are weights: one draw is left, of the sums of outcomes.
-PUBLIC_WEIGHTS = Stage[IpwStudy, Balance](
-    "public_weights",
-    lambda step: public_scores.public_weights_stage(step.study, step.enclave, step[PROPENSITY]),
-    reads=(HALVES, PROPENSITY),
-)
-PUBLIC_SUMS = Stage[IpwStudy, FloatArray](
-    "public_sums",
-    lambda step: imbalance.perturb_stage(step.study, step.enclave, step[PUBLIC_WEIGHTS], step.budget),
-    charges=lambda study, _: [(weighted.SLOT, weighted.mechanism(study.privacy.cost))],
-    reads=(PUBLIC_WEIGHTS,),
-)
-PUBLIC_INTERVAL = Stage[IpwStudy, EffectFindings](
-    "public_interval",
-    lambda step: public_scores.public_interval_stage(step.study, step[PUBLIC_WEIGHTS], step[PUBLIC_SUMS]),
-    reads=(PUBLIC_WEIGHTS, PUBLIC_SUMS),
+    lambda step: interval.interval_stage(step.study, step.sizes, step[PROPENSITY], step[PERTURB]),
+    reads=(PROPENSITY, PERTURB),
 )
 
 
 def _stages(study: IpwStudy) -> Stages:
-    if public_scores.has_public_scores(study):
-        return (*ENTRY, HALVES, PROPENSITY, PUBLIC_WEIGHTS, PUBLIC_SUMS, PUBLIC_INTERVAL)
-    return (*ENTRY, HALVES, PROPENSITY, WEIGH, PERTURB, INTERVAL)
+    # Where scores are public, so are weights.
+    return label.ONE if study.privacy.level is Level.label else (*ENTRY, HALVES, PROPENSITY, WEIGH, PERTURB, INTERVAL)
 
 
 def words(study: IpwStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
     """Return what noise, the penalty and the clip do to the adjustment."""
     if study.privacy.level is Level.label:
-        imbalance = public_scores.has_public_scores(study) and public_scores.allows_imbalance(study)
-        return Words(say_imbalance(found) if imbalance else ())
+        return Words(say_imbalance(found))
     settings = study.estimator
     noise = Noise.of(logistic.model(study, sizes).mechanism(), dimension(study)).deviation
     kept = interval.adjustment_share(study, stand_in.treated)
@@ -148,10 +125,7 @@ def rehearsal(study: IpwStudy) -> Rehearsal:
         if study.estimator.variant is Variant.paper:
             return Rehearsal(rows_weighed(study), as_it_is, randomised)
         return Rehearsal(QUICK, as_noisy, randomised)
-    most, smaller = rows_weighed(study), partial(in_step, bias_stays=True)
-    if not public_scores.has_public_scores(study):
-        return Rehearsal(most, smaller, randomised, by_chance=True)
-    return Rehearsal(most, smaller, randomised, by_chance=True, first=PUBLIC_SUMS, own=most)
+    return label.rehearsal(study, randomised)
 
 
 IPW = Estimator(IpwStudy, _stages, rehearsal=rehearsal, words=words, warned=warned)

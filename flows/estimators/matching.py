@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from decimal import Decimal
-from functools import partial
 from typing import Any
 
+from causalveil.flows.estimators import label
 from causalveil.flows.estimators.estimator import ENTRY, HALVES, Estimator, Stages
 from causalveil.flows.estimators.rehearsal import (
     DRAWS,
@@ -27,15 +28,14 @@ from causalveil.flows.estimators.rehearsal import (
     Rehearsal,
     Rehearsed,
     Smaller,
-    in_step,
     mostly_whole,
-    rows_weighed,
 )
-from causalveil.flows.estimators.stage import Run, Stage, StageRun
+from causalveil.flows.estimators.stage import Run, Stage
 from causalveil.flows.estimators.words import WHOLE_RANGE, Words, say_imbalance
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
+from causalveil.schemas.study import Variant
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.matching import interval, scores, weights
@@ -68,29 +68,27 @@ RESPOND = Stage[MatchingStudy, None](
 MATCH = Stage[MatchingStudy, Reuse](
     "match", lambda step: weights.match_stage(step.study, step.enclave), reads=(SCORES, RESPOND)
 )
-IMBALANCE = Stage[MatchingStudy, Reuse](
-    "imbalance", lambda step: weights.imbalance_stage(step.study, step.enclave, step[MATCH]), reads=(MATCH,)
-)
 PERTURB = Stage[MatchingStudy, FloatArray](
     "perturb",
-    lambda step: weights.perturb_stage(step.study, step.enclave, _reuse(step), step.budget),
+    lambda step: weights.perturb_stage(step.study, step.enclave, step[MATCH], step.budget),
     charges=lambda study, _: [(weights.SLOT, weights.mechanism(study))],
-    reads=(MATCH, IMBALANCE),
+    reads=(MATCH,),
 )
 INTERVAL = Stage[MatchingStudy, EffectFindings](
     "interval",
-    lambda step: interval.interval_stage(step.study, step.sizes, _reuse(step), step[PROPENSITY], step[PERTURB]),
-    reads=(PROPENSITY, MATCH, IMBALANCE, PERTURB),
+    lambda step: interval.interval_stage(step.study, step.sizes, step[MATCH], step[PROPENSITY], step[PERTURB]),
+    reads=(PROPENSITY, MATCH, PERTURB),
 )
 
 
-def _reuse(step: StageRun[MatchingStudy]) -> Reuse:
-    return step[IMBALANCE] if step.study.allows_imbalance else step[MATCH]
+def _public(study: MatchingStudy) -> bool:
+    """Return whether weights are public, and not noised as in the paper."""
+    return study.privacy.level is Level.label and study.estimator.variant is Variant.ours
 
 
 def _stages(study: MatchingStudy) -> Stages:
-    left = (IMBALANCE,) if study.allows_imbalance else ()
-    return (*ENTRY, HALVES, PROPENSITY, SCORES, RESPOND, MATCH, *left, PERTURB, INTERVAL)
+    own = (*ENTRY, HALVES, PROPENSITY, SCORES, RESPOND, MATCH, PERTURB, INTERVAL)
+    return label.ONE if _public(study) else own
 
 
 def _other_outcomes(run: Run[Any]) -> None:
@@ -184,16 +182,8 @@ def rehearsal(study: MatchingStudy) -> Rehearsal:
     if study.privacy.level is not Level.label:
         # Its noise is large among few people, of whom a draw takes no time: few draws would let curves rise.
         return Rehearsal(MATCHED, fewer, randomised, effects=EFFECTS, point=DRAWS)
-    most = rows_weighed(study)
-    return Rehearsal(
-        most,
-        partial(in_step, bias_stays=True),
-        randomised,
-        by_chance=True,
-        first=PERTURB,
-        again=_other_outcomes,
-        own=most,
-    )
+    found = label.rehearsal(study, randomised)
+    return found if _public(study) else replace(found, first=PERTURB, again=_other_outcomes)
 
 
 MATCHING = Estimator(MatchingStudy, _stages, rehearsal=rehearsal, words=words, warned=warned)

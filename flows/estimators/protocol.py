@@ -12,8 +12,7 @@ By regression, each question as in ``regression.py``, seen through joint release
     5  by subgroup: sums of every outcome's scores and of their squares                     scores
        the table: estimates, intervals one by one and all together                        answers, public
 
-By differences of arm means one release of sums has everything. At label level, by balancing or matching, weights of
-each comparison are public, and one release has an estimate and a sampling variance of every outcome in each.
+By differences of arm means one release of sums has everything. At label level weights are public (``label.py``).
 """
 
 from __future__ import annotations
@@ -26,7 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from causalveil.flows.estimators.estimator import VALIDATE, Estimator, normalised_by
+from causalveil.flows.estimators import label
+from causalveil.flows.estimators.estimator import CELLS, VALIDATE, Estimator
 from causalveil.flows.estimators.five_releases import joint_stages
 from causalveil.flows.estimators.rehearsal import (
     QUICK,
@@ -43,9 +43,11 @@ from causalveil.flows.estimators.rehearsal import (
 from causalveil.flows.estimators.stage import Stage, recalled
 from causalveil.flows.estimators.table import middle_of, of_table
 from causalveil.flows.estimators.words import UNADJUSTED, WHOLE_RANGE, Importance, Sentence, Words, say_row
+from causalveil.schemas.confounding import declares_randomised
 from causalveil.schemas.estimators.protocols import (
     BalancingProtocol,
     DifferenceProtocol,
+    IpwProtocol,
     MatchingProtocol,
     RegressionProtocol,
 )
@@ -56,19 +58,15 @@ from causalveil.tasks.covariates import dimension
 from causalveil.tasks.enclave import cells
 from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.inference.people import PEOPLE, counted_units
-from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.protocols import difference, questions
 from causalveil.tasks.protocols.calibration import ENOUGH
 from causalveil.tasks.protocols.findings import ProtocolFindings, findings
-from causalveil.tasks.protocols.label import answers, draw, weights
-from causalveil.tasks.protocols.label.weights import Comparison, Weighing
+from causalveil.tasks.protocols.label import draw
 from causalveil.tasks.protocols.people import people_of
 from causalveil.tasks.protocols.recipe import joint_recipe
 
-NORMALISE = normalised_by(lambda: cells.normalise_cells)
-
 plan = recalled(joint_recipe)
-FIVE = joint_stages(plan, lambda step: cells.everybody(step.enclave), rows=(NORMALISE,))
+FIVE = joint_stages(plan, lambda step: cells.everybody(step.enclave), rows=(CELLS,))
 ANSWERS = Stage[RegressionProtocol, ProtocolFindings](
     "answers",
     lambda step: findings(
@@ -81,38 +79,8 @@ DIFFERENCE = Stage[DifferenceProtocol, ProtocolFindings](
     "difference",
     lambda step: difference.difference_stage(*step.given, step.budget, step.times),
     charges=lambda study, sizes: [(difference.SLOT, difference.mechanism(study, sizes))],
-    reads=(NORMALISE,),
+    reads=(CELLS,),
 )
-
-# At label level all stages but one read public columns alone.
-COMPARE = Stage[ProtocolStudy, tuple[Comparison, ...]](
-    "compare", lambda step: weights.compare_stage(step.study, step.enclave), reads=(NORMALISE,)
-)
-WEIGH = Stage[ProtocolStudy, tuple[Weighing | None, ...]](
-    "weigh",
-    lambda step: weights.weigh_stage(
-        step.study, step.enclave, step[COMPARE], draw.JointDraw.of(step.study).louder(step.study.first)
-    ),
-    reads=(COMPARE,),
-)
-PERTURB = Stage[ProtocolStudy, FloatArray](
-    "perturb",
-    lambda step: draw.perturb_stage(step.study, step.enclave, step[COMPARE], step[WEIGH], step.budget),
-    charges=lambda study, sizes: [(draw.SLOT, draw.mechanism(study, sizes))],
-    reads=(COMPARE, WEIGH),
-)
-LABEL_ANSWERS = Stage[ProtocolStudy, ProtocolFindings](
-    "answers",
-    lambda step: answers.answers_stage(step.study, step[COMPARE], step[WEIGH], step[PERTURB]),
-    reads=(COMPARE, WEIGH, PERTURB),
-)
-
-
-def randomised(study: ProtocolStudy) -> bool:
-    """Return whether a protocol at level label declares that treatment follows nothing."""
-    if isinstance(study, BalancingProtocol):
-        return study.estimator.allowance == 0
-    return isinstance(study, MatchingProtocol) and study.estimator.confounding_prior.outcome_r2 == 0
 
 
 def words(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
@@ -148,7 +116,7 @@ def warned(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, few: Callable[
     """Return warnings of no adjustment, too few controls, or a delta that widens."""
     del sizes, stand_in
     warnings = [UNADJUSTED] if isinstance(study, DifferenceProtocol) and not study.estimator.trial else []
-    if study.LEVEL is Level.sample and mostly_whole(few()):
+    if study.privacy.level is Level.sample and mostly_whole(few()):
         warnings.append(WHOLE_RANGE)
     controls = sum(outcome.role is OutcomeRole.negative_control for outcome in study.outcomes)
     if 0 < controls < ENOUGH:
@@ -159,7 +127,7 @@ def warned(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, few: Callable[
                 f"which takes at least {ENOUGH}.",
             )
         )
-    if study.LEVEL is Level.label and study.privacy.delta > 0 and (ratio := draw.without_delta(study)) < 1:
+    if study.privacy.level is Level.label and study.privacy.delta > 0 and (ratio := draw.without_delta(study)) < 1:
         warnings.append(
             Sentence(
                 Importance.declare,
@@ -182,9 +150,9 @@ def _alike(study: RegressionProtocol, results: Results) -> Results:
 def _alike_at_label(study: ProtocolStudy, results: Results) -> Results:
     """Let the comparisons of the one subgroup that has people stand for those of all."""
     own, many = len(study.arm_names) - 1, len(study.groups)
-    compared = tuple(replace(one, group=label) for label in study.groups for one in results[COMPARE][:own])
-    numbers = np.concatenate([results[PERTURB][:own]] * many)
-    return {**results, COMPARE: compared, WEIGH: results[WEIGH][:own] * many, PERTURB: numbers}
+    compared = tuple(replace(one, group=name) for name in study.groups for one in results[label.COMPARE][:own])
+    weighed, numbers = results[label.WEIGH][:own] * many, np.concatenate([results[label.PERTURB][:own]] * many)
+    return {**results, label.COMPARE: compared, label.WEIGH: weighed, label.PERTURB: numbers}
 
 
 def _rehearsal(
@@ -224,6 +192,8 @@ def rehearsal(study: ProtocolStudy) -> Rehearsal:
 
 def rehearsal_of_means(study: ProtocolStudy) -> Rehearsal:
     """Return how a plan rehearses a protocol by differences in means."""
+    if study.privacy.level is Level.label:
+        return rehearsal_at_label(study)
     return _rehearsal(study, len(study.groups), QUICK, summed)
 
 
@@ -232,20 +202,19 @@ def rehearsal_at_label(study: ProtocolStudy) -> Rehearsal:
 
     People are weighed once for several draws.
     """
-    smaller = partial(in_step, bias_stays=isinstance(study, MatchingProtocol), all_units=True)
+    smaller = partial(in_step, bias_stays=not isinstance(study, BalancingProtocol), all_units=True)
     return replace(
         _rehearsal(study, 1, SLOW, smaller),
-        randomised=randomised(study),
+        randomised=declares_randomised(study.estimator.model_dump()),
         by_chance=True,
-        first=PERTURB,
+        first=label.PERTURB,
         anew=0,
         alike=_alike_at_label,
         questions=len(study.arm_names) - 1,
     )
 
 
-ENTRY = (VALIDATE, NORMALISE)
-AT_LABEL_LEVEL = (*ENTRY, COMPARE, WEIGH, PERTURB, LABEL_ANSWERS)
+ENTRY = (VALIDATE, CELLS)
 
 FEWER_FACTS = ("treated", "mean", "deviation", "eligible")
 
@@ -254,11 +223,12 @@ REGRESSION = Estimator(
 )
 DIFFERENCE_IN_MEANS = Estimator(
     DifferenceProtocol,
-    (*ENTRY, DIFFERENCE),
+    lambda study: label.TABLE if study.privacy.level is Level.label else (*ENTRY, DIFFERENCE),
     rehearsal=rehearsal_of_means,
     words=words,
     warned=warned,
     facts=FEWER_FACTS,
 )
-BALANCING = Estimator(BalancingProtocol, AT_LABEL_LEVEL, rehearsal=rehearsal_at_label, words=words, warned=warned)
-MATCHING = Estimator(MatchingProtocol, AT_LABEL_LEVEL, rehearsal=rehearsal_at_label, words=words, warned=warned)
+BALANCING = Estimator(BalancingProtocol, label.TABLE, rehearsal=rehearsal_at_label, words=words, warned=warned)
+IPW = Estimator(IpwProtocol, label.TABLE, rehearsal=rehearsal_at_label, words=words, warned=warned)
+MATCHING = Estimator(MatchingProtocol, label.TABLE, rehearsal=rehearsal_at_label, words=words, warned=warned)

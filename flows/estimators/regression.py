@@ -23,7 +23,7 @@ from causalveil.flows.estimators.estimator import ENTRY, NORMALISE, Estimator
 from causalveil.flows.estimators.five_releases import joint_stages
 from causalveil.flows.estimators.rehearsal import Rehearsal, Rehearsed, summed
 from causalveil.flows.estimators.stage import Stage, recalled
-from causalveil.schemas.estimators.protocols import regression_table
+from causalveil.schemas.estimators.protocols import table_of
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.adjustment.recipe import candidates_of
@@ -45,7 +45,7 @@ NOT_LOOKED_FOR = (
 
 
 def _recipe(study: RegressionStudy, sizes: Sizes | None) -> ProtocolRecipe:
-    return joint_recipe(regression_table(study), sizes)
+    return joint_recipe(table_of(study), sizes)
 
 
 plan = recalled(_recipe)

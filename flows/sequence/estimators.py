@@ -35,6 +35,7 @@ from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.estimators.protocols import (
     BalancingProtocol,
     DifferenceProtocol,
+    IpwProtocol,
     MatchingProtocol,
     RegressionProtocol,
 )
@@ -72,13 +73,19 @@ ESTIMATORS: dict[type[Study], tuple[str, str]] = {
     RegressionProtocol: ("protocol", "REGRESSION"),
     DifferenceProtocol: ("protocol", "DIFFERENCE_IN_MEANS"),
     BalancingProtocol: ("protocol", "BALANCING"),
+    IpwProtocol: ("protocol", "IPW"),
     MatchingProtocol: ("protocol", "MATCHING"),
     SurvivalProtocol: ("survival_protocol", "SURVIVAL_PROTOCOL"),
 }
 
 
-# Matching pairs units, and balancing pairs near ones to measure the variance by.
-MATCHED = (MatchingStudy, MatchingProtocol, BalancingStudy, BalancingProtocol)
+# Matching pairs units, and other weights of public columns pair near ones to measure the variance by.
+MATCHED = (MatchingStudy, MatchingProtocol, BalancingStudy, BalancingProtocol, IpwProtocol)
+
+
+def pairs_near_units(study: Study) -> bool:
+    """Return whether a study matches, or measures its variance by pairs of near units."""
+    return isinstance(study, MATCHED) or (isinstance(study, IpwStudy) and study.privacy.level is Level.label)
 
 
 def estimator_of(study: S) -> Estimator[S]:
@@ -87,7 +94,7 @@ def estimator_of(study: S) -> Estimator[S]:
     Raises:
         StudyError: its library is not installed; no row was read and nothing is reserved.
     """
-    if isinstance(study, MATCHED) and find_spec("numba") is None:
+    if pairs_near_units(study) and find_spec("numba") is None:
         raise StudyError("this estimator needs numba, which is not installed; install causalveil[matching]")
     module, name = ESTIMATORS[type(study)]
     return cast(Estimator[S], getattr(import_module(f"causalveil.flows.estimators.{module}"), name))

@@ -77,6 +77,12 @@ class IpwStudy(EffectStudy):
         return with_free_penalty(document)
 
     @model_validator(mode="after")
+    def _weights_add_up(self) -> Self:
+        if self.privacy.level is Level.label and self.estimator.weighting is not Weighting.hajek:
+            raise ValueError("at level 'label' the weights of an arm add up to 1: leave 'weighting' out")
+        return self
+
+    @model_validator(mode="after")
     def _paper_is_provable(self) -> Self:
         if self.estimator.variant is not Variant.paper:
             return self
@@ -102,5 +108,4 @@ class IpwStudy(EffectStudy):
     @property
     def unprotected(self) -> tuple[str, ...]:
         """Columns and results that the release does not protect, in words; printed with it."""
-        public = self.privacy.level is Level.label and self.estimator.weighting is Weighting.hajek
-        return super().unprotected + ((PUBLIC_WEIGHTS,) if public else ())
+        return super().unprotected + ((PUBLIC_WEIGHTS,) if self.privacy.level is Level.label else ())

@@ -114,16 +114,6 @@ class MatchingStudy(EffectStudy):
         return self.privacy.level is Level.sample and self.estimator.variant is Variant.ours
 
     @property
-    def allows_imbalance(self) -> bool:
-        """Return whether the interval allows for imbalance that matching on public scores leaves."""
-        settings = self.estimator
-        return (
-            self.privacy.level is Level.label
-            and settings.variant is Variant.ours
-            and settings.confounding_prior.outcome_r2 > 0
-        )
-
-    @property
     def error_coefficient(self) -> float:
         """The declared one, or the paper's for this level."""
         declared = self.estimator.error_coefficient

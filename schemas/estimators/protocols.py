@@ -11,11 +11,12 @@ from pydantic import model_validator
 
 from causalveil.schemas.estimators.balancing import BalancingEstimator, BalancingStudy
 from causalveil.schemas.estimators.difference import DifferenceEstimator, DifferenceStudy
+from causalveil.schemas.estimators.ipw import IpwEstimator, IpwStudy, with_free_penalty
 from causalveil.schemas.estimators.matching import MatchingEstimator, MatchingStudy
 from causalveil.schemas.estimators.regression import RegressionEstimator, RegressionStudy
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolOutcome, ProtocolStudy
-from causalveil.schemas.study import UNRECORDED, EffectStudy, Estimand, Variant
+from causalveil.schemas.study import UNRECORDED, EffectStudy, Estimand, Study, Variant
 
 PUBLIC_CELLS = (
     "sizes of subgroups and arms, balance, overlap and sizes of weights in this release: exact functions of those "
@@ -40,7 +41,7 @@ class BalancingProtocol(ProtocolStudy):
     """Many effects by balancing weights: everything but the outcomes is public."""
 
     SINGLE: ClassVar[type[EffectStudy]] = BalancingStudy
-    LEVEL: ClassVar[Level] = Level.label
+    LEVELS: ClassVar[tuple[Level, ...]] = (Level.label,)
 
     estimator: BalancingEstimator
 
@@ -54,7 +55,7 @@ class MatchingProtocol(ProtocolStudy):
     """Many effects by matching on a public propensity score."""
 
     SINGLE: ClassVar[type[EffectStudy]] = MatchingStudy
-    LEVEL: ClassVar[Level] = Level.label
+    LEVELS: ClassVar[tuple[Level, ...]] = (Level.label,)
 
     estimator: MatchingEstimator
 
@@ -78,6 +79,7 @@ class DifferenceProtocol(ProtocolStudy):
     """Many effects by differences of arm means, of a randomised trial or unadjusted."""
 
     SINGLE: ClassVar[type[EffectStudy]] = DifferenceStudy
+    LEVELS: ClassVar[tuple[Level, ...]] = (Level.sample, Level.label)
     ARM_MEANS: ClassVar[bool] = True
 
     estimator: DifferenceEstimator
@@ -93,26 +95,53 @@ class DifferenceProtocol(ProtocolStudy):
         return self
 
 
-SHARED = ("name", "data", "estimator", "privacy", "execution", "treatment", "treatment_codes", "confidence")
-ADJUSTED = ("covariates", "missing", "estimand", *UNRECORDED)
+class IpwProtocol(ProtocolStudy):
+    """Many effects by inverse probability weights of public scores."""
+
+    SINGLE: ClassVar[type[EffectStudy]] = IpwStudy
+    LEVELS: ClassVar[tuple[Level, ...]] = (Level.label,)
+
+    estimator: IpwEstimator
+
+    @model_validator(mode="before")
+    @classmethod
+    def _free_penalty(cls, document: Any) -> Any:
+        return with_free_penalty(document)
+
+    @model_validator(mode="after")
+    def _of_two_arms(self) -> Self:
+        if len(self.arm_names) > 2:
+            raise ValueError("scores are of two arms; several are compared by 'balancing' or 'regression'")
+        return self
+
+    @property
+    def unprotected(self) -> tuple[str, ...]:
+        """Columns and results that the release does not protect, in words; printed with it."""
+        return (*super().unprotected, PUBLIC_CELLS)
 
 
-def difference_table(study: DifferenceStudy) -> DifferenceProtocol:
-    """Return a study of one outcome as a table of one row, of the same arms, units and budget."""
-    return DifferenceProtocol(kind="effect", outcomes=_one(study), covariates={}, **_same(study, SHARED))
+OF_ONE = {
+    one.SINGLE: one
+    for one in (RegressionProtocol, BalancingProtocol, MatchingProtocol, DifferenceProtocol, IpwProtocol)
+}
+SHARED = (
+    *("name", "data", "estimator", "privacy", "execution", "treatment", "treatment_codes", "confidence"),
+    *("covariates", "missing", "estimand", *UNRECORDED),
+)
 
 
-def regression_table(study: RegressionStudy) -> RegressionProtocol:
-    """Return a study of one outcome as a table of one row, with the same covariates and budget."""
-    return RegressionProtocol(kind="effect", outcomes=_one(study), **_same(study, (*SHARED, *ADJUSTED)))
+def table_of(study: Study) -> Any:
+    """Return a study of one outcome as a table of one row, and a table as it is.
 
-
-def _one(study: EffectStudy) -> tuple[ProtocolOutcome]:
+    Arms, units and budget are the same.
+    """
+    if isinstance(study, ProtocolStudy):
+        return study
+    if not isinstance(study, EffectStudy):
+        raise TypeError(f"a {type(study).__name__} asks for no effect on an outcome")
     own = study.outcome
-    return (
-        ProtocolOutcome(name=own.name, lower=own.lower, upper=own.upper, codes=own.codes, role=OutcomeRole.primary),
+    outcome = ProtocolOutcome(
+        name=own.name, lower=own.lower, upper=own.upper, codes=own.codes, role=OutcomeRole.primary
     )
-
-
-def _same(study: EffectStudy, keys: tuple[str, ...]) -> dict[str, Any]:
-    return {key: getattr(study, key) for key in keys}
+    shared = {key: getattr(study, key) for key in SHARED}
+    return OF_ONE[type(study)](kind="effect", outcomes=(outcome,), **shared)

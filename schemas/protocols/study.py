@@ -261,8 +261,8 @@ class ProtocolStudy(JointStudy):
     """
 
     SINGLE: ClassVar[type[EffectStudy]]
-    LEVEL: ClassVar[Level] = Level.sample
-    # Whether means of arms are released with their errors, so that ratios follow.
+    LEVELS: ClassVar[tuple[Level, ...]] = (Level.sample,)
+    # Whether means of arms are released with their errors at level `sample`, so that ratios follow.
     ARM_MEANS: ClassVar[bool] = False
 
     outcomes: Annotated[tuple[ProtocolOutcome, ...], Field(min_length=1, max_length=MOST_OUTCOMES)]
@@ -285,7 +285,7 @@ class ProtocolStudy(JointStudy):
         if not self.ratios:
             return self
         wanted = self.ratios[0]
-        if not self.ARM_MEANS:
+        if not self.ARM_MEANS or self.privacy.level is not Level.sample:
             raise ValueError(
                 f"'measure: {wanted}' needs arm means with their errors, which estimator '{self.estimator.name}' does "
                 "not release; in a randomised trial use {name: difference_in_means, trial: true} at level 'sample', "
@@ -325,12 +325,13 @@ class ProtocolStudy(JointStudy):
     @model_validator(mode="after")
     def _provable(self) -> Self:
         name = self.estimator.name
-        if self.privacy.level is not self.LEVEL:
+        if self.privacy.level not in self.LEVELS:
             other = "'balancing' or 'matching'" if self.privacy.level is Level.label else "'regression'"
             raise ValueError(
-                f"a protocol by '{name}' has level '{self.LEVEL}' alone; declare that, or use estimator {other}"
+                f"a protocol by '{name}' has level '{self.LEVELS[0]}' alone; declare that, or use estimator {other}"
                 if self.privacy.level is not Level.training_units
-                else f"a protocol has no level 'training_units': every unit is in its table; use level '{self.LEVEL}'"
+                else "a protocol has no level 'training_units': every unit is in its table; use level "
+                f"'{self.LEVELS[0]}'"
             )
         return self
 
@@ -374,7 +375,7 @@ class ProtocolStudy(JointStudy):
     @property
     def in_l1(self) -> bool:
         """True if the release is bounded in the L1 norm, with Laplace noise on each number."""
-        return self.LEVEL is Level.label and self.privacy.delta == 0
+        return self.privacy.level is Level.label and self.privacy.delta == 0
 
     @property
     def first(self) -> int:

@@ -16,7 +16,6 @@ from causalveil.schemas.confounding import AdjustmentMethod, ConfoundingStatemen
 from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
 from causalveil.schemas.limits import Code, limit
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand, Variant
 from causalveil.tasks.covariates import dimension, feature_names
 from causalveil.tasks.inference.assemble import (
@@ -93,30 +92,23 @@ def weighted_spread(arms: list[tuple[float, float, float]], noise: Noise, confid
 FLOOR_DEVIATIONS = 5.0
 # The share of a coefficient below which planner and release speak of shrinkage.
 ENOUGH = 0.8
-# Without a penalty, noise and the clip nothing is allowed for.
-NOT_COVERED_PUBLIC = (limit(Code.unmeasured), limit(Code.clipped_scores), limit(Code.propensity_model))
 
 
-def findings(
-    study: IpwStudy, sizes: Sizes, statistics: FloatArray, largest: weights.Largest | None = None
-) -> EffectFindings:
+def findings(study: IpwStudy, sizes: Sizes, statistics: FloatArray) -> EffectFindings:
     """Estimate and interval from released sums.
 
     Args:
         study: the study.
         sizes: its sizes.
         statistics: what ``perturb`` released, in the order of ``weights.statistic_names``.
-        largest: by which weights the sums were scaled; None: by the clip.
     """
-    noise = Noise.of(weights.mechanism(study, sizes), len(weights.private_entries(study)))
+    noise = Noise.of(weights.mechanism(study, sizes), len(weights.statistic_names(study)))
     if study.estimator.weighting is Weighting.hajek:
         estimate, details = _hajek(study, statistics, noise)
     else:
-        estimate, details = _horvitz_thompson(study, statistics, sizes.estimation, largest)
-    allows = leaves_confounding(study)
-    if allows:
-        left = study.estimator.confounding_prior.bias(distance_left(study, sizes))
-        estimate = replace(estimate, offset=left * _spread(study, statistics, noise))
+        estimate, details = _horvitz_thompson(study, statistics, sizes.estimation)
+    left = study.estimator.confounding_prior.bias(distance_left(study, sizes))
+    estimate = replace(estimate, offset=left * _spread(study, statistics, noise))
     width = study.outcome.width
     bounds = None if study.estimator.variant is Variant.paper else (-width, width)
     value, interval, variance, upper = assemble(estimate, noise, study.confidence, bounds)
@@ -129,23 +121,16 @@ def findings(
         "propensity_noise_standard_error_bound": propensity_noise_bound(study, sizes),
         "denominator_clamped": estimate.drowned,
     }
-    otherwise = (limit(Code.beyond_prior),) if allows else NOT_COVERED_PUBLIC
-    not_covered = open_to(study.estimator, *otherwise)
+    not_covered = open_to(study.estimator, limit(Code.beyond_prior))
     return EffectFindings(value, interval, variance, details, adjustment(study), not_covered=not_covered)
 
 
 def adjustment(study: IpwStudy) -> ConfoundingStatement:
-    """Return how far weights adjust; at label level a small penalty costs nothing."""
-    done = by(AdjustmentMethod.weighting, Shortfall.penalty if leaves_confounding(study) else None)
-    return unless_randomised(study.estimator, done)
+    """Return how far weights adjust.
 
-
-def leaves_confounding(study: IpwStudy) -> bool:
-    """Return whether noise or a penalty on the coefficients loses part of the adjustment.
-
-    Nobody can tell which part.
+    Noise and the penalty on the coefficients lose a part of it that nobody can tell.
     """
-    return study.privacy.level is not Level.label or adjustment_share(study) < ENOUGH
+    return unless_randomised(study.estimator, by(AdjustmentMethod.weighting, Shortfall.penalty))
 
 
 def adjustment_share(study: IpwStudy, treated: float = 0.5) -> float:
@@ -258,45 +243,31 @@ def _hajek(
 
 
 def _horvitz_thompson(
-    study: IpwStudy, statistics: FloatArray, units: int, largest: weights.Largest | None
+    study: IpwStudy, statistics: FloatArray, units: int
 ) -> tuple[Estimate, dict[str, float | int | str | bool]]:
     """Sum of signed weighted outcomes over the number of units; its variance is that of a mean."""
-    scale = weights.horvitz_thompson_scale(study, largest)
-    if study.privacy.level is Level.label:
-        first, square, constant = statistics.tolist()
-        most = max(largest or weights.largest_weights(study.estimand, study.estimator.clip))
-        unit, c = most * study.outcome.width / 2, weights.LABEL_SQUARE
-        value = (unit * first + most * study.outcome.middle * constant) / units
-    else:
-        first, square = statistics.tolist()
-        unit, c = scale.half, 1.0
-        value = unit * first / units + scale.middle
+    scale = weights.horvitz_thompson_scale(study)
+    first, square = statistics.tolist()
+    value = scale.half * first / units + scale.middle
     mean = min(max((value - scale.middle) / scale.half, -1.0), 1.0)
-    slope = 2 * mean * unit / scale.half
     estimate = Estimate(
         value=value,
-        variance=scale.half**2 * (square / c / units - mean**2) / units,
-        noise=unit / units,
-        variance_noise=scale.half**2 / units**2 * math.hypot(1 / c, slope),
+        variance=scale.half**2 * (square / units - mean**2) / units,
+        noise=scale.half / units,
+        variance_noise=scale.half**2 / units**2 * math.hypot(1, 2 * mean),
     )
     return estimate, {"normalisation": "number of estimation units"}
 
 
-def interval_stage(
-    study: IpwStudy, sizes: Sizes, coefficients: FloatArray, statistics: FloatArray, largest: weights.Largest
-) -> EffectFindings:
+def interval_stage(study: IpwStudy, sizes: Sizes, coefficients: FloatArray, statistics: FloatArray) -> EffectFindings:
     """Return the interval: the last stage reads nothing but released and public values.
 
     Args:
         study: the study.
         sizes: its sizes.
-        coefficients: the propensity model, shape (d,). Where it was released with noise it joins the findings;
-            at label level it is an exact function of rows that the owner has not published, and stays.
+        coefficients: the propensity model, shape (d,), as released with noise.
         statistics: what ``perturb`` released.
-        largest: by which weights the sums were scaled.
     """
-    found = findings(study, sizes, statistics, largest)
-    if study.privacy.level is Level.label:
-        return found
+    found = findings(study, sizes, statistics)
     names = (f"propensity_coefficient[{name}]" for name in feature_names(study))
     return replace(found, details={**found.details, **dict(zip(names, coefficients.tolist(), strict=True))})

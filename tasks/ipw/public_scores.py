@@ -9,74 +9,61 @@ sections 1 to 4. What imbalance the weights leave is public too and widens the i
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from causalveil.schemas.confounding import AdjustmentMethod
-from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
+from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.limits import Code, limit
-from causalveil.schemas.privacy import Level
-from causalveil.schemas.study import Estimand
 from causalveil.tasks.enclave.enclave import Enclave, Rows
-from causalveil.tasks.inference.assemble import (
-    EffectFindings,
-    covering,
-    covers_imbalance,
-    open_to,
-    partly_if_left,
-)
+from causalveil.tasks.inference.assemble import covers_imbalance, open_to, partly_if_left
 from causalveil.tasks.ipw.weights import weights
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import map_partitions
 from causalveil.tasks.models.lattice_sums import CHUNK
-from causalveil.tasks.models.logistic import clipped_scores
-from causalveil.tasks.weighting.features import learn_features
-from causalveil.tasks.weighting.imbalance import Balance, Balancer, save_units, summary
-from causalveil.tasks.weighting.weighted_means import count_arms, weigh_units, weighted_findings
+from causalveil.tasks.models.logistic import clipped_scores, fit_scaled
+from causalveil.tasks.weighting.imbalance import Aim, Balancer, Weighing, imbalance
+from causalveil.tasks.weighting.weighted_means import WeightedUnits, count_arms, weigh_units
 
 NOT_COVERED = (limit(Code.unmeasured), limit(Code.curves_beyond_index))
 
 
-def has_public_scores(study: IpwStudy) -> bool:
-    """Return whether a study's weights are public and add up to 1 in each arm."""
-    return study.privacy.level is Level.label and study.estimator.weighting is Weighting.hajek
-
-
-def allows_imbalance(study: IpwStudy) -> bool:
-    """Return whether the interval allows for the imbalance that is left.
-
-    It does unless treatment is declared to be randomised.
-    """
-    return study.estimator.confounding_prior.outcome_r2 > 0
-
-
-def public_weights_stage(study: IpwStudy, enclave: Enclave, coefficients: FloatArray) -> Balance:
-    """Leave every unit's weight and the pairs of the variance; return what may be said of them.
+def weigh(
+    study: IpwStudy, rows: Enclave, louder: float = 1.0, everybody: Enclave | None = None
+) -> tuple[Weighing, WeightedUnits]:
+    """Weigh every unit.
 
     Args:
         study: the study.
-        enclave: its rows.
-        coefficients: of the propensity model, shape (d,).
+        rows: of the arms that are compared.
+        louder: how loud the noise is, which changes no weight.
+        everybody: units of other arms, whom scores are not of.
 
     Raises:
         DataError: an arm has no unit; nothing was drawn.
+        ConvergenceError: the propensity model was not found.
     """
-    t = enclave.gather("t")
-    arms = count_arms(t)
-    weight, score = _weights_and_scores(study, enclave, coefficients)
+    del louder, everybody
+    settings, t = study.estimator, rows.gather("t")
+    count_arms(t)
+    coefficients = fit_scaled(rows.rows, rows.segments, len(t), settings.penalty, study.execution.workers)
+    weight, score = _weights_and_scores(study, rows, coefficients)
     for arm in (t == 0, t != 0):
         weight[arm] /= weight[arm].mean()
-    queries = {Estimand.ATE: len(t), Estimand.ATT: arms[1], Estimand.ATC: arms[0]}[study.estimand]
-    units = weigh_units(weight, t, queries, score)
-    features, _ = learn_features(study, enclave, len(t))
-    balancer = Balancer(enclave, features, study.execution.workers)
-    totals, _ = balancer.totals()
-    means = totals / np.array(arms)[:, None]
-    target = {Estimand.ATE: totals.sum(axis=0) / len(t), Estimand.ATT: means[1], Estimand.ATC: means[0]}
-    caps = [float(weight[arm].max()) for arm in (t != 0, t == 0)]
-    save_units(enclave, units)
-    return summary(balancer, units, means, target[study.estimand], (caps[0], caps[1]))
+    balancer, _ = Balancer.of(study, rows, len(t))
+    aim = Aim.of(balancer, study.estimand)
+    units = weigh_units(weight, t, aim.queries, score)
+    found = imbalance(balancer, units, aim)
+    # Where treatment is declared to be randomised imbalance is chance, which the sampling variance holds.
+    bias = found.bias if settings.confounding_prior.outcome_r2 > 0 else 0.0
+    weighing = Weighing(
+        weights=units.summary,
+        bias=bias,
+        confounding=partly_if_left(settings, AdjustmentMethod.weighting, found.left if bias > 0 else 0.0),
+        covers=(covers_imbalance(),) if bias > 0 else (),
+        not_covered=open_to(settings, *NOT_COVERED, *balancer.features.narrow.limits),
+        details=found.details,
+    )
+    return weighing, units
 
 
 def _weights_and_scores(study: IpwStudy, enclave: Enclave, coefficients: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -93,19 +80,3 @@ def _weights_and_scores(study: IpwStudy, enclave: Enclave, coefficients: FloatAr
 
     both = np.concatenate(map_partitions(of, enclave.segments, study.execution.workers), axis=1)
     return both[0], both[1]
-
-
-def public_interval_stage(study: IpwStudy, found: Balance, statistics: FloatArray) -> EffectFindings:
-    """Estimate and interval from public and released values."""
-    bias = found.bias if allows_imbalance(study) else 0.0
-    result = weighted_findings(study, found.weights, statistics, bias)
-    details = {
-        **result.details,
-        "normalisation": "weights of each arm",
-        "largest_difference_before": found.before,
-        "largest_difference_after": found.after,
-    }
-    interval = covering(result.interval, *((covers_imbalance(),) if bias > 0 else ()))
-    done = partly_if_left(study.estimator, AdjustmentMethod.weighting, found.left if bias > 0 else 0.0)
-    left = open_to(study.estimator, *NOT_COVERED, *found.narrow.limits)
-    return replace(result, interval=interval, details=details, confounding=done, not_covered=left)

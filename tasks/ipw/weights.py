@@ -9,9 +9,8 @@ sections 2 to 5.
 
 Hajek weighting, per arm, with a = weight / (the arm's largest possible weight) and u in [-1, 1] the scaled
 outcome: ``(a u, a, c a^2 u^2, c a^2 u, c a^2)``, treated first, 10 numbers; c = ``SECOND_MOMENT``. The second
-moments ride in the same draw and give the sampling variance. At label level ``public_scores.py`` takes their place.
-Horvitz-Thompson: with v in [-1, 1] the scaled signed contribution of a unit: ``(v, v^2)``; at label level
-``(+-a u, c v^2, +-a)`` with c = ``LABEL_SQUARE``, whose last number is public, and by the largest weights that occur.
+moments ride in the same draw and give the sampling variance. Horvitz-Thompson: with v in [-1, 1] the scaled signed
+contribution of a unit: ``(v, v^2)``. At label level ``public_scores.py`` takes their place.
 """
 
 from __future__ import annotations
@@ -29,9 +28,8 @@ from causalveil.schemas.study import Estimand, Variant
 from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.enclave.split import Halves, Pieces
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
-from causalveil.tasks.machine.distribute import distribute
 from causalveil.tasks.models import lattice_sums
-from causalveil.tasks.models.lattice_sums import CHUNK, LARGEST_EXPONENT, bounded, lattice_exponent
+from causalveil.tasks.models.lattice_sums import LARGEST_EXPONENT, bounded, lattice_exponent
 from causalveil.tasks.models.logistic import clipped_scores
 from causalveil.tasks.privacy.mechanisms import Budget, GaussianClassic, Mechanism, Sensitivity, Slot, vector_mechanism
 
@@ -39,11 +37,6 @@ SUMS = "sums"
 # Weights of the second moments in the joint release: a larger value makes their noise smaller and the means'
 # noise larger. Interval widths at 0.35 are within 2% of the best constant's for epsilon 0.5 to 1.
 SECOND_MOMENT = 0.35
-LABEL_SQUARE = 1.0
-
-
-# Of a treated unit and of a control.
-Largest = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -57,7 +50,7 @@ class Scale:
     half: float
 
 
-def largest_weights(estimand: Estimand, clip: tuple[float, float]) -> Largest:
+def largest_weights(estimand: Estimand, clip: tuple[float, float]) -> tuple[float, float]:
     """Return the largest weights that a treated unit and a control can have.
 
     Scores are clipped to ``clip``.
@@ -70,17 +63,13 @@ def largest_weights(estimand: Estimand, clip: tuple[float, float]) -> Largest:
     }[estimand]
 
 
-def horvitz_thompson_scale(study: IpwStudy, largest: Largest | None = None) -> Scale:
+def horvitz_thompson_scale(study: IpwStudy) -> Scale:
     """Return the range of a signed contribution, from declared bounds.
 
     A contribution is weight * y of a treated unit and -weight * y of a control. The paper's is symmetric, C
     max(weights) with C the largest |y|; the exact range is never wider.
-
-    Args:
-        study: the study.
-        largest: weight of a treated unit and of a control; None: by the clip.
     """
-    treated, control = largest or largest_weights(study.estimand, study.estimator.clip)
+    treated, control = largest_weights(study.estimand, study.estimator.clip)
     low, high = study.outcome.lower, study.outcome.upper
     if study.estimator.variant is Variant.paper:
         return Scale(0.0, max(abs(low), abs(high)) * max(treated, control))
@@ -102,27 +91,23 @@ def weights(estimand: Estimand, scores: FloatArray, t: ByteArray) -> FloatArray:
     return np.where(treated, for_treated, for_controls)
 
 
-def contributions(study: IpwStudy, rows: Rows, coefficients: FloatArray, largest: Largest | None = None) -> FloatArray:
+def contributions(study: IpwStudy, rows: Rows, coefficients: FloatArray) -> FloatArray:
     """Return what each unit adds to the sums, shape (numbers, rows), each in [-1, 1].
 
     Of the Hajek numbers only one arm's five are returned per unit; the treatment says which arm's they are.
-    ``largest``: as in :func:`horvitz_thompson_scale`.
     """
     weight = weights(study.estimand, clipped_scores(rows.x, coefficients, study.estimator.clip), rows.t)
-    treated, control = largest or largest_weights(study.estimand, study.estimator.clip)
+    treated, control = largest_weights(study.estimand, study.estimator.clip)
     u = np.clip(rows.u, -1.0, 1.0)
     if study.estimator.weighting is Weighting.hajek:
         a = np.minimum(weight / np.where(rows.t != 0, treated, control), 1.0)
         au, aa = a * u, SECOND_MOMENT * (a * a)
         return np.stack([au, a, aa * (u * u), aa * u, aa])
     sign = np.where(rows.t != 0, 1.0, -1.0)
-    scale = horvitz_thompson_scale(study, largest)
+    scale = horvitz_thompson_scale(study)
     y = study.outcome.middle + u * (study.outcome.width / 2)
     v = np.clip((sign * weight * y - scale.middle) / scale.half, -1.0, 1.0)
-    if study.privacy.level is not Level.label:
-        return np.stack([v, v * v])
-    a = sign * np.minimum(weight / max(treated, control), 1.0)
-    return np.stack([a * u, LABEL_SQUARE * (v * v), a])
+    return np.stack([v, v * v])
 
 
 def exact_sums(
@@ -132,7 +117,6 @@ def exact_sums(
     units: int,
     coefficients: FloatArray,
     workers: int = 1,
-    largest: Largest | None = None,
 ) -> FloatArray:
     """Return sums of the contributions, rounded to the lattice, over all units.
 
@@ -145,7 +129,6 @@ def exact_sums(
         units: rows of all segments together.
         coefficients: released (or public) coefficients of the propensity model, shape (d,).
         workers: threads; the result does not depend on it.
-        largest: as in :func:`horvitz_thompson_scale`.
     """
     bits = lattice_exponent(units)
     step = 2.0**bits
@@ -153,7 +136,7 @@ def exact_sums(
 
     def of(chunk: Rows) -> FloatArray:
         # Whole numbers whose absolute values add up to at most 2^52: every partial sum is exact.
-        whole: FloatArray = np.rint(bounded(contributions(study, chunk, coefficients, largest)) * step)
+        whole: FloatArray = np.rint(bounded(contributions(study, chunk, coefficients)) * step)
         if not per_arm:
             sums: FloatArray = whole.sum(axis=1) / step
             return sums
@@ -167,39 +150,22 @@ def statistic_names(study: IpwStudy) -> tuple[str, ...]:
     """Return the names of the entries of the sums, in order."""
     if study.estimator.weighting is Weighting.hajek:
         return tuple(f"{arm}:{name}" for arm in ("treated", "control") for name in ("u", "1", "uu", "au", "aa"))
-    return ("u", "vv", "1") if study.privacy.level is Level.label else ("v", "vv")
-
-
-def private_entries(study: IpwStudy) -> list[int]:
-    """Return positions of the sums that depend on protected values and so need noise.
-
-    At label level sums of weights alone are public; at training_units level every sum here is unprotected.
-    """
-    names = statistic_names(study)
-    if study.privacy.level is Level.training_units:
-        return []
-    if study.privacy.level is Level.label:
-        return [index for index, name in enumerate(names) if name != "1"]
-    return list(range(len(names)))
+    return "v", "vv"
 
 
 def sensitivity(study: IpwStudy, sizes: Sizes | None) -> Sensitivity:
     """Bound the L2 distance of the sums' private entries of two tables that differ in one unit.
 
     sample, Hajek: sqrt(4 + 6 c^2), attained when the unit changes arm; the same formula for every estimand
-    since each arm is scaled by its own largest weight. sample, Horvitz-Thompson: 2. label,
-    Horvitz-Thompson: sqrt(4 + c^2). To each is added what rounding to the lattice
-    can move two units' contributions by.
+    since each arm is scaled by its own largest weight. Horvitz-Thompson: 2. To each is added what rounding to the
+    lattice can move two units' contributions by.
     """
     if study.estimator.weighting is Weighting.hajek:
         c = SECOND_MOMENT
         formula, value = f"sqrt(4 + 6 {c:g}^2)", math.sqrt(4 + 6 * c * c)
-    elif study.privacy.level is Level.label:
-        c = LABEL_SQUARE
-        formula, value = f"sqrt(4 + {c:g}^2)", math.sqrt(4 + c * c)
     else:
         formula, value = "2", 2.0
-    numbers = len(private_entries(study))
+    numbers = len(statistic_names(study))
     formula += f" + sqrt({numbers}) 2^-G, G = min({LARGEST_EXPONENT}, 52 - ceil(log2 n)), n estimation units"
     if sizes is None:
         return Sensitivity(value=None, norm=Norm.l2, formula=formula)
@@ -207,52 +173,14 @@ def sensitivity(study: IpwStudy, sizes: Sizes | None) -> Sensitivity:
     return Sensitivity(value=(value + rounding) * (1 + 1e-12), norm=Norm.l2, formula=formula)
 
 
-def used_weights(
-    study: IpwStudy, rows: Callable[[int], Rows], segments: int, coefficients: FloatArray, workers: int = 1
-) -> Largest:
-    """Return the largest weight that occurs in each arm.
-
-    They are public where covariates and treatments are. An arm without a unit has the largest weight that it could
-    have.
-    """
-
-    def of(index: int) -> Largest:
-        part = rows(index)
-        found = [0.0, 0.0]
-        for first in range(0, len(part), CHUNK):
-            x, t = part.x[first : first + CHUNK], part.t[first : first + CHUNK]
-            weight = weights(study.estimand, clipped_scores(x, coefficients, study.estimator.clip), t)
-            for place, arm in enumerate((t != 0, t == 0)):
-                found[place] = max(found[place], float(weight.max(where=arm, initial=0.0)))
-        return found[0], found[1]
-
-    parts = distribute(of, segments, workers)
-    possible = largest_weights(study.estimand, study.estimator.clip)
-    treated, control = (max(part[place] for part in parts) or possible[place] for place in (0, 1))
-    return treated, control
-
-
-def weigh_stage(study: IpwStudy, sizes: Sizes, enclave: Enclave, coefficients: FloatArray) -> Largest:
-    """Leave the exact sums over the estimation units in the enclave.
-
-    Return by which weights they were scaled.
-    """
+def weigh_stage(study: IpwStudy, sizes: Sizes, enclave: Enclave, coefficients: FloatArray) -> None:
+    """Leave the exact sums over the estimation units in the enclave."""
     halves, workers = Halves.open(enclave), study.execution.workers
-    largest = largest_weights(study.estimand, study.estimator.clip)
-    if study.privacy.level is Level.label:
-        largest = used_weights(study, halves.estimation, halves.segments, coefficients, workers)
-    sums = exact_sums(study, halves.estimation, halves.segments, sizes.estimation, coefficients, workers, largest)
+    sums = exact_sums(study, halves.estimation, halves.segments, sizes.estimation, coefficients, workers)
     enclave.save(SUMS, sums)
-    return largest
 
 
 SLOT = Slot(name="effect", scope=Scope.estimation)
-LABEL_SLOT = Slot(name="effect", scope=Scope.all)
-
-
-def slot(study: IpwStudy) -> Slot:
-    """Return the draw's slot: at label level every unit's outcome is in the sums."""
-    return LABEL_SLOT if study.privacy.level is Level.label else SLOT
 
 
 def mechanism(study: IpwStudy, sizes: Sizes | None) -> Mechanism | None:
@@ -272,9 +200,7 @@ def mechanism(study: IpwStudy, sizes: Sizes | None) -> Mechanism | None:
 
 
 def release(study: IpwStudy, sizes: Sizes, sums: FloatArray, budget: Budget) -> FloatArray:
-    """Return the sums with noise on every private entry.
-
-    Public entries (label level) pass through exactly.
+    """Return the sums with noise on every entry.
 
     Args:
         study: the study.
@@ -283,12 +209,7 @@ def release(study: IpwStudy, sizes: Sizes, sums: FloatArray, budget: Budget) -> 
         budget: where noise is drawn and charged.
     """
     release_by = mechanism(study, sizes)
-    if release_by is None:
-        return sums
-    entries = private_entries(study)
-    released = np.array(sums, dtype=np.float64)
-    released[entries] = release_by.release(released[entries], slot(study), budget)
-    return released
+    return sums if release_by is None else release_by.release(sums, SLOT, budget)
 
 
 def perturb_stage(study: IpwStudy, sizes: Sizes, enclave: Enclave, budget: Budget) -> FloatArray:

@@ -8,7 +8,6 @@ treatments attenuate an effect; what they leave of it is said, or corrected if t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,7 +21,6 @@ from causalveil.schemas.privacy import Level
 from causalveil.schemas.release import Interval, Variance
 from causalveil.schemas.study import Variant
 from causalveil.tasks.covariates import dimension, feature_names
-from causalveil.tasks.inference.allowance import allowance_beside
 from causalveil.tasks.inference.assemble import (
     VARIANCE_SHARE,
     EffectFindings,
@@ -30,15 +28,13 @@ from causalveil.tasks.inference.assemble import (
     Noise,
     assemble,
     covering,
-    covers_imbalance,
-    effect_in_twins,
-    partly_if_left,
     unless_randomised,
 )
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.matching import scores, weights
 from causalveil.tasks.matching.scores import model
 from causalveil.tasks.matching.weights import Reuse
+from causalveil.tasks.weighting.weighted_means import Details, NoisyDifference
 
 
 def attenuation(share: float, keep: float) -> float:
@@ -83,10 +79,7 @@ def attenuation_range(low: float, high: float, keep: float) -> tuple[float, floa
     return min(ends), attenuation(0.5, keep) if low <= 0.5 <= high else max(ends)
 
 
-Details = dict[str, float | int | str | bool]
 DISTANT = limit(Code.matching)
-NOT_COVERED = (limit(Code.unmeasured), DISTANT)
-PUBLIC_NOT_COVERED = (limit(Code.unmeasured), limit(Code.curves_beyond_cells))
 
 
 @dataclass(frozen=True)
@@ -126,7 +119,7 @@ def findings(study: MatchingStudy, sizes: Sizes, reuse: Reuse, statistics: Float
     scale = weights.mechanism(study).known_scale
     estimate, noise = _estimate(study, reuse, statistics, scale)
     width = study.outcome.width
-    details, not_covered = Details(), _not_covered(study, reuse)
+    details, not_covered = Details(), _not_covered(study)
     if study.leaves_confounding:
         estimate = replace(estimate, offset=_left(study, reuse, estimate, noise))
     if study.corrects_attenuation:
@@ -135,9 +128,6 @@ def findings(study: MatchingStudy, sizes: Sizes, reuse: Reuse, statistics: Float
         value, interval, variance, upper = assemble(estimate, noise, study.confidence, (-width, width))
     if estimate.offset > 0:
         interval = covering(interval, limit(Code.confounding_of_prior))
-    if study.allows_imbalance:
-        interval = covering(interval, covers_imbalance())
-        details |= {"largest_difference_before": reuse.before, "largest_difference_after": reuse.after}
     if study.privacy.level is not Level.label:
         details |= _attenuation(study, reuse)
         if not study.corrects_attenuation:
@@ -153,33 +143,27 @@ def findings(study: MatchingStudy, sizes: Sizes, reuse: Reuse, statistics: Float
     release_by = model(study, sizes).mechanism()
     if release_by is not None:
         details["propensity_noise"] = Noise.of(release_by, dimension(study)).deviation
-    done = adjustment(study, reuse.left)
+    done = adjustment(study)
     return EffectFindings(value, interval, variance, details, done, not_covered=not_covered)
 
 
-def adjustment(study: MatchingStudy, left: float = 0.0) -> ConfoundingStatement:
-    """Return how far matching adjusts; ``left``: what it leaves at label level."""
-    if study.privacy.level is Level.label:
-        return partly_if_left(study.estimator, AdjustmentMethod.matching, left)
-    return unless_randomised(study.estimator, by(AdjustmentMethod.private_matching, Shortfall.private_scores))
+def adjustment(study: MatchingStudy) -> ConfoundingStatement:
+    """Return how far matching adjusts."""
+    public = study.privacy.level is Level.label
+    done = by(AdjustmentMethod.matching) if public else by(AdjustmentMethod.private_matching, Shortfall.private_scores)
+    return unless_randomised(study.estimator, done)
 
 
-def _not_covered(study: MatchingStudy, reuse: Reuse) -> tuple[Limit, ...]:
-    if declares_randomised(study.estimator.model_dump()) or study.privacy.level is Level.label:
-        return not_covered_public(study, reuse.narrow.limits)
-    if study.leaves_confounding:
-        return limit(Code.beyond_prior), limit(Code.caps)
-    return (*NOT_COVERED, limit(Code.noisy_scores))
-
-
-def not_covered_public(study: MatchingStudy, narrow: Sequence[Limit]) -> tuple[Limit, ...]:
-    """Return what intervals from public scores, or of a trial, leave out.
-
-    ``narrow``: what they leave out as declared ranges of covariates are too narrow.
-    """
+def _not_covered(study: MatchingStudy) -> tuple[Limit, ...]:
     if declares_randomised(study.estimator.model_dump()):
         return limit(Code.not_randomised), DISTANT
-    return *(PUBLIC_NOT_COVERED if study.allows_imbalance else NOT_COVERED), *narrow
+    if study.leaves_confounding:
+        return limit(Code.beyond_prior), limit(Code.caps)
+    return (
+        limit(Code.unmeasured),
+        DISTANT,
+        *(() if study.privacy.level is Level.label else (limit(Code.noisy_scores),)),
+    )
 
 
 def _left(study: MatchingStudy, reuse: Reuse, estimate: Estimate, noise: Noise) -> float:
@@ -195,21 +179,10 @@ def _left(study: MatchingStudy, reuse: Reuse, estimate: Estimate, noise: Noise) 
         return 0.0
     half = study.outcome.width / 2
     upper = assemble(estimate, noise, study.confidence, None)[3]
-    deviation = half * math.sqrt(min(1.0, upper / (largest_variance(reuse) * half**2)))
+    deviation = half * math.sqrt(min(1.0, upper / (reuse.weights.largest_variance * half**2)))
     share, _, _ = treated_share(reuse.treated, reuse.treated + reuse.controls, _keep(study), 0.5)
     factor = min(max(attenuation(share, _keep(study)), 0.0), 1.0)
     return declared * deviation * (factor if study.corrects_attenuation else 1.0)
-
-
-def largest_variance(reuse: Reuse) -> float:
-    """Return an upper bound on the sampling variance of any population.
-
-    Outcomes are in [-1, 1] (section 4).
-    """
-    treated, controls = (float(square) for square in reuse.weight_squares)
-    # With nothing left out, weights of either arm beyond m make room for the variance of effects.
-    whole = reuse.queries == reuse.treated + reuse.controls
-    return (treated + controls + (0 if whole else 4 * reuse.queries)) / reuse.queries**2
 
 
 def _estimate(study: MatchingStudy, reuse: Reuse, statistics: FloatArray, scale: float) -> tuple[Estimate, Noise]:
@@ -218,34 +191,22 @@ def _estimate(study: MatchingStudy, reuse: Reuse, statistics: FloatArray, scale:
     noise = Noise(scale, 1.0)
     if reuse.queries == 0:
         return Estimate(0.0, 0.0, 0.0, 0.0, drowned=True, excess=(4 * half) ** 2), noise
-    most = largest_variance(reuse)
+    matched = reuse.weights
     first, second = statistics.tolist()
     if study.estimator.variant is Variant.paper:
         treated, controls = (2 * (cap / reuse.ratio + 1) / reuse.queries for cap in reuse.caps)
         factor = max(treated, controls)
         noise = Contrast(scale, 1.0, ratio=min(treated, controls) / factor)
         value = treated * first - controls * second
-        return Estimate(value * half, most * half**2, factor * half, 0.0), noise
-    share, m = study.estimator.variance_share, reuse.queries
-    factor = 2 * float(reuse.largest_weight) / m / (1 - share)
-    value = factor * first
-    if not reuse.measurable:
-        return Estimate(value * half, most * half**2, factor * half, 0.0, bias=reuse.bias), noise
-    unit = float(weights.variance_unit(reuse)) / m**2 / share
-    # The twins' differences hold the effect itself; its share is taken off with the estimate.
-    variance = unit * second - effect_in_twins(value, reuse.bias, unit * second) / m
+        return Estimate(value * half, matched.largest_variance * half**2, factor * half, 0.0), noise
+    read = NoisyDifference.of(matched, weights.mechanism(study).cost, (first, second), 0.0)
     estimate = Estimate(
-        value=value * half,
-        variance=variance * half**2,
-        noise=factor * half,
-        variance_noise=unit * half**2,
-        largest_variance=most * half**2,
-        bias=reuse.bias,
+        value=read.value * half,
+        variance=read.variance * half**2,
+        noise=read.noise * half,
+        variance_noise=read.variance_noise * half**2,
+        largest_variance=matched.largest_variance * half**2,
     )
-    if study.privacy.level is Level.label:
-        # Noise on the estimate and on its variance is independent; at sample level attenuation is divided by besides.
-        ratio = unit / (noise.deviation * factor**2)
-        estimate = replace(estimate, allowance=allowance_beside(ratio, study.confidence, reuse.bias, laplace=True))
     return estimate, noise
 
 
@@ -308,28 +269,19 @@ def _attenuation(study: MatchingStudy, reuse: Reuse) -> Details:
 
 def _said_of(study: MatchingStudy, reuse: Reuse) -> Details:
     """Caps, reuse, effective sizes, counts, and what the declared sensitivity of 1 is in outcome units."""
-    said: Details = {
-        "treated_arm": reuse.treated,
-        "control_arm": reuse.controls,
-        "matched": reuse.queries,
-        "unmatched": reuse.unmatched,
-        "cap_treated": reuse.caps[0],
-        "cap_controls": reuse.caps[1],
-        "largest_reuse": reuse.most,
-    }
-    if reuse.queries == 0:
-        return said
-    treated, controls = (float(square) for square in reuse.weight_squares)
-    said["effective_treated"] = reuse.queries**2 / treated
-    said["effective_controls"] = reuse.queries**2 / controls
     width = study.outcome.width
-    if study.estimator.variant is Variant.paper:
-        said["sensitivity_treated_sum"] = (reuse.caps[0] / reuse.ratio + 1) * width
-        said["sensitivity_control_sum"] = (reuse.caps[1] / reuse.ratio + 1) * width
-    else:
-        said["largest_weight"] = float(reuse.largest_weight)
-        said["sensitivity_of_estimate"] = float(reuse.largest_weight) * width / reuse.queries
-    return said
+    if reuse.queries == 0:
+        return reuse.details
+    if study.estimator.variant is Variant.ours:
+        return {**reuse.details, **reuse.weights.details(width)}
+    treated, controls = ((cap / reuse.ratio + 1) * width for cap in reuse.caps)
+    effective = dict(zip(("effective_treated", "effective_control"), reuse.weights.effective, strict=True))
+    return {
+        **reuse.details,
+        **effective,
+        "sensitivity_treated_sum": treated,
+        "sensitivity_control_sum": controls,
+    }
 
 
 def interval_stage(

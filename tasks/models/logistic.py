@@ -21,7 +21,7 @@ import numpy as np
 from causalveil.schemas.errors import ConvergenceError
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.plan import Sizes
-from causalveil.schemas.privacy import Level, Norm, PrivacyCost, Scope
+from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
 from causalveil.schemas.study import Variant
 from causalveil.tasks.covariates import dimension
 from causalveil.tasks.enclave.enclave import Enclave, Rows
@@ -284,7 +284,6 @@ def model(study: IpwStudy, sizes: Sizes | None) -> PropensityModel:
         cost=study.privacy.cost,
         slot=SLOT,
         variant=study.estimator.variant,
-        exact=study.privacy.level is Level.label,
     )
 
 
@@ -391,15 +390,10 @@ def _slope(k: float, radius: float) -> float:
 def propensity_stage(study: IpwStudy, sizes: Sizes, enclave: Enclave, budget: Budget) -> FloatArray:
     """Fit on the training units and release the coefficients, shape (d,).
 
-    At label level nothing is drawn: covariates and treatments are public there, and so is w. So are the columns'
-    deviations, by which they are scaled: a declared range that is far too wide costs nothing there.
-
     Raises:
         ConvergenceError: before anything is drawn.
     """
     halves, workers = Halves.open(enclave), study.execution.workers
-    if study.privacy.level is Level.label:
-        return fit_scaled(halves.train, halves.segments, sizes.train, study.estimator.penalty, workers)
     return model(study, sizes).release(halves.train, halves.segments, budget, workers)
 
 
@@ -408,7 +402,8 @@ def fit_scaled(rows: Callable[[int], Rows], segments: int, units: int, penalty: 
 
     The coefficients w are those of x as it is.
 
-    The penalty then takes the same part of every direction of like variance, whatever ranges were declared.
+    The penalty then takes the same part of every direction of like variance, whatever ranges were declared: one that
+    is far too wide costs nothing where columns, and so their deviations, are public.
     """
 
     def moments(index: int) -> FloatArray:

@@ -12,5 +12,5 @@
 - ``regression``: The answer of a study of one outcome by regression, which is a table of one row.
 - ``releases``: The exact sums of a protocol's five joint releases: what a subgroup's block of each holds.
 - ``times``: Adjusted questions of times to an event, whose outcomes are made of released cells.
-- ``label/``: Protocols at label level: everything but the outcomes is public.
+- ``label/``: Tables at label level: everything but the outcomes is public.
 """

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from causalveil.schemas.estimators.difference import DifferenceStudy
-from causalveil.schemas.estimators.protocols import DifferenceProtocol, difference_table
+from causalveil.schemas.estimators.protocols import DifferenceProtocol, table_of
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Scope
 from causalveil.tasks.enclave.cells import CellRows, everybody, everybody_of_one
@@ -198,14 +198,14 @@ def difference_stage(
 
 def one_difference_stage(study: DifferenceStudy, sizes: Sizes, enclave: Enclave, budget: Budget) -> EffectFindings:
     """Release the sums of a study of one outcome, which is a table of one row, and read it."""
-    table_study = difference_table(study)
+    table_study = table_of(study)
     exact = sums(table_study, everybody_of_one(enclave))
     return one_difference(study, sizes, mechanism(table_study, sizes).release(exact, SLOT, budget))
 
 
 def one_difference(study: DifferenceStudy, sizes: Sizes, released: FloatArray) -> EffectFindings:
     """Return the effect of a study of one outcome from released sums."""
-    table_study = difference_table(study)
+    table_study = table_of(study)
     found = ArmMeans.of(table_study, sizes, released)
     part, middle, half = found.part(table_study, 0, 0, 1), study.outcome.middle, study.outcome.width / 2
     effect = effect_of(part, study.outcome.width, study.confidence)

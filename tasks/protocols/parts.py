@@ -135,7 +135,8 @@ class Part:
         bias: the largest that is allowed for.
         spread: standard deviation of the outcome within arms.
         confounding: what was done about confounding; None where nothing is answered.
-        mixing: None where noise is normal; else that of ``Noise``, 1 for Laplace noise or a mean of Laplace noises.
+        mixing: None where noise is normal; else that of ``Noise``, 1 for Laplace noise.
+        averaged: whether noise is a mean of several, whose law lies between that and a normal one.
         hidden: why nothing is answered, where that is so.
         error: draws of what models leave possible, of mean 0, where their law is known; their variance is in ``noise``.
         adjusted: of the confounding that the prior expects, what the data took off; None: nothing was adjusted for.
@@ -153,6 +154,7 @@ class Part:
     spread: float
     confounding: ConfoundingStatement | None
     mixing: float | None = None
+    averaged: bool = False
     hidden: str = "noise hides an arm"
     risks: Risks | None = None
     error: FloatArray | None = None
@@ -206,6 +208,7 @@ def over_groups(parts: Sequence[Part], counts: Sequence[float], count_error: flo
         spread=math.sqrt(math.fsum(share * part.spread**2 for part, share in shares)),
         confounding=over_parts(stated) if stated else None,
         mixing=first.mixing,
+        averaged=True,
         risks=risks,
         error=error,
     )
@@ -243,11 +246,11 @@ def limits(part: Part, width: float, error: float) -> tuple[float, Limits]:
         return 0.0, Limits(lower=-width, upper=width)
     if part.error is not None:
         return _by_law(part, part.error, width, error)
-    half = Noise(math.sqrt(part.noise)).critical(error, part.bias, part.sampling, 1.0)
+    laws = [Noise(math.sqrt(part.noise))] if part.averaged or part.mixing is None else []
     if part.mixing is not None:
-        # A mean of Laplace noises lies between a normal and a Laplace error of its variance: the wider one holds.
-        mixed = Noise(math.sqrt(part.noise / (2 * part.mixing)), part.mixing)
-        half = max(half, mixed.critical(error, part.bias, part.sampling, 1.0))
+        laws.append(Noise(math.sqrt(part.noise / (2 * part.mixing)), part.mixing))
+    # The wider interval holds for every law between them.
+    half = max(law.critical(error, part.bias, part.sampling, 1.0) for law in laws)
     value, interval = around(part.value, half, 1 - error, (-width, width))
     return value, Limits(lower=interval.lower, upper=interval.upper)
 

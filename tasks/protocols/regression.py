@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from causalveil.schemas.estimators.protocols import regression_table
+from causalveil.schemas.estimators.protocols import table_of
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.plan import Sizes
@@ -28,7 +28,7 @@ def one_regression(
     study: RegressionStudy, sizes: Sizes, asked: Asked, scores: Answered[ReleasedScores], scales: JointScales
 ) -> EffectFindings:
     """Return the effect of a study of one outcome from its releases."""
-    own, whole = regression_table(study), with_scores(asked, scores)
+    own, whole = table_of(study), with_scores(asked, scores)
     public = joint_recipe(own, sizes).public(0, sizes.units)
     with one_thread():
         (part,) = parts_of(own, whole, scales, sizes.units)

@@ -35,7 +35,6 @@ LABELS = {
     "test_units": "units of the test half",
     "effective_treated": "effective sample size of the treated, as weighted",
     "effective_control": "effective sample size of the controls, as weighted",
-    "effective_controls": "effective sample size of the controls, as weighted",
     "chance_contradicted": "the released share of treated contradicts the declared chance",
     # Adjustment
     "features": "terms adjusted for (covariates, levels, non-linear terms)",
@@ -49,8 +48,7 @@ LABELS = {
     "difference_after": "standardised mean difference after adjustment",
     "difference_noise": "standard error of noise in the standardised mean difference",
     # Weights and matches
-    "largest_weight": "largest weight of a unit",
-    "variance_share": "share of the privacy budget for the variance",
+    "largest_weight": "largest weight of a unit, where those of an arm add up to 1",
     "normalisation": "weighted sums are divided by",
     "cap_treated": "largest weight allowed, treated",
     "cap_control": "largest weight allowed, controls",
@@ -85,13 +83,11 @@ LABELS = {
     "iqr_bin": "width of the bins of the interquartile range",
     "bandwidth": "bandwidth of the kernel",
 }
-ARM_WEIGHT = "largest weight of a unit, where those of an arm add up to 1"
 # Words of a kind of release, and of an estimator, that has another thing of the same name.
 OF_KIND = {("protocol", "cells"): "subgroups times arms"}
 OF_ESTIMATOR = {
     ("matching", "cap_treated"): "most matches allowed for a treated unit",
     ("matching", "cap_controls"): "most matches allowed for a control unit",
-    **{(name, "largest_weight"): ARM_WEIGHT for name in ("balancing", "difference_in_means", "ipw")},
     ("survival", "cells"): "cells in which units are counted",
 }
 # Counts of treatments as they are after randomised response.

@@ -1,4 +1,4 @@
 """Randomised trials: the difference of arm means.
 
-- ``difference``: Estimate the difference of arm means where treatment is public.
+- ``difference``: Weigh units for the difference of arm means where treatment is public: all alike.
 """

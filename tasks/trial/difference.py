@@ -1,4 +1,4 @@
-"""Estimate the difference of arm means where treatment is public.
+"""Weigh units for the difference of arm means where treatment is public: all alike.
 
 What is said of any difference of arm means stands here too. In a randomised trial the difference is the effect;
 elsewhere it is unadjusted. One pair of numbers is released, with noise of 1/(smaller arm). Every unit weighs 1 in its
@@ -9,7 +9,6 @@ sections 1 to 4. Where treatment is private: ``tasks/protocols/difference.py``.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 
@@ -18,15 +17,10 @@ from causalveil.schemas.estimators.difference import DifferenceEstimator, Differ
 from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.release import Interval
 from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.inference.assemble import (
-    EffectFindings,
-    covering,
-)
-from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.inference.assemble import covering
 from causalveil.tasks.models.nearest import traversal
-from causalveil.tasks.privacy.mechanisms import Budget
-from causalveil.tasks.weighting import weighted_means as weighted
-from causalveil.tasks.weighting.weighted_means import SLOT, PublicWeights, weigh_units, weighted_findings
+from causalveil.tasks.weighting.imbalance import Weighing
+from causalveil.tasks.weighting.weighted_means import WeightedUnits, weigh_units
 
 
 def confounding(estimator: DifferenceEstimator) -> ConfoundingStatement:
@@ -44,27 +38,30 @@ def covers(estimator: DifferenceEstimator, interval: Interval) -> Interval:
     return interval if estimator.allowed == 0 else covering(interval, limit(Code.confounding_of_prior))
 
 
-def public_findings(study: DifferenceStudy, weights: PublicWeights, statistics: FloatArray) -> EffectFindings:
-    """Estimate and interval from public and released values."""
-    estimator = study.estimator
-    bias = estimator.allowed / math.sqrt(float(sum(weights.weight_squares)))
-    found = weighted_findings(study, weights, statistics, bias)
-    return replace(
-        found,
-        interval=covers(estimator, found.interval),
-        confounding=confounding(estimator),
-        not_covered=not_covered(estimator),
-    )
+def weigh(
+    study: DifferenceStudy, rows: Enclave, louder: float = 1.0, everybody: Enclave | None = None
+) -> tuple[Weighing, WeightedUnits]:
+    """Weigh all units alike, who are paired at random within their arm.
 
-
-def public_arms_stage(study: DifferenceStudy, enclave: Enclave, budget: Budget) -> EffectFindings:
-    """Weigh, release and make the interval.
+    Args:
+        study: the study.
+        rows: of the arms that are compared.
+        louder: how loud the noise is, which changes no weight.
+        everybody: units of other arms, whom the average is not over.
 
     Raises:
         DataError: an arm has no unit; nothing was drawn.
     """
-    order = traversal(enclave)
-    t, u = enclave.gather("t")[order], enclave.gather("u")[order]
-    units = weigh_units(np.ones(len(t)), t, len(t))
-    exact = weighted.sums(units, t, u, study.privacy.cost)
-    return public_findings(study, units.summary, weighted.mechanism(study.privacy.cost).release(exact, SLOT, budget))
+    del louder, everybody
+    order = traversal(rows)
+    units = weigh_units(np.ones(len(order)), rows.gather("t")[order], len(order)).in_rows(order)
+    settings, squares = study.estimator, float(sum(units.summary.weight_squares))
+    weighing = Weighing(
+        weights=units.summary,
+        bias=settings.allowed / math.sqrt(squares),
+        confounding=confounding(settings),
+        covers=() if settings.allowed == 0 else (limit(Code.confounding_of_prior),),
+        not_covered=not_covered(settings),
+        details={},
+    )
+    return weighing, units

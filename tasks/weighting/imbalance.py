@@ -7,53 +7,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 
-from causalveil.schemas.confounding import ConfoundingPrior
-from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.covariates import FIT, NarrowRanges
+from causalveil.schemas.confounding import ConfoundingPrior, ConfoundingStatement
+from causalveil.schemas.limits import Limit
+from causalveil.schemas.study import EffectStudy, Estimand
 from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.inference.assemble import part_hidden
-from causalveil.tasks.machine.arrays import FloatArray, IntArray
+from causalveil.tasks.machine.arrays import FloatArray, Int32Array, IntArray
 from causalveil.tasks.machine.distribute import map_partitions
-from causalveil.tasks.privacy.mechanisms import Budget
-from causalveil.tasks.weighting.features import BalancedFeatures
-from causalveil.tasks.weighting.weighted_means import SLOT, PublicWeights, WeightedUnits, mechanism, sums
+from causalveil.tasks.weighting.features import BalancedFeatures, learn_features
+from causalveil.tasks.weighting.weighted_means import Details, PublicWeights, WeightedUnits
 
 T = TypeVar("T")
 WEIGHTS, PAIRS = "balancing-weights", "balancing-pairs-{}"
 CHUNK = 8_192
-
-
-@dataclass(frozen=True)
-class Balance:
-    """Public summary of the weights and of the imbalance that they leave.
-
-    Attributes:
-        weights: their sizes.
-        bias: what the estimate may be off by, in standard errors of sampling, per declared allowance.
-        features: how many are balanced, the constant among them.
-        before, after: the largest difference of the arms' weighted means of a feature, in its deviations.
-        caps: the largest weight that each arm was allowed, in mean weights; 1 for an arm that is not weighed.
-        cells: of coarse covariates, among the features.
-        alone: units whose cell has nobody of the other arm; columns and products speak for them.
-        left: the bias in deviations of the outcome.
-        narrow: numbers whose declared ranges cut people away, which is part of the bias.
-    """
-
-    weights: PublicWeights
-    bias: float
-    features: int
-    before: float
-    after: float
-    caps: tuple[float, float]
-    cells: int = 0
-    alone: int = 0
-    left: float = 0.0
-    narrow: NarrowRanges = FIT
+DIGITS = 6
 
 
 @dataclass(frozen=True)
@@ -71,6 +43,11 @@ class Imbalance:
     before: float
     after: float
 
+    @property
+    def details(self) -> Details:
+        """The largest differences, as a release has them."""
+        return {"largest_difference_before": self.before, "largest_difference_after": self.after}
+
 
 @dataclass(frozen=True)
 class Balancer:
@@ -79,6 +56,12 @@ class Balancer:
     enclave: Enclave
     features: BalancedFeatures
     workers: int
+
+    @classmethod
+    def of(cls, study: EffectStudy, enclave: Enclave, units: int) -> tuple[Balancer, Rows]:
+        """Return the rows with the features that a sample of them tells, and that sample."""
+        features, sample = learn_features(study, enclave, units)
+        return cls(enclave, features, study.execution.workers), sample
 
     def totals(self) -> tuple[FloatArray, FloatArray]:
         """Return sums of the features and numbers of units, of controls, then of treated.
@@ -106,7 +89,7 @@ class Balancer:
         found = np.sum(self.over_chunks(of), axis=0)
         return round(float(found[:, found.min(axis=0) == 0].sum()))
 
-    def weighted_means(self, weights: IntArray) -> FloatArray:
+    def weighted_means(self, weights: IntArray | Int32Array) -> FloatArray:
         """Return the features' means under weights of the rows, shape (2, features).
 
         Weights have shape (n,). Controls come first.
@@ -140,63 +123,99 @@ class Balancer:
         return [found for part in map_partitions(one, self.enclave.segments, self.workers) for found in part]
 
 
-def summary(
-    balancer: Balancer, units: WeightedUnits, means: FloatArray, target: FloatArray, caps: tuple[float, float]
-) -> Balance:
-    """Summarise a weighting, however it was made.
+@dataclass(frozen=True)
+class Aim:
+    """The features' means in either arm, and over those whom the effect is averaged over.
 
-    Args:
-        balancer: rows and features.
-        units: the weighting.
-        means: of the features in either arm, controls first, shape (2, features).
-        target: over those whom the effect is averaged over, shape (features,).
-        caps: what each arm's weights were allowed, treated first.
+    Attributes:
+        means: of controls, then of treated, shape (2, features).
+        target: shape (features,).
+        queries: number of units that the target is over.
     """
-    left = imbalance(balancer, units.weights, float(sum(units.summary.weight_squares)), means, target)
-    return Balance(
-        weights=units.summary,
-        bias=left.bias,
-        features=balancer.features.count,
-        before=left.before,
-        after=left.after,
-        caps=caps,
-        cells=balancer.features.cells.count,
-        alone=balancer.alone(),
-        left=left.left,
-        narrow=balancer.features.narrow,
-    )
+
+    means: FloatArray
+    target: FloatArray
+    queries: int
+
+    @classmethod
+    def of(cls, balancer: Balancer, estimand: Estimand, everybody: Enclave | None = None) -> Aim:
+        """Return the aim of an estimand.
+
+        Args:
+            balancer: rows and features.
+            estimand: whom the effect is averaged over.
+            everybody: the units whom an average over everybody is of, where they are more than these two arms.
+        """
+        sums, counts = balancer.totals()
+        means = sums / counts[:, None]
+        if estimand is not Estimand.ATE:
+            arm = 1 if estimand is Estimand.ATT else 0
+            return cls(means, means[arm], round(float(counts[arm])))
+        if everybody is not None:
+            sums, counts = replace(balancer, enclave=everybody).totals()
+        return cls(means, sums.sum(axis=0) / counts.sum(), round(float(counts.sum())))
 
 
-def imbalance(
-    balancer: Balancer, weights: IntArray, squares: float, means: FloatArray, target: FloatArray | None
-) -> Imbalance:
+def imbalance(balancer: Balancer, units: WeightedUnits, aim: Aim, halfway: bool = False) -> Imbalance:
     """Compute the imbalance that a weighting leaves between the arms, however it was made.
 
     Args:
         balancer: rows and features.
-        weights: of the rows, shape (n,), whatever they add up to.
-        squares: the sum of squared weights of both arms, those of either adding up to 1.
-        means: of the features in either arm, controls first, shape (2, features).
-        target: over those whom the effect is averaged over, shape (features,); None: halfway between the arms.
+        units: the weighting.
+        aim: what the features' means should be.
+        halfway: whether the weights aim at no one's means; the middle of both arms then takes the place of the target.
     """
-    weighted = balancer.weighted_means(weights)
-    off = (weighted - (weighted.mean(axis=0) if target is None else target))[:, 1:]
+    weighted = balancer.weighted_means(units.weights)
+    off = (weighted - (weighted.mean(axis=0) if halfway else aim.target))[:, 1:]
     precisions = 1 / balancer.features.penalties[1:]
     # Arms whose outcomes depend alike on the features err together; otherwise their errors add up in squares.
     alike = float(np.square(off[1] - off[0]) @ precisions)
     apart = float(np.square(off[1]) @ precisions + np.square(off[0]) @ precisions)
     # Of numbers that their ranges cut away nothing is balanced, of others with people at the ends not all.
     unseen = part_hidden(len(balancer.features.narrow.clipped), len(balancer.features.kept)) * ConfoundingPrior().bias()
-    before = means[1, 1:] - means[0, 1:]
+    before = aim.means[1, 1:] - aim.means[0, 1:]
     beyond = balancer.features.unseen
     left_beyond = float(np.square(beyond * before[: len(beyond)]) @ precisions[: len(beyond)])
     left = math.sqrt(max(alike, apart) + left_beyond + unseen**2)
-    return Imbalance(
-        bias=left / math.sqrt(squares),
-        left=left,
-        before=float(np.abs(before).max(initial=0.0)),
-        after=float(np.abs(off[1] - off[0]).max(initial=0.0)),
-    )
+    bias = left / math.sqrt(float(sum(units.summary.weight_squares)))
+    differences = (float(np.abs(one).max(initial=0.0)) for one in (before, off[1] - off[0]))
+    # Sums of floats depend on the order of rows in their last digits; a release does not.
+    return Imbalance(*(float(f"{value:.{DIGITS}g}") for value in (bias, left, *differences)))
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """Public facts about the weights of a comparison, by whatever method they were made.
+
+    Attributes:
+        weights: their sizes.
+        bias: what the interval allows for, in standard errors of sampling.
+        confounding: what was done about confounding.
+        covers: what the interval covers beside sampling and noise.
+        not_covered: what it does not cover.
+        details: what the release says of them.
+        differences: of the arms in each covariate.
+    """
+
+    weights: PublicWeights
+    bias: float
+    confounding: ConfoundingStatement
+    covers: tuple[Limit, ...]
+    not_covered: tuple[Limit, ...]
+    details: Details
+    differences: tuple[Difference, ...] = ()
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The difference of the arms in a covariate, before and after weighting.
+
+    It is in the covariate's standard deviations within arms.
+    """
+
+    covariate: str
+    before: float
+    after: float
 
 
 def save_units(enclave: Enclave, units: WeightedUnits) -> None:
@@ -206,13 +225,7 @@ def save_units(enclave: Enclave, units: WeightedUnits) -> None:
         enclave.save(PAIRS.format(place), pairs)
 
 
-def open_units(enclave: Enclave, found: Balance) -> WeightedUnits:
+def open_units(enclave: Enclave, weights: PublicWeights) -> WeightedUnits:
     """Load the weighting that ``save_units`` saved."""
     first, second, across = (enclave.load(PAIRS.format(place)) for place in range(3))
-    return WeightedUnits(found.weights, enclave.load(WEIGHTS), (first, second, across))
-
-
-def perturb_stage(study: EffectStudy, enclave: Enclave, found: Balance, budget: Budget) -> FloatArray:
-    """Release what the outcomes add up to under the weighting that ``save_units`` saved."""
-    exact = sums(open_units(enclave, found), enclave.gather("t"), enclave.gather("u"), study.privacy.cost)
-    return mechanism(study.privacy.cost).release(exact, SLOT, budget)
+    return WeightedUnits(weights, enclave.load(WEIGHTS), (first, second, across))

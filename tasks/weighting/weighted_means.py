@@ -1,6 +1,6 @@
 """A difference of weighted arm means under public weights.
 
-One draw of noise, and the interval.
+Two numbers are released, the difference and its sampling variance; read back they are an estimate.
 
 At label level covariates and treatments are public, so every unit's weight is, and
 
@@ -15,6 +15,7 @@ Proofs: ``docs/proofs/balancing.md``, sections 1 to 4.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -22,10 +23,8 @@ import numpy as np
 
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
-from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.inference.allowance import allowance_beside
-from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble, effect_in_twins
-from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
+from causalveil.tasks.inference.assemble import effect_in_twins
+from causalveil.tasks.machine.arrays import ByteArray, FloatArray, Int32Array, IntArray
 from causalveil.tasks.models.nearest import (
     ROUNDING,
     PairArray,
@@ -36,6 +35,7 @@ from causalveil.tasks.models.nearest import (
 )
 from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
 
+Details = dict[str, float | int | str | bool]
 SLOT = Slot(name="effect", scope=Scope.all)
 # Weights of a mean of this size are told apart to one part in RESOLUTION; fewer where their sum would not fit.
 RESOLUTION = 2**12
@@ -54,6 +54,7 @@ class PublicWeights:
         squares: the sum of W^2 in each arm.
         pairs: pairs of near units within the treated, within the controls, and across (``variance_pairs``); none
             across where those within are of units at random.
+        share: the part of the draw that measures the variance, where a study declares it; None: see :func:`shares`.
     """
 
     arms: tuple[int, int]
@@ -62,6 +63,7 @@ class PublicWeights:
     largest: tuple[int, int]
     squares: tuple[int, int]
     pairs: tuple[int, int, int]
+    share: Fraction | None = None
 
     @property
     def largest_weight(self) -> Fraction:
@@ -92,6 +94,37 @@ class PublicWeights:
         treated, control = (float(1 / square) for square in self.weight_squares)
         return treated, control
 
+    @property
+    def least_effective(self) -> float:
+        """The smaller share of an arm's units that the weights leave effective."""
+        return min(1.0, *(own / units for own, units in zip(self.effective, self.arms, strict=True)))
+
+    def details(self, width: float) -> Details:
+        """Return what a release says of them, for an outcome whose declared range has this width."""
+        largest, (treated, control) = float(self.largest_weight), self.effective
+        return {
+            "sensitivity_of_estimate": largest * width,
+            "largest_weight": largest,
+            "effective_treated": treated,
+            "effective_control": control,
+        }
+
+    @property
+    def twins(self) -> float:
+        """Factor of the squared effect in the measured variance."""
+        return 1 / self.queries if self.pairs[2] else 0.0
+
+    @property
+    def largest_variance(self) -> float:
+        """Upper bound on the sampling variance of any population.
+
+        Outcomes are in [-1, 1] (``docs/proofs/matching.md``, section 4).
+        """
+        treated, control = (float(square) for square in self.weight_squares)
+        # With nothing left out, weights of either arm make room for the variance of effects.
+        whole = self.queries == sum(self.arms)
+        return treated + control + (0 if whole else 4 / self.queries)
+
 
 @dataclass(frozen=True)
 class WeightedUnits:
@@ -101,22 +134,68 @@ class WeightedUnits:
     """
 
     summary: PublicWeights
-    weights: IntArray
+    weights: IntArray | Int32Array
     pairs: tuple[PairArray, PairArray, PairArray]
+
+    @classmethod
+    def of(
+        cls,
+        weights: IntArray | Int32Array,
+        in_treated: ByteArray,
+        queries: int,
+        pairs: tuple[PairArray, PairArray, PairArray],
+        share: Fraction | None = None,
+    ) -> WeightedUnits:
+        """Return whole weights, shape (n,), with their summary."""
+        totals, largest, squares = [], [], []
+        for arm in (1, 0):
+            own = weights[in_treated == arm]
+            totals.append(int(own.sum()))
+            largest.append(int(own.max(initial=0)))
+            # Beyond 2^53 a sum of floats would do as well, but Python's whole numbers are exact.
+            values, counts = np.unique(own, return_counts=True)
+            squares.append(sum(int(value) ** 2 * int(count) for value, count in zip(values, counts, strict=True)))
+        treated = int(np.count_nonzero(in_treated))
+        summary = PublicWeights(
+            arms=(treated, len(in_treated) - treated),
+            queries=queries,
+            totals=(totals[0], totals[1]),
+            largest=(largest[0], largest[1]),
+            squares=(squares[0], squares[1]),
+            pairs=(len(pairs[0]), len(pairs[1]), len(pairs[2])),
+            share=share,
+        )
+        return cls(summary, weights, pairs)
+
+    def in_rows(self, order: IntArray) -> WeightedUnits:
+        """Return the same of units as their rows stand; ``order``: the row of each, shape (n,)."""
+        weights = np.empty_like(self.weights)
+        weights[order] = self.weights
+        first, second, across = (order[pairs].astype(np.int32) for pairs in self.pairs)
+        return WeightedUnits(self.summary, weights, (first, second, across))
 
 
 def count_arms(in_treated: ByteArray) -> tuple[int, int]:
     """Count controls and treated units, in the order in which arms are numbered.
 
     Raises:
-        DataError: an arm has no unit, which is a public fact where treatments are.
+        DataError: as of :func:`refuse_empty`.
     """
     treated = int(np.count_nonzero(in_treated))
     controls = len(in_treated) - treated
+    refuse_empty(treated, controls)
+    return controls, treated
+
+
+def refuse_empty(treated: int, controls: int) -> None:
+    """Refuse an arm without units, which is a public fact where treatments are.
+
+    Raises:
+        DataError: there is one.
+    """
     if min(treated, controls) < 1:
         empty = "treated" if treated < 1 else "control"
         raise DataError(f"there is no {empty} unit, so there is nothing to compare; nothing was drawn")
-    return controls, treated
 
 
 def weigh_units(v: FloatArray, in_treated: ByteArray, queries: int, scores: FloatArray | None = None) -> WeightedUnits:
@@ -132,28 +211,12 @@ def weigh_units(v: FloatArray, in_treated: ByteArray, queries: int, scores: Floa
     Raises:
         DataError: an arm has no unit.
     """
-    controls, treated = count_arms(in_treated)
+    count_arms(in_treated)
     resolution = min(RESOLUTION, LARGEST_TOTAL // len(v))
     weights: IntArray = np.rint(v * resolution).astype(np.int64)
-    totals, largest, squares = [], [], []
-    for arm in (1, 0):
-        own = weights[in_treated == arm]
-        totals.append(int(own.sum()))
-        largest.append(int(own.max()))
-        # Beyond 2^53 a sum of floats would do as well, but Python's whole numbers are exact.
-        values, counts = np.unique(own, return_counts=True)
-        squares.append(sum(int(value) ** 2 * int(count) for value, count in zip(values, counts, strict=True)))
     used = weights > 0
     pairs = _random_pairs(used, in_treated) if scores is None else variance_pairs(scores, in_treated, used)
-    summary = PublicWeights(
-        arms=(treated, controls),
-        queries=queries,
-        totals=(totals[0], totals[1]),
-        largest=(largest[0], largest[1]),
-        squares=(squares[0], squares[1]),
-        pairs=(len(pairs[0]), len(pairs[1]), len(pairs[2])),
-    )
-    return WeightedUnits(summary, weights, pairs)
+    return WeightedUnits.of(weights, in_treated, queries, pairs)
 
 
 def _random_pairs(used: np.ndarray, in_treated: ByteArray) -> tuple[PairArray, PairArray, PairArray]:
@@ -201,6 +264,8 @@ def shares(weights: PublicWeights, cost: PrivacyCost, louder: float = 1.0) -> tu
     """
     if not weights.measurable:
         return Fraction(1), Fraction(0)
+    if weights.share is not None:
+        return 1 - weights.share, weights.share
     scale = mechanism(cost).known_scale * louder
     noise, unit = float(weights.largest_weight), float(variance_unit(weights))
 
@@ -261,68 +326,43 @@ def _sum_of_squares(units: WeightedUnits, outcome: FloatArray) -> Fraction:
     return total
 
 
-def largest_variance(weights: PublicWeights) -> float:
-    """Return an upper bound on the sampling variance of any population.
+@dataclass(frozen=True)
+class NoisyDifference:
+    """The difference and its variance as two released numbers tell them.
 
-    Outcomes are in [-1, 1] (``matching.md``, section 4).
+    Outcomes are in [-1, 1].
+
+    Attributes:
+        value: the difference of weighted means.
+        variance: its sampling variance; the largest of any population where none was measured.
+        noise, variance_noise: by how much one unit of noise moves either.
     """
-    treated, control = (float(square) for square in weights.weight_squares)
-    # With nothing left out, weights of either arm make room for the variance of effects.
-    whole = weights.queries == sum(weights.arms)
-    return treated + control + (0 if whole else 4 / weights.queries)
 
+    value: float
+    variance: float
+    noise: float
+    variance_noise: float
 
-def noise_of(cost: PrivacyCost) -> Noise:
-    """Return the noise on one of the two numbers."""
-    release_by = mechanism(cost)
-    return Noise.of(release_by, 2) if cost.delta > 0 else Noise(release_by.known_scale, 1.0)
+    @classmethod
+    def of(
+        cls, weights: PublicWeights, cost: PrivacyCost, numbers: Sequence[float], bias: float, louder: float = 1.0
+    ) -> NoisyDifference:
+        """Read the two numbers.
 
-
-def weighted_findings(
-    study: EffectStudy, weights: PublicWeights, statistics: FloatArray, bias: float = 0.0
-) -> EffectFindings:
-    """Estimate and interval.
-
-    Args:
-        study: the study.
-        weights: the weighting.
-        statistics: the two noisy numbers.
-        bias: what the estimate may be off by, in standard errors of sampling.
-    """
-    cost, half, width = study.privacy.cost, study.outcome.width / 2, study.outcome.width
-    noise = noise_of(cost)
-    first, second = (float(share) for share in shares(weights, cost))
-    factor = 2 * float(weights.largest_weight) / first
-    value = factor * float(statistics[0])
-    most = largest_variance(weights)
-    estimate = Estimate(value * half, most * half**2, factor * half, 0.0, bias=bias)
-    if weights.measurable:
+        Args:
+            weights: the weighting.
+            cost: of the draw.
+            numbers: as released.
+            bias: what the estimate may be off by, in standard errors of sampling.
+            louder: as of :func:`shares`.
+        """
+        first, second = (float(share) for share in shares(weights, cost, louder))
+        noise = 2 * float(weights.largest_weight) / first
+        value = noise * numbers[0]
+        if not weights.measurable:
+            return cls(value, weights.largest_variance, noise, 0.0)
         unit = float(variance_unit(weights)) / second
-        variance = unit * float(statistics[1])
+        variance = unit * numbers[1]
         # The twins' differences hold the effect itself; its share is taken off with the estimate.
-        variance -= effect_in_twins(value, bias, variance) / weights.queries if weights.pairs[2] else 0.0
-        # Both noises are independent; their deviations are those of one number each.
-        ratio = unit / (noise.deviation * factor**2)
-        estimate = Estimate(
-            value=value * half,
-            variance=variance * half**2,
-            noise=factor * half,
-            variance_noise=unit * half**2,
-            largest_variance=most * half**2,
-            allowance=allowance_beside(ratio, study.confidence, bias, laplace=cost.delta == 0),
-            bias=bias,
-        )
-    value, interval, variances, upper = assemble(estimate, noise, study.confidence, (-width, width))
-    treated, control = weights.effective
-    details: dict[str, float | int | str | bool] = {
-        "noise_standard_error": math.sqrt(variances.noise),
-        "sampling_standard_error": math.sqrt(variances.sampling),
-        "sampling_standard_error_upper": math.sqrt(upper),
-        "sensitivity_of_estimate": float(weights.largest_weight) * width,
-        "largest_weight": float(weights.largest_weight),
-        "effective_treated": treated,
-        "effective_control": control,
-        "variance_share": second,
-        "drowned": estimate.drowned,
-    }
-    return EffectFindings(value, interval, variances, details)
+        variance -= weights.twins * effect_in_twins(value, bias, variance)
+        return cls(value, variance, noise, unit)

@@ -55,6 +55,7 @@ LABEL: dict[str, Any] = {"level": "label", "delta": 0}
 AT_LABEL: dict[str, tuple[dict[str, Any], bool]] = {
     "balancing": ({"estimator": {"name": "balancing", "penalty": ...}}, True),
     "auto": ({"estimator": {"name": "auto", "penalty": ...}}, True),
+    "ipw": ({}, True),
     "balancing in subgroups": (
         {"estimator": {"name": "balancing", "penalty": ...}, "subgroups": "group", "covariates": {"group": ...}},
         True,
@@ -65,7 +66,7 @@ AT_LABEL: dict[str, tuple[dict[str, Any], bool]] = {
 
 def test_at_label_level_what_pairs_units_names_it_and_all_else_runs(tmp_path: Path, home: Path) -> None:
     """Balancing measured its variance by numba without a word, and ended behind its reservation."""
-    contract: dict[str, Any] = {"estimators": ["matching", "balancing", "difference_in_means"]}
+    contract: dict[str, Any] = {"estimators": ["matching", "balancing", "ipw", "difference_in_means"]}
     commands = []
     for place, (asked, _) in enumerate(AT_LABEL.values()):
         own = contract | {"dataset": f"set{place}", "public": ["treated", "age", "group"]}

@@ -29,7 +29,7 @@ PUBLIC_DETAILS = (
     "largest_weight",
     "sensitivity_of_estimate",
     "effective_treated",
-    "effective_controls",
+    "effective_control",
     "noise_standard_error",
 )
 

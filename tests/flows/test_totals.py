@@ -20,6 +20,7 @@ OPTIONS = [
     for weighting, estimand, level, delta in itertools.product(
         ("hajek", "horvitz_thompson"), ("ATE", "ATT", "ATC"), ("sample", "label", "training_units"), ("1e-6", "0")
     )
+    if weighting == "hajek" or level != "label"
 ] + [
     {"weighting": "horvitz_thompson", "estimand": estimand, "level": level, "delta": "1e-6", "variant": "paper"}
     for estimand, level in itertools.product(("ATE", "ATT", "ATC"), ("sample", "training_units"))

@@ -10,12 +10,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from causalveil.tasks.balancing.stages import balance
+from causalveil.tasks.balancing.weights import weigh
 from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
-from causalveil.tasks.ipw.public_scores import public_weights_stage
-from causalveil.tasks.models.logistic import fit
+from causalveil.tasks.ipw import public_scores as ipw
 from causalveil.tasks.privacy.noise import SeededNoise
-from causalveil.tasks.weighting.imbalance import open_units
 from causalveil.tasks.weighting.weighted_means import SLOT, WeightedUnits, mechanism, sums
 from tests.audit import OpenBudget, epsilon_lower_bound
 from tests.balancing_help import confounded, make_balancing
@@ -28,10 +26,8 @@ CONFIDENCE = 1 - 1e-6
 def weighting(name: str, rows: Rows) -> WeightedUnits:
     """Weights of an estimator."""
     if name == "balancing":
-        return balance(make_balancing(2, epsilon=EPSILON), MemoryEnclave.of(rows))[1]
-    study, enclave = make_study(level="label", delta="0"), MemoryEnclave.of(rows)
-    coefficients = fit(lambda _: rows, 1, len(rows), study.estimator.penalty)
-    return open_units(enclave, public_weights_stage(study, enclave, coefficients))
+        return weigh(make_balancing(2, epsilon=EPSILON), MemoryEnclave.of(rows))[1]
+    return ipw.weigh(make_study(level="label", delta="0"), MemoryEnclave.of(rows))[1]
 
 
 def released(name: str = "balancing", scale: float = 1.0) -> tuple[np.ndarray, np.ndarray, float]:

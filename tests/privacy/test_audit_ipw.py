@@ -1,6 +1,6 @@
 """The whole estimator audited from outside: what it releases on two neighbouring tables, thousands of times.
 
-One unit differs, in id, x, t and y (at label level in y alone), and is as extreme as declared bounds allow; the others
+One unit differs, in id, x, t and y and is as extreme as declared bounds allow; the others
 are all alike, so that nothing but the noise hides it. Every run takes a fresh key, so whether that unit trains the
 model is part of what is audited; the fraction is chosen so that it mostly is on the side under audit. Scores are
 functions of what was released; epsilon is bounded from below by ``audit.epsilon_lower_bound``.
@@ -24,7 +24,7 @@ import pytest
 
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.plan import Sizes
-from causalveil.schemas.privacy import Level, Norm
+from causalveil.schemas.privacy import Norm
 from causalveil.tasks.covariates import dimension
 from causalveil.tasks.enclave import normalise
 from causalveil.tasks.enclave.enclave import Rows
@@ -90,8 +90,6 @@ def neighbours(study: IpwStudy, tame: bool = False) -> tuple[Table, Table]:
     """
     one = {"person": 1_000, "treated": 1, "score": 0.5 if tame else 10.0, "age": -1.0}
     other = {"person": 2_000, "treated": 0, "score": 9.9, "age": -0.95}
-    if study.privacy.level is Level.label:
-        other = one | {"score": 0.0}
     score = 0.5 if tame else 5.0
     return Table.of(study, one, score), Table.of(study, other, score)
 
@@ -119,8 +117,6 @@ def halves(study: IpwStudy, table: Table, key: bytes) -> tuple[IntArray, IntArra
     """Training and estimation rows under a new key, and the public sizes."""
     sizes = sizes_of(study, UNITS)
     order = ascending(hashes := keyed_hash(table.units, key))
-    if study.privacy.level is Level.label:
-        return order, order, sizes
     first = int(leading_rows([hashes[order]], training_size(UNITS, study.estimator.train_fraction))[0])
     return order[:first], order[first:], sizes
 
@@ -141,7 +137,7 @@ def run(study: IpwStudy, table: Table, mutant: Mutant, statistic: str, budget: O
     else:
         value = mutant.sensitivity(weights.contributions(study, rows, w))
         by = replace(weights.mechanism(study, sizes), sensitivity=Sensitivity(value, Norm.l2, "a mutant's"))
-        z = by.release(sums, weights.slot(study), budget)
+        z = by.release(sums, weights.SLOT, budget)
     effect = np.stack([z, sums])
     return effect if statistic == "effect" else np.hstack([np.stack([w, exact_w]), effect])
 
@@ -164,10 +160,8 @@ def exact(study: IpwStudy, table: Table, statistic: str, inside: bool = True) ->
 
 
 def summed(study: IpwStudy, rows: Rows, w: FloatArray) -> FloatArray:
-    """Sums without noise, at label level by the largest weights that occur."""
-    label = study.privacy.level is Level.label
-    largest = weights.used_weights(study, lambda _: rows, 1, w) if label else None
-    return weights.exact_sums(study, lambda _: rows, 1, len(rows), w, 1, largest)
+    """Sums without noise."""
+    return weights.exact_sums(study, lambda _: rows, 1, len(rows), w)
 
 
 Scores = Callable[[FloatArray], list[FloatArray]]
@@ -260,7 +254,6 @@ class SharedDraw(SeededNoise):
 
 
 HT = {"weighting": "horvitz_thompson"}
-LABEL = {"level": "label"}
 PURE = {"delta": "0"}
 PAPER = {"variant": "paper", "epsilon": "0.9", **HT}
 # Name, statistic, study, and the share of the noise that the mutant keeps.
@@ -276,8 +269,6 @@ CASES: list[tuple[str, str, dict[str, Any], float]] = [
     ("HT", "effect", HT, 0.5),
     ("HT, pure", "effect", HT | PURE, 0.5),
     ("HT, paper", "effect", PAPER, 0.2),
-    ("HT, label", "effect", LABEL | HT, 0.5),
-    ("HT, label, pure", "effect", LABEL | HT | PURE, 0.5),
     ("both", "both", HT, 1 / 3),
 ]
 

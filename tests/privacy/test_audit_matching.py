@@ -101,8 +101,8 @@ class Case:
         """Exact sums after these records; most cases meet the same ones again and again."""
         key = (scores.tobytes(), arms.tobytes(), rows.u.tobytes())
         if key not in self.memory:
-            weighted = match_weights.weigh(self.study, scores, arms)
-            self.memory[key] = match_perturb.sums(self.study, weighted, arms, rows.u)
+            reuse, units = match_weights.weigh(self.study, scores, arms)
+            self.memory[key] = match_perturb.sums(self.study, reuse, units, arms, rows.u)
         return self.memory[key]
 
 
@@ -224,9 +224,9 @@ def test_a_sensitivity_that_forgets_reuse_is_caught(name: str, monkeypatch: pyte
     """B/n instead of max_i (1 + K_i/N) B/n: as if a unit's outcome counted once."""
     honest = match_perturb.sums
 
-    def forgetful(study: Any, weighted: Any, arms: Any, outcome: Any) -> FloatArray:
-        found = honest(study, weighted, arms, outcome)
-        return found * np.array([float(weighted.reuse.largest_weight), 1.0])
+    def forgetful(study: Any, reuse: Any, units: Any, arms: Any, outcome: Any) -> FloatArray:
+        found = honest(study, reuse, units, arms, outcome)
+        return found * np.array([float(reuse.weights.largest_weight) * reuse.queries, 1.0])
 
     monkeypatch.setattr(match_perturb, "sums", forgetful)
     monkeypatch.setitem(CASES, name, Case(CASES[name].study, CASES[name].fixed))
@@ -239,5 +239,5 @@ def test_arms_from_true_treatments_would_show() -> None:
     """Randomise the treatment, then match between the true arms: their sizes are published and differ for certain."""
     study = CASES["outcome"].study
     pair = neighbours(study, "outcome")
-    counts = {match_weights.weigh(study, SEEN["scores"], rows.t).reuse.treated for rows in pair}
+    counts = {match_weights.weigh(study, SEEN["scores"], rows.t)[0].treated for rows in pair}
     assert len(counts) == 2, "no epsilon bounds that"

@@ -29,6 +29,8 @@ CASES: dict[str, dict[str, Any]] = {
     "balancing, arms": {"name": "balancing", "delta": "0.01", "arms": 3},
     "balancing, arms, Laplace": {"name": "balancing", "delta": "0", "arms": 3},
     "matching": {"name": "matching"},
+    "ipw": {"name": "ipw", "delta": "0.01"},
+    "arm means, arms, Laplace": {"name": "difference_in_means", "level": "label", "delta": "0", "arms": 3},
 }
 OUTCOMES, GROUPS, EPSILON, RUNS = 3, 2, "2", 2_500
 

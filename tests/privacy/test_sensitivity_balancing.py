@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.privacy import PrivacyCost
-from causalveil.tasks.balancing.stages import balance
+from causalveil.tasks.balancing.weights import weigh
 from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
-from causalveil.tasks.ipw.public_scores import public_weights_stage
-from causalveil.tasks.models.logistic import fit
-from causalveil.tasks.weighting.imbalance import open_units
+from causalveil.tasks.ipw import public_scores as ipw
 from causalveil.tasks.weighting.weighted_means import WeightedUnits, mechanism, shares, sums, weigh_units
 from tests.balancing_help import confounded, make_balancing
 from tests.ipw_help import make_study
@@ -83,7 +81,7 @@ def test_weights_are_of_public_columns_alone() -> None:
     """The proof fixes them on both tables: not a bit of them may come from outcomes."""
     study, rows = make_balancing(3), confounded(400, 3)
     turned = Rows(rows.x, rows.t, -rows.u)
-    one, other = (balance(study, MemoryEnclave.of(each)) for each in (rows, turned))
+    one, other = (weigh(study, MemoryEnclave.of(each)) for each in (rows, turned))
     assert one[0] == other[0]
     assert np.array_equal(one[1].weights, other[1].weights)
     assert all(np.array_equal(*pair) for pair in zip(one[1].pairs, other[1].pairs, strict=True))
@@ -92,13 +90,9 @@ def test_weights_are_of_public_columns_alone() -> None:
 def test_ipw_at_label_level_takes_weights_from_public_columns_alone() -> None:
     """The largest weight that occurs is far below the clip's, and the release's unit is 1 all the same."""
     study, rows = make_study(level="label", delta="0", clip=(0.001, 0.999)), confounded(400, 3)
-    coefficients = fit(lambda _: rows, 1, len(rows), study.estimator.penalty)
-    found = []
-    for each in (rows, Rows(rows.x, rows.t, -rows.u)):
-        enclave = MemoryEnclave.of(each)
-        found.append((public_weights_stage(study, enclave, coefficients), enclave))
-    assert found[0][0] == found[1][0]
-    units, other = (open_units(enclave, balance) for balance, enclave in found)
+    turned = Rows(rows.x, rows.t, -rows.u)
+    (found, units), (again, other) = (ipw.weigh(study, MemoryEnclave.of(each)) for each in (rows, turned))
+    assert found == again
     assert np.array_equal(units.weights, other.weights)
     for place in range(0, 400, 7):
         moved = rows.u.copy()
@@ -110,7 +104,7 @@ def test_ipw_at_label_level_takes_weights_from_public_columns_alone() -> None:
 
 def test_a_calibration_to_the_mean_weight_would_break_the_bound() -> None:
     """The mutant that the bound is for: dividing by 1/n_t and not by the largest weight."""
-    units, rows = balance(make_balancing(2), MemoryEnclave.of(confounded(500)))[1], confounded(500)
+    units, rows = weigh(make_balancing(2), MemoryEnclave.of(confounded(500)))[1], confounded(500)
     busiest = int(np.argmax(units.weights * (rows.t == 1)))
     u = np.zeros(500)
     u[busiest] = 1.0

@@ -71,17 +71,16 @@ def test_the_bound_on_coefficients_is_nearly_attained(penalty: float) -> None:
 # Sums ------------------------------------------------------------------------------------------------------
 
 CASES: list[dict[str, Any]] = [
-    {"estimand": estimand, "weighting": weighting, "level": level, "clip": clip, "outcome": outcome}
-    for estimand, weighting, level, clip, outcome in itertools.product(
+    {"estimand": estimand, "weighting": weighting, "clip": clip, "outcome": outcome}
+    for estimand, weighting, clip, outcome in itertools.product(
         ESTIMANDS,
         ("hajek", "horvitz_thompson"),
-        ("sample", "label"),
         ((0.1, 0.9), (0.2, 0.5)),
         ({"lower": 0, "upper": 10}, {"lower": -7, "upper": 3}, {"lower": -4, "upper": -1}),
     )
-    if weighting == "horvitz_thompson" or (outcome["lower"] == 0 and level == "sample")
+    if weighting == "horvitz_thompson" or outcome["lower"] == 0
 ]
-IDS = ["-".join(str(value) for value in (*list(case.values())[:4], case["outcome"]["lower"])) for case in CASES]
+IDS = ["-".join(str(value) for value in (*list(case.values())[:3], case["outcome"]["lower"])) for case in CASES]
 STUDIES = [make_study(**case) for case in CASES]
 STUDIES += [
     make_study(variant="paper", weighting="horvitz_thompson", epsilon="0.5", estimand=estimand)
@@ -92,14 +91,8 @@ IDS += [f"paper-{estimand}" for estimand in ESTIMANDS]
 W = np.array([9.0, -3.0])
 
 
-def private_sums(study: IpwStudy, rows: Rows) -> np.ndarray:
-    sums = weights.exact_sums(study, lambda _: rows, 1, len(rows), W, 1, scaled_by(study, rows))
-    return sums[weights.private_entries(study)]
-
-
-def scaled_by(study: IpwStudy, rows: Rows) -> weights.Largest | None:
-    """The weights that occur, where they are public."""
-    return weights.used_weights(study, lambda _: rows, 1, W) if study.privacy.level == "label" else None
+def exact(study: IpwStudy, rows: Rows) -> np.ndarray:
+    return weights.exact_sums(study, lambda _: rows, 1, len(rows), W)
 
 
 def sum_sensitivity(study: IpwStudy, n: int) -> float:
@@ -117,11 +110,8 @@ def worst(study: IpwStudy) -> float:
         for t in (0, 1)
         for u in (-1.0, -0.5, 0.0, 0.5, 1.0)
     ]
-    sums = np.array([private_sums(study, row) for row in grid])
+    sums = np.array([exact(study, row) for row in grid])
     distances = np.linalg.norm(sums[:, None] - sums[None], axis=2)
-    if study.privacy.level == "label":
-        key = np.array([(row.x[0, 0], row.t[0]) for row in grid])
-        distances = np.where((key[:, None] == key[None]).all(axis=2), distances, 0.0)
     return float(distances.max())
 
 
@@ -133,24 +123,7 @@ def test_the_bound_on_sums_is_nearly_attained(study: IpwStudy) -> None:
         # The paper's range is symmetric, but one arm's contributions are small for ATT and ATC.
         assert found >= 0.5 * bound
     else:
-        # 0.89 at label level with Horvitz-Thompson: where the outcome's range is symmetric the square adds nothing.
-        assert found >= (0.89 if study.privacy.level == "label" else 0.98) * bound
-
-
-@pytest.mark.parametrize("level", ["sample", "label"])
-def test_what_is_public_at_label_level_does_not_move_with_the_outcome(level: str) -> None:
-    for weighting in ("hajek", "horvitz_thompson")[level == "label" :]:
-        study = make_study(level=level, weighting=weighting)
-        rows = Rows(np.array([[0.3, 0.1], [-0.2, 0.5]]), np.array([0, 1], np.uint8), np.array([0.2, -0.9]))
-        moved = Rows(rows.x, rows.t, np.array([0.2, 1.0]))
-        assert scaled_by(study, rows) == scaled_by(study, moved)
-        before, after = (
-            weights.exact_sums(study, lambda _, r=r: r, 1, 2, W, 1, scaled_by(study, r)) for r in (rows, moved)
-        )
-        changed = set(np.flatnonzero(before != after).tolist())
-        assert changed <= set(weights.private_entries(study))
-        public = set(range(len(before))) - set(weights.private_entries(study))
-        assert bool(public) == (level == "label")
+        assert found >= 0.98 * bound
 
 
 @settings(max_examples=200, deadline=None)

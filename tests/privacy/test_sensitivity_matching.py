@@ -18,8 +18,8 @@ from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.matching import scores as matching_scores
 from causalveil.tasks.matching import weights
-from causalveil.tasks.matching.weights import Weighted
 from causalveil.tasks.privacy.noise import SeededNoise
+from causalveil.tasks.weighting.weighted_means import WeightedUnits
 from tests.matching_help import Transcript, two_covariates
 from tests.neighbours import neighbour
 
@@ -45,13 +45,13 @@ def tables(draw: st.DrawFn, size: int) -> Rows:
     return Rows(ball, t, u)
 
 
-def sums(study: MatchingStudy, rows: Rows, records: dict[str, Any]) -> tuple[np.ndarray, Weighted]:
+def sums(study: MatchingStudy, rows: Rows, records: dict[str, Any]) -> tuple[np.ndarray, WeightedUnits]:
     """The exact sums of a table after its noisy records: the order of the flow, matching and all."""
     budget = Transcript(SeededNoise(0), records)
     scores = matching_scores.release(study, matching_scores.exact_scores(rows, W), budget)
     arms = matching_scores.release_treatment(study, rows.t, budget)
-    weighted = weights.weigh(study, scores, arms)
-    return weights.sums(study, weighted, arms, rows.u), weighted
+    reuse, units = weights.weigh(study, scores, arms)
+    return weights.sums(study, reuse, units, arms, rows.u), units
 
 
 def declared(study: MatchingStudy) -> float:
@@ -104,7 +104,7 @@ def test_the_estimate_alone_attains_its_share() -> None:
         u[busiest] = end
         ends.append(sums(study, Rows(rows.x, rows.t, u), {})[0])
     assert abs(ends[0] - ends[1])[0] == pytest.approx(1 - study.estimator.variance_share, rel=1e-12)
-    assert weighted.weights[busiest] == weighted.reuse.largest == 2 + weighted.reuse.most
+    assert weighted.weights[busiest] == max(weighted.summary.largest)
 
 
 def test_without_noisy_records_the_bound_breaks() -> None:
@@ -141,13 +141,13 @@ def test_exact_sums_are_the_formula(data: st.DataObject, n: int) -> None:
         found, weighted = sums(study, rows, {})
     except DataError:
         assume(False)
-    b, reuse = weighted.weights / 1.0, weighted.reuse
-    m = reuse.queries
+    b, summary = weighted.weights / 1.0, weighted.summary
+    m, share = summary.queries, 0.15 if summary.measurable else 0.0
     signed = ((2.0 * rows.t - 1) * b * rows.u).sum()
-    assert found[0] == pytest.approx((1 - 0.15) * signed / (2 * b.max()), abs=1e-6)
+    assert found[0] == pytest.approx((1 - share) * signed / (2 * b.max()), abs=1e-6)
     treated, controls, across = (np.square(np.diff(rows.u[pairs], axis=1)).sum() for pairs in weighted.pairs)
-    counts = reuse.pairs
-    if min(counts) == 0:
+    counts = summary.pairs
+    if not summary.measurable:
         assert found[1] == 0
         return
     squares = [np.square(b[rows.t == arm]).sum() for arm in (1, 0)]

@@ -98,7 +98,7 @@ BASES: dict[str, dict[str, Any]] = {
             },
             {},
         ),
-        ("ipw label", {"name": "ipw", "weighting": "horvitz_thompson"}, {"privacy": {"level": "label", "delta": 0}}),
+        ("ipw label", {"name": "ipw"}, {"privacy": {"level": "label", "delta": 0}}),
         ("aipw", {"name": "aipw", "propensity": KNOWN, "folds": 2, "budget_shares": SHARES}, {}),
         ("aipw known", {"name": "aipw", "propensity": KNOWN, "coverage": "finite_sample"}, {}),
         (

@@ -94,7 +94,6 @@ CASES: list[tuple[str, dict[str, Any], int, int]] = [
     ("HT", {"weighting": "horvitz_thompson"}, 6_000, 600),
     ("paper", {"weighting": "horvitz_thompson", "variant": "paper", "epsilon": "0.9"}, 6_000, 600),
     ("label", {"level": "label"}, 1_000, 1000),
-    ("label HT", {"level": "label", "weighting": "horvitz_thompson"}, 1_500, 1000),
     ("pure", {"delta": 0}, 1_000, 1000),
     ("pure, larger", {"delta": 0}, 8_000, 600),
     ("training units", {"level": "training_units"}, 1_500, 1000),
@@ -102,7 +101,7 @@ CASES: list[tuple[str, dict[str, Any], int, int]] = [
 ]
 # Widths over the oracle's: the interval also covers the noise of the variance, which is part of its width where
 # noise is large. Where the range cuts both, widths say little.
-WIDEST = {"noise drowns everything": 9.9, "at the floor": 9.9, "noise dominates": 1.6, "label HT": 1.5}
+WIDEST = {"noise drowns everything": 9.9, "at the floor": 9.9, "noise dominates": 1.6}
 
 
 @pytest.mark.parametrize(("name", "changes", "n", "runs"), CASES, ids=[case[0] for case in CASES])

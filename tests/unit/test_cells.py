@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from causalveil.tasks.balancing.stages import balance
+from causalveil.tasks.balancing.weights import weigh
 from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows, ranks
 from causalveil.tasks.weighting import features as module
 from causalveil.tasks.weighting.features import Cells, spread
@@ -28,7 +28,7 @@ def threefold(n: int, seed: int = 1, flags: int = 3, numbers: int = 0) -> Rows:
 
 def compared(rows: Rows, epsilon: str = "4") -> float:
     """The difference of weighted means before noise, in u."""
-    _, units = balance(make_balancing(rows.x.shape[1] - 1, epsilon=epsilon), MemoryEnclave.of(rows))
+    _, units = weigh(make_balancing(rows.x.shape[1] - 1, epsilon=epsilon), MemoryEnclave.of(rows))
     w = units.weights.astype(np.float64)
     treated = rows.t == 1
     return float(np.average(rows.u[treated], weights=w[treated]) - np.average(rows.u[~treated], weights=w[~treated]))
@@ -83,8 +83,8 @@ def test_units_without_a_counterpart_are_counted_and_weighed() -> None:
     rows = threefold(600)
     alone = (rows.x[:, :3] > 0).all(axis=1)
     one_armed = Rows(rows.x, np.where(alone, 1, rows.t).astype(np.uint8), rows.u)
-    found, units = balance(make_balancing(3), MemoryEnclave.of(one_armed))
-    assert (found.cells, found.alone) == (8, int(alone.sum()))
+    found, units = weigh(make_balancing(3), MemoryEnclave.of(one_armed))
+    assert (found.details["cells"], found.details["alone_in_cell"]) == (8, int(alone.sum()))
     assert found.weights.queries == 600
     assert units.weights[alone].min() > 0
     assert np.isfinite(found.bias)
@@ -107,9 +107,9 @@ def test_weights_on_cells_are_of_public_columns_alone() -> None:
     """The sensitivity rests on it: the same weights whatever the outcomes, and one unit's whole outcome moves 1."""
     rows = threefold(300)
     turned = Rows(rows.x, rows.t, -rows.u)
-    one, other = (balance(make_balancing(3), MemoryEnclave.of(each)) for each in (rows, turned))
+    one, other = (weigh(make_balancing(3), MemoryEnclave.of(each)) for each in (rows, turned))
     assert one[0] == other[0]
-    assert one[0].cells == 8
+    assert one[0].details["cells"] == 8
     assert np.array_equal(one[1].weights, other[1].weights)
 
 
@@ -118,7 +118,8 @@ def test_partitions_change_nothing_with_cells() -> None:
     hashes = ranks(900)
     cuts = pairwise([0, 300, 310, 900])
     parts = [{"x": rows.x[a:b], "t": rows.t[a:b], "u": rows.u[a:b], "h": hashes[a:b]} for a, b in cuts]
-    whole, cut = (balance(make_balancing(4), each) for each in (MemoryEnclave.of(rows), MemoryEnclave(parts)))
+    whole, cut = (weigh(make_balancing(4), each) for each in (MemoryEnclave.of(rows), MemoryEnclave(parts)))
     # Sums of floats in another order: a weight may be rounded the other way.
     assert np.abs(cut[1].weights - whole[1].weights).max() <= 1
-    assert (cut[0].cells, cut[0].alone) == (whole[0].cells, whole[0].alone) == (8, 0)
+    for found, _ in (cut, whole):
+        assert (found.details["cells"], found.details["alone_in_cell"]) == (8, 0)

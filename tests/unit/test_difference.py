@@ -61,7 +61,8 @@ def test_where_arms_are_public_noise_is_that_of_the_smaller_arm() -> None:
     least = math.sqrt(2) * 10 / smaller / float(study.privacy.epsilon)
     assert least <= found.details["noise_standard_error"] <= least / 0.849
     variance = sum(arm.var() / len(arm) for arm in arms)
-    assert found.variance.sampling == pytest.approx(variance, rel=0.1)
+    # By as much more as the noise in it asks for.
+    assert 0.9 * variance <= found.variance.sampling <= 1.3 * variance
     assert found.estimate == pytest.approx(arms[0].mean() - arms[1].mean(), abs=12 * least)
     deviation = math.sqrt(np.mean([arm.var() for arm in arms]))
     stand_in = StandIn(treated=rows.t.mean(), deviation=deviation)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +14,10 @@ from scipy.stats import laplace, norm
 from causalveil.schemas.limits import Code
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.assemble import Noise, laplace_tail
-from causalveil.tasks.matching import interval, weights
+from causalveil.tasks.matching import weights
 from causalveil.tasks.matching.interval import Contrast, findings
 from causalveil.tasks.matching.weights import Reuse
+from causalveil.tasks.weighting.weighted_means import PublicWeights
 from tests.limits import codes
 from tests.matching_help import population, two_covariates
 
@@ -26,10 +29,20 @@ REUSE = Reuse(
     unmatched=0,
     caps=(15, 10),
     most=15,
-    largest=20,
-    squares=(400 * 7 * 25, 600 * 3 * 25),
-    pairs=(200, 300, 267),
+    weights=PublicWeights(
+        arms=(400, 600),
+        queries=1000,
+        totals=(5000, 5000),
+        largest=(20, 20),
+        squares=(400 * 7 * 25, 600 * 3 * 25),
+        pairs=(200, 300, 267),
+        share=Fraction(0.15),
+    ),
 )
+
+
+def with_weights(**changes: Any) -> Reuse:
+    return replace(REUSE, weights=replace(REUSE.weights, **changes))
 
 
 def test_laplace_noise_is_exact() -> None:
@@ -83,9 +96,9 @@ def test_the_released_variance_is_that_of_abadie_and_imbens() -> None:
     estimates, variances = [], []
     for seed in range(120):
         rows = population(1_500, np.random.default_rng(seed), varying=0.3)
-        weighted = weights.weigh(study, np.rint(rows.x[:, 0] * 2**30) / 2**30, rows.t)
-        exact = weights.sums(study, weighted, rows.t, rows.u)
-        found = findings(study, sizes_of(study, 1_500), weighted.reuse, exact)
+        reuse, units = weights.weigh(study, np.rint(rows.x[:, 0] * 2**30) / 2**30, rows.t)
+        exact = weights.sums(study, reuse, units, rows.t, rows.u)
+        found = findings(study, sizes_of(study, 1_500), reuse, exact)
         estimates.append(found.estimate)
         variances.append(found.variance.sampling)
     assert np.mean(variances) == pytest.approx(np.var(estimates), rel=0.3)
@@ -93,12 +106,12 @@ def test_the_released_variance_is_that_of_abadie_and_imbens() -> None:
 
 def test_noise_of_the_estimate_is_the_largest_weight_over_epsilon() -> None:
     study = two_covariates(level="label", epsilon="2", variance_share=0.2)
-    found = findings(study, sizes_of(study, 1000), REUSE, np.array([0.8, 5.0]))
+    found = findings(study, sizes_of(study, 1000), with_weights(share=Fraction(0.2)), np.array([0.8, 5.0]))
     scale = 4 * 2 / 1000 / 2 / 0.8
     assert found.details["noise_standard_error"] == pytest.approx(np.sqrt(2) * scale, rel=1e-5)
     assert found.estimate == pytest.approx(1.0 * 4 * 2 / 1000)
     paper = two_covariates(level="label", epsilon="2", variant="paper")
-    found = findings(paper, sizes_of(paper, 1000), replace(REUSE, pairs=(0, 0, 0)), np.array([0.5, 0.25]))
+    found = findings(paper, sizes_of(paper, 1000), with_weights(pairs=(0, 0, 0)), np.array([0.5, 0.25]))
     assert found.estimate == pytest.approx((0.5 * 4 - 0.25 * 3) * 2 / 1000)
     assert found.details["noise_standard_error"] == pytest.approx(np.sqrt(2 * (4**2 + 3**2)) * 2 / 1000 / 2, rel=1e-5)
 
@@ -107,27 +120,27 @@ def test_the_variance_is_never_above_what_any_population_has() -> None:
     study = two_covariates(level="label", epsilon="0.01")
     for second in (-1e9, 0.0, 1e9):
         found = findings(study, sizes_of(study, 1000), REUSE, np.array([0.1, second]))
-        assert 0 <= found.variance.sampling <= interval.largest_variance(REUSE)
+        assert 0 <= found.variance.sampling <= REUSE.weights.largest_variance
         upper = found.details["sampling_standard_error_upper"] ** 2
-        assert upper <= interval.largest_variance(REUSE) * (1 + 1e-12)
-    assert interval.largest_variance(REUSE) == pytest.approx((2800 + 1800) / 1000**2)
+        assert upper <= REUSE.weights.largest_variance * (1 + 1e-12)
+    assert REUSE.weights.largest_variance == pytest.approx((2800 + 1800) / 1000**2)
 
 
 @pytest.mark.parametrize("queries", [600, 1000])
 def test_no_population_has_a_larger_variance(queries: int) -> None:
     """m V_tau + sum A_t sigma_t^2 over populations with outcomes in [-1, 1], by search over standard deviations."""
-    reuse = replace(REUSE, queries=queries)
-    squares = [float(square) for square in reuse.weight_squares]
+    weights = with_weights(queries=queries, totals=(5 * queries, 5 * queries)).weights
+    squares = [float(square) * queries**2 for square in weights.weight_squares]
     grid = np.linspace(0, 1, 51)
     one, other = np.meshgrid(grid, grid)
     worst = queries * (one + other) ** 2 + squares[0] * (1 - one**2) + squares[1] * (1 - other**2)
-    assert worst.max() / queries**2 <= interval.largest_variance(reuse) * (1 + 1e-12)
+    assert worst.max() / queries**2 <= weights.largest_variance * (1 + 1e-12)
 
 
 def test_without_pairs_the_largest_variance_is_used() -> None:
     study = two_covariates(level="label")
-    found = findings(study, sizes_of(study, 1000), replace(REUSE, pairs=(0, 300, 0)), np.array([0.1, 0.0]))
-    assert found.variance.sampling == pytest.approx(interval.largest_variance(REUSE))
+    found = findings(study, sizes_of(study, 1000), with_weights(pairs=(0, 300, 0)), np.array([0.1, 0.0]))
+    assert found.variance.sampling == pytest.approx(REUSE.weights.largest_variance)
 
 
 def test_correction_divides_and_widens() -> None:
@@ -157,7 +170,7 @@ def test_private_scores_allow_for_all_that_is_declared() -> None:
     none, found = (findings(one, sizes_of(one, 1000), REUSE, numbers) for one in (randomised, study))
     assert none.interval.bias == 0.0
     deviation = none.details["sampling_standard_error_upper"] * none.details["attenuation_factor"]
-    deviation /= np.sqrt(interval.largest_variance(REUSE))
+    deviation /= np.sqrt(REUSE.weights.largest_variance)
     assert found.interval.bias == pytest.approx(np.sqrt(0.5) * min(deviation, 1.0), rel=0.05)
     assert found.interval.upper - found.interval.lower > none.interval.upper - none.interval.lower
     assert Code.confounding_of_prior in codes(found.interval.covers)

@@ -103,7 +103,8 @@ def test_a_protocol_is_completed_by_the_contract() -> None:
         (LABEL | {"estimator": {"name": "matching"}, "privacy": LABEL["privacy"] | {"delta": "1e-6"}}, "delta: 0"),
         ({"treatment": "drug"}, "arms: {reference: LEVEL}"),
         ({"treatment": "drug", "arms": {"reference": "some"}}, "no level of 'drug'"),
-        ({"estimator": {"name": "ipw"}}, "answers one question .*regression"),
+        ({"estimator": {"name": "aipw"}}, "answers one question .*regression"),
+        ({"estimator": {"name": "ipw"}}, "level 'label' alone"),
         ({"arms": {"reference": 0}, "estimand": "ATT", "treatment": "drug"}, "reference"),
     ],
 )
@@ -124,7 +125,7 @@ def test_one_outcome_is_short_for_a_list_of_one(outcomes: list[Any]) -> None:
 
 @pytest.mark.parametrize("missing", ["treated", "group", "age"])
 def test_at_label_level_every_column_but_outcomes_must_be_public(missing: str) -> None:
-    assert resolved(**LABEL).LEVEL == "label"
+    assert resolved(**LABEL).LEVELS == ("label",)
     public = [name for name in OWNED["public"] if name != missing]
     with pytest.raises(StudyError, match=f"column '{missing}' is not among the contract's 'public' columns"):
         resolved(**LABEL, public=public)

@@ -1,4 +1,4 @@
-"""The one draw of a protocol at label level: two numbers of each outcome in each comparison.
+"""The one draw of a table at label level: two numbers of each outcome in each comparison.
 
 One person has one outcome of each kind, lies in one subgroup, and is in one comparison of it, or in all if they are in
 the reference arm. Numbers of outcome k are multiplied by w_k and all by r, so that together they move as far as those
@@ -12,24 +12,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from functools import cached_property
 
 import numpy as np
 from scipy.special import ndtri
 
 from causalveil.schemas.estimators.matching import MatchingEstimator
 from causalveil.schemas.plan import Sizes
-from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
+from causalveil.schemas.privacy import PrivacyCost
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.inference.people import check_cells
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.models.nearest import ROUNDING
-from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
-from causalveil.tasks.protocols.label.weights import Comparison, Weighing, numbers_of
+from causalveil.tasks.privacy.mechanisms import Budget, Mechanism
+from causalveil.tasks.protocols.label.weights import Comparison
 from causalveil.tasks.weighting import weighted_means
-
-SLOT = Slot(name="effect", scope=Scope.all)
+from causalveil.tasks.weighting.imbalance import Weighing, open_units
+from causalveil.tasks.weighting.weighted_means import SLOT, exact_sums
 
 
 @dataclass(frozen=True)
@@ -55,15 +53,13 @@ class JointDraw:
         """r: a unit of the reference is in arms - 1 comparisons."""
         return 1 / math.sqrt(self.arms - 1) if self.gaussian else 1 / (self.arms - 1)
 
-    @cached_property
+    @property
     def mechanism(self) -> Mechanism:
-        """Gaussian noise, or Laplace noise if there is no delta."""
-        touched = 2 * len(self.weights) * (self.arms - 1)
-        if self.gaussian:
-            value, norm = 1 + ROUNDING * math.sqrt(touched), Norm.l2
-            return vector_mechanism(Sensitivity(value, norm, "1: of weighted outcomes and comparisons"), self.cost)
-        bound = Sensitivity(1 + ROUNDING * touched, Norm.l1, "1: of weighted outcomes and comparisons")
-        return Laplace(bound, self.cost)
+        """Gaussian noise, or Laplace noise if there is no delta.
+
+        Weighted numbers of all outcomes move as far together as those of one.
+        """
+        return weighted_means.mechanism(self.cost)
 
     def part(self, outcome: int) -> float:
         """Return the factor of an outcome's numbers."""
@@ -71,7 +67,7 @@ class JointDraw:
 
     def louder(self, outcome: int) -> float:
         """Return the ratio of an outcome's noise to that of a draw of its own."""
-        return self.mechanism.known_scale / weighted_means.mechanism(self.cost).known_scale / self.part(outcome)
+        return 1 / self.part(outcome)
 
     def deviation(self, outcome: int) -> float:
         """Return the standard deviation of the noise on an outcome's numbers."""
@@ -114,11 +110,12 @@ def exact_numbers(
         if weighing is None:
             continue
         rows = comparison.rows(enclave)
-        of = numbers_of(study, rows, weighing)
-        u = rows.gather("u")
+        units, in_treated = open_units(rows, weighing.weights), rows.gather("t")
+        # One column of each outcome, also where a study has one.
+        u = rows.gather("u").reshape(len(in_treated), -1)
         for outcome in range(len(study.outcomes)):
-            part = Fraction(draw.part(outcome))
-            found[place, outcome] = [float(part * one) for one in of(u[:, outcome], draw.louder(outcome))]
+            exact = exact_sums(units, in_treated, u[:, outcome], draw.cost, draw.louder(outcome))
+            found[place, outcome] = [float(Fraction(draw.part(outcome)) * one) for one in exact]
     return found
 
 

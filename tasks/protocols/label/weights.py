@@ -1,41 +1,36 @@
-"""Comparisons of a protocol as rows of their own, and their weights.
+"""Comparisons of a table as rows of their own, and their weights.
 
-Weights are by balancing or by matching.
-
-A comparison is a subgroup, and in it an arm and the reference. Subgroups and arms are public at label level, so cutting
-the rows apart by them reads nothing private. A comparison's rows keep the order of their hashes; only pieces that hold
-a row are written. Weights are functions of public columns, and so free. One weighting serves all outcomes: it is chosen
-for the noise of the first primary one.
+A comparison is a subgroup, and in it an arm and the reference; of all units and two arms it is everybody. Subgroups and
+arms are public at label level, so cutting the rows apart by them reads nothing private. A comparison's rows keep the
+order of their hashes; only pieces that hold a row are written. Weights are functions of public columns, and so free.
+One weighting serves all outcomes: it is chosen for the noise of the first primary one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
-from fractions import Fraction
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.balancing import BalancingStudy
+from causalveil.schemas.estimators.difference import DifferenceStudy
+from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.protocols.study import ProtocolStudy
-from causalveil.schemas.study import Estimand
-from causalveil.tasks.balancing.stages import balance
+from causalveil.schemas.study import EffectStudy, Estimand
+from causalveil.tasks.balancing import weights as balancing
 from causalveil.tasks.covariates import Columns
 from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.machine.arrays import BoolArray, ByteArray, FloatArray, IntArray
-from causalveil.tasks.matching import scores as matching_scores
-from causalveil.tasks.matching import weights as matched
-from causalveil.tasks.matching import weights as matching_weights
-from causalveil.tasks.matching.weights import Reuse, Weighted, with_imbalance
-from causalveil.tasks.models.logistic import fit
-from causalveil.tasks.models.nearest import PairArray, traversal
-from causalveil.tasks.weighting.imbalance import Balance
-from causalveil.tasks.weighting.weighted_means import WeightedUnits, exact_sums
+from causalveil.tasks.ipw import public_scores as ipw
+from causalveil.tasks.machine.arrays import BoolArray
+from causalveil.tasks.matching import public as matching
+from causalveil.tasks.trial import difference
+from causalveil.tasks.weighting.imbalance import Difference, Weighing, save_units
+from causalveil.tasks.weighting.weighted_means import WeightedUnits, refuse_empty
 
 T = TypeVar("T")
 NAMES = ("x", "t", "u", "h")
@@ -69,7 +64,7 @@ class Comparison:
 
     Attributes:
         group, arm: their names.
-        name: of its rows in the enclave.
+        name: of its rows in the enclave; empty where they are all rows.
         arms: units of the arm and of the reference.
         everybody: units of the subgroup, whatever their arm.
         segments: pieces that its rows are in.
@@ -84,9 +79,9 @@ class Comparison:
     segments: int
     others: int | None
 
-    def rows(self, enclave: Enclave) -> PartEnclave:
+    def rows(self, enclave: Enclave) -> Enclave:
         """Return the rows that are compared; t is 1 in the arm and 0 in the reference."""
-        return PartEnclave(enclave, self.name, self.segments)
+        return PartEnclave(enclave, self.name, self.segments) if self.name else enclave
 
     def subgroup(self, enclave: Enclave) -> PartEnclave | None:
         """Return all rows of the subgroup, where these are more."""
@@ -105,20 +100,28 @@ def _subgroup(group: str) -> str:
 def compare_stage(study: ProtocolStudy, enclave: Enclave) -> tuple[Comparison, ...]:
     """Write the rows of each comparison, and say how many there are.
 
-    They are written subgroup by subgroup, arm by arm.
+    They are written subgroup by subgroup, arm by arm; nothing is written where one holds all rows.
     """
+    if len(study.groups) == 1 and len(study.arm_names) == 2 and not study.where:
+        treated, units = _arms(enclave)
+        arms = (treated, units - treated)
+        return (Comparison(study.groups[0], study.arm_names[1], "", arms, units, enclave.segments, None),)
     found, several = list[Comparison](), len(study.arm_names) > 2
     for group, label in enumerate(study.groups):
         others, everybody = _write(enclave, _subgroup(label), group, None, several)
         for arm, name in enumerate(study.arm_names[1:], 1):
             place = f"{_subgroup(label)}-{arm}"
             segments, _ = _write(enclave, place, group, arm, True)
-            part = PartEnclave(enclave, place, segments)
-            treated = sum(int(np.count_nonzero(part.load("t", segment))) for segment in range(segments))
-            total = sum(len(part.load("t", segment)) for segment in range(segments))
+            treated, total = _arms(PartEnclave(enclave, place, segments))
             arms = (treated, total - treated)
             found.append(Comparison(label, name, place, arms, everybody, segments, others if several else None))
     return tuple(found)
+
+
+def _arms(rows: Enclave) -> tuple[int, int]:
+    """Return how many units are treated, and how many there are."""
+    parts = [rows.load("t", segment) for segment in range(rows.segments)]
+    return sum(int(np.count_nonzero(part)) for part in parts), sum(map(len, parts))
 
 
 def _write(enclave: Enclave, place: str, group: int, arm: int | None, keep: bool) -> tuple[int, int]:
@@ -143,32 +146,14 @@ def _write(enclave: Enclave, place: str, group: int, arm: int | None, keep: bool
     return pieces, rows
 
 
-WEIGHTS, PAIRS, ORDER = "weights", "pairs-{}", "order"
-Numbers = Callable[[FloatArray, float], tuple[Fraction, Fraction]]
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The difference of the arms in a covariate, before and after weighting.
-
-    It is in the covariate's standard deviations within arms.
-    """
-
-    covariate: str
-    before: float
-    after: float
-
-
-@dataclass(frozen=True)
-class Weighing:
-    """Public facts about a comparison's weights.
-
-    ``effective``: the smaller share of an arm's units that the weights leave effective.
-    """
-
-    found: Balance | Reuse
-    differences: tuple[Difference, ...]
-    effective: float
+# By what the study of one question declares: the function that makes its weights.
+Weigh = Callable[[Any, Enclave, float, Enclave | None], tuple[Weighing, WeightedUnits]]
+METHODS: Mapping[type[EffectStudy], Weigh] = {
+    BalancingStudy: balancing.weigh,
+    DifferenceStudy: difference.weigh,
+    IpwStudy: ipw.weigh,
+    MatchingStudy: matching.weigh,
+}
 
 
 def weigh_stage(
@@ -183,86 +168,31 @@ def weigh_stage(
         enclave: its rows, cut apart.
         comparisons: all of them.
         louder: by how much the first primary outcome's noise is larger than that of a draw of its own.
+
+    Raises:
+        DataError: every arm is too small; nothing was drawn.
     """
-    return tuple(_weigh(study, enclave, comparison, louder) for comparison in comparisons)
+    found, question, problem = list[Weighing | None](), study.questions[study.first], DataError("")
+    for comparison in comparisons:
+        rows = comparison.rows(enclave)
+        try:
+            refuse_empty(*comparison.arms)
+            weighing, units = METHODS[type(question)](question, rows, louder, comparison.subgroup(enclave))
+        except DataError as too_small:
+            # Public facts alone: an arm is empty, has fewer units than neighbours are asked for, or none near enough.
+            problem = too_small
+            found.append(None)
+            continue
+        save_units(rows, units)
+        if question.ADJUSTS:
+            weighing = replace(weighing, differences=_differences(question, rows, units.weights))
+        found.append(weighing)
+    if not any(found):
+        raise problem
+    return tuple(found)
 
 
-def _weigh(study: ProtocolStudy, enclave: Enclave, comparison: Comparison, louder: float) -> Weighing | None:
-    rows, question = comparison.rows(enclave), study.questions[study.first]
-    if min(comparison.arms) < 1:
-        return None
-    order: IntArray = np.arange(sum(comparison.arms))
-    try:
-        if isinstance(question, BalancingStudy):
-            found, units = balance(question, rows, louder, comparison.subgroup(enclave))
-            _leave(rows, units.weights, units.pairs, order)
-            effective = [own / units_ for own, units_ in zip(found.weights.effective, comparison.arms, strict=True)]
-            return Weighing(found, _differences(question, rows, units.weights), min(effective))
-        matching = cast(MatchingStudy, question)
-        scores, in_treated, order = matching_rows(matching, rows)
-        weighted = matching_weights.weigh(_as_loud(matching, louder), scores, in_treated)
-    except DataError:
-        # Public facts alone: an arm has fewer units than neighbours are asked for, or none near enough.
-        return None
-    _leave(rows, weighted.weights, weighted.pairs, order)
-    reuse = with_imbalance(matching, rows, weighted.reuse, weighted.weights, order)
-    in_rows = np.empty(len(order))
-    in_rows[order] = weighted.weights
-    effective = [
-        reuse.queries**2 / float(square) / units_
-        for square, units_ in zip(reuse.weight_squares, comparison.arms, strict=True)
-    ]
-    return Weighing(reuse, _differences(matching, rows, in_rows), min(1.0, *effective))
-
-
-def _as_loud(study: MatchingStudy, louder: float) -> MatchingStudy:
-    """The study with the epsilon whose noise is the outcome's, by which adaptive caps are chosen."""
-    epsilon = Decimal(repr(float(study.privacy.epsilon) / louder))
-    return study.model_copy(update={"privacy": study.privacy.model_copy(update={"epsilon": epsilon})})
-
-
-def matching_rows(study: MatchingStudy, rows: PartEnclave) -> tuple[FloatArray, ByteArray, IntArray]:
-    """Return public scores and arms in the order of traversal, and that order."""
-    units = sum(len(part) for part in rows.hashes())
-    w = fit(rows.rows, rows.segments, units, study.estimator.penalty, study.execution.workers)
-    lattice = matching_scores.COEFFICIENT_LATTICE
-    w = np.rint(w * lattice) / lattice
-    order = traversal(rows)
-    scores = np.concatenate([matching_scores.exact_scores(rows.rows(index), w) for index in range(rows.segments)])
-    return scores[order], rows.gather("t")[order], order
-
-
-def _leave(rows: PartEnclave, weights: NDArray[Any], pairs: Sequence[PairArray], order: IntArray) -> None:
-    rows.save(WEIGHTS, weights)
-    rows.save(ORDER, order)
-    for place, own in enumerate(pairs):
-        rows.save(PAIRS.format(place), own)
-
-
-def numbers_of(study: ProtocolStudy, rows: PartEnclave, weighing: Weighing) -> Numbers:
-    """Return the function from an outcome to its two exact numbers, each of sensitivity 1.
-
-    Its arguments are u, shape (n,), and how loud its noise is.
-    """
-    first, second, across = (rows.load(PAIRS.format(place)) for place in range(3))
-    order, found = rows.load(ORDER), weighing.found
-    in_treated: ByteArray = rows.gather("t")[order]
-    if isinstance(found, Balance):
-        units = WeightedUnits(found.weights, rows.load(WEIGHTS), (first, second, across))
-        return lambda u, louder: exact_sums(units, in_treated, u[order], study.privacy.cost, louder)
-    question = cast(MatchingStudy, study.questions[study.first])
-    weighted = Weighted(found, rows.load(WEIGHTS), (first, second, across))
-
-    def numbers(u: FloatArray, louder: float) -> tuple[Fraction, Fraction]:
-        del louder  # the study declares which part of the draw measures the variance
-        return matched.exact_sums(question, weighted, in_treated, u[order])
-
-    return numbers
-
-
-def _differences(
-    study: BalancingStudy | MatchingStudy, rows: PartEnclave, weights: NDArray[Any]
-) -> tuple[Difference, ...]:
+def _differences(study: EffectStudy, rows: Enclave, weights: NDArray[Any]) -> tuple[Difference, ...]:
     """Compute the arms' difference in each column, before and after weighting.
 
     One pass over the rows; weights are in their order.
