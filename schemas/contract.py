@@ -28,13 +28,6 @@ from causalveil.schemas.study import Name, Slug, Study
 CONTRACT_FILE = "dataset.yaml"
 CONTRACT_SCHEMA_FILE = Path(__file__).with_name("dataset-v1.schema.json")
 # What the owner's file was called before it declared the columns.
-FORMER_FILE = "policy.yaml"
-HOW_TO_MOVE = (
-    f"'{FORMER_FILE}' is no longer read. Move it to '{CONTRACT_FILE}' and add what studies said before: 'unit' (the "
-    "column that names the protected person), 'columns' (each with {lower, upper}, {levels: [...]} or "
-    "{codes: {control: 0, treated: 1}}) and 'public: []'; write 'units_span_blocks: X' as "
-    "'blocks: {key: COLUMN, units_span: X}', or leave it out where no folder of the data is a block"
-)
 
 
 class DataClass(StrEnum):
@@ -225,12 +218,7 @@ class Contract(Frozen):
 
         It leaves out the ledger's identity, and when the owner is told.
         """
-        # A contract of one row per unit has the digest that it had before `rows` could be declared.
-        # So has one that leaves no range open, or lets no row be left out.
-        later = {
-            key for key in ("rows", "open_ranges", "recorded_is_public", "bounds_from_data") if not getattr(self, key)
-        }
-        text = self.model_dump_json(exclude={"ledger", "warn_below", *later})
+        text = self.model_dump_json(exclude={"ledger", "warn_below"})
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property
@@ -268,13 +256,11 @@ def load_contract(path: Path) -> Contract:
     Code that reads rows has the contract from the folder that it opened: ``tasks.enclave.data_folder``.
 
     Raises:
-        ContractError: missing, a link, or wrong; a policy.yaml in its place is told how to move.
+        ContractError: missing, a link, or wrong.
     """
     if path.is_symlink():
         raise ContractError(f"{path}: is a link; the contract is a file in the folder whose data it speaks of")
     if not path.exists():
-        if path.with_name(FORMER_FILE).exists():
-            raise ContractError(f"{path.parent}: {HOW_TO_MOVE}")
         raise ContractError(f"{path}: no contract; the data's owner must put one beside the data before anything runs")
     return parse_contract(read_text(path, ContractError, MAX_BYTES), str(path))
 

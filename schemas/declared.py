@@ -160,8 +160,7 @@ class EventColumn(DeclaredColumn):
 
     event: Annotated[dict[Name, Code], Field(min_length=2, max_length=20)]
     censored: Name | None = None
-    # Left out where nothing is said, so that a contract has the digest that it had before this could be declared.
-    others: Annotated[Others, Field(exclude_if=lambda value: value is Others.refuse)] = Others.refuse
+    others: Others = Others.refuse
 
     @model_validator(mode="after")
     def _one_is_censoring(self) -> Self:

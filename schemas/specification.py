@@ -30,8 +30,7 @@ def unrecorded_words(specification: Mapping[str, Any]) -> tuple[str, ...]:
     end = specification.get("missing_outcome") or MissingOutcome.refuse
     if end == MissingOutcome.refuse:
         return tuple(told)
-    outcomes = specification["outcomes"] if "outcomes" in specification else [specification["outcome"]]
-    for one in outcomes:
+    for one in outcomes_of(specification):
         lower, upper = one["lower"], one["upper"]
         value = {"middle": lower + (upper - lower) / 2, "lower": lower, "upper": upper}[end]
         far = max(upper - value, value - lower)
@@ -41,6 +40,11 @@ def unrecorded_words(specification: Mapping[str, Any]) -> tuple[str, ...]:
             f"answer by at most {far:.6g} times the sum of the arms' shares of such units"
         )
     return tuple(told)
+
+
+def outcomes_of(specification: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the outcomes of a specification; that of one question stands by itself."""
+    return list(specification["outcomes"]) if "outcomes" in specification else [specification["outcome"]]
 
 
 def travelling(specification: Mapping[str, Any]) -> dict[str, Any]:

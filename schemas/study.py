@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
 from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -52,8 +51,6 @@ Slug = Annotated[str, Field(max_length=80, pattern=f"^{SLUG.pattern}$")]
 
 # What a study says of units without a treatment or an outcome.
 UNRECORDED = ("missing_treatment", "missing_outcome")
-# Keys that came later: a study that does not use them has the digest that it had before.
-LATER: Mapping[str, list[Any]] = {"where": [], "measure": ["difference"]}
 UNPROTECTED = {
     Level.sample: (),
     Level.label: ("every covariate and the treatment of every unit: public by declaration, no noise covers them",),
@@ -181,8 +178,8 @@ LevelCode = Annotated[
     BeforeValidator(_level, json_schema_input_type=str | int),
 ]
 Levels = Annotated[tuple[LevelCode, ...], Field(min_length=2, max_length=1000)]
-# Names of levels, one of each. Left out where there are none, so that a study has the digest that it had before.
-LevelNames = Annotated[tuple[Name, ...] | None, Field(exclude_if=lambda value: value is None)]
+# Names of levels, one of each.
+LevelNames = tuple[Name, ...] | None
 
 
 def distinct_levels(levels: tuple[str | int, ...]) -> None:
@@ -389,7 +386,6 @@ class Select(Frozen):
 
     @model_serializer(mode="plain")
     def _as_written(self) -> dict[str, Any]:
-        # A study that says what it always could has the digest that it always had.
         said = {"newest": self.newest, "blocks": self.blocks, "from": self.first, "to": self.last}
         return {key: value for key, value in said.items() if value is not None}
 
@@ -478,18 +474,11 @@ class Study(Frozen):
     def specification(self) -> dict[str, Any]:
         """Return the study as plain JSON values, the same at every site.
 
-        It leaves out ``data.path``, ``purpose`` and ``execution``.
+        It leaves out ``data.path``, ``purpose``, ``execution`` and what a plan expects.
         """
-        document: dict[str, Any] = json.loads(
-            self.model_dump_json(exclude={"data": {"path"}, "purpose": True, "execution": True, "choice": True})
-        )
-        # A study that refuses them has the digest that it had before it could say anything else.
-        for key in UNRECORDED:
-            if document.get(key) == "refuse":
-                del document[key]
-        for key, unused in LATER.items():
-            if key in document and document[key] == unused:
-                del document[key]
+        left_out = {"purpose", "execution", "choice", "expect"}
+        document: dict[str, Any] = json.loads(self.model_dump_json(exclude=left_out))
+        del document["data"]["path"]
         return document
 
     @property

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -26,8 +26,6 @@ from causalveil.schemas.study import Slug
 
 ADMISSION_FILE = "_admission.json"
 NO_ADMISSION = "is not a manifest of admitted data; its owner must admit them again"
-# The version of a manifest says how its files are digested; the first is read, and no longer written.
-DIGESTS: Final = 2
 # What a contract says of budgets, of people and for people: rows are the same whatever it is.
 _NOT_OF_ROWS = {
     "ledger",
@@ -75,7 +73,6 @@ class Admission(Frozen):
     """The manifest: which bytes were found to keep which declarations.
 
     Attributes:
-        version: how files are digested: 1 HMAC-SHA-256, 2 keyed BLAKE3.
         dataset: the contract's.
         declares: digest of what the contract says of rows; see :func:`declarations`.
         key: of the digests, 32 hex digits.
@@ -86,7 +83,7 @@ class Admission(Frozen):
             empty where these are the same.
     """
 
-    version: Literal[1, 2] = DIGESTS
+    version: Literal[1] = 1
     dataset: Slug
     declares: str
     key: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
@@ -101,11 +98,7 @@ class Admission(Frozen):
 
         The secret key in it hides the rest from a reader of the digest alone.
         """
-        document = self.model_dump(mode="json")
-        if not self.casts:
-            # So had manifests that knew of none: what was recorded of them stays true.
-            del document["casts"]
-        return digest_of(document)
+        return digest_of(self.model_dump(mode="json"))
 
     @property
     def units(self) -> int:
@@ -140,18 +133,17 @@ class Admission(Frozen):
     @property
     def digests(self) -> Digests:
         """Digests against which files are checked when runs read them."""
-        return Digests(self.key, self.version, self.by_path)
+        return Digests(self.key, self.by_path)
 
 
 @dataclass(frozen=True)
 class Digests:
     """Digests that files are held to while their rows are read.
 
-    They come with their key and version, and by path of the file.
+    They come with their key, and by path of the file.
     """
 
     key: str
-    version: int
     files: Mapping[str, AdmittedFile]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from enum import StrEnum
 from itertools import pairwise
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -343,10 +343,6 @@ class SurvivalStudy(Study):
             },
         )
         return self
-
-    def specification(self) -> dict[str, Any]:
-        """Return the specification as of every study, without what a plan expects."""
-        return {key: value for key, value in super().specification().items() if key != "expect"}
 
     @property
     def roles(self) -> dict[str, Column]:

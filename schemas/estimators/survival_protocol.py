@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count, pairwise
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
@@ -175,10 +175,6 @@ class SurvivalProtocol(JointStudy):
                 "are adjusted together: ask for fewer outcomes or measures"
             )
         return self
-
-    def specification(self) -> dict[str, Any]:
-        """Return the specification as of every study, without what a plan expects."""
-        return {key: value for key, value in super().specification().items() if key != "expect"}
 
     @cached_property
     def bounded(self) -> RegressionProtocol:

@@ -17,7 +17,6 @@ import polars as pl
 
 from causalveil.schemas.admission.casts import Types, read_as, read_frame
 from causalveil.schemas.admission.manifest import (
-    DIGESTS,
     Admission,
     AdmittedFile,
     CastColumn,
@@ -166,7 +165,7 @@ class _Look:
 
         try:
             # Rows are read a second time: those of the very files that were looked at.
-            held = self.folder.held_to(Digests(self.key, DIGESTS, {file.path: file for file in files}))
+            held = self.folder.held_to(Digests(self.key, {file.path: file for file in files}))
             reduce_stage(self.contract, held, self.layout, place, draft, each, bytes.fromhex(self.key))
             made = DataFolder(draft)
             layout = list_partitions(made, None if self.contract.blocks is None else self.contract.blocks.key)

@@ -22,15 +22,14 @@ from typing import Self
 
 from blake3 import blake3
 
-from causalveil.schemas.admission.manifest import ADMISSION_FILE, DIGESTS, Admission, Digests, parse_admission
-from causalveil.schemas.contract import CONTRACT_FILE, FORMER_FILE, HOW_TO_MOVE, Contract, parse_contract
+from causalveil.schemas.admission.manifest import ADMISSION_FILE, Admission, Digests, parse_admission
+from causalveil.schemas.contract import CONTRACT_FILE, Contract, parse_contract
 from causalveil.schemas.documents import MAX_BYTES, MAX_DOCUMENT_BYTES
 from causalveil.schemas.errors import ContractError, DataError, kind_of
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.schemas.warehouse import MANIFEST_FILE, Manifest, parse_manifest
 from causalveil.tasks.machine.folders import OpenFile, OpenFolder, refuse_table
 
-CONTRACTS = (CONTRACT_FILE, FORMER_FILE)
 NONE = "no contract; the data's owner must put one beside the data before anything runs"
 
 
@@ -63,7 +62,7 @@ class DataFolder(OpenFolder):
         """Return the text of dataset.yaml, read once.
 
         Raises:
-            ContractError: missing, a link, or not to be read; a policy.yaml in its place is told how to move.
+            ContractError: missing, a link, or not to be read.
         """
         if self.is_link(CONTRACT_FILE):
             raise ContractError(
@@ -74,9 +73,7 @@ class DataFolder(OpenFolder):
             content = self.read(CONTRACT_FILE, MAX_BYTES)
             if content is not None:
                 return content.decode("utf-8")
-            problem = (
-                f"{self.path}: {HOW_TO_MOVE}" if self.holds(FORMER_FILE) else f"{self.path / CONTRACT_FILE}: {NONE}"
-            )
+            problem = f"{self.path / CONTRACT_FILE}: {NONE}"
         except DataError as error:
             problem = str(error)
         except UnicodeDecodeError as error:
@@ -93,17 +90,17 @@ class DataFolder(OpenFolder):
         return parse_contract(self.contract_text, str(self.path / CONTRACT_FILE))
 
     def find_contract(self) -> Contract | None:
-        """Return the contract; None where there is none, nor one by the former name.
+        """Return the contract; None where there is none.
 
         Raises:
-            ContractError: it is wrong, or there is a policy.yaml alone.
+            ContractError: it is wrong.
         """
         return self.contract if self.has_contract else None
 
     @property
     def has_contract(self) -> bool:
-        """Return whether a contract lies here, by its name or its former one."""
-        return any(self.holds(name) for name in CONTRACTS)
+        """Return whether a contract lies here."""
+        return self.holds(CONTRACT_FILE)
 
     def manifest(self) -> Manifest | None:
         """Return what an extract left beside the rows; None where none filled the folder.
@@ -138,7 +135,7 @@ class DataFolder(OpenFolder):
             self._refuse_table(way)
             self._refuse_contract(way, "the data folder lies inside the folder of another dataset")
         for entry in self.walk(skip=_hidden):
-            if "/" in entry.path and entry.name in CONTRACTS:
+            if "/" in entry.path and entry.name == CONTRACT_FILE:
                 self._refuse_contract(
                     entry.path.rpartition("/")[0], "another dataset's folder lies inside the data folder"
                 )
@@ -154,11 +151,9 @@ class DataFolder(OpenFolder):
 
     def _refuse_contract(self, folder: str, problem: str) -> None:
         """Refuse a contract above or below: each row has one, so folders of datasets do not nest."""
-        for name in CONTRACTS:
-            if self.holds(f"{folder}/{name}"):
-                raise ContractError(
-                    f"{self._place(folder) / name}: {problem}; datasets do not nest, so move one of them out"
-                )
+        if self.holds(f"{folder}/{CONTRACT_FILE}"):
+            place = self._place(folder) / CONTRACT_FILE
+            raise ContractError(f"{place}: {problem}; datasets do not nest, so move one of them out")
 
     def _refuse_table(self, folder: str) -> None:
         """Refuse a table: its log says which of its files count, and a plain list of files does not."""
@@ -188,7 +183,7 @@ def dataset_around(folder: Path) -> Path | None:
     for above in (place, *place.parents):
         if any(_hidden(part) for part in place.relative_to(above).parts):
             return None
-        if any(os.path.lexists(above / name) for name in CONTRACTS):
+        if os.path.lexists(above / CONTRACT_FILE):
             return above
     return None
 
@@ -196,14 +191,15 @@ def dataset_around(folder: Path) -> Path | None:
 CONTENTS_LABEL = "data contents"
 
 
-def file_digest(file: OpenFile, key: str, version: int = DIGESTS) -> str:
-    """Return the keyed digest of a file's bytes.
+def file_digest(file: OpenFile, key: str) -> str:
+    """Return the keyed BLAKE3 of a file's bytes.
+
+    BLAKE3 (O'Connor, Aumasson, Neves and Wilcox-O'Hearn 2020) takes a third of the time of HMAC-SHA-256 and resists
+    collisions as well.
 
     Args:
         file: it.
         key: of the manifest, 32 hex digits.
-        version: of the manifest: HMAC-SHA-256 in the first, then keyed BLAKE3 (O'Connor, Aumasson, Neves and
-            Wilcox-O'Hearn 2020), which takes a third of the time and resists collisions as well.
 
     Returns:
         64 hex digits.
@@ -211,16 +207,10 @@ def file_digest(file: OpenFile, key: str, version: int = DIGESTS) -> str:
     Raises:
         OSError: the file cannot be read.
     """
-    found = _digester(key, version)
+    found = blake3(key=_whole_key(key))
     for chunk in file.chunks():
         found.update(chunk)
     return found.hexdigest()
-
-
-def _digester(key: str, version: int) -> hmac.HMAC | blake3:
-    if version == 1:
-        return hmac.new(bytes.fromhex(key), digestmod=hashlib.sha256)
-    return blake3(key=_whole_key(key))
 
 
 @lru_cache(maxsize=8)
@@ -262,7 +252,7 @@ def _is_held(file: OpenFile, digests: Digests | None) -> bool:
     if admitted is None or admitted.size != file.size:
         return False
     try:
-        return hmac.compare_digest(file_digest(file, digests.key, digests.version), admitted.digest)
+        return hmac.compare_digest(file_digest(file, digests.key), admitted.digest)
     except OSError:
         return False
 

@@ -28,7 +28,7 @@ from typing import Any
 
 from pyarrow import fs
 
-from causalveil.schemas.contract import CONTRACT_FILE, FORMER_FILE
+from causalveil.schemas.contract import CONTRACT_FILE
 from causalveil.schemas.documents import is_stored
 from causalveil.schemas.errors import CausalveilError, ContractError, DataError, StudyError, in_own_words, shown_as
 from causalveil.tasks.machine.files import whole_file
@@ -412,12 +412,11 @@ def _hidden(path: str) -> bool:
 
 def _refuse_nested(url: str, store: Any, root: str) -> None:
     for above in PurePosixPath(root).parents:
-        for name in (CONTRACT_FILE, FORMER_FILE):
-            if str(above) != "." and store.get_file_info(f"{above}/{name}").type == fs.FileType.File:
-                raise ContractError(
-                    f"{url}: lies inside the folder of another dataset, which has a {name}; datasets do not nest, so "
-                    "move one of them out"
-                )
+        if str(above) != "." and store.get_file_info(f"{above}/{CONTRACT_FILE}").type == fs.FileType.File:
+            raise ContractError(
+                f"{url}: lies inside the folder of another dataset, which has a {CONTRACT_FILE}; datasets do not nest, "
+                "so move one of them out"
+            )
 
 
 def _refuse_without_room(copy: _Copy, size: int) -> None:

@@ -24,7 +24,7 @@ from uuid import uuid4
 from obstore import delete, exceptions, get, head, put
 from obstore.store import from_url
 
-from causalveil.schemas.contract import CONTRACT_FILE, FORMER_FILE
+from causalveil.schemas.contract import CONTRACT_FILE
 from causalveil.schemas.errors import CausalveilError, StudyError, in_own_words, kind_of
 from causalveil.schemas.release import RELEASE_FILE
 from causalveil.tasks.machine.folders import FolderIdentity
@@ -262,7 +262,7 @@ def dataset_around_url(url: str) -> str | None:
             if any(part.startswith((".", "_")) for part in parts[number:]):
                 return None
             above = f"{scheme}://{'/'.join(parts[:number])}"
-            if any(_holds(above, name) for name in (CONTRACT_FILE, FORMER_FILE)):
+            if _holds(above, CONTRACT_FILE):
                 return above
     return None
 

@@ -28,7 +28,7 @@ _OWN = ("epsilon", "delta")
 
 
 def digest_of_question(specification: Mapping[str, Any]) -> str:
-    """Return the digest of what a study asks at every site, whatever each site's budget and contract."""
+    """Return the digest of what a study asks at every site, but for budgets and contracts."""
     asked = travelling(specification)
     privacy = {key: value for key, value in asked["privacy"].items() if key not in _OWN}
     return digest_of({**asked, "privacy": privacy})

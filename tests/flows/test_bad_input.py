@@ -201,12 +201,6 @@ CONTRACT_CASES = [
     contract("unknown estimator", "estimators", estimators=["magic"]),
     contract("no estimators", "estimators", estimators=[]),
     contract("no unit", "missing key 'unit'", unit=...),
-    Case(
-        "contract: former name",
-        2,
-        ("no longer read", "dataset.yaml"),
-        folder=lambda f: (f / "dataset.yaml").rename(f / "policy.yaml"),
-    ),
     contract("asymptotic only", "finite_sample", guarantees=["asymptotic"]),
     contract("ledger is no identity", "ledger", ledger="here"),
     contract("level has no cap", "forbidden", code=4, caps={"sample": ...}),

@@ -104,9 +104,6 @@ def test_a_folder_above_another_dataset_is_not_read_under_its_own_contract(tmp_p
     inner = write_study(tmp_path / "outer" / "inner", contract={"data_class": "sensitive", "dataset": "inner"})
     refused(outer, ContractError, "another dataset's folder lies inside")
     refused(inner, ContractError, "lies inside the folder of another dataset")
-    # A contract by its former name protects its rows as well.
-    (inner.parent / "dataset.yaml").rename(inner.parent / "policy.yaml")
-    refused(outer, ContractError, "another dataset's folder lies inside")
 
 
 def test_a_contract_that_is_a_link_speaks_of_another_folder(tmp_path: Path) -> None:

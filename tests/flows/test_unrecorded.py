@@ -141,7 +141,7 @@ def test_a_study_has_to_say_what_they_count_as(tmp_path: Path) -> None:
     document = yaml.safe_load(path.read_text())
     path.write_text(yaml.safe_dump(document | {"missing_outcome": "middle"}))
     assert load_study(path).specification()["missing_outcome"] == "middle"
-    assert "missing_treatment" not in load_study(path).specification(), "digests of earlier studies stay"
+    assert load_study(path).specification()["missing_treatment"] == "refuse"
 
 
 def test_a_run_counts_everybody_and_the_report_says_with_what(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import hmac
 from contextlib import nullcontext
 from datetime import date
 from pathlib import Path
@@ -251,22 +250,6 @@ def test_a_manifest_is_a_function_of_bytes_and_contract(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes())
     assert load_admission(keep_beside(DataFolder(folder), first)) == first
     assert (folder / ADMISSION_FILE).stat().st_mode & 0o777 == path.stat().st_mode & 0o666
-
-
-def test_a_manifest_of_the_first_version_is_still_kept(tmp_path: Path) -> None:
-    folder = write(tmp_path / "data", good(24))
-    now, path = admitted(contract(), folder, tmp_path / "scratch"), folder / "part-0.parquet"
-    digest = hmac.new(bytes.fromhex(now.key), path.read_bytes(), "sha256").hexdigest()
-    old = now.model_copy(update={"version": 1, "files": (now.files[0].model_copy(update={"digest": digest}),)})
-    data = DataFolder(folder)
-    (partition,) = list_partitions(data, None).partitions
-    with held_file(data.held_to(old.digests), partition):
-        pass
-    with (
-        pytest.raises(DataError, match="changed since"),
-        held_file(data.held_to(old.model_copy(update={"version": 2}).digests), partition),
-    ):
-        pytest.fail("another digest is of other bytes")
 
 
 def digest_of(path: Path, key: str) -> str:

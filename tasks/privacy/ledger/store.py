@@ -109,7 +109,7 @@ def _statements(text: str) -> Iterator[str]:
 
 
 URL_VARIABLE = "CAUSALVEIL_LEDGER_URL"
-VERSION = "0002"
+VERSION = "0001"
 BUSY_SECONDS = 60
 # So long a server is waited for that went away after it had answered this process, as servers do that restart.
 AWAY_SECONDS = 60.0

@@ -389,9 +389,8 @@ def _missing_in_rows(spec: Mapping[str, Any]) -> str:
         told.insert(0, f"{', '.join(welcome)} may be missing and enter by an indicator beside a fixed value.")
     if not told:
         return "Rows with a missing value in a column of the study are not admitted."
-    never = [
-        word for word, key in (("treatment", "missing_treatment"), ("outcome", "missing_outcome")) if key not in spec
-    ]
+    words = {"missing_treatment": "treatment", "missing_outcome": "outcome"}
+    never = [word for key, word in words.items() if spec.get(key, "refuse") == "refuse"]
     refused = f" Rows without {' or '.join(never)} are not admitted." if never else ""
     return f"{' '.join(told)}{refused} How many are missing is private."
 
