@@ -34,6 +34,7 @@ from causalveil.schemas.study import (
     Missing,
     Name,
     Others,
+    YesOrNo,
     distinct_levels,
     distinct_names,
     event_codes,
@@ -114,13 +115,25 @@ class LevelsColumn(DeclaredColumn):
         return self.levels.get(value, value) if isinstance(self.levels, dict) and isinstance(value, str) else value
 
 
-class CodesColumn(DeclaredColumn):
-    """A column of one of two codes, as a treatment has.
+DeclaredCodes = Annotated[
+    Annotated[Codes, Tag("codes of arms")] | Annotated[YesOrNo, Tag("codes of no and yes")],
+    Discriminator(
+        lambda value: (
+            "codes of no and yes"
+            if isinstance(value, YesOrNo) or (isinstance(value, Mapping) and not {"no", "yes"}.isdisjoint(value))
+            else "codes of arms"
+        )
+    ),
+]
 
-    As a covariate or an outcome it is 0 for control and 1 for treated.
+
+class CodesColumn(DeclaredColumn):
+    """A column of one of two codes.
+
+    They are ``{control, treated}`` of a treatment and ``{no, yes}`` of anything else, which is read as 0 and 1.
     """
 
-    codes: Codes
+    codes: DeclaredCodes
 
 
 class FollowUp(Frozen):
@@ -219,7 +232,7 @@ Declared = Annotated[
         _column_kind,
         custom_error_type="column",
         custom_error_message="a column is declared as {lower, upper}, {levels: [...]}, {levels: {NAME: code}}, "
-        "{codes: {control, treated}}, {time: {upper, origin}} or {event: {NAME: code}}",
+        "{codes: {no, yes}}, {codes: {control, treated}}, {time: {upper, origin}} or {event: {NAME: code}}",
     ),
 ]
 

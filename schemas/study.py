@@ -138,30 +138,48 @@ class Others(StrEnum):
 Code = Annotated[str, Field(strict=True)] | Annotated[bool, Field(strict=True)] | Annotated[int, Field(strict=True)]
 
 
-class Codes(Frozen):
-    """The two values of a binary column.
+class TwoCodes(Frozen):
+    """The two values of a binary column, that of 0 first.
 
     Both are text, both whole numbers or both booleans (stored as 0 and 1, too).
     """
 
-    control: Code
-    treated: Code
-
     @model_validator(mode="after")
-    def _two(self) -> Codes:
-        if type(self.control) is not type(self.treated):
+    def _two(self) -> Self:
+        zero, one = self.written
+        if type(zero) is not type(one):
             raise ValueError("codes must be both text, both integers or both booleans")
-        if self.control == self.treated:
-            raise ValueError("control and treated must have different codes")
-        if isinstance(self.control, int) and not max(abs(self.control), abs(int(self.treated))) < 2**63:
+        if zero == one:
+            raise ValueError(f"{' and '.join(type(self).model_fields)} must have different codes")
+        if isinstance(zero, int) and not max(abs(zero), abs(int(one))) < 2**63:
             raise ValueError("codes must be integers of 64 bits")
         return self
 
     @property
+    def written(self) -> tuple[Code, Code]:
+        """The codes as they were declared."""
+        zero, one = (getattr(self, key) for key in type(self).model_fields)
+        return zero, one
+
+    @property
     def pair(self) -> tuple[str | int, str | int]:
-        """Control and treated; booleans as 0 and 1."""
-        control, treated = (code if isinstance(code, str) else int(code) for code in (self.control, self.treated))
-        return control, treated
+        """The codes; booleans as 0 and 1."""
+        zero, one = (code if isinstance(code, str) else int(code) for code in self.written)
+        return zero, one
+
+
+class Codes(TwoCodes):
+    """The codes of a treatment."""
+
+    control: Code
+    treated: Code
+
+
+class YesOrNo(TwoCodes):
+    """The codes of an outcome or a covariate: ``no`` is read as 0, ``yes`` as 1."""
+
+    no: Code
+    yes: Code
 
 
 ZERO_ONE = Codes(control=0, treated=1)
@@ -249,7 +267,7 @@ class NumericCovariate(Bounds):
     """
 
     scale: NumberScale | None = None
-    codes: Codes | None = None
+    codes: YesOrNo | None = None
     nulls: Missing = Missing.refuse
 
     @model_validator(mode="after")
@@ -346,7 +364,7 @@ class Outcome(Bounds):
     """
 
     name: Name
-    codes: Codes | None = None
+    codes: YesOrNo | None = None
 
     @property
     def two_valued(self) -> bool:

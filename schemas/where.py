@@ -132,7 +132,7 @@ class Condition(Frozen):
         if isinstance(self.holds, CategoricalCovariate):
             return self.holds.slots
         codes = self.holds.codes
-        return None if codes is None else (codes.control, codes.treated)
+        return None if codes is None else codes.written
 
     @property
     def _ends(self) -> tuple[float, float]:
@@ -287,7 +287,7 @@ class AskedCondition(Frozen):
             values = [column.coded(one) for one in values]
         if "levels" not in holds and column is not None and not isinstance(column, CodesColumn):
             values = [float(one) if isinstance(one, int) and not isinstance(one, bool) else one for one in values]
-        if isinstance(column, CodesColumn) and isinstance(column.codes.control, bool):
+        if isinstance(column, CodesColumn) and isinstance(column.codes.written[0], bool):
             values = [bool(one) if isinstance(one, int) and one in (0, 1) else one for one in values]
         return {"column": self.column, "holds": holds, "op": self.op, "values": values}
 

@@ -45,7 +45,7 @@ HOSPITALS = ("north", "coast", "valley")
 CAPS = {level: {"epsilon": 1000, "delta": "1e-2"} for level in ("sample", "label", "training_units")}
 OWNER: dict[str, Any] = {
     "columns": {
-        "passed": {"codes": {"control": 0, "treated": 1}},
+        "passed": {"codes": {"no": 0, "yes": 1}},
         "before": {"lower": 0, "upper": 10},
         "drug": {"levels": ["none", "low", "high"]},
     },

@@ -24,8 +24,8 @@ Covariates = dict[str, dict[str, Any]]
 _WIDE = {"lower": 0, "upper": 80}
 # One kind of column each. Numbers whose range is not from one whole number to the next have eighth powers somewhere.
 KINDS: dict[str, Covariates] = {
-    "flag": {"a": {"lower": 0, "upper": 1, "codes": {"control": "no", "treated": "yes"}}},
-    "missing flag": {"a": {"lower": 0, "upper": 1, "codes": {"control": 0, "treated": 1}, "nulls": "indicator"}},
+    "flag": {"a": {"lower": 0, "upper": 1, "codes": {"no": "no", "yes": "yes"}}},
+    "missing flag": {"a": {"lower": 0, "upper": 1, "codes": {"no": 0, "yes": 1}, "nulls": "indicator"}},
     "unit number": {"a": {"lower": 0, "upper": 1}},
     "missing unit number": {"a": {"lower": 0, "upper": 1, "nulls": "indicator"}},
     "number": {"a": _WIDE},
@@ -80,7 +80,7 @@ def _regressions() -> Iterator[Case]:
     yield of("a trial", trial=True)
     yield of("lines alone", curves="none")
     yield Case("regression, skewed", of("").study, 100, 200, skewed=True)
-    yield of("an event", outcome={"name": "score", "lower": 0, "upper": 1, "codes": {"control": 0, "treated": 1}})
+    yield of("an event", outcome={"name": "score", "lower": 0, "upper": 1, "codes": {"no": 0, "yes": 1}})
     shares = {"scales": "0.2", "lines": "0.2", "screen": "0.2", "refit": "0.2", "scores": "0.2"}
     for delta in ("1e-6", "0"):
         yield of(f"even parts, delta {delta}", parts=shares, delta=delta)

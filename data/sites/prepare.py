@@ -78,7 +78,7 @@ columns:
   age: {{lower: 18, upper: 100, unit_of_measure: years}}
   severity: {{lower: 0, upper: 10}}
   ward: {{levels: [medical, surgical, neurological]}}
-  readmitted: {{codes: {{control: false, treated: true}}}}
+  readmitted: {{codes: {{no: false, yes: true}}}}
 {before}
   days_at_home: {{time: {{upper: 365, origin: discharged}}, unit_of_measure: days}}
   status: {{event: {{at home: 0, readmission: 1, death: 2}}}}

@@ -20,6 +20,7 @@ from causalveil.schemas.study import (
     UNRECORDED,
     Missing,
     Others,
+    YesOrNo,
 )
 from causalveil.schemas.where import AskedWhere, Condition
 
@@ -257,7 +258,8 @@ def number_in_full(
     if isinstance(column, NumberColumn):
         ends, extra = {"lower": column.lower, "upper": column.upper}, {"nulls": column.nulls, "scale": column.scale}
     elif isinstance(column, CodesColumn):
-        ends, extra = {"lower": 0.0, "upper": 1.0}, {"codes": column.codes, "nulls": column.nulls}
+        codes = dict(zip(YesOrNo.model_fields, column.codes.written, strict=True))
+        ends, extra = {"lower": 0.0, "upper": 1.0}, {"codes": codes, "nulls": column.nulls}
     elif contract is None and (asked.lower is None or asked.upper is None):
         problems.append(
             f"'{place}': no contract is at hand, so the study must declare the range of '{name}': {{lower, upper}}"

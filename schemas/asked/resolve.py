@@ -32,7 +32,7 @@ from causalveil.schemas.mistakes import validate
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.protocols.study import AskedOf
 from causalveil.schemas.studies import study_class
-from causalveil.schemas.study import Missing, Study
+from causalveil.schemas.study import Codes, Missing, Study
 
 # Stands for the unit where no contract is at hand, as when a study is planned or pooled.
 UNKNOWN_UNIT = "(the contract's unit)"
@@ -207,7 +207,7 @@ def _groups_and_arms(asked: EffectStudyFile, contract: Contract | None, problems
     if asked.arms is not None:
         document["arms"] = arms_in_full(asked.arms, asked.treatment, column, problems)
     elif isinstance(column, CodesColumn):
-        document["treatment_codes"] = column.codes
+        document["treatment_codes"] = dict(zip(Codes.model_fields, column.codes.written, strict=True))
     elif column is not None:
         problems.append(
             f"'treatment': column '{asked.treatment}' is no pair of codes in the contract; a treatment is declared as "

@@ -164,7 +164,7 @@ def _meets(condition: Condition, series: pl.Series) -> BoolArray:
         has = named | ~levels.is_in(own.implode()) if OTHER in values else named
     elif holds.codes is not None:
         coded = binary(series, holds.codes)
-        has = coded.is_in(pl.Series([int(one == holds.codes.treated) for one in values], dtype=pl.UInt8).implode())
+        has = coded.is_in(pl.Series([int(one == holds.codes.yes) for one in values], dtype=pl.UInt8).implode())
     else:
         has = _compared(condition.op, series.cast(pl.Float64, strict=False).clip(holds.lower, holds.upper), values)
     met = has if not condition.op.negated else ~has

@@ -27,12 +27,12 @@ from causalveil.schemas.plan import Layout
 from causalveil.schemas.study import (
     Bounds,
     CategoricalCovariate,
-    Codes,
     EffectStudy,
     MissingTreatment,
     NumericCovariate,
     Others,
     Study,
+    TwoCodes,
 )
 from causalveil.tasks.covariates import Block, blocks, dimension, scale
 from causalveil.tasks.enclave.data_folder import DataFolder
@@ -287,7 +287,7 @@ def write_covariates(study: EffectStudy, prepared: Sequence[CovariateValues], or
                 write(first, np.take(whole, chosen, axis=0, out=buffer[: len(chosen)], mode="clip"))
 
 
-def binary(series: pl.Series, codes: Codes) -> pl.Series:
+def binary(series: pl.Series, codes: TwoCodes) -> pl.Series:
     """Return 0 for control, 1 for treated, as UInt8; null where a value is neither code."""
     control, treated = codes.pair
     kind = pl.String() if isinstance(control, str) else pl.Int64()
@@ -297,7 +297,7 @@ def binary(series: pl.Series, codes: Codes) -> pl.Series:
     ).to_series()
 
 
-def _numbers(series: pl.Series, codes: Codes | None, name: str) -> pl.Series:
+def _numbers(series: pl.Series, codes: TwoCodes | None, name: str) -> pl.Series:
     """A column of codes as 0 and 1; any other column as it is.
 
     Raises:

@@ -424,7 +424,7 @@ def _arms(estimator: Mapping[str, Any]) -> dict[str, Any]:
 def _range(bounds: Mapping[str, Any]) -> str:
     codes = bounds.get("codes")
     if codes:
-        return f"{codes['control']} or {codes['treated']}"
+        return f"{codes['no']} or {codes['yes']}"
     return f"{figure(bounds['lower'])} to {figure(bounds['upper'])}"
 
 

@@ -163,7 +163,7 @@ def _declaration(one: Found, parts: Cast, wishes: Wishes, step: float) -> tuple[
     if one.name == parts.treatment.name:
         if parts.arms:
             return {"levels": _with_names(one, tuple(map(str, parts.arms)), parts.arms, wishes)} | nulls, ("the arms",)
-        return {"codes": _coded(parts.codes)} | nulls, ("who was treated",)
+        return {"codes": _coded(parts.codes, "control", "treated")} | nulls, ("who was treated",)
     if parts.event is not None and one.name == parts.outcome.name:
         upper = wishes.ranges[one.name][1] if one.name in wishes.ranges else wishes.horizon
         return declared_time(upper, trial=wishes.trial, step=step) | nulls, (
@@ -256,10 +256,10 @@ def _with_names(
     return {names[word]: level for word, level in zip(said, levels, strict=True)}
 
 
-def _coded(pair: tuple[Value, Value]) -> dict[str, Value]:
-    """Codes of a truth value are stored as 0 and 1, too."""
-    control, treated = (int(code) if isinstance(code, bool) else code for code in pair)
-    return {"control": control, "treated": treated}
+def _coded(pair: tuple[Value, Value], *names: str) -> dict[str, Value]:
+    """Codes of a truth value are stored as 0 and 1, too; those of no treatment are of no and yes."""
+    codes = (int(code) if isinstance(code, bool) else code for code in pair)
+    return dict(zip(names or ("no", "yes"), codes, strict=True))
 
 
 def outward(lower: float, upper: float) -> tuple[int | float, int | float]:

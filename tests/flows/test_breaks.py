@@ -58,7 +58,7 @@ def test_a_study_cannot_choose_the_account(tmp_path: Path) -> None:
 @pytest.mark.parametrize("role", ["treatment", "covariates"])
 def test_label_level_prints_nothing_of_a_column_that_is_not_public(role: str, tmp_path: Path) -> None:
     """A study called the sensitive column its treatment, the steps its outcome, and was told exact counts."""
-    hiv = {"codes": {"control": 0, "treated": 1}}
+    hiv = {"codes": {"no": 0, "yes": 1}}
     frame = people(400).with_columns(hiv=pl.int_range(400) % 2)
     asked = {"treatment": "hiv"} if role == "treatment" else {"covariates": {"hiv": {}}}
     path = write_study(

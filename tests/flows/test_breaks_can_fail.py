@@ -40,7 +40,7 @@ def test_a_person_of_twenty_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_columns_that_are_not_public_at_label_level(tmp_path: Path) -> None:
-    hiv = {"codes": {"control": 0, "treated": 1}}
+    hiv = {"codes": {"no": 0, "yes": 1}}
     frame = people(400).with_columns(hiv=pl.int_range(400) % 2)
     changes = {"treatment": "hiv", "privacy": {"level": "label"}}
     path = write_study(tmp_path / "study", frame=frame, study=changes, contract={"columns": {"hiv": hiv}})

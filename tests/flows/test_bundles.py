@@ -274,7 +274,7 @@ def test_what_a_study_leaves_to_contracts_is_refused_before_anything_is_charged(
 
 def test_two_codes_travel_as_a_range_as_the_refusal_says(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Levels were advised, which a contract of codes refused as a number."""
-    columns = {"sex": {"codes": {"control": "f", "treated": "m"}}}
+    columns = {"sex": {"codes": {"no": "f", "yes": "m"}}}
     frame = people(200).with_columns(sex=pl.Series(["f", "m"] * 100))
     for place, (sex, code) in enumerate([({}, 2), ({"levels": ["f", "m"]}, 2), ({"lower": 0, "upper": 1}, 0)]):
         asked = {"covariates": {"sex": sex}}

@@ -388,8 +388,8 @@ def test_a_panel_of_any_kind_has_twelve_short_lines_and_a_console_one(documents:
 
 
 CODED: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
-    "codes": ({"codes": {"control": 1, "treated": 2}}, {"1": "sex = 1", "2": "sex = 2"}),
-    "booleans": ({"codes": {"control": False, "treated": True}}, {"0": "sex = 0", "1": "sex = 1"}),
+    "codes": ({"codes": {"no": 1, "yes": 2}}, {"1": "sex = 1", "2": "sex = 2"}),
+    "booleans": ({"codes": {"no": False, "yes": True}}, {"0": "sex = 0", "1": "sex = 1"}),
     "whole numbers": ({"levels": [1, 2]}, {"1": "sex = 1", "2": "sex = 2", "(missing)": "sex missing"}),
     "words": ({"levels": ["women", "men"]}, {"women": "women", "men": "men", "(missing)": "sex missing"}),
 }

@@ -27,7 +27,7 @@ KINDS: dict[str, Any] = {
     "age": {"lower": 0, "upper": 80, "nulls": "indicator"},
     "group": {"levels": ["a", "b", "c"]},
     "half": {"levels": ["a", "b"]},
-    "smoker": {"lower": 0, "upper": 1, "codes": {"control": "no", "treated": "yes"}},
+    "smoker": {"lower": 0, "upper": 1, "codes": {"no": "no", "yes": "yes"}},
     "weight": {"lower": 0, "upper": 1},
 }
 FLAGS: dict[str, Any] = {f"f{place}": KINDS["smoker"] for place in range(3)}

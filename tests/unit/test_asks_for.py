@@ -21,7 +21,7 @@ CONTRACT = Contract.model_validate(
             "treated": {"codes": {"control": 0, "treated": 1}, "nulls": "indicator"},
             "dose": {"levels": [0, 1, 2]},
             "score": {"lower": 0, "upper": 10, "nulls": "indicator"},
-            "other": {"codes": {"control": 0, "treated": 1}},
+            "other": {"codes": {"no": 0, "yes": 1}},
             "pay": {"lower": 1, "upper": 100},
             "age": {"lower": 0, "upper": 90},
             "group": {"levels": ["a", "b", "c"], "others": "other"},

@@ -20,7 +20,7 @@ from causalveil.tasks.protocols.parts import Risks, fieller, over_all
 from tests.protocol_help import analysed, in_cells, make_protocol
 from tests.studies import people, resolved, write_study
 
-EVENT: dict[str, Any] = {"name": "y0", "lower": 0, "upper": 1, "codes": {"control": 0, "treated": 1}, "role": "primary"}
+EVENT: dict[str, Any] = {"name": "y0", "lower": 0, "upper": 1, "codes": {"no": 0, "yes": 1}, "role": "primary"}
 ALL = ["difference", "ratio", "odds_ratio"]
 
 
@@ -115,7 +115,7 @@ STUDY: dict[str, Any] = {
 }
 CONTRACT: dict[str, Any] = {
     "estimators": ["difference_in_means", "regression", "aipw", "balancing"],
-    "columns": {"event": {"codes": {"control": 0, "treated": 1}, "nulls": "indicator"}},
+    "columns": {"event": {"codes": {"no": 0, "yes": 1}, "nulls": "indicator"}},
 }
 
 

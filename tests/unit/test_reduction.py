@@ -24,7 +24,7 @@ BASE: dict[str, Any] = {
     "columns": {
         "cost": {"lower": -1, "upper": 0.7},
         "dose": {"lower": 0, "upper": 3, "nulls": "indicator"},
-        "ill": {"codes": {"control": "no", "treated": "yes"}, "nulls": "indicator"},
+        "ill": {"codes": {"no": "no", "yes": "yes"}, "nulls": "indicator"},
         "ward": {"levels": ["a", "b"]},
     },
     "public": [],
@@ -200,7 +200,7 @@ def test_types(dtype: pl.DataType) -> None:
     how = Contract.model_validate(
         {
             **BASE,
-            "columns": {"n": {"lower": 0, "upper": 5}, "c": {"codes": {"control": 0, "treated": 1}}},
+            "columns": {"n": {"lower": 0, "upper": 5}, "c": {"codes": {"no": 0, "yes": 1}}},
             "rows": {"at_most": 3, "order": "day", "aggregates": {"n": "sum", "c": "any"}},
         }
     )

@@ -37,7 +37,7 @@ COVARIATES: dict[str, Any] = {
     "bmi": {"lower": 10, "upper": 40, "nulls": "indicator"},
     "cost": {"lower": 1, "upper": 1000, "scale": "log"},
     "sex": {"levels": ["f", "m"]},
-    "smoker": {"lower": 0, "upper": 1, "codes": {"control": "no", "treated": "yes"}},
+    "smoker": {"lower": 0, "upper": 1, "codes": {"no": "no", "yes": "yes"}},
     "ward": {"levels": ["a", "b", "c"]},
 }
 

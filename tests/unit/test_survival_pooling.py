@@ -150,7 +150,7 @@ def test_a_person_is_in_one_cell_of_her_stratum() -> None:
 
 BESIDE: dict[str, Any] = {
     "age": {"lower": 20, "upper": 80, "scale": "log", "nulls": "indicator"},
-    "flag": {"lower": 0, "upper": 1, "codes": {"control": 0, "treated": 1}},
+    "flag": {"lower": 0, "upper": 1, "codes": {"no": 0, "yes": 1}},
     "ward": {"levels": ["a", "b"]},
 }
 

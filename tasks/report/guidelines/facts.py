@@ -353,7 +353,7 @@ def bounds_text(column: Mapping[str, Any]) -> str:
     """Return what a column of a study can hold: codes, levels, or a range."""
     codes, levels = column.get("codes"), column.get("levels")
     if codes:
-        return f"{codes['control']} or {codes['treated']}"
+        return f"{codes['no']} or {codes['yes']}"
     if levels is not None:
         return "one of " + levels_text(column)
     scale = f", by its {column['scale']}" if column.get("scale") else ""
