@@ -8,8 +8,7 @@ import numpy as np
 
 from causalveil.flows.estimators.rehearsal import Made, people_of_effect
 from causalveil.flows.sequence.estimators import estimator_of, rehearse
-from causalveil.schemas.estimators.survival import SurvivalStudy
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, SurvivalStudy
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.protocols.answers import ProtocolAnswer
 from causalveil.schemas.protocols.study import ALL_UNITS, ProtocolStudy
@@ -18,7 +17,7 @@ from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.protocols.people import people_of
-from causalveil.tasks.survival.people import people_of_many_times, people_of_times
+from causalveil.tasks.survival.people import people_of_times
 from tests.protocol_help import make_protocol
 from tests.survival_help import make_survival, make_times
 
@@ -48,15 +47,14 @@ def fresh(study: Study, units: int, stand_in: StandIn, randomised: bool, seed: i
         arms = len(study.arm_names)
         told = stand_in if arms == 2 else stand_in.model_copy(update={"treated": 1 - 1 / arms})
         return people_of(study, told, units, randomised, sample, len(study.groups))
-    if isinstance(study, SurvivalProtocol):
-        return people_of_many_times(study, stand_in, units, sample)
-    if isinstance(study, SurvivalStudy):
-        return people_of_times(study, stand_in, units, randomised, sample)
+    if isinstance(study, SurvivalStudy | SurvivalProtocol):
+        return people_of_times(study.table, stand_in, units, sample)
     return people_of_effect(study, Made(stand_in, units, randomised, sample))
 
 
 def widths(found: Any) -> dict[str, float]:
     """Half-widths of what a run found, by name: of one effect, of each measure, or of a table's questions."""
+    found = getattr(found, "table", found)
     if hasattr(found, "answers"):
         return {
             f"{name}, {where}": float(np.mean([_half(row.interval) for row in found.answers if _is(row, name, where)]))
@@ -64,8 +62,6 @@ def widths(found: Any) -> dict[str, float]:
             for where in ("everybody", "group")
             if any(_is(row, name, where) for row in found.answers)
         }
-    if hasattr(found, "measures"):
-        return {str(one.measure): _half(one.interval) for one in found.measures}
     return {"effect": _half(found.interval)}
 
 
@@ -90,9 +86,7 @@ def told(study: Study, units: int, stand_in: StandIn) -> dict[str, float]:
     """Half-widths of the plan, by the same names."""
     said = estimator_of(study).expected(study, sizes_of(study, units), stand_in)
     if "answers" in said:
-        grouped = study.subgroups is not None  # type: ignore[attr-defined]
+        grouped = getattr(study, "subgroups", None) is not None
         parts = ("everybody", "group") if grouped else ("everybody",)
         return {f"{one['outcome']}, {part}": one[part] for one in said["answers"] for part in parts}
-    if "half_widths" in said:
-        return dict(said["half_widths"])
     return {"effect": said["half_width"]}

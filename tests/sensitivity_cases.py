@@ -219,12 +219,12 @@ def _times() -> Iterator[Case]:
         where = [{"column": "age", "holds": {"lower": 0, "upper": 1}, "op": ">=", "values": [0.3]}]
         many = make_times(delta=delta, epsilon="100", subgroups=groups, arms=arms, where=where, intervals=5)
         yield Case(f"survival, many questions, delta {delta}", many, 12, copies=5)
-        if delta != "0":
-            both = {"covariates": {"x": {"lower": 0, "upper": 1}}, "trial": False, "epsilon": "100", "intervals": 5}
-            many = make_times(**both, subgroups=groups, where=where)
-            yield Case("survival, many adjusted questions", many, 12, copies=5)
-            many = make_times(**both, arms=arms, measure=["risk", "rmst"])
-            yield Case("survival, many adjusted questions, three arms", many, 12, copies=5)
+        both = {"covariates": {"x": {"lower": 0, "upper": 1}}, "trial": False, "epsilon": "1000", "intervals": 5}
+        halves = {"by": {"x": {"lower": 0, "upper": 1}}, "classes": {"x": [0.5]}}
+        many = make_times(**both, delta=delta, subgroups=groups, where=where, censoring=halves)
+        yield Case(f"survival, many adjusted questions, delta {delta}", many, 12, copies=5)
+        many = make_times(**both, delta=delta, arms=arms, measure=["risk", "rmst"])
+        yield Case(f"survival, many adjusted questions, three arms, delta {delta}", many, 12, copies=5)
         by = {"by": {"x": {"lower": 0, "upper": 1}}, "classes": {"x": [0.2, 0.6]}, "beyond": "restrict"}
         where = [{"column": "g", "holds": {"levels": ["a", "b"]}, "op": "==", "values": ["a"]}]
         one = make_survival(censoring=by, where=where, **apart)

@@ -28,12 +28,13 @@ from causalveil.flows.engine.engine import DirectEngine, Task
 from causalveil.flows.estimators.stage import Run
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.schemas.estimators.direction import DirectionStudy
-from causalveil.schemas.estimators.survival import SurvivalStudy, TimeToEvent
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.estimators.survival import TimeToEvent
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, SurvivalStudy
 from causalveil.schemas.plan import Partition, Sizes
 from causalveil.schemas.privacy import Charge, Half, Level, Norm
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.schemas.study import (
+    ZERO_ONE,
     CategoricalCovariate,
     Covariate,
     EffectStudy,
@@ -54,7 +55,6 @@ from causalveil.tasks.machine.distribute import distributing_by
 from causalveil.tasks.models.lattice_sums import BITS
 from causalveil.tasks.privacy.noise import NoiseSource, SeededNoise
 from causalveil.tasks.privacy.special_mechanisms import ProposeTestRelease, StableRelease
-from causalveil.tasks.survival.joint_answers import normalise_joint_times
 from causalveil.tasks.survival.stages import normalise_times
 
 Arrays = dict[str, NDArray[Any]]
@@ -301,10 +301,8 @@ def kinds_of(study: Study) -> dict[str, Kind]:
     """The columns of a study that one unit has."""
     if isinstance(study, DirectionStudy):
         return {one.name: number(one.lower, one.upper) for one in (study.pair.x, study.pair.y)}
-    if isinstance(study, SurvivalStudy):
-        return _times(study)
-    if isinstance(study, SurvivalProtocol):
-        return _joint_times(study)
+    if isinstance(study, SurvivalStudy | SurvivalProtocol):
+        return _times(study.table)
     public = study.privacy.level is Level.label
     found: dict[str, Kind] = {}
     if isinstance(study, ProtocolStudy):
@@ -329,15 +327,16 @@ def kinds_of(study: Study) -> dict[str, Kind]:
     return found
 
 
-def _joint_times(study: SurvivalProtocol) -> dict[str, Kind]:
-    arms = study.arms.ordered if study.arms is not None else study.arm_names
-    found = {study.treatment: Kind(arms)} | _follow_up(study.outcomes[-1])
+def _times(study: SurvivalProtocol) -> dict[str, Kind]:
+    unknown = [None] if study.missing_treatment is MissingTreatment.control else []
+    arms = study.arms.ordered if study.arms is not None else (study.treatment_codes or ZERO_ONE).pair
+    found = {study.treatment: Kind((*arms, *unknown))} | _follow_up(study.outcomes[-1])
     if study.subgroups is not None:
         column = study.subgroups.column
         found[study.subgroups.name] = _covariate(column, column.nulls is Missing.indicator)
-    one = study.bounded.questions[0] if study.covariates else None
-    found |= {name: _covariate(own, one is not None and one.indicated(name)) for name, own in study.covariates.items()}
-    return found | {one.column: _covariate(one.holds, nulls=True) for one in study.where}
+    for name, own in sorted((study.censoring.by | study.covariates).items()):
+        found[name] = _covariate(own, Missing.indicator in (study.missing, own.nulls))
+    return {one.column: _covariate(one.holds, nulls=True) for one in study.where} | found
 
 
 def _follow_up(out: TimeToEvent) -> dict[str, Kind]:
@@ -346,17 +345,6 @@ def _follow_up(out: TimeToEvent) -> dict[str, Kind]:
     # Below the origin, at an interval's end, and beyond what the contract admits.
     time = replace(time, corners=(*time.corners, -1.0, out.horizon / 10, 2 * out.upper))
     return {out.time: time, out.event: Kind((*out.codes.values(), *known))}
-
-
-def _times(study: SurvivalStudy) -> dict[str, Kind]:
-    unknown = [None] if study.missing_treatment is MissingTreatment.control else []
-    people = study.people
-    eligible = {one.column: _covariate(one.holds, one.holds.nulls is Missing.indicator) for one in study.where}
-    return eligible | {
-        study.treatment: Kind((*study.treatment_codes.pair, *unknown)),
-        **_follow_up(study.outcome),
-        **{name: _covariate(column, people.indicated(name)) for name, column in sorted(people.covariates.items())},
-    }
 
 
 def _covariate(column: Covariate, nulls: bool) -> Kind:
@@ -385,10 +373,8 @@ def encoded(study: Study, table: Table) -> Arrays:
         write = stages.normalise_segment
     elif isinstance(study, ProtocolStudy):
         write = normalise_cells
-    elif isinstance(study, SurvivalStudy):
+    elif isinstance(study, SurvivalStudy | SurvivalProtocol):
         write = normalise_times
-    elif isinstance(study, SurvivalProtocol):
-        write = normalise_joint_times
     back = np.argsort(ascending(keyed_hash(frame[study.data.unit], KEY)))
     with tempfile.TemporaryDirectory() as folder:
         write(study, segment, Path(folder) / "part", KEY)

@@ -16,19 +16,21 @@ from causalveil.flows.sequence.estimators import rehearse
 from causalveil.flows.sequence.finished import RunResult
 from causalveil.schemas.asked.asks_for import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
-from causalveil.schemas.estimators.survival import SurvivalStudy
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, times_table
+from causalveil.schemas.estimators.survival import Measure
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, SurvivalStudy
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
 from causalveil.tasks.enclave.normalise import columns, encode
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.survival.curves import ARMS, Grid
-from causalveil.tasks.survival.findings import SurvivalFindings
-from causalveil.tasks.survival.joint import JointCells, joint_grid
-from causalveil.tasks.survival.joint_answers import one_row, table_of
-from causalveil.tasks.survival.stages import groups_of
+from causalveil.tasks.survival.effects import TwoArms
+from causalveil.tasks.survival.joint import JointCells, QuestionCells, grid_of
+from causalveil.tasks.survival.joint_answers import SurvivalFindings, one_row, table_of
+from causalveil.tasks.survival.pseudo import TimesOutcomes, times_outcomes, values_by_cell
+from causalveil.tasks.survival.stages import strata_of_rows
 from causalveil.tasks.survival.strategy import NoisyCells
 from tests.studies import CONTRACT, merge, resolved, write_study
 
@@ -68,13 +70,34 @@ ONE_KIND = {"codes": {"alive": 0, "death": 1}}
 def exact_cells(counts: FloatArray, grid: Grid) -> NoisyCells:
     """Return counts without noise, as if they had been released so; shape (2, cells)."""
     size = ARMS * grid.cells
-    return NoisyCells(grid, round(float(counts.sum())), np.asarray(counts, np.float64), np.zeros((size, size)))
+    return NoisyCells(grid, np.asarray(counts, np.float64), np.zeros((size, size)))
+
+
+def read_cells(released: FloatArray, study: SurvivalStudy, n: int) -> NoisyCells:
+    """Return both arms of everybody, as a study reads them off what was released of n people."""
+    cells = JointCells.read(released, study, sizes_of(study, n))
+    return cells.two_arms(cells.members(None), 1).cells
+
+
+def outcomes_of(grid: Grid, counts: FloatArray, measure: Measure, size: float = 0.0) -> TimesOutcomes:
+    """Outcomes that counts of both arms make of one question, with noise of this size; shape (2, cells)."""
+    outcome = {"horizon": grid.horizon, "step": grid.horizon / 100}
+    asked = {"trial": False, "covariates": {"x": {"lower": 0, "upper": 1}}, "measure": [measure]}
+    study = make_survival(grid.kinds == 2, intervals=grid.intervals, outcome=outcome, **asked)
+    cells = JointCells(grid_of(study, 1_000), counts[None].astype(np.float64), np.eye(grid.cells) * size**2, None)
+    return times_outcomes(study.table, cells)
+
+
+def by_cell(both: TwoArms, measure: Measure) -> FloatArray:
+    """Outcomes of both arms by cell before they are scaled, shape (2, cells)."""
+    part = QuestionCells(both.grid, np.eye(both.grid.cells))
+    return np.stack([values_by_cell(both, measure, side, part) for side in range(ARMS)])
 
 
 def exact_findings(study: SurvivalStudy, counts: FloatArray) -> SurvivalFindings:
     """Return what a study reads off counts without noise; shape (2, cells)."""
-    table, size = times_table(study), counts.shape[1]
-    grid = joint_grid(table, round(float(counts.sum())))
+    table, size = study.table, counts.shape[1]
+    grid = grid_of(study, max(round(float(counts.sum())), 1))
     return one_row(
         study, table_of(table, JointCells(grid, counts[None].astype(np.float64), np.zeros((size, size)), None))
     )
@@ -264,11 +287,11 @@ class People:
         everybody = np.zeros(len(self), np.uint8) if self.group is None else self.group
         rows: dict[str, Any] = {"t": self.arm, "u": self.time, "k": self.kind, "g": everybody, "h": ranks(len(self))}
         if study is not None and self.covariates is not None:
-            bounded, everybody = study.bounded, slice(0, len(self))
             if study.covariates:
-                rows["x"] = encode(bounded, columns(bounded, self.covariates), everybody)
+                bounded = study.table.bounded.questions[0]
+                rows["x"] = encode(bounded, columns(bounded, self.covariates), slice(0, len(self)))
             if study.censoring.groups > 1 or study.where:
-                rows["g"] = groups_of(study, self.covariates)
+                rows["g"] = strata_of_rows(study.table, self.covariates)
         return MemoryEnclave([rows])
 
     def counts(self, grid: Grid) -> FloatArray:

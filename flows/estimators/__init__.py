@@ -13,8 +13,7 @@
 - ``regression``: Covariate adjustment from noisy moments.
 - ``rehearsal``: Rehearsals of an estimator's own stages on people made of public facts.
 - ``stage``: A stage of a flow.
-- ``survival``: The time to an event in two arms (``docs/proofs/survival.md``):
-- ``survival_protocol``: A protocol of times to an event (``docs/proofs/survival.md``, sections 10 and 12):
+- ``survival``: Times to an event (``docs/proofs/survival.md``):
 - ``table``: Expected half-widths of a table of many questions.
 - ``words``: Sentences of `plan` that estimators share.
 """

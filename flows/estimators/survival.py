@@ -1,238 +1,213 @@
-"""The time to an event in two arms (``docs/proofs/survival.md``):
+"""Times to an event (``docs/proofs/survival.md``):
 
-1  each person's cell: arm, interval, kind of event or censored; square root of suffix sums    cells
-2  with covariates, of each measure: a table of outcomes                                      outcomes, public
-       five releases of an adjustment on these outcomes                                       scales, ... scores
-3  curves with bands, risks, restricted mean survival times, log-rank test                     answer, public
+1  each person's cell: subgroup, arm, interval, kind of event or censored; square root of suffix sums    cells
+2  with covariates: a table of outcomes of every question, subgroup and arm                           outcomes, public
+       five joint releases of an adjustment on these outcomes                                       scales, ... scores
+3  every question of every subgroup and arm: intervals one by one and all together, curves, tests        answers, public
+
+A study of one outcome is a table of one row.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
-from typing import Any
+from statistics import fmean, median
 
 from causalveil.flows.estimators.estimator import VALIDATE, Estimator, Stages, normalised_by
-from causalveil.flows.estimators.five_releases import FiveStages, Steps
-from causalveil.flows.estimators.rehearsal import FEW, QUESTIONS, QUICK, Made, Rehearsal, Rehearsed, Smaller, summed
+from causalveil.flows.estimators.five_releases import joint_stages
+from causalveil.flows.estimators.rehearsal import FEW, QUESTIONS, QUICK, Rehearsal, Rehearsed, Smaller, summed
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
-from causalveil.flows.estimators.words import OTHERWISE, UNADJUSTED_TIMES, Importance, Sentence, Words
-from causalveil.schemas.estimators.survival import Beyond, Measure, SurvivalStudy, TimeToEvent
-from causalveil.schemas.estimators.survival_protocol import times_table
+from causalveil.flows.estimators.table import ExpectedAnswer, middle_of, of_table
+from causalveil.flows.estimators.words import OTHERWISE, UNADJUSTED_TIMES, Importance, Sentence, Words, say_row
+from causalveil.schemas.estimators.survival import Beyond, TimeToEvent
+from causalveil.schemas.estimators.survival_protocol import AnyTimes, SurvivalProtocol, SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import Missing
-from causalveil.tasks.adjustment import five_releases
-from causalveil.tasks.adjustment.five_releases import Drawn, FiveReleases
-from causalveil.tasks.adjustment.recipe import AdjustmentRecipe
 from causalveil.tasks.covariates import dimension
-from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.inference.people import PEOPLE, counted_units
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.report.numbers import confidence_level, number
+from causalveil.tasks.protocols import questions, times
+from causalveil.tasks.protocols.recipe import ProtocolRecipe
+from causalveil.tasks.report.numbers import number
 from causalveil.tasks.survival import joint_answers as answers
 from causalveil.tasks.survival import stages
-from causalveil.tasks.survival.adjusted import (
-    ScalesOfPeople,
-    adjusted_recipe,
-    adjusted_stage,
-    outcomes_stage,
-    people,
-    read_of,
+from causalveil.tasks.survival.hidden import noise_at_risk
+from causalveil.tasks.survival.joint import budget_of, grid_of, served
+from causalveil.tasks.survival.people import counted_kinds, people_of_times
+from causalveil.tasks.survival.pseudo import TimesOutcomes
+from causalveil.tasks.survival.strategy import SLOT
+
+# A question is told to be hidden where this share of its answers is; and what part of the time of an adjustment one
+# answer takes.
+MOSTLY, ANSWER = 0.5, QUESTIONS / 2
+
+Step = StageRun[AnyTimes]
+Found = answers.TimesTable | answers.SurvivalFindings
+
+
+NORMALISE = normalised_by(lambda: stages.normalise_times)
+CELLS = Stage[AnyTimes, FloatArray](
+    "cells",
+    lambda step: stages.release_stage(*step.given, step.budget, step.times),
+    charges=lambda study, sizes: [(SLOT, served(study, sizes))],
+    reads=(NORMALISE,),
 )
-from causalveil.tasks.survival.curves import budget_of
-from causalveil.tasks.survival.findings import SurvivalFindings
-from causalveil.tasks.survival.people import people_of_many_times, people_of_times
-from causalveil.tasks.survival.pseudo import PseudoOutcomes
-from causalveil.tasks.survival.strategy import SLOT, mechanism
-
-Step = StageRun[SurvivalStudy]
 
 
-def _normalise(study: SurvivalStudy, *where: Any) -> None:
-    if study.covariates:
-        stages.normalise_times(study, *where)
-    else:
-        answers.normalise_joint_times(times_table(study), *where)
+def _as_asked(study: AnyTimes, table: answers.TimesTable) -> Found:
+    return answers.one_row(study, table) if isinstance(study, SurvivalStudy) else table
 
 
-def _release(step: Step) -> FloatArray:
-    if step.study.covariates:
-        return stages.release_stage(*step.given, step.budget, step.times)
-    study, sizes, enclave = step.given
-    return answers.release_joint_stage(times_table(study), sizes, enclave, step.budget, step.times)
-
-
-NORMALISE = normalised_by(lambda: _normalise)
-CELLS = Stage[SurvivalStudy, FloatArray](
-    "cells", _release, charges=lambda study, _: [(SLOT, mechanism(study))], reads=(NORMALISE,)
-)
-ANSWER = Stage[SurvivalStudy, SurvivalFindings](
-    "answer",
-    lambda step: answers.one_row(step.study, answers.table_stage(times_table(step.study), step.sizes, step[CELLS])),
+ANSWERS = Stage[AnyTimes, Found](
+    "answers",
+    lambda step: _as_asked(step.study, answers.table_stage(step.study.table, step.sizes, step[CELLS])),
     reads=(CELLS,),
 )
-plan = recalled(adjusted_recipe)
+OUTCOMES = Stage[AnyTimes, TimesOutcomes](
+    "outcomes",
+    lambda step: times.times_outcomes_stage(step.study.table, step.sizes, step[CELLS]),
+    reads=(CELLS,),
+)
+
+
+def _recipe(study: AnyTimes, sizes: Sizes | None) -> ProtocolRecipe:
+    return times.times_recipe(study.table, sizes)
+
+
+plan = recalled(_recipe)
+
+
+FIVE = joint_stages(
+    plan,
+    lambda step: times.people_of(step.enclave, step[OUTCOMES]),
+    rows=(NORMALISE, OUTCOMES),
+    known=lambda step, scales: times.known_scales(step[OUTCOMES], scales),
+)
+
+
+def _adjusted(step: Step) -> Found:
+    """Return adjusted answers, beside curves of the arms as they are."""
+    asked, study = questions.with_scores(step[FIVE.again], step[FIVE.scores]), step.study
+    table = times.times_findings(study.table, step.sizes, step[CELLS], step[OUTCOMES], asked, step[FIVE.scales])
+    return _as_asked(study, table)
+
+
+ADJUSTED = Stage[AnyTimes, Found](
+    "adjusted answers", _adjusted, reads=(CELLS, OUTCOMES, FIVE.scales, FIVE.again, FIVE.scores)
+)
+
+
+def stages_of(study: AnyTimes) -> Stages:
+    """Return the stages of a study: with covariates those of the adjustment too."""
+    if not study.covariates:
+        return (VALIDATE, NORMALISE, CELLS, ANSWERS)
+    return (VALIDATE, NORMALISE, CELLS, OUTCOMES, *FIVE.all, ADJUSTED)
 
 
 @dataclass(frozen=True)
-class MeasureStages:
-    """The stages by which one measure is adjusted.
+class RehearsedTimes:
+    """The part of one draw of noise that a plan reads.
 
-    They are a public table of outcomes, and five releases on these.
+    Attributes:
+        answers: expected half-widths of each question.
+        restricted: whether a question ends before its horizon.
+        strata: of censoring after pooling, in a subgroup.
     """
 
-    outcomes: Stage[SurvivalStudy, PseudoOutcomes]
-    five: FiveStages[SurvivalStudy, ScalesOfPeople, FiveReleases]
-
-    @property
-    def all(self) -> tuple[Stage[SurvivalStudy, Any], ...]:
-        """In order."""
-        return (self.outcomes, *self.five.all)
+    answers: tuple[ExpectedAnswer, ...]
+    restricted: bool
+    strata: float
 
 
-def _stages_of(measure: Measure) -> MeasureStages:
-    """Return the stages of one measure; each release's name says of which."""
-
-    def own(study: SurvivalStudy, sizes: Sizes | None) -> AdjustmentRecipe:
-        return plan(study, sizes)[measure]
-
-    def drawn(step: Step) -> Drawn:
-        pieces = people(step.study, step.sizes, step.enclave, step[outcomes])
-        recipe = read_of(own(step.study, step.sizes), step[outcomes].units)
-        return Drawn(recipe, pieces, step.budget, step.study.execution.workers, step.times)
-
-    def scales(step: Step) -> ScalesOfPeople:
-        own_draws = drawn(step)
-        return ScalesOfPeople(step[outcomes].known(own_draws.scales()), own_draws.recipe.public)
-
-    outcomes = Stage[SurvivalStudy, PseudoOutcomes](
-        f"outcomes of {measure}",
-        lambda step: outcomes_stage(step.study, step.sizes, step[CELLS], measure),
-        reads=(CELLS,),
-    )
-    five = FiveStages[SurvivalStudy, ScalesOfPeople, FiveReleases].of(
-        Steps(
-            own,
-            drawn,
-            scales,
-            lambda _, found: found.begun,
-            lambda _, asked, lines: five_releases.with_lines(asked, lines),
-            five_releases.with_screen,
-            five_releases.with_refit,
-        ),
-        rows=(NORMALISE, outcomes),
-        ending=f" of {measure}",
-    )
-    return MeasureStages(outcomes, five)
+def _read(smaller: Smaller[AnyTimes], found: Found) -> Rehearsed:
+    table = found.table if isinstance(found, answers.SurvivalFindings) else found
+    own = of_table(smaller, table.answers, smaller.study.table.first)
+    strata = [int(many) for key, many in table.details.items() if key.startswith("strata")]
+    restricted = any(row.restricted_to is not None for row in table.answers)
+    return replace(own, found=RehearsedTimes(own.found, restricted, fmean(strata or [1])))
 
 
-OF_MEASURE = {measure: _stages_of(measure) for measure in Measure}
+def _middle(found: Sequence[Rehearsed]) -> list[ExpectedAnswer]:
+    return middle_of([replace(one, found=one.found.answers) for one in found])
 
 
-def _adjusted(step: Step) -> SurvivalFindings:
-    """Return every measure of the study, adjusted, beside the curves of the arms as they are."""
-    found = {
-        measure: (step[own.outcomes], step[own.five.again], step[own.five.scores])
-        for measure, own in OF_MEASURE.items()
-        if measure in step.study.measure
-    }
-    return adjusted_stage(step.study, step.sizes, step[CELLS], found)
-
-
-ADJUSTED = Stage[SurvivalStudy, SurvivalFindings](
-    "adjusted answer",
-    _adjusted,
-    reads=(CELLS, *(stage for own in OF_MEASURE.values() for stage in (own.outcomes, own.five.again, own.five.scores))),
-)
-
-
-def stages_of(study: SurvivalStudy) -> Stages:
-    """Return the stages of a study: with covariates those of each measure beside the cells."""
-    if not study.covariates:
-        return (VALIDATE, NORMALISE, CELLS, ANSWER)
-    own = (stage for measure in study.measure for stage in OF_MEASURE[measure].all)
-    return (VALIDATE, NORMALISE, CELLS, *own, ADJUSTED)
-
-
-WORDS = {Measure.risk: "risk difference", Measure.rmst: "difference of restricted mean survival times"}
-
-
-def read(smaller: Smaller[SurvivalStudy], found: SurvivalFindings) -> Rehearsed:
-    """Return the first measure; the others are in what it was read from."""
-    first, interval = found.measures[0], found.interval
-    half, errors = (interval.upper - interval.lower) / 2, first.variance
-    whole = interval.whole_range
-    own = smaller.of_all(half, math.sqrt(errors.noise), math.sqrt(errors.sampling), interval.bias)
-    return replace(own, half_width=half if whole else own.half_width, whole_range=whole, found=found)
-
-
-def words(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
-    """Return the half-widths of every measure, and what they are made of."""
-    outcome, first = study.outcome, found[0].found
-    unit = "" if outcome.unit_of_measure is None else f" {outcome.unit_of_measure}"
-    halves, sentences, intervals = dict[str, float](), list[str](), len(first.curves.times)
-    for place, measure in enumerate(study.measure):
-        own = [one.found.measures[place] for one in found]
-        half = median((one.interval.upper - one.interval.lower) / 2 for one in own)
-        sampling, noise = (median(math.sqrt(getattr(one.variance, of)) for one in own) for of in ("sampling", "noise"))
-        halves[str(measure)] = half
-        sentences.append(
-            Sentence(
-                Importance.expected,
-                f"Expected {confidence_level(study.confidence)} interval of the {WORDS[measure]}: estimate "
-                f"± {number(half, 3)} (standard error {number(sampling, 3)} from sampling, {number(noise, 3)} from "
-                "noise).",
-            )
-        )
-    at_risk = max(one.at_risk_error[-1] for one in first.curves.arms)
+def words(asked: AnyTimes, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
+    """Return half-widths of every question, by itself and with all others, and the grid."""
+    study, rows = asked.table, _middle(found)
+    one = "One budget" if study.covariates else "One release"
+    sentences: list[str] = [Sentence(Importance.expected, f"{one} for all: {study.question}.")]
+    for row in rows:
+        group = None if study.subgroups is None else (row.group, row.group_together)
+        said = say_row(row.outcome, row.everybody, row.everybody_together, group)
+        how = f" {row.adjustment[:1].upper()}{row.adjustment[1:]}." if study.covariates else ""
+        sentences.append(Sentence(Importance.expected, f"{said}{how}"))
+    arms = f"a treated share of {stand_in.treated:g}" if len(study.arm_names) == 2 else "arms of one size"
+    kinds = " of each kind of event" if len(counted_kinds(study)) > 1 else ""
+    grid, at_risk = grid_of(study, sizes.units), noise_at_risk(study, sizes)
     sentences += [
         Sentence(
             Importance.expected,
-            f"That is for a treated share of {stand_in.treated:g}, a risk of {study.expect.risk:.0%} and "
-            f"{study.expect.lost:.0%} lost in both arms. {OTHERWISE}",
+            f"That is for {arms}, a risk of {study.expect.risk:.0%}{kinds} and {study.expect.lost:.0%} lost until "
+            f"{study.horizons[-1]:g} in all arms. {OTHERWISE}",
         ),
-        f"{intervals} intervals of {number(outcome.horizon / intervals)}{unit}{_ruled(study, sizes)}.",
+        f"{grid.intervals} intervals of {'about ' if len(study.horizons) > 1 else ''}"
+        f"{number(grid.horizon / grid.intervals)}{_unit(study)}{_ruled(study, sizes)}.",
         f"Numbers at risk have noise of {number(at_risk, 3)} people in the last interval.",
     ]
-    name = f"the {WORDS[study.measure[0]]}"
-    return Words(sentences, {"half_widths": halves, "intervals": intervals, "at_risk_noise": at_risk}, name=name)
+    numbers = {"answers": [vars(row) for row in rows], "intervals": grid.intervals, "at_risk_noise": at_risk}
+    return Words(sentences, numbers, name=f"the {rows[study.first].outcome}")
 
 
-def warned(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]) -> list[str]:
-    """Return warnings of no adjustment, missing times, or a horizon that too few reach."""
+def _unit(study: SurvivalProtocol) -> str:
+    unit = study.outcomes[0].unit_of_measure
+    return "" if unit is None else f" {unit}"
+
+
+def _ruled(study: SurvivalProtocol, sizes: Sizes) -> str:
+    """Return n mu, which sized the grid; empty if intervals are declared or delta is 0."""
+    if study.intervals is not None or study.privacy.delta == 0:
+        return ""
+    cells = len(study.groups) * study.censoring.groups * len(study.arm_names) / 2
+    return f" (n mu = {sizes.units / cells * budget_of(study):.4g})"
+
+
+def warned(asked: AnyTimes, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]) -> list[str]:
+    """Return warnings of no adjustment, missing times, pooled strata, and late horizons."""
     del sizes, stand_in
-    outcome, draws = study.outcome, few()
-    # A study that restricts its measures answers until an earlier time, and any other not at all.
-    short = sum(one.whole_range or one.found.restricted_to is not None for one in draws) * 2 > len(draws)
+    study, draws = asked.table, few()
     warnings = [] if study.estimator.trial or study.covariates else [UNADJUSTED_TIMES]
-    warnings += [*without_time(outcome), *_pooled(study, draws)]
-    earlier, followed = study.censoring.beyond is Beyond.restrict, 1 - study.expect.lost
+    warnings += [*without_time(study.outcomes[0]), *_pooled(study, draws)]
+    followed, horizon = 1 - study.expect.lost, study.horizons[-1]
+    # A study that restricts its measures answers until an earlier time, and any other not at all.
+    earlier = study.censoring.beyond is Beyond.restrict
     then = "measures would end earlier" if earlier else "the interval would be the whole range"
+    short = sum(one.found.restricted for one in draws) * 2 > len(draws)
     if study.covariates and followed < study.censoring.floor:
         warnings.append(
             Sentence(
                 Importance.hidden,
-                f"{followed:.0%} are expected to be followed to {outcome.horizon:g}, below 'censoring.floor': {then}. "
-                "Ask for an earlier horizon.",
+                f"{followed:.0%} are expected to be followed to {horizon:g}, below 'censoring.floor': {then}. Ask for "
+                "an earlier horizon.",
             )
         )
-    elif short:
+    elif short or any(row.hidden > MOSTLY for row in _middle(draws)):
+        where = "of a subgroup of average size " if study.subgroups is not None else ""
+        fewer = ", fewer subgroups" if study.subgroups is not None else ""
         warnings.append(
             Sentence(
                 Importance.hidden,
-                f"too few would be seen at risk at {outcome.horizon:g} through the noise: {then}. Ask for an earlier "
-                "horizon, or for more epsilon.",
+                f"too few {where}would be seen at risk at {horizon:g} through the noise: {then}. Ask for an earlier "
+                f"horizon{fewer}, or for more epsilon.",
             )
         )
     return warnings
 
 
-def _pooled(study: SurvivalStudy, draws: Sequence[Rehearsed]) -> list[str]:
+def _pooled(study: SurvivalProtocol, draws: Sequence[Rehearsed]) -> list[str]:
     """Return the warning of strata that the run would pool; empty if it would pool none."""
     many = study.censoring.groups
-    told = round(median(int(one.found.details.get("strata", 1)) for one in draws))
+    told = round(median(one.found.strata for one in draws))
     if told == many:
         return []
     return [
@@ -248,48 +223,41 @@ def without_time(outcome: TimeToEvent) -> list[str]:
     return [f"who has no value of {' or '.join(map(repr, missing))} counts as censored at once."] if missing else []
 
 
-def _ruled(study: SurvivalStudy, sizes: Sizes) -> str:
-    """Return n mu, which sized the grid; empty if intervals are declared or delta is 0."""
-    if study.intervals is not None or study.privacy.delta == 0:
-        return ""
-    return f" (n mu = {sizes.units / study.censoring.groups * budget_of(study):.4g})"
-
-
-def _people(study: SurvivalStudy, made: Made) -> MemoryEnclave:
-    if study.covariates:
-        return people_of_times(study, made.stand_in, made.count, made.randomised, made.sample)
-    return people_of_many_times(times_table(study), made.stand_in, made.count, made.sample)
-
-
-def rehearsal(study: SurvivalStudy) -> Rehearsal:
+def rehearsal(asked: AnyTimes) -> Rehearsal:
     """Return how a plan rehearses a study.
 
     Its people have events and losses at constant rates.
     """
+    study = asked.table
+    arms, many = len(study.arm_names), len(study.questions) * len(study.groups) * (len(study.arm_names) - 1)
+
+    def told(stand_in: StandIn) -> StandIn:
+        return stand_in if arms == 2 else stand_in.model_copy(update={"treated": 1 - 1 / arms})
+
     return Rehearsal(
-        PEOPLE if study.covariates else QUICK,
+        min(PEOPLE * many, QUICK) if study.covariates else QUICK,
         summed,
         randomised=study.estimator.trial,
-        make=_people,
+        told=told,
+        make=lambda study, made: people_of_times(study.table, made.stand_in, made.count, made.sample),
         units=counted_units,
         # Of cells alone draws differ little: one is a point of a curve.
         point=FEW if study.covariates else 1,
-        read=read,
-        columns=dimension(study.bounded) if study.covariates else 0,
-        questions=len(study.measure) if study.covariates else QUESTIONS,
+        read=_read,
+        columns=dimension(study.bounded.questions[0]) if study.covariates else 0,
+        questions=many if study.covariates else many * ANSWER,
     )
 
 
-def facts(study: SurvivalStudy) -> tuple[str, ...]:
+def facts(study: AnyTimes) -> tuple[str, ...]:
     """Return the facts that the width of a study depends on."""
-    return (
-        "treated",
-        "risk",
-        "lost",
-        "eligible",
-        *(("explained", "correlation", "distance") if study.covariates else ()),
-    )
+    adjusted = ("explained", "correlation", "distance") if study.covariates else ()
+    return ("treated", "risk", "lost", "eligible", *adjusted)
 
 
-SURVIVAL = Estimator(SurvivalStudy, stages_of, rehearsal=rehearsal, words=words, warned=warned, facts=facts)
+SURVIVAL = Estimator[AnyTimes](SurvivalStudy, stages_of, rehearsal=rehearsal, words=words, warned=warned, facts=facts)
 """Time to event: curves, risks and restricted mean survival times of the arms, as they are or adjusted."""
+SURVIVAL_PROTOCOL = Estimator[AnyTimes](
+    SurvivalProtocol, stages_of, rehearsal=rehearsal, words=words, warned=warned, facts=facts
+)
+"""Many questions of times to an event."""

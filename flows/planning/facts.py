@@ -14,8 +14,7 @@ from typing import Any
 from causalveil.flows.estimators.words import Importance, Sentence
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.schemas.errors import CausalveilError
-from causalveil.schemas.estimators.survival import SurvivalStudy
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.protocols.study import JointStudy, ProtocolStudy
 from causalveil.schemas.study import EffectStudy, Outcome, Study

@@ -40,8 +40,7 @@ from causalveil.schemas.estimators.protocols import (
     RegressionProtocol,
 )
 from causalveil.schemas.estimators.regression import RegressionStudy
-from causalveil.schemas.estimators.survival import SurvivalStudy
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, SurvivalStudy
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level, amount_text
@@ -75,7 +74,7 @@ ESTIMATORS: dict[type[Study], tuple[str, str]] = {
     BalancingProtocol: ("protocol", "BALANCING"),
     IpwProtocol: ("protocol", "IPW"),
     MatchingProtocol: ("protocol", "MATCHING"),
-    SurvivalProtocol: ("survival_protocol", "SURVIVAL_PROTOCOL"),
+    SurvivalProtocol: ("survival", "SURVIVAL_PROTOCOL"),
 }
 
 

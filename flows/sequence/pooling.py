@@ -20,8 +20,7 @@ from causalveil.schemas.asked.resolve import resolve
 from causalveil.schemas.asked.study_file import EffectStudyFile, load_study_file
 from causalveil.schemas.documents import parse_json
 from causalveil.schemas.errors import BundleError, ReleaseHeld, RunConflict, StudyError, in_own_words
-from causalveil.schemas.estimators.survival import SurvivalStudy
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, SurvivalStudy
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.schemas.release import RELEASE_FILE, Release, load_release_text
 from causalveil.schemas.sites.pooled import Pooled, pooled_text

@@ -21,8 +21,7 @@ from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.contract import CONTRACT_FILE, DataClass, parse_contract
 from causalveil.schemas.documents import parse_yaml
 from causalveil.schemas.errors import DataError, StudyError, kind_of
-from causalveil.schemas.estimators.survival import SurvivalStudy
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, SurvivalStudy
 from causalveil.schemas.study import Study
 from causalveil.schemas.warehouse import SOURCE_FILE, CsvFiles, DuckDb, Manifest, ParquetFiles, Warehouse
 from causalveil.tasks.enclave.cells import eligible

@@ -16,12 +16,14 @@ from pathlib import Path
 
 import numpy as np
 
-from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
+from causalveil.schemas.estimators.survival import Measure
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.survival.curves import Grid, grid_of
+from causalveil.tasks.survival.curves import Grid
 from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.strategy import NoisyCells, measured, mechanism, read_cells
-from tests.survival_help import HORIZON, People, exact_cells, make_survival
+from causalveil.tasks.survival.joint import grid_of, mechanism
+from causalveil.tasks.survival.strategy import NoisyCells, measured
+from tests.survival_help import HORIZON, People, exact_cells, make_survival, read_cells
 
 PAGE = Path(__file__).parents[2] / "docs" / "figures" / "survival.md"
 RUNS, CONFIDENCE = 200, 0.95
@@ -76,7 +78,7 @@ def released(study: SurvivalStudy, grid: Grid, counts: FloatArray, random: np.ra
     """The cells as a run would release them; noise by numpy, which is quicker than the product's exact sampler."""
     draw = mechanism(study)
     exact = measured(counts.reshape(-1).astype(np.int64), grid, plain=False)
-    return read_cells(exact + random.normal(0, draw.known_scale, len(exact)), grid, round(counts.sum()), draw)
+    return read_cells(exact + random.normal(0, draw.known_scale, len(exact)), study, round(counts.sum()))
 
 
 def histogram(study: SurvivalStudy, grid: Grid, counts: FloatArray, random: np.random.Generator) -> NoisyCells:
@@ -86,7 +88,7 @@ def histogram(study: SurvivalStudy, grid: Grid, counts: FloatArray, random: np.r
     found = counts.reshape(-1) + random.normal(0, noise, size)
     found += (counts.sum() - found.sum()) / size
     covariance = noise**2 * (np.eye(size) - 1 / size)
-    return NoisyCells(grid, round(counts.sum()), found.reshape(counts.shape), covariance)
+    return NoisyCells(grid, found.reshape(counts.shape), covariance)
 
 
 @dataclass

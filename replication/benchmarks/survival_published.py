@@ -14,13 +14,14 @@ from pathlib import Path
 import numpy as np
 from scipy.special import ndtri
 
-from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.survival import curves
-from causalveil.tasks.survival.curves import Grid, grid_of
+from causalveil.tasks.survival.curves import Grid
 from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.strategy import NoisyCells, measured, mechanism, read_cells
-from tests.survival_help import People, make_survival
+from causalveil.tasks.survival.joint import grid_of, mechanism
+from causalveil.tasks.survival.strategy import NoisyCells, measured
+from tests.survival_help import People, make_survival, read_cells
 
 PAGE = Path(__file__).parents[2] / "docs" / "figures" / "survival_published.md"
 RUNS, HORIZON = 200, 1_000.0
@@ -48,7 +49,7 @@ def released(study: SurvivalStudy, people: People, grid: Grid, random: np.random
     draw, plain = mechanism(study), study.privacy.delta == 0
     exact = measured(people.counts(grid).reshape(-1).astype(np.int64), grid, plain)
     noise = random.laplace if plain else random.normal
-    return read_cells(exact + noise(0, draw.known_scale, len(exact)), grid, len(people), draw)
+    return read_cells(exact + noise(0, draw.known_scale, len(exact)), study, len(people))
 
 
 def curve_error(people: People, epsilon: str, delta: str, runs: int) -> float:

@@ -16,26 +16,19 @@ from pydantic import Field, model_validator
 
 from causalveil.schemas.columns import Column, Holds, Nulls
 from causalveil.schemas.confounding import ConfoundingPrior
-from causalveil.schemas.privacy import Amount, Frozen, Level
+from causalveil.schemas.privacy import Amount, Frozen
 from causalveil.schemas.study import (
     ZERO_ONE,
     CategoricalCovariate,
     Code,
-    Codes,
     Covariate,
-    Estimand,
     EstimatorSettings,
     Finite,
     Missing,
-    MissingTreatment,
     Name,
     NumericCovariate,
-    Outcome,
-    RowsStudy,
-    Study,
     event_codes,
 )
-from causalveil.schemas.where import MOST_CONDITIONS, Condition, refuse_roles
 
 # Most intervals of a grid: the proof's search goes so far (tests/unit/test_survival_strategy.py).
 MOST_INTERVALS = 100
@@ -272,146 +265,6 @@ class ExpectedTimes(Frozen):
 
     risk: Annotated[Finite, Field(gt=0, lt=1)] = 0.5
     lost: Annotated[Finite, Field(ge=0, lt=1)] = 0.3
-
-
-class SurvivalStudy(Study):
-    """The effect of a treatment on the time to an event.
-
-    ``expect`` is for `plan` and changes nothing else. With ``covariates`` its measures are adjusted for them.
-    """
-
-    kind: Literal["effect"]
-    estimator: SurvivalEstimator
-    treatment: Name
-    treatment_codes: Codes = ZERO_ONE
-    outcome: TimeToEvent
-    measure: Annotated[tuple[Measure, ...], Field(min_length=1, max_length=2)] = (Measure.risk, Measure.rmst)
-    intervals: Annotated[int, Field(ge=1, le=MOST_INTERVALS)] | None = None
-    missing_treatment: MissingTreatment = MissingTreatment.refuse
-    covariates: dict[Name, Covariate] = Field(default_factory=dict)
-    missing: Missing = Missing.refuse
-    censoring: Censoring = Censoring()
-    where: Annotated[tuple[Condition, ...], Field(max_length=MOST_CONDITIONS)] = ()
-    estimand: Estimand = Estimand.ATE
-    confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
-    expect: ExpectedTimes = ExpectedTimes()
-
-    @model_validator(mode="after")
-    def _one_role_each(self) -> Self:
-        own = [self.data.unit, self.treatment, self.outcome.time, self.outcome.event]
-        columns = [*own, *{**self.covariates, **self.censoring.by}]
-        columns += [] if self.data.blocks is None else [self.data.blocks]
-        twice = sorted({column for column in columns if columns.count(column) > 1})
-        if twice:
-            raise ValueError(f"column {twice[0]!r} has two roles; take it out of one place, each column has one")
-        if len(set(self.measure)) < len(self.measure):
-            raise ValueError("'measure' names one twice; write it once")
-        return self
-
-    @model_validator(mode="after")
-    def _provable(self) -> Self:
-        if self.privacy.level is not Level.sample:
-            raise ValueError("estimator 'survival' protects whole rows: declare level 'sample'")
-        self.censoring.refuse_unused(self.covariates)
-        if self.estimand is not Estimand.ATE and not self.covariates:
-            raise ValueError("without covariates 'survival' compares the arms as they are: use estimand 'ATE'")
-        if self.intervals is None:
-            return self
-        if self.outcome.horizon / self.intervals < self.outcome.step:
-            most = int(self.outcome.horizon / self.outcome.step)
-            raise ValueError(
-                f"'intervals' is {self.intervals}, which makes each shorter than one step of the times "
-                f"({self.outcome.step:g}); at most {most} fit into the horizon"
-            )
-        if self.privacy.delta == 0 and self.intervals > MOST_WITHOUT_DELTA:
-            raise ValueError(
-                f"'intervals' is {self.intervals}, more than the {MOST_WITHOUT_DELTA} that are served without a delta, "
-                "where each adds noise of its own; declare 'privacy.delta', as 1.0e-6, or fewer intervals"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _eligible_by_other_columns(self) -> Self:
-        refuse_roles(
-            self.where,
-            {
-                self.data.unit: "the unit",
-                self.treatment: "the treatment",
-                self.data.blocks: "the block key",
-                self.outcome.time: "the time",
-                self.outcome.event: "the event",
-            },
-        )
-        return self
-
-    @property
-    def roles(self) -> dict[str, Column]:
-        """Unit, treatment, time and event."""
-        arm = Nulls.never if self.missing_treatment is MissingTreatment.refuse else Nulls.welcome
-        time = Nulls.welcome if self.outcome.time_nulls is Missing.indicator else Nulls.undeclared
-        roles = {
-            self.data.unit: Column(holds=Holds.unit),
-            self.treatment: Column(holds=Holds.binary, codes=self.treatment_codes.pair, nulls=arm),
-            self.outcome.time: Column(holds=Holds.time, nulls=time),
-            self.outcome.event: self.outcome.column,
-        }
-        beside = self.people.roles
-        roles |= {name: beside[name] for name in self._beside}
-        for one in self.where:
-            roles.setdefault(one.column, one.role)
-        return roles
-
-    @property
-    def _beside(self) -> tuple[str, ...]:
-        """Covariates, and columns on which censoring may depend."""
-        return tuple(sorted({*self.covariates, *self.censoring.by}))
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns that the study reads.
-
-        They are unit, treatment, time, event, covariates, columns of censoring, and what eligibility alone reads.
-        """
-        named = (self.data.unit, self.treatment, self.outcome.time, self.outcome.event, *self._beside)
-        return (*named, *sorted({one.column for one in self.where} - set(named)))
-
-    @property
-    def people(self) -> RowsStudy:
-        """The columns beside times and events, as studies of a bounded outcome have them."""
-        return self._of({**self.censoring.by, **self.covariates})
-
-    @property
-    def bounded(self) -> RowsStudy:
-        """The study of an outcome within [-1, 1] in place of the time: what an adjustment takes."""
-        return self._of(self.covariates)
-
-    def _of(self, covariates: dict[str, Covariate]) -> RowsStudy:
-        return RowsStudy(
-            kind="effect",
-            name=self.name,
-            data=self.data,
-            treatment=self.treatment,
-            treatment_codes=self.treatment_codes,
-            outcome=Outcome(name=self.outcome.time, lower=-1, upper=1),
-            covariates=covariates,
-            missing=self.missing,
-            missing_treatment=self.missing_treatment,
-            estimand=self.estimand,
-            estimator=self.estimator,
-            privacy=self.privacy,
-            confidence=self.confidence,
-        )
-
-    @property
-    def release_kind(self) -> str:
-        """A release of curves."""
-        return "survival"
-
-    @property
-    def question(self) -> str:
-        """The question in words: measures, event and horizon."""
-        among = f", where {' and '.join(one.words for one in self.where)}" if self.where else ""
-        return f"{' and '.join(self.measure)} of {self.outcome.labels[0]} until {self.outcome.horizon:g}{among}"
 
 
 class ArmCurve(Frozen):

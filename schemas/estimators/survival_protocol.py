@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count, pairwise
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -28,16 +28,28 @@ from causalveil.schemas.estimators.survival import (
     ExpectedTimes,
     Measure,
     SurvivalEstimator,
-    SurvivalStudy,
     TimeToEvent,
 )
 from causalveil.schemas.privacy import Frozen, Level
 from causalveil.schemas.protocols.study import MOST_OUTCOMES, JointStudy, OutcomeRole, ProtocolOutcome
-from causalveil.schemas.study import ZERO_ONE, Covariate, Estimand, Missing, MissingTreatment, Name
-from causalveil.schemas.where import refuse_roles
+from causalveil.schemas.study import (
+    ZERO_ONE,
+    Codes,
+    Covariate,
+    Estimand,
+    Finite,
+    Missing,
+    MissingTreatment,
+    Name,
+    Study,
+    covariate_role,
+)
+from causalveil.schemas.where import MOST_CONDITIONS, Condition, refuse_roles
 
 # Intervals that hold together come from draws of as many normal numbers as there are questions.
 MOST_QUESTIONS = 500
+# People's groups are numbers of 8 bits, of which the last is of those who are not eligible.
+MOST_STRATA = 255
 # What the questions of a mean begin with, which names each answer.
 MEAN_TIME = "mean time without event"
 
@@ -152,28 +164,28 @@ class SurvivalProtocol(JointStudy):
         """Refuse what the joint releases of an adjustment do not answer."""
         censoring = self.censoring
         censoring.refuse_unused(self.covariates)
-        if censoring.by:
+        if censoring.beyond is Beyond.restrict and self.subgroups is not None:
             raise ValueError(
-                "'censoring.by': within a protocol losses may follow the arm and the subgroup; name the column under "
-                "'subgroups', or ask each question by itself, in a study of one 'outcome'"
+                "'censoring.beyond: restrict' with 'subgroups' would end each at a time of its own; remove it and add "
+                "an outcome with an earlier horizon"
             )
-        if censoring.beyond is Beyond.restrict and (self.subgroups is not None or self.covariates):
+        if len(self.groups) * censoring.groups > MOST_STRATA:
             raise ValueError(
-                "'censoring.beyond: restrict' is of arms as they are without 'subgroups', each of which would end at a "
-                "time of its own; remove it and add an outcome with an earlier horizon"
+                f"'censoring.by' makes {len(self.groups) * censoring.groups} groups of an arm over all subgroups; at "
+                f"most {MOST_STRATA} are served: name fewer columns, or fewer levels"
             )
         if not self.covariates:
             return self
-        if self.privacy.delta == 0:
-            raise ValueError(
-                "an adjusted protocol shares Gaussian noise: declare 'privacy.delta', as 1.0e-6, or ask each question "
-                "by itself, in a study of one 'outcome'"
-            )
         if len(self.questions) > MOST_OUTCOMES:
             raise ValueError(
                 f"outcomes and measures make {len(self.questions)} questions of each subgroup; at most {MOST_OUTCOMES} "
                 "are adjusted together: ask for fewer outcomes or measures"
             )
+        return self
+
+    @property
+    def table(self) -> SurvivalProtocol:
+        """The study itself: it is a table."""
         return self
 
     @cached_property
@@ -259,30 +271,143 @@ class SurvivalProtocol(JointStudy):
         arm = Nulls.never if self.missing_treatment is MissingTreatment.refuse else Nulls.welcome
         time = Nulls.welcome if first.time_nulls is Missing.indicator else Nulls.undeclared
         treatment = (self.treatment_codes or ZERO_ONE).pair
-        beside = self.bounded.roles if self.covariates else {}
         return {
             self.data.unit: Column(holds=Holds.unit),
             self.treatment: Column(holds=Holds.binary, codes=treatment, nulls=arm),
             first.time: Column(holds=Holds.time, nulls=time),
             first.event: first.column,
-            **{name: beside[name] for name in self.covariates},
+            **{name: covariate_role(column, self._nulls_of(column)) for name, column in self._beside.items()},
         } | self.shared_roles
+
+    @property
+    def _beside(self) -> dict[str, Covariate]:
+        """Covariates, and columns on which censoring may depend."""
+        return self.censoring.by | self.covariates
+
+    def _nulls_of(self, column: Covariate) -> Nulls:
+        """Return whether such a column may hold nulls."""
+        return Nulls.welcome if Missing.indicator in (self.missing, column.nulls) else Nulls.undeclared
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns that the study reads.
 
-        They are unit, treatment, time, event, the subgroups' column, covariates, and what eligibility alone reads.
+        They are unit, treatment, time, event, the subgroups' column, covariates, columns of censoring, and what
+        eligibility alone reads.
         """
         first = self.outcomes[0]
         groups = () if self.subgroups is None else (self.subgroups.name,)
-        named = (self.data.unit, self.treatment, first.time, first.event, *groups, *sorted(self.covariates))
+        named = (self.data.unit, self.treatment, first.time, first.event, *groups, *sorted(self._beside))
         return (*named, *sorted({one.column for one in self.where} - set(named)))
 
     @property
     def question(self) -> str:
         """The questions and groups, in words."""
         return f"{_listed(one.label for one in self.questions)}{self.compared}"
+
+
+class SurvivalStudy(Study):
+    """The effect of a treatment on the time to an event.
+
+    ``expect`` is for `plan` and changes nothing else. With ``covariates`` its measures are adjusted for them.
+    """
+
+    kind: Literal["effect"]
+    estimator: SurvivalEstimator
+    treatment: Name
+    treatment_codes: Codes = ZERO_ONE
+    outcome: TimeToEvent
+    measure: Annotated[tuple[Measure, ...], Field(min_length=1, max_length=2)] = (Measure.risk, Measure.rmst)
+    intervals: Annotated[int, Field(ge=1, le=MOST_INTERVALS)] | None = None
+    missing_treatment: MissingTreatment = MissingTreatment.refuse
+    covariates: dict[Name, Covariate] = Field(default_factory=dict)
+    missing: Missing = Missing.refuse
+    censoring: Censoring = Censoring()
+    where: Annotated[tuple[Condition, ...], Field(max_length=MOST_CONDITIONS)] = ()
+    estimand: Estimand = Estimand.ATE
+    confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
+    expect: ExpectedTimes = ExpectedTimes()
+
+    @model_validator(mode="after")
+    def _one_role_each(self) -> Self:
+        own = [self.data.unit, self.treatment, self.outcome.time, self.outcome.event]
+        columns = [*own, *{**self.covariates, **self.censoring.by}]
+        columns += [] if self.data.blocks is None else [self.data.blocks]
+        twice = sorted({column for column in columns if columns.count(column) > 1})
+        if twice:
+            raise ValueError(f"column {twice[0]!r} has two roles; take it out of one place, each column has one")
+        if len(set(self.measure)) < len(self.measure):
+            raise ValueError("'measure' names one twice; write it once")
+        return self
+
+    @model_validator(mode="after")
+    def _provable(self) -> Self:
+        if self.privacy.level is not Level.sample:
+            raise ValueError("estimator 'survival' protects whole rows: declare level 'sample'")
+        self.censoring.refuse_unused(self.covariates)
+        if self.estimand is not Estimand.ATE and not self.covariates:
+            raise ValueError("without covariates 'survival' compares the arms as they are: use estimand 'ATE'")
+        if self.intervals is None:
+            return self
+        if self.outcome.horizon / self.intervals < self.outcome.step:
+            most = int(self.outcome.horizon / self.outcome.step)
+            raise ValueError(
+                f"'intervals' is {self.intervals}, which makes each shorter than one step of the times "
+                f"({self.outcome.step:g}); at most {most} fit into the horizon"
+            )
+        if self.privacy.delta == 0 and self.intervals > MOST_WITHOUT_DELTA:
+            raise ValueError(
+                f"'intervals' is {self.intervals}, more than the {MOST_WITHOUT_DELTA} that are served without a delta, "
+                "where each adds noise of its own; declare 'privacy.delta', as 1.0e-6, or fewer intervals"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _eligible_by_other_columns(self) -> Self:
+        refuse_roles(
+            self.where,
+            {
+                self.data.unit: "the unit",
+                self.treatment: "the treatment",
+                self.data.blocks: "the block key",
+                self.outcome.time: "the time",
+                self.outcome.event: "the event",
+            },
+        )
+        return self
+
+    @property
+    def table(self) -> SurvivalProtocol:
+        """The study as a table of one row.
+
+        It is made anew each time: a copy of a study with other values would keep what was made.
+        """
+        return times_table(self)
+
+    @property
+    def roles(self) -> dict[str, Column]:
+        """Unit, treatment, time and event, and all else that is read."""
+        return self.table.roles
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that the study reads."""
+        return self.table.columns
+
+    @property
+    def release_kind(self) -> str:
+        """A release of curves."""
+        return "survival"
+
+    @property
+    def question(self) -> str:
+        """The question in words: measures, event and horizon."""
+        among = f", where {' and '.join(one.words for one in self.where)}" if self.where else ""
+        return f"{' and '.join(self.measure)} of {self.outcome.labels[0]} until {self.outcome.horizon:g}{among}"
+
+
+# A study of times of one outcome, which is a table of one row, or of many.
+AnyTimes: TypeAlias = SurvivalStudy | SurvivalProtocol
 
 
 def times_table(study: SurvivalStudy) -> SurvivalProtocol:

@@ -10,19 +10,24 @@ An interval is that of the adjustment, with what errors of the released curves o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from causalveil.schemas.confounding import AS_THEY_ARE
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
-from causalveil.schemas.limits import Code, limit
+from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.plan import Sizes
+from causalveil.schemas.protocols.answers import Limits, ProtocolAnswer
 from causalveil.tasks.adjustment.five_releases import FiveReleases
+from causalveil.tasks.adjustment.interval import confounding, covers_unseen, curve_names
+from causalveil.tasks.adjustment.released import CELLS, EDGES, ReleasedScales
 from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.split import Pieces
-from causalveil.tasks.machine.arrays import BoolArray, FloatArray
+from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.protocols.calibration import calibrate
 from causalveil.tasks.protocols.drawn import Asked, JointScales
@@ -30,12 +35,19 @@ from causalveil.tasks.protocols.findings import not_covered, parts_of, together
 from causalveil.tasks.protocols.gates import balance_of
 from causalveil.tasks.protocols.parts import Part, table
 from causalveil.tasks.protocols.recipe import TWO_ARMS, ProtocolRecipe, joint_recipe
-from causalveil.tasks.survival import curves
-from causalveil.tasks.survival.adjusted import moved_means
-from causalveil.tasks.survival.curves import Grid
-from causalveil.tasks.survival.joint import JointCells, QuestionCells, TimesContrast, cells_share
-from causalveil.tasks.survival.joint_answers import HIDDEN, TimesTable, group_curves, people_told
-from causalveil.tasks.survival.pseudo import LEAST_RANGE, known, lost_error
+from causalveil.tasks.survival.joint import JointCells, cells_share
+from causalveil.tasks.survival.joint_answers import (
+    HIDDEN,
+    RowAdjusted,
+    TimesTable,
+    group_curves,
+    of_the_end,
+    of_the_grid,
+    people_told,
+)
+from causalveil.tasks.survival.pooling import Stratum, pooled_words
+from causalveil.tasks.survival.pseudo import TimesOutcomes, times_outcomes
+from causalveil.tasks.survival.stages import CELL
 from causalveil.tasks.survival.strategy import SLOT
 
 
@@ -50,93 +62,30 @@ def times_recipe(study: SurvivalProtocol, sizes: Sizes | None) -> ProtocolRecipe
     return joint_recipe(study.bounded, sizes, {SLOT.name: cells_share(study)})
 
 
-@dataclass(frozen=True)
-class TimesOutcomes:
-    """Outcomes that released cells make of each question, and how far they are right.
+def known_scales(outcomes: TimesOutcomes, scales: JointScales) -> JointScales:
+    """Return the first joint release, with each outcome's histogram by the cells.
 
-    Attributes:
-        grid: of all cells.
-        table: by subgroup, question, arm and cell, each subgroup's of a question scaled to [-1, 1].
-        half: half the range that it is scaled from, shape (groups, questions).
-        weights: of people, shape (groups, arms, cells); those of a subgroup add up to 1.
-        told: whether both arms are seen, and followed to the horizon, shape (groups, questions, arms); of the
-            reference whether any other arm is.
-        lost_error: the largest variance of the logarithm of the released curve of censoring, of the same shape.
-        own_error: the variance of the question's own value in an arm, likewise.
+    The cells tell it with little noise; its own would hide a rare event whose outcomes lie in several cells.
     """
-
-    grid: Grid
-    table: FloatArray
-    half: FloatArray
-    weights: FloatArray
-    told: BoolArray
-    lost_error: FloatArray
-    own_error: FloatArray
-
-    def known(self, scales: JointScales) -> JointScales:
-        """Return the first joint release, with each outcome's histogram by the cells."""
-        questions = tuple(
-            tuple(
-                tuple(known(self.table[group, place].ravel(), self.weights[group].ravel(), units, side) for side in row)
-                for place, row in enumerate(own)
-            )
-            for group, (own, units) in enumerate(zip(scales.questions, scales.units, strict=True))
+    questions = []
+    for group, (own, units) in enumerate(zip(scales.questions, scales.units, strict=True)):
+        by_cell = zip(outcomes.table[group], outcomes.weights[group], strict=True)
+        shares = [_histogram(*each) for each in by_cell]
+        questions.append(
+            tuple(tuple(_known(one, units, side) for side in row) for one, row in zip(shares, own, strict=True))
         )
-        return replace(scales, questions=questions)
-
-    @property
-    def by_cell(self) -> FloatArray:
-        """Outcomes of people by their cell, shape (cells of all, questions).
-
-        Cells are counted as by ``Grid.cell``. Who is not eligible is in no subgroup; her outcomes are in no sum.
-        """
-        own = np.moveaxis(self.table, 1, -1).reshape(self.grid.numbers, -1)
-        return np.concatenate([own, np.zeros((self.grid.arms * self.grid.cells, own.shape[1]))])
+    return replace(scales, questions=tuple(questions))
 
 
-def times_outcomes(study: SurvivalProtocol, cells: JointCells) -> TimesOutcomes:
-    """Make the tables of all questions' outcomes of released cells; reads no row."""
-    grid, questions = cells.grid, study.questions
-    shape = (grid.groups, len(questions), grid.arms)
-    made = np.zeros((*shape, grid.cells))
-    half, told = np.ones(shape[:2]), np.zeros(shape, dtype=np.bool_)
-    lost, own = np.zeros(shape), np.zeros(shape)
-    for place, question in enumerate(questions):
-        part = QuestionCells.of(question, study, grid, cells.last_of(study, question))
-        for group in range(grid.groups):
-            asked = [
-                TimesContrast(question, group, arm, cells.two_arms(group, arm, part), part)
-                for arm in range(1, grid.arms)
-            ]
-            for one in asked:
-                for side, arm in ((1, one.arm), *([(0, 0)] if one.arm == 1 else [])):
-                    made[group, place, arm] = _values(one, side)
-                    lost[group, place, arm] = lost_error(one.both, side)
-                    own[group, place, arm] = one.both.variances(question.measure)[side]
-                told[group, place, one.arm] = one.both.followed_to(study.censoring.floor) == one.both.grid.intervals
-            told[group, place, 0] = told[group, place, 1:].any()
-            made[group, place], half[group, place] = _scaled(made[group, place], told[group, place])
-    people = np.array([[curves.tidied(arm, grid) for arm in own] for own in cells.counts])
-    weights = people / people.sum(axis=(1, 2), keepdims=True)
-    return TimesOutcomes(grid, made, half, weights, told, lost, own)
+def _histogram(table: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return the shares of people by classes of their outcomes."""
+    places = np.clip(np.searchsorted(EDGES, table.ravel()) - 1, 0, CELLS - 1)
+    return np.asarray(np.bincount(places, weights.ravel(), minlength=CELLS), np.float64)
 
 
-def _values(one: TimesContrast, side: int) -> FloatArray:
-    """Return an arm's outcomes by cell of the whole grid: f(h) + n df/dh of the question's cell that it is part of."""
-    function, tidy = one.both.function(one.question.measure), one.both.tidy[side]
-    values = float(function(tidy)) + float(tidy.sum()) * curves.gradient(function, tidy)
-    return np.asarray(values[one.part.sums.argmax(axis=0)])
-
-
-def _scaled(raw: FloatArray, told: BoolArray) -> tuple[FloatArray, float]:
-    """Return outcomes of all arms in [-1, 1] and half their range.
-
-    It is that of the arms that are told: outcomes of an arm without units at risk at the horizon have no bound.
-    """
-    chosen = raw[told] if told.any() else raw
-    low, high = float(chosen.min()), float(chosen.max())
-    half = max((high - low) / 2, LEAST_RANGE)
-    return np.clip((raw - low) / half - 1.0, -1.0, 1.0), half
+def _known(shares: FloatArray, units: int, scales: ReleasedScales) -> ReleasedScales:
+    """Return a question's first release with this histogram of its outcome."""
+    return replace(scales, outcome=shares, cells_sd=np.append(scales.cells_sd[:-1], 1 / units))
 
 
 def times_outcomes_stage(study: SurvivalProtocol, sizes: Sizes, released: FloatArray) -> TimesOutcomes:
@@ -150,8 +99,8 @@ def people_of(enclave: Enclave, outcomes: TimesOutcomes) -> Pieces:
     units, by_cell, grid = sum(map(len, enclave.hashes())), outcomes.by_cell, outcomes.grid
 
     def rows(index: int) -> CellRows:
-        x, t, time, kind, g = (enclave.load(name, index) for name in ("x", "t", "u", "k", "g"))
-        return CellRows(x, t, by_cell[grid.cell(t, time, kind, g)], g)
+        x, t, time, kind, g = (enclave.load(name, index) for name in ("x", *CELL))
+        return CellRows(x, t, by_cell[grid.cell(t, time, kind, g)], g // np.uint8(grid.combinations))
 
     return Pieces(rows, enclave.segments, units)
 
@@ -164,6 +113,9 @@ def times_parts(
     ``units``: of the data.
     """
     groups, arms = study.groups, study.arm_names
+    units_error = scales.count_sd * math.sqrt(len(arms)) / np.array(scales.units)
+    if not study.where and study.subgroups is None:
+        units_error[:] = 0.0
 
     def in_its_units(part: Part, row: Sequence[FiveReleases] | None) -> Part:
         if row is None:
@@ -176,9 +128,11 @@ def times_parts(
         error = None if part.error is None else part.error * factor
         lost = sum(
             float(outcomes.lost_error[group, part.outcome, one])
-            * (moved + float(outcomes.own_error[group, part.outcome, one]))
-            for one, moved in _moved(row, arm, half).items()
+            * (float((moved**2).mean()) + float(outcomes.own_error[group, part.outcome, one]))
+            for one, moved in _means_moved(row, arm, half).items()
         )
+        # A mean over people of whom noise alone tells how many there are is off by the same part.
+        lost += (units_error[group] * part.value * factor) ** 2
         return replace(
             part,
             value=part.value * factor,
@@ -191,13 +145,24 @@ def times_parts(
     return parts_of(study.bounded, asked, scales, units, in_its_units)
 
 
-def _moved(row: Sequence[FiveReleases], arm: int, half: float) -> dict[int, float]:
-    """Return the mean square by which adjusting moves the mean of the reference, and of an arm."""
+def _means_moved(row: Sequence[FiveReleases], arm: int, half: float) -> dict[int, FloatArray]:
+    """Return by how much adjusting moves the mean of the reference, and of an arm, by draw of the posterior."""
     if len(row) == 1:
         found = moved_means(row[0], half)
-        return {0: float((found[:, 0] ** 2).mean()), 1: float((found[:, 1] ** 2).mean())}
+        return {0: found[:, 0], 1: found[:, 1]}
     # Of more than two arms a side has its own arm for the treated.
-    return {one: float((moved_means(row[one], half)[:, TWO_ARMS - 1] ** 2).mean()) for one in (0, arm)}
+    return {one: moved_means(row[one], half)[:, TWO_ARMS - 1] for one in (0, arm)}
+
+
+def moved_means(asked: FiveReleases, half: float) -> FloatArray:
+    """Return how far adjustment moves the means of controls and treated.
+
+    It is by draw of the posterior, shape (K, 2).
+    """
+    learnt, arms = asked.second, asked.found_scales.arms
+    by_arm = np.einsum("ktj,kj->kt", learnt.draws.slopes, learnt.draws.apart) * (arms.spread * half)
+    lean_treated, lean_controls = learnt.lean
+    return np.asarray(np.stack([lean_controls * by_arm[:, 1], -lean_treated * by_arm[:, 0]], axis=1))
 
 
 def times_findings(
@@ -217,23 +182,129 @@ def times_findings(
         cells = JointCells.read(released, study, sizes)
         parts, balance = times_parts(study, outcomes, asked, scales, sizes.units), balance_of(bounded, asked)
         drawn = group_curves(study, cells)
-    answers, calibration = calibrate(bounded, parts, table(bounded, parts))
-    labels = {own.name: question.label for own, question in zip(bounded.outcomes, study.questions, strict=True)}
-    open_to = not_covered(bounded, asked, calibration.mean is not None)
-    lost = limit(Code.censoring)
-    if study.subgroups is not None:
-        lost = limit(Code.censoring_within, columns=(f"a level of '{study.subgroups.name}'",))
+        answers, calibration = calibrate(bounded, parts, table(bounded, parts))
+        rows = tuple(_row(study, cells, outcomes, asked, *each) for each in zip(parts, answers, strict=True))
+    texts = [pooled_words(study, own[0]) for own in outcomes.strata]
+    floor, strata = study.censoring.floor, [own[0] for own in outcomes.strata]
+    enough = min(cells.followed_to(floor, one.places) for own in strata for one in own)
     details: dict[str, float | int | str | bool] = {
-        "intervals": cells.grid.intervals,
-        "cells": cells.grid.numbers,
+        **of_the_grid(cells, enough),
         **together(len(answers)),
         **people_told(study, cells),
+        **_strata_told(study, strata, texts),
     }
+    lost = _lost(study, dict.fromkeys(name for _, columns in texts for name in columns))
+    open_to = not_covered(bounded, asked, calibration.mean is not None)
+    alone = len(study.groups) == 1 and len(study.arm_names) == TWO_ARMS
     return TimesTable(
-        tuple(one.model_copy(update={"outcome": labels[one.outcome]}) for one in answers),
+        rows,
         drawn,
         calibration,
-        (*open_to, lost, limit(Code.grid, intervals=(cells.grid.intervals,))),
+        (*open_to, *lost, *of_the_end(study, cells.grid)),
         details,
         balance,
+        adjusted=_first_row(study, cells, outcomes, asked, rows[0]) if alone else None,
     )
+
+
+def _row(
+    study: SurvivalProtocol,
+    cells: JointCells,
+    outcomes: TimesOutcomes,
+    asked: Asked,
+    part: Part,
+    answer: ProtocolAnswer,
+) -> ProtocolAnswer:
+    """Return an answer by the name of its question, with both arms' values and when it ends.
+
+    Values over several subgroups are not told.
+    """
+    question = study.questions[part.outcome]
+    answer = answer.model_copy(update={"outcome": question.label})
+    if part.group not in study.groups:
+        return answer
+    group, arm = study.groups.index(part.group), study.arm_names.index(part.arm)
+    one = cells.contrast(question, group, arm, outcomes.parts[group][part.outcome])
+    span, own = one.both.span(question.measure), asked[group]
+    moved = 0.0
+    if own is not None:
+        half = float(outcomes.half[group, part.outcome])
+        moved = float(_means_moved(own[part.outcome], arm, half)[0].mean())
+    control = one.both.contrast(question.measure, study.confidence, 0.0).control + moved
+    control = min(max(control, 0.0), span)
+    known = {"values": (control, min(max(control + (answer.estimate or 0.0), 0.0), span))}
+    if one.restricted_to is None:
+        return answer.model_copy(update=known)
+    within = {
+        key: Limits(lower=max(ends.lower, -span), upper=min(ends.upper, span))
+        for key in ("interval", "simultaneous")
+        if (ends := getattr(answer, key)) is not None
+    }
+    return answer.model_copy(update={**known, **within, "restricted_to": one.restricted_to})
+
+
+def _strata_told(
+    study: SurvivalProtocol, strata: Sequence[Sequence[Stratum]], texts: Sequence[tuple[list[str], list[str]]]
+) -> dict[str, int | str]:
+    """Return the details on strata of censoring of the first question, by subgroup where there are several."""
+    found: dict[str, int | str] = {}
+    if not study.censoring.by:
+        return found
+    for label, own, (said, _) in zip(study.groups, strata, texts, strict=True):
+        of = "" if study.subgroups is None else f"[{label}]"
+        found[f"strata{of}"] = len(own)
+        if said:
+            found[f"pooled_strata{of}"] = "; ".join(said)
+    return found
+
+
+def _lost(study: SurvivalProtocol, pooled: Iterable[str]) -> tuple[Limit, ...]:
+    """Return within what losses may not depend on when the event would come."""
+    groups = [] if study.subgroups is None else [f"a level of '{study.subgroups.name}'"]
+    by = [_levels_of(study, name) for name in study.censoring.by]
+    named = (*groups, *(f"the levels of {by[0]}", *by[1:])) if by else tuple(groups)
+    if not named:
+        return (limit(Code.censoring),)
+    columns = tuple(f"'{name}'" for name in pooled)
+    return (
+        limit(Code.censoring_within, columns=named),
+        *((limit(Code.censoring_pooled, columns=columns),) if columns else ()),
+    )
+
+
+def _levels_of(study: SurvivalProtocol, name: str) -> str:
+    """Return a column of ``censoring.by``, with where its classes begin if it is a number."""
+    classes = ", ".join(f"{one:g}" for one in study.censoring.classes.get(name, ()))
+    return f"'{name}' (classes from {classes})" if classes else f"'{name}'"
+
+
+def _first_row(
+    study: SurvivalProtocol,
+    cells: JointCells,
+    outcomes: TimesOutcomes,
+    asked: Asked,
+    answer: ProtocolAnswer,
+) -> RowAdjusted:
+    """Return what is said of the first question's adjustment, where there are two arms of one group."""
+    question = study.questions[0]
+    crude = cells.contrast(question, 0, 1, outcomes.parts[0][0]).both.contrast(question.measure, study.confidence, 0.0)
+    details: dict[str, float | int | str | bool] = {
+        "confounding_adjusted_for": 0.0,
+        "still_followed": float(outcomes.followed[0, 0]),
+        "unadjusted": crude.estimate,
+        "unadjusted_lower": crude.lower,
+        "unadjusted_upper": crude.upper,
+    }
+    if asked[0] is None:
+        return RowAdjusted(AS_THEY_ARE, {**details, "features": 0, "curves": "none"}, ())
+    one = asked[0][0][0]
+    law = one.law()
+    left_out = tuple(one.public.columns[place].name for place in one.found_scales.left_out)
+    done = answer.confounding or confounding(study.bounded, one.public, law.adjusted_share, left_out, law.explained)
+    details |= {
+        "confounding_adjusted_for": law.adjusted_share,
+        "features": one.refit_asked.count,
+        "curves": ", ".join(curve_names(one.public, one.second.features)) or "none",
+    }
+    covers = limit(Code.noise_of_models), limit(Code.censoring_curves), *covers_unseen(one.public)
+    return RowAdjusted(done, details, covers)

@@ -22,8 +22,7 @@ from typing import Any, TypeAlias
 
 from causalveil.schemas.documents import digest_of
 from causalveil.schemas.errors import BundleError, StudyError
-from causalveil.schemas.estimators.survival import SurvivalStudy
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, SurvivalStudy
 from causalveil.schemas.protocols.answers import State
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
 from causalveil.schemas.release import EffectRelease, ProtocolRelease, SurvivalRelease

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from causalveil.schemas.errors import BundleError
-from causalveil.schemas.estimators.survival import Curves, Measure, SurvivalStudy
-from causalveil.schemas.estimators.survival_protocol import times_table
+from causalveil.schemas.estimators.survival import Curves, Measure
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.limits import Code, Limit, limit, united
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Coverage
@@ -37,7 +37,7 @@ from causalveil.tasks.sites.pooled_protocol import FEWEST, limits_of
 from causalveil.tasks.sites.pooled_release import of_sites, over_sites, record_of
 from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.findings import TimesShown, told_test
-from causalveil.tasks.survival.joint import JointCells, joint_grid
+from causalveil.tasks.survival.joint import JointCells, grid_of
 from causalveil.tasks.survival.joint_answers import one_row, table_stage
 from causalveil.tasks.survival.strata import Strata
 from causalveil.tasks.survival.strategy import NoisyCells
@@ -101,12 +101,12 @@ def _cells_of(site: str, release: SurvivalRelease) -> NoisyCells:
         )
     study = parse_study(release.specification, f"the study of site '{site}'")
     if isinstance(study, SurvivalStudy):
-        table, released = times_table(study), np.array(release.cells)
+        table, released = study.table, np.array(release.cells)
         sizes = Sizes(units=release.units, train=release.units, estimation=release.units)
-        if len(released) == joint_grid(table, release.units).numbers:
+        if len(released) == grid_of(table, release.units).numbers:
             found = one_row(study, table_stage(table, sizes, released))
             if _alike(found.measures, release.measures):
-                return JointCells.read(released, table, sizes).two_arms(None, 1).cells
+                return JointCells.read(released, table, sizes).two_arms((0,), 1).cells
     raise BundleError(f"site '{site}': {Reason.foreign}: its release contradicts its own cells")
 
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from causalveil.schemas.confounding import ConfoundingStatement
 from causalveil.schemas.errors import StudyError, TooFewBlocks
-from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, label_of
+from causalveil.schemas.estimators.survival import Measure
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, SurvivalStudy, label_of
 from causalveil.schemas.limits import Limit, united
 from causalveil.schemas.plan import natural_order
 from causalveil.schemas.protocols.answers import ProtocolAnswer
@@ -164,11 +164,8 @@ def _not_covered(release: Release) -> tuple[Limit, ...]:
 
 def _widths(study: InSeries) -> dict[str, float]:
     """Return how far an effect may reach, by question."""
-    if isinstance(study, SurvivalStudy):
-        ends = {Measure.risk: 1.0, Measure.rmst: study.outcome.horizon}
-        return {label_of(one, study.outcome): ends[one] for one in study.measure}
-    if isinstance(study, SurvivalProtocol):
-        return {question.label: question.span for question in study.questions}
+    if isinstance(study, SurvivalStudy | SurvivalProtocol):
+        return {question.label: question.span for question in study.table.questions}
     questions = study.questions if isinstance(study, ProtocolStudy) else (study,)
     return {question.outcome.name: question.outcome.width for question in questions}
 

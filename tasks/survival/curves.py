@@ -12,28 +12,16 @@ at risk for half of it (the actuarial estimate of Kaplan-Meier's curve).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-from causalveil.schemas.estimators.survival import SurvivalStudy
-from causalveil.schemas.privacy import PrivacyCost
-from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
-from causalveil.tasks.privacy.gaussian import mu_of, portion
-from causalveil.tasks.survival.division import divided
+from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 
-# J = n mu / PEOPLE within FEWEST and MOST: chosen on the trials of docs/figures/survival.md, 1,000 to 5,000 people.
-# Late intervals of a finer grid hold fewer people at risk than noise; a curve hardly pays for more of them.
-PEOPLE, FEWEST, MOST = 12, 10, 50
-# Strata of censoring have n mu / STRATUM people of mu 1 or more, if they are of one size: chosen at 1,000 to 10,000
-# people, of whom each half of a stratum, half of them followed, is then above four deviations of noise. Without a delta
-# half of epsilon counts as mu, whose noise hides as many people at the horizon.
-STRATUM = 60
 ARMS = 2
 CellArray = NDArray[np.int32]
 
@@ -43,7 +31,8 @@ class Grid:
     """The grid of cells: intervals until the horizon, kinds of events, groups and arms.
 
     ``between``: the ends of the intervals where these are not of equal length, the horizon last.
-    ``strata``: the group of each combination of the levels of ``censoring.by``; empty: a combination is a group.
+    ``strata``: the stratum of each combination of the levels of ``censoring.by``, where a subgroup has several; a group
+    is then a stratum of a subgroup.
     ``everybody``: whether each unit has a cell, so that cells add up to n, which is public; the eligible alone do not.
     """
 
@@ -75,6 +64,22 @@ class Grid:
             return np.array(self.between)
         return self.horizon * np.arange(1, self.intervals + 1) / self.intervals
 
+    @property
+    def strata_of_group(self) -> int:
+        """Number of strata of each subgroup."""
+        return max(self.strata) + 1 if self.strata else 1
+
+    @property
+    def combinations(self) -> int:
+        """Number of combinations of levels of each subgroup."""
+        return max(len(self.strata), 1)
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The group of each combination of levels of each subgroup."""
+        strata = self.strata or (0,)
+        return tuple(first + own for first in range(0, self.groups, self.strata_of_group) for own in strata)
+
     def cell(self, arm: ByteArray, time: FloatArray, kind: ByteArray, group: ByteArray | None = None) -> CellArray:
         """Return each person's cell among those of all arms and groups.
 
@@ -84,19 +89,13 @@ class Grid:
             arm: shape (n,), counted from 0.
             time: shape (n,), finite.
             kind: shape (n,), 0 where a person was censored, else which kind of event she had.
-            group: shape (n,); None: there is one. Who is not eligible is in one behind all, beyond the cells.
+            group: shape (n,), the subgroup, or its combination of levels where it has strata; None: there is one. Who
+                is not eligible is in one behind all, beyond the cells.
         """
-        if self.between:
-            own = np.searchsorted(self.ends, time).astype(np.int32)
-            at_end = self.ends[np.minimum(own, self.intervals - 1)] == time
-            own += 1
-        else:
-            # The product comes first: of whole numbers it is exact, so an event at an interval's end lies in it.
-            place = time * float(self.intervals)
-            place /= self.horizon
-            # Whole numbers of 32 bits: every pass over the people makes them.
-            own = np.clip(np.ceil(place), 0, self.intervals).astype(np.int32)
-            at_end = place == own
+        # Whole numbers of 32 bits: every pass over the people makes them.
+        own = np.searchsorted(self.ends, time).astype(np.int32)
+        at_end = self.ends[np.minimum(own, self.intervals - 1)] == time
+        own += 1
         # Events come before losses of the same time: who is lost at an interval's end was followed to it.
         own += at_end & (kind == 0)
         late = (own > self.intervals) | (time > self.horizon)
@@ -106,73 +105,9 @@ class Grid:
         own[late] = self.cells - 1
         own += arm.astype(np.int32) * np.int32(self.cells)
         if group is not None:
-            strata = np.array((*self.strata, self.groups), dtype=np.int32)[group] if self.strata else group
-            own += strata.astype(np.int32) * np.int32(self.arms * self.cells)
+            place = np.array((*self.places, self.groups), dtype=np.int32)[group] if self.strata else group
+            own += place.astype(np.int32) * np.int32(self.arms * self.cells)
         return own
-
-    def until(self, intervals: int) -> Grid:
-        """Return the grid that ends with an earlier interval."""
-        end, between = float(self.ends[intervals - 1]), self.between[:intervals]
-        return replace(self, intervals=intervals, horizon=end, between=between)
-
-    def places(self, intervals: int) -> IntArray:
-        """Return the place of each cell of an arm on the grid of ``until(intervals)``.
-
-        It is at risk at the end of that grid if its time is later.
-        """
-        early = np.arange(self.intervals) < intervals
-        blocks = [
-            np.where(early, block * intervals + np.arange(self.intervals), (self.kinds + 1) * intervals)
-            for block in range(self.kinds + 1)
-        ]
-        return np.append(np.concatenate(blocks), (self.kinds + 1) * intervals)
-
-
-def cells_cost(study: SurvivalStudy) -> PrivacyCost:
-    """Return the budget of the cells.
-
-    It is all of the budget, or their share of it where the rest goes to an adjustment.
-    """
-    return portion(study.privacy.cost, study.estimator.share) if study.covariates else study.privacy.cost
-
-
-def budget_of(study: SurvivalStudy) -> float:
-    """Return mu of what the cells may cost; 0 where noise is Laplace's."""
-    if study.privacy.delta == 0:
-        return 0.0
-    share = study.estimator.share if study.covariates else 1
-    return math.sqrt(share) * float(mu_of(study.privacy.cost))
-
-
-def grid_of(study: SurvivalStudy, units: int) -> Grid:
-    """Return the study's grid: as it declares, else by the rule of public numbers.
-
-    Args:
-        study: the study.
-        units: n.
-    """
-    outcome, intervals, strata = study.outcome, study.intervals, strata_of(study, units)
-    groups = max(strata) + 1
-    if intervals is None:
-        ruled = round(units / groups * budget_of(study) / PEOPLE)
-        steps = int(outcome.horizon / outcome.step)
-        intervals = max(min(max(ruled, FEWEST), MOST, steps), 1)
-    return Grid(intervals, len(outcome.kinds), outcome.horizon, groups, everybody=not study.where, strata=strata)
-
-
-def strata_of(study: SurvivalStudy, units: int) -> tuple[int, ...]:
-    """Return the stratum in which each combination of levels is released.
-
-    Levels are those of ``censoring.by``. Where all combinations are of one size they are pooled until noise would not
-    hide them: public numbers alone.
-    """
-    censoring = study.censoring
-    power = budget_of(study) or float(cells_cost(study).epsilon) / 2
-    least = STRATUM * censoring.groups / (units * power)
-    found = np.zeros(censoring.groups, dtype=np.int64)
-    for place, own in enumerate(divided(censoring.shape, lambda members: len(members) >= least)):
-        found[own] = place
-    return tuple(found.tolist())
 
 
 # Numbers at risk are held above this where they are divided by.

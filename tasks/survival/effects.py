@@ -156,10 +156,6 @@ class TwoArms:
         error = float(errors.max())
         return max(SEEN_DEVIATIONS * error, SEEN_PEOPLE) + critical(covariance, errors, 4 / 6) * error
 
-    def until(self, intervals: int) -> TwoArms:
-        """Return both arms where the grid ends with an earlier interval."""
-        return self if intervals == self.grid.intervals else TwoArms(self.cells.until(intervals))
-
     def followed_to(self, floor: float) -> int:
         """Return with which interval ends what can be told.
 

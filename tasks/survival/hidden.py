@@ -6,13 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from causalveil.schemas.estimators.survival import SurvivalStudy
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, times_table
+from causalveil.schemas.estimators.survival_protocol import AnyTimes
 from causalveil.schemas.plan import Sizes
-from causalveil.tasks.survival.curves import grid_of
-from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.joint import JointCells, joint_grid
-from causalveil.tasks.survival.strategy import mechanism, read_cells
+from causalveil.tasks.survival.joint import JointCells, grid_of
 
 
 @dataclass(frozen=True)
@@ -26,7 +22,7 @@ class FewestFollowed:
     subgroup: float
 
 
-def fewest_followed(study: SurvivalStudy | SurvivalProtocol, units: int) -> FewestFollowed:
+def fewest_followed(asked: AnyTimes, units: int) -> FewestFollowed:
     """Return how many people of an arm must be followed so that noise does not hide them.
 
     They are followed to the horizon.
@@ -34,17 +30,18 @@ def fewest_followed(study: SurvivalStudy | SurvivalProtocol, units: int) -> Fewe
     The noise is that of the study's own cells, whose law is public: no row is read.
 
     Args:
-        study: the study.
+        asked: the study.
         units: n.
     """
-    sizes = Sizes(units=units, train=units, estimation=units)
-    if isinstance(study, SurvivalStudy) and not study.covariates:
-        study = times_table(study)
-    if isinstance(study, SurvivalStudy):
-        grid = grid_of(study, units)
-        least = TwoArms(read_cells(np.zeros(grid.numbers), grid, units, mechanism(study))).fewest_followed
-        return FewestFollowed(least, least)
-    asked = JointCells.read(np.zeros(joint_grid(study, units).numbers), study, sizes).asked(study)
-    everybody = max(one.both.fewest_followed for one in asked if one.group is None)
-    subgroup = max((one.both.fewest_followed for one in asked if one.group is not None), default=everybody)
+    study, sizes = asked.table, Sizes(units=units, train=units, estimation=units)
+    rows = JointCells.read(np.zeros(grid_of(study, units).numbers), study, sizes).asked(study)
+    everybody = max(one.both.fewest_followed for one in rows if one.group is None)
+    subgroup = max((one.both.fewest_followed for one in rows if one.group is not None), default=everybody)
     return FewestFollowed(everybody, subgroup)
+
+
+def noise_at_risk(asked: AnyTimes, sizes: Sizes) -> float:
+    """Return the deviation of the noise on people of an arm at risk in the last interval."""
+    study = asked.table
+    cells = JointCells.read(np.zeros(grid_of(study, sizes.units).numbers), study, sizes)
+    return float(cells.two_arms(cells.members(None), 1).at_risk_error[:, -1].max())

@@ -21,68 +21,111 @@ import numpy as np
 from scipy.special import ndtri
 
 from causalveil.schemas.estimators.survival import Beyond
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, TimesQuestion
+from causalveil.schemas.estimators.survival_protocol import AnyTimes, SurvivalProtocol, TimesQuestion
 from causalveil.schemas.plan import Sizes
+from causalveil.schemas.privacy import PrivacyCost
 from causalveil.schemas.protocols.study import ALL_UNITS
 from causalveil.tasks.inference.people import check_cells
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 from causalveil.tasks.privacy.gaussian import mu_of, portion
 from causalveil.tasks.privacy.mechanisms import Mechanism
 from causalveil.tasks.survival import curves
-from causalveil.tasks.survival.curves import ARMS, FEWEST, MOST, PEOPLE, Grid
+from causalveil.tasks.survival.curves import ARMS, Grid
+from causalveil.tasks.survival.division import divided
 from causalveil.tasks.survival.effects import SEEN_DEVIATIONS, SEEN_PEOPLE, TwoArms, critical
 from causalveil.tasks.survival.strategy import NoisyCells, cells_mechanism, read_blocks
 
+# J = n mu / PEOPLE within FEWEST and MOST: chosen on the trials of docs/figures/survival.md, 1,000 to 5,000 people.
+# Late intervals of a finer grid hold fewer people at risk than noise; a curve hardly pays for more of them.
+PEOPLE, FEWEST, MOST = 12, 10, 50
+# Strata of censoring have n mu / STRATUM people of mu 1 or more, if they are of one size: chosen at 1,000 to 10,000
+# people, of whom each half of a stratum, half of them followed, is then above four deviations of noise. Without a delta
+# half of epsilon counts as mu, whose noise hides as many people at the horizon.
+STRATUM = 60
 
-def joint_grid(study: SurvivalProtocol, units: int) -> Grid:
+
+def grid_of(asked: AnyTimes, units: int) -> Grid:
     """Return the grid of all questions, whose intervals are about as long.
 
     Every horizon is the end of one of the intervals. Their number follows from the study, or from the people that two
-    arms of a subgroup have on average, as that of a study of one question does from its own (``curves.py``).
+    arms of a stratum have on average.
 
     Args:
-        study: the study.
+        asked: the study.
         units: n.
     """
-    groups, arms, horizons = len(study.groups), len(study.arm_names), study.horizons
+    study = asked.table
+    arms, horizons, strata = len(study.arm_names), study.horizons, strata_of(study, units)
+    groups = len(study.groups) * (max(strata) + 1)
     wanted = study.intervals
     if wanted is None:
-        mu = 0.0 if study.privacy.delta == 0 else math.sqrt(cells_share(study)) * float(mu_of(study.privacy.cost))
-        wanted = min(max(round(units * ARMS / (groups * arms) * mu / PEOPLE), FEWEST), MOST)
+        wanted = min(max(round(units * ARMS / (groups * arms) * budget_of(study) / PEOPLE), FEWEST), MOST)
     ends: list[float] = []
     for first, last in zip((0.0, *horizons), horizons, strict=False):
         steps = int((last - first) / study.outcomes[0].step)
         parts = max(min(math.ceil(wanted * (last - first) / horizons[-1]), steps), 1)
         ends += [*(first + (last - first) * part / parts for part in range(1, parts)), last]
-    return Grid(len(ends), len(study.kinds), horizons[-1], groups, arms, between=tuple(ends), everybody=not study.where)
+    return Grid(
+        len(ends),
+        len(study.kinds),
+        horizons[-1],
+        groups,
+        arms,
+        between=tuple(ends),
+        everybody=not study.where,
+        strata=strata if len(strata) > 1 else (),
+    )
 
 
-def joint_mechanism(study: SurvivalProtocol) -> Mechanism:
-    """Return the mechanism of the cells, of sensitivity sqrt(2).
+def strata_of(study: AnyTimes, units: int) -> tuple[int, ...]:
+    """Return the stratum in which each combination of levels of a subgroup is released.
 
-    The sensitivity is the same whatever the number of questions. Where these are adjusted, a share of the budget is
-    the cells'.
+    Levels are those of ``censoring.by``. Where all combinations are of one size they are pooled until noise would not
+    hide them: public numbers alone.
     """
-    cost = study.privacy.cost
-    return cells_mechanism(portion(cost, cells_share(study)) if study.covariates else cost)
+    censoring, groups = study.censoring, len(study.table.groups)
+    power = budget_of(study) or float(cells_cost(study).epsilon) / 2
+    least = STRATUM * censoring.groups * groups / (units * power)
+    found = np.zeros(censoring.groups, dtype=np.int64)
+    for place, own in enumerate(divided(censoring.shape, lambda members: len(members) >= least)):
+        found[own] = place
+    return tuple(found.tolist())
 
 
-def cells_share(study: SurvivalProtocol) -> Decimal:
+def budget_of(study: AnyTimes) -> float:
+    """Return mu of what the cells may cost; 0 where noise is Laplace's."""
+    return 0.0 if study.privacy.delta == 0 else math.sqrt(cells_share(study)) * float(mu_of(study.privacy.cost))
+
+
+def cells_cost(study: AnyTimes) -> PrivacyCost:
+    """Return the budget of the cells.
+
+    It is all of the budget, or their share of it where the rest goes to an adjustment.
+    """
+    return portion(study.privacy.cost, study.estimator.share) if study.covariates else study.privacy.cost
+
+
+def cells_share(study: AnyTimes) -> Decimal:
     """Return the share of the budget that the cells have: all, or a part if arms are adjusted."""
     return study.estimator.share if study.covariates else Decimal(1)
 
 
-def served(study: SurvivalProtocol, sizes: Sizes | None) -> Mechanism:
+def mechanism(study: AnyTimes) -> Mechanism:
+    """Return the mechanism of the cells, whatever the number of questions."""
+    return cells_mechanism(cells_cost(study))
+
+
+def served(asked: AnyTimes, sizes: Sizes | None) -> Mechanism:
     """Return the mechanism of a study's cells, if the budget can serve as many subgroups.
 
     Raises:
         StudyError: of average size, one has fewer people in an arm than are seen through the noise from the first day.
     """
-    made = joint_mechanism(study)
+    made, study = mechanism(asked), asked.table
     if sizes is not None:
-        grid = joint_grid(study, sizes.units)
+        grid = grid_of(asked, sizes.units)
         _, noise = read_blocks(np.zeros(grid.numbers), grid, made)
-        least = max(SEEN_DEVIATIONS * math.sqrt(float(noise.sum())), SEEN_PEOPLE)
+        least = max(SEEN_DEVIATIONS * math.sqrt(float(noise.sum()) * grid.strata_of_group), SEEN_PEOPLE)
         check_cells(sizes.units, len(study.groups), len(study.arm_names), least)
     return made
 
@@ -155,13 +198,13 @@ class JointCells:
     known: int | None
 
     @classmethod
-    def read(cls, released: FloatArray, study: SurvivalProtocol, sizes: Sizes) -> JointCells:
+    def read(cls, released: FloatArray, study: AnyTimes, sizes: Sizes) -> JointCells:
         """Return what released numbers say.
 
         Where everybody is eligible, cells add up to n, which is public.
         """
-        grid = joint_grid(study, sizes.units)
-        counts, block = read_blocks(released, grid, joint_mechanism(study))
+        grid = grid_of(study, sizes.units)
+        counts, block = read_blocks(released, grid, mechanism(study))
         if study.where:
             return cls(grid, counts, block, None)
         whole = float(block.sum()) * grid.groups * grid.arms
@@ -181,50 +224,62 @@ class JointCells:
         return np.asarray(together / math.sqrt(together.sum() * self.grid.groups * self.grid.arms))
 
     def members(self, group: int | None) -> Sequence[int]:
-        """Return the places of the groups that a group stands for: its own, or all."""
-        return range(self.grid.groups) if group is None else (group,)
+        """Return the groups of cells that a subgroup stands for: its own strata, or all."""
+        many = self.grid.strata_of_group
+        return range(self.grid.groups) if group is None else range(group * many, (group + 1) * many)
 
-    def two_arms(self, group: int | None, arm: int, part: QuestionCells | None = None) -> TwoArms:
-        """Return the reference and an arm, in a group or in all together.
+    def two_arms(self, places: Sequence[int], arm: int, part: QuestionCells | None = None) -> TwoArms:
+        """Return the reference and an arm, in some groups of cells together.
 
         They have all of their cells, or a part.
         """
-        many = len(self.members(group))
+        many = len(places)
         sums = np.eye(self.grid.cells) if part is None else part.sums
         grid = Grid(self.grid.intervals, self.grid.kinds, self.grid.horizon, between=self.grid.between)
-        counts = self.counts[list(self.members(group))][:, [0, arm]].sum(axis=0) @ sums.T
+        counts = self.counts[list(places)][:, [0, arm]].sum(axis=0) @ sums.T
         loadings = np.tile(sums @ self.shared, ARMS) * many
         noise = np.kron(np.eye(ARMS), sums @ self.block @ sums.T) * many - np.outer(loadings, loadings)
-        units = max(round(float(counts.sum())), 1)
-        return TwoArms(NoisyCells(grid if part is None else part.grid, units, counts, noise))
+        return TwoArms(NoisyCells(grid if part is None else part.grid, counts, noise))
 
-    def followed_to(self, floor: float, group: int | None = None) -> int:
-        """Return with which interval ends what can be told of all arms."""
-        return min(self.two_arms(group, arm).followed_to(floor) for arm in range(1, self.grid.arms))
+    def followed_to(self, floor: float, places: Sequence[int]) -> int:
+        """Return with which interval ends what can be told of all arms of these groups."""
+        return min(self.two_arms(places, arm).followed_to(floor) for arm in range(1, self.grid.arms))
 
-    def last_of(self, study: SurvivalProtocol, question: TimesQuestion) -> int:
+    def horizon_of(self, question: TimesQuestion) -> int:
+        """Return the interval that ends at the question's horizon."""
+        return self.grid.between.index(question.outcome.horizon) + 1
+
+    def last_of(self, study: SurvivalProtocol, question: TimesQuestion, strata: Sequence[Sequence[int]] = ()) -> int:
         """Return the interval with which a question ends.
 
         It is that of its horizon, or where a study restricts it an earlier one, the last that can be told, if any can.
+
+        Args:
+            study: the study.
+            question: the question.
+            strata: of censoring, in which all must be told; none: of all people together.
         """
-        last = self.grid.between.index(question.outcome.horizon) + 1
+        last = self.horizon_of(question)
         if study.censoring.beyond is Beyond.refuse:
             return last
-        return min(self.followed_to(study.censoring.floor if study.covariates else 0.0), last) or last
+        floor = study.censoring.floor if study.covariates else 0.0
+        return min(*(self.followed_to(floor, places) for places in strata or [self.members(None)]), last) or last
+
+    def contrast(self, question: TimesQuestion, group: int | None, arm: int, part: QuestionCells) -> TimesContrast:
+        """Return a question of an arm in a subgroup, or in all together."""
+        return TimesContrast(question, group, arm, self.two_arms(self.members(group), arm, part), part)
 
     def asked(self, study: SurvivalProtocol) -> tuple[TimesContrast, ...]:
         """Return every question in the order of the table.
 
         By question and arm, everybody comes first, then subgroups.
         """
-        groups: list[int | None] = [None, *([] if study.subgroups is None else range(self.grid.groups))]
+        groups: list[int | None] = [None, *([] if study.subgroups is None else range(len(study.groups)))]
         found = []
         for question in study.questions:
             part = QuestionCells.of(question, study, self.grid, self.last_of(study, question))
             for arm in range(1, self.grid.arms):
-                found += [
-                    TimesContrast(question, group, arm, self.two_arms(group, arm, part), part) for group in groups
-                ]
+                found += [self.contrast(question, group, arm, part) for group in groups]
         return tuple(found)
 
     def covariance(self, asked: Sequence[TimesContrast]) -> FloatArray:

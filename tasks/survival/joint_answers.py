@@ -1,87 +1,57 @@
-"""A protocol of times.
-
-Its rows, the one release of cells, and the table of answers with curves by subgroup and arm.
-"""
+"""The table of answers of a study of times, with curves by subgroup and arm."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED
+from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, ConfoundingStatement, CovariateBalance
 from causalveil.schemas.errors import CausalveilError
-from causalveil.schemas.estimators.survival import Beyond, Measure, SurvivalStudy
-from causalveil.schemas.estimators.survival_protocol import GroupCurves, SurvivalProtocol
+from causalveil.schemas.estimators.survival import Beyond, Curves, Measure
+from causalveil.schemas.estimators.survival_protocol import GroupCurves, SurvivalProtocol, SurvivalStudy
 from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.protocols.answers import BalanceRow, Calibration, Limits, ProtocolAnswer, State
 from causalveil.schemas.protocols.study import OutcomeRole
 from causalveil.schemas.release import Interval, MeasuredEffect, Variance
-from causalveil.tasks.enclave.cells import arms_of, eligible, groups_of
-from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.enclave.normalise import columns, hashed_order, write_covariates
-from causalveil.tasks.enclave.partitions import LoadedSegment
 from causalveil.tasks.inference.assemble import NOISY
-from causalveil.tasks.machine.arrays import FloatArray, save_array
+from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
-from causalveil.tasks.machine.frames import values_of
-from causalveil.tasks.privacy.mechanisms import Budget
 from causalveil.tasks.survival.curves import Grid
 from causalveil.tasks.survival.effects import Compared
-from causalveil.tasks.survival.findings import SurvivalFindings, TimesShown, curves_of, log_rank_test
-from causalveil.tasks.survival.joint import JointCells, TimesContrast, joint_grid, joint_mechanism, label_of
-from causalveil.tasks.survival.stages import count_cells, followed
-from causalveil.tasks.survival.strategy import SLOT, measured
+from causalveil.tasks.survival.findings import TimesShown, curves_of, log_rank_test
+from causalveil.tasks.survival.joint import JointCells, TimesContrast, label_of
 
 # Why an answer has no statement on confounding.
 HIDDEN = "not told: through the noise too few people are seen to be followed so long"
 
 
-def normalise_joint_times(study: SurvivalProtocol, segment: LoadedSegment, place: Path, key: bytes) -> None:
-    """Write t.npy, u.npy, k.npy, g.npy and h.npy of one segment; rows ascending by keyed hash.
+@dataclass(frozen=True)
+class RowAdjusted:
+    """The adjustment of a study of one outcome, as it is told.
 
-    With covariates also x.npy. A person who is not eligible keeps her row, in a group behind all others that is not
-    counted.
-
-    Raises:
-        DataError: a value that admission refuses.
+    Attributes:
+        done: what was done about confounding.
+        details: by name.
+        covers: what intervals hold of confounding that was not adjusted for.
     """
-    frame, first = segment.frame, study.outcomes[0]
-    order = hashed_order(values_of(frame, study.data.unit), place, key)
-    save_array(place / "t.npy", arms_of(study, values_of(frame, study.treatment))[order])
-    time, kind = followed(first, study.kinds, values_of(frame, first.time), values_of(frame, first.event))
-    save_array(place / "u.npy", time[order])
-    save_array(place / "k.npy", kind[order])
-    groups = np.where(eligible(study.where, frame), groups_of(study, frame), np.uint8(len(study.groups)))
-    save_array(place / "g.npy", groups[order])
-    if study.covariates:
-        rows = study.bounded.questions[0]
-        write_covariates(rows, columns(rows, frame), order, place / "x.npy")
 
-
-def release_joint_stage(
-    study: SurvivalProtocol, sizes: Sizes, enclave: Enclave, budget: Budget, times: float = 1.0
-) -> FloatArray:
-    """Release the cells of all eligible people, shape (numbers,).
-
-    In rehearsals a row stands for ``times`` people.
-    """
-    grid = joint_grid(study, sizes.units)
-    counts = count_cells(enclave, grid, study.execution.workers, ("t", "u", "k", "g"))
-    exact = measured(counts, grid, plain=study.privacy.delta == 0)
-    return joint_mechanism(study).release(exact * times, SLOT, budget)
+    done: ConfoundingStatement
+    details: dict[str, float | int | str | bool]
+    covers: tuple[Limit, ...]
 
 
 @dataclass(frozen=True)
 class TimesTable:
     """Findings of a protocol of times.
 
-    ``cells``: the noisy numbers that all else is read off, of arms as they are.
+    Attributes:
+        cells: the noisy numbers that all else is read off, of arms as they are.
+        adjusted: of one group and two arms, what is said of the first question's adjustment.
     """
 
     answers: tuple[ProtocolAnswer, ...]
@@ -91,6 +61,7 @@ class TimesTable:
     details: dict[str, float | int | str | bool]
     balance: tuple[BalanceRow, ...] = ()
     cells: tuple[float, ...] | None = None
+    adjusted: RowAdjusted | None = None
 
     def fields(self, study: SurvivalProtocol) -> dict[str, Any]:
         """Return the fields that a ``ProtocolRelease`` has beside those of every release."""
@@ -123,7 +94,7 @@ def table_of(study: SurvivalProtocol, cells: JointCells) -> TimesTable:
         drawn = group_curves(study, cells)
     open_to = limit(Code.not_randomised if study.estimator.trial else Code.beyond_prior), limit(Code.censoring)
     details: dict[str, float | int | str | bool] = {
-        **of_the_grid(cells, cells.followed_to(0.0)),
+        **of_the_grid(cells, cells.followed_to(0.0, cells.members(None))),
         **_together(len(answers), factor),
         **people_told(study, cells),
     }
@@ -153,7 +124,7 @@ def _together(answers: int, factor: float) -> dict[str, str]:
 def people_told(study: SurvivalProtocol, cells: JointCells) -> dict[str, float]:
     """Return the noisy number of people of each subgroup and arm, as details have it."""
     return {
-        f"units[{label}][{name}]": float(cells.counts[group, arm].sum())
+        f"units[{label}][{name}]": float(cells.counts[list(cells.members(group)), arm].sum())
         for group, label in enumerate(study.groups)
         for arm, name in enumerate(study.arm_names)
     }
@@ -213,18 +184,15 @@ def group_curves(study: SurvivalProtocol, cells: JointCells) -> tuple[GroupCurve
     """Return curves of each arm beside the reference's, everybody first, as figures have them."""
     first, names = study.outcomes[0], study.arm_names
     shown = TimesShown(study.horizons[-1], first.unit_of_measure, first.origin, study.labels)
-    groups: list[int | None] = [None, *([] if study.subgroups is None else range(cells.grid.groups))]
+    groups: list[int | None] = [None, *([] if study.subgroups is None else range(len(study.groups)))]
     tested = len(study.outcomes) == 1
-    return tuple(
-        GroupCurves(
-            group=label_of(study, group),
-            arm=names[arm],
-            reference=names[0],
-            curves=curves_of(shown, cells.two_arms(group, arm), study.confidence, (names[0], names[arm]), tested),
-        )
-        for group in groups
-        for arm in range(1, cells.grid.arms)
-    )
+    found = []
+    for group in groups:
+        for arm in range(1, cells.grid.arms):
+            both, pair = cells.two_arms(cells.members(group), arm), (names[0], names[arm])
+            drawn = curves_of(shown, both, study.confidence, pair, tested)
+            found.append(GroupCurves(group=label_of(study, group), arm=pair[1], reference=pair[0], curves=drawn))
+    return tuple(found)
 
 
 def _controls(study: SurvivalProtocol) -> Calibration:
@@ -239,39 +207,90 @@ def _controls(study: SurvivalProtocol) -> Calibration:
     )
 
 
+@dataclass(frozen=True)
+class SurvivalFindings:
+    """Findings of a study of one outcome, of which the first measure is the answer.
+
+    Attributes:
+        restricted_to: when measures end, where that is before the study's horizon.
+        cells: the noisy numbers that all else is read off, of arms as they are.
+        table: of one row, which these are read off.
+    """
+
+    measures: tuple[MeasuredEffect, ...]
+    curves: Curves
+    details: dict[str, float | int | str | bool]
+    confounding: ConfoundingStatement
+    not_covered: tuple[Limit, ...]
+    restricted_to: float | None
+    balance: tuple[CovariateBalance, ...]
+    cells: tuple[float, ...] | None
+    table: TimesTable
+
+    @property
+    def estimate(self) -> float:
+        """Estimate of the first measure."""
+        return self.measures[0].estimate
+
+    @property
+    def interval(self) -> Interval:
+        """Interval of the first measure."""
+        return self.measures[0].interval
+
+    def fields(self, study: SurvivalStudy) -> dict[str, Any]:
+        """Return what a ``SurvivalRelease`` has beside the fields of every release."""
+        return {
+            "estimand": study.estimand,
+            "estimate": self.estimate,
+            "interval": self.interval,
+            "variance": self.measures[0].variance,
+            "measures": self.measures,
+            "curves": self.curves,
+            "restricted_to": self.restricted_to,
+            "details": self.details,
+            "confounding": self.confounding,
+            "not_covered": self.not_covered,
+            "balance": self.balance,
+            "cells": self.cells,
+        }
+
+
 def one_row(study: SurvivalStudy, table: TimesTable) -> SurvivalFindings:
     """Return a table of one row as the findings of a study of one outcome."""
     trial, first = study.estimator.trial, table.answers[0]
-    done = RANDOMISED if trial else AS_THEY_ARE
-    measures = tuple(_measured(study, *each) for each in zip(study.measure, table.answers, strict=True))
+    adjusted = table.adjusted or RowAdjusted(RANDOMISED if trial else AS_THEY_ARE, {}, ())
+    measures = tuple(_measured(study, *each, adjusted) for each in zip(study.measure, table.answers, strict=True))
     details: dict[str, float | int | str | bool] = {
         **{key: table.details[key] for key in ("intervals", "followed_until")},
         "noise_standard_error": math.sqrt(measures[0].variance.noise),
         "sampling_standard_error": math.sqrt(measures[0].variance.sampling),
-        "adjustment": done.words,
+        "adjustment": adjusted.done.words,
+        **adjusted.details,
+        **{key: table.details[key] for key in ("strata", "pooled_strata") if key in table.details},
     }
     return SurvivalFindings(
         measures,
         table.curves[0].curves,
         details,
-        done,
+        adjusted.done,
         table.not_covered,
         first.restricted_to,
-        (),
+        tuple(CovariateBalance(**one.model_dump(exclude={"group", "arm"})) for one in table.balance),
         table.cells,
+        table,
     )
 
 
-def _measured(study: SurvivalStudy, measure: Measure, row: ProtocolAnswer) -> MeasuredEffect:
+def _measured(study: SurvivalStudy, measure: Measure, row: ProtocolAnswer, adjusted: RowAdjusted) -> MeasuredEffect:
     """Return one row as a measure in both arms."""
     if row.estimate is None or row.interval is None or row.values is None:
         raise CausalveilError("an answer of times has no numbers; report this")
     bias, noise, sampling = (float(one or 0.0) for one in (row.bias, row.noise_error, row.sampling_error))
-    covers = NOISY[:2] if bias == 0 else (*NOISY[:2], limit(Code.confounding_of_prior))
+    covers = (*NOISY[:2], *adjusted.covers)
     interval = Interval(
         **dict(row.interval),
         confidence=study.confidence,
-        covers=covers,
+        covers=covers if bias == 0 else (*covers, limit(Code.confounding_of_prior)),
         coverage=Coverage.normal_approximation,
         whole_range=row.state is State.unresolved,
         bias=bias,

@@ -1,4 +1,4 @@
-"""People of a study or a protocol of times whom a plan makes of public facts.
+"""People of a study of times whom a plan makes of public facts.
 
 Events and losses come at constant rates: those of the risk and the share lost that ``expect`` states.
 """
@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from causalveil.schemas.estimators.survival import ExpectedTimes, SurvivalStudy
+from causalveil.schemas.estimators.survival import ExpectedTimes
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.study import CategoricalCovariate, Missing
@@ -20,55 +20,64 @@ from causalveil.tasks.inference.people import chances, people
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
 
 
-def people_of_times(
-    study: SurvivalStudy, stand_in: StandIn, count: int, randomised: bool, sample: int | None
-) -> MemoryEnclave:
+def counted_kinds(study: SurvivalProtocol) -> list[int]:
+    """Return the places of the kinds of events that a question counts, from 1."""
+    named = {name for one in study.outcomes for name in one.of}
+    return [place for place, kind in enumerate(study.kinds, 1) if kind[0] in named]
+
+
+def people_of_times(study: SurvivalProtocol, stand_in: StandIn, count: int, sample: int | None) -> MemoryEnclave:
     """Return people of a study.
 
-    Where it adjusts, who has a higher outcome by covariates and chance has a later event.
+    Subgroups are of one size, and so are more than two arms. Each kind of event that a question counts has the risk
+    that is expected, as if there were no other. Where the study adjusts, who has a higher outcome by covariates and
+    chance has a later first kind of event.
 
     Args:
-        study: the study, which says what is expected of both arms together.
-        stand_in: the population that the reader assumes.
+        study: the study, which says what is expected of all arms until the last horizon.
+        stand_in: says the share of those who are in no reference arm.
         count: how many.
-        randomised: whether covariates have nothing to do with treatment.
         sample: which, by chance as real ones are; None: quasi-random ones.
     """
-    made, after = dict[str, FloatArray | ByteArray](), 0
-    x: FloatArray | None = None
+    arms, kinds = len(study.arm_names), counted_kinds(study)
+    after = len(blocks(study.bounded.questions[0])) + 3 if study.covariates else 0
+    own = chances(count, 3 + len(kinds), sample, after)
+    late, losses, group = own[:, [1, *range(4, own.shape[1])]], own[:, 2], own[:, 3] * len(study.groups)
+    t = np.where(own[:, 0] < stand_in.treated, 1 + (own[:, 0] / stand_in.treated * (arms - 1)), 0).astype(np.uint8)
+    made, x = dict[str, FloatArray | ByteArray](), np.empty((count, 0))
     if study.covariates:
         # An outcome's own mean and deviation are no facts of times.
         normal = stand_in.model_copy(update={"deviation": None, "mean": None})
-        rows, after = people(study.bounded, normal, count, randomised, sample=sample), len(blocks(study.bounded)) + 3
-        x = rows.x
-        made |= {"x": x, "t": rows.t}
-        late = np.empty(count)
-        late[np.argsort(rows.u, kind="stable")] = (np.arange(count) + 0.5) / count
-    own = chances(count, 4, sample, after)
-    if not study.covariates:
-        made["t"], late = (own[:, 0] < stand_in.treated).astype(np.uint8), own[:, 1]
-    time, kind = _first(late[:, None], own[:, 2], study.expect, study.outcome.horizon)
-    made |= {"u": time, "k": kind, "g": strata_of_people(study, x, own[:, 3])}
-    return MemoryEnclave([{**made, "h": ranks(count)}])
+        rows = people(study.bounded.questions[0], normal, count, study.estimator.trial, sample=sample)
+        t = np.where(rows.t != 0, 1 + np.arange(count) % (arms - 1), 0).astype(np.uint8)
+        late[np.argsort(rows.u, kind="stable"), 0] = (np.arange(count) + 0.5) / count
+        made["x"] = x = rows.x
+    time, place = _first(late, losses, study.expect, study.horizons[-1])
+    k = np.array([0, *kinds], dtype=np.uint8)[place]
+    whole = group.astype(np.int64)
+    g = (whole * study.censoring.groups + strata_of_people(study, x, group - whole)).astype(np.uint8)
+    return MemoryEnclave([{**made, "t": t, "u": time, "k": k, "g": g, "h": ranks(count)}])
 
 
-def strata_of_people(study: SurvivalStudy, x: FloatArray | None, chance: FloatArray) -> ByteArray:
+def strata_of_people(study: SurvivalProtocol, x: FloatArray, chance: FloatArray) -> IntArray:
     """Return each person's combination of levels, by which censoring may differ.
 
-    It is counted as ``stages.groups_of`` counts it. Levels of a covariate are her own, so that strata follow treatment
-    as it does; others come by chance.
+    It is counted as ``stages.strata_of_rows`` counts it within a subgroup. Levels of a covariate are her own, so that
+    strata follow treatment as it does; others come by chance.
 
     Args:
         study: the study.
-        x: covariates, shape (n, d); None: the study has none.
+        x: covariates, shape (n, d).
         chance: numbers between 0 and 1, shape (n,).
     """
-    censoring, factor = study.censoring, scale(study.bounded)
-    kept = {block.name: block.start for block in blocks(study.bounded)}
-    found: IntArray = np.zeros(len(chance), dtype=np.int64)
+    censoring, found = study.censoring, np.zeros(len(chance), dtype=np.int64)
+    if not censoring.by:
+        return found
+    rows = study.bounded.questions[0]
+    factor, kept = scale(rows), {block.name: block.start for block in blocks(rows)}
     for name, column in censoring.by.items():
         levels, first = censoring.levels(name), kept.get(name)
-        if x is None or first is None:
+        if first is None:
             usual = levels - (column.nulls is Missing.indicator)
             chance = chance * (len(column.expected) if isinstance(column, CategoricalCovariate) else usual)
             own = chance.astype(np.int64)
@@ -82,44 +91,7 @@ def strata_of_people(study: SurvivalStudy, x: FloatArray | None, chance: FloatAr
         else:
             own = (x[:, first] > 0).astype(np.int64)
         found = found * levels + own
-    return found.astype(np.uint8)
-
-
-def counted_kinds(study: SurvivalProtocol) -> list[int]:
-    """Return the places of the kinds of events that a question counts, from 1."""
-    named = {name for one in study.outcomes for name in one.of}
-    return [place for place, kind in enumerate(study.kinds, 1) if kind[0] in named]
-
-
-def people_of_many_times(study: SurvivalProtocol, stand_in: StandIn, count: int, sample: int | None) -> MemoryEnclave:
-    """Return people of a protocol.
-
-    Subgroups are of one size, and so are more than two arms. Each kind of event that a question counts has the risk
-    that is expected, as if there were no other.
-
-    Args:
-        study: the protocol, which says what is expected of all arms until the last horizon.
-        stand_in: says the share of those who are in no reference arm.
-        count: how many.
-        sample: which, by chance as real ones are; None: quasi-random ones.
-    """
-    arms, kinds = len(study.arm_names), counted_kinds(study)
-    after = len(blocks(study.bounded.questions[0])) + 3 if study.covariates else 0
-    own = chances(count, 3 + len(kinds), sample, after)
-    late, losses, group = own[:, [1, *range(4, own.shape[1])]], own[:, 2], own[:, 3]
-    t = np.where(own[:, 0] < stand_in.treated, 1 + (own[:, 0] / stand_in.treated * (arms - 1)), 0).astype(np.uint8)
-    made = dict[str, FloatArray | ByteArray]()
-    if study.covariates:
-        # An outcome's own mean and deviation are no facts of times; the first kind of event follows covariates.
-        normal = stand_in.model_copy(update={"deviation": None, "mean": None})
-        rows = people(study.bounded.questions[0], normal, count, study.estimator.trial, sample=sample)
-        t = np.where(rows.t != 0, 1 + np.arange(count) % (arms - 1), 0).astype(np.uint8)
-        late[np.argsort(rows.u, kind="stable"), 0] = (np.arange(count) + 0.5) / count
-        made["x"] = rows.x
-    time, place = _first(late, losses, study.expect, study.horizons[-1])
-    k = np.array([0, *kinds], dtype=np.uint8)[place]
-    g = (group * len(study.groups)).astype(np.uint8)
-    return MemoryEnclave([{**made, "t": t, "u": time, "k": k, "g": g, "h": ranks(count)}])
+    return found
 
 
 def _first(

@@ -1,8 +1,8 @@
 """Pooling of strata of censoring that noise hides.
 
-A stratum holds the people of one combination of the levels of ``censoring.by``, and each arm of it has a curve of
-censoring of its own. Where too few people of an arm are seen until the measure ends, strata are pooled in the order of
-``division``. Noisy counts and public numbers alone decide: ``docs/proofs/survival.md``, section 8.
+A stratum holds the people of one combination of the levels of ``censoring.by`` in a subgroup, and each arm of it has a
+curve of censoring of its own. Where too few people of an arm are seen until the measure ends, strata are pooled in the
+order of ``division``. Noisy counts and public numbers alone decide: ``docs/proofs/survival.md``, section 8.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.tasks.machine.arrays import IntArray
 from causalveil.tasks.survival.division import divided
-from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.strategy import FEWEST, NoisyCells
+from causalveil.tasks.survival.joint import JointCells
 
 # People of a stratum's arm are above so many deviations of noise. At 2 or 3 a curve of censoring that noise moves below
 # the floor costs up to half and a fifteenth of the answers, and from 6 on strata are pooled that tell their curves.
@@ -24,66 +23,50 @@ POOL_DEVIATIONS = 4.0
 
 
 @dataclass(frozen=True)
-class CensoringStrata:
-    """Strata of censoring after pooling.
+class Stratum:
+    """A stratum of censoring after pooling.
 
     Attributes:
-        both: both arms of each.
-        members: the combinations of levels that each holds.
-        of_group: the stratum of each group of cells that was released, shape (groups,).
+        members: the combinations of levels that it holds.
+        places: its groups of cells.
     """
 
-    both: tuple[TwoArms, ...]
-    members: tuple[IntArray, ...]
-    of_group: IntArray
-
-    @classmethod
-    def one(cls, both: TwoArms) -> CensoringStrata:
-        """Return all people as one stratum."""
-        grid = both.grid
-        return cls((both,), (np.arange(max(len(grid.strata), 1)),), np.zeros(grid.groups, dtype=np.int64))
+    members: IntArray
+    places: tuple[int, ...]
 
 
-def pool_strata(study: SurvivalStudy, whole: TwoArms, groups: Sequence[NoisyCells], until: int) -> CensoringStrata:
+def pool_strata(study: SurvivalProtocol, cells: JointCells, group: int, until: int) -> tuple[Stratum, ...]:
     """Pool strata in which too few people of an arm are seen until an interval ends.
 
     Args:
         study: the study.
-        whole: everybody's cells.
-        groups: cells as they were released, whose noises are independent and of one law.
+        cells: as they were released.
+        group: the subgroup.
         until: the interval.
     """
-    own = np.array(whole.grid.strata)
+    own = np.array(cells.grid.strata or (0,)) + cells.members(group)[0]
 
-    def both(members: IntArray) -> TwoArms:
-        places = np.unique(own[members]).tolist()
-        counts = np.sum([groups[place].counts for place in places], axis=0)
-        units = max(round(float(counts.sum())), FEWEST)
-        return TwoArms(NoisyCells(whole.grid, units, counts, groups[0].noise * len(places)))
+    def of(members: IntArray) -> Stratum:
+        return Stratum(members, tuple(np.unique(own[members]).tolist()))
 
     def seen(members: IntArray) -> bool:
         # Of a part of what was released together nothing is known.
         together = np.count_nonzero(np.isin(own, own[members])) == len(members)
-        return together and both(members).until(until).seen_by(POOL_DEVIATIONS) == until
+        pairs = (cells.two_arms(of(members).places, arm) for arm in range(1, cells.grid.arms))
+        return together and all(both.seen_by(POOL_DEVIATIONS) >= until for both in pairs)
 
-    members = divided(study.censoring.shape, seen)
-    if len(members) == 1:
-        return CensoringStrata.one(whole)
-    of_group = np.zeros(len(groups), dtype=np.int64)
-    for place, one in enumerate(members):
-        of_group[own[one]] = place
-    return CensoringStrata(tuple(map(both, members)), tuple(members), of_group)
+    return tuple(map(of, divided(study.censoring.shape, seen)))
 
 
-def pooled_words(study: SurvivalStudy, strata: CensoringStrata) -> tuple[list[str], list[str]]:
+def pooled_words(study: SurvivalProtocol, strata: Sequence[Stratum]) -> tuple[list[str], list[str]]:
     """Return each pooled stratum in words, and the columns whose levels are pooled.
 
     Args:
         study: the study.
-        strata: its strata.
+        strata: of a subgroup.
     """
     censoring, texts, columns = study.censoring, list[str](), dict[str, None]()
-    for members in strata.members:
+    for members in (one.members for one in strata):
         if len(members) == 1:
             continue
         parts = []

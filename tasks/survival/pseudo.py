@@ -1,128 +1,140 @@
-"""Pseudo-outcomes of the cells: a public table, made of released cells alone.
+"""Pseudo-outcomes of the cells: public tables, made of released cells alone.
 
     z[arm, cell] = f(h) + n df/dh[cell],  h the arm's cells, n its people
 
-A person's outcome is then one of 2 C known numbers, bounded by construction: the infinitesimal jackknife
-(``survival::pseudo`` in R uses it for exact data). Given her covariates its mean is her own f, whatever the released
-curve of events says, as long as the released curve of censoring is right; ``lost_error`` says by how much it may be
-off. Where censoring may depend on groups each group of an arm has a table of its own. An estimator that adjusts for
-covariates can take them for outcomes. ``docs/proofs/survival.md``, section 8.
+A person's outcome of a question is then one of as many known numbers as there are cells, bounded by construction: the
+infinitesimal jackknife (``survival::pseudo`` in R uses it for exact data). Given her covariates its mean is her own f,
+whatever the released curve of events says, as long as the released curve of censoring is right; ``lost_error`` says by
+how much it may be off. Where censoring may depend on strata each stratum of an arm has a table of its own. An estimator
+that adjusts for covariates can take them for outcomes. ``docs/proofs/survival.md``, sections 8 and 12.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from causalveil.schemas.estimators.survival import Measure
-from causalveil.tasks.adjustment.released import CELLS, EDGES, ReleasedScales
-from causalveil.tasks.machine.arrays import FloatArray, IntArray
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 from causalveil.tasks.survival import curves
-from causalveil.tasks.survival.curves import ARMS, CellArray, Grid
+from causalveil.tasks.survival.curves import Grid
 from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.pooling import CensoringStrata
-from causalveil.tasks.survival.strategy import NoisyCells
+from causalveil.tasks.survival.joint import JointCells, QuestionCells
+from causalveil.tasks.survival.pooling import Stratum, pool_strata
 
 # A table of one number alone has no range to divide by.
 LEAST_RANGE = 1e-9
 
 
 @dataclass(frozen=True)
-class PseudoOutcomes:
-    """The table of one measure, and how far it is to be believed.
+class TimesOutcomes:
+    """Outcomes that released cells make of each question, and how far they are right.
 
     Attributes:
-        table: of every cell, as ``Grid.cell`` counts them, scaled to [-1, 1].
-        middle, half: of the range that it is scaled from.
-        followed: the least share that censoring leaves until the horizon, over arms and groups; 0 where nobody is seen
-            at risk so long.
-        weights: of people by cell, as tidied cells tell them; they add up to 1.
-        lost_error: by arm, the variance of the logarithm of the released curve of censoring, where it is largest.
-        units: people whose outcomes these are: all, or as many as noise shows to be eligible.
-        units_error: the variance of the noise on that, as a share of its square.
-        places: which of the outcomes a cell of the whole grid has.
+        grid: of all cells.
+        parts: by subgroup and question, its cells until it ends.
+        strata: of censoring, by subgroup and question.
+        table: by subgroup, question, stratum as released, arm and cell; each subgroup's of a question in [-1, 1].
+        half: half the range that it is scaled from, shape (groups, questions).
+        weights: of people by cell, of the same shape as ``table``; those of a subgroup's question add up to 1.
+        told: whether both arms are seen, and followed until the question ends, shape (groups, questions, arms); of the
+            reference whether any other arm is.
+        followed: the least share that censoring leaves until then, over arms and strata, shape (groups, questions).
+        lost_error: the largest variance of the logarithm of the released curve of censoring, of the shape of ``told``.
+        own_error: the variance of the question's own value in an arm, likewise.
     """
 
+    grid: Grid
+    parts: tuple[tuple[QuestionCells, ...], ...]
+    strata: tuple[tuple[tuple[Stratum, ...], ...], ...]
     table: FloatArray
-    middle: float
-    half: float
-    followed: float
+    half: FloatArray
     weights: FloatArray
-    lost_error: tuple[float, float]
-    units: int
-    units_error: float
-    places: IntArray
+    told: BoolArray
+    followed: FloatArray
+    lost_error: FloatArray
+    own_error: FloatArray
 
-    def known(self, scales: ReleasedScales) -> ReleasedScales:
-        """Return an adjustment's first release, with the outcome's histogram by the cells."""
-        return known(self.table, self.weights, self.units, scales)
+    @property
+    def by_cell(self) -> FloatArray:
+        """Outcomes of people by their cell, shape (cells of all, questions).
 
-    def of(self, cell: CellArray) -> FloatArray:
-        """Return the outcome u of people by their cells."""
-        return np.asarray(self.table[self.places[cell]])
+        Cells are counted as by ``Grid.cell``. Who is not eligible is in no subgroup; her outcomes are in no sum.
+        """
+        own = np.moveaxis(self.table, 1, -1).reshape(self.grid.numbers, -1)
+        return np.concatenate([own, np.zeros((self.grid.arms * self.grid.cells, own.shape[1]))])
 
 
-def known(table: FloatArray, weights: FloatArray, units: int, scales: ReleasedScales) -> ReleasedScales:
-    """Return an adjustment's first release, with the outcome's histogram by the cells.
+def times_outcomes(study: SurvivalProtocol, cells: JointCells) -> TimesOutcomes:
+    """Make the tables of all questions' outcomes of released cells; reads no row."""
+    grid, questions = cells.grid, study.questions
+    groups, many = len(study.groups), grid.strata_of_group
+    table = np.zeros((groups, len(questions), many, grid.arms, grid.cells))
+    weights, half, followed = np.zeros_like(table), np.ones(table.shape[:2]), np.ones(table.shape[:2])
+    shape = (groups, len(questions), grid.arms)
+    told, lost, own = np.ones(shape, dtype=np.bool_), np.zeros(shape), np.zeros(shape)
+    parts, strata = list[tuple[QuestionCells, ...]](), list[tuple[tuple[Stratum, ...], ...]]()
+    for group in range(groups):
+        ends = [_ended(study, cells, group, place) for place in range(len(questions))]
+        parts.append(tuple(part for part, _ in ends))
+        strata.append(tuple(pooled for _, pooled in ends))
+        for place, (question, (part, pooled)) in enumerate(zip(questions, ends, strict=True)):
+            at = group, place
+            for arm in range(1, grid.arms):
+                whole = cells.two_arms(cells.members(group), arm, part)
+                each = [whole] if len(pooled) == 1 else [cells.two_arms(one.places, arm, part) for one in pooled]
+                ends_there = [both.followed_to(study.censoring.floor) == part.grid.intervals for both in each]
+                told[(*at, arm)] = all(ends_there)
+                # The reference stands beside every arm; its own numbers are read beside the first.
+                for side, own_arm in ((1, arm), *([(0, 0)] if arm == 1 else [])):
+                    own[(*at, own_arm)] = whole.variances(question.measure)[side]
+                    people = np.array([float(both.tidy[side].sum()) for both in each])
+                    for one, both, share in zip(pooled, each, people / people.sum(), strict=True):
+                        places = [spot - group * many for spot in one.places]
+                        table[(*at, places, own_arm)] = values_by_cell(both, question.measure, side, part)
+                        summed = cells.counts[list(one.places), own_arm].sum(axis=0)
+                        weights[(*at, places[0], own_arm)] = curves.tidied(summed, grid)
+                        lost[(*at, own_arm)] += share**2 * lost_error(both, side)
+                        left = float(curves.still_followed(both.tidy[side], part.grid)[-1])
+                        followed[at] = min(followed[at], left if both.seen == part.grid.intervals else 0.0)
+            told[(*at, 0)] = told[(*at, slice(1, None))].any()
+            table[at], half[at] = _scaled(table[at], told[at])
+            weights[at] /= weights[at].sum()
+    return TimesOutcomes(grid, tuple(parts), tuple(strata), table, half, weights, told, followed, lost, own)
 
-    The cells tell it with little noise; its own would hide a rare event whose outcomes lie in several cells.
 
-    Args:
-        table: the outcomes.
-        weights: of people by cell; they add up to 1.
-        units: how many people there are.
-        scales: what was released.
+def _ended(
+    study: SurvivalProtocol, cells: JointCells, group: int, place: int
+) -> tuple[QuestionCells, tuple[Stratum, ...]]:
+    """Return the cells of a question until it ends, and the strata of censoring of a subgroup until then."""
+    question = study.questions[place]
+    strata = pool_strata(study, cells, group, cells.last_of(study, question))
+    last = cells.last_of(study, question, [one.places for one in strata])
+    return QuestionCells.of(question, study, cells.grid, last), strata
+
+
+def values_by_cell(both: TwoArms, measure: Measure, side: int, part: QuestionCells) -> FloatArray:
+    """Return an arm's outcomes by cell of the whole grid.
+
+    It is f(h) + n df/dh of the question's cell that a cell is part of.
     """
-    places = np.clip(np.searchsorted(EDGES, table) - 1, 0, CELLS - 1)
-    shares = np.bincount(places, weights, minlength=CELLS)
-    return replace(scales, outcome=np.asarray(shares, np.float64), cells_sd=np.append(scales.cells_sd[:-1], 1 / units))
+    function, tidy = both.function(measure), both.tidy[side]
+    values = float(function(tidy)) + float(tidy.sum()) * curves.gradient(function, tidy)
+    return np.asarray(values[part.sums.argmax(axis=0)])
 
 
-def pseudo_outcomes(
-    strata: CensoringStrata, measure: Measure, whole: NoisyCells, until: int | None = None
-) -> PseudoOutcomes:
-    """Return the table of one measure, at tidied cells.
+def _scaled(raw: FloatArray, told: BoolArray) -> tuple[FloatArray, float]:
+    """Return outcomes of all arms in [-1, 1] and half their range.
 
-    Args:
-        strata: both arms of every stratum of censoring, to the end of the grid.
-        measure: what each outcome is to be the share of.
-        whole: all of them together.
-        until: the interval with which the measure ends; the last of the grid if it is not said.
+    It is that of the arms that are told: outcomes of an arm without units at risk at the horizon have no bound.
     """
-    grid = whole.grid
-    until = grid.intervals if until is None else until
-    groups = [both.until(until) for both in strata.both]
-    rows, followed = [], []
-    people = np.array([[float(tidy.sum()) for tidy in both.tidy] for both in groups])
-    weights = people / people.sum(axis=0)
-    errors = np.zeros(ARMS)
-    for both, weight in zip(groups, weights, strict=True):
-        function = both.function(measure)
-        for arm, cells in enumerate(both.tidy):
-            rows.append(float(function(cells)) + float(cells.sum()) * curves.gradient(function, cells))
-            left = float(curves.still_followed(cells, both.grid)[-1])
-            followed.append(left if both.seen == both.grid.intervals else 0.0)
-            errors[arm] += float(weight[arm]) ** 2 * lost_error(both, arm)
-    raw = np.concatenate(rows)
-    low, high = float(raw.min()), float(raw.max())
+    chosen = raw[:, told] if told.any() else raw
+    low, high = float(chosen.min()), float(chosen.max())
     half = max((high - low) / 2, LEAST_RANGE)
-    middle = low + (high - low) / 2
-    table = np.clip((raw - middle) / half, -1.0, 1.0)
-    counts = np.concatenate([tidy for both in groups for tidy in both.tidy])
-    own, short = grid.places(until), grid.until(until).cells
-    return PseudoOutcomes(
-        table,
-        middle,
-        half,
-        min(followed),
-        counts / counts.sum(),
-        (float(errors[0]), float(errors[1])),
-        whole.units,
-        max(float(whole.noise.sum()), 0.0) / whole.units**2,
-        np.concatenate([(one * ARMS + arm) * short + own for one in strata.of_group for arm in range(ARMS)]),
-    )
+    return np.clip((raw - low) / half - 1.0, -1.0, 1.0), half
 
 
 def lost_error(both: TwoArms, arm: int) -> float:

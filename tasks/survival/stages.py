@@ -1,7 +1,4 @@
-"""The stages of a study of times.
-
-Rows, the one release of cells, and the answers read off it.
-"""
+"""Rows of a study of times, and the one release of their cells."""
 
 from __future__ import annotations
 
@@ -12,14 +9,14 @@ import numpy as np
 import polars as pl
 
 from causalveil.schemas.errors import DataError
-from causalveil.schemas.estimators.survival import SurvivalStudy, TimeToEvent
+from causalveil.schemas.estimators.survival import TimeToEvent
+from causalveil.schemas.estimators.survival_protocol import AnyTimes, SurvivalProtocol
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.study import ZERO_ONE, CategoricalCovariate, Missing
 from causalveil.tasks.covariates import Block
-from causalveil.tasks.enclave.cells import eligible
+from causalveil.tasks.enclave.cells import arms_of, eligible, groups_of
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.normalise import (
-    arm_of,
     as_codes,
     binary,
     columns,
@@ -32,46 +29,45 @@ from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray, sav
 from causalveil.tasks.machine.distribute import distribute
 from causalveil.tasks.machine.frames import values_of
 from causalveil.tasks.privacy.mechanisms import Budget
-from causalveil.tasks.survival.curves import Grid, grid_of
-from causalveil.tasks.survival.strategy import SLOT, measured, mechanism
+from causalveil.tasks.survival.curves import Grid
+from causalveil.tasks.survival.joint import grid_of, mechanism
+from causalveil.tasks.survival.strategy import SLOT, measured
 
 # Rows whose cells are in memory at a time.
 CHUNK_ROWS = 1 << 18
 
 
-def normalise_times(study: SurvivalStudy, segment: LoadedSegment, place: Path, key: bytes) -> None:
-    """Write t.npy, u.npy, k.npy and h.npy of one segment: arm, time, kind of event.
+def normalise_times(asked: AnyTimes, segment: LoadedSegment, place: Path, key: bytes) -> None:
+    """Write t.npy, u.npy, k.npy, g.npy and h.npy of one segment; rows ascending by keyed hash.
 
-    Rows ascend by keyed hash.
-
-    With covariates also x.npy; where censoring may depend on groups, or not everybody is eligible, g.npy.
+    With covariates also x.npy.
 
     Raises:
         DataError: a value that admission refuses.
     """
-    frame = segment.frame
+    study, frame = asked.table, segment.frame
+    first = study.outcomes[0]
     order = hashed_order(values_of(frame, study.data.unit), place, key)
-    save_array(place / "t.npy", arm_of(study.bounded, values_of(frame, study.treatment)).to_numpy()[order])
-    time, kind = follow_up(study, values_of(frame, study.outcome.time), values_of(frame, study.outcome.event))
+    save_array(place / "t.npy", arms_of(study, values_of(frame, study.treatment))[order])
+    time, kind = followed(first, study.kinds, values_of(frame, first.time), values_of(frame, first.event))
     save_array(place / "u.npy", time[order])
     save_array(place / "k.npy", kind[order])
-    if study.censoring.groups > 1 or study.where:
-        save_array(place / "g.npy", groups_of(study, frame)[order])
+    save_array(place / "g.npy", strata_of_rows(study, frame)[order])
     if study.covariates:
-        bounded = study.bounded
-        write_covariates(bounded, columns(bounded, frame), order, place / "x.npy")
+        rows = study.bounded.questions[0]
+        write_covariates(rows, columns(rows, frame), order, place / "x.npy")
 
 
-def groups_of(study: SurvivalStudy, frame: pl.DataFrame) -> ByteArray:
-    """Return each person's group of censoring, counted from 0, shape (n,).
+def strata_of_rows(study: SurvivalProtocol, frame: pl.DataFrame) -> ByteArray:
+    """Return each person's subgroup and combination of levels, counted from 0, shape (n,).
 
-    A group is a combination of levels of the columns of ``censoring.by``. People who are not eligible are in one behind
+    A combination is of the levels of the columns of ``censoring.by``. People who are not eligible are in one behind
     all.
 
     Raises:
         DataError: a value that admission refuses.
     """
-    found: IntArray = np.zeros(frame.height, dtype=np.int64)
+    found: IntArray = groups_of(study, frame).astype(np.int64)
     for name, column in study.censoring.by.items():
         series = values_of(frame, name)
         if series.null_count() and column.nulls is not Missing.indicator:
@@ -88,7 +84,7 @@ def groups_of(study: SurvivalStudy, frame: pl.DataFrame) -> ByteArray:
                 raise DataError(f"column '{name}' holds something that is not one of its two codes")
             own = codes.cast(pl.Int64).fill_null(levels - 1).to_numpy()
         found = found * levels + own
-    return np.where(eligible(study.where, frame), found, study.censoring.groups).astype(np.uint8)
+    return np.where(eligible(study.where, frame), found, len(study.groups) * study.censoring.groups).astype(np.uint8)
 
 
 def _classes_of(series: pl.Series, classes: Sequence[float], levels: int) -> IntArray:
@@ -98,7 +94,9 @@ def _classes_of(series: pl.Series, classes: Sequence[float], levels: int) -> Int
     return np.where(numbers.is_null().to_numpy(), levels - 1, own)
 
 
-def follow_up(study: SurvivalStudy, times: pl.Series, events: pl.Series) -> tuple[FloatArray, ByteArray]:
+def followed(
+    outcome: TimeToEvent, kinds_of_events: Sequence[Sequence[str]], times: pl.Series, events: pl.Series
+) -> tuple[FloatArray, ByteArray]:
     """Return each person's time and her kind of event, 0 for censored; shapes (n,).
 
     A person who has no time, a negative one, or no event is censored at 0, which is in the first interval. One who was
@@ -106,17 +104,6 @@ def follow_up(study: SurvivalStudy, times: pl.Series, events: pl.Series) -> tupl
 
     Raises:
         DataError: a code that the contract does not declare, or nulls where it declares none.
-    """
-    return followed(study.outcome, study.outcome.kinds, times, events)
-
-
-def followed(
-    outcome: TimeToEvent, kinds_of_events: Sequence[Sequence[str]], times: pl.Series, events: pl.Series
-) -> tuple[FloatArray, ByteArray]:
-    """Return the same for events of these kinds.
-
-    Raises:
-        DataError: as ``follow_up``.
     """
     for name, series, nulls in (
         (outcome.time, times, outcome.time_nulls),
@@ -142,25 +129,23 @@ def followed(
     return time, np.where(known, kinds.fill_null(0).to_numpy(), 0).astype(np.uint8)
 
 
-def columns_of(grid: Grid) -> tuple[str, ...]:
-    """Return the arrays that say a person's cell, as ``Grid.cell`` takes them."""
-    return ("t", "u", "k") if grid.groups == 1 and grid.everybody else ("t", "u", "k", "g")
+# The arrays that say a person's cell, as ``Grid.cell`` takes them.
+CELL = ("t", "u", "k", "g")
 
 
-def count_cells(enclave: Enclave, grid: Grid, workers: int, names: Sequence[str] = ()) -> IntArray:
+def count_cells(enclave: Enclave, grid: Grid, workers: int) -> IntArray:
     """Return the exact number of people in each cell, shape (numbers,).
 
-    It is a sum over partitions, one chunk in memory. ``names``: the arrays that say a person's cell, where those are
-    not the ones that the grid has by itself.
+    It is a sum over partitions, one chunk in memory.
     """
-    size, names = grid.numbers, names or columns_of(grid)
+    size = grid.numbers
 
     def of_segment(index: int) -> list[int]:
-        rows = [enclave.load(name, index) for name in names]
+        rows = [enclave.load(name, index) for name in CELL]
         found = np.zeros(size, dtype=np.int64)
         for first in range(0, len(rows[0]), CHUNK_ROWS):
             part = slice(first, first + CHUNK_ROWS)
-            # Who is in none of the groups, as a protocol's ineligible people are, lies behind all cells.
+            # Who is in none of the groups, as ineligible people are, lies behind all cells.
             found += np.bincount(grid.cell(*(one[part] for one in rows)), minlength=size)[:size]
         counts: list[int] = found.tolist()
         return counts
@@ -170,10 +155,8 @@ def count_cells(enclave: Enclave, grid: Grid, workers: int, names: Sequence[str]
     return total
 
 
-def release_stage(
-    study: SurvivalStudy, sizes: Sizes, enclave: Enclave, budget: Budget, times: float = 1.0
-) -> FloatArray:
-    """Release the cells of all people, shape (numbers,).
+def release_stage(study: AnyTimes, sizes: Sizes, enclave: Enclave, budget: Budget, times: float = 1.0) -> FloatArray:
+    """Release the cells of all eligible people, shape (numbers,).
 
     In rehearsals a row stands for ``times`` people.
     """

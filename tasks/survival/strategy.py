@@ -18,22 +18,14 @@ import numpy as np
 from scipy.linalg import block_diag, toeplitz
 
 from causalveil.schemas.errors import CausalveilError
-from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
-from causalveil.tasks.survival.curves import ARMS, Grid, cells_cost
+from causalveil.tasks.survival.curves import Grid
 
 SLOT = Slot(name="cells", scope=Scope.all)
 # Entries are multiples of 2^-BITS, so that sums over up to 2^35 people are exact in float64.
 BITS = 18
-# People whom a noisy number is taken to stand for at least: an arm has one.
-FEWEST = 2
-
-
-def mechanism(study: SurvivalStudy) -> Mechanism:
-    """Return what the cells are released by."""
-    return cells_mechanism(cells_cost(study))
 
 
 def cells_mechanism(cost: PrivacyCost) -> Mechanism:
@@ -94,77 +86,19 @@ class NoisyCells:
 
     Attributes:
         grid: the grid.
-        units: n; where it is known through noise alone, as that has it.
         counts: estimates without bias, shape (2, cells), which add up to n if it is public; they may be negative.
         noise: the covariance of their noise, shape (2 cells, 2 cells).
     """
 
     grid: Grid
-    units: int
     counts: FloatArray
     noise: FloatArray
-
-    def until(self, intervals: int) -> NoisyCells:
-        """Return the cells of a grid that ends with an earlier interval.
-
-        Cells of later intervals are one.
-        """
-        if intervals == self.grid.intervals:
-            return self
-        grid = self.grid.until(intervals)
-        take = np.eye(grid.cells)[self.grid.places(intervals)]
-        both = np.kron(np.eye(ARMS), take)
-        return NoisyCells(grid, self.units, self.counts @ take, both.T @ self.noise @ both)
 
     def part(self, arm: int, other: int | None = None) -> FloatArray:
         """Return the covariance of the noise of one arm's cells, or of theirs with another's."""
         size = self.grid.cells
         beside = arm if other is None else other
         return self.noise[arm * size : (arm + 1) * size, beside * size : (beside + 1) * size]
-
-
-def read_cells(released: FloatArray, grid: Grid, units: int, draw: Mechanism) -> NoisyCells:
-    """Return unbiased counts of everybody and the covariance of their noise.
-
-    n is public, so they add up to it.
-
-    Of the eligible alone nothing is known but what noise shows.
-
-    Args:
-        released: shape (numbers,).
-        grid: the grid.
-        units: n.
-        draw: what the noise was drawn by.
-    """
-    counts, noise = _counted(released, grid, draw)
-    whole, noise = counts.sum(axis=0).reshape(-1), noise * grid.groups
-    if not grid.everybody:
-        return NoisyCells(grid, max(round(float(whole.sum())), FEWEST), whole.reshape(ARMS, grid.cells), noise)
-    together = noise.sum(axis=1)
-    shares = together / together.sum()
-    whole -= shares * (whole.sum() - units)
-    noise -= np.outer(shares, together)
-    return NoisyCells(grid, units, whole.reshape(ARMS, grid.cells), noise)
-
-
-def read_groups(released: FloatArray, grid: Grid, units: int, draw: Mechanism) -> tuple[NoisyCells, ...]:
-    """Return the same of each group by itself.
-
-    How many people it has is known through noise alone.
-
-    Of one group that is what ``read_cells`` says.
-    """
-    if grid.groups == 1:
-        return (read_cells(released, grid, units, draw),)
-    counts, noise = _counted(released, grid, draw)
-    return tuple(NoisyCells(grid, max(round(float(one.sum())), FEWEST), one, noise) for one in counts)
-
-
-def _counted(released: FloatArray, grid: Grid, draw: Mechanism) -> tuple[FloatArray, FloatArray]:
-    """Counts by group, arm and cell, and the covariance of the noise of one group's, shape (2 cells, 2 cells)."""
-    counts, noise = read_blocks(released, grid, draw)
-    together: FloatArray = np.asarray(np.kron(np.eye(grid.arms), noise), dtype=np.float64)
-    return counts, together
 
 
 def read_blocks(released: FloatArray, grid: Grid, draw: Mechanism) -> tuple[FloatArray, FloatArray]:

@@ -17,16 +17,15 @@ from causalveil.schemas.estimators.survival_protocol import MEAN_TIME
 from causalveil.schemas.release import ProtocolRelease, release_schema
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.privacy.gaussian import mu_of
-from causalveil.tasks.protocols.times import times_outcomes
 from causalveil.tasks.report.page import report_html
 from causalveil.tasks.report.panel.whole import panel_text
 from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.joint import JointCells, joint_grid, joint_mechanism
-from causalveil.tasks.survival.pooling import CensoringStrata
-from causalveil.tasks.survival.pseudo import pseudo_outcomes
+from causalveil.tasks.survival.joint import JointCells, grid_of, mechanism
+from causalveil.tasks.survival.pseudo import times_outcomes
 from causalveil.tasks.survival.strategy import read_blocks
 from tests.studies import resolved
 from tests.survival_help import (
+    by_cell,
     cared_for_at_sites,
     exact_cells,
     kept_whole,
@@ -99,19 +98,19 @@ def adjusted_page_is_true(release: ProtocolRelease, *, arms: bool, sites: bool) 
 def test_tables_are_those_of_a_study_of_each_question() -> None:
     """Of a subgroup's people each question's outcomes are what a study of that question alone would make of them."""
     study = make_times(trial=False, covariates={"age": {"lower": 0, "upper": 1}}, measure=["risk", "rmst"])
-    grid = joint_grid(study, 4_000)
+    grid = grid_of(study, 4_000)
     counts = np.random.default_rng(3).integers(5, 60, (1, 2, grid.cells)).astype(np.float64)
-    _, block = read_blocks(np.zeros(grid.numbers), grid, joint_mechanism(study))
+    _, block = read_blocks(np.zeros(grid.numbers), grid, mechanism(study))
     outcomes = times_outcomes(study, JointCells(grid, counts, block, None))
     cells = JointCells(grid, counts, block, None)
     for one in cells.asked(study):
         place = study.questions.index(one.question)
         alone = TwoArms(exact_cells(one.both.cells.counts, one.both.grid))
-        wanted = pseudo_outcomes(CensoringStrata.one(alone), one.question.measure, alone.cells)
-        own = one.part.sums.argmax(axis=0)
-        table = wanted.table.reshape(2, -1)[:, own]
-        assert np.allclose(outcomes.table[0, place], table, atol=1e-12)
-        assert outcomes.half[0, place] == pytest.approx(wanted.half)
+        wanted = by_cell(alone, one.question.measure)
+        half, middle = (wanted.max() - wanted.min()) / 2, (wanted.max() + wanted.min()) / 2
+        table = ((wanted - middle) / half)[:, one.part.sums.argmax(axis=0)]
+        assert np.allclose(outcomes.table[0, place, 0], table, atol=1e-12)
+        assert outcomes.half[0, place] == pytest.approx(half)
 
 
 def test_where_too_few_are_followed_the_answer_is_the_whole_range(tmp_path: Path) -> None:

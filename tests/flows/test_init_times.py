@@ -17,15 +17,16 @@ from causalveil.flows.sequence.declare import load
 from causalveil.flows.sequence.start import Begun, begin, survey
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import DataError, StudyError
-from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.release import ProtocolRelease, SurvivalRelease
 from causalveil.tasks.start.roles import Wishes
-from causalveil.tasks.survival.curves import ARMS, grid_of
+from causalveil.tasks.survival.curves import ARMS
 from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.hidden import fewest_followed
-from causalveil.tasks.survival.strategy import measured, mechanism, read_cells
+from causalveil.tasks.survival.joint import grid_of, mechanism
+from causalveil.tasks.survival.strategy import measured
 from tests.studies import resolved
-from tests.survival_help import cared_for, patients
+from tests.survival_help import cared_for, patients, read_cells
 
 N = 300
 
@@ -220,7 +221,7 @@ def test_how_many_noise_hides_is_said_of_the_study_that_is_drafted(wishes: dict[
             exact = measured(cells, grid, plain=False)
             random = np.random.default_rng(3)
             draws = (exact + draw.known_scale * random.standard_normal(len(exact)) for _ in range(300))
-            both = [TwoArms(read_cells(one, grid, 4_000, draw)) for one in draws]
+            both = [TwoArms(read_cells(one, study, 4_000)) for one in draws]
             seen[people] = sum(one.seen == grid.intervals for one in both) / 300
         assert min(seen.values()) < 0.5 < 0.74 < max(seen.values()) < 0.93, "four standard errors of 300 draws"
 

@@ -26,7 +26,7 @@ from causalveil.tasks.enclave.unit_hash import HASH_LABEL, ascending, keyed_hash
 from causalveil.tasks.machine.arrays import IntArray
 from causalveil.tasks.privacy.keys import key_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.survival.stages import follow_up
+from causalveil.tasks.survival.stages import followed
 from tests.studies import STUDY, merge, people, resolved, write_study
 from tests.survival_help import patients, write_survival
 
@@ -153,13 +153,12 @@ def test_times_have_one_order(tmp_path: Path) -> None:
     path = write_survival(tmp_path, frame=patients(900), partitions=3)
     study = resolved(path)
     frames = [pl.read_parquet(file) for file in sorted(tmp_path.glob("*.parquet"))]
-    parts = [follow_up(study, frame["days"], frame["status"]) for frame in frames]
-    enclave = MemoryEnclave(
-        [
-            {"t": frame["treated"].cast(pl.UInt8).to_numpy(), "u": time, "k": kind, "h": ranks(frame.height)}
-            for frame, (time, kind) in zip(frames, parts, strict=True)
-        ]
-    )
+    parts = [followed(study.outcome, study.table.kinds, frame["days"], frame["status"]) for frame in frames]
+    segments = []
+    for frame, (time, kind) in zip(frames, parts, strict=True):
+        rows = {"t": frame["treated"].cast(pl.UInt8).to_numpy(), "g": np.zeros(frame.height, np.uint8)}
+        segments.append({**rows, "u": time, "k": kind, "h": ranks(frame.height)})
+    enclave = MemoryEnclave(segments)
     release = run_study(path, out=tmp_path / "out", run_id=RUN, simulate=SEED, engine="direct").release
     found = rehearse(study, enclave, RehearsalBudget(SEED))
     assert isinstance(release, SurvivalRelease)

@@ -135,11 +135,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "write each once",
     ),
     "no time": ({"outcomes": ["days"]}, "asks for a time to an event"),
-    "adjusted without a delta": ({"covariates": ["age"], "privacy": {"delta": "0"}}, "declare .privacy.delta."),
-    "losses by a column": (
-        {"covariates": ["age"], "censoring": {"by": ["site"]}, "subgroups": ...},
-        "ask each question by itself",
-    ),
+    "losses by the subgroups": ({"covariates": ["age"], "censoring": {"by": ["site"]}}, "two roles"),
     "an earlier end": ({"censoring": {"beyond": "restrict"}}, "add an outcome with an earlier"),
     "a subgroup as a covariate": ({"covariates": ["age", "site"]}, "is a covariate too"),
     "censoring of arms as they are": ({"censoring": {"floor": 0.2}}, "name covariates"),

@@ -15,8 +15,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
-from causalveil.tasks.adjustment.five_releases import Drawn
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.tasks.adjustment.recipe import SCALES
 from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
 from causalveil.tasks.enclave.normalise import columns, encode
@@ -28,10 +27,8 @@ from causalveil.tasks.privacy.noise import SeededNoise
 from causalveil.tasks.protocols.drawn import JointDraws
 from causalveil.tasks.protocols.times import people_of, times_outcomes_stage, times_recipe
 from causalveil.tasks.survival import strategy
-from causalveil.tasks.survival.adjusted import adjusted_recipe, outcomes_stage
-from causalveil.tasks.survival.adjusted import people as adjusted_people
-from causalveil.tasks.survival.curves import ARMS, Grid, grid_of
-from causalveil.tasks.survival.joint import joint_grid, joint_mechanism
+from causalveil.tasks.survival.curves import ARMS, Grid
+from causalveil.tasks.survival.joint import grid_of, mechanism
 from causalveil.tasks.survival.stages import count_cells
 from tests.audit import OpenBudget, caught, epsilon_lower_bound
 from tests.survival_help import People, make_survival, make_times
@@ -48,7 +45,7 @@ def table(arm: int, time: float, kind: int) -> People:
 
 def statistics(study: SurvivalStudy, values: list[FloatArray], seed: int, runs: int) -> tuple[FloatArray, FloatArray]:
     """The likelihood ratio of draws on both tables."""
-    draw, budget = strategy.mechanism(study), OpenBudget(SeededNoise(seed))
+    draw, budget = mechanism(study), OpenBudget(SeededNoise(seed))
     away = values[0] - values[1]
     scale = draw.known_scale
 
@@ -105,7 +102,7 @@ def joint_values(*, overall: bool = False) -> list[FloatArray]:
     for group, arm, kind in ((0, 0, 1), (2, 2, 0)):
         people = table(arm, 12.0, kind)
         grouped = People(people.arm, people.time, people.kind, group=np.array([0, 1, 2, 1] * 5 + [group], np.uint8))
-        counts = count_cells(grouped.enclave(), MANY, 1, ("t", "u", "k", "g"))
+        counts = count_cells(grouped.enclave(), MANY, 1)
         parts = [strategy.measured(counts, MANY, plain=False)]
         if overall:
             parts.append(strategy.measured(counts.reshape(3, -1).sum(axis=0), MANY, plain=False))
@@ -147,22 +144,22 @@ def adjusted_table(kind: int) -> People:
 
 def sums_of_outcomes(mutant: str, released: FloatArray) -> tuple[list[FloatArray], Mechanism]:
     """The exact sums that release 1 of the adjustment adds noise to, on both tables, given the released cells."""
-    plan, found = adjusted_recipe(ADJUSTED, sizes_of(ADJUSTED, 41))[Measure.risk], []
+    sizes, found = sizes_of(ADJUSTED, 41), []
+    plan = times_recipe(ADJUSTED.table, sizes)
     for kind in (1, 0):
-        people, sizes = adjusted_table(kind), sizes_of(ADJUSTED, 41)
+        people = adjusted_table(kind)
         enclave = people.enclave(ADJUSTED)
         grid = grid_of(ADJUSTED, 41)
         said = strategy.measured(count_cells(enclave, grid, 1), grid, False) if mutant == "exact curves" else released
-        outcomes = outcomes_stage(ADJUSTED, sizes, said, Measure.risk)
+        outcomes = times_outcomes_stage(ADJUSTED.table, sizes, said)
         if mutant == "exact range":
             # The range of the outcomes that there are, not of all that there may be.
-            own = outcomes.table[grid.cell(people.arm, people.time, people.kind)]
+            own = outcomes.by_cell[grid.cell(people.arm, people.time, people.kind)]
             middle, half = (own.max() + own.min()) / 2, max((own.max() - own.min()) / 2, 1e-9)
             outcomes = replace(outcomes, table=np.clip((outcomes.table - middle) / half, -1, 1))
         seen: list[FloatArray] = []
         budget = OpenBudget(Hears(seen))
-        pieces = adjusted_people(ADJUSTED, sizes, enclave, outcomes)
-        Drawn(plan, pieces, budget).scales()
+        JointDraws(plan, people_of(enclave, outcomes), budget).scales()
         found += seen
     draw = plan.mechanism(SCALES)
     assert draw is not None
@@ -187,7 +184,7 @@ def test_outcomes_are_of_released_cells_alone(mutant: str) -> None:
     the exact cells, or scaled to the outcomes that there are, moves everybody's."""
     grid, random = grid_of(ADJUSTED, 41), np.random.default_rng(5)
     exact = strategy.measured(count_cells(adjusted_table(1).enclave(), grid, 1), grid, False)
-    farthest, loud = 0.0, strategy.mechanism(ADJUSTED).known_scale
+    farthest, loud = 0.0, mechanism(ADJUSTED).known_scale
     for _ in range(20):
         (one, other), draw = sums_of_outcomes(mutant, exact + random.normal(0, loud, len(exact)))
         size = draw.sensitivity.value or np.nan
@@ -237,15 +234,13 @@ def test_outcomes_of_a_protocol_are_of_released_cells_alone(mutant: str) -> None
     """Given the same released cells one person moves the joint sums by no more than is declared; tables made of the
     exact cells move everybody's outcomes. (What several outcomes share is audited in ``test_audit_joint.py``.)"""
     sizes = sizes_of(TOGETHER, 41)
-    grid, plan = joint_grid(TOGETHER, 41), times_recipe(TOGETHER, sizes)
+    grid, plan = grid_of(TOGETHER, 41), times_recipe(TOGETHER, sizes)
     draw = plan.mechanism(SCALES)
     assert draw is not None
-    exact = [
-        strategy.measured(count_cells(together(kind), grid, 1, ("t", "u", "k", "g")), grid, False) for kind in (1, 0)
-    ]
+    exact = [strategy.measured(count_cells(together(kind), grid, 1), grid, False) for kind in (1, 0)]
     random, farthest = np.random.default_rng(5), 0.0
     for _ in range(20):
-        said = exact[0] + random.normal(0, joint_mechanism(TOGETHER).known_scale, len(exact[0]))
+        said = exact[0] + random.normal(0, mechanism(TOGETHER).known_scale, len(exact[0]))
         found: list[FloatArray] = []
         for place, kind in enumerate((1, 0)):
             outcomes = times_outcomes_stage(TOGETHER, sizes, exact[place] if mutant == "exact curves" else said)

@@ -23,7 +23,7 @@ from causalveil.flows.sequence.declare import declare
 from causalveil.flows.sequence.estimators import rehearse
 from causalveil.schemas.columns import ordinary
 from causalveil.schemas.errors import CausalveilError, StudyError
-from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.privacy import Charge
 from causalveil.schemas.studies import STUDIES, parse_study
 from causalveil.tasks.direction.stages import scaled
@@ -33,7 +33,7 @@ from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.privacy.noise import NoiseSource, SeededNoise
 from causalveil.tasks.privacy.special_mechanisms import ProposeTestRelease, StableRelease
-from causalveil.tasks.survival.stages import follow_up
+from causalveil.tasks.survival.stages import followed
 from tests.studies import merge, models_in
 
 PEOPLE = 60
@@ -225,7 +225,7 @@ def enclave(study: Any, last: dict[str, Any]) -> MemoryEnclave:
         pairs = np.column_stack([scaled(one, frame[one.name]) for one in (study.pair.x, study.pair.y)])
         return MemoryEnclave([{"xy": pairs, "h": hashes}])
     if isinstance(study, SurvivalStudy):
-        time, kind = follow_up(study, frame["score"], frame["treated"])
+        time, kind = followed(study.outcome, study.table.kinds, frame["score"], frame["treated"])
         arm = frame["treated"].cast(pl.UInt8).to_numpy()
         return MemoryEnclave([{"t": arm, "u": time, "k": kind, "h": hashes}])
     order = np.arange(PEOPLE)

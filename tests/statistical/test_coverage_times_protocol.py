@@ -18,7 +18,8 @@ from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.survival.joint import JointCells, TimesContrast
-from causalveil.tasks.survival.joint_answers import compare, half_together, release_joint_stage
+from causalveil.tasks.survival.joint_answers import compare, half_together
+from causalveil.tasks.survival.stages import release_stage
 from tests.survival_help import People, make_times
 
 DEATH, RELAPSE, LOST = 500.0, 1200.0, 1500.0
@@ -65,7 +66,7 @@ def runs(n: int, epsilon: str, changes: dict[str, Any], count: int) -> tuple[flo
     sizes, single, whole, together = sizes_of(study, n), [], [], []
     for seed in range(count):
         people = crowd(n, seed, len(study.arm_names), len(study.groups))
-        released = release_joint_stage(study, sizes, people.enclave(), RehearsalBudget(seed))
+        released = release_stage(study, sizes, people.enclave(), RehearsalBudget(seed))
         with one_thread():
             cells = JointCells.read(released, study, sizes)
             asked = cells.asked(study)

@@ -12,12 +12,13 @@ from causalveil.tasks.inference.assemble import NOISY
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.sites.pool import SiteEstimate, pool
-from causalveil.tasks.survival.curves import Grid, grid_of
+from causalveil.tasks.survival.curves import Grid
 from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.findings import TimesShown
+from causalveil.tasks.survival.joint import grid_of, mechanism
 from causalveil.tasks.survival.strata import Strata
-from causalveil.tasks.survival.strategy import measured, mechanism, read_cells
-from tests.survival_help import HORIZON, exact_cells, make_survival
+from causalveil.tasks.survival.strategy import measured
+from tests.survival_help import HORIZON, exact_cells, make_survival, read_cells
 
 
 def cells(grid: Grid, people: int, treated: float, risk: float) -> FloatArray:
@@ -66,7 +67,7 @@ def drawn(n: int, treated: float, hazard: float, ratio: float, seed: int) -> Two
         grid.cell(arm, np.minimum(death, lost), (death <= lost).astype(np.uint8)), minlength=grid.numbers
     )
     exact = measured(counts, grid, plain=False)
-    return TwoArms(read_cells(exact + random.normal(0, draw.known_scale, exact.shape), grid, n, draw))
+    return TwoArms(read_cells(exact + random.normal(0, draw.known_scale, exact.shape), study, n))
 
 
 def test_one_site_alone_is_its_own_study() -> None:

@@ -18,15 +18,16 @@ from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.contract import load_contract
 from causalveil.schemas.errors import ContractError, DataError, StudyError
 from causalveil.schemas.estimators.survival import Measure
-from causalveil.schemas.estimators.survival_protocol import times_table
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.split import sizes_of
+from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.curves import Grid
 from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.joint import joint_grid, joint_mechanism
+from causalveil.tasks.survival.joint import grid_of, mechanism
 from causalveil.tasks.survival.joint_answers import one_row, table_stage
-from causalveil.tasks.survival.stages import follow_up
+from causalveil.tasks.survival.stages import followed
 from causalveil.tasks.survival.strategy import measured
 from tests.survival_help import People, exact_cells, exact_findings, make_survival, write_survival
 
@@ -157,11 +158,10 @@ def test_no_noise_makes_a_release_fail() -> None:
         grid_size, trial = int(random.choice([10, 50])), seed % 5 > 0
         study = make_survival(competing=bool(seed % 2), epsilon=epsilon, intervals=grid_size, trial=trial)
         n = int(random.choice([2, 20, 200, 2_000]))
-        table = times_table(study)
-        grid, draw = joint_grid(table, n), joint_mechanism(table)
+        grid, draw = grid_of(study, n), mechanism(study)
         counts = random.multinomial(n, random.dirichlet(np.full(2 * grid.cells, 0.05)))
         noisy = measured(counts, grid, plain=False) + random.normal(0, draw.known_scale, 2 * grid.cells)
-        found = one_row(study, table_stage(table, sizes_of(study, n), noisy))
+        found = one_row(study, table_stage(study.table, sizes_of(study, n), noisy))
         assert all(one.interval.lower <= one.estimate <= one.interval.upper for one in found.measures)
 
 
@@ -178,35 +178,40 @@ def test_gradients_are_exact_where_few_of_many_are_at_risk() -> None:
     assert cells @ slope == pytest.approx(0, abs=1e-9), "no derivative along the cells themselves"
 
 
+def followed_as(study: SurvivalStudy, times: pl.Series, events: pl.Series) -> tuple[FloatArray, ByteArray]:
+    """Rows as a study has them."""
+    return followed(study.outcome, study.table.kinds, times, events)
+
+
 def test_rows_become_times_and_kinds() -> None:
     nulls = {"time_nulls": "indicator", "event_nulls": "indicator"}
     study = make_survival(outcome=nulls)
     times = pl.Series([10.0, None, -3.0, 9999.0, 40.0, float("nan"), 0.0])
     events = pl.Series([2, 2, 1, 2, None, 1, 1])
-    time, kind = follow_up(study, times, events)
+    time, kind = followed_as(study, times, events)
     # No time, a negative one, no event: censored at once. Death counts, relapse competes with it.
     assert time.tolist() == [10, 0, 0, np.nextafter(3650, 9999), 0, 0, 0]
     assert kind.tolist() == [1, 0, 0, 1, 0, 0, 2]
     with pytest.raises(DataError, match="holds nulls"):
-        follow_up(make_survival(), times, events)
+        followed_as(make_survival(), times, events)
     with pytest.raises(DataError, match="not declared"):
-        follow_up(study, pl.Series([1.0]), pl.Series([7]))
+        followed_as(study, pl.Series([1.0]), pl.Series([7]))
 
 
 def test_who_outlives_the_contract_has_no_event_in_its_last_interval() -> None:
     """The horizon is the end of what the contract admits: events at it count, later ones do not."""
     study = make_survival(outcome={"upper": 365, "horizon": 365}, intervals=10)
-    time, kind = follow_up(study, pl.Series([365.0, 365.5, 4000.0, 1e308]), pl.Series([2, 2, 2, 0]))
+    time, kind = followed_as(study, pl.Series([365.0, 365.5, 4000.0, 1e308]), pl.Series([2, 2, 2, 0]))
     grid = Grid(10, 2, 365.0)
     assert grid.cell(np.zeros(4, np.uint8), time, kind).tolist() == [9, 30, 30, 30]
 
 
 def test_codes_may_be_text_or_booleans() -> None:
     text = make_survival(outcome={"codes": {"alive": "A", "relapse": "R", "death": "D"}})
-    time, kind = follow_up(text, pl.Series([1, 2, 3]), pl.Series(["D", "A", "R"]))
+    time, kind = followed_as(text, pl.Series([1, 2, 3]), pl.Series(["D", "A", "R"]))
     assert (time.tolist(), kind.tolist()) == ([1, 2, 3], [1, 0, 2])
     logical = make_survival(outcome={"codes": {"alive": False, "death": True, "relapse": ...}})
-    assert follow_up(logical, pl.Series([1, 2]), pl.Series([True, False]))[1].tolist() == [1, 0]
+    assert followed_as(logical, pl.Series([1, 2]), pl.Series([True, False]))[1].tolist() == [1, 0]
 
 
 # What a contract and a study may not say of times; the last is what the one line has to say.
@@ -328,8 +333,8 @@ def test_the_plan_is_what_releases_come_to() -> None:
         found = found_of(study, people, seed)
         halves.append([(one.interval.upper - one.interval.lower) / 2 for one in found.measures])
     said = SURVIVAL.expected(study, sizes_of(study, n), StandIn(), 0.1)
-    assert np.mean(halves, axis=0) == pytest.approx([said["half_widths"][one] for one in ("risk", "rmst")], rel=0.1)
-    assert said["half_width"] == said["half_widths"]["risk"]
+    assert np.mean(halves, axis=0) == pytest.approx([one["everybody"] for one in said["answers"]], rel=0.1)
+    assert said["half_width"] == said["answers"][0]["everybody"]
     assert any("intervals of" in sentence for sentence in said["sentences"])
 
 

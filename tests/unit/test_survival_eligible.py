@@ -16,17 +16,17 @@ from causalveil.flows.sequence.declare import load
 from causalveil.schemas.asked.asks_for import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.limits import Code
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.survival.curves import ARMS, Grid, grid_of
-from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.stages import count_cells, groups_of
+from causalveil.tasks.survival.curves import ARMS, Grid
+from causalveil.tasks.survival.joint import grid_of
+from causalveil.tasks.survival.stages import count_cells, strata_of_rows
 from causalveil.tasks.survival.strategy import measured
 from tests.limits import codes
-from tests.survival_help import HORIZON, People, exact_cells, found_of, make_survival, write_adjusted
+from tests.survival_help import HORIZON, People, found_of, make_survival, write_adjusted
 
 AGE: dict[str, Any] = {"lower": 20, "upper": 60}
 OLDER: dict[str, Any] = {"column": "age", "holds": AGE, "op": ">=", "values": [40.0]}
@@ -97,25 +97,6 @@ def test_the_ineligible_have_no_cell() -> None:
     assert counts.reshape(ARMS, -1).tolist() == alone.counts(Grid(grid.intervals, 1, HORIZON)).tolist()
 
 
-def test_a_grid_that_ends_earlier_counts_as_if_it_had_been_made_so() -> None:
-    """Of both kinds of cells, and their noise is that of sums."""
-    random = np.random.default_rng(4)
-    people = People(
-        random.integers(0, 2, 300).astype(np.uint8),
-        random.uniform(0, 500, 300),
-        random.integers(0, 3, 300).astype("u1"),
-    )
-    grid = Grid(10, 2, HORIZON)
-    short = grid.until(4)
-    noisy = exact_cells(people.counts(grid), grid)
-    found = noisy.until(4)
-    assert short.horizon == pytest.approx(146)
-    assert found.counts.tolist() == people.counts(short).tolist()
-    whole = TwoArms(type(noisy)(grid, 300, noisy.counts, np.eye(ARMS * grid.cells)))
-    assert np.diag(whole.until(4).cells.noise)[-1] == 1 + 3 * 6, "so many cells became one"
-    assert whole.until(10) is whole
-
-
 @pytest.mark.parametrize("adjusted", [False, True])
 def test_a_study_may_restrict_its_horizon(adjusted: bool) -> None:
     """Nobody is followed beyond day 200: by default nothing is told of day 365, restricted the effect until then."""
@@ -169,14 +150,14 @@ def test_a_number_has_public_classes(by: Any, classes: tuple[float, ...], tmp_pa
     assert not asks_for(load_study_file(other), study)
     ages = pl.DataFrame({"age": [19.0, 25.0, 39.99, 40.0, 99.0]})
     expected = np.searchsorted(classes, ages["age"].to_numpy(), side="right")
-    assert groups_of(study, ages).tolist() == expected.tolist()
+    assert strata_of_rows(study.table, ages).tolist() == expected.tolist()
 
 
 def test_a_missing_number_is_a_class_of_its_own() -> None:
     by = {"by": {"age": {**AGE, "nulls": "indicator"}}, "classes": {"age": [40.0]}}
     study = asking(True, covariates={"age": {**AGE, "nulls": "indicator"}}, missing="indicator", censoring=by)
     assert study.censoring.groups == 3
-    assert groups_of(study, pl.DataFrame({"age": [None, 20.0, float("nan"), 50.0]})).tolist() == [2, 0, 2, 1]
+    assert strata_of_rows(study.table, pl.DataFrame({"age": [None, 20.0, float("nan"), 50.0]})).tolist() == [2, 0, 2, 1]
 
 
 def test_a_column_may_be_called_so(tmp_path: Path) -> None:

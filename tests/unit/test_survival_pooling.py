@@ -12,15 +12,16 @@ import polars as pl
 import pytest
 
 from causalveil.flows.estimators.survival import SURVIVAL
-from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.normalise import columns, encode
 from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.survival.curves import ARMS, grid_of
+from causalveil.tasks.survival.curves import ARMS
 from causalveil.tasks.survival.division import divided
-from causalveil.tasks.survival.findings import SurvivalFindings
+from causalveil.tasks.survival.joint import grid_of
+from causalveil.tasks.survival.joint_answers import SurvivalFindings
 from causalveil.tasks.survival.people import strata_of_people
-from causalveil.tasks.survival.stages import groups_of
+from causalveil.tasks.survival.stages import strata_of_rows
 from replication.benchmarks.survival_strata import CELLS, Stratified
 from tests.survival_help import People, found_of, make_survival
 
@@ -145,7 +146,7 @@ def test_a_person_is_in_one_cell_of_her_stratum() -> None:
     combinations = np.arange(11).astype(np.uint8)
     zeros = np.zeros(11, np.uint8)
     cells = grid.cell(zeros, np.full(11, 9_999.0), zeros, combinations)
-    assert (cells // (ARMS * grid.cells)).tolist() == [*grid.strata, grid.groups]
+    assert (cells // (ARMS * grid.cells)).tolist() == [*grid.places, grid.groups]
 
 
 BESIDE: dict[str, Any] = {
@@ -167,8 +168,9 @@ def test_made_people_are_in_the_strata_of_their_covariates() -> None:
             for ward in ("a", "b")
         ]
     )
-    x = encode(study.bounded, columns(study.bounded, frame), slice(0, 12))
-    assert strata_of_people(study, x, np.full(12, 0.3)).tolist() == groups_of(study, frame).tolist()
-    alone = study.model_copy(update={"covariates": {"ward": study.covariates["ward"]}})
-    found = strata_of_people(alone, np.zeros((8, 3)), (np.arange(8) + 0.5) / 8)
+    rows = study.table.bounded.questions[0]
+    x = encode(rows, columns(rows, frame), slice(0, 12))
+    assert strata_of_people(study.table, x, np.full(12, 0.3)).tolist() == strata_of_rows(study.table, frame).tolist()
+    alone = make_survival(False, trial=False, missing="indicator", covariates={"ward": BESIDE["ward"]}, censoring=by)
+    found = strata_of_people(alone.table, np.zeros((8, 3)), (np.arange(8) + 0.5) / 8)
     assert np.bincount(found, minlength=12).tolist() == [2, 0, 2, 0, 2, 0, 2, 0, 0, 0, 0, 0]

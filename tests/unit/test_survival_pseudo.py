@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.estimators.survival import Measure
-from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.survival import curves
-from causalveil.tasks.survival.curves import ARMS, Grid
+from causalveil.tasks.survival.curves import Grid
 from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.pooling import CensoringStrata
-from causalveil.tasks.survival.pseudo import pseudo_outcomes
-from tests.survival_help import People, exact_cells
+from tests.survival_help import People, by_cell, exact_cells, outcomes_of
 
 
 def people(n: int, lost: float, seed: int = 1) -> People:
@@ -24,18 +21,12 @@ def people(n: int, lost: float, seed: int = 1) -> People:
     return People(arm, np.minimum(event, gone), (event <= gone).astype(np.uint8))
 
 
-def table_of(both: TwoArms, measure: Measure) -> FloatArray:
-    """What outcomes are scaled from, shape (2, cells)."""
-    found = pseudo_outcomes(CensoringStrata.one(both), measure, both.cells)
-    return (found.middle + found.half * found.table).reshape(ARMS, -1)
-
-
 @pytest.mark.parametrize("measure", list(Measure))
 @pytest.mark.parametrize("lost", [0.0, 0.3, 0.6])
 def test_means_over_an_arm_are_its_curve(measure: Measure, lost: float) -> None:
     grid = Grid(20, 1, 1.0)
     both = TwoArms(exact_cells(people(4_000, lost).counts(grid), grid))
-    table = table_of(both, measure)
+    table = by_cell(both, measure)
     for arm in (0, 1):
         cells = both.tidy[arm]
         value = float(both.function(measure)(cells))
@@ -46,7 +37,7 @@ def test_without_censoring_they_are_the_outcomes_themselves() -> None:
     """Whether the event came, and the time without it, up to half an interval."""
     grid = Grid(20, 1, 1.0)
     both = TwoArms(exact_cells(people(4_000, 0.0).counts(grid), grid))
-    risk, mean = (table_of(both, one) for one in (Measure.risk, Measure.rmst))
+    risk, mean = (by_cell(both, one) for one in (Measure.risk, Measure.rmst))
     came = np.append(np.ones(20), 0.0)
     middles = np.append((np.arange(20) + 0.5) / 20, 1.0)
     own = [*range(20), 40]
@@ -59,11 +50,11 @@ def test_without_censoring_they_are_the_outcomes_themselves() -> None:
 def test_their_range_is_what_follow_up_leaves(lost: float, wide: float) -> None:
     """About 1/G(tau) of a risk, about tau of a restricted mean."""
     grid = Grid(20, 1, 1.0)
-    both = TwoArms(exact_cells(people(40_000, lost).counts(grid), grid))
-    risk, mean = (pseudo_outcomes(CensoringStrata.one(both), one, both.cells) for one in (Measure.risk, Measure.rmst))
-    assert risk.followed == pytest.approx(1 - lost, abs=0.02)
-    assert 1 / (1 - lost) - 0.1 < 2 * risk.half < 1.2 * wide
-    assert 2 * mean.half < 1.3
+    counts = people(40_000, lost).counts(grid)
+    risk, mean = (outcomes_of(grid, counts, one) for one in (Measure.risk, Measure.rmst))
+    assert float(risk.followed[0, 0]) == pytest.approx(1 - lost, abs=0.02)
+    assert 1 / (1 - lost) - 0.1 < 2 * float(risk.half[0, 0]) < 1.2 * wide
+    assert 2 * float(mean.half[0, 0]) < 1.3
 
 
 def test_they_move_with_a_person_as_the_curve_does() -> None:
@@ -72,7 +63,7 @@ def test_they_move_with_a_person_as_the_curve_does() -> None:
     random = np.random.default_rng(2)
     counts = random.multinomial(40_000, random.dirichlet(np.full(2 * grid.cells, 5.0))).reshape(2, -1).astype(float)
     both = TwoArms(exact_cells(counts, grid))
-    table, cells = table_of(both, Measure.risk), both.tidy[1]
+    table, cells = by_cell(both, Measure.risk), both.tidy[1]
     for place in (0, 7, 15, 24, 30):
         more = cells.copy()
         more[place] += 1

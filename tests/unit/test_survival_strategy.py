@@ -10,9 +10,10 @@ import pytest
 
 from causalveil.schemas.estimators.survival import MOST_INTERVALS
 from causalveil.tasks.survival import curves
-from causalveil.tasks.survival.curves import Grid, budget_of, grid_of
-from causalveil.tasks.survival.strategy import BITS, measured, mechanism, read_cells, strategy
-from tests.survival_help import make_survival
+from causalveil.tasks.survival.curves import Grid
+from causalveil.tasks.survival.joint import budget_of, grid_of, mechanism
+from causalveil.tasks.survival.strategy import BITS, measured, strategy
+from tests.survival_help import make_survival, read_cells
 
 
 @pytest.mark.parametrize("kinds", [1, 2])
@@ -68,10 +69,9 @@ def test_cells_are_read_back_and_add_up_to_everybody(delta: str) -> None:
     study = make_survival(delta=delta)
     grid, random = grid_of(study, 2_000), np.random.default_rng(2)
     counts = random.multinomial(2_000, random.dirichlet(np.ones(2 * grid.cells)))
-    draw = mechanism(study)
-    found = read_cells(measured(counts, grid, delta == "0"), grid, 2_000, draw)
+    found = read_cells(measured(counts, grid, delta == "0"), study, 2_000)
     assert found.counts.reshape(-1) == pytest.approx(counts, abs=1e-6)
-    noisy = read_cells(random.normal(0, 9, 2 * grid.cells), grid, 2_000, draw)
+    noisy = read_cells(random.normal(0, 9, 2 * grid.cells), study, 2_000)
     assert noisy.counts.sum() == pytest.approx(2_000)
     assert noisy.noise.sum() == pytest.approx(0, abs=1e-6)
     assert np.linalg.eigvalsh(noisy.noise).min() > -1e-6
@@ -79,10 +79,10 @@ def test_cells_are_read_back_and_add_up_to_everybody(delta: str) -> None:
 
 def test_the_covariance_is_that_of_the_noise() -> None:
     """3,000 draws, seed 3: diagonal and sums within 15%, which a right covariance fails once in a million."""
-    study, random = make_survival(competing=False), np.random.default_rng(3)
+    study, random = make_survival(competing=False, intervals=10), np.random.default_rng(3)
     grid, draw = Grid(10, 1, 365.0), mechanism(study)
     noise = random.normal(0, draw.known_scale, (3_000, 2 * grid.cells))
-    found = [read_cells(row, grid, 500, draw) for row in noise]
+    found = [read_cells(row, study, 500) for row in noise]
     counts = np.array([one.counts.reshape(-1) for one in found])
     assert counts.var(axis=0) == pytest.approx(np.diag(found[0].noise), rel=0.15)
     sums = np.cumsum(counts[:, :10], axis=1)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from causalveil.flows.estimators.survival_protocol import SURVIVAL_PROTOCOL
+from causalveil.flows.estimators.survival import SURVIVAL_PROTOCOL
 from causalveil.flows.sequence.estimators import rehearse
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.limits import Code
@@ -21,9 +21,9 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.survival.curves import Grid
 from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.joint import JointCells, joint_grid, joint_mechanism
-from causalveil.tasks.survival.joint_answers import TimesTable, compare, release_joint_stage
-from causalveil.tasks.survival.stages import count_cells
+from causalveil.tasks.survival.joint import JointCells, grid_of, mechanism
+from causalveil.tasks.survival.joint_answers import TimesTable, compare
+from causalveil.tasks.survival.stages import count_cells, release_stage
 from causalveil.tasks.survival.strategy import BITS, measured, strategy
 from tests.limits import codes
 from tests.survival_help import People, exact_cells, make_times
@@ -46,8 +46,8 @@ def crowd(n: int, seed: int, arms: int = 2, groups: int = 1) -> People:
 
 def exact(study: Any, people: People) -> JointCells:
     """The cells of people without noise."""
-    grid = joint_grid(study, len(people))
-    counts = count_cells(people.enclave(), grid, 1, ("t", "u", "k", "g"))
+    grid = grid_of(study, len(people))
+    counts = count_cells(people.enclave(), grid, 1)
     shaped = counts.reshape(grid.groups, grid.arms, grid.cells).astype(np.float64)
     return JointCells(grid, shaped, np.zeros((grid.cells, grid.cells)), None)
 
@@ -77,7 +77,7 @@ def test_no_two_people_are_farther_apart_than_declared(groups: int, arms: int, k
 @pytest.mark.parametrize("horizons", [(365,), (100, 365), (30, 365, 1826)])
 def test_every_horizon_ends_an_interval(horizons: tuple[int, ...]) -> None:
     outcomes = [{"of": ["death"], "horizon": one, "role": "primary"} for one in horizons]
-    grid = joint_grid(make_times(outcomes=outcomes), 5_000)
+    grid = grid_of(make_times(outcomes=outcomes), 5_000)
     assert set(horizons) <= set(grid.between)
     assert (np.diff(grid.ends, prepend=0.0) > 0).all()
     assert len(grid.between) == grid.intervals
@@ -144,7 +144,7 @@ def test_a_question_that_nobody_reaches_ends_earlier_and_others_where_they_say()
 
 
 def noise_of(study: Any, n: int) -> JointCells:
-    return JointCells.read(np.zeros(joint_grid(study, n).numbers), study, sizes_of(study, n))
+    return JointCells.read(np.zeros(grid_of(study, n).numbers), study, sizes_of(study, n))
 
 
 @pytest.mark.parametrize("where", [False, True])
@@ -157,7 +157,7 @@ def test_the_covariance_of_noise_is_that_of_draws(where: bool) -> None:
     assert (cells.known is None) == where
     grid, random, draws = cells.grid, np.random.default_rng(4), 20_000
     back = np.linalg.inv(strategy(grid, plain=False) / 2**BITS)
-    raw = random.normal(size=(draws, grid.groups * grid.arms, grid.cells)) * joint_mechanism(study).known_scale @ back.T
+    raw = random.normal(size=(draws, grid.groups * grid.arms, grid.cells)) * mechanism(study).known_scale @ back.T
     if not where:
         loading = cells.block.sum(axis=1) / (cells.block.sum() * grid.groups * grid.arms)
         raw = raw - raw.sum(axis=(1, 2))[:, None, None] * loading
@@ -165,7 +165,7 @@ def test_the_covariance_of_noise_is_that_of_draws(where: bool) -> None:
     shaped = raw.reshape(draws, grid.groups, grid.arms, grid.cells)
     for group, members in ((None, [0, 1, 2]), (1, [1])):
         both = shaped[:, members][:, :, [0, 1]].sum(axis=1).reshape(draws, -1)
-        expected = cells.two_arms(group, 1).cells.noise
+        expected = cells.two_arms(cells.members(group), 1).cells.noise
         found = both.T @ both / draws
         error = np.sqrt((np.outer(np.diag(expected), np.diag(expected)) + expected**2) / draws)
         assert (np.abs(found - expected) < 5 * error + 1e-9).all()
@@ -188,7 +188,7 @@ def test_answers_have_the_covariance_that_their_errors_have() -> None:
 def estimates(study: Any, people: People, seed: int) -> list[float]:
     """Every answer's estimate alone, from a draw of noise."""
     sizes = sizes_of(study, len(people))
-    released = release_joint_stage(study, sizes, people.enclave(), RehearsalBudget(seed))
+    released = release_stage(study, sizes, people.enclave(), RehearsalBudget(seed))
     found = []
     for one in JointCells.read(released, study, sizes).asked(study):
         function = one.both.function(one.question.measure)
@@ -199,7 +199,7 @@ def estimates(study: Any, people: People, seed: int) -> list[float]:
 
 def exact_counts(study: Any, grid: Grid) -> FloatArray:
     many = crowd(150_000, 1, groups=grid.groups)
-    counts = count_cells(many.enclave(), grid, 1, ("t", "u", "k", "g"))
+    counts = count_cells(many.enclave(), grid, 1)
     shaped: FloatArray = counts.reshape(grid.groups, grid.arms, grid.cells) / 100
     return shaped
 
@@ -262,9 +262,26 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no primary": ({"outcomes": [{"horizon": 365}]}, "role: primary"),
     "no event": ({"outcomes": [{"horizon": 365, "of": ["alive"], "role": "primary"}]}, "is censoring and no event"),
-    "adjusted without a delta": (
-        {"covariates": {"age": {"lower": 0, "upper": 1}}, "delta": "0"},
-        "declare 'privacy.delta', as 1.0e-6, or ask each question",
+    "losses by the subgroups": (
+        {
+            "covariates": {"age": {"lower": 0, "upper": 1}},
+            "subgroups": GROUPS,
+            "censoring": {"by": {"site": GROUPS["column"]}},
+        },
+        "two roles",
+    ),
+    "more strata than fit": (
+        {
+            "covariates": {"age": {"lower": 0, "upper": 1}},
+            "measure": ["risk"],
+            "subgroups": {"name": "site", "column": {"levels": [f"s{k}" for k in range(50)]}},
+            "censoring": {"by": {"ward": {"levels": [f"w{k}" for k in range(6)]}}},
+        },
+        "makes 300 groups of an arm over all subgroups; at most 255",
+    ),
+    "earlier ends of subgroups": (
+        {"subgroups": GROUPS, "censoring": {"beyond": "restrict"}},
+        "would end each at a time of its own",
     ),
     "the treated of three arms": (
         {
