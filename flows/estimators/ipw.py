@@ -30,7 +30,7 @@ from causalveil.flows.estimators.rehearsal import (
     rows_weighed,
 )
 from causalveil.flows.estimators.stage import Stage
-from causalveil.flows.estimators.words import WHOLE_RANGE, Importance, Sentence, Words, say_imbalance
+from causalveil.flows.estimators.words import OF_A_PAPER, WHOLE_RANGE, Importance, Sentence, Words, say_imbalance
 from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
@@ -102,7 +102,7 @@ def words(study: IpwStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehe
 def warned(study: IpwStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]) -> list[str]:
     """Return warnings of a penalty that takes the adjustment, or of too much noise."""
     del sizes
-    warnings, kept = [], interval.adjustment_share(study, stand_in.treated)
+    warnings, kept = list[str](), interval.adjustment_share(study, stand_in.treated)
     if study.privacy.level is not Level.label and kept < interval.ENOUGH:
         said = "Unless treatment was randomised, lower it as far as the noise on the coefficients allows."
         if study.estimator.confounding_prior.outcome_r2 > 0:
@@ -112,7 +112,10 @@ def warned(study: IpwStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], S
             f"the penalty, {study.estimator.penalty:g}, shrinks the propensity model: about {kept:.0%} of each "
             f"coefficient is left, and as much of the adjustment. {said}"
         )
-    return [*warnings, WHOLE_RANGE] if mostly_whole(few()) else warnings
+    if mostly_whole(few()):
+        warnings.append(WHOLE_RANGE)
+    # At level training_units nothing else answers.
+    return [*warnings, OF_A_PAPER[study.privacy.level]] if study.privacy.level in OF_A_PAPER else warnings
 
 
 def rehearsal(study: IpwStudy) -> Rehearsal:

@@ -31,7 +31,7 @@ from causalveil.flows.estimators.rehearsal import (
     mostly_whole,
 )
 from causalveil.flows.estimators.stage import Run, Stage
-from causalveil.flows.estimators.words import WHOLE_RANGE, Words, say_imbalance
+from causalveil.flows.estimators.words import OF_A_PAPER, WHOLE_RANGE, Words, say_imbalance
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
@@ -127,7 +127,7 @@ def words(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, found: Sequence
 def warned(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]) -> list[str]:
     """Return warnings of attenuation, scores that noise mixes, or too much noise."""
     del sizes
-    warnings, left = [], interval.attenuation(stand_in.treated, keep(study))
+    warnings, left = list[str](), interval.attenuation(stand_in.treated, keep(study))
     if not study.corrects_attenuation and left < 1 - BLURRED:
         warnings.append(
             f"noise on treatments leaves about {left:.0%} of the effect in the estimate. With correct_attenuation: "
@@ -138,7 +138,9 @@ def warned(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, few: Callable[
             f"the propensity scores range from 0 to 1, and their noise has standard deviation {noise:.3g}: matches are "
             "nearly random. Unless treatment was randomised, most confounding remains."
         )
-    return [*warnings, WHOLE_RANGE] if mostly_whole(few()) else warnings
+    if mostly_whole(few()):
+        warnings.append(WHOLE_RANGE)
+    return [*warnings, OF_A_PAPER[study.privacy.level]]
 
 
 def keep(study: MatchingStudy) -> float:

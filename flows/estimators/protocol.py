@@ -42,7 +42,7 @@ from causalveil.flows.estimators.rehearsal import (
 )
 from causalveil.flows.estimators.stage import Stage, recalled
 from causalveil.flows.estimators.table import middle_of, of_table
-from causalveil.flows.estimators.words import UNADJUSTED, WHOLE_RANGE, Importance, Sentence, Words, say_row
+from causalveil.flows.estimators.words import OF_A_PAPER, UNADJUSTED, WHOLE_RANGE, Importance, Sentence, Words, say_row
 from causalveil.schemas.confounding import declares_randomised
 from causalveil.schemas.estimators.protocols import (
     BalancingProtocol,
@@ -116,6 +116,8 @@ def warned(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, few: Callable[
     """Return warnings of no adjustment, too few controls, or a delta that widens."""
     del sizes, stand_in
     warnings = [UNADJUSTED] if isinstance(study, DifferenceProtocol) and not study.estimator.trial else []
+    if isinstance(study, MatchingProtocol | IpwProtocol):
+        warnings.append(OF_A_PAPER[study.privacy.level])
     if study.privacy.level is Level.sample and mostly_whole(few()):
         warnings.append(WHOLE_RANGE)
     controls = sum(outcome.role is OutcomeRole.negative_control for outcome in study.outcomes)

@@ -9,6 +9,7 @@ from typing import Any
 
 from causalveil.flows.estimators.rehearsal import Rehearsed, hidden_in, summary
 from causalveil.schemas.plan import StandIn
+from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.report.numbers import confidence_level, number
 
@@ -59,6 +60,12 @@ _AS_THEY_ARE = (
 UNADJUSTED = f"{_AS_THEY_ARE}estimator 'auto' adjusts as far as size and budget allow."
 UNADJUSTED_TIMES = f"{_AS_THEY_ARE}declare covariates, which are then adjusted for."
 OTHERWISE = "For another risk or loss write `expect` into the study."
+# Of ipw and matching; docs/estimators.md has by how much.
+_OF_A_PAPER = "this is the method of a paper, for comparison with it: intervals by estimator "
+OF_A_PAPER = {
+    Level.sample: Sentence(Importance.declare, f"{_OF_A_PAPER}'regression' are much narrower."),
+    Level.label: Sentence(Importance.declare, f"{_OF_A_PAPER}'balancing' are narrower."),
+}
 WHOLE_RANGE = Sentence(
     Importance.hidden, "the noise exceeds the outcome's declared range: expect the whole range as interval."
 )

@@ -73,6 +73,7 @@ KINDS = {
         r"\d+ negative controls? (is|are) shown",
         "with delta: 0 the interval is narrower",
         "without a delta the noise on",
+        "this is the method of a paper",
     ),
     Importance.informs: (
         "auto chose ",

@@ -11,8 +11,10 @@ import pytest
 
 from causalveil.flows.cli.main import main
 from causalveil.flows.estimators.matching import MATCHING
+from causalveil.flows.estimators.words import OF_A_PAPER
 from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.schemas.plan import StandIn
+from causalveil.schemas.privacy import Level
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.matching_help import CONTRACT, matching_changes, population, two_covariates
@@ -47,7 +49,7 @@ def test_the_expected_width_is_near_the_width_of_runs(changes: dict[str, Any]) -
 
 def test_warnings_where_they_belong() -> None:
     label = expected_at(two_covariates(level="label", epsilon="10"), 100_000, effect=0.1)
-    assert label["warnings"] == []
+    assert label["warnings"] == [OF_A_PAPER[Level.label]]
     assert not label["hidden_by_noise"]
     sample = expected_at(two_covariates(epsilon="1", correct_attenuation=False), 445, effect=0.1)
     told = " ".join(sample["warnings"])
