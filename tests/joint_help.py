@@ -9,15 +9,10 @@ from typing import Any
 import numpy as np
 
 from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.tasks.adjustment.drawn import joined
 from causalveil.tasks.adjustment.features import ArmScales
-from causalveil.tasks.adjustment.recipe import LINES, SCALES, SCORES, SCREEN
-from causalveil.tasks.enclave.cells import CellRows
-from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.privacy.mechanisms import Mechanism
-from causalveil.tasks.protocols.drawn import joined
-from causalveil.tasks.protocols.recipe import ProtocolRecipe, joint_recipe
-from causalveil.tasks.protocols.releases import (
+from causalveil.tasks.adjustment.recipe import LINES, SCALES, SCORES, SCREEN, TableRecipe, joint_recipe
+from causalveil.tasks.adjustment.releases import (
     JointMomentSums,
     JointScaleSums,
     JointScoreSums,
@@ -25,6 +20,10 @@ from causalveil.tasks.protocols.releases import (
     JointSums,
     Residuals,
 )
+from causalveil.tasks.enclave.cells import CellRows
+from causalveil.tasks.enclave.split import sizes_of
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy.mechanisms import Mechanism
 from tests.protocol_help import make_protocol
 from tests.regression_help import Design
 
@@ -55,7 +54,7 @@ class Shape:
         )
 
     @cached_property
-    def recipe(self) -> ProtocolRecipe:
+    def recipe(self) -> TableRecipe:
         found = joint_recipe(self.study, sizes_of(self.study, self.units))
         weights = np.sqrt(np.arange(1, self.outcomes + 1) / np.arange(1, self.outcomes + 1).sum())
         # Each release at the whole budget's cost, so that some thousand runs can tell.
@@ -71,7 +70,7 @@ class Shape:
         arms = ArmScales(0.5, (0.0, 0.0), 0.1, 0.2)
         return Residuals.of([[arms] * self.recipe.sides] * self.outcomes)
 
-    def block(self, name: str, recipe: ProtocolRecipe | None = None) -> JointSums:
+    def block(self, name: str, recipe: TableRecipe | None = None) -> JointSums:
         joint, one, half = recipe or self.recipe, self.design, ArmScales(0.5, (0.0, 0.0), 0.1, 0.2)
         table = [[None] * joint.sides] * self.outcomes
         if name == "scales":
@@ -97,7 +96,7 @@ class Shape:
         outcomes = np.broadcast_to(np.asarray(u, dtype=np.float64), (1, self.outcomes))
         return CellRows((x * encoding.span)[None], np.array([t], np.uint8), outcomes, np.array([g], np.uint8))
 
-    def placed(self, name: str, row: CellRows, recipe: ProtocolRecipe | None = None) -> FloatArray:
+    def placed(self, name: str, row: CellRows, recipe: TableRecipe | None = None) -> FloatArray:
         """What a row adds to a release: its block's numbers, all others 0."""
         block, group = self.block(name, recipe), int(row.g[0])
         weights = joined(block.weights)

@@ -5,7 +5,7 @@
 - ``difference``: The difference of arm means, of a randomised trial or unadjusted.
 - ``direction``: Causal direction between two variables by additive noise models.
 - ``estimator``: An estimator: its stages, in order, and what can be expected of them.
-- ``five_releases``: The stages of the five releases by which covariates are adjusted for.
+- ``five_releases``: The stages of a table's five releases, by which covariates are adjusted for.
 - ``ipw``: Inverse probability weighting with two private steps.
 - ``label``: The stages at level label, of one effect or a table: weights are public, outcomes private.
 - ``matching``: PrivATE: matching on a private propensity score (Yuan et al. 2026, Algorithm 4).

@@ -54,16 +54,17 @@ from causalveil.schemas.estimators.protocols import (
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
+from causalveil.tasks.adjustment import questions
+from causalveil.tasks.adjustment.recipe import joint_recipe
 from causalveil.tasks.covariates import dimension
 from causalveil.tasks.enclave import cells
 from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.inference.people import PEOPLE, counted_units
-from causalveil.tasks.protocols import difference, questions
+from causalveil.tasks.protocols import difference
 from causalveil.tasks.protocols.calibration import ENOUGH
 from causalveil.tasks.protocols.findings import ProtocolFindings, findings
 from causalveil.tasks.protocols.label import draw
 from causalveil.tasks.protocols.people import people_of
-from causalveil.tasks.protocols.recipe import joint_recipe
 
 plan = recalled(joint_recipe)
 FIVE = joint_stages(plan, lambda step: cells.everybody(step.enclave), rows=(CELLS,))

@@ -26,11 +26,10 @@ from causalveil.flows.estimators.stage import Stage, recalled
 from causalveil.schemas.estimators.protocols import table_of
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.tasks.adjustment.recipe import candidates_of
+from causalveil.tasks.adjustment.recipe import TableRecipe, candidates_of, joint_recipe
 from causalveil.tasks.enclave.cells import everybody_of_one
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.people import PEOPLE
-from causalveil.tasks.protocols.recipe import ProtocolRecipe, joint_recipe
 from causalveil.tasks.protocols.regression import one_regression
 
 NO_CURVES = (
@@ -44,7 +43,7 @@ NOT_LOOKED_FOR = (
 )
 
 
-def _recipe(study: RegressionStudy, sizes: Sizes | None) -> ProtocolRecipe:
+def _recipe(study: RegressionStudy, sizes: Sizes | None) -> TableRecipe:
     return joint_recipe(table_of(study), sizes)
 
 

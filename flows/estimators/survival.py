@@ -24,11 +24,12 @@ from causalveil.schemas.estimators.survival import Beyond, TimeToEvent
 from causalveil.schemas.estimators.survival_protocol import AnyTimes, SurvivalProtocol, SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import Missing
+from causalveil.tasks.adjustment import questions
+from causalveil.tasks.adjustment.recipe import TableRecipe
 from causalveil.tasks.covariates import dimension
 from causalveil.tasks.inference.people import PEOPLE, counted_units
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.protocols import questions, times
-from causalveil.tasks.protocols.recipe import ProtocolRecipe
+from causalveil.tasks.protocols import times
 from causalveil.tasks.report.numbers import number
 from causalveil.tasks.survival import joint_answers as answers
 from causalveil.tasks.survival import stages
@@ -71,7 +72,7 @@ OUTCOMES = Stage[AnyTimes, TimesOutcomes](
 )
 
 
-def _recipe(study: AnyTimes, sizes: Sizes | None) -> ProtocolRecipe:
+def _recipe(study: AnyTimes, sizes: Sizes | None) -> TableRecipe:
     return times.times_recipe(study.table, sizes)
 
 

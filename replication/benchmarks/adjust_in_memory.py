@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from causalveil.tasks.adjustment.features import FeatureMap, Scores, Screen, curve_values, line_values
 from causalveil.tasks.adjustment.five_releases import FiveReleases
-from causalveil.tasks.adjustment.interval import AdjustedEffect
 from causalveil.tasks.adjustment.recipe import MOMENTS_L2, SCALES_L2, SCORES_L2, SCREEN_L2, parts_of
 from causalveil.tasks.adjustment.released import (
     EDGES,
@@ -31,6 +30,8 @@ from causalveil.tasks.adjustment.released import (
 )
 from causalveil.tasks.adjustment.scales import FoundScales
 from causalveil.tasks.adjustment.sums import SCORES_L1, SQUARE_L1
+from causalveil.tasks.inference.people import FLOOR_DEVIATIONS
+from causalveil.tasks.protocols.parts import Part, limits
 
 Array = NDArray[np.float64]
 LEVELS = (0.8, 0.9, 0.95)
@@ -63,7 +64,7 @@ class Answer:
 
     estimate: float
     intervals: tuple[tuple[float, float], ...]
-    found: AdjustedEffect
+    found: FiveReleases
 
 
 def mu_of(epsilon: float, delta: float) -> float:
@@ -277,6 +278,12 @@ def adjust(
     source = InMemory(z, np.asarray(t, dtype=float), u, public, rng)
     estimator = four_releases(public, source)
     estimator.scores = source.scores(estimator.scores_asked, parts_of(public).scores)
-    found = estimator.found(levels)
-    intervals = tuple((low * half, high * half) for low, high in found.intervals)
-    return Answer(found.value * half, intervals, found)
+    assert estimator.scales is not None
+    law = estimator.law
+    noise = float(law.error.var()) + law.noise.deviation**2
+    share, sd = float(estimator.scales.arms[2]), float(estimator.scales.arms_sd[2])
+    answered = min(share, 1 - share) >= FLOOR_DEVIATIONS * sd
+    sizes = law.value, law.sampling**2, noise, 0.0, 0.0
+    part = Part(0, "", "", answered, *sizes, None, mixing=law.mixing, error=law.error)
+    ends = [limits(part, 2.0, 1 - level)[1] for level in levels]
+    return Answer(law.value * half, tuple((one.lower * half, one.upper * half) for one in ends), estimator)

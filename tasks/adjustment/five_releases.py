@@ -12,21 +12,18 @@ features.
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from causalveil.schemas.confounding import CovariateBalance
-from causalveil.schemas.errors import ChargesDiffer
 from causalveil.tasks.adjustment.decide import Learnt, learn, scores_of
 from causalveil.tasks.adjustment.features import FeatureMap, Scores, Screen
-from causalveil.tasks.adjustment.interval import AdjustedEffect, ErrorLaw, found_of, law_of
+from causalveil.tasks.adjustment.interval import ErrorLaw, law_of
 from causalveil.tasks.adjustment.moments import moments_of
 from causalveil.tasks.adjustment.posterior import Posterior
-from causalveil.tasks.adjustment.recipe import LINES, REFIT, SCALES, SCORES, SCREEN, AdjustmentRecipe
 from causalveil.tasks.adjustment.released import (
     Public,
     RandomDraws,
@@ -38,14 +35,7 @@ from causalveil.tasks.adjustment.released import (
 )
 from causalveil.tasks.adjustment.scales import FoundScales, lines_of, scales_of
 from causalveil.tasks.adjustment.screen import Kept, Screening, kept_of, screen_of
-from causalveil.tasks.adjustment.sums import MomentSums, ScoreSums, ScreenSums
-from causalveil.tasks.enclave.enclave import Rows
-from causalveil.tasks.enclave.split import Pieces
-from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.machine.distribute import one_thread
-from causalveil.tasks.models.lattice_sums import exact_sums
-from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Mechanism, Slot
 
 Released = TypeVar("Released")
 
@@ -118,14 +108,10 @@ class FiveReleases:
         """Scores that release 5 sums."""
         return scores_of(self.public, self.found_scales, self.second)
 
-    def found(self, levels: tuple[float, ...]) -> AdjustedEffect:
-        """Return the estimate and its intervals."""
-        random = self._random("interval")
-        return found_of(self.public, self.found_scales, self.second, self.law(random), levels, random)
-
-    def law(self, random: RandomDraws | None = None) -> ErrorLaw:
-        """Return the estimate and the law of its error."""
-        random, scores = random or self._random("interval"), _given(self.scores)
+    @cached_property
+    def law(self) -> ErrorLaw:
+        """The estimate and the law of its error, as all releases determine them."""
+        random, scores = self._random("interval"), _given(self.scores)
         return law_of(self.public, self.found_scales, self.second, self.kept, self.scores_asked, scores, random)
 
     def _learnt(self, label: str, releases: list[tuple[FeatureMap, ReleasedMoments]], features: FeatureMap) -> Learnt:
@@ -143,166 +129,6 @@ def _given(released: Released | None) -> Released:
     if released is None:
         raise RuntimeError("a release was asked of before it came")
     return released
-
-
-def begun(recipe: AdjustmentRecipe, scales: ReleasedScales) -> FiveReleases:
-    """Return what release 1 decides."""
-    return FiveReleases(recipe.public, scales)
-
-
-def with_lines(asked: FiveReleases, lines: ReleasedMoments) -> FiveReleases:
-    """Return what releases 1 and 2 decide.
-
-    Here and below all is decided at once and not where it is first read: its random numbers are those of the releases
-    that there are.
-    """
-    found = copy(asked)
-    found.lines = lines
-    return _decided(found, "first", "screen_asked")
-
-
-def with_screen(asked: FiveReleases, screen: ReleasedScreen | None) -> FiveReleases:
-    """Return which curves release 3 keeps."""
-    found = copy(asked)
-    found.screen = screen
-    return _decided(found, "kept")
-
-
-def with_refit(asked: FiveReleases, refit: ReleasedMoments | None) -> FiveReleases:
-    """Return what release 5 sums."""
-    found = copy(asked)
-    found.refit = refit
-    return _decided(found, "second", "scores_asked")
-
-
-def _decided(asked: FiveReleases, *names: str) -> FiveReleases:
-    # Small matrices: threads of BLAS would wait for each other, and its sums would depend on how many there are.
-    with one_thread():
-        for name in names:
-            getattr(asked, name)
-    return asked
-
-
-R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
-
-
-class Names(Protocol):
-    """A recipe that says what its releases are called."""
-
-    def slot(self, slot: Slot) -> Slot:
-        """Return what a release is called here, and whom it is charged to."""
-
-
-P = TypeVar("P", bound=Names)
-
-
-@dataclass(frozen=True)
-class NoisySums(Generic[P]):
-    """All that a release needs beside what it sums.
-
-    Attributes:
-        recipe: costs and sizes.
-        pieces: all units.
-        budget: of the stage that draws.
-        workers: threads; no sum depends on it.
-        times: of rehearsals on fewer people than there are units: how many each stands for.
-    """
-
-    recipe: P
-    pieces: Pieces
-    budget: Budget
-    workers: int = 1
-    times: float = 1.0
-
-    def noisy(self, slot: Slot, mechanism: Mechanism, exact: FloatArray) -> FloatArray:
-        """Draw noise on sums, shape (numbers,).
-
-        Where there are none, a number of 0 has noise: what is declared is drawn.
-        """
-        drawn = mechanism.release(exact if len(exact) else np.zeros(1), self.recipe.slot(slot), self.budget)
-        return drawn[: len(exact)]
-
-
-def noise_on(mechanism: Mechanism, numbers: int) -> Noise:
-    """Return the law of the noise on each of some numbers of a release."""
-    if isinstance(mechanism, Laplace):
-        # Independent Laplace noise on each number is that of one dimension.
-        return Noise(mechanism.known_scale, 1.0)
-    return Noise.of(mechanism, max(numbers, 1))
-
-
-def made(released: R | None) -> R:
-    """Return what a release that every study has said.
-
-    Raises:
-        ChargesDiffer: it was not made.
-    """
-    if released is None:
-        raise ChargesDiffer("an adjustment lacks a release that every study has; report this")
-    return released
-
-
-class Sums(Protocol[R_co]):
-    """The sums of one release over rows, and how their noisy values are read."""
-
-    @property
-    def numbers(self) -> int:
-        """Number of sums."""
-
-    @property
-    def weights(self) -> FloatArray:
-        """Factor of each sum, shape (numbers,)."""
-
-    def of(self, rows: Rows) -> FloatArray:
-        """Return the sums of some rows, before their weights, shape (numbers,)."""
-
-    def read(self, released: FloatArray, units: int, noise: Noise) -> R_co:
-        """Read estimates off noisy sums."""
-
-
-class Drawn(NoisySums[AdjustmentRecipe]):
-    """The five releases of one question."""
-
-    def scales(self) -> ReleasedScales:
-        """Release 1."""
-        return made(self._release(SCALES, self.recipe.scale_sums))
-
-    def lines(self, asked: FiveReleases) -> ReleasedMoments:
-        """Release 2."""
-        return made(self._release(LINES, self._moments(asked, asked.lines_asked)))
-
-    def screen(self, asked: FiveReleases) -> ReleasedScreen | None:
-        """Release 3; None where public facts say that no curve could be seen."""
-        return self._release(SCREEN, ScreenSums(self.recipe.encoding, asked.screen_asked))
-
-    def refit(self, asked: FiveReleases) -> ReleasedMoments | None:
-        """Release 4; None likewise."""
-        return self._release(REFIT, self._moments(asked, asked.refit_asked))
-
-    def scores(self, asked: FiveReleases) -> ReleasedScores:
-        """Release 5."""
-        return made(self._release(SCORES, ScoreSums(self.recipe.encoding, asked.scores_asked, self.recipe.public.pure)))
-
-    def _moments(self, asked: FiveReleases, features: FeatureMap) -> MomentSums:
-        return MomentSums(self.recipe.encoding, features, asked.found_scales.arms, self.recipe.by_arm)
-
-    def _release(self, slot: Slot, sums: Sums[R]) -> R | None:
-        mechanism, numbers = self.recipe.mechanism(slot), sums.numbers
-        if mechanism is None:
-            return None
-        exact = exact_sums(self.pieces, sums.of, numbers, self.workers) * sums.weights * self.times
-        released = self.noisy(slot, mechanism, exact)
-        return sums.read(released, self.recipe.public.units, noise_on(mechanism, numbers))
-
-
-def in_order(drawn: Drawn, scales: ReleasedScales) -> tuple[FiveReleases, ReleasedScores]:
-    """Draw releases 2 to 5 one after the other, as the stages of a flow do; for rehearsals."""
-    asked = begun(drawn.recipe, scales)
-    asked = with_lines(asked, drawn.lines(asked))
-    asked = with_screen(asked, drawn.screen(asked))
-    asked = with_refit(asked, drawn.refit(asked))
-    return asked, drawn.scores(asked)
 
 
 def differences(question: FiveReleases) -> tuple[CovariateBalance, ...]:

@@ -1,6 +1,6 @@
-"""The estimate and its intervals.
+"""The estimate and the law of its error: all that the releases leave possible.
 
-Quantiles of one simulation of all that the releases leave possible.
+Its quantiles are the interval (``tasks/protocols/parts.py``).
 
 Confounding by what declared ranges cut away is part of it, as the histograms of release 1 show it. Of a normal number
 that is cut to its range a line sees a part r^2, and leaves (1 - r^2)/r^2 of what it takes off
@@ -32,7 +32,7 @@ from causalveil.tasks.adjustment.released import Public, RandomDraws, ReleasedSc
 from causalveil.tasks.adjustment.scales import FoundScales
 from causalveil.tasks.adjustment.screen import Kept
 from causalveil.tasks.covariates import FIT, DeclaredRanges, NarrowRanges, Ranged
-from causalveil.tasks.inference.assemble import Noise, may_be_empty
+from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.machine.arrays import FloatArray
 
 # No effect is larger, in half ranges of the outcome.
@@ -106,37 +106,10 @@ def cut_away(public: Public, scales: FoundScales, learnt: Learnt) -> tuple[float
     return float(left @ np.abs(seen)), NarrowRanges.of(numbers)
 
 
-# Normal deviates of sampling and of release 5's noise beside each draw of the posterior.
-SPREAD = 64
 # What the mean score exceeds so many of its variances by is a misfit, which counts as a bias of either sign.
 CLEAR = 2.0
 # Scores' mean square is known within so much of what the posterior expects; what a cut takes off, within a half.
 SQUARE_DOUBT, LOSS_DOUBT = 0.5, 0.5
-
-
-@dataclass(frozen=True)
-class AdjustedEffect:
-    """The result of all releases, in units of u.
-
-    Attributes:
-        value: the estimate.
-        intervals: by level.
-        standard_error, sampling: of all, and by sampling alone.
-        adjusted_share: of the variance of confounding that was expected, what the data took off.
-        kept_curves, left_out: curves that were adjusted for, columns that were not.
-        explained: of the outcome's variance within arms, what slopes are seen to explain; None where noise hides it.
-        narrow: numbers whose declared ranges cut many people.
-    """
-
-    value: float
-    intervals: tuple[tuple[float, float], ...]
-    standard_error: float
-    sampling: float
-    adjusted_share: float
-    kept_curves: tuple[str, ...]
-    left_out: tuple[str, ...]
-    explained: float | None
-    narrow: NarrowRanges = FIT
 
 
 @dataclass(frozen=True)
@@ -237,34 +210,6 @@ def _explained(learnt: Learnt, shares: FloatArray) -> float | None:
     drawn = (slopes * (learnt.draws.grams @ slopes[..., None])[..., 0]).sum(axis=-1) @ shares
     seen = min(max(1 - learnt.residual, 0.0), 1.0)
     return seen if 8 * float(drawn.std()) <= seen else None
-
-
-def found_of(
-    public: Public, scales: FoundScales, learnt: Learnt, law: ErrorLaw, levels: tuple[float, ...], random: RandomDraws
-) -> AdjustedEffect:
-    """Return the estimate and its intervals: quantiles of draws of its law."""
-    last = law.scale * random.standard_normal((len(law.error), SPREAD))
-    if law.mixing is not None:
-        last *= np.sqrt(2 * random.gamma(law.mixing, 1, last.shape))
-    total = law.error[:, None] + law.sampling * random.standard_normal(last.shape) + last
-    intervals = []
-    for level in levels:
-        low, high = np.quantile(total, [(1 - level) / 2, (1 + level) / 2])
-        bounds = law.value - float(high), law.value - float(low)
-        if may_be_empty(scales.observed_share, scales.share_sd, level):
-            bounds = -2.0, 2.0
-        intervals.append((max(bounds[0], -2.0), min(bounds[1], 2.0)))
-    return AdjustedEffect(
-        min(max(law.value, -2.0), 2.0),
-        tuple(intervals),
-        float(total.std()),
-        law.sampling,
-        law.adjusted_share,
-        curve_names(public, learnt.features),
-        tuple(public.columns[place].name for place in scales.left_out),
-        law.explained,
-        law.narrow,
-    )
 
 
 def curve_names(public: Public, features: FeatureMap) -> tuple[str, ...]:

@@ -1,28 +1,46 @@
-"""Recipe of the five releases.
+"""Recipe of the five releases of a table.
 
-The budget of each, decided from public facts alone, before a row is read.
-
-No part of the budget depends on a release.
+The budget of each is decided by public facts, before a row is read. Each is made for all subgroups and outcomes at
+once; a study of one outcome is a table of one row. A subgroup has a block of its own; what only outcome k has is
+multiplied by w_k, sum w_k^2 = 1. Without a delta releases 1 and 5 have Laplace noise on each number, and there sum w_k
+= 1; the others have L2-Laplace noise. Proofs: ``docs/proofs/questions.md``, sections 1 to 3.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Protocol
+from types import MappingProxyType
+from typing import Protocol, TypeVar, cast
+
+import numpy as np
 
 from causalveil.schemas.confounding import ConfoundingPrior
+from causalveil.schemas.errors import ChargesDiffer
+from causalveil.schemas.estimators.regression import RegressionEstimator
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
-from causalveil.tasks.adjustment import sums
+from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.tasks.adjustment.features import Encoding
-from causalveil.tasks.adjustment.released import ColumnKind, Prior, Public
-from causalveil.tasks.adjustment.sums import ScaleSums
+from causalveil.tasks.adjustment.released import CELLS, ColumnKind, Prior, Public
+from causalveil.tasks.adjustment.sums import (
+    COUNT_L1,
+    MOMENTS_ALIKE,
+    SCALES_L1,
+    SCORES_L1,
+    ScaleSums,
+    moment_numbers,
+)
+from causalveil.tasks.inference.assemble import Noise
+from causalveil.tasks.inference.people import FLOOR_DEVIATIONS, check_cells
+from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import sums_sensitivity
-from causalveil.tasks.privacy.gaussian import mu_of
+from causalveil.tasks.privacy.gaussian import divide, mu_of
 from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
 
+R = TypeVar("R")
 # Sensitivities of the releases: two parts of 2, moments by arm, two products in a ball, a pair of scores.
 SCALES_L2, MOMENTS_L2, SCREEN_L2, SCORES_L2 = math.sqrt(8), 3.0, math.sqrt(8), 2.0
 # Candidates of a screen, at most; and noise of a candidate's part in treatment from which nothing is seen.
@@ -110,7 +128,7 @@ def scores_sd(public: Public) -> float:
     """
     part = parts_of(public).scores
     if public.pure:
-        return math.sqrt(2) * sums.SCORES_L1 / (float(part) * public.mu * public.units) / public.scores_weight
+        return math.sqrt(2) * SCORES_L1 / (float(part) * public.mu * public.units) / public.scores_weight
     return noise_sd(public, part, SCORES_L2, 2) / public.scores_weight
 
 
@@ -144,71 +162,6 @@ class AdjustsBy(Protocol):
         """Confounding that is expected."""
 
 
-@dataclass(frozen=True)
-class AdjustmentRecipe:
-    """Every draw of a study.
-
-    Attributes:
-        public: what is known before a row is read.
-        encoding: of its rows.
-        known: whether the number of units is.
-        costs: by release; screen and refit are missing where no curve is looked for.
-        ending: of the name of each release, where a study makes several of a kind.
-        scope: whom they are charged to.
-        most: how many units a sum may be of; None: as many as are read, which ``public`` has.
-        scores_l1: sensitivity of release 5 in the L1 norm.
-    """
-
-    public: Public
-    encoding: Encoding
-    known: bool
-    costs: dict[str, PrivacyCost]
-    ending: str = ""
-    scope: Scope = Scope.all
-    most: int | None = None
-    scores_l1: float = sums.SCORES_L1
-
-    def slot(self, slot: Slot) -> Slot:
-        """Return what a release is called here, and whom it is charged to."""
-        return Slot(f"{slot.name}{self.ending}", self.scope)
-
-    @property
-    def by_arm(self) -> bool:
-        """True if moments are released by arm."""
-        return not self.public.pure
-
-    @property
-    def scale_sums(self) -> ScaleSums:
-        """Release 1."""
-        return ScaleSums(self.encoding, self.public.pure)
-
-    @property
-    def most_features(self) -> int:
-        """No release 2 or 4 has more features beside the constant."""
-        return len(self.public.columns) + MOST_KEPT
-
-    @property
-    def _moments(self) -> float:
-        return MOMENTS_L2 if self.by_arm else sums.MOMENTS_ALIKE
-
-    def mechanism(self, slot: Slot) -> Mechanism | None:
-        """Return the mechanism of a release, or None where there is none."""
-        cost = self.costs.get(slot.name)
-        if cost is None:
-            return None
-        numbers, size, in_l1 = {
-            SCALES: (self.scale_sums.numbers, SCALES_L2, sums.SCALES_L1),
-            LINES: (sums.moment_numbers(self.most_features, self.by_arm), self._moments, None),
-            SCREEN: (2 * MOST_CANDIDATES, SCREEN_L2, None),
-            REFIT: (sums.moment_numbers(self.most_features, self.by_arm), self._moments, None),
-            SCORES: (2, SCORES_L2, self.scores_l1),
-        }[slot]
-        units = (self.most or self.public.units) if self.known else None
-        if not self.public.pure or in_l1 is None:
-            return vector_mechanism(sums_sensitivity(numbers, units, size), cost)
-        return laplace_mechanism(numbers, units, in_l1, cost)
-
-
 def laplace_mechanism(numbers: int, units: int | None, size: float, cost: PrivacyCost) -> Laplace:
     """Return the mechanism of exact sums over ``units`` units whose L1 sensitivity is ``size``."""
     # The L1 norm of a rounding error is up to the root of the numbers larger than its length.
@@ -230,3 +183,223 @@ def public_of(
         mu=float(total.epsilon if pure else mu_of(total)),
         pure=pure,
     )
+
+
+def noise_on(mechanism: Mechanism, numbers: int) -> Noise:
+    """Return the law of the noise on each of some numbers of a release."""
+    if isinstance(mechanism, Laplace):
+        # Independent Laplace noise on each number is that of one dimension.
+        return Noise(mechanism.known_scale, 1.0)
+    return Noise.of(mechanism, max(numbers, 1))
+
+
+def made(released: R | None) -> R:
+    """Return what a release that every study has said.
+
+    Raises:
+        ChargesDiffer: it was not made.
+    """
+    if released is None:
+        raise ChargesDiffer("an adjustment lacks a release that every study has; report this")
+    return released
+
+
+# Sensitivity of release 1 where a unit may change its subgroup; in the L1 norm that, and where both arms are counted.
+SCALES_OF_GROUPS, SCALES_L1_OF_GROUPS, SCALES_L1_COUNTED = math.sqrt(10), 8.5, 6.75
+# Of release 5 in the L1 norm where a unit may change its subgroup, or its arm among more than two.
+SCORES_L1_OF_BLOCKS = 3.0
+TWO_ARMS = 2
+# The five releases have all of the budget.
+ALL: Mapping[str, Decimal] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class TableRecipe:
+    """Every draw of a table, or of a part of one.
+
+    Attributes:
+        everybody: what is public of the first primary outcome as a question about all units.
+        encoding: of the rows.
+        known: whether the number of units is.
+        parts: of the budget, as an average subgroup needs.
+        costs: by release; screen and refit are missing where no curve is looked for.
+        weights: w_k of the outcomes, whose squares add up to 1.
+        first: place of the first primary one.
+        groups: number of subgroups.
+        arms: number of arms, the reference among them.
+        all_counted: whether every unit lies in a subgroup, so that counts add up to what is public.
+        ending: of the name of each release, where a study makes several of a kind.
+        scope: whom they are charged to.
+    """
+
+    everybody: Public
+    encoding: Encoding
+    known: bool
+    parts: Parts
+    costs: dict[str, PrivacyCost]
+    weights: tuple[float, ...] = (1.0,)
+    first: int = 0
+    groups: int = 1
+    arms: int = TWO_ARMS
+    all_counted: bool = True
+    ending: str = ""
+    scope: Scope = Scope.all
+
+    @property
+    def sides(self) -> int:
+        """Comparisons of a subgroup: two arms are one, of more each arm is compared with all others."""
+        return 1 if self.arms == TWO_ARMS else self.arms
+
+    @property
+    def side_weight(self) -> float:
+        """Factor of each comparison's treatment sums in release 3: the squares add up to 1."""
+        return math.sqrt(1 / self.sides)
+
+    @property
+    def pure(self) -> bool:
+        """True if there is no delta."""
+        return self.everybody.pure
+
+    @property
+    def by_arm(self) -> bool:
+        """True if moments are released by arm."""
+        return not self.pure or self.arms > TWO_ARMS
+
+    def in_l1(self, slot: Slot) -> bool:
+        """Return whether a release is bounded in the L1 norm."""
+        return self.pure and slot in (SCALES, SCORES)
+
+    def outcome_weights(self, slot: Slot) -> FloatArray:
+        """Return w_k in a release.
+
+        Their squares add up to 1, or they themselves where it is bounded in the L1 norm.
+        """
+        found = np.array(self.weights)
+        return found / found.sum() if self.in_l1(slot) else found
+
+    @property
+    def counts(self) -> int:
+        """Number of counts of units in a subgroup.
+
+        In the L1 norm one is enough of two arms that add up to what is public.
+        """
+        return 1 if self.pure and self.arms == TWO_ARMS and self.known_units is not None else self.arms
+
+    @property
+    def count_weight(self) -> float:
+        """Factor of a count of units."""
+        return COUNT_L1 if self.pure else 1.0
+
+    @property
+    def known_units(self) -> int | None:
+        """The number of units of the one subgroup that there is, where that is public."""
+        return self.everybody.units if self.groups == 1 and self.all_counted else None
+
+    @property
+    def scale_sums(self) -> ScaleSums:
+        """Release 1 of one question."""
+        return ScaleSums(self.encoding, self.pure, blocks=self.groups > 1)
+
+    @property
+    def count_noise(self) -> float:
+        """Deviation of the noise on a released number of units."""
+        return noise_on(made(self.mechanism(SCALES)), 1).deviation / self.count_weight
+
+    def public(self, outcome: int, units: int) -> Public:
+        """Return what is public of one outcome's question in a subgroup of so many units."""
+        own = SCORES_L1 / self._block(SCORES)[1] if self.pure else 1.0
+        return replace(
+            self.everybody,
+            units=units,
+            weight=self.weights[outcome],
+            scores_weight=float(self.outcome_weights(SCORES)[outcome]) * own,
+            blocks=self.blocks,
+            estimand="ARM" if self.sides > 1 else self.everybody.estimand,
+            asked=asked_of(self.parts),
+        )
+
+    @property
+    def blocks(self) -> int:
+        """Factor by which a release of moments has more numbers than that of one question."""
+        return self.groups * (self.arms if self.arms > TWO_ARMS else 1)
+
+    def slot(self, slot: Slot) -> Slot:
+        """Return what a release is called here, and whom it is charged to."""
+        return Slot(f"{slot.name}{self.ending}", self.scope)
+
+    def mechanism(self, slot: Slot) -> Mechanism | None:
+        """Return the mechanism of a release, or None where there is none."""
+        cost = self.costs.get(slot.name)
+        if cost is None:
+            return None
+        numbers, size = self._block(slot)
+        units = self.everybody.units if self.known else None
+        if self.in_l1(slot):
+            return laplace_mechanism(self.groups * numbers, units, size, cost)
+        return vector_mechanism(sums_sensitivity(self.groups * numbers, units, size), cost)
+
+    def _block(self, slot: Slot) -> tuple[int, float]:
+        """The most numbers that a subgroup has, and the sensitivity."""
+        q, arms, several = len(self.weights), self.arms, self.groups > 1
+        # No release 2 or 4 has more features beside the constant.
+        most = len(self.encoding.columns) + MOST_KEPT
+        if slot == SCALES:
+            own = (q + 1) * arms + q + (q - 1) * CELLS + self.scale_sums.numbers
+            if self.pure:
+                counted = SCALES_L1 if self.counts == 1 else SCALES_L1_COUNTED
+                return own, SCALES_L1_OF_GROUPS if several else counted
+            return own, SCALES_OF_GROUPS if several else SCALES_L2
+        if slot == SCREEN:
+            return (q + self.sides) * MOST_CANDIDATES, SCREEN_L2
+        if slot == SCORES:
+            in_l1 = SCORES_L1_OF_BLOCKS if several or arms > TWO_ARMS else SCORES_L1
+            return 2 * q * self.sides, in_l1 if self.pure else SCORES_L2
+        # Of a further outcome there are x rho by arm and rho^2; of a third arm all is released once more.
+        own = arms * (moment_numbers(most, by_arm=False) + q * (most + 2))
+        return own, MOMENTS_L2 if arms == TWO_ARMS and self.by_arm else MOMENTS_ALIKE
+
+
+def asked_of(found: Parts) -> tuple[Decimal, ...]:
+    """Return parts in the order of releases."""
+    return tuple(vars(found).values())
+
+
+def _asked(settings: RegressionEstimator, pure: bool) -> tuple[Decimal, ...] | None:
+    """Return the parts that a study asks for; None: they are decided by public sizes."""
+    if settings.parts != "auto":
+        return tuple(settings.parts.model_dump().values())
+    return asked_of(PURE_LINES_ALONE if pure else LINES_ALONE) if settings.curves == "none" else None
+
+
+def joint_recipe(study: ProtocolStudy, sizes: Sizes | None, before: Mapping[str, Decimal] = ALL) -> TableRecipe:
+    """Return every draw of a table.
+
+    One whose number of units is unknown is taken for a large one.
+
+    Args:
+        study: the table.
+        sizes: its sizes.
+        before: shares of the budget of releases that its outcomes are made of, by name.
+
+    Raises:
+        StudyError: a budget that cannot be divided exactly, or more subgroups than it can serve.
+    """
+    settings, left = cast(RegressionEstimator, study.estimator), 1 - sum(before.values(), Decimal(0))
+    encoding, pure = Encoding.of(study.questions[study.first]), study.privacy.delta == 0
+    everybody = public_of(study.privacy.cost, str(study.estimand), settings, encoding, sizes)
+    everybody = replace(everybody, asked=_asked(settings, pure))
+    if before:
+        mu = everybody.mu * (float(left) if pure else math.sqrt(left))
+        everybody = replace(everybody, mu=mu, tilted=True)
+    total = math.hypot(*study.weights)
+    groups, arms = len(study.groups), len(study.arm_names)
+    weights = tuple(weight / total for weight in study.weights) if pure else study.weights
+    of_all = parts_of(everybody), dict[str, PrivacyCost](), weights, study.first, groups, arms, not study.where
+    found = TableRecipe(everybody, encoding, sizes is not None, *of_all)
+    average, mu = max(everybody.units // groups, 1), everybody.mu * found.side_weight
+    chosen = parts_of(replace(everybody, units=average, mu=mu, blocks=found.blocks))
+    shares = {name: part * left for name, part in vars(chosen).items()}
+    found = replace(found, parts=chosen, costs=divide(study.privacy.cost, {**before, **shares}))
+    if sizes is not None:
+        check_cells(sizes.units, groups, arms, FLOOR_DEVIATIONS * found.count_noise)
+    return found

@@ -20,31 +20,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from causalveil.tasks.adjustment.features import (
-    ArmScales,
     Encoding,
     FeatureMap,
     Scores,
     Screen,
-    curves_of,
     features_of,
-    in_ball,
-    lines_in_ball,
-    score_features,
     times,
 )
 from causalveil.tasks.adjustment.released import (
     CELLS,
     EDGES,
     ColumnKind,
-    ReleasedMoments,
-    ReleasedScales,
-    ReleasedScores,
-    ReleasedScreen,
 )
-from causalveil.tasks.enclave.enclave import Rows
-from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
-from causalveil.tasks.models.lattice_sums import on_lattice, symmetric, triangle_weights
+from causalveil.tasks.models.lattice_sums import on_lattice
 
 ARM_NUMBERS = 4
 # Sensitivities beside those of recipe.py: in the L1 norm, and of moments that are not by arm.
@@ -66,12 +55,6 @@ def in_cells(z: FloatArray) -> FloatArray:
     """
     places = np.ceil((z + 1) * STEPS - BELOW).astype(np.intp)
     found: FloatArray = np.bincount(_CELL[places], minlength=CELLS).astype(np.float64)
-    return found
-
-
-def treated(rows: Rows) -> FloatArray:
-    """Return t of each row as 0 or 1, shape (rows,)."""
-    found: FloatArray = (rows.t != 0).astype(np.float64)
     return found
 
 
@@ -119,15 +102,9 @@ def arm_moments(
     return found
 
 
-def residuals(arms: ArmScales, rows: Rows) -> FloatArray:
-    """Return y = (u - m_t)/spread of each row, shape (rows,), not cut."""
-    found: FloatArray = (np.clip(rows.u, -1.0, 1.0) - np.where(rows.t != 0, *arms.means)) / arms.spread
-    return found
-
-
 @dataclass(frozen=True)
 class ScaleSums:
-    """Release 1.
+    """Histograms of release 1.
 
     ``pure``: there is no delta, so that its sensitivity is in the L1 norm. ``blocks``: of a protocol's subgroups, of
     which two rows may stand in two.
@@ -148,7 +125,7 @@ class ScaleSums:
 
     @property
     def numbers(self) -> int:
-        """Number of sums in the release."""
+        """Number of sums that one question has in the release, those by arm among them."""
         return ARM_NUMBERS + sum(self.widths)
 
     @cached_property
@@ -164,13 +141,7 @@ class ScaleSums:
         alone = 1.0 if self.blocks else alone
         single = [one.kind is ColumnKind.flag and owners.count(one.covariate) == 1 for one in self.encoding.columns]
         of_columns = np.where([*single, False], alone * own, own)
-        arms = np.array([1.0, 1.0, COUNT_L1 if self.pure else math.sqrt(2), 1.0])
-        return np.concatenate([arms, np.repeat(of_columns, self.widths)])
-
-    def of(self, rows: Rows) -> FloatArray:
-        """Return the sums of some rows, before their weights, shape (numbers,)."""
-        u, t = on_lattice(rows.u), treated(rows)
-        return np.concatenate([[u @ t, u @ (1 - t), t.sum(), u @ u], self.of_columns(rows.x), in_cells(u)])
+        return np.repeat(of_columns, self.widths)
 
     def of_columns(self, x: FloatArray) -> FloatArray:
         """Return histograms of all columns of some rows, one after the other."""
@@ -185,72 +156,6 @@ class ScaleSums:
                 gone = indicators.get(one.covariate)
                 counts[at] += in_cells(z[at] if gone is None else z[at][z[gone] == 0])
         return np.concatenate([*counts, np.zeros(0)])
-
-    def read(self, released: FloatArray, units: int, noise: Noise) -> ReleasedScales:
-        """Return the scales that noisy sums give. ``noise``: on each sum."""
-        means, sd = released / units / self.weights, noise.deviation / units / self.weights
-        ends = ARM_NUMBERS + np.cumsum([0, *self.widths])
-        *columns, outcome = np.split(means[ARM_NUMBERS:], np.cumsum(self.widths)[:-1])
-        return ReleasedScales(means[:ARM_NUMBERS], sd[:ARM_NUMBERS], outcome, tuple(columns), sd[ends[:-1]])
-
-
-@dataclass(frozen=True)
-class MomentSums:
-    """Releases 2 and 4. ``by_arm``: what differs between the arms is released as well."""
-
-    encoding: Encoding
-    features: FeatureMap
-    arms: ArmScales
-    by_arm: bool
-
-    @property
-    def size(self) -> int:
-        """k: features with the constant."""
-        return self.features.count + 1
-
-    @property
-    def numbers(self) -> int:
-        """Number of sums in the release."""
-        return moment_numbers(self.features.count, self.by_arm)
-
-    @cached_property
-    def weights(self) -> FloatArray:
-        """Factor of each sum; off the diagonal an entry stands for two, as in the Frobenius norm."""
-        k, triangle = self.size, triangle_weights(self.size)
-        found = np.concatenate([np.ones(2 * k + 1), triangle])
-        return np.concatenate([found, np.full(k, ARM_CROSS), ARM_GRAM * triangle]) if self.by_arm else found
-
-    def of(self, rows: Rows) -> FloatArray:
-        """Return the sums of some rows, before their weights, shape (numbers,)."""
-        upper, one = np.triu_indices(self.size), (rows.t != 0).astype(np.intp)
-        rho = on_lattice(residuals(self.arms, rows) * (self.arms.spread / self.arms.limit))
-        sums = arm_moments(self.encoding, self.features, rows.x, one, rho[None], 2)
-        (controls, own), cross, grams = codes(self.arms.share), sums.cross[:, 0], sums.grams[:, *upper]
-        apart = controls * sums.own[0] + own * sums.own[1]
-        found = [cross.sum(axis=0), apart, sums.squares.sum(axis=0), grams.sum(axis=0)]
-        return np.concatenate([*found, *([cross[1] - cross[0], grams[1] - grams[0]] if self.by_arm else [])])
-
-    def read(self, released: FloatArray, units: int, noise: Noise) -> ReleasedMoments:
-        """Return the moments that noisy sums give. ``noise``: on each sum."""
-        k, means, sd = self.size, released / units / self.weights, noise.deviation / units
-        size = k * (k + 1) // 2
-        cross, apart, square, gram, *own = np.split(means, np.cumsum([k, k, 1, size, k])[: 5 if self.by_arm else 3])
-        arm_cross, arm_gram = (own[0], symmetric(own[1], k)) if self.by_arm else (np.zeros(k), np.zeros((k, k)))
-        half, own_sd = sd / math.sqrt(2), sd if self.by_arm else math.inf
-        return ReleasedMoments(
-            cross=cross,
-            cross_sd=sd,
-            apart=apart,
-            apart_sd=sd,
-            square=float(square[0]),
-            square_sd=sd,
-            gram=symmetric(gram, k),
-            gram_sd=half,
-            arm_cross=arm_cross,
-            arm_cross_sd=own_sd / ARM_CROSS,
-            arm_gram=arm_gram,
-            arm_gram_sd=own_sd / math.sqrt(2) / ARM_GRAM,
-        )
 
 
 def codes(share: float) -> FloatArray:
@@ -306,67 +211,3 @@ def score_values(scores: Scores, x: tuple[FloatArray, FloatArray], y: FloatArray
 def _less_middle(vectors: FloatArray, x: FloatArray, middle: FloatArray) -> FloatArray:
     """Return vectors' (x - middle), shape (vectors, BLOCK)."""
     return times(vectors, x) - times(vectors, middle[:, None])
-
-
-@dataclass(frozen=True)
-class ScreenSums:
-    """Release 3."""
-
-    encoding: Encoding
-    screen: Screen
-
-    @property
-    def numbers(self) -> int:
-        """Number of sums in the release."""
-        return 2 * len(self.screen.curves)
-
-    @property
-    def weights(self) -> FloatArray:
-        """Factor of each sum."""
-        return np.ones(self.numbers)
-
-    def of(self, rows: Rows) -> FloatArray:
-        """Return the sums of some rows, shape (numbers,)."""
-        screen, one = self.screen, rows.t != 0
-        y, found = residuals(screen.arms, rows), np.zeros((2, len(screen.curves)))
-        for part, z in self.encoding.blocks(rows.x):
-            whole, f = lines_in_ball(screen.lines, z, screen.lines_radius)
-            c = in_ball(curves_of(screen.curves, whole), screen.radius)[:, : part.stop - part.start]
-            r, a = left_of_outcome(screen, f, y[part], one[part]), left_of_arm(screen, f, one[part])
-            found += np.stack([c @ r, c @ a])
-        return found.ravel()
-
-    def read(self, released: FloatArray, units: int, noise: Noise) -> ReleasedScreen:
-        """Return the means of the screen that noisy sums give. ``noise``: on each sum."""
-        outcome, treatment = np.split(released / units, 2)
-        return ReleasedScreen(outcome, treatment, noise.deviation / units)
-
-
-@dataclass(frozen=True)
-class ScoreSums:
-    """Release 5."""
-
-    encoding: Encoding
-    scores: Scores
-    pure: bool
-    numbers: int = 2
-
-    @property
-    def weights(self) -> FloatArray:
-        """Factor of each sum."""
-        return np.array([1.0, SQUARE_L1 if self.pure else 1.0])
-
-    def of(self, rows: Rows) -> FloatArray:
-        """Return the sums of v and of v^2 of some rows, shape (2,)."""
-        scores, one, found = self.scores, rows.t != 0, np.zeros(2)
-        y = residuals(scores.arms, rows)
-        for part, z in self.encoding.blocks(rows.x):
-            v = score_values(scores, score_features(scores.features, z), y[part], one[part])
-            found += np.array([v.sum(), v @ v])
-        return found
-
-    def read(self, released: FloatArray, units: int, noise: Noise) -> ReleasedScores:
-        """Return the scores' means that noisy sums give. ``noise``: on each sum."""
-        mean, square = (released / units / self.weights).tolist()
-        sd, scale = noise.deviation / units, noise.scale / units
-        return ReleasedScores(mean, square, sd, scale, noise.mixing, sd / SQUARE_L1 if self.pure else None)

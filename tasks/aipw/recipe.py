@@ -27,14 +27,25 @@ from causalveil.schemas.estimators.aipw import UNKNOWN_CHANCE, AipwStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import PrivacyCost, Scope
 from causalveil.tasks.adjustment.features import Encoding, LineFeature, lines_of, times
-from causalveil.tasks.adjustment.recipe import LINES, RADIUS, SCALES, SCORES, UNKNOWN, AdjustmentRecipe, moments_sd
+from causalveil.tasks.adjustment.recipe import (
+    LINES,
+    RADIUS,
+    SCALES,
+    SCORES,
+    SCORES_L2,
+    UNKNOWN,
+    Parts,
+    TableRecipe,
+    laplace_mechanism,
+    moments_sd,
+)
 from causalveil.tasks.adjustment.released import Prior, Public
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.split import fold_sizes
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.models.lattice_sums import on_lattice
+from causalveil.tasks.models.lattice_sums import on_lattice, sums_sensitivity
 from causalveil.tasks.privacy.gaussian import divide, mu_of
-from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Slot
+from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Slot, vector_mechanism
 
 # Limits of predictions that are tried, in deviations of what they predict; 0: arms' means alone.
 LIMITS = np.arange(0, 3.01, 0.25)
@@ -195,13 +206,13 @@ class KnownRecipe:
 
     Attributes:
         folds: what is learnt outside each fold.
-        scores: of the release of everybody's scores.
+        scores: cost of the release of everybody's scores.
         sizes: units of each fold; None while the number of units is unknown.
         chance: of treatment, which is known.
     """
 
-    folds: tuple[AdjustmentRecipe, ...]
-    scores: AdjustmentRecipe
+    folds: tuple[TableRecipe, ...]
+    scores: PrivacyCost
     sizes: tuple[int, ...] | None
     chance: float
 
@@ -228,15 +239,11 @@ class KnownRecipe:
 
     @property
     def effect(self) -> Mechanism:
-        """The mechanism of the scores.
-
-        Raises:
-            ValueError: the budget has no part for them.
-        """
-        found = self.scores.mechanism(SCORES)
-        if found is None:
-            raise ValueError("scores have a part of every budget")
-        return found
+        """The mechanism of the scores."""
+        units = None if self.sizes is None else sum(self.sizes)
+        if self.folds[0].pure:
+            return laplace_mechanism(2, units, SCORES_L1, self.scores)
+        return vector_mechanism(sums_sensitivity(2, units, SCORES_L2), self.scores)
 
     @property
     def precision(self) -> Precision:
@@ -266,7 +273,7 @@ def expected_of(study: AipwStudy, recipe: KnownRecipe, stand_in: StandIn) -> flo
 
     Of d lines slopes are N(0, R^2/d), seen with the noise of the second release: so much of R^2 is explained.
     """
-    half, public = study.outcome.width / 2, recipe.folds[0].public
+    half, public = study.outcome.width / 2, recipe.folds[0].everybody
     spread = 0.5 if stand_in.deviation is None else min(stand_in.deviation / half, 1.0)
     middle = 0.0 if stand_in.mean is None else (stand_in.mean - study.outcome.middle) / half
     explained = 0.0
@@ -298,7 +305,8 @@ def _recipe(study: AipwStudy, sizes: Sizes | None, parts: tuple[Decimal, ...]) -
         {SCALES.name: each, LINES.name: each},
     )
     units = None if sizes is None else fold_sizes(sizes.units, folds)
-    zero = Decimal(0)
+    # Where no lines are released nothing reads what their part would be; it must not be 0.
+    asked = (parts[0] / each, (parts[1] or parts[2]) / each, Decimal(0), Decimal(0), parts[2])
 
     def public(count: int | None) -> Public:
         return Public(
@@ -308,24 +316,19 @@ def _recipe(study: AipwStudy, sizes: Sizes | None, parts: tuple[Decimal, ...]) -
             prior=Prior(),
             mu=float(total.epsilon if pure else mu_of(total)),
             pure=pure,
-            # Where no lines are released nothing reads what their part would be; it must not be 0.
-            asked=(parts[0] / each, (parts[1] or parts[2]) / each, zero, zero, parts[2]),
+            asked=asked,
         )
 
-    def own(names: tuple[str, ...]) -> dict[str, PrivacyCost]:
-        return {name: cost for name, cost in costs.items() if name in names}
-
     learnt = tuple(
-        AdjustmentRecipe(
+        TableRecipe(
             public(None if units is None else sum(units) - units[fold]),
             encoding,
             units is not None,
-            own((SCALES.name, LINES.name)),
-            f"-{fold + 1}",
-            Scope.without_fold(fold + 1, folds),
+            Parts(*asked),
+            {name: cost for name, cost in costs.items() if name != SCORES.name},
+            ending=f"-{fold + 1}",
+            scope=Scope.without_fold(fold + 1, folds),
         )
         for fold in range(folds)
     )
-    everybody = public(None if units is None else sum(units))
-    scores = AdjustmentRecipe(everybody, encoding, units is not None, own((SCORES.name,)), scores_l1=SCORES_L1)
-    return KnownRecipe(learnt, scores, units, chance)
+    return KnownRecipe(learnt, costs[SCORES.name], units, chance)

@@ -21,8 +21,9 @@ from causalveil.schemas.confounding import AdjustmentMethod, of_trial
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.limits import Code, limit
 from causalveil.schemas.privacy import Coverage
-from causalveil.tasks.adjustment.five_releases import Drawn, FiveReleases
-from causalveil.tasks.adjustment.recipe import SCORES
+from causalveil.tasks.adjustment.drawn import JointDraws
+from causalveil.tasks.adjustment.five_releases import FiveReleases
+from causalveil.tasks.adjustment.recipe import SCORES, made
 from causalveil.tasks.aipw.recipe import (
     FoldScores,
     KnownRecipe,
@@ -30,6 +31,7 @@ from causalveil.tasks.aipw.recipe import (
     common_range,
     expected_variance,
 )
+from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.split import Folds, Pieces
 from causalveil.tasks.inference.allowance import allowance
@@ -43,18 +45,19 @@ from causalveil.tasks.privacy.mechanisms import Budget, Laplace
 CONTRADICTS = 5.0
 
 
-def learnt(recipe: KnownRecipe, drawn: Drawn) -> OutcomeModel:
+def learnt(recipe: KnownRecipe, drawn: JointDraws) -> OutcomeModel:
     """Make the releases on units outside a fold and return the model that scores the fold."""
-    scales = drawn.scales()
-    asked = FiveReleases(drawn.recipe.public, scales)
+    everybody, scales = drawn.recipe.everybody, drawn.scales().questions[0][0][0]
+    asked = FiveReleases(everybody, scales)
     found, chance = asked.found_scales, recipe.chance
     arms = found.arms
-    doubt = math.sqrt(found.share_sd**2 + chance * (1 - chance) / drawn.recipe.public.units)
+    doubt = math.sqrt(found.share_sd**2 + chance * (1 - chance) / everybody.units)
     contradicted = abs(found.observed_share - chance) > CONTRADICTS * doubt
     plain = OutcomeModel(chance, arms.means, arms.spread, (), np.zeros(0), np.zeros((2, 0)), 0.0, contradicted)
     if not recipe.slopes:
         return plain
-    asked.lines = drawn.lines(asked)
+    (released,) = drawn.lines((((asked,),),))
+    asked.lines = made(released)[0][0]
     with one_thread():
         first = asked.first
     grams = first.draws.grams.mean(axis=0)
@@ -76,7 +79,7 @@ def summed(recipe: KnownRecipe, folds: Sequence[Pieces], models: Sequence[Outcom
     """
     bound = common_range([model.ends for model in models])
     parts = [
-        exact_sums(pieces, FoldScores(recipe.scores.encoding, model, bound).of, 2, workers)
+        exact_sums(pieces, FoldScores(recipe.folds[0].encoding, model, bound).of, 2, workers)
         for pieces, model in zip(folds, models, strict=True)
     ]
     return np.array([math.fsum(part[place] for part in parts) for place in (0, 1)])
@@ -143,8 +146,8 @@ def outcome_model_stage(
     ``times``: of rehearsals, how many units each row stands for.
     """
     trained = Folds.open(enclave).without(fold)
-    drawn = Drawn(recipe.folds[fold], trained, budget, study.execution.workers, times)
-    return learnt(recipe, drawn)
+    pieces = Pieces(lambda index: CellRows.of(trained.rows(index)), trained.count, trained.units)
+    return learnt(recipe, JointDraws(recipe.folds[fold], pieces, budget, study.execution.workers, times))
 
 
 def scores_stage(

@@ -262,19 +262,6 @@ def assemble(
     return value, interval, Variance(sampling=sampling, noise=noise_variance), upper
 
 
-def may_be_empty(share: float, error: float, confidence: float) -> bool:
-    """Return whether noise may hide that the arm with a released treated share is empty.
-
-    An empty arm, whose outcomes nobody knows, is overlooked with probability 1 - ``confidence`` at most.
-
-    Args:
-        share: as released, anywhere.
-        error: standard deviation of its noise.
-        confidence: in [0.5, 1).
-    """
-    return min(share, 1 - share) <= float(ndtri(confidence)) * error
-
-
 # Of public weights that leave more than so much of what may confound, in deviations of the outcome, as is usual of
 # differences in covariates (Austin 2009).
 ENOUGH_LEFT = 0.1

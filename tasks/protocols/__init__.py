@@ -2,15 +2,11 @@
 
 - ``calibration``: Calibration by negative controls.
 - ``difference``: Differences of arm means where treatment is private, of a randomised trial or unadjusted.
-- ``drawn``: The five joint releases of a protocol, read as those of its questions.
 - ``findings``: From answers with the law of their errors to what the release holds.
 - ``gates``: Balance, overlap, and the gates that were declared on them.
 - ``parts``: Answers with the parts of their error, and how they become intervals.
 - ``people``: People of a protocol whom a plan makes of public facts.
-- ``questions``: Every question of a protocol as a plain adjustment.
-- ``recipe``: Recipe of a protocol by regression.
 - ``regression``: The answer of a study of one outcome by regression, which is a table of one row.
-- ``releases``: The exact sums of a protocol's five joint releases: what a subgroup's block of each holds.
 - ``times``: Adjusted questions of times to an event, whose outcomes are made of released cells.
 - ``label/``: Tables at label level: everything but the outcomes is public.
 """

@@ -18,6 +18,7 @@ from causalveil.schemas.estimators.difference import DifferenceStudy
 from causalveil.schemas.estimators.protocols import DifferenceProtocol, table_of
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Scope
+from causalveil.tasks.adjustment.releases import by_block, one_hot
 from causalveil.tasks.enclave.cells import CellRows, everybody, everybody_of_one
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.split import Pieces
@@ -29,7 +30,6 @@ from causalveil.tasks.privacy.mechanisms import Budget, Mechanism, Slot, vector_
 from causalveil.tasks.protocols.calibration import calibrate
 from causalveil.tasks.protocols.findings import ProtocolFindings, together
 from causalveil.tasks.protocols.parts import Part, Risks, effect_of, table, with_everybody
-from causalveil.tasks.protocols.releases import by_block, one_hot
 from causalveil.tasks.trial.difference import confounding, covers, not_covered
 
 SLOT = Slot(name="effect", scope=Scope.all)

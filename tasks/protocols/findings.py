@@ -18,6 +18,7 @@ from causalveil.schemas.plan import Sizes
 from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, ProtocolAnswer
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
 from causalveil.schemas.study import Estimand
+from causalveil.tasks.adjustment.drawn import Asked, JointScales
 from causalveil.tasks.adjustment.five_releases import FiveReleases
 from causalveil.tasks.adjustment.interval import (
     ErrorLaw,
@@ -28,7 +29,6 @@ from causalveil.tasks.adjustment.interval import (
 from causalveil.tasks.adjustment.recipe import looks_for_curves
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.protocols.calibration import calibrate
-from causalveil.tasks.protocols.drawn import Asked, JointScales
 from causalveil.tasks.protocols.gates import balance_of, gated, results
 from causalveil.tasks.protocols.parts import Part, table, with_everybody
 
@@ -59,7 +59,7 @@ def parts_of(
     for label, group in zip(study.groups, asked, strict=True):
         for outcome in range(len(study.outcomes)):
             row = None if group is None else group[outcome]
-            laws = [] if row is None else [one.law() for one in row]
+            laws = [] if row is None else [one.law for one in row]
             for arm in range(1, len(study.arm_names)):
                 parts.append(told(_part(study, row, laws, label, outcome, arm), row))
     counts, error, total = _sizes(study, scales, units)

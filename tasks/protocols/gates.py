@@ -16,9 +16,9 @@ from causalveil.schemas.protocols.answers import BalanceRow, GateResult, GateVer
 from causalveil.schemas.protocols.study import ALL_UNITS, FailedGate, ProtocolStudy
 from causalveil.schemas.release import ProtocolRelease
 from causalveil.schemas.sites.pooled import PooledProtocolRelease, Published
+from causalveil.tasks.adjustment.drawn import Asked
 from causalveil.tasks.adjustment.five_releases import differences, effective
-from causalveil.tasks.protocols.drawn import Asked
-from causalveil.tasks.protocols.recipe import TWO_ARMS
+from causalveil.tasks.adjustment.recipe import TWO_ARMS
 
 GATE_ERROR = 0.05
 # What a withheld answer has none of.

@@ -279,9 +279,10 @@ def mixture_quantile(draws: FloatArray, deviation: float, tail: float, laplace: 
 def _by_law(part: Part, draws: FloatArray, width: float, error: float) -> tuple[float, Limits]:
     """Return the same where the law of the error is known: draws, with sampling and noise beside them."""
     noise = max(part.noise - part.models, 0.0)
-    laws = [(math.sqrt(max(part.sampling + noise, 1e-300)), 0.0)]
+    laws = []
+    if part.averaged or part.mixing is None:
+        laws.append((math.sqrt(max(part.sampling + noise, 1e-300)), 0.0))
     if part.mixing is not None:
-        # A mean of Laplace noises: as above.
         laws.append((math.sqrt(max(part.sampling, 1e-300)), math.sqrt(noise / 2)))
     low, high = (
         max(mixture_quantile(sign * draws, deviation, error / 2, laplace) for deviation, laplace in laws) + part.bias

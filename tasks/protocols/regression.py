@@ -9,16 +9,16 @@ from causalveil.schemas.estimators.protocols import table_of
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.plan import Sizes
+from causalveil.tasks.adjustment.drawn import Answered, Asked, JointScales
 from causalveil.tasks.adjustment.five_releases import FiveReleases, differences, effective
 from causalveil.tasks.adjustment.interval import confounding, covers_unseen, curve_names, not_covered
+from causalveil.tasks.adjustment.questions import with_scores
+from causalveil.tasks.adjustment.recipe import joint_recipe
 from causalveil.tasks.adjustment.released import ReleasedScores
 from causalveil.tasks.inference.assemble import NOISY, EffectFindings
 from causalveil.tasks.machine.distribute import one_thread
-from causalveil.tasks.protocols.drawn import Answered, Asked, JointScales
 from causalveil.tasks.protocols.findings import parts_of
 from causalveil.tasks.protocols.parts import effect_of
-from causalveil.tasks.protocols.questions import with_scores
-from causalveil.tasks.protocols.recipe import joint_recipe
 
 # Weights that leave less of an arm's precision answer for many people whom the other arm lacks.
 ENOUGH_LEFT = 0.5
@@ -37,14 +37,14 @@ def one_regression(
         told = _hidden(scales) if question is None else _details(question, study.outcome.width / 2)
         lacking = () if question is None or public.trial else _extrapolated(*effective(question))
         balance = () if question is None else differences(question)
-        narrow = () if question is None else question.law().narrow.limits
+        narrow = () if question is None else question.law.narrow.limits
     return replace(
         found,
         interval=found.interval.model_copy(
             update={"covers": (*NOISY[:2], limit(Code.noise_of_models), *covers_unseen(public))}
         ),
         details={**found.details, **told},
-        confounding=part.confounding or confounding(study, public, 0.0, ()),
+        confounding=part.confounding or confounding(study, public, 0.0, tuple(one.name for one in public.columns)),
         balance=balance,
         not_covered=(*not_covered(public), *lacking, *narrow),
     )
@@ -58,15 +58,16 @@ def _details(question: FiveReleases, half: float) -> Mapping[str, float | int | 
         "spread": half * arms.spread,
         "features": question.refit_asked.count,
         "effective_share": effective(question)[0],
-        "confounding_adjusted_for": question.law().adjusted_share,
+        "confounding_adjusted_for": question.law.adjusted_share,
         "curves": ", ".join(curve_names(question.public, question.second.features)) or "none",
     }
 
 
-def _hidden(scales: JointScales) -> Mapping[str, float]:
-    """Return what is told where noise hides an arm."""
+def _hidden(scales: JointScales) -> Mapping[str, float | int | str | bool]:
+    """Return what is told where noise hides an arm: nothing is adjusted for."""
     (counts,), (units,) = scales.counts.tolist(), scales.units
-    return {"treated_share": min(max(counts[1] / units, 0.0), 1.0)}
+    share = min(max(counts[1] / units, 0.0), 1.0)
+    return {"treated_share": share, "features": 0, "confounding_adjusted_for": 0.0, "curves": "none"}
 
 
 def _extrapolated(usable: float, doubt: float) -> tuple[Limit, ...]:

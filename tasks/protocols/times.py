@@ -21,8 +21,10 @@ from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.protocols.answers import Limits, ProtocolAnswer
+from causalveil.tasks.adjustment.drawn import Asked, JointScales
 from causalveil.tasks.adjustment.five_releases import FiveReleases
 from causalveil.tasks.adjustment.interval import confounding, covers_unseen, curve_names
+from causalveil.tasks.adjustment.recipe import TWO_ARMS, TableRecipe, joint_recipe
 from causalveil.tasks.adjustment.released import CELLS, EDGES, ReleasedScales
 from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.enclave import Enclave
@@ -30,11 +32,9 @@ from causalveil.tasks.enclave.split import Pieces
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.protocols.calibration import calibrate
-from causalveil.tasks.protocols.drawn import Asked, JointScales
 from causalveil.tasks.protocols.findings import not_covered, parts_of, together
 from causalveil.tasks.protocols.gates import balance_of
 from causalveil.tasks.protocols.parts import Part, table
-from causalveil.tasks.protocols.recipe import TWO_ARMS, ProtocolRecipe, joint_recipe
 from causalveil.tasks.survival.joint import JointCells, cells_share
 from causalveil.tasks.survival.joint_answers import (
     HIDDEN,
@@ -51,7 +51,7 @@ from causalveil.tasks.survival.stages import CELL
 from causalveil.tasks.survival.strategy import SLOT
 
 
-def times_recipe(study: SurvivalProtocol, sizes: Sizes | None) -> ProtocolRecipe:
+def times_recipe(study: SurvivalProtocol, sizes: Sizes | None) -> TableRecipe:
     """Return every draw of the adjustment.
 
     The cells leave it all but their share of the budget.
@@ -298,7 +298,7 @@ def _first_row(
     if asked[0] is None:
         return RowAdjusted(AS_THEY_ARE, {**details, "features": 0, "curves": "none"}, ())
     one = asked[0][0][0]
-    law = one.law()
+    law = one.law
     left_out = tuple(one.public.columns[place].name for place in one.found_scales.left_out)
     done = answer.confounding or confounding(study.bounded, one.public, law.adjusted_share, left_out, law.explained)
     details |= {

@@ -37,7 +37,7 @@ def others() -> Rows:
 def cases() -> dict[str, tuple[Mechanism, list[FloatArray]]]:
     """Name -> mechanism, and the exact values on two neighbouring tables.
 
-    Releases of the outcome model are those of the adjusting estimator: ``test_audit_regression.py``.
+    Releases of the outcome model are those of the adjusting estimator: ``test_audit_joint.py``.
     """
     study = make_aipw(2, epsilon="3", delta=DELTA, budget_shares={"outcome_model": "0.1", "effect": "0.9"})
     made = known_recipe(study, sizes_of(study, 100_000))

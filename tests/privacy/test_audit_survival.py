@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 
 from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
+from causalveil.tasks.adjustment.drawn import JointDraws
 from causalveil.tasks.adjustment.recipe import SCALES
 from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
 from causalveil.tasks.enclave.normalise import columns, encode
@@ -24,7 +25,6 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.gaussian import epsilon_of
 from causalveil.tasks.privacy.mechanisms import Mechanism
 from causalveil.tasks.privacy.noise import SeededNoise
-from causalveil.tasks.protocols.drawn import JointDraws
 from causalveil.tasks.protocols.times import people_of, times_outcomes_stage, times_recipe
 from causalveil.tasks.survival import strategy
 from causalveil.tasks.survival.curves import ARMS, Grid

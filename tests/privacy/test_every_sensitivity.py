@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from causalveil.flows.sequence.estimators import ESTIMATORS, estimator_of
+from causalveil.tasks.adjustment import recipe
 from causalveil.tasks.privacy import mechanisms
-from causalveil.tasks.protocols import recipe
 from tests.sensitivity_cases import SHORT, cases
 from tests.sensitivity_search import SITES, Attack, Case, Effort, Found, lines_above
 

@@ -60,7 +60,7 @@ def test_a_unit_pays_for_all_models_but_its_own(folds: int, units: int | None, d
     request = PrivacyCost(epsilon=Decimal("0.7"), delta=Decimal(delta))
     assert total(charges, request) == request
     models = [_measure(cost) for cost in made.folds[0].costs.values()]
-    effect = _measure(made.scores.costs["scores"])
+    effect = _measure(made.scores)
     whole = request.epsilon if delta == "0" else mu_of(request) ** 2
     assert 0 <= whole - ((folds - 1) * sum(models) + effect) <= whole * Decimal("1e-10")
     assert len(charges) == folds * len(models) + 1

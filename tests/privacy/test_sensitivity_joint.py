@@ -15,12 +15,12 @@ from scipy.spatial.distance import pdist
 
 from causalveil.schemas.privacy import Norm
 from causalveil.tasks.adjustment import features as of_rows
+from causalveil.tasks.adjustment import releases
+from causalveil.tasks.adjustment.drawn import joined
+from causalveil.tasks.adjustment.recipe import TableRecipe
+from causalveil.tasks.adjustment.releases import by_block, numbers_of
 from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.split import Pieces
-from causalveil.tasks.protocols import releases
-from causalveil.tasks.protocols.drawn import joined
-from causalveil.tasks.protocols.recipe import ProtocolRecipe
-from causalveil.tasks.protocols.releases import by_block, numbers_of
 from tests.joint_help import SLOTS, Shape
 
 KINDS: dict[str, Any] = {
@@ -66,7 +66,7 @@ def extreme_rows(made: Shape, count: int, seed: int) -> list[CellRows]:
     return found
 
 
-def farthest(made: Shape, name: str, count: int = 160, recipe: ProtocolRecipe | None = None) -> float:
+def farthest(made: Shape, name: str, count: int = 160, recipe: TableRecipe | None = None) -> float:
     """The farthest of all pairs of extreme rows, over what is declared."""
     values = np.array([made.placed(name, row, recipe) for row in extreme_rows(made, count, seed=3)])
     declared = made.mechanism(name).sensitivity
@@ -137,7 +137,7 @@ def test_what_would_be_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     made = shape(3, 3, 3)
     for name in SLOTS:
         assert farthest(made, name, recipe=replace(made.recipe, weights=(1.0,) * 3)) > 1.1
-    monkeypatch.setattr(ProtocolRecipe, "side_weight", 1.0)
+    monkeypatch.setattr(TableRecipe, "side_weight", 1.0)
     assert farthest(made, "screen") > 1.1
     monkeypatch.setattr(releases, "ARM_GRAM", 1.5)
     assert farthest(Shape(1, 1, 2, KINDS, steep=1e6), "moments") > 1.05
@@ -145,12 +145,12 @@ def test_what_would_be_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     pure = shape(3, 3, 3, PURE)
     monkeypatch.setattr(releases, "SQUARE_L1", 1.0)
     assert farthest(pure, "scores") > 1.1
-    monkeypatch.setattr(ProtocolRecipe, "outcome_weights", lambda self, _: np.array(self.weights))
+    monkeypatch.setattr(TableRecipe, "outcome_weights", lambda self, _: np.array(self.weights))
     assert farthest(pure, "scales") > 1.1
     two = Shape(1, 2, 2, FLAGS)
     pair = two.row([1, 1, 1], 1, 1, 0), two.row([1, 1, 1], 0, 1, 1)
     monkeypatch.setattr(type(two.recipe.scale_sums), "blocks", False, raising=False)
-    monkeypatch.setattr(ProtocolRecipe, "scale_sums", replace(two.recipe.scale_sums, blocks=False))
+    monkeypatch.setattr(TableRecipe, "scale_sums", replace(two.recipe.scale_sums, blocks=False))
     assert moved(two, "scales", *pair) > 1.1
 
 

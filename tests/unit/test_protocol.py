@@ -19,6 +19,7 @@ from causalveil.schemas.estimators.protocols import RegressionProtocol
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.protocols.answers import GateVerdict, State
 from causalveil.schemas.protocols.study import ALL_UNITS, ProtocolStudy
+from causalveil.tasks.adjustment.recipe import joint_recipe
 from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
@@ -26,7 +27,6 @@ from causalveil.tasks.inference.people import check_cells
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.protocols.calibration import systematic_error
 from causalveil.tasks.protocols.parts import Part, mixture_quantile, over_groups
-from causalveil.tasks.protocols.recipe import joint_recipe
 from tests.protocol_help import analysed, confounded, in_cells, make_protocol
 from tests.studies import CONTRACT, merge
 

@@ -16,7 +16,9 @@ from causalveil.flows.planning.facts import what_matters
 from causalveil.schemas.estimators.protocols import table_of
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.privacy import Charge
-from causalveil.tasks.adjustment.recipe import LINES, SCORES, moments_sd, scores_sd
+from causalveil.tasks.adjustment import questions
+from causalveil.tasks.adjustment.drawn import JointDraws
+from causalveil.tasks.adjustment.recipe import LINES, SCORES, joint_recipe, moments_sd, scores_sd
 from causalveil.tasks.adjustment.sums import moment_numbers
 from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.enclave import Rows
@@ -25,9 +27,6 @@ from causalveil.tasks.enclave.split import Pieces, sizes_of
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.noise import NoiseSource
-from causalveil.tasks.protocols import questions
-from causalveil.tasks.protocols.drawn import JointDraws
-from causalveil.tasks.protocols.recipe import joint_recipe
 from replication.benchmarks.adjust_in_memory import InMemory
 from tests.regression_help import make_regression
 

@@ -19,6 +19,7 @@ from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.estimators.survival import Measure
 from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.plan import StandIn
+from causalveil.tasks.adjustment.drawn import JointScales
 from causalveil.tasks.adjustment.released import EDGES, ReleasedScales
 from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
 from causalveil.tasks.enclave.normalise import columns, encode
@@ -26,7 +27,6 @@ from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.gaussian import composed, mu_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.protocols.drawn import JointScales
 from causalveil.tasks.protocols.times import known_scales
 from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.curves import ARMS, Grid

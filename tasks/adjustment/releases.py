@@ -1,4 +1,4 @@
-"""The exact sums of a protocol's five joint releases: what a subgroup's block of each holds.
+"""The exact sums of a table's five releases: what a subgroup's block of each holds.
 
 A release has a block of numbers for each subgroup, and a row fills one of them. A block is a study's release
 (``tasks/adjustment/sums.py``) of several outcomes and arms. Its sums have names; ``weights`` say by what each is
@@ -24,12 +24,11 @@ from causalveil.tasks.adjustment.features import (
     lines_in_ball,
     score_features,
 )
-from causalveil.tasks.adjustment.recipe import SCALES, SCORES
+from causalveil.tasks.adjustment.recipe import SCALES, SCORES, TWO_ARMS, TableRecipe
 from causalveil.tasks.adjustment.released import CELLS
 from causalveil.tasks.adjustment.sums import (
     ARM_CROSS,
     ARM_GRAM,
-    ARM_NUMBERS,
     SQUARE_L1,
     arm_moments,
     codes,
@@ -42,7 +41,6 @@ from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.split import Pieces
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice, triangle_weights
-from causalveil.tasks.protocols.recipe import TWO_ARMS, ProtocolRecipe
 
 
 def one_hot(arms: FloatArray | np.ndarray, count: int) -> FloatArray:
@@ -106,7 +104,7 @@ class JointScaleSums:
     Sums are those of u by arm and of u^2; counts are units by arm.
     """
 
-    joint: ProtocolRecipe
+    joint: TableRecipe
 
     @property
     def weights(self) -> Named:
@@ -117,7 +115,7 @@ class JointScaleSums:
             "counts": np.full(self.joint.counts, self.joint.count_weight),
             "squares": w,
             "outcomes": np.outer(w, one[-CELLS:]),
-            "columns": one[ARM_NUMBERS:-CELLS],
+            "columns": one[:-CELLS],
         }
 
     def of(self, rows: CellRows) -> Named:
@@ -174,7 +172,7 @@ class JointMomentSums:
     not the reference, where there are two.
     """
 
-    joint: ProtocolRecipe
+    joint: TableRecipe
     features: FeatureMap
     residuals: Residuals
     share: float
@@ -226,7 +224,7 @@ class JointScreenSums:
     ``screens``: by outcome and side; all have the candidates of the first primary outcome, which says of arms.
     """
 
-    joint: ProtocolRecipe
+    joint: TableRecipe
     screens: Sequence[Sequence[Screen]]
     residuals: Residuals
 
@@ -268,7 +266,7 @@ class JointScoreSums:
     Of more than two arms a side's scores are those of its own arm's rows.
     """
 
-    joint: ProtocolRecipe
+    joint: TableRecipe
     scores: Sequence[Sequence[Scores]]
     residuals: Residuals
 
@@ -296,7 +294,7 @@ class JointScoreSums:
         return found
 
 
-def of_side(t: np.ndarray, side: int, joint: ProtocolRecipe) -> BoolArray:
+def of_side(t: np.ndarray, side: int, joint: TableRecipe) -> BoolArray:
     """Return which rows are of the arm that a side compares with all others."""
     found: BoolArray = t != 0 if joint.sides == 1 else t == side
     return found

@@ -14,18 +14,18 @@ from copy import copy
 from dataclasses import replace
 from typing import TypeVar
 
+from causalveil.tasks.adjustment.drawn import Answered, Asked, JointScales, Questions
 from causalveil.tasks.adjustment.five_releases import FiveReleases
+from causalveil.tasks.adjustment.recipe import TableRecipe
 from causalveil.tasks.adjustment.released import ReleasedMoments, ReleasedScores, ReleasedScreen
 from causalveil.tasks.adjustment.screen import kept_of, screened
 from causalveil.tasks.inference.people import FLOOR_DEVIATIONS
 from causalveil.tasks.machine.distribute import one_thread
-from causalveil.tasks.protocols.drawn import Answered, Asked, JointScales, Questions
-from causalveil.tasks.protocols.recipe import ProtocolRecipe
 
 T = TypeVar("T")
 
 
-def begun(joint: ProtocolRecipe, scales: JointScales) -> Asked:
+def begun(joint: TableRecipe, scales: JointScales) -> Asked:
     """Return what release 1 decides."""
     found = list[Questions | None]()
     for counts, units, questions in zip(scales.counts, scales.units, scales.questions, strict=True):

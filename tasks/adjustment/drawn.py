@@ -1,4 +1,4 @@
-"""The five joint releases of a protocol, read as those of its questions.
+"""The five releases of a table, read as those of its questions.
 
 A question has a subgroup, an outcome and a side.
 
@@ -16,17 +16,20 @@ from typing import TypeVar
 import numpy as np
 
 from causalveil.tasks.adjustment.features import FeatureMap
-from causalveil.tasks.adjustment.five_releases import FiveReleases, NoisySums, made, noise_on
-from causalveil.tasks.adjustment.recipe import LINES, REFIT, SCALES, SCORES, SCREEN
+from causalveil.tasks.adjustment.five_releases import FiveReleases
+from causalveil.tasks.adjustment.recipe import (
+    LINES,
+    REFIT,
+    SCALES,
+    SCORES,
+    SCREEN,
+    TWO_ARMS,
+    TableRecipe,
+    made,
+    noise_on,
+)
 from causalveil.tasks.adjustment.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
-from causalveil.tasks.adjustment.sums import ARM_CROSS, ARM_GRAM, ARM_NUMBERS, SQUARE_L1
-from causalveil.tasks.enclave.cells import CellRows
-from causalveil.tasks.inference.assemble import Noise
-from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.models.lattice_sums import symmetric
-from causalveil.tasks.privacy.mechanisms import Slot
-from causalveil.tasks.protocols.recipe import TWO_ARMS, ProtocolRecipe
-from causalveil.tasks.protocols.releases import (
+from causalveil.tasks.adjustment.releases import (
     JointMomentSums,
     JointScaleSums,
     JointScoreSums,
@@ -38,6 +41,13 @@ from causalveil.tasks.protocols.releases import (
     cut,
     numbers_of,
 )
+from causalveil.tasks.adjustment.sums import ARM_CROSS, ARM_GRAM, SQUARE_L1
+from causalveil.tasks.enclave.cells import CellRows
+from causalveil.tasks.enclave.split import Pieces
+from causalveil.tasks.inference.assemble import Noise
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.models.lattice_sums import symmetric
+from causalveil.tasks.privacy.mechanisms import Budget, Slot
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,7 @@ class Said:
 
 
 def scales_of(
-    joint: ProtocolRecipe, said: Said, counts: tuple[FloatArray, float, int], outcome: int, side: int
+    joint: TableRecipe, said: Said, counts: tuple[FloatArray, float, int], outcome: int, side: int
 ) -> ReleasedScales:
     """Release 1 of a question.
 
@@ -61,7 +71,7 @@ def scales_of(
     # A share of a noisy number of units is off by both.
     of_share = count_sd if joint.known_units else count_sd * math.sqrt((1 - p) ** 2 + others * p**2)
     one, ends = joint.scale_sums, np.cumsum(joint.scale_sums.widths)[:-1]
-    weights = one.weights[ARM_NUMBERS + np.concatenate([[0], ends])]
+    weights = one.weights[np.concatenate([[0], ends])]
     found = [sums[own], sums.sum() - sums[own], by_arm[own], said.sums["squares"][outcome]]
     return ReleasedScales(
         arms=np.array(found) / units,
@@ -73,7 +83,7 @@ def scales_of(
 
 
 def moments_of(
-    joint: ProtocolRecipe, said: Said, block: JointMomentSums, question: FiveReleases, outcome: int, side: int
+    joint: TableRecipe, said: Said, block: JointMomentSums, question: FiveReleases, outcome: int, side: int
 ) -> ReleasedMoments:
     """Release 2 or 4 of a question."""
     if joint.arms > TWO_ARMS:
@@ -101,7 +111,7 @@ def moments_of(
 
 
 def _of_an_arm(
-    joint: ProtocolRecipe, said: Said, block: JointMomentSums, question: FiveReleases, outcome: int, side: int
+    joint: TableRecipe, said: Said, block: JointMomentSums, question: FiveReleases, outcome: int, side: int
 ) -> ReleasedMoments:
     """Return the moments of one arm of several against all others.
 
@@ -131,7 +141,7 @@ def _of_an_arm(
 
 
 def screen_of(
-    joint: ProtocolRecipe, said: Said, block: JointScreenSums, question: FiveReleases, outcome: int, side: int
+    joint: TableRecipe, said: Said, block: JointScreenSums, question: FiveReleases, outcome: int, side: int
 ) -> ReleasedScreen:
     """Release 3 of a question."""
     del block
@@ -142,7 +152,7 @@ def screen_of(
 
 
 def scores_of(
-    joint: ProtocolRecipe, said: Said, block: JointScoreSums, question: FiveReleases, outcome: int, side: int
+    joint: TableRecipe, said: Said, block: JointScoreSums, question: FiveReleases, outcome: int, side: int
 ) -> ReleasedScores:
     """Release 5 of a question."""
     del block
@@ -152,7 +162,7 @@ def scores_of(
     return ReleasedScores(mean, square, sd, scale, noise.mixing, sd / SQUARE_L1 if joint.pure else None)
 
 
-def side_arm(joint: ProtocolRecipe, side: int) -> int:
+def side_arm(joint: TableRecipe, side: int) -> int:
     """Return the arm that a side compares with the reference, or with all others.
 
     It is compared with all others if there are more than two arms.
@@ -187,8 +197,23 @@ class JointScales:
     questions: tuple[tuple[tuple[ReleasedScales, ...], ...], ...]
 
 
-class JointDraws(NoisySums[ProtocolRecipe]):
-    """The five joint releases of a protocol."""
+@dataclass(frozen=True)
+class JointDraws:
+    """The five releases of a table.
+
+    Attributes:
+        recipe: costs and sizes.
+        pieces: all units.
+        budget: of the stage that draws.
+        workers: threads; no sum depends on it.
+        times: of rehearsals on fewer people than there are units: how many each stands for.
+    """
+
+    recipe: TableRecipe
+    pieces: Pieces
+    budget: Budget
+    workers: int = 1
+    times: float = 1.0
 
     def scales(self) -> JointScales:
         """Release 1."""
@@ -241,7 +266,7 @@ class JointDraws(NoisySums[ProtocolRecipe]):
         slot: Slot,
         asked: Asked,
         block: Callable[[Questions], B],
-        read: Callable[[ProtocolRecipe, Said, B, FiveReleases, int, int], R],
+        read: Callable[[TableRecipe, Said, B, FiveReleases, int, int], R],
     ) -> Answered[R] | None:
         """Draw a block of each subgroup, and read it for each of its questions."""
         joint, blocks = self.recipe, [None if own is None else block(own) for own in asked]
@@ -259,14 +284,16 @@ class JointDraws(NoisySums[ProtocolRecipe]):
         return tuple(answers(*each) for each in zip(asked, blocks, said, strict=True))
 
     def _draw(self, slot: Slot, blocks: Sequence[JointSums | None]) -> list[Said | None] | None:
-        mechanism = self.recipe.mechanism(slot)
+        joint, mechanism = self.recipe, self.recipe.mechanism(slot)
         if mechanism is None:
             return None
         weights = [{} if block is None else block.weights for block in blocks]
         numbers = [0 if block is None else numbers_of(block) for block in blocks]
         sums = by_block(self.pieces, [_flat(block) for block in blocks], numbers, self.workers)
         exact = np.concatenate(sums) * np.concatenate([joined(one) for one in weights]) * self.times
-        noise, parts = noise_on(mechanism, len(exact)), cut(self.noisy(slot, mechanism, exact), numbers)
+        # Where there are no sums a number of 0 has noise: what is declared is drawn.
+        drawn = mechanism.release(exact if len(exact) else np.zeros(1), joint.slot(slot), self.budget)
+        noise, parts = noise_on(mechanism, len(exact)), cut(drawn[: len(exact)], numbers)
         said = [_split(values, own) for values, own in zip(parts, weights, strict=True)]
         return [None if block is None else Said(one, noise) for block, one in zip(blocks, said, strict=True)]
 
