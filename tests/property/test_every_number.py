@@ -227,7 +227,7 @@ def enclave(study: Any, last: dict[str, Any]) -> MemoryEnclave:
     if isinstance(study, SurvivalStudy):
         time, kind = followed(study.outcome, study.table.kinds, frame["score"], frame["treated"])
         arm = frame["treated"].cast(pl.UInt8).to_numpy()
-        return MemoryEnclave([{"t": arm, "u": time, "k": kind, "h": hashes}])
+        return MemoryEnclave([{"t": arm, "u": time, "k": kind, "g": np.zeros(PEOPLE, np.uint8), "h": hashes}])
     order = np.arange(PEOPLE)
     x = encode(study, columns(study, frame), order)
     t, u = frame["treated"].cast(pl.UInt8).to_numpy(), scaled_outcome(study, frame["score"])
