@@ -26,9 +26,7 @@ from causalveil.schemas.plan import Plan
 from causalveil.schemas.release import (
     DirectionRelease,
     EffectRelease,
-    ProtocolRelease,
     Release,
-    SurvivalRelease,
     release_file,
 )
 from causalveil.schemas.shown import painted_by, written_by
@@ -54,12 +52,10 @@ __all__ = [
     "PooledRelease",
     "PooledResult",
     "PooledSurvivalRelease",
-    "ProtocolRelease",
     "Release",
     "RunResult",
     "Study",
     "StudyPlan",
-    "SurvivalRelease",
     "load_release",
     "load_study",
     "plan",

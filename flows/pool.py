@@ -22,7 +22,7 @@ from causalveil.schemas.asked.study_file import load_study_file  # noqa: E402
 from causalveil.schemas.sites.pooled import SiteResult  # noqa: E402
 from causalveil.schemas.sites.round import load_sites  # noqa: E402
 from causalveil.tasks.protocols.gates import failed_gates  # noqa: E402
-from causalveil.tasks.report.protocol import labelled  # noqa: E402
+from causalveil.tasks.report.table import labelled  # noqa: E402
 
 
 @flow(name="pool", log_prints=False, persist_result=False, validate_parameters=False)

@@ -40,7 +40,7 @@ from causalveil.schemas.asked.study_file import load_study_file  # noqa: E402
 from causalveil.schemas.errors import BudgetRefused, CausalveilError, ReleaseHeld  # noqa: E402
 from causalveil.schemas.release import load_release_text  # noqa: E402
 from causalveil.tasks.protocols.gates import failed_gates  # noqa: E402
-from causalveil.tasks.report.protocol import labelled  # noqa: E402
+from causalveil.tasks.report.table import labelled  # noqa: E402
 
 
 def default_run_id() -> str:

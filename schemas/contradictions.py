@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from causalveil.schemas.composition import largest_sum
 from causalveil.schemas.privacy import Guarantee, amount_text
-from causalveil.schemas.protocols.answers import Limits, ProtocolAnswer
+from causalveil.schemas.protocols.answers import Limits, ProtocolAnswer, State
 from causalveil.schemas.study import Variant
 
 if TYPE_CHECKING:
-    from causalveil.schemas.release import Interval, PrivacyStatement, Release, Variance
+    from causalveil.schemas.release import PrivacyStatement, Release
 
 # The count of units that a float still holds exactly.
 MOST_UNITS = 2**53
@@ -47,18 +47,15 @@ def contradictions(release: Release) -> Iterator[str]:
     settings = specification.get("estimator")
     as_printed = isinstance(settings, Mapping) and settings.get("variant") == Variant.paper
     cut = release.guarantee is not Guarantee.asymptotic and not as_printed
-    if hasattr(release, "measures"):
-        for row in release.measures:
-            until = _number(specification.get("outcome"), "horizon") if row.measure == "rmst" else 1.0
-            yield from _of_effect(f"measures.{row.measure}", row, until, told=row.measure == "risk")
-        return
-    if hasattr(release, "interval"):
-        yield from _of_effect("", release, _width(specification.get("outcome")) if cut else None, told=True)
-    listed = specification.get("outcomes")
-    outcomes = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
+    asked = specification.get("outcomes") or [specification.get("outcome")]
+    outcomes = [one for one in asked if isinstance(one, Mapping)] if isinstance(asked, list | tuple) else []
     widths = {one.get("name"): _width(one) for one in outcomes}
+    horizons = [until for one in outcomes if (until := _number(one, "horizon")) is not None]
     for place, answer in enumerate(getattr(release, "answers", ())):
-        yield from _of_answer(f"answers.{place}", answer, widths.get(answer.outcome))
+        width = widths.get(answer.outcome) if cut else None
+        if answer.measure is not None:
+            width = 1.0 if answer.measure == "risk" else max(horizons, default=None)
+        yield from _of_answer(f"answers.{place}", answer, width)
 
 
 def _of_privacy(privacy: PrivacyStatement) -> Iterator[str]:
@@ -78,31 +75,8 @@ def _of_privacy(privacy: PrivacyStatement) -> Iterator[str]:
         yield "'privacy.epsilon_pld': it is above what the charges cost"
 
 
-def _of_effect(place: str, found: Any, width: float | None, *, told: bool) -> Iterator[str]:
-    """Check an effect that cannot be larger than ``width``; ``told``: that is the whole range of its interval."""
-    interval: Interval = found.interval
-    variance: Variance = found.variance
-    where = f"{place}." if place else ""
-    yield from _too_large(where, estimate=found.estimate, bias=interval.bias)
-    yield from _too_large(f"{where}variance.", sampling=variance.sampling, noise=variance.noise)
-    yield from _ends(f"{where}interval", interval, width)
-    if not 0 < interval.confidence < 1:
-        yield f"'{where}interval.confidence': it is no chance"
-    if width is None:
-        return
-    if abs(found.estimate) > width * (1 + ROUNDED):
-        yield f"'{where}estimate': beyond the effect's declared range"
-    least = width * (1 - ROUNDED)
-    whole = interval.lower <= -least and interval.upper >= least
-    exact = (interval.lower, interval.upper) == (-width, width)
-    if told and (interval.whole_range and not whole):
-        yield f"'{where}interval.whole_range': it is true, and the interval is not the declared range"
-    # Measures of times say true only where noise hides all.
-    if not place and exact and not interval.whole_range:
-        yield "'interval.whole_range': it is false, and the interval is the declared range"
-
-
 def _of_answer(place: str, answer: ProtocolAnswer, width: float | None) -> Iterator[str]:
+    """Check an answer whose effect cannot be larger than ``width``; None: that is not known."""
     for name in ("interval", "simultaneous", "calibrated"):
         limits: Limits | None = getattr(answer, name)
         if limits is None:
@@ -115,9 +89,14 @@ def _of_answer(place: str, answer: ProtocolAnswer, width: float | None) -> Itera
     roots = {name: getattr(answer, name) or 0.0 for name in ("noise_error", "sampling_error", "spread")}
     yield from _too_large(f"{place}.", **{name: value * value for name, value in roots.items()})
     yield from _too_large(f"{place}.", estimate=answer.estimate or 0.0, bias=answer.bias or 0.0)
+    if width is None or answer.interval is None or answer.state is not State.unresolved or answer.measure == "rmst":
+        return
+    least = width * (1 - ROUNDED)
+    if answer.interval.lower > -least or answer.interval.upper < least:
+        yield f"'{place}.state': noise hides the answer, and its interval is not the declared range"
 
 
-def _ends(place: str, limits: Limits | Interval, width: float | None) -> Iterator[str]:
+def _ends(place: str, limits: Limits, width: float | None) -> Iterator[str]:
     if limits.lower > limits.upper:
         yield f"'{place}': its lower end is above its upper end"
     most = LARGEST if width is None else width * (1 + ROUNDED)

@@ -36,16 +36,16 @@ class Code(StrEnum):
     hidden_subgroups = "hidden_subgroups"
     unseen_sites = "unseen_sites"
     heterogeneity = "heterogeneity"
-    # Sources of error that they do not.
+    # Sources of error that they do not, in the order in which a release has them.
+    left_out = "left_out"
     unmeasured = "unmeasured"
     not_randomised = "not_randomised"
-    alike_within_groups = "alike_within_groups"
     beyond_prior = "beyond_prior"
+    alike_within_groups = "alike_within_groups"
     other_curves = "other_curves"
     any_curves = "any_curves"
     curves_beyond_index = "curves_beyond_index"
     curves_beyond_cells = "curves_beyond_cells"
-    left_out = "left_out"
     most_at_limits = "most_at_limits"
     many_at_limits = "many_at_limits"
     extrapolation = "extrapolation"
@@ -155,6 +155,15 @@ def limit(code: Code, **facts: Fact) -> Limit:
     'error of dividing follow-up into 30 to 50 intervals'
     """
     return Limit(code=code, facts=facts)
+
+
+def in_order(limits: Iterable[Limit]) -> tuple[Limit, ...]:
+    """Return limits in the order of their codes.
+
+    >>> [str(one.code) for one in in_order([limit(Code.censoring), limit(Code.unmeasured)])]
+    ['unmeasured', 'censoring']
+    """
+    return tuple(sorted(limits, key=lambda one: list(Code).index(one.code)))
 
 
 def _shown(fact: Fact) -> str:

@@ -10,12 +10,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, TypeAdapter
 
-from causalveil.schemas.confounding import ConfoundingStatement, CovariateBalance
 from causalveil.schemas.contradictions import contradictions
 from causalveil.schemas.documents import as_written, parse_json, read_text
 from causalveil.schemas.errors import ReleaseContradicted, StudyError
 from causalveil.schemas.estimators.direction import Favours, Pair, Score
-from causalveil.schemas.estimators.survival import Curves, Measure
 from causalveil.schemas.estimators.survival_protocol import GroupCurves
 from causalveil.schemas.ledger import BudgetOutlook
 from causalveil.schemas.limits import Limit
@@ -32,7 +30,14 @@ from causalveil.schemas.privacy import (
     PublicKey,
     amount_text,
 )
-from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, GateVerdict, ProtocolAnswer
+from causalveil.schemas.protocols.answers import (
+    BalanceRow,
+    Calibration,
+    GateResult,
+    GateVerdict,
+    ProtocolAnswer,
+    State,
+)
 from causalveil.schemas.shown import Shown
 from causalveil.schemas.sources import TableSnapshot
 from causalveil.schemas.study import Estimand, Finite
@@ -219,88 +224,73 @@ class Release(Shown, Frozen):
         return f"{self.units:,} units"
 
 
-class AnsweredEffect(Release):
-    """A release whose answer is one effect with its interval."""
+class EffectRelease(Release):
+    """A table of effects: outcomes by subgroups by arms, the headline answer first.
 
-    estimand: Estimand
-    estimate: Finite
-    interval: Interval
-    variance: Variance
-    confounding: Annotated[
-        ConfoundingStatement | None, Field(description="what was done about confounding; null in older releases")
-    ] = None
-    balance: Annotated[
-        tuple[CovariateBalance, ...],
-        Field(description="of each covariate that regression adjusted for; empty of other estimators"),
-    ] = ()
-    not_covered: Annotated[tuple[Limit, ...], Field(description="sources of error that the interval does not cover")]
-    details: Annotated[
-        dict[str, float | int | str | bool],
-        Field(description="post-processing of released values, or declared facts, by name"),
-    ]
-
-    def answer(self) -> str:
-        """Return the estimate and its interval."""
-        return answer_text(self.estimate, self.interval)
-
-
-class EffectRelease(AnsweredEffect):
-    """A private treatment effect."""
-
-    kind: Literal["effect"] = "effect"
-
-
-class MeasuredEffect(Frozen):
-    """One measure of the time to an event in both arms, and their difference with its interval."""
-
-    measure: Measure
-    treated: Finite
-    control: Finite
-    estimate: Finite
-    interval: Interval
-    variance: Variance
-
-
-class SurvivalRelease(AnsweredEffect):
-    """A private effect on the time to an event: its first measure is the estimate.
-
-    It has all measures, curves and tests.
+    A study of one question has one answer. What holds of every answer stands once: ``covers`` and ``not_covered`` are
+    of all intervals.
     """
 
-    kind: Literal["survival"] = "survival"
-    measures: tuple[MeasuredEffect, ...]
-    curves: Curves
-    restricted_to: Annotated[
-        Finite | None,
-        Field(description="when measures end, where too few are followed to the horizon; null: at the horizon"),
-    ] = None
+    kind: Literal["effect"] = "effect"
+    estimand: Estimand
+    confidence: Annotated[Finite, Field(gt=0, lt=1)]
+    coverage: Coverage
+    answers: Annotated[tuple[ProtocolAnswer, ...], Field(min_length=1, description="the headline answer first")]
+    covers: Annotated[tuple[Limit, ...], Field(description="sources of error that every interval covers")]
+    not_covered: Annotated[tuple[Limit, ...], Field(description="sources of error that no interval covers")]
+    balance: Annotated[
+        tuple[BalanceRow, ...],
+        Field(description="of each covariate that was adjusted for, by subgroup and arm; empty of other estimators"),
+    ] = ()
+    gates: tuple[GateResult, ...] = ()
+    calibration: Annotated[Calibration | None, Field(description="null: no negative control was asked for")] = None
+    curves: Annotated[
+        tuple[GroupCurves, ...], Field(description="of times to an event, by subgroup and arm; else empty")
+    ] = ()
     cells: Annotated[
         tuple[Finite, ...] | None,
-        Field(description="released numbers that all else is read off; null where effects are adjusted, or older"),
+        Field(description="released numbers that all of times is read off; null where effects are adjusted"),
     ] = None
-
-
-class ProtocolRelease(Release):
-    """Many private effects in one table: outcome x subgroup x arm."""
-
-    kind: Literal["protocol"] = "protocol"
-    estimand: Estimand
-    confidence: Finite
-    answers: tuple[ProtocolAnswer, ...]
-    balance: tuple[BalanceRow, ...]
-    gates: tuple[GateResult, ...]
-    calibration: Calibration
-    not_covered: Annotated[
-        tuple[Limit, ...], Field(description="sources of error that no interval of the table covers")
-    ]
-    curves: Annotated[
-        tuple[GroupCurves, ...],
-        Field(description="of a protocol of times to an event: by subgroup and arm; else empty"),
-    ] = ()
     details: Annotated[
         dict[str, float | int | str | bool],
         Field(description="post-processing of released values, or declared facts, by name"),
     ]
+
+    @property
+    def estimate(self) -> float | None:
+        """The headline answer's estimate; None where a gate withholds it."""
+        return self.answers[0].estimate
+
+    @property
+    def interval(self) -> Interval | None:
+        """The headline answer's interval; None where a gate withholds it."""
+        return self.interval_of(self.answers[0])
+
+    @property
+    def variance(self) -> Variance | None:
+        """The headline answer's variances; None where a gate withholds it."""
+        return self.variance_of(self.answers[0])
+
+    def variance_of(self, answer: ProtocolAnswer) -> Variance | None:
+        """Return an answer's variances; None where a gate withholds it."""
+        if answer.sampling_error is None or answer.noise_error is None:
+            return None
+        return Variance(sampling=answer.sampling_error**2, noise=answer.noise_error**2)
+
+    def interval_of(self, answer: ProtocolAnswer) -> Interval | None:
+        """Return the interval of an answer, with what it speaks of; None where a gate withholds it."""
+        ends = answer.interval
+        if ends is None:
+            return None
+        return Interval(
+            lower=ends.lower,
+            upper=ends.upper,
+            confidence=self.confidence,
+            covers=self.covers,
+            coverage=self.coverage,
+            whole_range=answer.state is State.unresolved,
+            bias=answer.bias or 0.0,
+        )
 
     @property
     def gate_failed(self) -> bool:
@@ -308,8 +298,10 @@ class ProtocolRelease(Release):
         return any(gate.verdict is GateVerdict.failed for gate in self.gates)
 
     def answer(self) -> str:
-        """Return how many answers there are."""
-        return f"{len(self.answers)} answer{'' if len(self.answers) == 1 else 's'}"
+        """Return the headline answer's estimate and interval, and how many answers there are."""
+        estimate, interval = self.estimate, self.interval
+        first = "a withheld answer" if estimate is None or interval is None else answer_text(estimate, interval)
+        return first if len(self.answers) == 1 else f"{first}, first of {len(self.answers)} answers"
 
 
 class ScoreRelease(Frozen):
@@ -365,8 +357,6 @@ class DirectionRelease(Release):
 
 RELEASES: dict[str, type[Release]] = {
     "effect": EffectRelease,
-    "survival": SurvivalRelease,
-    "protocol": ProtocolRelease,
     "direction": DirectionRelease,
 }
 # What a reader skips first stands last in the file.

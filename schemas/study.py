@@ -541,8 +541,8 @@ class Study(Frozen):
 
     @property
     def release_kind(self) -> str:
-        """The kind of its release."""
-        return self.kind
+        """The kind of its release: of effects, or of a direction."""
+        return "effect"
 
     @property
     def unprotected(self) -> tuple[str, ...]:

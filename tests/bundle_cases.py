@@ -28,6 +28,12 @@ def released(call: Call, name: str, **changes: Any) -> dict[str, Any]:
     return {**call.statement(name)["release"], **changes}
 
 
+def answered(call: Call, name: str, **changes: Any) -> dict[str, Any]:
+    """Return a site's release with another headline answer."""
+    first, *others = call.statement(name)["release"]["answers"]
+    return released(call, name, answers=[{**first, **changes}, *others])
+
+
 def edit(call: Call, name: str, old: str, new: str) -> None:
     text = call.file(name).read_text()
     assert old in text
@@ -72,7 +78,7 @@ def ago(**duration: float) -> str:
 
 
 def estimate_changed(call: Call, sites: dict[str, Party]) -> None:
-    value = call.statement("north")["release"]["estimate"]
+    value = call.statement("north")["release"]["answers"][0]["estimate"]
     edit(call, "north", f'"estimate": {value!r}', f'"estimate": {value + 1!r}')
 
 
@@ -108,7 +114,7 @@ def key_swapped(call: Call, sites: dict[str, Party]) -> None:
 def release_of_another_run(call: Call, sites: dict[str, Party]) -> None:
     """Signed by the site, but the statement speaks of another release."""
     statement = call.statement("north")
-    statement["release"] = released(call, "north", estimate=0.0)
+    statement["release"] = answered(call, "north", estimate=0.0)
     call.put("north", sites["north"].sign(statement))
 
 
@@ -188,20 +194,19 @@ def charges_above_the_total(call: Call, sites: dict[str, Party]) -> None:
 
 
 def ends_in_the_wrong_order(call: Call, sites: dict[str, Party]) -> None:
-    interval = {**call.statement("north")["release"]["interval"], "lower": 2.0, "upper": 1.0}
-    resign(call, "north", release=released(call, "north", interval=interval))
+    resign(call, "north", release=answered(call, "north", interval={"lower": 2.0, "upper": 1.0}))
 
 
 def no_variance(call: Call, sites: dict[str, Party]) -> None:
-    resign(call, "north", release=released(call, "north", variance={"sampling": 0.0, "noise": 0.0}))
+    resign(call, "north", release=answered(call, "north", sampling_error=0.0, noise_error=0.0))
 
 
 def variance_beyond_floats(call: Call, sites: dict[str, Party]) -> None:
-    resign(call, "north", release=released(call, "north", variance={"sampling": 1e308, "noise": 1e308}))
+    resign(call, "north", release=answered(call, "north", sampling_error=1e200))
 
 
 def variance_whose_weight_is_beyond_floats(call: Call, sites: dict[str, Party]) -> None:
-    resign(call, "north", release=released(call, "north", variance={"sampling": 5e-324, "noise": 0.0}))
+    resign(call, "north", release=answered(call, "north", sampling_error=1e-160, noise_error=0.0))
 
 
 def another_relation(call: Call, sites: dict[str, Party]) -> None:
@@ -257,8 +262,7 @@ def one_contract(call: Call, sites: dict[str, Party]) -> None:
 def equal_numbers(call: Call, sites: dict[str, Party]) -> None:
     """The coast sends the north's numbers as its own, and the terms declare that contracts may be equal."""
     reopen(call, equal_contracts=True)
-    copied = {key: call.statement("north")["release"][key] for key in ("estimate", "interval", "variance")}
-    resign(call, "coast", release=released(call, "coast", **copied))
+    resign(call, "coast", release=released(call, "coast", answers=call.statement("north")["release"]["answers"]))
 
 
 def escape_in_a_text(call: Call, sites: dict[str, Party]) -> None:
@@ -329,9 +333,9 @@ TAMPERED: list[tuple[Case, str]] = [
         charges_above_the_total,
         "site 'north': contradictory: its release: contradicts itself: 'privacy.charges'",
     ),
-    (ends_in_the_wrong_order, "site 'north': contradictory: its release: contradicts itself: 'interval'"),
+    (ends_in_the_wrong_order, "site 'north': contradictory: its release: contradicts itself: 'answers.0.interval'"),
     (no_variance, "site 'north' reports a variance of zero"),
-    (variance_beyond_floats, "site 'north': contradictory: its release: contradicts itself: 'variance."),
+    (variance_beyond_floats, "site 'north': contradictory: its release: contradicts itself: 'answers.0.sampling_error"),
     (variance_whose_weight_is_beyond_floats, "site 'north' reports a variance of zero, or one beyond numbers"),
     (another_relation, "site 'north': foreign: it ran another study; differing: privacy.neighbours"),
     (one_dataset_twice, "sites 'north' and 'coast': replayed: they report one dataset"),

@@ -80,18 +80,11 @@ def answers_of(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]
         if isinstance(one, dict):
             one.pop("arm", None)
     if kind == "effect":
-        yield document["specification"]["outcome"]["name"], effect_of(document)
-    if kind == "survival":
-        outcome = TimeToEvent.model_validate(document["specification"]["outcome"])
-        for one in document["measures"]:
-            yield label_of(Measure(one["measure"]), outcome), effect_of(one)
-        yield from curves_of(document["curves"], "")
-    if kind == "protocol":
         for one in document["answers"]:
             yield place_of(one), row_of(one)
             yield from ranges_of(one)
         for one in document["curves"]:
-            yield from curves_of(one["curves"], f"{place_of(one)}: ")
+            yield from curves_of(one["curves"], f"{place_of(one)}: ".removeprefix(": "))
     if kind == "direction":
         yield "verdict", {"favours": document["verdict"]["favours"], "weight": document["verdict"]["weight"]}
         for one in document["scores"]:

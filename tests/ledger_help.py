@@ -113,16 +113,16 @@ def release_of(ledger: Ledger, request: Reservation, **more: Any) -> EffectRelea
         "estimand": "ATE",
         "estimator": request.estimator,
         "guarantee": "finite_sample",
-        "estimate": 0.1,
-        "interval": {
-            "lower": -1.0,
-            "upper": 1.0,
-            "confidence": 0.95,
-            "covers": [{"code": "noise_of_estimate"}],
-            "coverage": "normal_approximation",
-            "whole_range": False,
-        },
-        "variance": {"sampling": 0.1, "noise": 0.1},
+        "confidence": 0.95,
+        "coverage": "normal_approximation",
+        "answers": [
+            {
+                **{"outcome": "y", "role": "primary", "group": "all units", "arm": "1", "reference": "0"},
+                **{"state": "answered", "adjustment": "", "estimate": 0.1, "interval": {"lower": -1.0, "upper": 1.0}},
+                **{"noise_error": 0.3, "sampling_error": 0.3, "bias": 0.0},
+            }
+        ],
+        "covers": [{"code": "noise_of_estimate"}],
         "not_covered": [],
         "details": {},
         "privacy": {

@@ -50,6 +50,7 @@ STATEMENTS = (
 )
 # What a withheld answer has none of.
 WITHHELD = ("estimate", "interval", "simultaneous", "noise_error", "sampling_error", "bias", "spread")
+WHOLE = {"group": "all units", "arm": "1"}
 Documents = dict[str, dict[str, Any]]
 
 
@@ -98,25 +99,28 @@ def releases(folder: Path) -> Documents:
 
     cells = json.loads(call_of(folder / "cells", hospitals(folder / "hospitals")).pool().path.read_text())
 
-    clear = {"estimate": -2.1, "interval": {"lower": -3.0, "upper": -1.2, "whole_range": False}}
+    curves = survived["curves"][0]
+    clear = {"estimate": -2.1, "interval": {"lower": -3.0, "upper": -1.2}, "state": "answered"}
     charge = ran["privacy"]["charges"][0]
-    effect = merge(ran, clear)
+    effect = told(ran, clear)
     # What the others of these say of an adjustment is their own.
-    ran = merge(ran, {"details": {"adjustment": ...}, "confounding": None})
+    ran = told(ran, {"adjustment": "", "confounding": None})
     return {
         "effect": effect,
         "protocol": asked,
         "protocol of times": json.loads(of_times),
-        "survival": merge(survived, {"estimate": -0.2, "interval": {"lower": -0.3, "upper": -0.1}}),
-        "survival, hidden": merge(
+        "survival": told(survived, {"estimate": -0.2, "interval": {"lower": -0.3, "upper": -0.1}}),
+        "survival, hidden": told(
             survived,
             {
-                "interval": {"lower": -1.0, "upper": 1.0, "whole_range": True},
-                "curves": {"seen_until": survived["curves"]["times"][20], "log_rank": {"hazard_ratio": None}},
+                "interval": {"lower": -1.0, "upper": 1.0},
+                "state": "unresolved",
+                "log_rank": {"hazard_ratio": None},
+                "curves": [merge(curves, {"curves": {"seen_until": curves["curves"]["times"][20]}})],
                 **estimator(trial=False),
             },
         ),
-        "survival, adjusted": merge(ended, {"estimate": 0.1, "interval": {"lower": 0.02, "upper": 0.2}}),
+        "survival, adjusted": told(ended, {"estimate": 0.1, "interval": {"lower": 0.02, "upper": 0.2}}),
         "pooled protocol": cells,
         "protocol, long": json.loads(json.dumps(asked).replace('"group": "a"', f'"group": "{LONG}"')),
         "withheld": merge(
@@ -132,16 +136,17 @@ def releases(folder: Path) -> Documents:
                 ]
             },
         ),
-        "raises": merge(ran, {"estimate": 2.0, "interval": {"lower": 0.5, "upper": 3.5, "whole_range": False}}),
-        "open": merge(ran, {"estimate": 0.1, "interval": {"lower": -1.0, "upper": 1.2, "whole_range": False}}),
-        "drowned": merge(ran, {"estimate": 10.0, "interval": {"lower": -10.0, "upper": 10.0, "whole_range": True}}),
-        "label": merge(ran, {"privacy": {"level": "label", "unprotected": ["every covariate is public"]}}),
-        "simulated": merge(ran, {"not_for_release": True, "noise": {"source": "seeded"}}),
-        "hostile": merge(
+        "raises": told(ran, {"estimate": 2.0, "interval": {"lower": 0.5, "upper": 3.5}, "state": "answered"}),
+        "open": told(ran, {"estimate": 0.1, "interval": {"lower": -1.0, "upper": 1.2}, "state": "answered"}),
+        "drowned": told(ran, {"estimate": 10.0, "interval": {"lower": -10.0, "upper": 10.0}, "state": "unresolved"}),
+        "label": told(ran, {"privacy": {"level": "label", "unprotected": ["every covariate is public"]}}),
+        "simulated": told(ran, {"not_for_release": True, "noise": {"source": "seeded"}}),
+        "hostile": told(
             ran,
             {
                 "study": "<script>alert(1)</script>",
                 "dataset": "'\"><img src=x onerror=alert(2)>",
+                "outcome": "<b>bold</b>" + LONG,
                 "specification": {
                     "treatment": LONG,
                     "outcome": {"name": "<b>bold</b>" + LONG},
@@ -150,7 +155,7 @@ def releases(folder: Path) -> Documents:
                 "details": {f"propensity_coefficient[{LONG}{index}]": index / 7 for index in range(80)},
             },
         ),
-        "unheard-of method": merge(
+        "unheard-of method": told(
             ran,
             {
                 "estimator": "tarot",
@@ -160,8 +165,8 @@ def releases(folder: Path) -> Documents:
                 },
             },
         ),
-        "matching": merge(ran, {**clear, "estimator": "matching", **estimator(name="matching", ratio=5, clip=...)}),
-        "folds": merge(
+        "matching": told(ran, {**clear, "estimator": "matching", **estimator(name="matching", ratio=5, clip=...)}),
+        "folds": told(
             ran,
             {
                 **clear,
@@ -178,14 +183,21 @@ def releases(folder: Path) -> Documents:
             },
         ),
         **{
-            f"adjusted {place}": merge(
-                ran, {**clear, "estimator": "regression", **estimator(name="regression", clip=..., trial=False)}
+            f"adjusted {place}": told(
+                ran,
+                {
+                    **clear,
+                    "estimator": "regression",
+                    **estimator(name="regression", clip=..., trial=False),
+                    "confounding": said_of(done),
+                    "adjustment": done.words,
+                },
             )
-            | {"confounding": said_of(done), "details": {"curves": "square of age"}}
+            | {"details": {"curves": "square of age"}}
             for place, done in enumerate(STATEMENTS)
         },
-        "older": merge(ran, {**clear, "details": {"adjustment": "adjusted linearly, as a release of before says"}}),
-        "balance": merge(
+        "in words": told(ran, {**clear, "adjustment": "adjusted linearly, in words alone"}),
+        "balance": told(
             ran,
             {
                 **clear,
@@ -198,15 +210,21 @@ def releases(folder: Path) -> Documents:
                     "effective_share": 0.75,
                 },
                 "balance": [
-                    {"covariate": "age", "before": 1.234, "after": 0.0123, "noise_error": 0.0456},
+                    WHOLE | {"covariate": "age", "before": 1.234, "after": 0.0123, "noise_error": 0.0456},
                     *(
-                        {"covariate": f"x{place:02d}{LONG}", "before": place / 20 - 0.7, "after": 0.0, "noise_error": 0}
+                        WHOLE
+                        | {
+                            "covariate": f"x{place:02d}{LONG}",
+                            "before": place / 20 - 0.7,
+                            "after": 0.0,
+                            "noise_error": 0,
+                        }
                         for place in range(28)
                     ),
                 ],
             },
         ),
-        "attenuated": merge(
+        "attenuated": told(
             ran,
             {
                 "estimator": "matching",
@@ -214,26 +232,27 @@ def releases(folder: Path) -> Documents:
                 "details": {"attenuation_factor": 0.34, "attenuation_corrected": False},
             },
         ),
-        "balancing": merge(
+        "balancing": told(
             ran, {**clear, "estimator": "balancing", **estimator(name="balancing", clip=..., allowance=1.0)}
         ),
-        "confounding": merge(
+        "confounding": told(
             ran,
             {
                 **clear,
                 "estimator": "difference_in_means",
                 **estimator(name="difference_in_means", clip=..., trial=False),
-                "interval": {"bias": 0.3},
+                "bias": 0.3,
             },
         ),
-        "trial": merge(ran, {"estimator": "aipw", **estimator(name="aipw", clip=..., propensity={"known": 0.5})}),
+        "trial": told(ran, {"estimator": "aipw", **estimator(name="aipw", clip=..., propensity={"known": 0.5})}),
         **{
-            name: merge(
-                merge(ran, {"estimator": "difference_in_means", **clear}),
+            name: told(
+                told(ran, {"estimator": "difference_in_means", **clear}),
                 {
                     **estimator(name="difference_in_means", clip=..., trial=done is RANDOMISED),
                     "confounding": said_of(done),
-                    "details": {"mean_treated": 1.9, "mean_control": 4.0, **ARM_ERRORS},
+                    "values": [4.0, 1.9],
+                    "details": ARM_ERRORS,
                 },
             )
             for name, done in (("means", RANDOMISED), ("as they are", AS_THEY_ARE))
@@ -254,6 +273,14 @@ def releases(folder: Path) -> Documents:
     }
 
 
+def told(document: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Change a release of effects: what is its headline answer's there, and all else in the document."""
+    first, *others = document["answers"]
+    own = {key: changes[key] for key in changes if key in first}
+    rest = {key: changes[key] for key in changes if key not in first}
+    return {**merge(document, rest), "answers": [merge(first, own), *others]}
+
+
 def said_of(done: ConfoundingStatement) -> dict[str, Any]:
     """Return a statement as a release has it."""
     return done.model_dump(mode="json")
@@ -267,7 +294,11 @@ def direction(ran: dict[str, Any], favours: str | None, weight: float) -> dict[s
     """A release of a direction study, with everything that all releases have from one that was run."""
     pair = {"x": {"name": "altitude", "lower": 0, "upper": 3000}, "y": {"name": "heat", "lower": -20, "upper": 40}}
     changes: dict[str, Any] = dict.fromkeys(
-        ("estimand", "estimate", "interval", "variance", "confounding", "balance", "not_covered"), ...
+        (
+            *("estimand", "confidence", "coverage", "answers", "covers", "not_covered", "balance", "gates"),
+            *("calibration", "curves", "restricted_to", "cells"),
+        ),
+        ...,
     )
     specification = dict.fromkeys(("treatment", "outcome", "covariates"), ...)
     score = {

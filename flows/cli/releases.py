@@ -204,17 +204,16 @@ def pool(
 
 def print_bundle(content: Bundle, release: Release, path: Path) -> None:
     """Print all that a coordinator would get, before it is sent."""
-    from causalveil.schemas.release import AnsweredEffect
+    from causalveil.schemas.release import EffectRelease
     from causalveil.schemas.sites.round import instant_text
     from causalveil.tasks.report.panel.parts import estimate_line
+    from causalveil.tasks.report.table import units_in
     from causalveil.tasks.sites.bundle import fingerprint
 
     console, statement = Console(), content.statement
     found = ""
-    if isinstance(release, AnsweredEffect):
-        outcome = release.specification["outcome"]
-        # Of a time to an event the first measure may be a risk, which has no unit.
-        unit = release.units_of_measure.get(outcome["name"]) if "name" in outcome else None
+    if isinstance(release, EffectRelease) and release.estimate is not None and release.interval is not None:
+        unit = units_in(release).get(release.answers[0].outcome)
         found = f"\n{estimate_line(release.estimate, release.interval, unit)}"
     console.print(
         Panel(

@@ -203,7 +203,7 @@ def check_gates(release: Published) -> None:
         GateFailed: names gates and subgroups, which are released.
     """
     from causalveil.tasks.protocols.gates import failed_gates
-    from causalveil.tasks.report.protocol import labelled
+    from causalveil.tasks.report.table import labelled
 
     said = failed_gates(labelled(release))
     if said is not None:

@@ -11,10 +11,15 @@ from pathlib import Path
 
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.privacy import Charge, amount_text
-from causalveil.schemas.release import AnsweredEffect, DirectionRelease, Release
+from causalveil.schemas.protocols.answers import ProtocolAnswer
+from causalveil.schemas.release import DirectionRelease, EffectRelease, Release
 from causalveil.tasks.privacy.accountant import sum_text
-from causalveil.tasks.report.numbers import confidence_level
-from causalveil.tasks.report.panel.parts import estimated, span_of
+from causalveil.tasks.report.numbers import confidence_level, within
+from causalveil.tasks.report.panel.parts import span_of
+from causalveil.tasks.report.table import units_in
+
+# Answers that a page of Prefect lists.
+ROWS = 20
 
 
 def tags_of(run: Reservation) -> list[str]:
@@ -104,36 +109,43 @@ def answer_markdown(release: Release, path: Path) -> str:
 
 
 def _answer(release: Release) -> list[str]:
-    if isinstance(release, AnsweredEffect):
-        interval, estimate = release.interval, f"{estimated(release)}{_unit(release)}"
-        lines = [
-            f"| estimate | {confidence_level(interval.confidence)} interval |",
-            "|---|---|",
-            f"| **{estimate}** | **{span_of(interval)}** |",
-            "",
-            *([] if release.confounding is None else [" ".join(release.confounding.sentences), ""]),
-            f"The interval covers {', '.join(one.sentence for one in interval.covers)}.",
-        ]
-        if interval.whole_range:
-            lines.append("The privacy noise is too large: the interval is the whole declared range.")
-        if release.not_covered:
-            lines.append(f"It does not cover {'; '.join(one.sentence for one in release.not_covered)}.")
-        return lines
     if isinstance(release, DirectionRelease):
         x, y = release.pair.x.name, release.pair.y.name
         found = {"x_to_y": f"{x} → {y}", "y_to_x": f"{y} → {x}"}.get(str(release.verdict.favours))
         return ["No verdict." if found is None else f"**{found}**, as far as private scores tell."]
-    return []
+    if not isinstance(release, EffectRelease) or release.interval is None:
+        return []
+    first, interval = release.answers[0], release.interval
+    lines = [
+        f"| | estimate | {confidence_level(interval.confidence)} interval |",
+        "|---|---|---|",
+        *(f"| {row.outcome}{_place(release, row)} | {_told(release, row)} |" for row in release.answers[:ROWS]),
+        "",
+    ]
+    if len(release.answers) > ROWS:
+        lines += [f"{len(release.answers) - ROWS} more answers stand in the release.", ""]
+    if first.confounding is not None:
+        lines += [" ".join(first.confounding.sentences), ""]
+    lines.append(f"Intervals cover {', '.join(one.sentence for one in interval.covers)}.")
+    if interval.whole_range:
+        lines.append("The privacy noise is too large: the interval is the whole declared range.")
+    if release.not_covered:
+        lines.append(f"They do not cover {'; '.join(one.sentence for one in release.not_covered)}.")
+    return lines
 
 
-def _unit(release: AnsweredEffect) -> str:
-    """Return the unit of measure of an effect, after a space.
+def _place(release: EffectRelease, row: ProtocolAnswer) -> str:
+    """Return subgroup and arm of an answer, after a comma, where a table has several."""
+    several = [key for key in ("group", "arm") if len({getattr(one, key) for one in release.answers}) > 1]
+    return "".join(f", {getattr(row, key)}" for key in several)
 
-    It is empty where none is known or a measure has none.
-    """
-    outcome = release.specification.get("outcome") or {}
-    unit = release.units_of_measure.get(str(outcome.get("name")))
-    return f" {unit}" if unit else ""
+
+def _told(release: EffectRelease, row: ProtocolAnswer) -> str:
+    """Return estimate and interval of an answer, with its unit of measure."""
+    if row.estimate is None or row.interval is None:
+        return "withheld | a gate failed"
+    unit = f" {of}" if (of := units_in(release).get(row.outcome)) else ""
+    return f"**{within(row.estimate, row.interval.lower, row.interval.upper)}{unit}** | **{span_of(row.interval)}**"
 
 
 def budget_markdown(release: Release) -> str:

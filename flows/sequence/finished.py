@@ -23,7 +23,7 @@ from causalveil.schemas.documents import as_written, is_stored, own_version, par
 from causalveil.schemas.errors import RunConflict, StudyError, kind_of
 from causalveil.schemas.estimators.aipw import NO_GUARANTEE
 from causalveil.schemas.ledger import BudgetOutlook
-from causalveil.schemas.limits import Code, limit
+from causalveil.schemas.limits import Code, in_order, limit
 from causalveil.schemas.plan import Plan
 from causalveil.schemas.privacy import Guarantee
 from causalveil.schemas.release import (
@@ -32,11 +32,13 @@ from causalveil.schemas.release import (
     ApprovalStatement,
     Blocks,
     DataStatement,
+    EffectRelease,
+    Interval,
     NoiseStatement,
     PrivacyStatement,
-    ProtocolRelease,
     Release,
     Software,
+    Variance,
     load_release_text,
 )
 from causalveil.schemas.studies import parse_study
@@ -48,7 +50,8 @@ from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
 from causalveil.tasks.privacy.ledger.usage import use_of
 from causalveil.tasks.privacy.outlook.standing import accounts_in, outlook_after
 from causalveil.tasks.report.panel.whole import lines_of, plain_text
-from causalveil.tasks.report.protocol import TABLE, write_tables
+from causalveil.tasks.report.table import TABLE, write_tables
+from causalveil.tasks.sites.asked import Asked, questions_of
 
 _LOG = logging.getLogger("causalveil.flow")
 DEPENDENCIES = ("numpy", "scipy", "polars", "pandera", "pyarrow", "opendp", "dp-accounting", "prefect", "sqlalchemy")
@@ -117,8 +120,7 @@ def _fields(study: Study, found: Result) -> dict[str, Any]:
     """
     fields = found.fields(study)
     if fields.get("not_covered"):
-        first, *rest = fields["not_covered"]
-        fields["not_covered"] = (first, limit(Code.alike_within_groups), *rest)
+        fields["not_covered"] = in_order((*fields["not_covered"], limit(Code.alike_within_groups)))
     if study.choice is not None and "details" in fields:
         fields["details"] = {**fields["details"], "choice": study.choice}
     return fields
@@ -190,6 +192,27 @@ class RunResult:
     returned: int | None = 0
     admitted: bool = False
     url: str | None = None
+
+    @property
+    def estimate(self) -> float | None:
+        """The headline answer's estimate; None where a gate withholds it."""
+        return self._effect.estimate
+
+    @property
+    def interval(self) -> Interval | None:
+        """The headline answer's interval; None where a gate withholds it."""
+        return self._effect.interval
+
+    @property
+    def variance(self) -> Variance | None:
+        """The headline answer's variances; None where a gate withholds it."""
+        return self._effect.variance
+
+    @property
+    def _effect(self) -> EffectRelease:
+        if not isinstance(self.release, EffectRelease):
+            raise AttributeError(f"a release of kind '{self.release.kind}' estimates no effect")
+        return self.release
 
     def __repr__(self) -> str:
         """Return one line: what was found, what it cost, and where the file lies."""
@@ -302,7 +325,7 @@ def check_place(place: Place, study: Study) -> None:
         CausalveilError: a store does not answer, or refuses.
     """
     folder = place.folder
-    if issubclass(RELEASES[study.release_kind], ProtocolRelease):
+    if isinstance(study, Asked) and len(questions_of(study)) > 1:
         refuse_among_rows(place, "nothing was reserved")
     if place.url is not None:
         from causalveil.tasks.object_storage.writing import refuse_unwritable
@@ -325,7 +348,7 @@ def check_place(place: Place, study: Study) -> None:
 
 
 def refuse_among_rows(place: Place, rest: str) -> None:
-    """Refuse to write a protocol's table where it would count as rows of a dataset.
+    """Refuse to write a table of answers where it would count as rows of a dataset.
 
     The owner's admission counts every Parquet file below a data folder, so the next run would refuse the data.
 
@@ -347,15 +370,20 @@ def refuse_among_rows(place: Place, rest: str) -> None:
 
 
 def write_release(place: Place, text: str) -> Path:
-    """Write release.json atomically, and beside that of a protocol its table as CSV and Parquet.
+    """Write release.json atomically, and beside it several answers as CSV and Parquet.
 
     Raises:
         StudyError: the folder or the URL holds another release, the folder cannot be written, or a table would lie
             among the rows of a dataset.
         CausalveilError: a store does not answer, or refuses.
     """
-    tables = issubclass(RELEASES.get(str(parse_json(text).get("kind")), Release), ProtocolRelease)
-    if tables:
+    try:
+        release: Release | None = load_release_text(text)
+    except StudyError:
+        # Another version wrote it: it is fetched as it is.
+        release = None
+    table = release if isinstance(release, EffectRelease) and len(release.answers) > 1 else None
+    if table is not None:
         refuse_among_rows(place, "this run is in the ledger")
     path = write_whole(
         place.folder / RELEASE_FILE,
@@ -363,8 +391,8 @@ def write_release(place: Place, text: str) -> Path:
         taken="another release lies there; choose another --out (this run is in the ledger)",
         failed="the release is in the ledger: run again with the same --run-id and another --out",
     )
-    if tables and isinstance(release := load_release_text(text, str(path)), ProtocolRelease):
-        write_tables(place.folder, release)
+    if table is not None:
+        write_tables(place.folder, table)
     if place.url is not None:
         from causalveil.tasks.object_storage.writing import put_release
 

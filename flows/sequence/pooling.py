@@ -22,7 +22,7 @@ from causalveil.schemas.documents import parse_json
 from causalveil.schemas.errors import BundleError, ReleaseHeld, RunConflict, StudyError, in_own_words
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, SurvivalStudy
 from causalveil.schemas.protocols.study import ProtocolStudy
-from causalveil.schemas.release import RELEASE_FILE, Release, load_release_text
+from causalveil.schemas.release import RELEASE_FILE, EffectRelease, load_release_text
 from causalveil.schemas.sites.pooled import Pooled, pooled_text
 from causalveil.schemas.sites.round import ROUND_FILE, AgreedTerms, PooledBy, SignedTerms, load_sites
 from causalveil.schemas.sites.series import Series
@@ -32,12 +32,13 @@ from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.report.page import series_html
 from causalveil.tasks.report.panel.whole import panel_text
-from causalveil.tasks.sites.accept import Accepted, Asked, accept, differences, settle, study_of_site
+from causalveil.tasks.sites.accept import Accepted, accept, differences, settle, study_of_site
+from causalveil.tasks.sites.asked import Asked
 from causalveil.tasks.sites.bundle import answers, make_bundle, public_key, read_bundle
 from causalveil.tasks.sites.pooled_protocol import pooled_protocol
 from causalveil.tasks.sites.pooled_release import pooled_release
 from causalveil.tasks.sites.pooled_times import pooled_times
-from causalveil.tasks.sites.series import InSeries, series_of
+from causalveil.tasks.sites.series import series_of
 from causalveil.tasks.sites.terms import agreed_terms, check_answerable, keep_answer, read_terms, sign_terms, terms_text
 
 BEYOND_FLOATS = (
@@ -259,7 +260,7 @@ class SeriesResult:
         return f"{panel_text(self.series)}\nSeries: {self.path}"
 
 
-def releases_of(study: Study, dataset: str) -> tuple[Release, ...]:
+def releases_of(study: Study, dataset: str) -> tuple[EffectRelease, ...]:
     """Return every release of the study on a dataset that may leave the ledger.
 
     Whichever blocks it was asked of, in the order of its runs.
@@ -267,7 +268,7 @@ def releases_of(study: Study, dataset: str) -> tuple[Release, ...]:
     Raises:
         LedgerError: the ledger cannot be used.
     """
-    ledger, found = open_ledger(), []
+    ledger, found = open_ledger(), list[EffectRelease]()
     wanted = _of_any_blocks(study.specification())
     for run in ledger.account(dataset).runs:
         if run.study != study.name or run.state != "finished":
@@ -278,7 +279,8 @@ def releases_of(study: Study, dataset: str) -> tuple[Release, ...]:
             continue
         # What another version wrote on another question need not be read.
         if text is not None and _of_any_blocks(parse_json(text).get("specification", {})) == wanted:
-            found.append(load_release_text(text, f"the release of run {run.run_id}"))
+            release = load_release_text(text, f"the release of run {run.run_id}")
+            found += [release] if isinstance(release, EffectRelease) else []
     return tuple(found)
 
 
@@ -311,7 +313,7 @@ def make_series(path: Path, out: str | Path | None, engine: Engine) -> SeriesRes
     """
     loaded = load(path)
     study = loaded.study
-    if not isinstance(study, InSeries):
+    if not isinstance(study, Asked):
         raise StudyError(f"a series is of effects; '{study.name}' asks for another kind of answer")
     releases = engine(Task("gather", lambda: releases_of(study, loaded.contract.dataset)))
     filled = _filled_blocks(loaded)

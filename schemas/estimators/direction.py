@@ -147,6 +147,11 @@ class DirectionStudy(Study):
         return (self.data.unit, self.pair.x.name, self.pair.y.name)
 
     @property
+    def release_kind(self) -> str:
+        """A direction is no effect."""
+        return "direction"
+
+    @property
     def question(self) -> str:
         """The question in words."""
         return f"{self.pair.x.name} or {self.pair.y.name} first"

@@ -395,11 +395,6 @@ class SurvivalStudy(Study):
         return self.table.columns
 
     @property
-    def release_kind(self) -> str:
-        """A release of curves."""
-        return "survival"
-
-    @property
     def question(self) -> str:
         """The question in words: measures, event and horizon."""
         among = f", where {' and '.join(one.words for one in self.where)}" if self.where else ""

@@ -1,27 +1,25 @@
-"""Tables of a protocol's release.
-
-Its answers, its balance, and the gates that were declared.
-"""
+"""Rows of a release of effects: answers, balance, and the gates that were declared."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Protocol, TypeVar
 
 from pydantic import Field
 
 from causalveil.schemas.confounding import ConfoundingStatement, CovariateBalance
-from causalveil.schemas.estimators.survival import LogRankTest
+from causalveil.schemas.estimators.survival import LogRankTest, Measure
 from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.protocols.study import EffectMeasure, OutcomeRole
+from causalveil.schemas.protocols.study import ALL_UNITS, EffectMeasure, OutcomeRole
 from causalveil.schemas.study import Finite
 
 
 class State(StrEnum):
     """The state of an answer, which may not stand.
 
-    ``unresolved``: an arm has too few units for the noise, and the interval is the declared range. ``withheld`` and
-    ``marked``: a gate failed.
+    ``unresolved``: noise hides the estimate, and the interval is the declared range. ``withheld`` and ``marked``: a
+    gate failed.
     """
 
     answered = "answered"
@@ -64,13 +62,13 @@ class ProtocolAnswer(Frozen):
 
     The effect is against the reference arm.
 
-    ``confounding`` states what was done about confounding, and ``adjustment`` says the same in words; an answer
-    that noise hides has no statement, and ``adjustment`` says why. ``noise_error`` and ``sampling_error`` are
-    standard errors in outcome units; ``bias`` is what the intervals allow for to either side. All simultaneous
-    intervals of the release hold together with the declared confidence. ``calibrated`` is the single interval
-    widened and moved by what the negative controls show. ``spread`` is the released standard deviation of the
-    outcome within arms, in which systematic error is measured. ``measures``: ratios that the study asked for.
-    ``values``, ``restricted_to``, ``log_rank``: of times to an event. A withheld answer has no numbers.
+    ``confounding`` states what was done about confounding, and ``adjustment`` says the same in words; of an answer
+    that noise hides it may say why. ``noise_error`` and ``sampling_error`` are standard errors in outcome units;
+    ``bias`` is what the intervals allow for to either side. All simultaneous intervals of the release hold together
+    with the declared confidence. ``calibrated`` is the single interval widened and moved by what the negative controls
+    show. ``spread`` is the released standard deviation of the outcome within arms, in which systematic error is
+    measured. ``values`` are those of the two arms whose difference the estimate is. ``measures``: ratios that the study
+    asked for. ``restricted_to``, ``log_rank``: of times to an event. A withheld answer has no numbers.
     """
 
     outcome: str
@@ -78,23 +76,24 @@ class ProtocolAnswer(Frozen):
     group: str
     arm: str
     reference: str
+    measure: Annotated[Measure | None, Field(description="of a time to an event; null of all other outcomes")] = None
     state: State
     adjustment: str
     estimate: Finite | None
     interval: Limits | None
-    simultaneous: Limits | None
+    simultaneous: Annotated[Limits | None, Field(description="null where there is one answer")] = None
     calibrated: Limits | None = None
     noise_error: Annotated[Finite | None, Field(ge=0)]
     sampling_error: Annotated[Finite | None, Field(ge=0)]
     bias: Annotated[Finite | None, Field(ge=0)]
-    spread: Annotated[Finite | None, Field(ge=0)]
+    spread: Annotated[Finite | None, Field(ge=0)] = None
     measures: tuple[MeasureAnswer, ...] = ()
     confounding: Annotated[
         ConfoundingStatement | None,
-        Field(description="what was done about confounding; null where noise hides the answer, and in older releases"),
+        Field(description="what was done about confounding; null where noise hides the answer, or nothing says it"),
     ] = None
     values: Annotated[
-        tuple[Finite, Finite] | None, Field(description="the measure in the reference arm, and in the arm")
+        tuple[Finite, Finite] | None, Field(description="of the reference, and of the arm, where released")
     ] = None
     restricted_to: Annotated[
         Finite | None,
@@ -104,6 +103,38 @@ class ProtocolAnswer(Frozen):
         LogRankTest | None,
         Field(description="test of this answer's events until its horizon; null of other answers, and behind noise"),
     ] = None
+
+
+class Placed(Protocol):
+    """The place of a row in a table."""
+
+    @property
+    def role(self) -> OutcomeRole:
+        """The role of its outcome."""
+
+    @property
+    def group(self) -> str:
+        """Its subgroup."""
+
+
+R = TypeVar("R", bound=Placed)
+
+
+def headline_first(rows: Iterable[R]) -> list[R]:
+    """Return rows with the headline first: the first of a primary outcome, over all units."""
+    found = list(rows)
+    asked = ((one.role, one.group) == (OutcomeRole.primary, ALL_UNITS) for one in found)
+    found.insert(0, found.pop(next((place for place, first in enumerate(asked) if first), 0)))
+    return found
+
+
+def in_table(answers: Iterable[ProtocolAnswer]) -> tuple[ProtocolAnswer, ...]:
+    """Return the answers as a release has them: the headline first.
+
+    One alone has no simultaneous interval.
+    """
+    found = headline_first(answers)
+    return tuple(found) if len(found) > 1 else (found[0].model_copy(update={"simultaneous": None}),)
 
 
 class GateVerdict(StrEnum):

@@ -202,11 +202,6 @@ class JointStudy(Study):
         return self
 
     @property
-    def release_kind(self) -> str:
-        """A release of a table of answers."""
-        return "protocol"
-
-    @property
     def groups(self) -> tuple[str, ...]:
         """The subgroups, or one of all units."""
         return (ALL_UNITS,) if self.subgroups is None else self.subgroups.labels

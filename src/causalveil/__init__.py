@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         TooFewBlocks,
     )
     from causalveil.schemas.plan import Plan
-    from causalveil.schemas.release import DirectionRelease, EffectRelease, ProtocolRelease, Release, SurvivalRelease
+    from causalveil.schemas.release import DirectionRelease, EffectRelease, Release
     from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, PooledSurvivalRelease
     from causalveil.schemas.study import Study
 
@@ -61,7 +61,6 @@ __all__ = [
     "PooledRelease",
     "PooledResult",
     "PooledSurvivalRelease",
-    "ProtocolRelease",
     "Release",
     "ReleaseContradicted",
     "ReleaseHeld",
@@ -71,7 +70,6 @@ __all__ = [
     "Study",
     "StudyError",
     "StudyPlan",
-    "SurvivalRelease",
     "TooFewBlocks",
     "load_release",
     "load_study",

@@ -31,6 +31,8 @@ from causalveil.schemas.confounding import (
 )
 from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.privacy import Coverage
+from causalveil.schemas.protocols.answers import BalanceRow, Limits, ProtocolAnswer, State
+from causalveil.schemas.protocols.study import ALL_UNITS, OutcomeRole
 from causalveil.schemas.release import Interval, Variance
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.machine.arrays import FloatArray
@@ -163,15 +165,38 @@ class EffectFindings:
 
     def fields(self, study: EffectStudy) -> dict[str, Any]:
         """Return the fields that an ``EffectRelease`` has beside those of every release."""
+        reference, arm = map(str, study.treatment_codes.pair)
+        interval, details = self.interval, dict(self.details)
+        sides = [details.get(f"mean_{side}") for side in ("control", "treated")]
+        values = [float(one) for one in sides if isinstance(one, float | int)]
+        # Means of the arms are the answer's only where their difference is the estimate.
+        near = 1e-9 * max(1.0, *map(abs, values)) if values else 0.0
+        told = len(values) == len(sides) and abs(values[1] - values[0] - self.estimate) <= near
+        answer = ProtocolAnswer(
+            outcome=study.outcome.name,
+            role=OutcomeRole.primary,
+            group=ALL_UNITS,
+            arm=arm,
+            reference=reference,
+            state=State.unresolved if interval.whole_range else State.answered,
+            adjustment=str(details.pop("adjustment", "")),
+            confounding=self.confounding,
+            estimate=self.estimate,
+            interval=Limits(lower=interval.lower, upper=interval.upper),
+            noise_error=math.sqrt(self.variance.noise),
+            sampling_error=math.sqrt(self.variance.sampling),
+            bias=interval.bias,
+            values=(values[0], values[1]) if told else None,
+        )
         return {
             "estimand": study.estimand,
-            "estimate": self.estimate,
-            "interval": self.interval,
-            "variance": self.variance,
-            "details": dict(self.details),
-            "confounding": self.confounding,
-            "balance": self.balance,
+            "confidence": interval.confidence,
+            "coverage": interval.coverage,
+            "answers": (answer,),
+            "covers": interval.covers,
             "not_covered": self.not_covered,
+            "balance": tuple(BalanceRow(group=ALL_UNITS, arm=arm, **dict(row)) for row in self.balance),
+            "details": details,
         }
 
 

@@ -15,7 +15,8 @@ import numpy as np
 from causalveil.schemas.estimators.protocols import RegressionProtocol
 from causalveil.schemas.limits import Code, Limit, limit, united
 from causalveil.schemas.plan import Sizes
-from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, ProtocolAnswer
+from causalveil.schemas.privacy import Coverage
+from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, ProtocolAnswer, in_table
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.adjustment.drawn import Asked, JointScales
@@ -27,6 +28,7 @@ from causalveil.tasks.adjustment.interval import (
     cut_away,
 )
 from causalveil.tasks.adjustment.recipe import looks_for_curves
+from causalveil.tasks.inference.covered import covered
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.protocols.calibration import calibrate
 from causalveil.tasks.protocols.gates import balance_of, gated, results
@@ -150,14 +152,16 @@ class ProtocolFindings:
     details: dict[str, float | int | str | bool]
 
     def fields(self, study: ProtocolStudy) -> dict[str, Any]:
-        """Return the fields that a ``ProtocolRelease`` has beside those of every release."""
+        """Return the fields that an ``EffectRelease`` has beside those of every release."""
         return {
             "estimand": study.estimand,
             "confidence": study.confidence,
-            "answers": self.answers,
+            "coverage": Coverage.normal_approximation,
+            "answers": in_table(self.answers),
+            "covers": covered(study, self.answers),
             "balance": self.balance,
             "gates": self.gates,
-            "calibration": self.calibration,
+            "calibration": self.calibration if self.calibration.controls else None,
             "not_covered": self.not_covered,
             "details": self.details,
         }

@@ -220,7 +220,7 @@ def _row(
     Values over several subgroups are not told.
     """
     question = study.questions[part.outcome]
-    answer = answer.model_copy(update={"outcome": question.label})
+    answer = answer.model_copy(update={"outcome": question.label, "measure": question.measure})
     if part.group not in study.groups:
         return answer
     group, arm = study.groups.index(part.group), study.arm_names.index(part.arm)

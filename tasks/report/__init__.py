@@ -7,7 +7,7 @@
 - ``numbers``: Numbers and labels as the pages of reports write them.
 - ``page``: A release, a plan or a series as a page for people.
 - ``plots``: Write tables as CSV and figures as SVG in one house style.
-- ``protocol``: A protocol's answers, of one site or of several, for its page and as tables.
+- ``table``: Answers of one site or of several, for their page and as tables.
 - ``times``: Curves and effects of a study of times, of one site or of several, as a page draws them.
 - ``guidelines/``: Reporting guidelines, filled in as far as documents know; the rest is marked for people.
 - ``panel/``: The panel that a run ends with: answer, limits and cost, in at most twelve short lines.

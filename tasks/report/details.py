@@ -14,10 +14,12 @@ from causalveil.tasks.report.numbers import arm_means, figure, place_label
 
 # Details that a page says elsewhere, or that would be taken for the two sides of the estimate.
 UNSHOWN = (
-    *("adjustment", "mean_treated", "mean_control", "choice", "curves", "confounding_adjusted_for"),
+    *("mean_treated", "mean_control", "choice", "curves", "confounding_adjusted_for"),
     # Whether nothing can be said is the answer's to say, which knows the whole interval.
     *("effective_share", "drowned"),
 )
+# Those of the only answer stand beside it.
+ERRORS = ("noise_standard_error", "sampling_standard_error")
 LABELS = {
     # Errors
     "noise_standard_error": "standard error of the privacy noise",
@@ -83,8 +85,9 @@ LABELS = {
     "iqr_bin": "width of the bins of the interquartile range",
     "bandwidth": "bandwidth of the kernel",
 }
-# Words of a kind of release, and of an estimator, that has another thing of the same name.
-OF_KIND = {("protocol", "cells"): "subgroups times arms"}
+# Details whose index is a subgroup, or a subgroup and an arm.
+OF_PLACES = ("units", "share", "curves")
+# Words of an estimator that has another thing of the same name.
 OF_ESTIMATOR = {
     ("matching", "cap_treated"): "most matches allowed for a treated unit",
     ("matching", "cap_controls"): "most matches allowed for a control unit",
@@ -95,7 +98,6 @@ FLIPPED = {
     "treated_arm": "units that count as treated, after flips for privacy",
     "control_arm": "units that count as controls, after flips for privacy",
 }
-HIDDEN = "hidden by the privacy noise"
 # Estimators that compare the arms as they are, whatever covariates a study declares.
 AS_THEY_ARE = frozenset({"difference_in_means"})
 _INDEX = re.compile(r"\[([^\]]*)\]")
@@ -117,28 +119,23 @@ def detail_rows(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     means = arm_means(document)
     rows = [] if means is None else [(f"mean of {arm}", text) for arm, text in means]
     for key, value in document.get("details", {}).items():
-        if not key.startswith(UNSHOWN):
-            rows.append((detail_label(key, document), _text(key, value, document["details"])))
+        if not key.startswith(UNSHOWN) and key not in ERRORS:
+            text = MODELS.get(str(value), text_of(value)) if key == "outcome_model" else text_of(value)
+            rows.append((detail_label(key, document), text))
     return rows
-
-
-def _text(key: str, value: Any, details: Mapping[str, Any]) -> str:
-    """Return a detail's value; a sampling error that noise hides was estimated as nothing, which it is not."""
-    name = key.partition("[")[0]
-    if name == "sampling_standard_error" and value == 0 and details.get("noise_standard_error"):
-        return HIDDEN
-    return MODELS.get(str(value), text_of(value)) if name == "outcome_model" else text_of(value)
 
 
 def detail_label(key: str, document: Mapping[str, Any]) -> str:
     """Return a detail's name in words, with the subgroup, arm, covariate or fold that it is of."""
     name, places = key.partition("[")[0], _INDEX.findall(key)
-    of = OF_ESTIMATOR.get((str(document.get("estimator")), name)) or OF_KIND.get((str(document.get("kind")), name))
+    of = OF_ESTIMATOR.get((str(document.get("estimator")), name))
     words = of or LABELS.get(name, name.replace("_", " "))
-    specification = document["specification"]
-    if "flip_probability" in document.get("details", {}):
+    specification, details = document["specification"], document.get("details", {})
+    if "flip_probability" in details:
         words = FLIPPED.get(name, words)
-    if document.get("kind") == "protocol":
+    if name == "cells" and of is None and "alone_in_cell" not in details:
+        words = "subgroups times arms"
+    if name in OF_PLACES:
         places = [place_label(specification, places)] if places else []
     elif name == "spread":
         places = [f"fold {place}" for place in places]
@@ -205,27 +202,19 @@ def _treatment(spec: Mapping[str, Any]) -> str:
 
 
 def _outcomes(release: Mapping[str, Any]) -> str:
-    spec, curves = release["specification"], release.get("curves")
-    if isinstance(curves, list) and curves:
-        first = curves[0]["curves"]
-        unit = f" {first['unit']}" if first["unit"] else ""
-        return _times_to(spec["outcomes"], unit, first["origin"])
-    if isinstance(curves, Mapping):
-        unit = f" {curves['unit']}" if curves["unit"] else ""
-        until = release.get("restricted_to") or curves["horizon"]
-        return f"Time to {curves['events'][0]} (origin: {curves['origin']}), followed until {figure(until)}{unit}."
+    spec = release["specification"]
     several = spec["outcomes"] if "outcomes" in spec else [spec["outcome"]]
     first = several[0]
     if "horizon" in first:
-        # Of several sites there are no curves; the study that travelled says the rest.
         unit = f" {first['unit_of_measure']}" if first["unit_of_measure"] else ""
-        return _times_to(several, unit, first["origin"])
+        ended = next((row.get("restricted_to") for row in release.get("answers") or ()), None)
+        return _times_to(several, unit, first["origin"], "" if ended is None else f", ended at {figure(ended)}{unit}")
     return "; ".join(f"{one['name']} ({bounds_text(one)})" for one in several) + "."
 
 
-def _times_to(outcomes: Sequence[Mapping[str, Any]], unit: str, origin: str) -> str:
+def _times_to(outcomes: Sequence[Mapping[str, Any]], unit: str, origin: str, ended: str) -> str:
     asked = "; to ".join(f"{' or '.join(one['of'])} until {figure(one['horizon'])}{unit}" for one in outcomes)
-    return f"Time to {asked} (origin: {origin})."
+    return f"Time to {asked} (origin: {origin}){ended}."
 
 
 def _events(spec: Mapping[str, Any]) -> str:
@@ -252,12 +241,11 @@ def _censored(outcome: Mapping[str, Any]) -> str:
 
 
 def _summary(release: Mapping[str, Any]) -> str:
-    spec, measures = release["specification"], release.get("measures")
+    spec = release["specification"]
     sides = "each arm minus the reference" if spec.get("arms") else "treated minus controls"
-    if release.get("curves") or "horizon" in (spec.get("outcomes") or [spec.get("outcome") or {}])[0]:
-        measures = measures or [{"measure": one} for one in spec["measure"]]
+    if "horizon" in (spec.get("outcomes") or [spec.get("outcome") or {}])[0]:
         names = {"risk": "difference of risks", "rmst": "difference of restricted mean survival times"}
-        return f"{' and '.join(names[one['measure']] for one in measures).capitalize()}, {sides}."
+        return f"{' and '.join(names[one] for one in spec['measure']).capitalize()}, {sides}."
     outcomes = spec["outcomes"] if "outcomes" in spec else [spec["outcome"]]
     shares = all(one.get("codes") for one in outcomes)
     ratios = [name for name, key in RATIOS if key in (spec.get("measure") or ())]

@@ -33,15 +33,14 @@ def arm_means(release: Mapping[str, Any]) -> tuple[tuple[str, str], tuple[str, s
 
     Return None unless their difference is the estimate.
     """
-    details, estimate = release.get("details") or {}, release.get("estimate")
-    names = [f"mean_{arm}{what}" for arm in ("treated", "control") for what in ("", "_error")]
-    numbers = [details.get(name) for name in names]
-    if estimate is None or any(not isinstance(number, int | float) for number in numbers):
+    details = release.get("details") or {}
+    values = next((row["values"] for row in release.get("answers") or ()), None)
+    errors = [details.get(f"mean_{side}_error") for side in ("control", "treated")]
+    if values is None or None in errors:
         return None
-    treated, error, control, other = (float(number) for number in numbers if number is not None)
-    if abs(treated - control - estimate) > 1e-9 * max(1.0, abs(treated), abs(control)):
-        return None
-    return ("treated", _with_error(treated, error)), ("controls", _with_error(control, other))
+    pairs = zip(values, (float(one) for one in errors if one is not None), strict=True)
+    control, treated = (_with_error(mean, error) for mean, error in pairs)
+    return ("treated", treated), ("controls", control)
 
 
 def _with_error(mean: float, error: float) -> str:

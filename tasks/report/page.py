@@ -23,7 +23,7 @@ from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.ledger import UNANCHORED
 from causalveil.schemas.limits import united
 from causalveil.schemas.plan import Plan
-from causalveil.schemas.release import AnsweredEffect, DirectionRelease, ProtocolRelease, Release, SurvivalRelease
+from causalveil.schemas.release import DirectionRelease, EffectRelease, Release
 from causalveil.schemas.sites.pooled import (
     OfSites,
     Pooled,
@@ -35,7 +35,7 @@ from causalveil.schemas.sites.pooled import (
 from causalveil.schemas.sites.series import Series, SeriesRow
 from causalveil.schemas.where import condition_words, where_words
 from causalveil.tasks.report.details import PLACEHOLDER, as_used, detail_rows, estimand_of, text_of
-from causalveil.tasks.report.figures import Axis, Line, LovePlot, axis_of, line_of, site_bars, waterfalls
+from causalveil.tasks.report.figures import Axis, Line, axis_of, line_of, site_bars, waterfalls
 from causalveil.tasks.report.guidelines.facts import bounds_text
 from causalveil.tasks.report.guidelines.items import guidelines_context
 from causalveil.tasks.report.numbers import (
@@ -61,15 +61,23 @@ from causalveil.tasks.report.numbers import (
     verdict_of,
 )
 from causalveil.tasks.report.panel.parts import runs_left
-from causalveil.tasks.report.protocol import context_of, first_of, labelled, lost_within, place_of, sides_of, units_in
-from causalveil.tasks.report.times import groups_context, pooled_times_context, times_context
+from causalveil.tasks.report.table import (
+    context_of,
+    first_of,
+    labelled,
+    lost_within,
+    place_of,
+    sides_of,
+    units_in,
+)
+from causalveil.tasks.report.times import curves_context, pooled_times_context
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 TEMPLATES = Path(__file__).with_name("templates")
 # Fields that the general parts of the page speak of; a template for an unknown kind shows all others as they are.
-COMMON = frozenset(AnsweredEffect.model_fields)
+COMMON = frozenset(EffectRelease.model_fields)
 OVER = {"ATE": "over all units", "ATT": "over the treated units", "ATC": "over the untreated units"}
 
 
@@ -201,19 +209,15 @@ def _render(release: Published, layout: str, sheet: str, contract: Contract | No
 
 
 def _done(release: Published) -> tuple[str, ...]:
-    """Say what was done about confounding, by a protocol for its first answer.
-
-    The words of an older release are quoted.
-    """
+    """Say what was done about confounding, by a table for its first answer."""
     found = getattr(release, "confounding", None)
-    if isinstance(release, ProtocolRelease):
-        found = first_of(release.answers).confounding
+    if isinstance(release, EffectRelease):
+        found = release.answers[0].confounding
+        if found is None and (words := release.answers[0].adjustment) and release.answers[0].state != "unresolved":
+            return (f"{words[:1].upper()}{words[1:]}.",)
     if isinstance(release, PooledProtocolRelease):
         found = first_of(release.answers).confounding
-    if found is not None:
-        return tuple(found.sentences)
-    words = str(getattr(release, "details", {}).get("adjustment", ""))
-    return (f"{words[:1].upper()}{words[1:]}.",) if words else ()
+    return () if found is None else tuple(found.sentences)
 
 
 def _approvals(release: Published) -> list[tuple[str, str]]:
@@ -293,36 +297,11 @@ def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
         "details": detail_rows(document),
         "findings": _rows({key: value for key, value in document.items() if key not in COMMON}),
     }
-    if "interval" in document:
-        line = _line("Estimate", document, 0.4)
-        context |= {
-            "verdict": verdict_of(document["interval"]),
-            "lines": [line],
-            "axis": axis_of([line]),
-            "not_covered": document["not_covered"],
-        }
-    if isinstance(release, AnsweredEffect):
-        plot = LovePlot.of(release.balance)
-        context["loves"] = [] if plot is None else [("", plot)]
-        context["unseen"] = _unseen(release)
     if isinstance(release, DirectionRelease):
         context |= _direction(release)
-    if isinstance(release, ProtocolRelease):
-        context |= context_of(release) | groups_context(release)
-    if isinstance(release, SurvivalRelease):
-        context |= times_context(release)
+    if isinstance(release, EffectRelease):
+        context |= context_of(release) | curves_context(release)
     return context
-
-
-def _unseen(release: AnsweredEffect) -> list[str]:
-    """Return the covariates that a Love plot has no row of: where noise hides how they vary.
-
-    What an adjustment left out says so by itself; in a trial no other sentence does.
-    """
-    if not release.balance or (release.confounding and release.confounding.left_out):
-        return []
-    shown = {row.covariate.split("=")[0] for row in release.balance} | {row.covariate for row in release.balance}
-    return [name for name in release.specification.get("covariates") or {} if name not in shown]
 
 
 def _direction(release: DirectionRelease) -> dict[str, Any]:

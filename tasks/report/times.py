@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from causalveil.schemas.estimators.survival import ArmCurve, Curves, Measure
-from causalveil.schemas.release import ProtocolRelease, SurvivalRelease
-from causalveil.schemas.sites.pooled import MEASURES, NOT_SEEN, PooledMeasure, PooledSurvivalRelease
+from causalveil.schemas.release import EffectRelease
+from causalveil.schemas.sites.pooled import NOT_SEEN, PooledMeasure, PooledSurvivalRelease
 from causalveil.tasks.report.figures import Axis, Line, axis_of, line_of, site_bars
-from causalveil.tasks.report.numbers import amount, axis_name, named_arm, verdict_of
+from causalveil.tasks.report.numbers import amount, axis_name, figure, named_arm, verdict_of
 
 # So many times fit below a figure on a narrow screen.
 TIMES_SHOWN = 5
@@ -24,7 +24,6 @@ PAIRS_SHOWN = 12
 NAMES = ("control", "treated")
 # Risks further apart than this are told apart in a figure of 200 pixels: two of them.
 SEEN_APART = 0.01
-NAMED = {Measure.risk: "Risk difference", Measure.rmst: "RMST difference"}
 
 
 @dataclass(frozen=True)
@@ -61,6 +60,8 @@ class DrawnPair:
     names: tuple[str, str]
     curves: Curves
     arms: tuple[DrawnArm, ...]
+    # Until when values are told in words.
+    told: float
     # The first arm whose cumulative incidence no pair before it has shown: the reference stands in several.
     fresh: int = 0
 
@@ -77,48 +78,26 @@ class DrawnGroups:
     times: tuple[float, ...]
 
 
-@dataclass(frozen=True)
-class MeasureLine:
-    """One measure's line on an axis of its own."""
-
-    title: str
-    line: Line
-    axis: Axis
-    unit: str
-
-
-def times_context(release: SurvivalRelease) -> dict[str, Any]:
-    """Return what the page of a study of times speaks of beside what all pages do."""
-    drawn = drawn_curves(release.curves, release.restricted_to)
-    return {
-        **drawn,
-        "apart": _apart(release, drawn["arms_drawn"]),
-        "forests": tuple(_forest(release, place) for place in range(len(release.measures))),
-        "unit": release.curves.unit or "",
-    }
-
-
-def _apart(release: SurvivalRelease, arms: Sequence[DrawnArm]) -> tuple[tuple[float, float] | None, ...]:
+def _apart(release: EffectRelease, pair: DrawnPair) -> tuple[tuple[float, float] | None, ...]:
     """Return by arm the risk that its figure ends at and the estimated one, where an eye sees that they differ.
 
     Curves are drawn monotone; estimates are not. Adjusted risks are no curve's.
     """
-    risks = [one for one in release.measures if one.measure is Measure.risk]
-    if not risks or "confounding_adjusted_for" in release.details or release.curves.seen_until < release.curves.horizon:
-        return (None,) * len(arms)
-    pairs = zip((arm.areas[0].last for arm in arms), (risks[0].control, risks[0].treated), strict=True)
-    return tuple((drawn, estimated) if abs(drawn - estimated) >= SEEN_APART else None for drawn, estimated in pairs)
+    risks = [one for one in release.answers if one.measure is Measure.risk]
+    adjusted = bool(release.specification.get("covariates"))
+    if len(risks) != 1 or adjusted or pair.curves.seen_until < pair.curves.horizon:
+        return (None,) * len(pair.arms)
+    pairs = zip((arm.areas[0].last for arm in pair.arms), risks[0].values or (None, None), strict=True)
+    return tuple(
+        None if estimated is None or abs(drawn - estimated) < SEEN_APART else (drawn, estimated)
+        for drawn, estimated in pairs
+    )
 
 
-def drawn_curves(curves: Curves, ends: float | None = None) -> dict[str, Any]:
-    """Return both arms' curves as a page draws them, and the times of people at risk.
-
-    ``ends``: when measures end, where that is before the horizon.
-    """
+def drawn_curves(curves: Curves) -> dict[str, Any]:
+    """Return both arms' curves over all sites as a page draws them, and times of people."""
     places = _places(len(curves.times))
-    starts = [0.0, *curves.times[:-1]]
-    # Where measures end earlier, so do the values that stand in words for those who cannot see the figure.
-    told = min(curves.seen_until, curves.horizon if ends is None else ends)
+    starts, told = [0.0, *curves.times[:-1]], curves.seen_until
     drawn = (_arm(curves, arm, name, places, told) for arm, name in zip(curves.arms, NAMES, strict=True))
     return {
         "time_axis": Axis(0.0, curves.horizon),
@@ -129,11 +108,11 @@ def drawn_curves(curves: Curves, ends: float | None = None) -> dict[str, Any]:
     }
 
 
-def groups_context(release: ProtocolRelease) -> dict[str, Any]:
-    """Return the curves of a protocol of times; of any other protocol that it has none."""
+def curves_context(release: EffectRelease) -> dict[str, Any]:
+    """Return the curves of a release of times; of any other that it has none."""
     if not release.curves:
-        return {"curves_drawn": None}
-    curves = release.curves[0].curves
+        return {"curves_drawn": None, "time_unit": "", "end": ""}
+    curves, ended = release.curves[0].curves, release.answers[0].restricted_to
     places, asks_for_arms = _places(len(curves.times)), bool(release.specification.get("arms"))
     several, grouped = ({getattr(one, key) for one in release.curves} for key in ("arm", "group"))
     pairs: list[DrawnPair] = []
@@ -142,16 +121,23 @@ def groups_context(release: ProtocolRelease) -> dict[str, Any]:
         parts = [one.group] if len(grouped) > 1 or len(several) == 1 else []
         parts += [f"{one.arm} against {one.reference}"] if len(several) > 1 else []
         names = (named_arm(one.reference), named_arm(one.arm)) if asks_for_arms else ("controls", "treated")
-        both, told = zip(one.curves.arms, NAMES, strict=True), one.curves.seen_until
+        # Where measures end earlier, so do the values that stand in words for those who cannot see the figure.
+        told = min(one.curves.seen_until, ended or curves.horizon)
+        both = zip(one.curves.arms, NAMES, strict=True)
         arms = tuple(_arm(one.curves, arm, name, places, told) for arm, name in both)
         reference = (one.group, one.reference, told)
-        pairs.append(DrawnPair(", ".join(parts), names, one.curves, arms, fresh=int(reference in stacked)))
+        title = ", ".join(parts) if len(release.curves) > 1 else ""
+        pairs.append(DrawnPair(title, names, one.curves, arms, told, fresh=int(reference in stacked)))
         stacked.add(reference)
-    starts = [0.0, *curves.times[:-1]]
+    starts, unit = [0.0, *curves.times[:-1]], curves.unit or ""
+    alone = len(release.curves) == 1
     return {
         "curves_drawn": DrawnGroups(tuple(pairs), len(release.curves) - len(pairs), tuple(starts[at] for at in places)),
         "time_axis": Axis(0.0, curves.horizon),
-        "time_unit": curves.unit or "",
+        "time_unit": unit,
+        "end": figure(ended) + (f" {unit}" if unit else "") if ended else "",
+        "apart": _apart(release, pairs[0]) if alone else (),
+        "bracket": curves.grid_bracket if alone else None,
     }
 
 
@@ -215,13 +201,6 @@ def _corners(axis: Axis, times: Sequence[float], values: Sequence[float]) -> lis
 
 def _point(axis: Axis, time: float, value: float) -> str:
     return f"{axis.at(time):g},{100 * (1 - value):.4g}"
-
-
-def _forest(release: SurvivalRelease, place: int) -> MeasureLine:
-    one = release.measures[place]
-    line = line_of(NAMED[one.measure], one.estimate, one.interval, 0.4)
-    unit = None if one.measure is Measure.risk else release.curves.unit or "time"
-    return MeasureLine(MEASURES[one.measure], line, axis_of([line]), axis_name(unit))
 
 
 @dataclass(frozen=True)

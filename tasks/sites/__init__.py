@@ -1,6 +1,7 @@
 """Bundles of sites: signing, checking, pooling.
 
 - ``accept``: Acceptance of bundles by a coordinator.
+- ``asked``: The table that sites or blocks are asked for: its rows, and how far each effect may reach.
 - ``bundle``: Making and opening bundles: one release under one site's Ed25519 signature.
 - ``pool``: Combining what several sites or blocks released.
 - ``pooled_protocol``: A protocol over several sites.

@@ -18,25 +18,21 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import combinations
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from causalveil.schemas.documents import digest_of
 from causalveil.schemas.errors import BundleError, StudyError
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, SurvivalStudy
 from causalveil.schemas.protocols.answers import State
-from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
-from causalveil.schemas.release import EffectRelease, ProtocolRelease, SurvivalRelease
+from causalveil.schemas.release import EffectRelease
 from causalveil.schemas.sites.round import AgreedTerms, Bundle, Reason, Site, Statement, instant_text
 from causalveil.schemas.specification import level_names, travelling
 from causalveil.schemas.studies import parse_study
-from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.privacy.ledger.ledger import Ledger
+from causalveil.tasks.sites.asked import Asked, Question, questions_of
 from causalveil.tasks.sites.bundle import read_bundle, refuse_unfit, release_of
 from causalveil.tasks.sites.terms import coordinators_key, refuse_other_terms
 
-# What sites can be asked together.
-Asked: TypeAlias = EffectStudy | ProtocolStudy | SurvivalStudy | SurvivalProtocol
-Answer: TypeAlias = EffectRelease | ProtocolRelease | SurvivalRelease
 # How far a site's clock may run ahead of the coordinator's.
 CLOCK_SKEW = timedelta(minutes=5)
 
@@ -48,7 +44,7 @@ class Accepted:
     site: str
     bundle: Bundle
     digest: str
-    release: Answer
+    release: EffectRelease
 
 
 @dataclass(frozen=True)
@@ -152,7 +148,7 @@ def _accept(item: _Arrived, of: tuple[AgreedTerms, str], site: Site, expected: A
     _in_time(statement, now, where)
     release = release_of(item.bundle, where)
     refuse_unfit(release, where)
-    if not isinstance(release, Answer):
+    if not isinstance(release, EffectRelease):
         raise BundleError(f"{where}: {Reason.unfit}: only effects are pooled")
     _same_study(release, expected, where)
     return Accepted(item.site, item.bundle, item.digest, release)
@@ -176,7 +172,7 @@ def _in_time(said: Statement, now: datetime, where: str) -> None:
         )
 
 
-def _same_study(release: Answer, expected: Asked, where: str) -> None:
+def _same_study(release: EffectRelease, expected: Asked, where: str) -> None:
     """The site ran what it was asked to: digest, and everything that the release itself says about it.
 
     Raises:
@@ -186,7 +182,6 @@ def _same_study(release: Answer, expected: Asked, where: str) -> None:
     if differing:
         raise BundleError(f"{where}: {Reason.foreign}: it ran another study; differing: {', '.join(differing[:8])}")
     privacy = release.privacy
-    confidence = release.confidence if isinstance(release, ProtocolRelease) else release.interval.confidence
     said: dict[str, tuple[Any, Any]] = {
         "study digest": (release.study_digest, digest_of(release.specification)),
         "unit": (privacy.unit, release.specification["data"].get("unit")),
@@ -194,8 +189,9 @@ def _same_study(release: Answer, expected: Asked, where: str) -> None:
         "estimand": (release.estimand, expected.estimand),
         "estimator": (release.estimator, expected.estimator.name),
         "guarantee": (release.guarantee, expected.guarantee),
-        "confidence": (confidence, expected.confidence),
-        "questions": (_places(release), _asked(expected, release)),
+        "confidence": (release.confidence, expected.confidence),
+        "questions": (list(map(Question.of, release.answers)), questions_of(expected)),
+        "times": (_times_of(release), _times_asked(expected, release)),
         "neighbouring relation": (privacy.neighbours, expected.privacy.neighbours),
         "level": (privacy.level, expected.privacy.level),
         "epsilon": (privacy.epsilon, expected.privacy.epsilon),
@@ -206,46 +202,18 @@ def _same_study(release: Answer, expected: Asked, where: str) -> None:
         raise BundleError(f"{where}: {Reason.foreign}: its release contradicts the study in: {', '.join(wrong)}")
 
 
-def _places(release: Answer) -> list[tuple[Any, ...]]:
-    """Return the questions that a release answers, in its order; of one effect, none."""
-    if isinstance(release, SurvivalRelease):
-        shown = release.curves
-        asked = [(shown.horizon, shown.unit, shown.origin, shown.events[0]), (release.estimate, release.interval)]
-        return [*asked, *((one.measure, one.interval.confidence) for one in release.measures)]
-    if isinstance(release, EffectRelease):
-        return []
-    return [(row.outcome, row.role, row.group, row.arm, row.reference) for row in release.answers]
+def _times_of(release: EffectRelease) -> list[tuple[Any, ...]]:
+    """Return until when, in which unit and from when a release's curves are, and of which events."""
+    shown = [one.curves for one in release.curves]
+    return sorted({(one.horizon, one.unit or "", one.origin, one.events[0]) for one in shown})
 
 
-def _asked(study: Asked, release: Answer) -> list[tuple[Any, ...]]:
-    """Return the questions that a study asks, in the order of its table.
-
-    A release of times has its first measure as its estimate.
-    """
-    if isinstance(study, EffectStudy):
-        return []
+def _times_asked(study: Asked, release: EffectRelease) -> list[tuple[Any, ...]]:
+    """Return the same as a study asks it; of other outcomes there are no curves."""
     if isinstance(study, SurvivalStudy):
-        shown, first = study.outcome, release.measures[:1] if isinstance(release, SurvivalRelease) else ()
-        asked = [(shown.horizon, shown.unit_of_measure, shown.origin, shown.labels[0])]
-        return [
-            *asked,
-            *((one.estimate, one.interval) for one in first),
-            *((measure, study.confidence) for measure in study.measure),
-        ]
-    names = study.arm_names
-    return [
-        (label, role, group, arm, names[0])
-        for label, role in labels_of(study)
-        for arm in names[1:]
-        for group in study.answered_groups
-    ]
-
-
-def labels_of(study: ProtocolStudy | SurvivalProtocol) -> list[tuple[str, OutcomeRole]]:
-    """Return each question of a protocol, as its table names it, with its role."""
-    if isinstance(study, SurvivalProtocol):
-        return [(question.label, question.role) for question in study.questions]
-    return [(outcome.name, outcome.role) for outcome in study.outcomes]
+        shown = study.outcome
+        return [(shown.horizon, shown.unit_of_measure or "", shown.origin, shown.labels[0])]
+    return _times_of(release) if isinstance(study, SurvivalProtocol) else []
 
 
 def differences(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
@@ -303,11 +271,8 @@ def _alike(accepted: Sequence[Accepted], declared: bool) -> Iterator[str]:
 
 def _numbers(item: Accepted) -> tuple[Any, ...]:
     """Return what noise made of a site's answers; nothing of those that it hides."""
-    release = item.release
-    if isinstance(release, ProtocolRelease):
-        rows = (row for row in release.answers if row.state is not State.unresolved)
-        return tuple((row.estimate, row.sampling_error) for row in rows)
-    return () if release.interval.whole_range else (release.estimate, release.variance.sampling)
+    rows = (row for row in item.release.answers if row.state is not State.unresolved)
+    return tuple((row.estimate, row.sampling_error) for row in rows)
 
 
 def _named_otherwise(accepted: Sequence[Accepted]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from causalveil.schemas.documents import NotADocument, parse_json, read_regular
 from causalveil.schemas.errors import BundleError, ReleaseContradicted, RunConflict, StudyError
 from causalveil.schemas.mistakes import validate
-from causalveil.schemas.release import EffectRelease, ProtocolRelease, Release, SurvivalRelease, load_release_text
+from causalveil.schemas.release import EffectRelease, Release, load_release_text
 from causalveil.schemas.sites.round import Bundle, Reason, SignedTerms, Statement
 from causalveil.tasks.privacy.keys import is_signed, signing_secret
 from causalveil.tasks.privacy.ledger.ledger import Ledger
@@ -125,7 +125,7 @@ def refuse_unfit(release: Release, where: str) -> None:
     Raises:
         BundleError: another kind, a simulation, or of one unit.
     """
-    if not isinstance(release, EffectRelease | ProtocolRelease | SurvivalRelease):
+    if not isinstance(release, EffectRelease):
         raise BundleError(
             f"{where}: {Reason.unfit}: a release of kind '{release.kind}' cannot be pooled, only effects can"
         )

@@ -22,8 +22,8 @@ from scipy.special import chdtrc, ndtri, stdtrit
 from causalveil.schemas.errors import BundleError
 from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.privacy import Coverage
-from causalveil.schemas.protocols.answers import Limits, ProtocolAnswer, State
-from causalveil.schemas.release import Interval, Variance
+from causalveil.schemas.protocols.answers import ProtocolAnswer, State
+from causalveil.schemas.release import EffectRelease, Interval, Variance
 from causalveil.schemas.sites.pooled import Heterogeneity, PooledEstimate, WithoutSite
 from causalveil.tasks.inference.assemble import NOISY, Noise
 from causalveil.tasks.machine.arrays import FloatArray
@@ -257,28 +257,24 @@ def _shares(weights: FloatArray) -> FloatArray:
     return np.asarray(weights / weights.sum())
 
 
-def estimate_of(name: str, answer: ProtocolAnswer, limits: Limits | None, confidence: float) -> SiteEstimate | None:
-    """Return an answer to be pooled; None where noise hides it or a gate withholds it.
+def estimate_of(
+    name: str, release: EffectRelease, answer: ProtocolAnswer, together: float | None = None
+) -> SiteEstimate | None:
+    """Return an answer to be pooled, or None.
+
+    There is none where noise hides it, it ends before its horizon, or a gate withholds it.
 
     Args:
         name: of the site or block.
-        answer: a row of a protocol's table.
-        limits: its interval.
-        confidence: with which that holds.
+        release: that the answer stands in.
+        answer: a row of its table.
+        together: confidence of each interval that holds together with all others; None: the interval by itself.
     """
-    if answer.state in (State.unresolved, State.withheld) or answer.estimate is None or limits is None:
+    interval, variance = release.interval_of(answer), release.variance_of(answer)
+    hidden = answer.state is State.unresolved or answer.restricted_to is not None
+    if hidden or answer.estimate is None or interval is None or variance is None:
         return None
-    return SiteEstimate(
-        site=name,
-        estimate=answer.estimate,
-        variance=Variance(sampling=(answer.sampling_error or 0.0) ** 2, noise=(answer.noise_error or 0.0) ** 2),
-        interval=Interval(
-            lower=limits.lower,
-            upper=limits.upper,
-            confidence=confidence,
-            covers=NOISY,
-            coverage=Coverage.normal_approximation,
-            whole_range=False,
-            bias=answer.bias or 0.0,
-        ),
-    )
+    if together is not None:
+        ends = answer.simultaneous or answer.interval or interval
+        interval = interval.model_copy(update={"lower": ends.lower, "upper": ends.upper, "confidence": together})
+    return SiteEstimate(site=name, estimate=answer.estimate, variance=variance, interval=interval)

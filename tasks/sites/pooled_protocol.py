@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 from scipy.special import ndtri, stdtrit
 
-from causalveil.schemas.errors import BundleError
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.limits import united
 from causalveil.schemas.protocols.answers import (
@@ -29,7 +28,7 @@ from causalveil.schemas.protocols.answers import (
     State,
 )
 from causalveil.schemas.protocols.study import ALL_UNITS, FailedGate, OutcomeRole, ProtocolStudy
-from causalveil.schemas.release import Interval, ProtocolRelease
+from causalveil.schemas.release import EffectRelease, Interval
 from causalveil.schemas.sites.pooled import (
     CellState,
     PooledAnswer,
@@ -39,10 +38,11 @@ from causalveil.schemas.sites.pooled import (
     SitePart,
     SiteRecord,
 )
-from causalveil.schemas.sites.round import AgreedTerms, Model, Reason
+from causalveil.schemas.sites.round import AgreedTerms, Model
 from causalveil.tasks.protocols.calibration import Measured, learn, scale_of
 from causalveil.tasks.protocols.gates import balance_gate, critical_of
 from causalveil.tasks.sites.accept import Accepted
+from causalveil.tasks.sites.asked import widths_of
 from causalveil.tasks.sites.pool import Pooled, estimate_of, pool
 from causalveil.tasks.sites.pooled_release import of_sites, over_sites, record_of
 
@@ -97,12 +97,12 @@ def pooled_protocol(
         accepted: one per site, from ``tasks.sites.accept.accept``, which has seen that all tables have the same rows.
 
     Raises:
-        BundleError: a bundle answers no protocol, or reports no variance at all.
+        BundleError: a bundle reports no variance at all.
     """
-    releases = {item.site: _protocol_of(item) for item in accepted}
+    releases = {item.site: item.release for item in accepted}
     tables = [[(site, row) for row in release.answers] for site, release in releases.items()]
-    widths = _widths(study)
-    cells = [_cell(study, row, widths, len(tables[0])) for row in zip(*tables, strict=True)]
+    widths = widths_of(study)
+    cells = [_cell(study, releases, row, widths[row[0][1].outcome]) for row in zip(*tables, strict=True)]
     calibration, calibrated = _calibrated(study, cells, terms.model, releases)
     balance = () if isinstance(study, SurvivalProtocol) else _balance(study, cells, releases, terms.model)
     gates = () if isinstance(study, SurvivalProtocol) else _gates(study, balance)
@@ -123,36 +123,22 @@ def pooled_protocol(
     )
 
 
-def _protocol_of(item: Accepted) -> ProtocolRelease:
-    if not isinstance(item.release, ProtocolRelease):
-        raise BundleError(f"site '{item.site}': {Reason.unfit}: its release is of kind '{item.release.kind}'")
-    return item.release
-
-
 def _of(pooled: Pooled, model: Model) -> PooledEstimate:
     return pooled.fixed if model is Model.fixed else pooled.random
 
 
-def _widths(study: ProtocolStudy | SurvivalProtocol) -> dict[str, float]:
-    """Return how far an effect may reach to either side, by question."""
-    if isinstance(study, SurvivalProtocol):
-        return {question.label: question.span for question in study.questions}
-    return {outcome.name: outcome.width for outcome in study.outcomes}
-
-
 def _cell(
     study: ProtocolStudy | SurvivalProtocol,
+    releases: Mapping[str, EffectRelease],
     said: tuple[tuple[str, ProtocolAnswer], ...],
-    widths: Mapping[str, float],
-    rows: int,
+    width: float,
 ) -> _Cell:
-    """One question of a table of so many rows."""
-    width = widths[said[0][1].outcome]
+    """One question of the table; ``width``: how far its effect may reach to either side."""
+    rows = len(releases[said[0][0]].answers)
     bounds, each = (-width, width), 1 - (1 - study.confidence) / rows
-    single = [estimate_of(site, row, row.interval, study.confidence) for site, row in said]
-    all_ = [estimate_of(site, row, row.simultaneous, each) for site, row in said]
-    pairs = zip(said, single, all_, strict=True)
-    told = [(one, two) for (_, row), one, two in pairs if one and two and row.restricted_to is None]
+    single = [estimate_of(site, releases[site], row) for site, row in said]
+    all_ = [estimate_of(site, releases[site], row, each) for site, row in said]
+    told = [(one, two) for one, two in zip(single, all_, strict=True) if one is not None and two is not None]
     if len(told) < FEWEST:
         return _Cell(width, said, None, None, {}, 0.0)
     pooled = pool([one for one, _ in told], study.confidence, bounds)
@@ -168,14 +154,14 @@ def _calibrated(
     study: ProtocolStudy | SurvivalProtocol,
     cells: Sequence[_Cell],
     model: Model,
-    releases: Mapping[str, ProtocolRelease],
+    releases: Mapping[str, EffectRelease],
 ) -> tuple[Calibration, tuple[Limits | None, ...]]:
     """Calibrate every other answer's interval by the pooled negative controls.
 
     Those of times to an event in arms as they are calibrate nothing.
     """
     if isinstance(study, SurvivalProtocol) and not study.covariates:
-        return next(iter(releases.values())).calibration, (None,) * len(cells)
+        return _declared(next(iter(releases.values())).calibration), (None,) * len(cells)
     controls = [cell for cell in cells if cell.row.role is OutcomeRole.negative_control]
     shown = [found for cell in controls if cell.row.group == ALL_UNITS and (found := cell.shown(model)) is not None]
     asked = study.questions if isinstance(study, SurvivalProtocol) else study.outcomes
@@ -191,6 +177,10 @@ def _calibrated(
     return calibration, tuple(limits)
 
 
+def _declared(found: Calibration | None) -> Calibration:
+    return found or Calibration(controls=0, statement="No negative control was declared.")
+
+
 def _quantile(confidence: float, cell: _Cell, model: Model) -> float:
     """Return the quantile of the declared model's interval.
 
@@ -201,7 +191,7 @@ def _quantile(confidence: float, cell: _Cell, model: Model) -> float:
 
 
 def _balance(
-    study: ProtocolStudy, cells: Sequence[_Cell], releases: dict[str, ProtocolRelease], model: Model
+    study: ProtocolStudy, cells: Sequence[_Cell], releases: dict[str, EffectRelease], model: Model
 ) -> tuple[BalanceRow, ...]:
     """Each covariate's difference as the first primary outcome's answer weighs the sites."""
     first = study.outcomes[study.first].name

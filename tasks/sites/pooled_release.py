@@ -13,12 +13,13 @@ from causalveil.schemas.confounding import ConfoundingStatement, over_parts
 from causalveil.schemas.documents import digest_of
 from causalveil.schemas.errors import BundleError
 from causalveil.schemas.limits import Limit
-from causalveil.schemas.release import EffectRelease, Software
+from causalveil.schemas.release import Software
 from causalveil.schemas.sites.pooled import PooledPrivacy, PooledRelease, SiteResult
 from causalveil.schemas.sites.round import AgreedTerms, Model, Reason
 from causalveil.schemas.specification import level_names, with_level_names
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.sites.accept import Accepted, Asked
+from causalveil.tasks.sites.accept import Accepted
+from causalveil.tasks.sites.asked import Asked
 from causalveil.tasks.sites.pool import SiteEstimate, pool
 
 DEPENDENCIES = ("numpy", "scipy", "cryptography")
@@ -36,8 +37,8 @@ def pooled_release(terms: AgreedTerms, study: EffectStudy, accepted: Sequence[Ac
         BundleError: a site reports no variance at all.
     """
     width = study.outcome.width
-    releases = [effect_of(item) for item in accepted]
-    estimates = [_estimate(item.site, release) for item, release in zip(accepted, releases, strict=True)]
+    releases = [item.release for item in accepted]
+    estimates = [_estimate(item) for item in accepted]
     pooled = pool(estimates, study.confidence, (-width, width))
     headline = pooled.fixed if terms.model is Model.fixed else pooled.random
     weights = pooled.weights_fixed if terms.model is Model.fixed else pooled.weights_random
@@ -52,20 +53,20 @@ def pooled_release(terms: AgreedTerms, study: EffectStudy, accepted: Sequence[Ac
         sites=tuple(
             SiteResult(
                 **record_of(item, release.not_covered),
-                estimate=release.estimate,
-                interval=release.interval,
-                variance=release.variance,
+                estimate=one.estimate,
+                interval=one.interval,
+                variance=one.variance,
                 weight_fixed=float(fixed),
                 weight_random=float(random),
-                confounding=release.confounding,
+                confounding=release.answers[0].confounding,
             )
-            for item, release, fixed, random in zip(
-                accepted, releases, pooled.weights_fixed, pooled.weights_random, strict=True
+            for item, release, one, fixed, random in zip(
+                accepted, releases, estimates, pooled.weights_fixed, pooled.weights_random, strict=True
             )
         ),
         leave_one_out=pooled.leave_one_out,
         confounding=over_sites(
-            [(one.confounding, float(weight)) for one, weight in zip(releases, weights, strict=True)]
+            [(one.answers[0].confounding, float(weight)) for one, weight in zip(releases, weights, strict=True)]
         ),
     )
 
@@ -117,19 +118,16 @@ def of_sites(terms: AgreedTerms, study: Asked, accepted: Sequence[Accepted]) -> 
     }
 
 
-def effect_of(item: Accepted) -> EffectRelease:
-    """Return the release of a bundle that answers a study of one effect.
+def _estimate(item: Accepted) -> SiteEstimate:
+    """Return a site's only answer.
 
     Raises:
-        BundleError: it is of another kind.
+        BundleError: it is withheld.
     """
-    if not isinstance(item.release, EffectRelease):
-        raise BundleError(f"site '{item.site}': {Reason.unfit}: its release is of kind '{item.release.kind}'")
-    return item.release
-
-
-def _estimate(site: str, release: EffectRelease) -> SiteEstimate:
-    return SiteEstimate(site, release.estimate, release.variance, release.interval)
+    release = item.release
+    if release.estimate is None or release.variance is None or release.interval is None:
+        raise BundleError(f"site '{item.site}': {Reason.unfit}: its release withholds its answer")
+    return SiteEstimate(item.site, release.estimate, release.variance, release.interval)
 
 
 def record_of(item: Accepted, omitted: tuple[Limit, ...]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,8 +17,8 @@ from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.limits import Code, Limit, limit, united
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Coverage
-from causalveil.schemas.protocols.answers import State
-from causalveil.schemas.release import Interval, MeasuredEffect, SurvivalRelease, Variance
+from causalveil.schemas.protocols.answers import ProtocolAnswer, State
+from causalveil.schemas.release import EffectRelease, Interval, Variance
 from causalveil.schemas.sites.pooled import (
     CellState,
     PooledEstimate,
@@ -32,8 +31,8 @@ from causalveil.schemas.sites.round import AgreedTerms, PooledBy, Reason
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.inference.assemble import NOISY
 from causalveil.tasks.sites.accept import Accepted
-from causalveil.tasks.sites.pool import SiteEstimate, pool
-from causalveil.tasks.sites.pooled_protocol import FEWEST, limits_of
+from causalveil.tasks.sites.pool import estimate_of, pool
+from causalveil.tasks.sites.pooled_protocol import FEWEST
 from causalveil.tasks.sites.pooled_release import of_sites, over_sites, record_of
 from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.findings import TimesShown, told_test
@@ -52,9 +51,9 @@ def pooled_times(terms: AgreedTerms, study: SurvivalStudy, accepted: Sequence[Ac
         accepted: one per site, from ``tasks.sites.accept.accept``, which has seen that all have the same measures.
 
     Raises:
-        BundleError: a bundle answers no study of times, or reports no variance at all.
+        BundleError: a bundle reports no variance at all.
     """
-    releases = {item.site: _times_of(item) for item in accepted}
+    releases = {item.site: item.release for item in accepted}
     strata = _strata(releases) if terms.pooled_by is PooledBy.cells else None
     measures = tuple(_measure(study, measure, releases, place, strata) for place, measure in enumerate(study.measure))
     weights = {part.site: part.weight(terms.model) for part in measures[0].sites}
@@ -70,20 +69,14 @@ def pooled_times(terms: AgreedTerms, study: SurvivalStudy, accepted: Sequence[Ac
         curves=_curves(study, strata) if strata is not None and strata.one_grid else None,
         log_rank=None if strata is None else told_test(strata.log_rank(study.confidence)),
         confounding=over_sites(
-            [(releases[site].confounding, weight) for site, weight in weights.items() if weight > 0]
+            [(releases[site].answers[0].confounding, weight) for site, weight in weights.items() if weight > 0]
         ),
         not_covered=united(one for release in releases.values() for one in release.not_covered),
         sites=tuple(SiteRecord(**record_of(item, releases[item.site].not_covered)) for item in accepted),
     )
 
 
-def _times_of(item: Accepted) -> SurvivalRelease:
-    if not isinstance(item.release, SurvivalRelease):
-        raise BundleError(f"site '{item.site}': {Reason.unfit}: its release is of kind '{item.release.kind}'")
-    return item.release
-
-
-def _strata(releases: dict[str, SurvivalRelease]) -> Strata:
+def _strata(releases: dict[str, EffectRelease]) -> Strata:
     """Return both arms of every site as its released cells have them.
 
     Raises:
@@ -93,7 +86,7 @@ def _strata(releases: dict[str, SurvivalRelease]) -> Strata:
     return Strata(tuple(map(TwoArms, found)), tuple(release.units for release in releases.values()))
 
 
-def _cells_of(site: str, release: SurvivalRelease) -> NoisyCells:
+def _cells_of(site: str, release: EffectRelease) -> NoisyCells:
     if release.cells is None:
         raise BundleError(
             f"site '{site}': {Reason.unfit}: its release has no cells, as an older version of causalveil made it; "
@@ -105,18 +98,20 @@ def _cells_of(site: str, release: SurvivalRelease) -> NoisyCells:
         sizes = Sizes(units=release.units, train=release.units, estimation=release.units)
         if len(released) == grid_of(table, release.units).numbers:
             found = one_row(study, table_stage(table, sizes, released))
-            if _alike(found.measures, release.measures):
+            if _alike(found.fields(study)["answers"], release.answers):
                 return JointCells.read(released, table, sizes).two_arms((0,), 1).cells
     raise BundleError(f"site '{site}': {Reason.foreign}: its release contradicts its own cells")
 
 
-def _alike(found: Sequence[MeasuredEffect], said: Sequence[MeasuredEffect]) -> bool:
-    """Return whether measures are the same, up to what another machine rounds otherwise."""
+def _alike(found: Sequence[ProtocolAnswer], said: Sequence[ProtocolAnswer]) -> bool:
+    """Return whether answers are the same, up to what another machine rounds otherwise."""
+    if len(found) != len(said) or any(one.estimate is None or one.interval is None for one in said):
+        return False
     ours, theirs = (
-        np.array([(one.estimate, one.interval.lower, one.interval.upper, one.variance.sampling) for one in measures])
-        for measures in (found, said)
+        np.array([(one.estimate, *dict(one.interval or {}).values(), one.sampling_error) for one in rows], dtype=float)
+        for rows in (found, said)
     )
-    return ours.shape == theirs.shape and bool(np.allclose(ours, theirs, rtol=1e-6, atol=1e-9))
+    return bool(np.allclose(ours, theirs, rtol=1e-6, atol=1e-9))
 
 
 def _curves(study: SurvivalStudy, strata: Strata) -> Curves:
@@ -150,35 +145,18 @@ def _stratified(study: SurvivalStudy, strata: Strata, measure: Measure) -> Poole
     )
 
 
-@dataclass(frozen=True)
-class _Said:
-    """One site's release, and its answer to one measure.
-
-    ``told`` is whether noise leaves an answer until the study's horizon.
-    """
-
-    release: SurvivalRelease
-    answer: MeasuredEffect
-
-    @property
-    def told(self) -> bool:
-        return self.release.restricted_to is None and not self.answer.interval.whole_range
-
-    def estimate(self, site: str) -> SiteEstimate:
-        return SiteEstimate(site, self.answer.estimate, self.answer.variance, self.answer.interval)
-
-
 def _measure(
     study: SurvivalStudy,
     measure: Measure,
-    releases: dict[str, SurvivalRelease],
+    releases: dict[str, EffectRelease],
     place: int,
     strata: Strata | None,
 ) -> PooledMeasure:
     """Pool one measure over the sites that answered it, and if wanted by the cells of all."""
     span = study.outcome.horizon if measure is Measure.rmst else 1.0
-    said = {site: _Said(release, release.measures[place]) for site, release in releases.items()}
-    told = [one.estimate(site) for site, one in said.items() if one.told]
+    said = {site: release.answers[place] for site, release in releases.items()}
+    found = {site: estimate_of(site, release, said[site]) for site, release in releases.items()}
+    told = [one for one in found.values() if one is not None]
     pooled = pool(told, study.confidence, (-span, span)) if len(told) >= FEWEST else None
     fixed = {} if pooled is None else dict(zip((one.site for one in told), pooled.weights_fixed, strict=True))
     random = {} if pooled is None else dict(zip((one.site for one in told), pooled.weights_random, strict=True))
@@ -192,12 +170,12 @@ def _measure(
         sites=tuple(
             SitePart(
                 site=site,
-                state=State.answered if one.told else State.unresolved,
-                estimate=one.answer.estimate if one.told else None,
-                interval=limits_of(one.answer.interval) if one.told else None,
+                state=State.unresolved if found[site] is None else State.answered,
+                estimate=None if found[site] is None else one.estimate,
+                interval=None if found[site] is None else one.interval,
                 weight_fixed=float(fixed.get(site, 0.0)),
                 weight_random=float(random.get(site, 0.0)),
-                confounding=one.release.confounding,
+                confounding=one.confounding,
             )
             for site, one in said.items()
         ),

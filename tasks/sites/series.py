@@ -9,36 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 
 from causalveil.schemas.confounding import ConfoundingStatement
 from causalveil.schemas.errors import StudyError, TooFewBlocks
-from causalveil.schemas.estimators.survival import Measure
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, SurvivalStudy, label_of
-from causalveil.schemas.limits import Limit, united
+from causalveil.schemas.limits import united
 from causalveil.schemas.plan import natural_order
 from causalveil.schemas.protocols.answers import ProtocolAnswer
-from causalveil.schemas.protocols.study import ALL_UNITS, ProtocolStudy
-from causalveil.schemas.release import (
-    AnsweredEffect,
-    EffectRelease,
-    Interval,
-    MeasuredEffect,
-    ProtocolRelease,
-    Release,
-    SurvivalRelease,
-    Variance,
-)
+from causalveil.schemas.release import EffectRelease, Interval, Release, Variance
 from causalveil.schemas.sites.series import Drift, Newest, Series, SeriesBlock, SeriesPrivacy, SeriesRow, SeriesRun
-from causalveil.schemas.study import EffectStudy
+from causalveil.tasks.sites.asked import Asked, widths_of
 from causalveil.tasks.sites.pool import SiteEstimate, estimate_of, pool
 from causalveil.tasks.sites.pooled_release import over_sites
 
 FEWEST = 2
-# What can be asked of one block after the other.
-InSeries: TypeAlias = EffectStudy | ProtocolStudy | SurvivalStudy | SurvivalProtocol
 
 
 @dataclass(frozen=True)
@@ -61,7 +46,7 @@ class _Found:
     confounding: ConfoundingStatement | None
 
 
-def series_of(study: InSeries, releases: Sequence[Release], filled: Sequence[str] = ()) -> Series:
+def series_of(study: Asked, releases: Sequence[EffectRelease], filled: Sequence[str] = ()) -> Series:
     """Pool the releases of a study, block by block.
 
     Args:
@@ -72,7 +57,7 @@ def series_of(study: InSeries, releases: Sequence[Release], filled: Sequence[str
     Raises:
         StudyError: units span blocks, there are no blocks, or fewer than two that are disjoint.
     """
-    kept, left_out, seen = list[Release](), list[str](), set[str]()
+    kept, left_out, seen = list[EffectRelease](), list[str](), set[str]()
     for release in releases:
         blocks = release.privacy.blocks
         if blocks.key is None or blocks.units_span_blocks:
@@ -97,9 +82,9 @@ def series_of(study: InSeries, releases: Sequence[Release], filled: Sequence[str
     kept.sort(key=lambda release: [time[block] for block in _blocks(release)])
     questions: dict[_Place, list[_Found | str]] = {}
     for release in kept:
-        for place, found in _answers(study, release):
-            questions.setdefault(place, []).append(found)
-    widths = _widths(study)
+        for row in release.answers:
+            questions.setdefault(_Place(row.outcome, row.group, row.arm), []).append(_of_answer(release, row))
+    widths = widths_of(study)
     rows = tuple(
         _row(place, found, study.confidence, widths[place.outcome])
         for place, found in questions.items()
@@ -117,7 +102,7 @@ def series_of(study: InSeries, releases: Sequence[Release], filled: Sequence[str
         rows=rows,
         runs=tuple(_run(release) for release in kept),
         privacy=_privacy(kept),
-        not_covered=united(limit for one in kept for limit in _not_covered(one)),
+        not_covered=united(limit for one in kept for limit in one.not_covered),
         units_of_measure=kept[-1].units_of_measure,
         left_out=tuple(left_out),
         unreleased=unreleased,
@@ -157,48 +142,13 @@ def _privacy(kept: Sequence[Release]) -> SeriesPrivacy:
     )
 
 
-def _not_covered(release: Release) -> tuple[Limit, ...]:
-    """Return what a release's intervals leave out."""
-    return release.not_covered if isinstance(release, ProtocolRelease | AnsweredEffect) else ()
+def _of_answer(release: EffectRelease, row: ProtocolAnswer) -> _Found | str:
+    """Return a block's answer to a question.
 
-
-def _widths(study: InSeries) -> dict[str, float]:
-    """Return how far an effect may reach, by question."""
-    if isinstance(study, SurvivalStudy | SurvivalProtocol):
-        return {question.label: question.span for question in study.table.questions}
-    questions = study.questions if isinstance(study, ProtocolStudy) else (study,)
-    return {question.outcome.name: question.outcome.width for question in questions}
-
-
-def _answers(study: InSeries, release: Release) -> list[tuple[_Place, _Found | str]]:
-    """Return a release's answer to each question, or the name of its blocks without one."""
-    if isinstance(release, EffectRelease) and isinstance(study, EffectStudy):
-        place = _Place(study.outcome.name, ALL_UNITS, str(study.treatment_codes.pair[1]))
-        return [(place, _Found(release, release.estimate, release.interval, release.variance, release.confounding))]
-    if isinstance(release, SurvivalRelease) and isinstance(study, SurvivalStudy):
-        return [(_place_of(study, one.measure), _of_measure(release, one)) for one in release.measures]
-    if not isinstance(release, ProtocolRelease):
-        return []
-    return [(_Place(row.outcome, row.group, row.arm), _of_answer(release, row)) for row in release.answers]
-
-
-def _place_of(study: SurvivalStudy, measure: Measure) -> _Place:
-    return _Place(label_of(measure, study.outcome), ALL_UNITS, str(study.treatment_codes.pair[1]))
-
-
-def _of_measure(release: SurvivalRelease, one: MeasuredEffect) -> _Found | str:
-    """Return one measure of a block.
-
-    If the block ends before the horizon, or noise hides it, return the block's name.
+    If the block ends before the horizon, noise hides it or a gate withholds it, return the block's name.
     """
-    if release.restricted_to is not None or one.interval.whole_range:
-        return _label(release)
-    return _Found(release, one.estimate, one.interval, one.variance, release.confounding)
-
-
-def _of_answer(release: ProtocolRelease, row: ProtocolAnswer) -> _Found | str:
-    told = estimate_of(release.run_id, row, row.interval, release.confidence)
-    if told is None or row.restricted_to is not None:
+    told = estimate_of(release.run_id, release, row)
+    if told is None:
         return _label(release)
     return _Found(release, told.estimate, told.interval, told.variance, row.confounding)
 

@@ -15,10 +15,11 @@ from causalveil.schemas.estimators.survival_protocol import GroupCurves, Surviva
 from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Coverage
-from causalveil.schemas.protocols.answers import BalanceRow, Calibration, Limits, ProtocolAnswer, State
+from causalveil.schemas.protocols.answers import BalanceRow, Calibration, Limits, ProtocolAnswer, State, in_table
 from causalveil.schemas.protocols.study import OutcomeRole
-from causalveil.schemas.release import Interval, MeasuredEffect, Variance
+from causalveil.schemas.release import Interval, Variance
 from causalveil.tasks.inference.assemble import NOISY
+from causalveil.tasks.inference.covered import covered
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.survival.curves import Grid
@@ -64,16 +65,18 @@ class TimesTable:
     adjusted: RowAdjusted | None = None
 
     def fields(self, study: SurvivalProtocol) -> dict[str, Any]:
-        """Return the fields that a ``ProtocolRelease`` has beside those of every release."""
+        """Return the fields that an ``EffectRelease`` has beside those of every release."""
         return {
             "estimand": study.estimand,
             "confidence": study.confidence,
-            "answers": self.answers,
+            "coverage": Coverage.normal_approximation,
+            "answers": in_table(self.answers),
+            "covers": covered(study, self.answers),
             "balance": self.balance,
-            "gates": (),
-            "calibration": self.calibration,
+            "calibration": self.calibration if self.calibration.controls else None,
             "not_covered": self.not_covered,
             "curves": self.curves,
+            "cells": self.cells,
             "details": self.details,
         }
 
@@ -160,6 +163,7 @@ def _answer(study: SurvivalProtocol, one: TimesContrast, found: Compared, factor
     done = RANDOMISED if study.estimator.trial else AS_THEY_ARE
     return ProtocolAnswer(
         outcome=one.question.label,
+        measure=one.question.measure,
         role=one.question.role,
         group=label_of(study, one.group),
         arm=study.arm_names[one.arm],
@@ -208,6 +212,18 @@ def _controls(study: SurvivalProtocol) -> Calibration:
 
 
 @dataclass(frozen=True)
+class MeasuredEffect:
+    """One measure of the time to an event in both arms, and their difference with its interval."""
+
+    measure: Measure
+    treated: float
+    control: float
+    estimate: float
+    interval: Interval
+    variance: Variance
+
+
+@dataclass(frozen=True)
 class SurvivalFindings:
     """Findings of a study of one outcome, of which the first measure is the answer.
 
@@ -228,30 +244,26 @@ class SurvivalFindings:
     table: TimesTable
 
     @property
-    def estimate(self) -> float:
-        """Estimate of the first measure."""
-        return self.measures[0].estimate
-
-    @property
     def interval(self) -> Interval:
         """Interval of the first measure."""
         return self.measures[0].interval
 
     def fields(self, study: SurvivalStudy) -> dict[str, Any]:
-        """Return what a ``SurvivalRelease`` has beside the fields of every release."""
+        """Return the fields that an ``EffectRelease`` has beside those of every release."""
+        found = self.table.fields(study.table)
+        done = {"adjustment": self.confounding.words, "confounding": self.confounding, "simultaneous": None}
+        # The test of events stands with the first measure.
+        tests = (self.curves.log_rank, *(None for _ in self.measures[1:]))
+        pair = self.table.curves[0]
         return {
-            "estimand": study.estimand,
-            "estimate": self.estimate,
-            "interval": self.interval,
-            "variance": self.measures[0].variance,
-            "measures": self.measures,
-            "curves": self.curves,
-            "restricted_to": self.restricted_to,
-            "details": self.details,
-            "confounding": self.confounding,
-            "not_covered": self.not_covered,
-            "balance": self.balance,
-            "cells": self.cells,
+            **found,
+            "answers": tuple(
+                row.model_copy(update={**done, "log_rank": test})
+                for row, test in zip(self.table.answers, tests, strict=True)
+            ),
+            "covers": self.interval.covers,
+            "curves": (pair.model_copy(update={"curves": pair.curves.model_copy(update={"log_rank": None})}),),
+            "details": {key: one for key, one in self.details.items() if key != "adjustment"},
         }
 
 

@@ -14,7 +14,7 @@ import pytest
 from causalveil.flows.api import run_study
 from causalveil.flows.sequence.declare import plan_study
 from causalveil.schemas.estimators.survival_protocol import MEAN_TIME
-from causalveil.schemas.release import ProtocolRelease, release_schema
+from causalveil.schemas.release import EffectRelease, release_schema
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.privacy.gaussian import mu_of
 from causalveil.tasks.report.page import report_html
@@ -55,7 +55,7 @@ def test_plan_ledger_release_agree(changes: dict[str, Any], answers: int, first:
     _, plan = plan_study(path)
     found = run_study(path, out=tmp_path / "out", run_id="many", engine="direct")
     release = found.release
-    assert isinstance(release, ProtocolRelease)
+    assert isinstance(release, EffectRelease)
     assert release.privacy.charges == plan.charges
     sizes = {one.name: round(float(one.sensitivity) ** 2, 2) for one in plan.charges}
     assert (sizes["cells"], sizes["scales"]) == (2.0, first)
@@ -68,7 +68,7 @@ def test_plan_ledger_release_agree(changes: dict[str, Any], answers: int, first:
     adjusted_page_is_true(release, arms="arms" in changes, sites="subgroups" not in changes)
 
 
-def adjusted_page_is_true(release: ProtocolRelease, *, arms: bool, sites: bool) -> None:
+def adjusted_page_is_true(release: EffectRelease, *, arms: bool, sites: bool) -> None:
     """Sentences of a trial, of two arms or of everybody do not stand where something else was done."""
     page = " ".join(unescape(re.sub("<[^>]+>", "", report_html(release))).split())
     assert release.details["simultaneous"] == f"Bonferroni over {len(release.answers)} answers"
@@ -118,7 +118,7 @@ def test_where_too_few_are_followed_the_answer_is_the_whole_range(tmp_path: Path
         tmp_path / "study", frame=cared_for_at_sites(3_000), study={"censoring": {"floor": 0.9}}
     )
     release = run_study(path, out=tmp_path / "out", simulate=2, engine="direct").release
-    assert isinstance(release, ProtocolRelease)
+    assert isinstance(release, EffectRelease)
     for one in release.answers:
         assert (one.state, one.confounding) == ("unresolved", None)
         assert one.interval is not None

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.schemas.release import SurvivalRelease
+from causalveil.schemas.release import EffectRelease
 from tests.flows.test_bad_input import assert_nothing_charged, cell
 from tests.studies import merge, refused
 from tests.survival_help import patients, write_survival
@@ -134,8 +134,8 @@ def test_bad_times(
         path = write_survival(tmp_path / "followed", frame=frame, study=study, contract=contract)
         monkeypatch.setenv("CAUSALVEIL_HOME", str(tmp_path / "other-home"))
     found = run_study(path, out=tmp_path / "out", engine="direct", simulate=3).release
-    assert isinstance(found, SurvivalRelease)
+    assert isinstance(found, EffectRelease)
     assert found.interval.whole_range == (row.seen is not None)
     assert found.interval.lower <= found.estimate <= found.interval.upper
     if row.seen is not None:
-        assert row.seen[0] <= found.curves.seen_until <= row.seen[1]
+        assert row.seen[0] <= found.curves[0].curves.seen_until <= row.seen[1]

@@ -195,9 +195,10 @@ def test_simulate_then_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) ->
         "0.2",
     )
     ran = call_json(capfd, "run", written["study"], "--engine", "direct", "--out", tmp_path / "out")
-    interval = ran["release"]["interval"]
+    (answer,) = ran["release"]["answers"]
+    interval = answer["interval"]
     assert interval["upper"] - interval["lower"] < 0.5
-    assert abs(ran["release"]["estimate"] - 0.2) < 0.1
+    assert abs(answer["estimate"] - 0.2) < 0.1
     assert call(capfd, "simulate", tmp_path / "s", "--units", "100")[0] == 2
 
 

@@ -95,7 +95,7 @@ def test_an_untouched_release_agrees_and_a_touched_one_does_not(
     release.write_text(json.dumps(dict(sorted(document.items()))))
     assert call(capfd, "ledger", "verify", "--release", release)[0] == 0
     for place, key, value in (
-        (document, "estimate", 0.5),
+        (document["answers"][0], "estimate", 0.5),
         (document["specification"], "name", "x"),
         (document, "a", 1),
     ):

@@ -18,7 +18,7 @@ from causalveil.schemas.asked.asks_for import asks_for
 from causalveil.schemas.asked.study_file import load_study_file, parse_study_file
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.protocols.study import ALL_UNITS, ProtocolStudy
-from causalveil.schemas.release import ProtocolRelease
+from causalveil.schemas.release import EffectRelease
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.where import Condition, Operator
 from causalveil.tasks.enclave.cells import eligible
@@ -96,7 +96,7 @@ def test_a_plain_study_answers_of_the_eligible(estimator: str, tmp_path: Path) -
     assert study.question.endswith("where age >= 40")
     found = run_study(path, out=tmp_path / "out", engine="direct")
     release = found.release
-    assert isinstance(release, ProtocolRelease)
+    assert isinstance(release, EffectRelease)
     assert release.privacy.charges == plan.charges
     assert release.units == 20_000
     (answer,) = release.answers
@@ -106,7 +106,7 @@ def test_a_plain_study_answers_of_the_eligible(estimator: str, tmp_path: Path) -
     assert 3.7 < answer.estimate < 4.3
     assert answer.interval.lower < 4 < answer.interval.upper
     page = report(found.path, out=tmp_path / "report.html").read_text()
-    assert "among units where age &gt;= 40" in page
+    assert "over all units where age &gt;= 40" in page
     # No sentence of the guidelines says that all units were used, or that the answer is about all of them.
     assert "units were used." not in page.replace("those who are eligible were used", "")
     assert "every unit of the dataset where age &gt;= 40" in page
@@ -116,7 +116,7 @@ def test_a_plain_study_answers_of_the_eligible(estimator: str, tmp_path: Path) -
 def test_two_answers_of_one_study_with_subgroups(tmp_path: Path) -> None:
     path = study_in(tmp_path / "study", subgroups="group", covariates={"group": ...})
     release = run_study(path, out=tmp_path / "out", engine="direct").release
-    assert isinstance(release, ProtocolRelease)
+    assert isinstance(release, EffectRelease)
     assert [answer.group for answer in release.answers] == [ALL_UNITS, "a", "b", "c"]
     assert {answer.role for answer in release.answers} == {"primary"}
 
@@ -129,7 +129,7 @@ def test_a_public_column_of_label_level(tmp_path: Path) -> None:
     }
     path = study_in(tmp_path / "study", where=where, **asked)
     release = run_study(path, out=tmp_path / "out", engine="direct").release
-    assert isinstance(release, ProtocolRelease)
+    assert isinstance(release, EffectRelease)
     count = people(4_000).filter(pl.col("group") != "c").height
     assert sum(value for name, value in release.details.items() if name.startswith("units[")) == count  # type: ignore[misc]
     path = study_in(tmp_path / "other", where=[{"column": "tall", "op": "==", "value": 1}], **asked)

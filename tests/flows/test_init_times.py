@@ -18,7 +18,7 @@ from causalveil.flows.sequence.start import Begun, begin, survey
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
-from causalveil.schemas.release import ProtocolRelease, SurvivalRelease
+from causalveil.schemas.release import EffectRelease
 from causalveil.tasks.start.roles import Wishes
 from causalveil.tasks.survival.curves import ARMS
 from causalveil.tasks.survival.effects import TwoArms
@@ -99,8 +99,8 @@ def test_a_draft_runs(tmp_path: Path, home: Path) -> None:
     study = load(found.folder / "study.yaml").study
     assert study.estimator.trial
     release = run_study(found.folder / "study.yaml", out=tmp_path / "release", engine="direct").release
-    assert isinstance(release, SurvivalRelease)
-    assert release.curves.events == ("event 1 or event 2",)
+    assert isinstance(release, EffectRelease)
+    assert release.curves[0].curves.events == ("event 1 or event 2",)
 
 
 def test_a_draft_that_adjusts_runs(tmp_path: Path, home: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_draft_that_adjusts_runs(tmp_path: Path, home: Path) -> None:
     assert "trial" not in drafted["estimator"]
     assert (tmp_path / "out" / "study.yaml").exists()
     release = run_study(begun_.folder / "study.yaml", out=tmp_path / "release", engine="direct").release
-    assert isinstance(release, SurvivalRelease)
+    assert isinstance(release, EffectRelease)
     assert "confounding_adjusted_for" in release.details
     named = begun(tmp_path / "b", cared_for(2_000), event="status", horizon=365.0, covariates=("age",))
     assert yaml.safe_load((named.folder / "study.yaml").read_text())["covariates"] == ["age"]
@@ -175,7 +175,7 @@ def test_subgroups_and_arms_draft_a_protocol_that_runs(
     assert drafted["estimator"] == {"name": "survival", "trial": True}
     assert "covariates" not in drafted
     release = run_study(found.folder / "study.yaml", out=tmp_path / "release", engine="direct").release
-    assert isinstance(release, ProtocolRelease)
+    assert isinstance(release, EffectRelease)
     assert len(release.answers) == answers
 
 

@@ -20,7 +20,7 @@ from causalveil.schemas.asked.study_file import load_study_file, parse_study_fil
 from causalveil.schemas.contract import Contract, parse_contract
 from causalveil.schemas.declared import LevelsColumn
 from causalveil.schemas.errors import ContractError, StudyError
-from causalveil.schemas.release import ProtocolRelease
+from causalveil.schemas.release import EffectRelease
 from causalveil.schemas.study import CategoricalCovariate
 from causalveil.tasks.covariates import feature_names
 from causalveil.tasks.report.page import head_html, report_html
@@ -161,7 +161,7 @@ def test_people_read_names_wherever_a_subgroup_stands(tmp_path: Path) -> None:
     assert study.where[0].values == ("F",)
     assert study.where[0].words == "sex == female"
     release = run_study(path, out=tmp_path / "out", simulate=3).release
-    assert isinstance(release, ProtocolRelease)
+    assert isinstance(release, EffectRelease)
     # Keys of the release are codes, which sites and series compare.
     assert {one.group for one in release.answers} == {"all units", "1", "3", "other"}
     page = report_html(release)

@@ -263,7 +263,7 @@ def test_one_outcome_under_public_columns_is_not_seen(
     ]
     seen = [observe(one, tmp_path, home, "direct", capfd, caplog, name, PUBLIC[name]) for one in ends]
     noisy = [run.pop("noisy") for run in seen]
-    assert noisy[0]["estimate"] != noisy[1]["estimate"], "the data did differ"
+    assert noisy[0]["answers"] != noisy[1]["answers"], "the data did differ"
     details = [one["details"] for one in noisy]
     assert details[0].keys() == details[1].keys()
     public = OF_COLUMNS & details[0].keys()

@@ -14,7 +14,7 @@ from causalveil.flows.api import run_study
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.sequence.admit import extract_source
 from causalveil.flows.sequence.check import check
-from causalveil.schemas.release import ProtocolRelease
+from causalveil.schemas.release import EffectRelease
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "omop.md"
 PEOPLE, INDEX = 6_000, date(2020, 6, 1)
@@ -93,7 +93,7 @@ def test_the_page_as_it_is_printed(tmp_path: Path) -> None:
     assert check(tmp_path / "study.yaml") == []
     # Seeded: of 400 seeds two intervals miss the effect.
     release = run_study(tmp_path / "study.yaml", out=tmp_path / "out", simulate=1, engine="direct").release
-    assert isinstance(release, ProtocolRelease)
+    assert isinstance(release, EffectRelease)
     (answer,) = release.answers
     assert answer.interval is not None
     # A stay within 180 days: .1 with metformin, .3 without.

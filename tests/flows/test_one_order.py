@@ -16,7 +16,7 @@ import pytest
 from causalveil.flows.api import run_study
 from causalveil.flows.sequence.estimators import rehearse, rehearse_effect
 from causalveil.schemas.limits import Code, limit
-from causalveil.schemas.release import DirectionRelease, EffectRelease, SurvivalRelease
+from causalveil.schemas.release import DirectionRelease, EffectRelease
 from causalveil.schemas.studies import estimator_names
 from causalveil.tasks.aipw_asymptotic.stages import SEED_LABEL
 from causalveil.tasks.direction.stages import scaled
@@ -161,7 +161,7 @@ def test_times_have_one_order(tmp_path: Path) -> None:
     enclave = MemoryEnclave(segments)
     release = run_study(path, out=tmp_path / "out", run_id=RUN, simulate=SEED, engine="direct").release
     found = rehearse(study, enclave, RehearsalBudget(SEED))
-    assert isinstance(release, SurvivalRelease)
+    assert isinstance(release, EffectRelease)
     fields = found.fields(study)
     # A release adds what it says of every effect.
     first, *rest = fields["not_covered"]

@@ -12,7 +12,7 @@ import yaml
 from causalveil.flows.api import run_study
 from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.schemas.protocols.answers import State
-from causalveil.schemas.release import ProtocolRelease
+from causalveil.schemas.release import EffectRelease
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.aipw_help import confounded, make_difference
@@ -52,5 +52,5 @@ def test_a_table_of_a_small_trial_answers_as_its_study_does(tmp_path: Path) -> N
     (folder / "study.yaml").write_text(yaml.safe_dump(study))
     for seed in (1, 2, 3):
         release = run_study(folder / "study.yaml", simulate=seed, engine="direct", out=tmp_path / str(seed)).release
-        assert isinstance(release, ProtocolRelease)
+        assert isinstance(release, EffectRelease)
         assert release.answers[0].state is State.answered

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from causalveil.schemas.limits import Code, limit, united
-from causalveil.schemas.release import ProtocolRelease
+from causalveil.schemas.release import EffectRelease
 from causalveil.schemas.sites.pooled import Published
 from causalveil.tasks.report.details import AS_THEY_ARE, detail_label
 from causalveil.tasks.report.numbers import all_of, is_whole
@@ -21,6 +21,7 @@ from tests.report_help import Documents, load
 from tests.studies import merge
 
 WHERE = [{"column": "age", "op": ">=", "values": [18], "holds": {"lower": 0, "upper": 99}}]
+WHOLE_RANGE = {"lower": -10.0, "upper": 10.0}
 TABLES = ("protocol", "protocol of times", "pooled protocol")
 
 
@@ -33,6 +34,8 @@ def page_of(release: Published) -> str:
 def with_answers(document: dict[str, Any], count: int, **specification: Any) -> dict[str, Any]:
     """Return a release of the first answers over all units alone."""
     answers = [one for one in document["answers"] if one["group"] == "all units"][:count]
+    if count == 1:
+        answers = [{**one, "simultaneous": None} for one in answers]
     changed = merge(document, {"specification": {"subgroups": None, **specification}})
     plain = {"answers": answers, "gates": [], "balance": [], "site_gates": []}
     kept = changed | {key: value for key, value in plain.items() if key in document}
@@ -50,13 +53,14 @@ def test_numbers_and_the_population_are_those_of_the_run(
     document = with_answers(documents[name], count, where=where)
     release = load(document)
     page, shown, single = page_of(release), panel_text(release), len(document["answers"]) == 1
+    together = sum(one["simultaneous"] is not None for one in document["answers"]) > 1
     assert not re.search(r"\b1 (questions|answers|gates|sites|blocks|negative controls)\b|\b0 negative", page + shown)
-    assert ("One question was asked." in page) == single
-    assert ("Thick bars" in page) == ("All intervals cover:" in page) == ("Every answer" in page) == (not single)
-    assert ("Bonferroni" in page or "joint normal law" in page) == (not single)
-    assert ("in brackets those that hold all together" in shown) == (not single)
+    assert ("questions were asked together" in page) == ("Every answer" in page) == (not single)
+    assert ("Thick bars" in page) == ("Bonferroni" in page or "joint normal law" in page) == together
+    assert ("in brackets those that hold all together" in shown) == together
+    assert together == (len(document["answers"]) == 2)
     assert ("intervals do not cover" in shown) == (not single)
-    assert ("Among units where age >= 18: " in shown) == ("among units where age >= 18" in page) == bool(where)
+    assert ("Among units where age >= 18:" in shown) == ("over all units where age >= 18" in page) == bool(where)
     assert ("all eligible units" in page) == bool(where)
     # Where the answer is a number, it is of those that were asked about.
     assert not re.search(r"over all units,", page) or not where
@@ -92,7 +96,7 @@ def test_ratios_have_room_or_stand_in_the_report(documents: Documents) -> None:
 
 def test_an_answer_behind_noise_has_no_errors(documents: Documents) -> None:
     document = documents["protocol"]
-    hidden = {"state": "unresolved", "sampling_error": 0.0, "noise_error": 1.0, "bias": 0.0}
+    hidden = {"state": "unresolved", "sampling_error": 0.0, "noise_error": 1.0, "bias": 0.0, "interval": WHOLE_RANGE}
     page = page_of(load({**document, "answers": [{**one, **hidden} for one in document["answers"]]}))
     assert "hidden by noise" in page
     assert not re.search(r"hidden by noise( \S+ to \S+){2} 0", page)
@@ -128,7 +132,7 @@ def test_details_name_subgroups_and_arms(documents: Documents) -> None:
     assert detail_label("cells", asked | {"estimator": "survival"}) == "cells in which units are counted"
     assert detail_label("cells", asked) == "subgroups times arms"
     release = load(documents["protocol"])
-    assert isinstance(release, ProtocolRelease)
+    assert isinstance(release, EffectRelease)
     assert "≈ 400" not in page_of(load(with_answers(documents["protocol"], 1)))
 
 
@@ -211,16 +215,21 @@ def test_an_answer_of_some_subgroups_says_that_noise_hides_the_others(documents:
     groups = [one for one in document["answers"] if one["group"] != "all units"]
     behind = {one["group"] for one in groups[:hidden]}
     answers = [
-        {**one, "state": "unresolved", "confounding": None} if one["group"] in behind else one
+        {**one, "state": "unresolved", "confounding": None, "interval": WHOLE_RANGE} if one["group"] in behind else one
         for one in document["answers"]
     ]
     said = f"Noise hides {hidden} of {len(groups)} subgroups. The first answer is of the others;"
     release = load({**document, "answers": answers})
     page, shown = page_of(release), panel_text(release)
     assert (said in page) == (said in shown) == (hidden > 0)
-    assert ("effects of any size in subgroups that noise hides" in page) == (hidden > 0)
     assert len(shown.splitlines()) <= LINES
     # Curves of arms as they are have all units, whatever is seen of a subgroup.
     times = documents["protocol of times"]
-    rows = [one if one["group"] == "all units" else {**one, "state": "unresolved"} for one in times["answers"]]
+    rows = [one for one in times["answers"] if one["group"] == "all units"]
+    ends = {"risk": {"lower": -1.0, "upper": 1.0}, "rmst": {"lower": -730.0, "upper": 730.0}}
+    rows += [
+        {**one, "state": "unresolved", "interval": ends[one["measure"]]}
+        for one in times["answers"]
+        if one["group"] != "all units"
+    ]
     assert "Noise hides" not in page_of(load({**times, "answers": rows}))

@@ -18,7 +18,7 @@ from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.sequence.declare import plan_study
 from causalveil.schemas.limits import Code
-from causalveil.schemas.release import ProtocolRelease, release_schema, release_text
+from causalveil.schemas.release import EffectRelease, release_schema, release_text
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.report.page import report_html
 from tests.limits import codes
@@ -75,7 +75,7 @@ def test_plan_ledger_release_agree(changes: dict[str, Any], answers: int, charge
     _, plan = plan_study(path)
     found = run_study(path, out=tmp_path / "out", engine="direct")
     release = found.release
-    assert isinstance(release, ProtocolRelease)
+    assert isinstance(release, EffectRelease)
     assert release.privacy.charges == plan.charges
     assert len(plan.charges) == charges
     ledger = open_ledger()
@@ -101,7 +101,7 @@ def test_plan_ledger_release_agree(changes: dict[str, Any], answers: int, charge
     assert (tmp_path / "again" / "answers.csv").read_bytes() == (tmp_path / "out" / "answers.csv").read_bytes()
 
 
-def page_names_its_arms(release: ProtocolRelease) -> None:
+def page_names_its_arms(release: EffectRelease) -> None:
     """What is subtracted from what, in words, on axes and in guidelines; and numbers of public columns are exact."""
     arms, label = bool(release.specification.get("arms")), release.privacy.level == "label"
     page = " ".join(unescape(re.sub("<[^>]+>", "", report_html(release))).split())
@@ -124,8 +124,8 @@ def test_engines_agree(tmp_path: Path) -> None:
         run_study(path, out=tmp_path / engine, engine=engine, simulate=5, run_id="same")
         for engine in ("direct", "prefect")
     )
-    assert isinstance(direct.release, ProtocolRelease)
-    assert isinstance(prefect.release, ProtocolRelease)
+    assert isinstance(direct.release, EffectRelease)
+    assert isinstance(prefect.release, EffectRelease)
     assert direct.release.answers == prefect.release.answers
 
 
@@ -151,7 +151,7 @@ def test_prefect_shows_a_failed_gate_by_name(tmp_path: Path, prefect_server: str
     path = study_in(tmp_path / "study", subgroups=..., gates={"overlap": 0.9999}, privacy={"epsilon": "500"})
     for again in ("out", "again"):
         found = run_study(path, out=tmp_path / again, run_id="gated", engine="prefect")
-        assert isinstance(found.release, ProtocolRelease)
+        assert isinstance(found.release, EffectRelease)
         assert found.release.gate_failed
     wanted = {"flow_runs": {"name": {"any_": ["gated"]}}}
     runs = httpx.post(f"{prefect_server}/flow_runs/filter", json=wanted, timeout=30).raise_for_status().json()

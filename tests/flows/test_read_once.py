@@ -29,7 +29,7 @@ from causalveil.tasks.report.numbers import span
 from causalveil.tasks.report.page import likelihood, report_html
 from causalveil.tasks.report.panel.whole import panel_text
 from tests.flows.test_true_sentences import further
-from tests.report_help import LONG, Documents, load
+from tests.report_help import LONG, Documents, load, told
 from tests.studies import RESOLVED, merge
 
 
@@ -85,22 +85,19 @@ def test_tests_and_curves_of_an_adjusted_study_say_that_they_are_not_adjusted(do
     shown, page = panel_text(release_of(documents["survival, adjusted"])), page_of(documents["survival, adjusted"])
     lead = "The arms as they are, not adjusted. "
     assert "Without adjustment: log-rank p =" in shown
-    for what in ("Log-rank test", "Share without", "Cumulative incidence among the controls"):
+    for what in ("Log-rank tests", "Share without", "Cumulative incidence among the controls"):
         assert f"{lead}{what}" in page
-    assert page.count("Log-rank test:") == page.count(f"{lead}Log-rank test:")
+    assert page.count("Log-rank tests, and") == page.count(f"{lead}Log-rank tests, and")
     shown, page = panel_text(release_of(documents["survival"])), page_of(documents["survival"])
     assert "\nLog-rank p =" in shown
     assert lead not in page
 
 
 def test_risks_of_the_arms_are_percents_as_on_their_curves(documents: Documents) -> None:
-    one = documents["survival"]["measures"][0]
-    page = page_of(documents["survival"])
-    controls = re.search(r"Risk of death until 365 days: controls (\d+\.?\d*)%, treated (\d+\.?\d*)%", page)
-    assert controls is not None
-    assert float(controls[1]) == pytest.approx(100 * one["control"], abs=0.5)
-    adjusted = r"Risk of death until [\d.]+ days, adjusted: controls [\d.]+%"
-    assert re.search(adjusted, page_of(documents["survival, adjusted"]))
+    for name in ("survival", "survival, adjusted"):
+        one, page = documents[name]["answers"][0], page_of(documents[name])
+        *_, (control, treated) = re.findall(r"(\d\d\.\d)%, (\d\d\.\d)%", page.partition("People at risk")[0])
+        assert [float(control), float(treated)] == pytest.approx([100 * risk for risk in one["values"]], abs=0.5)
 
 
 @pytest.mark.parametrize(
@@ -151,11 +148,9 @@ def test_warnings_of_a_plan_begin_as_sentences(documents: Documents) -> None:
 
 def test_a_sampling_error_that_noise_hides_is_not_nothing(documents: Documents) -> None:
     """Its released variance was below zero; where there is no noise an error of zero is one."""
-    hidden = {"sampling_standard_error": 0.0, "noise_standard_error": 0.3}
-    page = page_of(merge(documents["effect"], {"details": hidden}))
-    assert "standard error of samplinghidden by the privacy noise" in page
-    page = page_of(merge(documents["effect"], {"details": hidden | {"noise_standard_error": 0.0}}))
-    assert "standard error of sampling0" in page
+    hidden = {"sampling_error": 0.0, "noise_error": 0.3}
+    assert "hidden, 0.30" in page_of(told(documents["effect"], hidden))
+    assert "0.00, 0.00" in page_of(told(documents["effect"], hidden | {"noise_error": 0.0}))
     numbers = {"half_width": 8943.2, "sampling_standard_error": 0.0, "noise_standard_error": 8182.9, "treated": 0.5}
     study = EffectStudy.model_construct(confidence=0.95)
     assert "± 8,943 (standard error 8,183 from noise, which hides that of sampling), for" in say_interval(
@@ -168,7 +163,7 @@ def test_an_answer_has_the_same_decimals_on_panel_and_page(documents: Documents,
     interval = {"lower": -2.0004 * scale, "upper": -0.99 * scale}
     declared = {"outcome": {"lower": -3 * scale, "upper": 3 * scale}}
     changes = {"estimate": -1.5 * scale, "interval": interval, "specification": declared}
-    document = merge(documents["effect"], changes)
+    document = told(documents["effect"], changes)
     shown, page = panel_text(release_of(document)), page_of(document)
     found = re.search(r"\n(\S+) +95% interval \[(\S+), (\S+)\]", shown)
     assert found is not None, shown
@@ -240,7 +235,7 @@ def test_every_setting_of_an_estimator_is_described_in_words(case: str) -> None:
 
 
 def test_a_checklist_says_of_arms_as_they_are_that_no_covariate_was_adjusted_for(documents: Documents) -> None:
-    page = page_of(merge(documents["as they are"], {"interval": {"bias": 0.3}}))
+    page = page_of(told(documents["as they are"], {"bias": 0.3}))
     assert "Adjusted for: age" not in page
     assert "Declared and not adjusted for: age, group." in page
     assert "No confounding, beyond what the interval allows for; overlap" in page

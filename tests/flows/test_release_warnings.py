@@ -81,9 +81,9 @@ def test_arms_as_they_are_are_called_so_unless_treatment_was_randomised(
     path = write_study(tmp_path / "study", study=changes, contract=CONTRACT)
     result = run_study(path, out=tmp_path / "out", engine="direct")
     said = json.loads(result.path.read_text())
-    assert said["details"]["adjustment"] == ("not adjusted: treatment was randomised" if trial else "unadjusted")
-    assert (said["interval"]["bias"] > 0) is not trial
-    assert ("confounding_of_prior" in [one["code"] for one in said["interval"]["covers"]]) is not trial
+    assert said["answers"][0]["adjustment"] == ("not adjusted: treatment was randomised" if trial else "unadjusted")
+    assert (said["answers"][0]["bias"] > 0) is not trial
+    assert ("confounding_of_prior" in [one["code"] for one in said["covers"]]) is not trial
     show.outcome(result)
     words = "Not adjusted: treatment was randomised." if trial else "Unadjusted: the arms are compared as they are."
     assert f"<strong>{words}</strong>" in report(result).read_text()

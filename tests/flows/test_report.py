@@ -13,11 +13,11 @@ import pytest
 from causalveil.flows.cli.main import main
 from causalveil.schemas.release import Release
 from causalveil.schemas.sites.pooled import load_published
-from causalveil.tasks.report.details import estimand_of
 from causalveil.tasks.report.figures import Axis, Line, axis_of, waterfalls
 from causalveil.tasks.report.numbers import amount, beside, broken, confidence_level, figure, near, percent
 from causalveil.tasks.report.page import TEMPLATES, head_html, report_html
-from tests.report_help import LONG, Documents, load
+from causalveil.tasks.report.panel.whole import panel_text
+from tests.report_help import LONG, WHOLE, Documents, load, told
 from tests.studies import merge
 
 
@@ -77,7 +77,8 @@ SAYS = {
     ],
     "survival": [
         *(
-            "How does treated change the risk of death until 365 days (origin: randomised)?",
+            "How does treated change the risk of death until 365 days and the mean time without event until 365 days,",
+            "Time to death until 365 days (origin: randomised).",
             "lowers the risk of death until 365 days by 0.200 (20.0 percentage points)",
         ),
         *(
@@ -85,7 +86,7 @@ SAYS = {
             "Cumulative incidence among the treated, stacked from the bottom: death",
             "relapse",
         ),
-        *("Log-rank test: p =", "Hazard ratio", "Independent censoring", "alive", "curves of Kaplan-Meier"),
+        *("Log-rank tests", "Hazard ratio", "Independent censoring", "alive", "curves of Kaplan-Meier"),
     ],
     "protocol of times": [
         *("lowers the risk of death until 365 days by", "questions were asked together", "by their joint normal law"),
@@ -97,30 +98,35 @@ SAYS = {
             "Curves until 730 days",
             "treated solid, controls dashed",
         ),
-        *("Cumulative incidence among treated, stacked from the bottom: death", "north", "Independent censoring"),
+        *("Cumulative incidence among the treated, stacked from the bottom: death", "north", "Independent censoring"),
     ],
     "survival, hidden": [
         *(
-            "Nothing can be said of 365 days:",
+            "Nothing can be said of the risk of death until 365 days:",
+            "People of both arms are seen at risk until",
             "Faint: too few",
-            "Noise hides the events",
+            "hidden by noise",
             "Not adjusted: treatment was",
         ),
     ],
     "survival, adjusted": [
         *(
-            "Until 299.3 days alone.",
-            "The study asked for 365 days.",
+            "Too few are followed to the horizon. Risk of death until 365 days: until 299.3 days alone.",
+            "which ends at 299.3 days,",
             "Adjusted for",
             "Without adjustment the difference",
         ),
-        *("every person of older where age >= 30", "followed until 299.3 days", "The arms as they are, not adjusted."),
+        *("every person of older where age >= 30", "ended at 299.3 days", "The arms as they are, not adjusted."),
         *("the choice of an earlier horizon", "Who is lost may depend on the arm and on these levels"),
     ],
     "withheld": ["score has no answer: a gate failed.", "4 questions were asked together. Each has its own row below."],
     "raises": ["treated raises score by 2.00"],
-    "open": ["No effect was shown.", "includes zero"],
-    "drowned": ["Nothing can be said:", "the whole declared range", "Estimate hidden by noise; 95% interval −10"],
+    "open": ["No effect on score was shown.", "includes zero"],
+    "drowned": [
+        "Nothing can be said of score:",
+        "the whole declared range",
+        "Estimate: hidden by noise (−10.0 to 10.0)",
+    ],
     "label": [
         "The score of any one person, even against an attacker who knows everything else",
         "Every covariate is public.",
@@ -143,7 +149,7 @@ SAYS = {
         "Could not be adjusted for: group is b.",
     ],
     "adjusted 4": ["Adjusted for 97% of possible confounding.", "the declared confounding_prior"],
-    "older": ["Adjusted linearly, as a release of before says."],
+    "in words": ["Adjusted linearly, in words alone."],
     "attenuated": ["Attenuated: noise on treatments leaves about 34% of the effect"],
     "confounding": ["allows for a bias of 0.3 to either side"],
     "trial": ["Treatment was randomised, with a chance of 0.5"],
@@ -188,7 +194,7 @@ def test_every_number_of_the_figure_is_in_its_text_alternative(pages: dict[str, 
     for name in ("effect", "pooled"):
         described = " ".join(re.findall(r"<desc[^>]*>(.*?)</desc>", pages[name].read_text(), flags=re.DOTALL))
         document = documents[name]
-        for part in (document, *document.get("sites", [])):
+        for part in document["answers"] if "answers" in document else (document, *document["sites"]):
             for value in (part["estimate"], part["interval"]["lower"], part["interval"]["upper"]):
                 assert beside(value, part["interval"]) in described
 
@@ -234,8 +240,8 @@ def test_a_headline_stays_with_what_it_heads_on_paper(documents: Documents) -> N
 def test_nothing_is_said_of_times_at_which_too_few_are_at_risk(documents: Documents) -> None:
     document = documents["survival, hidden"]
     page = report_html(load(document))
-    for side, arm in zip((1, 2), document["curves"]["arms"], strict=True):
-        (said,) = re.findall(rf'<desc id="incidence-{side}-text">(.*?)</desc>', page)
+    for side, arm in zip((1, 2), document["curves"][0]["curves"]["arms"], strict=True):
+        (said,) = re.findall(rf'<desc id="incidence-1-{side}-text">(.*?)</desc>', page)
         for rising in arm["incidence"].values():
             assert percent(rising[20]) in said
             assert percent(rising[-1]) not in said
@@ -245,21 +251,24 @@ def test_nothing_is_said_of_times_at_which_too_few_are_at_risk(documents: Docume
 def test_a_curve_that_ends_elsewhere_than_the_estimate_says_so(documents: Documents) -> None:
     """Curves are drawn monotone; of 300 people a figure showed the arms the other way round than the answer."""
     document = documents["survival"]
-    drawn = [arm["incidence"]["death"][-1] for arm in document["curves"]["arms"]]
+    drawn = [arm["incidence"]["death"][-1] for arm in document["curves"][0]["curves"]["arms"]]
     said = "the curves end elsewhere than the estimates"
     for moved in (0.0, 0.2):
-        risk = {"control": drawn[0] + moved, "treated": drawn[1]}
-        measures = [one | risk if one["measure"] == "risk" else one for one in document["measures"]]
-        page = " ".join(re.sub(r"<[^>]+>", "", report_html(load(document | {"measures": measures}))).split())
+        risk = {"values": [drawn[0] + moved, drawn[1]]}
+        page = " ".join(re.sub(r"<[^>]+>", "", report_html(load(told(document, risk)))).split())
         assert (said in page) == bool(moved)
-        told = f"controls at a risk of {percent(drawn[0])} (estimate {percent(drawn[0] + moved)})."
-        assert (told in page) == bool(moved)
+        ends = f"controls at a risk of {percent(drawn[0])} (estimate {percent(drawn[0] + moved)})."
+        assert (ends in page) == bool(moved)
 
 
 def test_a_time_reads_the_same_wherever_it_stands(documents: Documents) -> None:
     """The estimand said "until 1826 days" below a question until 1,826 days."""
-    ended = merge(documents["survival"], {"curves": {"horizon": 1826.0}})
-    assert "followed until 1,826 days." in dict(estimand_of(ended))["Outcome"]
+    text = json.dumps(documents["survival"])
+    later = load(json.loads(text.replace("365.0", "1826.0").replace("until 365 days", "until 1826 days")))
+    page = re.sub(r"<[^>]+>", "", report_html(later))
+    assert "until 1,826 days" in page
+    assert "1826 days" not in page
+    assert "1826 days" not in panel_text(later)
 
 
 def test_confidence_is_told_with_all_of_its_digits(documents: Documents) -> None:
@@ -267,7 +276,7 @@ def test_confidence_is_told_with_all_of_its_digits(documents: Documents) -> None
     assert [confidence_level(one) for one in (0.95, 0.9875, 0.999)] == ["95%", "98.75%", "99.9%"]
     for name in ("survival", "effect"):
         document = documents[name]
-        page = report_html(load({**document, "interval": {**document["interval"], "confidence": 0.9875}}))
+        page = report_html(load({**document, "confidence": 0.9875}))
         assert "98.75%" in page
         assert "99% interval" not in page
 
@@ -275,10 +284,11 @@ def test_confidence_is_told_with_all_of_its_digits(documents: Documents) -> None
 def test_figures_of_restricted_times_are_told_of_the_day_on_which_measures_end(documents: Documents) -> None:
     """People may be seen for longer than enough of them are followed."""
     document = documents["survival, adjusted"]
-    times = document["curves"]["times"]
-    page = report_html(load({**document, "restricted_to": times[20]}))
-    (said,) = re.findall(r'<desc id="survival-text">(.*?)</desc>', page)
-    for arm in document["curves"]["arms"]:
+    (drawn,) = document["curves"]
+    times = drawn["curves"]["times"]
+    page = report_html(load(told(document, {"restricted_to": times[20]})))
+    (said,) = re.findall(r'<desc id="survival-1-text">(.*?)</desc>', page)
+    for arm in drawn["curves"]["arms"]:
         assert f"{percent(arm['survival'][20])} at {figure(times[20])} days" in said
     assert "age</code> (classes from 40)" in page
     assert "'age' (classes from 40)" in "; ".join(one["sentence"] for one in document["not_covered"])
@@ -312,12 +322,13 @@ def test_details_do_not_contradict_the_answer(documents: Documents) -> None:
 
 def test_a_hidden_estimate_has_no_marker_and_no_number(documents: Documents) -> None:
     document = documents["protocol"]
-    hidden = {**document, "answers": [{**row, "state": "unresolved"} for row in document["answers"]]}
+    ends = {"state": "unresolved", "interval": {"lower": -10.0, "upper": 10.0}}
+    hidden = {**document, "answers": [{**row, **ends} for row in document["answers"]]}
     page = report_html(load(hidden))
     forest = page.split('aria-labelledby="forest-1-title')[1].split("</svg>\n</figure>")[0]
     assert 'class="marker"' not in forest
     assert 'class="interval"' in forest
-    assert page.count("hidden by noise") == len(document["answers"])
+    assert page.count(">hidden by noise<") == len(document["answers"])
 
 
 def test_command(documents: Documents, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -426,7 +437,7 @@ def test_a_half_has_one_name_on_a_page(documents: Documents) -> None:
 def test_a_love_plot_shows_where_a_difference_stops_being_small(documents: Documents) -> None:
     """As cobalt's does; where its axis does not reach so far, neither line nor word says so."""
     for size, ends in ((0.3, 1), (0.03, 0)):
-        row = {"covariate": "age", "before": size, "after": 0.0, "noise_error": 0.001}
+        row = WHOLE | {"covariate": "age", "before": size, "after": 0.0, "noise_error": 0.001}
         page = report_html(load(merge(documents["effect"], {"balance": [row]})))
         assert page.count('<line class="limit"') == ends
         assert ("Dashed: 0.1 to either side" in page) == bool(ends)
@@ -434,10 +445,10 @@ def test_a_love_plot_shows_where_a_difference_stops_being_small(documents: Docum
 
 def test_covariates_that_a_love_plot_lacks_are_named(documents: Documents) -> None:
     """Of a trial no other sentence says that noise left a covariate out of the adjustment."""
-    row = {"before": 0.1, "after": 0.0, "noise_error": 0.01}
+    row = WHOLE | {"before": 0.1, "after": 0.0, "noise_error": 0.01}
     for names, said in ((("age", "group=a"), ""), (("group=a",), "hides how it varies: age.")):
         rows = [row | {"covariate": name} for name in names]
-        page = report_html(load(merge(documents["effect"], {"balance": rows, "confounding": {"left_out": []}})))
+        page = report_html(load(told(documents["effect"], {"balance": rows, "confounding": {"left_out": []}})))
         assert ("Not in the figure" in page) == bool(said)
         assert said in page
 

@@ -16,7 +16,7 @@ from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.schemas.documents import digest_of
 from causalveil.schemas.errors import BundleError
-from causalveil.schemas.release import ProtocolRelease, load_release
+from causalveil.schemas.release import EffectRelease, load_release
 from causalveil.schemas.sites.pooled import PooledAnswer, PooledProtocolRelease, load_published, pooled_schema
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.protocols.calibration import systematic_error
@@ -61,7 +61,7 @@ def test_every_cell_is_pooled_as_one_effect_is(parties: Parties, tmp_path: Path,
     tables = [load_release(parties[name].folder / "asked" / "release.json") for name in NAMES]
     assert len(release.answers) == 7 * 4
     for place, answer in enumerate(release.answers):
-        rows = [table.answers[place] for table in tables if isinstance(table, ProtocolRelease)]
+        rows = [table.answers[place] for table in tables if isinstance(table, EffectRelease)]
         values = np.array([one.estimate or 0.0 for one in rows])
         variances = np.array([(one.sampling_error or 0) ** 2 + (one.noise_error or 0) ** 2 for one in rows])
         assert answer.fixed is not None
@@ -93,7 +93,7 @@ def test_negative_controls_and_balance_pool_too(parties: Parties, tmp_path: Path
         weights = {part.site: part.weight_fixed for part in one.sites}
         spread = 0.0
         for name, table in tables.items():
-            assert isinstance(table, ProtocolRelease)
+            assert isinstance(table, EffectRelease)
             own = next(a for a in table.answers if (a.outcome, a.group) == (one.outcome, one.group))
             spread += weights[name] * (own.spread or 0.0) ** 2
         values.append(one.fixed.estimate / spread**0.5)
@@ -107,7 +107,7 @@ def test_negative_controls_and_balance_pool_too(parties: Parties, tmp_path: Path
         found = [
             (weights[name], b)
             for name, table in tables.items()
-            if isinstance(table, ProtocolRelease)
+            if isinstance(table, EffectRelease)
             for b in table.balance
             if (b.group, b.covariate) == (one.group, one.covariate)
         ]
@@ -269,7 +269,7 @@ def test_a_plain_study_of_some_is_pooled_and_another_some_is_another_study(tmp_p
     assert answer.fixed is not None
     assert {part.site for part in answer.sites} == set(parties)
     tables = [load_release(parties[name].folder / "asked/release.json") for name in parties]
-    estimates = [table.answers[0].estimate for table in tables if isinstance(table, ProtocolRelease)]
+    estimates = [table.answers[0].estimate for table in tables if isinstance(table, EffectRelease)]
     assert min(estimates) <= answer.fixed.estimate <= max(estimates)  # type: ignore[type-var]
     assert "age >= 40" in head_html(release).replace("&gt;", ">")
     # Other people are another question, whatever else is alike.

@@ -19,7 +19,8 @@ from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.cli.releases import print_pooled as shown
 from causalveil.schemas.errors import BundleError, StudyError
-from causalveil.schemas.release import ProtocolRelease, SurvivalRelease, load_release
+from causalveil.schemas.protocols.answers import ProtocolAnswer
+from causalveil.schemas.release import EffectRelease, load_release
 from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledSurvivalRelease, load_published, pooled_schema
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.report.page import head_html, report_html
@@ -104,6 +105,11 @@ def answer(call: Call, run_id: str = "asked") -> None:
         call.put(name, party.bundle(run_id, terms))
 
 
+def variance_of(row: ProtocolAnswer) -> float:
+    """Return the variance of sampling and noise together."""
+    return (row.sampling_error or 0) ** 2 + (row.noise_error or 0) ** 2
+
+
 def pooled(call: Call) -> PooledSurvivalRelease:
     release = call.pool().release
     assert isinstance(release, PooledSurvivalRelease)
@@ -119,11 +125,10 @@ def changed(call: Call, name: str, change: Callable[[dict[str, Any]], None]) -> 
 
 def hidden(document: dict[str, Any]) -> None:
     """A release of a site where noise hides whether any unit was followed to the horizon."""
-    for one, span in zip(document["measures"], (1.0, 365.0), strict=True):
+    for one, span in zip(document["answers"], (1.0, 365.0), strict=True):
         # The variances of such cells are small and mean nothing.
-        one["interval"] |= {"lower": -span, "upper": span, "whole_range": True}
-        one["variance"] = {"sampling": 1e-9, "noise": 1e-9}
-    document["interval"], document["variance"] = (document["measures"][0][key] for key in ("interval", "variance"))
+        one |= {"interval": {"lower": -span, "upper": span}, "state": "unresolved"}
+        one |= {"sampling_error": 1e-9, "noise_error": 1e-9}
 
 
 @pytest.mark.parametrize("model", ["fixed", "random"])
@@ -136,9 +141,9 @@ def test_every_measure_is_pooled_as_one_effect_is(parties: Parties, tmp_path: Pa
     assert load_published(tmp_path / "out" / "release.json") == release
     runs = [load_release(parties[name].folder / "asked" / "release.json") for name in NAMES]
     for place, measure in enumerate(release.measures):
-        own = [one.measures[place] for one in runs if isinstance(one, SurvivalRelease)]
+        own = [one.answers[place] for one in runs if isinstance(one, EffectRelease)]
         values = np.array([one.estimate for one in own])
-        weights = 1 / np.array([one.variance.sampling + one.variance.noise for one in own])
+        weights = 1 / np.array([variance_of(one) for one in own])
         assert measure.fixed is not None
         assert measure.fixed.estimate == pytest.approx(float(np.average(values, weights=weights)))
         assert measure.fixed.standard_error == pytest.approx(float(weights.sum() ** -0.5), rel=0.01)
@@ -159,11 +164,11 @@ def test_by_cells_arms_are_compared_within_sites(parties: Parties, tmp_path: Pat
     release = pooled(call)
     runs = [load_release(parties[name].folder / "asked" / "release.json") for name in NAMES]
     for place, measure in enumerate(release.measures):
-        own = [one.measures[place] for one in runs if isinstance(one, SurvivalRelease)]
+        own = [one.answers[place] for one in runs if isinstance(one, EffectRelease)]
         shares = np.array([3_000, 3_000, 1_500]) / 7_500
         assert measure.stratified is not None
         assert measure.stratified.estimate == pytest.approx(float(shares @ [one.estimate for one in own]))
-        variances = [one.variance.sampling + one.variance.noise for one in own]
+        variances = [variance_of(one) for one in own]
         assert measure.stratified.standard_error == pytest.approx(float(shares**2 @ variances) ** 0.5)
         assert release.headline(measure) == measure.stratified
         assert measure.fixed is not None
@@ -184,7 +189,7 @@ def test_by_cells_of_one_grid_there_are_mean_curves(parties: Parties, tmp_path: 
     runs = [load_release(parties[name].folder / "twelve" / "release.json") for name in NAMES]
     assert release.curves is not None
     for arm in range(2):
-        own = [one.curves.arms[arm] for one in runs if isinstance(one, SurvivalRelease)]
+        own = [one.curves[0].curves.arms[arm] for one in runs if isinstance(one, EffectRelease)]
         mean = np.average([one.survival for one in own], axis=0, weights=[3_000, 3_000, 1_500])
         found = release.curves.arms[arm]
         assert found.survival == pytest.approx(mean, abs=0.01)
@@ -264,7 +269,7 @@ def test_sites_where_nobody_is_seen_have_no_part(parties: Parties, tmp_path: Pat
 
 def test_a_site_that_ends_earlier_has_no_part(parties: Parties, tmp_path: Path) -> None:
     call = call_of(tmp_path, parties)
-    changed(call, "coast", lambda document: document.update(restricted_to=200.0))
+    changed(call, "coast", lambda document: [one.update(restricted_to=200.0) for one in document["answers"]])
     assert [part.state for part in pooled(call).measures[0].sites] == ["answered", "unresolved", "answered"]
 
 
@@ -278,11 +283,10 @@ FOREIGN: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
     ("confidence", lambda one: one["specification"].update(confidence=0.9), "confidence"),
     ("epsilon", lambda one: one["specification"]["privacy"].update(epsilon=2.0), "privacy.epsilon"),
     ("intervals", lambda one: one["specification"].update(intervals=12), "intervals"),
-    ("not the first", lambda one: one.update(estimate=one["measures"][1]["estimate"]), "questions"),
-    ("another order", lambda one: one["measures"].reverse(), "questions"),
-    ("one measure", lambda one: one["measures"].pop(), "questions"),
-    ("another day", lambda one: one["curves"].update(horizon=180.0), "questions"),
-    ("a cheap level", lambda one: one["measures"][1]["interval"].update(confidence=0.5), "questions"),
+    ("another order", lambda one: one["answers"].reverse(), "questions"),
+    ("one measure", lambda one: one["answers"].pop(), "questions"),
+    ("another day", lambda one: one["curves"][0]["curves"].update(horizon=180.0), "times"),
+    ("a cheap level", lambda one: one.update(confidence=0.5), "confidence"),
 ]
 
 
@@ -375,9 +379,9 @@ def test_a_protocol_of_times_is_pooled_row_by_row(parties: Parties, tmp_path: Pa
     labels = ["risk of death until 365 days", "mean time without event until 365 days"]
     assert [row.outcome for row in release.answers] == [*labels, "risk of relapse or death until 365 days"]
     for place, answer in enumerate(release.answers):
-        rows = [table.answers[place] for table in tables if isinstance(table, ProtocolRelease)]
+        rows = [table.answers[place] for table in tables if isinstance(table, EffectRelease)]
         values = np.array([row.estimate or 0.0 for row in rows])
-        weights = 1 / np.array([(row.sampling_error or 0) ** 2 + (row.noise_error or 0) ** 2 for row in rows])
+        weights = 1 / np.array([variance_of(row) for row in rows])
         assert answer.fixed is not None
         assert answer.simultaneous is not None
         assert answer.fixed.estimate == pytest.approx(float(np.average(values, weights=weights)))
@@ -427,16 +431,14 @@ def test_adjusted_studies_and_protocols_are_pooled(parties: Parties, tmp_path: P
         files = [load_release(parties[name].folder / run_id / "release.json") for name in NAMES]
         if isinstance(release, PooledSurvivalRelease):
             found = [release.measures[0].fixed]
-            said = [[(one.estimate, one.variance.sampling + one.variance.noise) for one in files]]  # type: ignore[union-attr]
+            answers = [file.answers[0] for file in files if isinstance(file, EffectRelease)]
+            said = [[(one.estimate, variance_of(one)) for one in answers]]
         else:
             assert isinstance(release, PooledProtocolRelease)
             assert all(one.confounding is not None for one in release.answers)
             found = [one.fixed for one in release.answers]
-            tables = [file.answers for file in files if isinstance(file, ProtocolRelease)]
-            said = [
-                [(row.estimate, (row.sampling_error or 0) ** 2 + (row.noise_error or 0) ** 2) for row in rows]
-                for rows in zip(*tables, strict=True)
-            ]
+            tables = [file.answers for file in files if isinstance(file, EffectRelease)]
+            said = [[(row.estimate, variance_of(row)) for row in rows] for rows in zip(*tables, strict=True)]
         for one, parts in zip(found, said, strict=True):
             assert one is not None
             values, variances = np.array(parts, dtype=float).T

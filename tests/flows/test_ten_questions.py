@@ -21,7 +21,7 @@ from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.sequence.pooling import make_series
 from causalveil.schemas.confounding import ConfoundingStatement
 from causalveil.schemas.privacy import amount_text
-from causalveil.schemas.release import AnsweredEffect, DirectionRelease, ProtocolRelease, Release
+from causalveil.schemas.release import DirectionRelease, EffectRelease, Release
 from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, PooledSurvivalRelease
 from causalveil.schemas.sites.series import Series
 from causalveil.tasks.report.numbers import amount, figure, percent, within
@@ -136,7 +136,7 @@ def plain(text: str) -> str:
 
 
 def stated(release: Read) -> list[ConfoundingStatement | None]:
-    if isinstance(release, ProtocolRelease | PooledProtocolRelease):
+    if isinstance(release, EffectRelease | PooledProtocolRelease):
         return [one.confounding for one in release.answers if one.state == "answered"]
     if isinstance(release, Series):
         return [row.confounding for row in release.rows]
@@ -150,11 +150,11 @@ def shown(found: Any) -> str:
 
 def estimates(release: Read) -> Iterator[tuple[str, Any]]:
     """Every estimate that the panel shows, and its interval."""
-    if isinstance(release, AnsweredEffect | PooledRelease):
+    if isinstance(release, EffectRelease | PooledRelease):
         yield shown(release), release.interval
     if isinstance(release, Series):
         yield from ((shown(row.fixed), row.fixed.interval) for row in release.rows)
-    if isinstance(release, ProtocolRelease):
+    if isinstance(release, EffectRelease):
         yield from ((shown(one), one.interval) for one in release.answers[:1] if one.estimate is not None)
     if isinstance(release, PooledSurvivalRelease):
         measured = [release.headline(one) for one in release.measures]
@@ -228,9 +228,9 @@ def answers(release: Read) -> dict[str, list[str]]:
         found["may I ask again"].append("may be pooled again at no cost")
         found["which rows were used"] += [f"{one.units:,}" for one in parts] + [one.run_id for one in parts]
         found["how do I cite it"] += [one.ledger.entry_hash[:16] for one in parts]
-    if isinstance(release, AnsweredEffect | ProtocolRelease | PooledRelease):
+    if isinstance(release, EffectRelease | EffectRelease | PooledRelease):
         found["what was estimated"].append(POPULATIONS[str(release.estimand)])
-    if isinstance(release, AnsweredEffect | PooledRelease):
+    if isinstance(release, EffectRelease | PooledRelease):
         found["how sure"] += [one.sentence for one in release.interval.covers]
     if isinstance(release, DirectionRelease):
         found["how sure"] += [

@@ -17,7 +17,7 @@ from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.limits import Code, limit
 from causalveil.schemas.plan import StandIn
-from causalveil.schemas.release import ProtocolRelease, release_schema
+from causalveil.schemas.release import EffectRelease, release_schema
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
@@ -52,7 +52,7 @@ def test_plan_ledger_release_agree(changes: dict[str, Any], answers: int, pairs:
     _, plan = plan_study(path)
     found = run_study(path, out=tmp_path / "out", run_id="many", engine="direct")
     release = found.release
-    assert isinstance(release, ProtocolRelease)
+    assert isinstance(release, EffectRelease)
     assert release.privacy.charges == plan.charges
     assert [(one.name, round(float(one.sensitivity), 4)) for one in plan.charges] == [
         ("cells", 2.0 if "privacy" in changes else 1.4142)
@@ -101,7 +101,7 @@ def test_files_and_memory_have_the_same_cells(tmp_path: Path) -> None:
         parts.append({"t": arm, "u": time, "k": kind, "g": group, "h": ranks(rows.height)})
     table = rehearse(study, MemoryEnclave(parts), RehearsalBudget(11))
     assert isinstance(table, TimesTable)
-    assert isinstance(release, ProtocolRelease)
+    assert isinstance(release, EffectRelease)
     fields = table.fields(study)
     # A release adds what it says of every effect.
     first, *rest = fields["not_covered"]

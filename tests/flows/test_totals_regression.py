@@ -130,11 +130,11 @@ def test_confounding_by_curves_counts_as_covered_only_where_they_were_looked_for
 ) -> None:
     path = write_study(tmp_path / "study", frame=people(600), study=changes(name), contract=CONTRACT)
     release = run_study(path, out=tmp_path / "out", engine="direct", simulate=1).release
-    done, left = str(release.details["adjustment"]), words(release.not_covered)
+    done, left = release.answers[0].adjustment, words(release.not_covered)
     assert ("possible linear confounding" in done) is linear
     assert ("no squares, steps or products of covariates were looked for" in left) is linear
     assert ("other than by squares" in left) is not linear
-    assert (Code.curves_not_kept in codes(release.interval.covers)) is not linear
+    assert (Code.curves_not_kept in codes(release.covers)) is not linear
 
 
 def test_a_duplicated_covariate_harms_nothing(tmp_path: Path) -> None:
@@ -159,5 +159,5 @@ def test_the_shipped_studies_run(tmp_path: Path) -> None:
         found = run_study(
             data / name / "study-regression.yaml", out=tmp_path / name, engine="direct", simulate=1
         ).release
-        assert str(found.details["adjustment"]).startswith(said)
+        assert found.answers[0].adjustment.startswith(said)
         assert found.interval.lower < found.interval.upper

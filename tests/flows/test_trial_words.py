@@ -54,7 +54,7 @@ def test_a_trial_says_whether_covariates_were_adjusted_for(case: str, tmp_path: 
     contract = {"estimators": [settings["name"]], "caps": CAPS}
     path = write_study(tmp_path / "study", frame=trial(), study=changes, contract=contract)
     result = run_study(path, out=tmp_path / "out", engine="direct")
-    done = result.release.confounding
+    done = result.release.answers[0].confounding
     assert done is not None
     assert (done.state, done.method) == (AdjustmentState.randomised, method)
     page, panel = report(result).read_text().replace("’", "'").replace("&#39;", "'"), panel_text(result.release)

@@ -22,13 +22,13 @@ from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, AdjustmentSt
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.documents import digest_of
 from causalveil.schemas.privacy import amount_text
-from causalveil.schemas.release import AnsweredEffect, ApprovalStatement, EffectRelease, ProtocolRelease, Release
+from causalveil.schemas.release import ApprovalStatement, EffectRelease, Release
 from causalveil.schemas.sites.pooled import PooledRelease
 from causalveil.tasks.report.numbers import number
 from causalveil.tasks.report.page import TEMPLATES, environment, report_html
 from causalveil.tasks.report.panel import whole
 from causalveil.tasks.report.panel.parts import LINES
-from tests.report_help import ALL_OF_IT, PART_OF_IT, STATEMENTS, Documents, load, said_of
+from tests.report_help import ALL_OF_IT, PART_OF_IT, STATEMENTS, WHOLE, Documents, load, said_of, told
 from tests.studies import merge
 
 UNITS, KEY = 400, "ed25519:" + "1f" * 32
@@ -116,8 +116,8 @@ CLAIMS: dict[str, Holds] = {
     "Could not be adjusted for: group is b.": lambda f: bool(f["done"].left_out),
     "raises score by": lambda f: f["interval"][1] > 0,
     "lowers score by": lambda f: f["interval"][2] < 0,
-    "No effect was shown.": lambda f: f["interval"][0] == 0.1,
-    "Nothing can be said:": lambda f: f["interval"][3],
+    "No effect on score was shown.": lambda f: f["interval"][0] == 0.1,
+    "Nothing can be said of score:": lambda f: f["interval"][3],
     "It allows for a bias of 0.3": lambda f: f["bias"] > 0,
     "Not for release.": lambda f: f["simulated"],
     # Of the checklists for observational studies.
@@ -156,7 +156,7 @@ SHOWN: dict[str, Holds] = {
     "% of possible linear confounding.": CLAIMS["% of possible linear confounding."],
     "by the other covariates": CLAIMS["Could not be adjusted for: group is b."],
     "1 covariate or level could not be adjusted for": CLAIMS["Could not be adjusted for: group is b."],
-    "interval is the whole declared range": CLAIMS["Nothing can be said:"],
+    "interval is the whole declared range": CLAIMS["Nothing can be said of score:"],
     "enough for 74 more such runs": lambda f: f["fits"] == 74,
     "enough for 1 more such run.": lambda f: f["fits"] == 1,
     "too little for another such run": lambda f: f["fits"] == 0,
@@ -188,7 +188,7 @@ def with_facts(document: dict[str, Any], facts: Mapping[str, Any]) -> Release:
     attenuated = {"attenuation_corrected": False, "attenuation_factor": 0.34} if facts["corrected"] is False else {}
     missing = {} if facts["missing_outcome"] is None else {"missing_outcome": facts["missing_outcome"]}
     trial = state(facts) is AdjustmentState.randomised
-    changed = merge(
+    changed = told(
         document,
         {
             "units": UNITS,
@@ -197,7 +197,9 @@ def with_facts(document: dict[str, Any], facts: Mapping[str, Any]) -> Release:
             "data": None,
             "budget": left or None,
             "estimate": estimate,
-            "interval": {"lower": lower, "upper": upper, "whole_range": whole, "bias": facts["bias"]},
+            "interval": {"lower": lower, "upper": upper},
+            "state": "unresolved" if whole else "answered",
+            "bias": facts["bias"],
             "not_for_release": facts["simulated"],
             "noise": {"source": "seeded" if facts["simulated"] else "operating_system"},
             "guarantee": facts["guarantee"],
@@ -210,7 +212,8 @@ def with_facts(document: dict[str, Any], facts: Mapping[str, Any]) -> Release:
         },
     )
     stated = {key: facts[key] for key in ("data", "approval")}
-    released = load(changed | {"confounding": said_of(facts["done"]), **stated})
+    done = {"confounding": said_of(facts["done"]), "adjustment": facts["done"].words}
+    released = load(told(changed, done) | stated)
     assert isinstance(released, EffectRelease)
     return released
 
@@ -247,11 +250,10 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
     """Yield releases that say what none of the others does."""
     effect, protocol, survival = documents["effect"], documents["protocol"], documents["survival"]
     covariates = {name: {"lower": 0, "upper": 1} for name in ("age", "x00", "income")}
-    rows = [{"covariate": name, "before": 0.1, "after": 0.0, "noise_error": 0.01} for name in ("age", "x00")]
+    rows = [WHOLE | {"covariate": name, "before": 0.1, "after": 0.0, "noise_error": 0.01} for name in ("age", "x00")]
     trial = {"balance": rows, "specification": {"covariates": covariates}}
-    yield merge(effect, trial | {"confounding": {"left_out": []}})
-    moved = [one | {"control": one["control"] + 0.2} for one in survival["measures"]]
-    yield survival | {"measures": moved}
+    yield told(effect, trial | {"confounding": {"left_out": []}})
+    yield told(survival, {"values": [survival["answers"][0]["values"][0] + 0.2, 0.1]})
     weighted = {"largest_difference_before": 0.4, "largest_difference_after": 0.02, "cells": 12, "alone_in_cell": 3}
     yield merge(documents["balancing"], {"details": weighted})
     yield merge(documents["means"], {"privacy": {"level": "label"}})
@@ -264,7 +266,8 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
     snapshot = {"format": "delta", "table": "s3://lake/visits", "version": 7}
     alone = merge(effect, {"specification": {"covariates": ...}})
     yield merge(alone, {"snapshots": [snapshot], "specification": {"covariates": None}})
-    yield merge(survival, {"curves": {"grid_bracket": [-0.3, -0.1]}})
+    (pair,) = survival["curves"]
+    yield merge(survival, {"curves": [merge(pair, {"curves": {"grid_bracket": [-0.3, -0.1]}})]})
     adjusted = {"confounding_adjusted_for": 0.8, "features": 6, "curves": "none", "unadjusted": -0.3}
     named = {
         "covariates": {"age": {"lower": 20, "upper": 60}},
@@ -272,20 +275,20 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
         "estimator": {"trial": False},
     }
     by_age = {"details": adjusted, "confounding": said_of(PART_OF_IT), "specification": named}
-    yield merge(survival, by_age)
-    yield merge(merge(survival, by_age), {"details": {"strata": 2, "pooled_strata": "group: b or c"}})
-    few = {"details": {"still_followed": 0.1}, "interval": {"whole_range": True}}
-    yield merge(merge(survival, by_age), few)
+    yield told(survival, by_age)
+    yield told(told(survival, by_age), {"details": {"strata": 2, "pooled_strata": "group: b or c"}})
+    few = {"details": {"still_followed": 0.1}, "interval": {"lower": -1.0, "upper": 1.0}, "state": "unresolved"}
+    yield told(told(survival, by_age), few)
     known = {"name": "aipw", "clip": ..., "propensity": {"known": 0.5}}
     yield merge(
         effect,
         {
             "estimator": "aipw",
             "specification": {"estimator": known},
-            "details": {"chance_contradicted": True, "adjustment": ...},
+            "details": {"chance_contradicted": True},
         },
     )
-    yield merge(documents["trial"], {"confounding": said_of(RANDOMISED)})
+    yield told(documents["trial"], {"confounding": said_of(RANDOMISED)})
     yield merge(documents["matching"], {"specification": {"estimator": {"ratio": 1}}})
     ratio = {"measure": "ratio", "estimate": 0.8, "lower": 0.6, "upper": None}
     answers = [answer | {"measures": [ratio]} for answer in protocol["answers"]]
@@ -299,9 +302,9 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
         yield merge(documents["direction"], {"unbounded_halves": [half]})
     times = documents["protocol of times"]
     yield merge(times, {"curves": times["curves"] * 10})
-    told = {"covariates": named["covariates"], "estimator": {"trial": False}}
+    adjusts = {"covariates": named["covariates"], "estimator": {"trial": False}}
     answers = [{**answer, "confounding": said_of(PART_OF_IT)} for answer in times["answers"]]
-    yield merge(times, {"answers": answers, "specification": told})
+    yield merge(times, {"answers": answers, "specification": adjusts})
 
 
 # Written by other tests: pages of the ledger, of series, of times over sites (`test_sites_times.py`), and plans.
@@ -346,7 +349,7 @@ def test_a_protocol_says_of_each_answer_what_was_adjusted_for(
     verdict = {"gate": "balance", "group": "all", "arm": "1", "bound": 0.1, "value": 0.3, "noise_error": 0.1}
     changes = {"answers": answers, "gates": [] if gate is None else [{**verdict, "verdict": gate}] * 2}
     release = load(document | changes | {"units_of_measure": {} if unit is None else {"score": unit}})
-    assert isinstance(release, ProtocolRelease)
+    assert isinstance(release, EffectRelease)
     page, lines = plain(report_html(release)), lines_of(release)
     shown = plain("\n".join(lines))
     for one in {one for one in each if one is not None}:
@@ -377,7 +380,7 @@ def test_a_panel_of_any_kind_has_twelve_short_lines_and_a_console_one(documents:
         assert len(repr(release)) < 200 or name in ("hostile", "direction long"), repr(release)
         assert release.study in repr(release)
         assert f"epsilon {amount_text(release.privacy.epsilon)}" in repr(release)
-        if isinstance(release, AnsweredEffect | PooledRelease):
+        if isinstance(release, EffectRelease | PooledRelease) and release.interval is not None:
             assert f"{release.estimate:,.4g}, 95% interval [{release.interval.lower:,.4g}, " in repr(release)
     result = RunResult(load(documents["effect"]), Path("there/r.json"), "r", False, False, 0)
     assert repr(result) == f"<RunResult {result.release.brief()}, there/r.json>"

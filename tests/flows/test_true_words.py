@@ -25,7 +25,7 @@ from causalveil.flows.sequence.declare import plan_study
 from causalveil.schemas.contract import load_contract
 from causalveil.schemas.errors import BudgetRefused
 from causalveil.schemas.oversight import Author, Desk, DeskDataset, DeskGrant, DeskRefusal, DeskRun, Pace
-from causalveil.schemas.release import AnsweredEffect, DirectionRelease, Release
+from causalveil.schemas.release import DirectionRelease, EffectRelease, Release
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.privacy.keys import owner_key
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
@@ -34,7 +34,7 @@ from causalveil.tasks.report.burndown import dataset_html, desk_html
 from causalveil.tasks.report.page import TEMPLATES
 from tests.flows.test_true_sentences import ALL_OF_IT, PART_OF_IT, plain, texts
 from tests.ledger_help import charge, contract, finished, reservation
-from tests.report_help import Documents, load, said_of
+from tests.report_help import Documents, load, said_of, told
 from tests.studies import people, write_study
 
 Facts = Mapping[str, Any]
@@ -212,14 +212,15 @@ def test_what_prefect_shows_of_a_release_is_so(documents: Documents, name: str, 
     document = documents[name] | {"units_of_measure": {} if unit is None else {"score": unit}}
     for stated, left in ((None, True), (PART_OF_IT, False), (ALL_OF_IT, True)):
         changes = {"confounding": stated and said_of(stated)} if name in ("effect", "drowned", "simulated") else {}
-        changed = document | changes
+        changed = told(document, changes) if changes else document
         release = load(changed if left else changed | {"budget": None})
         assert isinstance(release, Release)
         text, cost = answer_markdown(release, Path("r.json")), budget_markdown(release)
-        effect = isinstance(release, AnsweredEffect)
+        effect = isinstance(release, EffectRelease)
         assert ("% interval |" in text) == effect
         assert ("weeks**" in text) == (unit is not None and effect and name != "survival")
-        assert ("interval is the whole declared range" in text) == (effect and release.interval.whole_range)
+        hidden = isinstance(release, EffectRelease) and release.answers[0].state == "unresolved"
+        assert ("interval is the whole declared range" in text) == hidden
         assert ("not for release" in text) == release.not_for_release
         if isinstance(release, DirectionRelease):
             assert ("altitude → heat" in text) == (release.verdict.favours == "x_to_y")

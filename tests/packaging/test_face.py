@@ -168,8 +168,8 @@ def handle(problem: cv.BudgetRefused) -> int:
 TYPES = [
     "causalveil.flows.sequence.finished.RunResult",
     "causalveil.schemas.release.Release",
-    "float",
-    "causalveil.schemas.release.Interval",
+    "float | None",
+    "causalveil.schemas.release.Interval | None",
     "causalveil.flows.planning.study_plan.StudyPlan",
     "causalveil.flows.sequence.pooling.PooledResult",
     "pathlib.Path",

@@ -212,7 +212,7 @@ class TestVerifyRelease:
     @pytest.mark.parametrize(
         "path",
         [
-            ("estimate",),
+            ("answers", 0, "estimate"),
             ("privacy", "epsilon"),
             ("privacy", "charges", 0, "epsilon"),
             ("privacy", "charges", 0, "noise_scale"),

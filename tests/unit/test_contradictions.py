@@ -28,10 +28,10 @@ def of_first_row(**changes: Any) -> dict[str, Any]:
     return {**document, "answers": [{**first, **changes}, *others]}
 
 
-def of_measure(place: int, **changes: Any) -> dict[str, Any]:
-    """Return a release of times with another measure."""
-    document = kept("survival-adjusted")
-    document["measures"][place] = merge(document["measures"][place], changes)
+def of_answer(name: str, place: int = 0, **changes: Any) -> dict[str, Any]:
+    """Return a release with another answer."""
+    document = kept(name)
+    document["answers"][place] = merge(document["answers"][place], changes)
     return document
 
 
@@ -45,15 +45,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"headline": "No privacy guarantee"}, "'headline': it denies"),
     ({"not_for_release": True}, "'not_for_release'"),
     ({"noise": {"source": "seeded"}}, "'not_for_release'"),
-    ({"estimate": 10.5}, "'estimate': beyond"),
-    ({"interval": {"lower": 3.0, "upper": 2.0}}, "'interval': its lower end is above"),
-    ({"interval": {"lower": -11.0, "upper": 2.0}}, "'interval': beyond"),
-    ({"interval": {"lower": -9.0, "upper": 9.0, "whole_range": True}}, "'interval.whole_range': it is true"),
-    ({"interval": {"lower": -10.0, "upper": 10.0, "whole_range": False}}, "'interval.whole_range': it is false"),
-    ({"interval": {"confidence": 1.0}}, "'interval.confidence'"),
-    ({"interval": {"bias": 1e308}}, "'bias': too large"),
-    ({"variance": {"sampling": 1e308}}, "'variance.sampling': too large"),
-    ({"variance": {"noise": 1e308}}, "'variance.noise': too large"),
     ({"privacy": {"epsilon": 0.5}}, "'privacy.charges': they cost more"),
     ({"privacy": {"epsilon": 2.0, "delta": 0.1}}, "'privacy.charges': they add up to"),
     ({"privacy": {"charges": []}}, "'privacy.charges': they add up to"),
@@ -75,10 +66,16 @@ def test_an_effect_that_contradicts_itself_is_refused_by_name(changes: dict[str,
         (of_first_row(simultaneous={"lower": 1.0, "upper": -1.0}), "'answers.0.simultaneous': its lower end"),
         (of_first_row(noise_error=1e200), "'answers.0.noise_error': too large"),
         (of_first_row(bias=1e308), "'answers.0.bias': too large"),
-        (of_measure(0, estimate=1.5), "'measures.risk.estimate': beyond"),
-        (of_measure(0, interval={"upper": 1.5}), "'measures.risk.interval': beyond"),
-        (of_measure(0, interval={"lower": -0.5, "upper": 0.5, "whole_range": True}), "risk.interval.whole_range'"),
-        (of_measure(0, variance={"noise": 1e308}), "'measures.risk.variance.noise': too large"),
+        (of_answer("ipw", estimate=10.5), "'answers.0.estimate': beyond"),
+        (of_answer("ipw", interval={"lower": 3.0, "upper": 2.0}), "'answers.0.interval': its lower end is above"),
+        (of_answer("ipw", interval={"lower": -11.0, "upper": 2.0}), "'answers.0.interval': beyond"),
+        (of_answer("ipw", interval={"lower": -9.0, "upper": 9.0}, state="unresolved"), "'answers.0.state': noise"),
+        (of_answer("ipw", bias=1e308), "'answers.0.bias': too large"),
+        (of_answer("ipw", sampling_error=1e200), "'answers.0.sampling_error': too large"),
+        (of_answer("ipw", noise_error=1e308), "'answers.0.noise_error': too large"),
+        (of_answer("survival-adjusted", estimate=1.5), "'answers.0.estimate': beyond"),
+        (of_answer("survival-adjusted", interval={"upper": 1.5}), "'answers.0.interval': beyond"),
+        (of_answer("survival-adjusted", interval={"lower": -0.5}, state="unresolved"), "'answers.0.state'"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip

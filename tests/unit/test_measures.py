@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,10 @@ from causalveil.flows.api import report, run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.sequence.check import check
 from causalveil.schemas.protocols.study import ALL_UNITS, ProtocolStudy
-from causalveil.schemas.release import ProtocolRelease
+from causalveil.schemas.release import EffectRelease, load_release
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.protocols.parts import Risks, fieller, over_all
+from causalveil.tasks.report.table import rows_of
 from tests.protocol_help import analysed, in_cells, make_protocol
 from tests.studies import people, resolved, write_study
 
@@ -134,8 +134,9 @@ def test_a_trial_shows_its_ratios(estimator: str, tmp_path: Path, capfd: pytest.
     shown = capfd.readouterr().out
     assert "risk ratio" in shown
     assert "odds ratio" in shown
-    with (tmp_path / "out" / "answers.csv").open() as file:
-        (row,) = csv.DictReader(file)
+    release = load_release(tmp_path / "out")
+    assert isinstance(release, EffectRelease)
+    (row,) = rows_of(release)
     assert float(row["ratio_lower"]) < float(row["ratio"]) < float(row["ratio_upper"])
     page = report(tmp_path / "out" / "release.json", out=tmp_path / "report.html").read_text()
     assert "Ratios of arms" in page
@@ -168,5 +169,5 @@ def test_the_difference_alone_is_the_plain_study(tmp_path: Path) -> None:
     for said in ("difference", ["difference"]):
         assert resolved(study_in(tmp_path / "said", measure=said)).digest == plain.digest
     found = run_study(study_in(tmp_path / "ratio", measure="ratio"), out=tmp_path / "out", engine="direct").release
-    assert isinstance(found, ProtocolRelease)
+    assert isinstance(found, EffectRelease)
     assert [one.measure for one in found.answers[0].measures] == ["ratio"]

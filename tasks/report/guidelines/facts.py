@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from causalveil.schemas.columns import labels_of, levels_text
-from causalveil.schemas.confounding import ConfoundingStatement
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.specification import unrecorded_words
 from causalveil.schemas.where import where_words
@@ -101,7 +100,7 @@ def _covariates(release: Mapping[str, Any]) -> str:
 
 def compared_as_they_are(release: Mapping[str, Any]) -> bool:
     """Return whether no answer is adjusted for a covariate."""
-    stated = [one.get("confounding") for one in release.get("answers") or (release,)]
+    stated = [one["confounding"] for one in release["answers"]]
     known = [one for one in stated if one is not None]
     return bool(known) and all(one["state"] == "unadjusted" for one in known)
 
@@ -185,8 +184,7 @@ def _data(release: Mapping[str, Any], contract: Contract | None) -> dict[str, st
 def _design(release: Mapping[str, Any], arms: Mapping[str, Any]) -> dict[str, str]:
     spec = release["specification"]
     names = ", ".join(spec.get("covariates") or {}) or "nothing that was declared"
-    clip, allowed = arms["clip"], (release.get("interval") or {}).get("bias")
-    allowed = allowed or any(row.get("bias") for row in release.get("answers") or ())
+    clip, allowed = arms["clip"], any(row["bias"] for row in release["answers"])
     overlap = (
         f"scores from {figure(clip[0])} to {figure(clip[1])}"
         if clip
@@ -218,12 +216,10 @@ def _analysis(release: Mapping[str, Any]) -> dict[str, str]:
     settings = settings_words(estimator, release["privacy"]["level"] == "label")
     done = _adjustment(release)
     adjusted = f"{done[:1].upper()}{done[1:]}." if done else ""
-    confidence = release.get("confidence") or release["interval"]["confidence"]
-    allowed = float((release.get("interval") or {}).get("bias") or 0)
-    said = f"The interval allows for a bias of {figure(allowed)} to either side."
-    told = said if allowed else ""
-    if any(row.get("bias") for row in release.get("answers") or ()):
-        told = "Intervals allow for the bias that stands beside each answer in the table."
+    confidence, biases = release["confidence"], [row["bias"] for row in release["answers"] if row["bias"]]
+    told = "Intervals allow for the bias that stands beside each answer in the table." if biases else ""
+    if biases and len(release["answers"]) == 1:
+        told = f"The interval allows for a bias of {figure(biases[0])} to either side."
     balance = bool(release.get("balance"))
     noise = "exact, for they are public" if release["privacy"]["level"] == "label" else "as released with noise"
     how = f"{name[:1].upper()}{name[1:]}, {percent(float(confidence))} intervals."
@@ -273,22 +269,7 @@ def _results(release: Mapping[str, Any]) -> dict[str, str]:
         if by_arm is not None
         else "Not released by arm; differences are."
     )
-    if "answers" in release:
-        return {"means": means, **_protocol_results(release)}
-    interval = release["interval"]
-    omitted = _said(release["not_covered"])
-    sides = "includes zero" if interval["lower"] <= 0 <= interval["upper"] else "does not include zero"
-    return {
-        "means": means,
-        "found": f"{release['estimand']} {beside(release['estimate'], interval)}, "
-        f"{percent(interval['confidence'])} interval {span(interval)}.",
-        "precision": _plain(f"The interval covers {_said(interval['covers'])}."),
-        "limits": _plain(f"The interval does not cover {omitted}.") if omitted else "",
-        "reading": "The privacy noise is too large for an answer."
-        if interval["whole_range"]
-        else f"The interval {sides}.",
-        "additional": "One question was asked; no other analysis is in this release.",
-    }
+    return {"means": means, **_answers(release)}
 
 
 def _said(limits: Sequence[Mapping[str, Any]]) -> str:
@@ -308,40 +289,41 @@ def _table(release: Mapping[str, Any]) -> str:
     return "It is the only answer." if answers == 1 else f"The table has {answers} answers."
 
 
-def _protocol_results(release: Mapping[str, Any]) -> dict[str, str]:
-    answered = [row for row in release["answers"] if row["interval"] is not None]
-    first = answered[0] if answered else None
-    controls = release["calibration"]["controls"]
+def _answers(release: Mapping[str, Any]) -> dict[str, str]:
+    """Return what was found, and what its intervals cover and leave out."""
+    answers, calibration = release["answers"], release["calibration"]
+    first = next((row for row in answers if row["interval"] is not None), None)
     told = [
-        *([counted(controls, "negative control")] if controls else []),
-        *(["intervals that hold together"] if len(release["answers"]) > 1 else []),
+        *([counted(calibration["controls"], "negative control")] if calibration else []),
+        *(["intervals that hold together"] if any(row["simultaneous"] for row in answers) else []),
         *([counted(len(release["gates"]), "gate")] if release["gates"] else []),
     ]
-    covers = "Single and simultaneous intervals cover" if len(release["answers"]) > 1 else "The interval covers"
+    additional = f"Declared before a row was read: {', '.join(told)}." if told else ""
+    one = "One question was asked; no other analysis is in this release."
+    limits = "No interval covers" if len(answers) > 1 else "The interval does not cover"
+    said = {
+        "limits": _plain(f"{limits} {_said(release['not_covered'])}.") if release["not_covered"] else "",
+        "additional": additional or (one if len(answers) == 1 else ""),
+    }
+    if first is None:
+        return {**said, "found": "Every answer is withheld.", "precision": "", "reading": ""}
+    interval, covers = first["interval"], "The interval covers" if len(answers) == 1 else "All intervals cover"
+    sides = "includes zero" if interval["lower"] <= 0 <= interval["upper"] else "does not include zero"
+    found = f"{release['estimand']} on {_asked(first, release['specification'])}: {beside(first['estimate'], interval)}"
     return {
-        "found": f"{_asked(first, release['specification'])}: {beside(first['estimate'], first['interval'])}, interval "
-        f"{span(first['interval'])}. {_table(release)}"
-        if first
-        else "Every answer is withheld.",
-        "precision": f"{covers} sampling and the noise of privacy." if first else "",
-        "limits": _plain(f"No interval covers {_said(release['not_covered'])}."),
-        "additional": f"Declared before a row was read: {', '.join(told)}."
-        if told
-        else "One question was asked; no other analysis is in this release.",
+        **said,
+        "found": f"{found}, {percent(release['confidence'])} interval {span(interval)}. {_table(release)}",
+        "precision": _plain(f"{covers} {_said(release['covers'])}."),
+        "reading": "The privacy noise is too large for an answer."
+        if first["state"] == "unresolved"
+        else f"The interval {sides}.",
     }
 
 
 def _adjustment(release: Mapping[str, Any]) -> str:
-    """Return how far covariates were adjusted for, as the release says.
-
-    Of a protocol every wording once, but of answers behind noise.
-    """
-    if "answers" in release:
-        told = [row["adjustment"] for row in release["answers"] if row["state"] != "unresolved"]
-        return "; ".join(dict.fromkeys(told))
-    if release.get("confounding") is not None:
-        return ConfoundingStatement.model_validate(release["confounding"]).words
-    return str((release.get("details") or {}).get("adjustment", ""))
+    """Return how far covariates were adjusted for: every wording once, but of answers without a statement."""
+    told = [row["adjustment"] for row in release["answers"] if row["state"] != "unresolved" or row["confounding"]]
+    return "; ".join(dict.fromkeys(one for one in told if one))
 
 
 def _plain(sentence: str) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import CausalveilError
-from causalveil.schemas.release import AnsweredEffect, ProtocolRelease, Release
+from causalveil.schemas.release import EffectRelease, Release
 from causalveil.schemas.sites.pooled import Published
 from causalveil.tasks.report.details import estimand_of
 from causalveil.tasks.report.flow import UnitFlow, unit_flow
@@ -137,7 +137,7 @@ def checklists(
     There is none where treatment was randomised.
 
     Args:
-        release: the document of a release of one effect or of a protocol.
+        release: the document of a release of effects.
         arms: how units came into the arms.
         flow: of its units.
         contract: the owner's, where it is at hand.
@@ -163,6 +163,6 @@ def guidelines_context(
     if not isinstance(release, Release):
         return {"flow": None, "checklists": None}
     flow = unit_flow(document, rows_text(contract) if contract and contract.rows else "")
-    if not isinstance(release, AnsweredEffect | ProtocolRelease):
+    if not isinstance(release, EffectRelease):
         return {"flow": flow, "checklists": None}
     return {"flow": flow, "contract": contract, "checklists": checklists(document, arms, flow, contract)}

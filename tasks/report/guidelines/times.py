@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from causalveil.tasks.report.guidelines.facts import INDEPENDENCE, METHODS, OVERLAP, over_whom
-from causalveil.tasks.report.protocol import lost_within
+from causalveil.tasks.report.table import lost_within
 
 CURVES = METHODS["survival"]
 
@@ -75,9 +75,7 @@ def _confounding(spec: Mapping[str, Any]) -> str:
 
 def _relative(release: Mapping[str, Any]) -> str:
     """Say whether tests and ratios of hazards stand beside the differences."""
-    curves = release.get("curves") or {}
-    tested = any(row.get("log_rank") for row in release.get("answers") or ())
-    if tested or (isinstance(curves, Mapping) and curves.get("log_rank")):
+    if any(row.get("log_rank") for row in release["answers"]):
         adjusted = ", not adjusted," if release["specification"].get("covariates") else ""
         return f"Log-rank tests and hazard ratios{adjusted} stand beside it."
     return "No relative measure is released."

@@ -1,8 +1,8 @@
 """The panel that a run ends with: answer, limits and cost, in at most twelve short lines.
 
-- ``effects``: Panels of one effect.
+- ``direction``: The first line of every panel of a run, and the panel of a causal direction.
 - ``parts``: Sentences that panels of every kind share.
 - ``pooled``: Panels of what several sites say together, and of what pooling cost.
-- ``tables``: Panels of tables of answers.
+- ``tables``: Panels of answers: of one run, of several sites, and of a series of blocks.
 - ``whole``: The panel of a release of any kind, and the same as plain text: what ``str`` of it says.
 """

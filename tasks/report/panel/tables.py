@@ -1,7 +1,4 @@
-"""Panels of tables of answers.
-
-A protocol, one over several sites, and a series of blocks have them.
-"""
+"""Panels of answers: of one run, of several sites, and of a series of blocks."""
 
 from __future__ import annotations
 
@@ -10,17 +7,25 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from rich.markup import escape
 
-from causalveil.tasks.report.numbers import confidence_level, counted, freedom, in_place, is_whole, within
-from causalveil.tasks.report.panel.effects import head_of
-from causalveil.tasks.report.panel.parts import adjusted_by_answer, ends, estimated, limits, span_of
+from causalveil.tasks.report.numbers import confidence_level, counted, freedom, in_place, is_whole, percent, within
+from causalveil.tasks.report.panel.direction import head_of
+from causalveil.tasks.report.panel.parts import (
+    adjusted,
+    adjusted_by_answer,
+    ends,
+    estimate_line,
+    estimated,
+    limits,
+    span_of,
+)
 
 if TYPE_CHECKING:
     from causalveil.schemas.protocols.answers import GateResult, Limits, ProtocolAnswer
-    from causalveil.schemas.release import ProtocolRelease
+    from causalveil.schemas.release import EffectRelease
     from causalveil.schemas.sites.pooled import PooledAnswer, PooledProtocolRelease, SiteGate
     from causalveil.schemas.sites.series import Series, SeriesRow
 
-Table = TypeVar("Table", "ProtocolRelease", "PooledProtocolRelease", "Series")
+Table = TypeVar("Table", "EffectRelease", "PooledProtocolRelease", "Series")
 Row = TypeVar("Row", "ProtocolAnswer", "PooledAnswer")
 ROLES = ("primary", "secondary", "negative_control")
 
@@ -41,26 +46,92 @@ class TableRow(Protocol):
         """The arm that is compared with the reference."""
 
 
-def protocol_lines(release: ProtocolRelease, room: int) -> list[str]:
-    """Return a protocol's panel without its cost: answers over all units come first."""
-    from causalveil.tasks.report.protocol import part_seen
-
-    release = _labelled(release)
-    ends_with = [*adjusted_by_answer([one.confounding for one in release.answers]), *_gates(release.gates)]
-    if seen := part_seen(release):
-        ends_with.append(f"[yellow]{escape(seen)}[/yellow]")
-    if release.calibration.controls:
-        ends_with.append(escape(release.calibration.statement))
-    rows, of, fit = _in_order(release.answers), _units_in(release), _rows_in(room, ends_with)
-    shown = rows[:fit]
-    # Ratios are told if those of all answers fit.
-    asked, whole = any(one.measures for one in rows), sum(1 + len(one.measures) for one in rows) <= fit
-    lines = [head_of(release), _key(release, len(rows), len(rows) - len(shown), hidden=asked and not whole)]
-    for name, one in zip(_names(shown, rows), shown, strict=True):
-        lines.append(f"{name}  {_numbers(one, of.get(one.outcome, ''), len(rows))}")
-        lines += [f"  {one.words}" for one in one.measures if whole]
+def effect_lines(release: EffectRelease, room: int) -> list[str]:
+    """Return the panel of effects without its cost: answers over all units come first."""
+    release, lines = _labelled(release), [head_of(release)]
+    rows, of, ends_with = _in_order(release.answers), _units_in(release), _about(release)
+    if len(rows) == 1:
+        lines += _only(release, of.get(rows[0].outcome))
+    else:
+        fit = _rows_in(room, ends_with)
+        shown = rows[:fit]
+        # Ratios are told if those of all answers fit.
+        asked, whole = any(one.measures for one in rows), sum(1 + len(one.measures) for one in rows) <= fit
+        lines.append(_key(release, len(rows), len(rows) - len(shown), hidden=asked and not whole))
+        for name, one in zip(_names(shown, rows), shown, strict=True):
+            lines.append(f"{name}  {_numbers(one, of.get(one.outcome, ''))}")
+            lines += [f"  {one.words}" for one in one.measures if whole]
     lines += ends_with
     return lines + limits(release.not_covered, room - len(lines), _not_in(len(rows)))
+
+
+def _only(release: EffectRelease, unit: str | None) -> list[str]:
+    """Return the only answer: of times or of some units alone what it is about, its interval, and its ratios."""
+    row, interval = release.answers[0], release.interval
+    about = f"{_among(release.specification)}{escape(row.outcome) if row.measure else ''}{_origin(release)}"
+    lines = [f"{about.removesuffix(': ')}:"] if about else []
+    if row.estimate is None or interval is None:
+        return [*lines, "[yellow]The answer is withheld: a gate failed.[/yellow]"]
+    ratios = [f"  {one.words}" for one in row.measures]
+    return [*lines, estimate_line(row.estimate, interval, unit) + _further(row), *ratios]
+
+
+def _origin(release: EffectRelease | PooledProtocolRelease) -> str:
+    """Return from when times count, in brackets; nothing of other outcomes."""
+    first = (release.specification.get("outcomes") or [release.specification["outcome"]])[0]
+    return f" (origin: {escape(first['origin'])})" if "origin" in first else ""
+
+
+def _about(release: EffectRelease) -> list[str]:
+    """Return what was done about confounding, and what else must be known of the answers, if anything must."""
+    from causalveil.tasks.report.table import part_seen
+
+    first, details = release.answers[0], release.details
+    one = len(release.answers) == 1
+    lines = adjusted(first.confounding) if one else adjusted_by_answer([row.confounding for row in release.answers])
+    if one and not lines and first.adjustment and first.state != "unresolved":
+        lines = [escape(f"{first.adjustment[:1].upper()}{first.adjustment[1:]}.")]
+    if details.get("chance_contradicted"):
+        lines.append("[yellow]The released share of treated contradicts the declared chance of treatment.[/yellow]")
+    elif one and first.state == "unresolved":
+        lines.append("[yellow]The noise was too large: the interval is the whole declared range.[/yellow]")
+    if details.get("attenuation_corrected") is False:
+        factor = percent(float(details["attenuation_factor"]))
+        said = f"Attenuated: noise on treatments leaves about {factor} of the effect in the estimate."
+        lines.append(f"[yellow]{said}[/yellow]")
+    lines += [*_of_times(release), *_gates(release.gates)]
+    if seen := part_seen(release):
+        lines.append(f"[yellow]{escape(seen)}[/yellow]")
+    if release.calibration is not None:
+        lines.append(escape(release.calibration.statement))
+    return lines
+
+
+def _of_times(release: EffectRelease) -> list[str]:
+    """Return the test of a single pair of curves, and until when people are seen."""
+    if len(release.curves) != 1:
+        return []
+    curves, lines = release.curves[0].curves, list[str]()
+    unit = escape(f" {curves.unit}") if curves.unit else ""
+    ended = release.answers[0].restricted_to
+    if ended is not None:
+        said = f"Too few are followed to {curves.horizon:g}{unit}, so measures end with {ended:g}."
+        lines.append(f"[yellow]{said}[/yellow]")
+    tests = [row.log_rank for row in release.answers if row.log_rank is not None]
+    if len(tests) == 1:
+        # The test compares the arms as they are: beside an adjusted difference it may point the other way.
+        test = "Without adjustment: log-rank p" if release.specification.get("covariates") else "Log-rank p"
+        said, ratio = f"{test} = {tests[0].p_value:.3g}", tests[0].hazard_ratio
+        if ratio is not None:
+            shown = [within(one, ratio.lower, ratio.upper) for one in (ratio.estimate, ratio.lower, ratio.upper)]
+            said += f", hazard ratio {shown[0]} {escape(f'[{shown[1]}, {shown[2]}]')}"
+        lines.append(f"{said}.")
+    if curves.seen_until < curves.horizon:
+        lines.append(f"[yellow]People of both arms are seen at risk until {curves.seen_until:.4g}{unit} only.[/yellow]")
+    if release.details.get("pooled_strata"):
+        left = release.details["strata"]
+        lines.append(f"[yellow]Noise hides strata of losses: neighbours are pooled, which leaves {left}.[/yellow]")
+    return lines
 
 
 def pooled_protocol_lines(release: PooledProtocolRelease, head: str, room: int) -> list[str]:
@@ -106,13 +177,13 @@ def series_lines(series: Series, room: int) -> list[str]:
 
 def _labelled(table: Table) -> Table:
     """Return a table in which a code stands with the name of its column."""
-    from causalveil.tasks.report.protocol import labelled
+    from causalveil.tasks.report.table import labelled
 
     return labelled(table)
 
 
-def _units_in(release: ProtocolRelease | PooledProtocolRelease | Series) -> dict[str, str]:
-    from causalveil.tasks.report.protocol import units_in
+def _units_in(release: EffectRelease | PooledProtocolRelease | Series) -> dict[str, str]:
+    from causalveil.tasks.report.table import units_in
 
     return units_in(release)
 
@@ -144,17 +215,19 @@ def _in_order(rows: Sequence[Row]) -> list[Row]:
     return sorted(rows, key=lambda one: (not is_whole(one.group), ROLES.index(one.role)))
 
 
-def _key(release: ProtocolRelease | PooledProtocolRelease, answers: int, more: int, *, hidden: bool = False) -> str:
+def _key(release: EffectRelease | PooledProtocolRelease, answers: int, more: int, *, hidden: bool = False) -> str:
     """Return the line above the answers: what their numbers are, of whom, and what else the report has.
 
     ``hidden``: whether ratios stand in the report alone.
     """
     level, of = confidence_level(release.confidence), _among(release.specification)
+    from_ = _origin(release) if hasattr(release, "curves") else ""
     if answers == 1:
         return f"{of}{level} interval{'; ratios in the report' if hidden else ''}:"
     rest = [*([counted(more, "more answer")] if more else []), *(["ratios"] if hidden else [])]
     said = f"; {' and '.join(rest)} in the report" if rest else ""
-    return f"{of}{level} intervals, in brackets those that hold all together{said}:"
+    together = ", in brackets those that hold all together" if any(one.simultaneous for one in release.answers) else ""
+    return f"{of}{level} intervals{from_}{together}{said}:"
 
 
 def _among(specification: Mapping[str, object]) -> str:
@@ -206,31 +279,31 @@ def _names(shown: Sequence[TableRow], rows: Sequence[TableRow]) -> list[str]:
     return [f"{escape(name)}{'':<{width - len(name)}}" for name in names]
 
 
-def _numbers(answer: ProtocolAnswer, unit: str, answers: int) -> str:
-    if answer.estimate is None or answer.interval is None or answer.simultaneous is None:
+def _numbers(answer: ProtocolAnswer, unit: str) -> str:
+    if answer.estimate is None or answer.interval is None:
         return "[yellow]withheld: a gate failed[/yellow]"
     if answer.state == "unresolved":
         return "[yellow]the noise is too large: the interval is the whole range[/yellow]"
     of = escape(f" {unit}") if unit else ""
     shown = within(answer.estimate, answer.interval.lower, answer.interval.upper)
     text = f"[bold]{shown}{of}[/bold]  {span_of(answer.interval)}"
-    return text + _together(answer.simultaneous, answers) + _further(answer)
+    return text + _together(answer.simultaneous) + _further(answer)
 
 
-def _together(all_: Limits, answers: int) -> str:
+def _together(all_: Limits | None) -> str:
     """Return the interval that holds with all others, in brackets; nothing where there are none."""
-    return f"  ({span_of(all_)})" if answers > 1 else ""
+    return "" if all_ is None else f"  ({span_of(all_)})"
 
 
 def _pooled_numbers(release: PooledProtocolRelease, answer: PooledAnswer, unit: str, answers: int) -> str:
     found = release.headline(answer)
     if answer.state == "withheld":
         return "[yellow]withheld: a gate failed on the pooled balance[/yellow]"
-    if found is None or answer.simultaneous is None:
+    if found is None:
         return "[yellow]fewer than two sites answered[/yellow]"
     of = escape(f" {unit}") if unit else ""
     text = f"[bold]{estimated(found)}{of}[/bold]  {span_of(found.interval)}"
-    text += _together(answer.simultaneous, answers) + _further(answer)
+    text += (_together(answer.simultaneous) if answers > 1 else "") + _further(answer)
     told = sum(site.weight_fixed > 0 for site in answer.sites)
     return text + (f"  {told} of {len(answer.sites)} sites" if told < len(answer.sites) else "")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.markup import escape
 
-from causalveil.tasks.report.panel.effects import direction_lines, effect_lines, head_of, survival_lines
+from causalveil.tasks.report.panel.direction import direction_lines, head_of
 from causalveil.tasks.report.panel.parts import LINES, budget_left
 from causalveil.tasks.report.panel.pooled import (
     cost_of_series,
@@ -16,7 +16,7 @@ from causalveil.tasks.report.panel.pooled import (
     pooled_lines,
     pooled_times_lines,
 )
-from causalveil.tasks.report.panel.tables import pooled_protocol_lines, protocol_lines, series_lines
+from causalveil.tasks.report.panel.tables import effect_lines, pooled_protocol_lines, series_lines
 
 if TYPE_CHECKING:
     from causalveil.schemas.release import Release
@@ -144,7 +144,5 @@ def notes(result: Finished) -> list[str]:
 # How each kind of release reads within so many lines; without an entry only its question and cost are shown.
 ANSWERS: dict[str, Callable[[Any, int], list[str]]] = {
     "effect": effect_lines,
-    "survival": survival_lines,
-    "protocol": protocol_lines,
     "direction": direction_lines,
 }

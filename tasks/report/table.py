@@ -1,4 +1,4 @@
-"""A protocol's answers, of one site or of several, for its page and as tables.
+"""Answers of one site or of several, for their page and as tables.
 
 For the page these are forest plots, Love plots and gates; the tables are answers.csv and answers.parquet,
 which other tools read.
@@ -6,6 +6,7 @@ which other tools read.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
@@ -15,12 +16,11 @@ from typing import Any, TypeVar, cast
 import polars as pl
 from pydantic import BaseModel
 
-from causalveil.schemas.confounding import declares_randomised
 from causalveil.schemas.estimators.survival_protocol import MEAN_TIME
-from causalveil.schemas.limits import Code, Limit, limit
+from causalveil.schemas.limits import Limit, united
 from causalveil.schemas.protocols.answers import BalanceRow, ProtocolAnswer
 from causalveil.schemas.protocols.study import EffectMeasure
-from causalveil.schemas.release import ProtocolRelease
+from causalveil.schemas.release import EffectRelease, Interval
 from causalveil.schemas.sites.pooled import PooledAnswer, PooledEstimate, PooledProtocolRelease
 from causalveil.schemas.sites.series import Series
 from causalveil.schemas.specification import level_names
@@ -35,19 +35,18 @@ from causalveil.tasks.report.numbers import (
     axis_name,
     beside,
     counted,
+    figure,
     group_label,
     in_place,
     is_whole,
-    number,
     span,
+    verdict_of,
 )
 
 Row = TypeVar("Row", bound=ProtocolAnswer | PooledAnswer)
 Document = TypeVar("Document", bound=BaseModel)
 # Fields whose rows are of a subgroup and an arm.
 TABLES = ("answers", "balance", "gates", "site_gates", "curves", "rows")
-# Estimators whose weights are functions of public columns; and what an adjustment allows for, as releases name it.
-PUBLIC_WEIGHTS = ("balancing", "matching")
 ROLES = {"primary": "primary outcome", "secondary": "secondary outcome", "negative_control": "negative control"}
 
 
@@ -67,14 +66,14 @@ class Forest:
 
 
 def labelled(document: Document) -> Document:
-    """Return a table in which codes of subgroups and arms stand with their columns.
+    """Return a table as people read it.
 
-    Of documents without subgroups and arms nothing changes.
+    Codes of subgroups and arms stand with their columns, and times are written as numbers of pages are.
     """
-    if not isinstance(document, ProtocolRelease | PooledProtocolRelease | Series):
+    if not isinstance(document, EffectRelease | PooledProtocolRelease | Series):
         return document
     specification = document.specification
-    labels = {"group": group_label, "arm": arm_label, "reference": arm_label}
+    labels = {"outcome": outcome_label, "group": group_label, "arm": arm_label, "reference": arm_label}
 
     def read(row: BaseModel) -> BaseModel:
         told = {key: label(specification, getattr(row, key)) for key, label in labels.items() if hasattr(row, key)}
@@ -85,7 +84,15 @@ def labelled(document: Document) -> Document:
     return cast(Document, document.model_copy(update=changed))
 
 
-def forests(release: ProtocolRelease | PooledProtocolRelease) -> tuple[Forest, ...]:
+def outcome_label(specification: Mapping[str, Any], outcome: str) -> str:
+    """Return a measure of a time to an event with its horizon as pages write numbers."""
+    for one in asked_in(specification) if of_times(specification) else ():
+        horizon = float(one["horizon"])
+        outcome = re.sub(rf"(?<=until ){horizon:g}(?![0-9.])", figure(horizon), outcome)
+    return outcome
+
+
+def forests(release: EffectRelease | PooledProtocolRelease) -> tuple[Forest, ...]:
     """Return a forest plot of each outcome, in the order of the study."""
     found = []
     for outcome in dict.fromkeys(answer.outcome for answer in release.answers):
@@ -105,7 +112,9 @@ def forests(release: ProtocolRelease | PooledProtocolRelease) -> tuple[Forest, .
     return tuple(found)
 
 
-def _label(release: ProtocolRelease | PooledProtocolRelease, row: ProtocolAnswer | PooledAnswer) -> str:
+def _label(release: EffectRelease | PooledProtocolRelease, row: ProtocolAnswer | PooledAnswer) -> str:
+    if len(release.answers) == 1:
+        return "Estimate"
     return place_of([(one.group, one.arm) for one in release.answers], row.group, row.arm, row.reference)
 
 
@@ -128,40 +137,41 @@ def place_of(places: Sequence[tuple[str, str]], group: str, arm: str, reference:
     return ", ".join([*parts, *([f"{arm} against {reference}"] if several else [])])
 
 
-def _line(release: ProtocolRelease | PooledProtocolRelease, row: ProtocolAnswer | PooledAnswer) -> Line | None:
+def _line(release: EffectRelease | PooledProtocolRelease, row: ProtocolAnswer | PooledAnswer) -> Line | None:
     """Nothing for a withheld answer, or without a pooled one."""
     found: ProtocolAnswer | PooledEstimate | None = None
     if isinstance(row, ProtocolAnswer):
         found = row
     elif isinstance(release, PooledProtocolRelease):
         found = release.headline(row)
-    if found is None or found.estimate is None or found.interval is None or row.simultaneous is None:
+    if found is None or found.estimate is None or found.interval is None:
         return None
+    outer = None if row.simultaneous is None else (row.simultaneous.lower, row.simultaneous.upper)
     hidden = str(row.state) == "unresolved"
     ends = {"lower": found.interval.lower, "upper": found.interval.upper}
-    note = "the noise is too large" if hidden else f"{beside(found.estimate, ends)} ({span(ends)})"
+    note = f"hidden by noise ({span(ends)})" if hidden else f"{beside(found.estimate, ends)} ({span(ends)})"
     return Line(
         label=_label(release, row),
         note=note + (" – gate failed" if row.state == "marked" else ""),
         estimate=found.estimate,
         lower=found.interval.lower,
         upper=found.interval.upper,
-        weight=None if is_whole(row.group) else 0.4,
-        outer=(row.simultaneous.lower, row.simultaneous.upper),
+        weight=None if is_whole(row.group) and len(release.answers) > 1 else 0.4,
+        outer=outer,
         hidden=hidden,
     )
 
 
-def units_in(release: ProtocolRelease | PooledProtocolRelease | Series) -> dict[str, str]:
+def units_in(release: EffectRelease | PooledProtocolRelease | Series) -> dict[str, str]:
     """Return the unit of measure of each outcome that has one; means of times have theirs."""
-    asked = release.specification.get("outcomes") or [release.specification["outcome"]]
+    asked = asked_in(release.specification)
     unit = asked[0].get("unit_of_measure") if "horizon" in asked[0] else None
     rows: Sequence[Any] = release.rows if isinstance(release, Series) else release.answers
     times = {row.outcome: str(unit) for row in rows if unit and row.outcome.startswith(MEAN_TIME)}
     return release.units_of_measure | times
 
 
-def balance_sides(release: ProtocolRelease | PooledProtocolRelease) -> str:
+def balance_sides(release: EffectRelease | PooledProtocolRelease) -> str:
     """Return which side is subtracted from which in a table of balance.
 
     Of several arms each is compared with all others, where the reference has rows too, or else with the reference.
@@ -197,24 +207,51 @@ def adjustments(rows: Sequence[ProtocolAnswer | PooledAnswer]) -> list[str]:
     return [f"{words}: {'; '.join(places)}" for words, places in found.items()]
 
 
-def first_answer(rows: Sequence[ProtocolAnswer], confidence: float) -> dict[str, Any]:
-    """Return the first primary answer over all units and its verdict, for a page's first line."""
-    row = first_of(rows)
-    if row.estimate is None or row.interval is None:
-        return said_first(row.outcome, None, None, confidence, "a gate failed")
-    hidden = "the privacy noise is too large" if row.state == "unresolved" else ""
-    return said_first(row.outcome, row.estimate, (row.interval.lower, row.interval.upper), confidence, hidden)
+@dataclass(frozen=True)
+class First:
+    """The headline answer, as the first line of a page has it.
+
+    ``verdict``: raises, lowers, open, drowned, or none, which ``why`` explains. ``sides``: the arm and the reference
+    where arms were declared.
+    """
+
+    verdict: str
+    outcome: str
+    estimate: float | None
+    interval: dict[str, Any] | None
+    why: str
+    sides: tuple[str, str] | None
 
 
-def said_first(
-    outcome: str, estimate: float | None, ends: tuple[float, float] | None, confidence: float, why: str
-) -> dict[str, Any]:
-    """Return what a template says of the first answer: ``why`` it has none, if it has none."""
-    if why or ends is None:
-        return {"verdict": "none", "first": {"outcome": outcome, "interval": None, "why": why}}
-    interval = {"lower": ends[0], "upper": ends[1], "confidence": confidence}
-    verdict = "raises" if ends[0] > 0 else "lowers" if ends[1] < 0 else "open"
-    return {"verdict": verdict, "first": {"outcome": outcome, "estimate": estimate, "interval": interval}}
+def first_answer(release: EffectRelease) -> First:
+    """Return the headline answer of a run."""
+    row, why = release.answers[0], ""
+    interval = release.interval_of(row)
+    if interval is None:
+        why = "a gate failed"
+    elif interval.whole_range:
+        why = row.adjustment if row.confounding is None and row.adjustment else "the privacy noise is too large"
+    return _first(release, row, row.estimate, interval, why)
+
+
+def first_pooled(release: PooledProtocolRelease) -> First:
+    """Return the headline answer of several sites."""
+    row = first_of(release.answers)
+    pooled = release.headline(row)
+    estimate, interval = (None, None) if pooled is None else (pooled.estimate, pooled.interval)
+    return _first(release, row, estimate, interval, "" if pooled else _why(row))
+
+
+def _first(
+    release: EffectRelease | PooledProtocolRelease,
+    row: ProtocolAnswer | PooledAnswer,
+    estimate: float | None,
+    interval: Interval | None,
+    why: str,
+) -> First:
+    sides = (row.arm, row.reference) if release.specification.get("arms") else None
+    ends = None if interval is None else interval.model_dump(mode="json")
+    return First("none" if ends is None else verdict_of(ends), row.outcome, estimate, ends, why, sides)
 
 
 def love_plots(balance: Sequence[BalanceRow], sides: str = TWO_SIDES) -> list[tuple[str, LovePlot]]:
@@ -228,45 +265,63 @@ def love_plots(balance: Sequence[BalanceRow], sides: str = TWO_SIDES) -> list[tu
     return found
 
 
-def context_of(release: ProtocolRelease | PooledProtocolRelease) -> dict[str, Any]:
+def context_of(release: EffectRelease | PooledProtocolRelease) -> dict[str, Any]:
     """Return what a page says, by the names that the template uses."""
     asks = release.specification
+    first = first_answer(release) if isinstance(release, EffectRelease) else first_pooled(release)
     context = {
+        "first": first,
+        "verdict": first.verdict,
         "forests": forests(release),
         "loves": love_plots(release.balance, balance_sides(release)),
+        "unseen": unseen(release) if isinstance(release, EffectRelease) else [],
         "unit_of": units_in(release),
         "lost_within": lost_within(asks),
-        "adjustments": adjustments(release.answers),
+        "of_times": of_times(asks),
+        "adjusts": of_times(asks) and bool(asks.get("covariates")),
+        "adjustments": adjustments(release.answers) if len(release.answers) > 1 else [],
         "calibrated": any(answer.calibrated is not None for answer in release.answers),
+        "together": any(answer.simultaneous is not None for answer in release.answers),
         "several": len({answer.arm for answer in release.answers}) > 1,
         "not_covered": release.not_covered,
         "all_units": all_of(asks),
-        "covers": covered(release),
+        "covers": release.covers if isinstance(release, EffectRelease) else covered(release),
         "biased": any(isinstance(one, ProtocolAnswer) and one.bias for one in release.answers),
+        "sided": any(isinstance(one, ProtocolAnswer) and one.values for one in release.answers),
+        "measured": any(isinstance(one, ProtocolAnswer) and one.measures for one in release.answers),
+        "part_seen": part_seen(release) if isinstance(release, EffectRelease) else "",
+        "ends_earlier": ends_earlier(release) if isinstance(release, EffectRelease) else "",
     }
-    if isinstance(release, ProtocolRelease):
-        measured = any(answer.measures for answer in release.answers)
-        return {
-            "part_seen": part_seen(release),
-            "ends_earlier": ends_earlier(release),
-            **_with_sides(first_answer(release.answers, release.confidence), release),
-            **context,
-            "measured": measured,
-        }
-    context |= {"part_seen": "", "ends_earlier": ""}
-    row = first_of(release.answers)
-    pooled = release.headline(row)
-    ends = None if pooled is None else (pooled.interval.lower, pooled.interval.upper)
-    estimate = None if pooled is None else pooled.estimate
+    if isinstance(release, EffectRelease):
+        return context
     return {
-        **_with_sides(
-            said_first(row.outcome, estimate, ends, release.confidence, "" if pooled else _why(row)), release
-        ),
         **context,
         "waterfalls": (site_bars([(site.site, site.epsilon, site.delta) for site in release.sites], amount),),
         "method": f"method_{release.estimator}.html.j2",
         "details": [],
     }
+
+
+def of_times(specification: Mapping[str, Any]) -> bool:
+    """Return whether a study asks for times to an event."""
+    return "horizon" in asked_in(specification)[0]
+
+
+def asked_in(specification: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the outcomes that a study asks for."""
+    return list(specification.get("outcomes") or [specification["outcome"]])
+
+
+def unseen(release: EffectRelease) -> list[str]:
+    """Return the covariates that a Love plot has no row of: where noise hides how they vary.
+
+    What an adjustment left out says so by itself; in a trial no other sentence does.
+    """
+    first = release.answers[0].confounding
+    if not release.balance or (first and first.left_out):
+        return []
+    shown = {row.covariate.split("=")[0] for row in release.balance} | {row.covariate for row in release.balance}
+    return [name for name in release.specification.get("covariates") or {} if name not in shown]
 
 
 def lost_within(specification: Mapping[str, Any]) -> dict[str, Any]:
@@ -277,9 +332,9 @@ def lost_within(specification: Mapping[str, Any]) -> dict[str, Any]:
     return {**named, "by": [groups["name"]]} if groups else named
 
 
-def part_seen(release: ProtocolRelease) -> str:
+def part_seen(release: EffectRelease) -> str:
     """Return that the first answer is of some subgroups alone, where noise hides others."""
-    asks, row = release.specification, first_of(release.answers)
+    asks, row = release.specification, release.answers[0]
     # Arms that are compared as they are have curves of all units, whatever is seen of a subgroup.
     read_off_all = asks["estimator"]["name"] == "survival" and not asks.get("covariates")
     if read_off_all or not is_whole(row.group) or row.estimate is None or row.state == "unresolved":
@@ -293,47 +348,27 @@ def part_seen(release: ProtocolRelease) -> str:
     return f"{said} The first answer is of the others; its interval allows for any effect in these."
 
 
-def ends_earlier(release: ProtocolRelease) -> str:
+def ends_earlier(release: EffectRelease) -> str:
     """Return which measures end before their horizon, and when; empty if none does."""
     found = {row.outcome: row.restricted_to for row in release.answers if row.restricted_to is not None}
-    said = "; ".join(f"{outcome}: until {number(until, 4)} alone" for outcome, until in found.items())
-    return f"Too few are followed to the horizon. {said}." if found else ""
+    unit = release.curves[0].curves.unit if release.curves else None
+    of = f" {unit}" if unit else ""
+    said = "; ".join(f"{outcome}: until {figure(until)}{of} alone" for outcome, until in found.items())
+    return f"Too few are followed to the horizon. {said[:1].upper()}{said[1:]}." if found else ""
 
 
-def covered(release: ProtocolRelease | PooledProtocolRelease) -> tuple[Limit, ...]:
-    """Return the sources of error that intervals of a table cover."""
-    asks = release.specification
-    settings = asks["estimator"]
-    found = [limit(Code.sampling), limit(Code.privacy_noise)]
-    if isinstance(release, ProtocolRelease) and part_seen(release):
-        found.append(limit(Code.hidden_subgroups))
-    if settings["name"] == "survival" and asks.get("covariates"):
-        found.append(limit(Code.censoring_curves))
-    if isinstance(release, PooledProtocolRelease) and release.model == "random":
-        found.append(limit(Code.heterogeneity))
-    allowed = settings.get("allowance", (settings.get("confounding_prior") or {}).get("outcome_r2"))
-    if settings["name"] in PUBLIC_WEIGHTS and allowed != 0:
-        return (*found, limit(Code.imbalance))
-    if declares_randomised(settings):
-        return tuple(found)
-    if settings["name"] == "difference_in_means" or not asks.get("covariates"):
-        return (*found, limit(Code.confounding_of_prior))
-    return (*found, limit(Code.confounding_hidden))
+def covered(release: PooledProtocolRelease) -> tuple[Limit, ...]:
+    """Return the sources of error that pooled intervals of a table cover."""
+    pooled = [one for row in release.answers if (one := release.headline(row)) is not None]
+    return united(one for answer in pooled for one in answer.interval.covers)
 
 
-def _with_sides(said: dict[str, Any], release: ProtocolRelease | PooledProtocolRelease) -> dict[str, Any]:
-    """Return what is said first with the arm and the reference that it compares, where arms were declared."""
-    row = first_of(release.answers)
-    sides = (row.arm, row.reference) if release.specification.get("arms") else None
-    return said | {"first": said["first"] | {"sides": sides}}
-
-
-TEXTS = ("outcome", "role", "group", "arm", "reference", "state", "adjustment")
+TEXTS = ("outcome", "role", "group", "arm", "reference", "measure", "state", "adjustment")
 INTERVALS = ("interval", "simultaneous", "calibrated")
 NUMBERS = ("noise_error", "sampling_error", "bias", "spread")
 
 
-def rows_of(release: ProtocolRelease) -> list[dict[str, Any]]:
+def rows_of(release: EffectRelease) -> list[dict[str, Any]]:
     """Return a flat row per answer; levels that have names are named.
 
     An interval is two columns, ``interval_lower`` and ``interval_upper``.
@@ -364,7 +399,7 @@ def _names(specification: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     return found
 
 
-def frame_of(release: ProtocolRelease) -> pl.DataFrame:
+def frame_of(release: EffectRelease) -> pl.DataFrame:
     """Return a release's answers as a frame: texts, then numbers in outcome units."""
     rows = rows_of(release)
     return pl.DataFrame(rows, schema={key: pl.String if key in TEXTS else pl.Float64 for key in rows[0]})
@@ -373,7 +408,7 @@ def frame_of(release: ProtocolRelease) -> pl.DataFrame:
 TABLE = "answers.parquet"
 
 
-def write_tables(folder: Path, release: ProtocolRelease) -> None:
+def write_tables(folder: Path, release: EffectRelease) -> None:
     """Write answers.csv and answers.parquet into the release's folder.
 
     They hold nothing that the release does not.
