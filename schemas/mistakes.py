@@ -232,6 +232,13 @@ def _controls(value: Any, welcome: str, place: Place = ()) -> Iterator[tuple[Pla
             yield from _controls(one, welcome, (*place, index))
 
 
+def _hidden(document: Any) -> Iterator[tuple[Place, str]]:
+    """Yield where a document holds control characters, and a sentence; people may write lines and tabs in YAML."""
+    for place, letter in _controls(document, "\n\r\t" if isinstance(document, Document) else ""):
+        named = f"'{'.'.join(map(str, place))}': " if place else ""
+        yield place, f"{named}holds the control character U+{ord(letter):04X}; write plain text"
+
+
 def validate(model: type[Model], document: Any, where: str, error: type[StudyError] = StudyError) -> Model:
     """Validate ``document`` against ``model``; every problem goes into one line.
 
@@ -241,9 +248,8 @@ def validate(model: type[Model], document: Any, where: str, error: type[StudyErr
     Raises:
         StudyError: (or ``error``) naming each offending key and, for an unknown key, the nearest known one.
     """
-    for place, letter in _controls(document, "\n\t" if isinstance(document, Document) else ""):
-        named = f"'{'.'.join(map(str, place))}': " if place else ""
-        raise error(f"{where}: {named}holds the control character U+{ord(letter):04X}; write plain text")
+    for _, said in _hidden(document):
+        raise error(f"{where}: {said}")
     try:
         return model.model_validate(document)
     except ValidationError as problem:
@@ -302,6 +308,9 @@ def every_problem(model: type[Model], document: Mapping[str, Any], where: str) -
     Returns:
         The model of the document without its wrong keys, None if it cannot do without them; and the problems.
     """
+    hidden = [Problem(where, line_of(document, place), said) for place, said in _hidden(document)]
+    if hidden:
+        return None, hidden
     rest = copy.deepcopy(dict(document))
     problems: dict[Problem, None] = {}
     removed: set[Place] = set()

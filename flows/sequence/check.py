@@ -153,7 +153,8 @@ def _folder(path: Path, asked: StudyFile | None, document: Mapping[str, Any]) ->
         return data_folder(path, asked)
     data = document.get("data")
     said = data.get("path") if isinstance(data, Mapping) else None
-    return path.parent / (said if isinstance(said, str) else ".")
+    # No path has a NUL character, which is told as a control character.
+    return path.parent / (said if isinstance(said, str) and "\0" not in said else ".")
 
 
 def _contract(folder: DataFolder, found: Checked) -> Contract | None:

@@ -57,9 +57,9 @@ def write(folder: Path, contract: str, study: str) -> None:
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ('"\\e[2Jkey": 1', r"unknown key '\x1b[2Jkey'"),
-        ('"a\\u202eb": 1', r"unknown key 'a\u202eb'"),
-        ('data: {path: "a\\0b"}', "holds a NUL character, which no path has"),
+        ('"\\e[2Jkey": 1', "holds the control character U+001B; write plain text"),
+        ('"a\\u202eb": 1', "holds the control character U+202E; write plain text"),
+        ('data: {path: "a\\0b"}', "'data.path': holds the control character U+0000; write plain text"),
     ],
 )
 def test_what_a_terminal_or_a_file_system_would_take_otherwise_is_said_in_one_line(
