@@ -123,6 +123,8 @@ def _label_protocols() -> Iterator[Case]:
         yield Case(f"label protocol, balancing, eligible: {groups} groups", study, 24)
         study = make_protocol(1, 3, groups, 2, name="matching", ratio=1, epsilon="100")
         yield Case(f"label protocol, matching: {groups} groups", study, 24)
+        study = make_protocol(1, 2, groups, 2, name="ipw", epsilon="100")
+        yield Case(f"label protocol, ipw: {groups} groups", study, 24)
 
 
 def _aipw() -> Iterator[Case]:
@@ -253,6 +255,7 @@ SHORT = (
     "label protocol, balancing: 2 groups, 2 arms, delta 1e-6",
     "label protocol, balancing: 1 groups, 3 arms, delta 0",
     "label protocol, matching: 1 groups",
+    "label protocol, ipw: 2 groups",
     "aipw, 2 levels",
     "aipw, 3 folds, delta 1e-6",
     "aipw, 2 folds, delta 0",

@@ -30,6 +30,7 @@ from causalveil.schemas.asked.columns import (
     CountedAs,
     ImputedAs,
     OneOutcome,
+    refuse_entry,
 )
 from causalveil.schemas.documents import AnyPath, read_yaml
 from causalveil.schemas.errors import StudyError
@@ -102,6 +103,7 @@ class StudyFile(Frozen):
             for place, keys in (("", document), ("data.", data if isinstance(data, Mapping) else {})):
                 for key in ELSEWHERE.keys() & keys.keys():
                     raise ValueError(f"'{place}{key}' has no place in a study: {ELSEWHERE[key]}; remove it")
+        refuse_entry(document)
         return with_free_penalty(document)
 
     @property

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from scipy.special import ndtri
 
 from causalveil.schemas.confounding import declares_randomised
-from causalveil.schemas.release import AnsweredEffect, Interval, Variance
+from causalveil.schemas.protocols.study import ALL_UNITS
+from causalveil.schemas.release import EffectRelease, Interval, Variance
 
 
 def robustness_value(effect: float, scale: float) -> float:
@@ -127,8 +128,15 @@ class Robustness:
         return interval.lower - bias, interval.upper + bias
 
 
-def robustness_of(release: AnsweredEffect) -> Robustness | None:
-    """Return what an unmeasured confounder would have to explain; None in a declared trial or behind noise."""
+def robustness_of(release: EffectRelease) -> Robustness | None:
+    """Return what an unmeasured confounder would have to explain of the headline answer.
+
+    None in a declared trial, behind noise, of an answer that a gate withholds, and of a subgroup, whose number of units
+    is not public.
+    """
+    estimate, interval, variance = release.estimate, release.interval, release.variance
+    if estimate is None or interval is None or variance is None or release.answers[0].group != ALL_UNITS:
+        return None
     if declares_randomised(release.specification["estimator"]):
         return None
-    return Robustness.of(release.estimate, release.interval, release.variance, release.units)
+    return Robustness.of(estimate, interval, variance, release.units)

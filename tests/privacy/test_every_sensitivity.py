@@ -65,7 +65,7 @@ DOCUMENTED = [
     ("aipw, 2 levels", "lines-1", "L2: 3", {}),
     ("aipw, 2 folds, delta 0", "scores", "L1: 2.25", {}),
     ("ipw, hajek, sample, delta 1e-6", "effect", "sqrt(4 + 6 c^2)", {"c": 0.35}),
-    ("ipw, horvitz_thompson, sample, delta 1e-6", "effect", "Horvitz-Thompson 2", {}),
+    ("ipw, horvitz_thompson, sample, delta 1e-6", "effect", "two Horvitz-Thompson sums | L2: 2", {}),
     ("survival, delta 1e-6", "cells", "L2: sqrt(2)", {}),
     ("survival, many questions, delta 1e-6", "cells", "L2: sqrt(2)", {}),
     ("survival, delta 0", "cells", "L1 without a delta: 2", {}),
