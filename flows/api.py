@@ -43,6 +43,7 @@ from causalveil.schemas.study import Study
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.report.page import head_html, plan_html, report_html
 from causalveil.tasks.report.panel.whole import panel_text
+from causalveil.tasks.report.robustness import SensitivityAnalysis, sensitivity_of
 
 __all__ = [
     "DirectionRelease",
@@ -216,6 +217,40 @@ def report(
     else:
         raise StudyError("report: name the file to write, as in report(release, out='report.html')")
     return write_whole(path, report_html(document, _contract_of(document, contract)))
+
+
+def sensitivity(
+    release: str | Path | RunResult | Release, *, outcome: float | None = None, treatment: float | None = None
+) -> SensitivityAnalysis:
+    """Say how strong an unmeasured confounder would have to be.
+
+    Nothing is drawn and nothing charged.
+
+    Args:
+        release: a release of effects, what ``run`` returned, or the path of a release.json or of a run's folder.
+        outcome: part, in [0, 1], of the outcome's variance left that a confounder explains: what could it do?
+        treatment: part, in [0, 1), of treatment's variance left that it explains; both or neither.
+
+    Raises:
+        StudyError: it is no release of effects, or one strength is given without the other, or beyond its range.
+
+    Examples:
+        >>> import causalveil
+        >>> result = causalveil.run("data/fertility/study.yaml", simulate=1, engine="direct")
+        >>> 0.12 < causalveil.sensitivity(result).robustness.value < 0.15
+        True
+    """
+    if isinstance(release, RunResult):
+        document: Published = release.release
+    else:
+        document = release if isinstance(release, Release) else load_release(release)
+    if not isinstance(document, EffectRelease):
+        raise StudyError("sensitivity: is of effects of one run; name the release.json of such a run")
+    if (outcome is None) != (treatment is None):
+        raise StudyError("sensitivity: a strength has two parts: give both --outcome and --treatment, or neither")
+    if outcome is not None and treatment is not None and not (0 <= outcome <= 1 and 0 <= treatment < 1):
+        raise StudyError("sensitivity: --outcome lies between 0 and 1, --treatment from 0 to below 1")
+    return sensitivity_of(document, outcome, treatment)
 
 
 def _contract_of(document: Published, path: str | Path | None) -> Contract | None:

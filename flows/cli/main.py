@@ -32,7 +32,7 @@ from causalveil.flows.cli.audit import audit, server_app
 from causalveil.flows.cli.init import check, init, ranges
 from causalveil.flows.cli.ledger import ledger_app
 from causalveil.flows.cli.owner import admit, chart, desk, export, extract, forecast, owner_app
-from causalveil.flows.cli.releases import bundle_app, pool, report, round_app, series
+from causalveil.flows.cli.releases import bundle_app, pool, report, round_app, sensitivity, series
 from causalveil.flows.cli.show import EngineChoice, Json, Sweep
 from causalveil.flows.cli.stop import code_of, saying_what_is_held, unwind_on_sigterm
 from causalveil.flows.engine import server, settings
@@ -56,6 +56,7 @@ app.command()(extract)
 app.command()(admit)
 app.command()(audit)
 app.command()(pool)
+app.command()(sensitivity)
 app.command()(report)
 app.command()(series)
 app.command()(desk)

@@ -51,6 +51,33 @@ def report(
         show.line(f"Wrote {path}")
 
 
+def sensitivity(
+    release: Annotated[
+        Path, typer.Argument(metavar="RELEASE", help="release.json of a run, or its folder", show_default=False)
+    ],
+    outcome: Annotated[
+        float | None, typer.Option(min=0, max=1, help="what it explains of the outcome's variance that is left")
+    ] = None,
+    treatment: Annotated[
+        float | None, typer.Option(min=0, max=0.99, help="what it explains of treatment's variance that is left")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Say how strong an unmeasured confounder would have to be, of RELEASE's first answer.
+
+    It is read off estimate, interval and sampling variance: nothing is drawn, nothing charged. With --outcome and
+    --treatment it also says what a confounder of that strength could do.
+    """
+    from causalveil.flows import api
+
+    found = api.sensitivity(release, outcome=outcome, treatment=treatment)
+    if json_:
+        show.document(found.document)
+    else:
+        for sentence in found.sentences:
+            show.line(sentence)
+
+
 def series(
     study: Annotated[Path, typer.Argument(metavar="STUDY", help="the study.yaml", show_default=False)],
     out: Annotated[Path | None, typer.Option(help="folder for series.json [default: releases/STUDY-series]")] = None,

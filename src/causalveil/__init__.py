@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from causalveil.flows.api import load_release, plan, pool, report, run
+    from causalveil.flows.api import load_release, plan, pool, report, run, sensitivity
     from causalveil.flows.planning.study_plan import StudyPlan
     from causalveil.flows.sequence.declare import load_study
     from causalveil.flows.sequence.finished import RunResult
@@ -77,6 +77,7 @@ __all__ = [
     "pool",
     "report",
     "run",
+    "sensitivity",
 ]
 
 # Where names live that are errors. All else that is public is in ``flows.api``,

@@ -26,7 +26,7 @@ from causalveil.schemas.release import EffectRelease, Interval, Variance
 
 
 def robustness_value(effect: float, scale: float) -> float:
-    """Return the part of both variances that a confounder must explain to move an effect to 0.
+    """Return the part of both variances by which a confounder moves an effect to 0.
 
     It solves ``|effect| = scale R/sqrt(1 - R)`` for R = R2_Y = R2_T (Cinelli and Hazlett 2020, equation 19).
 
@@ -45,7 +45,10 @@ def robustness_value(effect: float, scale: float) -> float:
 
 
 def extreme_value(effect: float, scale: float) -> float:
-    """Return the part of treatment's variance needed if the confounder explains all of the outcome's."""
+    """Return the part of treatment's variance needed by a confounder that explains the outcome.
+
+    It explains all of the outcome's variance that is left.
+    """
     square = (effect / scale) ** 2
     return square / (1 + square)
 
@@ -79,7 +82,7 @@ def e_value(ratio: float) -> float:
 
 @dataclass(frozen=True)
 class Robustness:
-    """What an unmeasured confounder would have to explain.
+    """The strength that an unmeasured confounder would need.
 
     Attributes:
         scale: S, from the released sampling variance.

@@ -7,6 +7,7 @@
 - ``numbers``: Numbers and labels as the pages of reports write them.
 - ``page``: A release, a plan or a series as a page for people.
 - ``plots``: Write tables as CSV and figures as SVG in one house style.
+- ``robustness``: Say how strong an unmeasured confounder would have to be, of a release's first answer.
 - ``table``: Answers of one site or of several, for their page and as tables.
 - ``times``: Curves and effects of a study of times, of one site or of several, as a page draws them.
 - ``guidelines/``: Reporting guidelines, filled in as far as documents know; the rest is marked for people.

@@ -61,6 +61,7 @@ from causalveil.tasks.report.numbers import (
     verdict_of,
 )
 from causalveil.tasks.report.panel.parts import runs_left
+from causalveil.tasks.report.robustness import robustness_sentences
 from causalveil.tasks.report.table import (
     context_of,
     first_of,
@@ -301,6 +302,7 @@ def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
         context |= _direction(release)
     if isinstance(release, EffectRelease):
         context |= context_of(release) | curves_context(release)
+        context["robustness"] = robustness_sentences(release)
     return context
 
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from html import unescape
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import causalveil
+from causalveil.flows.cli.main import main
+from causalveil.schemas.errors import StudyError
 from causalveil.schemas.limits import Code, limit
 from causalveil.schemas.privacy import Coverage
-from causalveil.schemas.release import Interval, Variance
+from causalveil.schemas.release import EffectRelease, Interval, Variance
 from causalveil.tasks.inference.robustness import (
     Robustness,
     e_value,
@@ -15,6 +22,10 @@ from causalveil.tasks.inference.robustness import (
     largest_bias,
     robustness_value,
 )
+from causalveil.tasks.report.page import report_html
+from causalveil.tasks.report.robustness import NO_ANSWER, SensitivityAnalysis, robustness_sentences
+
+ROOT = Path(__file__).parents[2]
 
 
 def interval(lower: float, upper: float, *, whole: bool = False) -> Interval:
@@ -77,3 +88,36 @@ def test_e_values_are_those_that_are_published() -> None:
     assert e_value(1.8) == pytest.approx(3.0, abs=0.005)
     assert e_value(1 / 3.9) == pytest.approx(e_value(3.9))
     assert e_value(1.0) == 1
+
+
+def ran(folder: Path, study: str) -> EffectRelease:
+    release = causalveil.run(ROOT / study, simulate=1, engine="direct", out=folder).release
+    assert isinstance(release, EffectRelease)
+    return release
+
+
+def test_page_command_and_python_say_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    release = ran(tmp_path / "out", "data/fertility/study.yaml")
+    said = causalveil.sensitivity(release, outcome=0.02, treatment=0.02)
+    assert said.robustness is not None
+    assert said.widened is not None
+    assert release.interval is not None
+    assert said.widened[0] < release.interval.lower < release.interval.upper < said.widened[1]
+    assert all(sentence in unescape(report_html(release)) for sentence in robustness_sentences(release))
+    for words, code in ((["--outcome", "0.02", "--treatment", "0.02"], 0), (["--outcome", "0.02"], 2)):
+        with pytest.raises(SystemExit) as ended:
+            main(["sensitivity", str(tmp_path / "out"), *words, "--json"])
+        assert int(ended.value.code or 0) == code
+        shown = json.loads(capfd.readouterr().out)
+        assert code or (shown["widened"], shown["sentences"]) == (list(said.widened), list(said.sentences))
+
+
+def test_nothing_is_said_in_a_trial_and_no_other_document_is_taken(tmp_path: Path) -> None:
+    trial = ran(tmp_path / "trial", "data/lalonde/study-difference.yaml")
+    assert causalveil.sensitivity(trial) == SensitivityAnalysis(None, (NO_ANSWER,))
+    assert "If a confounder was missed" not in report_html(trial)
+    direction = causalveil.run(ROOT / "data/delays/study.yaml", simulate=1, engine="direct", out=tmp_path / "way")
+    with pytest.raises(StudyError, match="of effects of one run"):
+        causalveil.sensitivity(direction)
+    with pytest.raises(StudyError, match="from 0 to below 1"):
+        causalveil.sensitivity(trial, outcome=0.5, treatment=1.0)
