@@ -121,8 +121,9 @@ def test_means_of_arms_are_shown_only_if_the_estimate_is_their_difference(
     assert "mean treated" not in page
     assert "mean of treated" not in page
     assert "Not released by arm" in page
-    sides = {"mean_treated": 5.0, "mean_treated_error": 0.1, "mean_control": 3.0, "mean_control_error": 0.2}
-    told = release.model_copy(update={"estimate": 2.0, "details": sides})
+    first = release.answers[0].model_copy(update={"estimate": 2.0, "values": (3.0, 5.0)})
+    errors = {"mean_treated_error": 0.1, "mean_control_error": 0.2}
+    told = release.model_copy(update={"answers": (first,), "details": errors})
     assert arm_means(told.model_dump(mode="json")) == (
         ("treated", "5.00 ± 0.10 (standard error)"),
         ("controls", "3.00 ± 0.20 (standard error)"),

@@ -31,7 +31,10 @@ SEED = 5
 # How often both tables are run before what Prefect stores of one alone counts as a difference.
 ATTEMPTS = 4
 # The only fields of a release that may depend on the data: declared noisy values and their post-processing.
-NOISY = {"estimate", "interval", "variance", "details", "scores", "verdict", "measures", "curves", "cells"}
+NOISY = {"answers", "details", "scores", "verdict", "curves", "cells"}
+# Of an answer; all else says what was asked.
+NUMBERS = {"state", "estimate", "interval", "simultaneous", "noise_error", "sampling_error", "bias", "spread", "values"}
+NUMBERS |= {"restricted_to", "log_rank"}
 # Columns of Prefect's database that hold times, durations or counters of them.
 TIMING = re.compile(r"time|created|updated|occurred|received|duration|heartbeat|resource_id_?$|follows|version_id")
 UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}")
@@ -192,10 +195,12 @@ def observe(
     (out / "release.json").unlink()
     # What regression adjusted and what its weights leave is read off noisy numbers; of others a study says it.
     adjusts = asked["estimator"]["name"] in ("regression", "survival")
-    hidden = NOISY | ({"confounding", "balance"} if adjusts else set())
+    hidden = NOISY | ({"balance"} if adjusts else set())
+    of_answers = NUMBERS | ({"confounding", "adjustment"} if adjusts else set())
     noisy = {name: getattr(release, name) for name in hidden if hasattr(release, name)}
+    asked_for = [one.model_dump(mode="json", exclude=of_answers) for one in getattr(release, "answers", ())]
     return {
-        "release": release.model_dump(mode="json", exclude=hidden | {"ledger"}),
+        "release": release.model_dump(mode="json", exclude=hidden | {"ledger"}) | {"answers": asked_for},
         "noisy": noisy,
         "files": [canonical(name) for name in files],
         "logs": Counter(

@@ -57,7 +57,10 @@ def test_adjusted_intervals_hold_the_truth() -> None:
     one, held, halves, crude = CONFOUNDED[0], 0, 0, 0
     for seed in range(RUNS):
         found = one.found(3_000, "1", Measure.risk, seed)
-        far, half = abs(found.estimate - one.truth(Measure.risk)), (found.interval.upper - found.interval.lower) / 2
+        far, half = (
+            abs(found.measures[0].estimate - one.truth(Measure.risk)),
+            (found.interval.upper - found.interval.lower) / 2,
+        )
         held, halves = held + (far <= half), halves + (far <= half / 2)
         low, high = (float(found.details[f"unadjusted_{end}"]) for end in ("lower", "upper"))
         crude += low <= one.truth(Measure.risk) <= high

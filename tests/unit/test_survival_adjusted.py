@@ -212,7 +212,7 @@ def test_censoring_may_depend_on_declared_levels() -> None:
         people = by_flag(np.random.default_rng([seed, 3]), 10_000)
         for name, by in (("by arm", {}), ("by levels", {"flag": GROUP})):
             study = adjusting(epsilon="3", covariates=covariates, censoring={"by": by})
-            estimates[name].append(found_of(study, people, seed).estimate)
+            estimates[name].append(found_of(study, people, seed).measures[0].estimate)
     off = {name: abs(np.mean(found) + 0.102) for name, found in estimates.items()}
     assert off["by arm"] > 0.03
     assert off["by levels"] < 0.02

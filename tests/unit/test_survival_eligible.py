@@ -71,7 +71,7 @@ def test_intervals_of_the_eligible_hold_their_effect() -> None:
     where the true coverage is .95; half as wide they hold it seldom enough to tell."""
     study = make_survival(competing=False, where=[OLDER], measure=["risk"], covariates={"age": AGE})
     found = [found_of(study, of_two_ages(2_000, seed), seed) for seed in range(20)]
-    away = np.array([one.estimate - risk_difference(HORIZON) for one in found])
+    away = np.array([one.measures[0].estimate - risk_difference(HORIZON) for one in found])
     half = np.array([(one.interval.upper - one.interval.lower) / 2 for one in found])
     assert (np.abs(away) <= half).sum() >= 17
     assert half.max() < 0.6
@@ -119,7 +119,7 @@ def test_a_floor_that_holds_to_the_end_restricts_nothing() -> None:
         found_of(asking(True, censoring={"beyond": beyond}), people, 1) for beyond in ("refuse", "restrict")
     )
     assert restricted.restricted_to is None
-    assert restricted.estimate == plain.estimate
+    assert restricted.measures[0].estimate == plain.measures[0].estimate
 
 
 def test_restricted_mean_times_end_with_the_measure() -> None:
