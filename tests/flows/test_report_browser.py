@@ -41,7 +41,7 @@ NAMES = (
         "protocol, long",
     ),
     *(f"adjusted {place}" for place in range(len(STATEMENTS))),
-    "older",
+    "in words",
 )
 
 
