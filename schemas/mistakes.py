@@ -233,8 +233,8 @@ def _controls(value: Any, welcome: str, place: Place = ()) -> Iterator[tuple[Pla
 
 
 def _hidden(document: Any) -> Iterator[tuple[Place, str]]:
-    """Yield where a document holds control characters, and a sentence; people may write lines and tabs in YAML."""
-    for place, letter in _controls(document, "\n\r\t" if isinstance(document, Document) else ""):
+    """Yield where a document holds control characters, and a sentence; names in files may hold lines and tabs."""
+    for place, letter in _controls(document, "\n\r\t"):
         named = f"'{'.'.join(map(str, place))}': " if place else ""
         yield place, f"{named}holds the control character U+{ord(letter):04X}; write plain text"
 

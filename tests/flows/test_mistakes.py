@@ -162,7 +162,7 @@ def test_a_missing_key_that_is_written_as_the_message_says_is_right(
     assert not any(place[-1] in one and ("missing" in one or "must" in one or "unknown" in one) for one in told), told
 
 
-@pytest.mark.parametrize("letter", ["\x1b[2J", "\r", "\x7f", "\x9b", "\u202e", "\u2066", "\u2028", "\ud800"])
+@pytest.mark.parametrize("letter", ["\x1b[2J", "\b", "\x7f", "\x9b", "\u202e", "\u2066", "\u2028", "\ud800"])
 @pytest.mark.parametrize("place", ["value", "key", "below"])
 def test_what_a_screen_would_obey_is_refused_in_every_document(letter: str, place: str) -> None:
     document: dict[str, Any] = {"kind": "effect", "covariates": {}}

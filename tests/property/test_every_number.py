@@ -400,8 +400,7 @@ def test_every_numeric_setting_is_varied() -> None:
         if place[0] == "estimator"
     }
     for kind in STUDIES.values():
-        for name, study in kind.items():
-            model = study.model_fields["estimator"].annotation
+        for name, model in [(key, one.model_fields["estimator"].annotation) for key in kind for one in kind[key]]:
             assert model is not None
             missing = {field for field in numeric(model) if (name, field) not in varied}
             assert missing == set(), name

@@ -15,8 +15,8 @@ import pytest
 
 from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.matching import interval
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.protocols import parts
 from tests.matching_help import population, two_covariates
 
 TABLES = 100
@@ -81,11 +81,11 @@ def test_intervals_cover_and_are_not_idle(name: str) -> None:
 
 def test_an_interval_without_the_noise_does_not_cover(monkeypatch: pytest.MonkeyPatch) -> None:
     """Test of the test."""
-    honest = interval.assemble
+    honest = parts.limits
 
-    def naive(estimate: Any, noise: Any, confidence: float, bounds: Any) -> Any:
-        return honest(replace(estimate, noise=0.0, variance_noise=0.0), noise, confidence, bounds)
+    def naive(part: Any, *others: Any) -> Any:
+        return honest(replace(part, noise=0.0), *others)
 
-    monkeypatch.setattr(interval, "assemble", naive)
+    monkeypatch.setattr(parts, "limits", naive)
     case = Case(LABEL | {"epsilon": "0.5"}, {})
     assert share_covered(case, run(case, 60)) < 0.75

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from causalveil.schemas.errors import ConvergenceError
 from causalveil.schemas.privacy import Scope
 from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
-from causalveil.tasks.enclave.split import SPLIT, sizes_of, split_stage
+from causalveil.tasks.enclave.split import SPLIT, sizes_of
 from causalveil.tasks.models import logistic
 from causalveil.tasks.models import logistic as propensity
 from causalveil.tasks.privacy.mechanisms import GaussianAnalytic, GaussianClassic, L2Laplace
@@ -181,7 +181,6 @@ def test_which_mechanism_releases_the_coefficients() -> None:
     assert isinstance(propensity.model(make_study(level="training_units"), sizes).mechanism(), GaussianAnalytic)
     paper = make_study(variant="paper", weighting="horvitz_thompson", epsilon="0.5")
     assert isinstance(propensity.model(paper, sizes).mechanism(), GaussianClassic)
-    assert propensity.model(make_study(level="label"), sizes).mechanism() is None
     unknown = propensity.model(make_study(), None).mechanism()
     assert unknown is not None
     assert unknown.noise_scale is None
@@ -206,19 +205,15 @@ def test_the_stage_reads_training_units_only_and_draws_once() -> None:
     assert np.linalg.norm(released - exact) < 6 * deviation * np.sqrt(6)
 
 
-def test_at_label_level_the_fit_is_public_and_uses_every_unit() -> None:
-    study, rows = make_study(level="label"), random_rows(400, 6, 5)
-    rehearsed = MemoryEnclave.of(rows)
-    split_stage(study, rehearsed)
-    budget = RehearsalBudget(0)
-    released = propensity.propensity_stage(study, sizes_of(study, 400), rehearsed, budget)
+def test_a_public_fit_uses_every_unit_and_scales_columns() -> None:
+    rows = random_rows(400, 6, 5)
+    pieces = cut(rows, 2)
+    found = propensity.fit_scaled(pieces.__getitem__, len(pieces), len(rows), 0.1)
     # Columns are scaled by what they are, which is public; a column that does not vary is made 1.
     deviation = rows.x.std(axis=0)
     size = np.where(deviation > 1e-9, deviation * np.sqrt(len(deviation)), np.abs(rows.x.mean(axis=0)))
     expected = fit(Rows(rows.x / size, rows.t, rows.u), 0.1) / size
-    np.testing.assert_allclose(released, expected, rtol=1e-7, atol=1e-9)
-    assert not np.allclose(released, fit(Rows(rows.x[:200], rows.t[:200], rows.u[:200]), 0.1), atol=1e-3)
-    assert budget.charges == []
+    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
 
 
 def test_no_convergence_is_a_typed_error_before_any_draw(monkeypatch: pytest.MonkeyPatch) -> None:
