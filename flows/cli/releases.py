@@ -133,8 +133,6 @@ def make(
     from causalveil.flows.sequence.pooling import check_signer, leave_bundle
 
     terms = check_signer(site, round_)
-    if terms is None:
-        return
     path = leave_bundle(run, site, terms, out or Path(f"{site}.json"))
     if json_:
         show.document({"bundle": str(path), "run_id": run, "site": site, "round": terms.terms.round})

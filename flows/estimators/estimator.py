@@ -236,7 +236,7 @@ def normalised_by(write: Callable[[], Callable[..., None]]) -> Stage[Any, None]:
 
 NORMALISE = normalised_by(lambda: normalise.normalise_segment)
 CELLS = normalised_by(lambda: cells.normalise_cells)
-"""The same of a table, whose rows have subgroups and several outcomes."""
+"""Writes normalised rows of a table: with their subgroup, and several outcomes."""
 ENTRY: tuple[Stage[Any, None], ...] = (VALIDATE, NORMALISE)
 """The first two stages of every estimator: hold the partitions to their manifest, normalise them into the enclave."""
 

@@ -161,7 +161,7 @@ def pool_sites(path: Path, out: str | Path | None, engine: Engine) -> PooledResu
 
 def check_signer(
     site: str | None, round_: Path | None, *, simulated: bool = False, study: Path | None = None
-) -> SignedTerms | None:
+) -> SignedTerms:
     """Check before any budget is spent that a run can leave a bundle that can be pooled.
 
     Args:
@@ -171,15 +171,13 @@ def check_signer(
         study: the study file that the run is of.
 
     Returns:
-        The terms; None where no bundle is wanted.
+        The terms.
 
     Raises:
         StudyError: one of the two is missing, or is none; the run is a simulation; or the study cannot be pooled.
         BundleError: these are no signed terms, or they do not expect this site, its key or this study.
         CausalveilError: this site has no key to sign with.
     """
-    if site is None and round_ is None:
-        return None
     if site is None or round_ is None:
         raise StudyError("a bundle needs both: --site, this site's name, and --round, the coordinator's round.json")
     if simulated:

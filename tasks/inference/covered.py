@@ -1,4 +1,4 @@
-"""What the intervals of a table cover, from its study and its answers."""
+"""Name the sources of error that the intervals of a table cover."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How strong an unmeasured confounder would have to be, from what is released already.
+"""Compute how strong an unmeasured confounder would have to be.
 
-Nothing is drawn and nothing charged: estimate, interval and sampling variance of a release are all that is read.
+It is read off a release: estimate, interval and sampling variance. Nothing is drawn and nothing charged.
 
 A confounder Z that explains a part R2_Y of the outcome's variance that covariates and treatment leave, and a part R2_T
 of the variance that covariates leave of treatment (of an estimator's weight), moves an average effect by at most

@@ -128,7 +128,7 @@ def findings(study: IpwStudy, sizes: Sizes, statistics: FloatArray) -> EffectFin
 def adjustment(study: IpwStudy) -> ConfoundingStatement:
     """Return how far weights adjust.
 
-    Noise and the penalty on the coefficients lose a part of it that nobody can tell.
+    Noise and the penalty on the coefficients lose a part of it whose size is unknown.
     """
     return unless_randomised(study.estimator, by(AdjustmentMethod.weighting, Shortfall.penalty))
 

@@ -49,7 +49,7 @@ def weigh(
     reuse, units = weights.weigh(_as_loud(study, louder), scores, in_treated)
     units = units.in_rows(order)
     balancer, _ = Balancer.of(study, rows, len(order))
-    # Of whom a caliper leaves over nobody keeps the means.
+    # Where a caliper leaves units unmatched, the matched arms keep neither the means of all units nor of one arm.
     found = imbalance(balancer, units, Aim.of(balancer, study.estimand), halfway=reuse.unmatched > 0)
     allows = settings.confounding_prior.outcome_r2 > 0
     weighing = Weighing(

@@ -52,14 +52,20 @@ def sensitivity_of(release: EffectRelease, outcome: float | None, treatment: flo
         outcome: part of the outcome's variance left that it explains, in [0, 1]; None: no strength is asked for.
         treatment: part of treatment's variance left that it explains, in [0, 1).
     """
-    found = robustness_of(release)
-    if found is None:
+    found, interval = robustness_of(release), release.interval
+    if found is None or interval is None:
         return SensitivityAnalysis(None, (NO_ANSWER,))
-    said = robustness_sentences(release)
-    if outcome is None or treatment is None or release.interval is None:
+    said = _sentences(found, release)
+    if outcome is None or treatment is None:
         return SensitivityAnalysis(found, said)
-    widened = found.beside(release.interval, outcome, treatment)
-    return SensitivityAnalysis(found, (*said, *beside_strength(release, outcome, treatment)), widened)
+    low, high = found.beside(interval, outcome, treatment)
+    moved, level = largest_bias(found.upper, outcome, treatment), confidence_level(interval.confidence)
+    beside = (
+        f"One that explains {percent(outcome)} of what is left of the outcome and {percent(treatment)} of what is left "
+        f"of treatment may move the estimate by {figure(moved)}; with it the {level} interval is {figure(low)} to "
+        f"{figure(high)}."
+    )
+    return SensitivityAnalysis(found, (*said, beside), (low, high))
 
 
 def robustness_sentences(release: EffectRelease) -> tuple[str, ...]:
@@ -68,28 +74,11 @@ def robustness_sentences(release: EffectRelease) -> tuple[str, ...]:
     There are none in a trial or behind noise.
     """
     found = robustness_of(release)
-    return () if found is None else (*_of(found, release), *_conservative(release))
+    return () if found is None else _sentences(found, release)
 
 
-def beside_strength(release: EffectRelease, outcome: float, treatment: float) -> tuple[str, ...]:
-    """Return what a confounder of a given strength may do to the estimate and its interval.
-
-    Args:
-        release: the release.
-        outcome: part of the outcome's variance left that it explains, in [0, 1].
-        treatment: part of treatment's variance left that it explains, in [0, 1).
-    """
-    found, interval = robustness_of(release), release.interval
-    if found is None or interval is None:
-        return ()
-    low, high = found.beside(interval, outcome, treatment)
-    moved = largest_bias(found.upper, outcome, treatment)
-    level = confidence_level(interval.confidence)
-    return (
-        f"One that explains {percent(outcome)} of what is left of the outcome and {percent(treatment)} of what is left "
-        f"of treatment may move the estimate by {figure(moved)}; with it the {level} interval is {figure(low)} to "
-        f"{figure(high)}.",
-    )
+def _sentences(found: Robustness, release: EffectRelease) -> tuple[str, ...]:
+    return (*_of(found, release), *_conservative(release))
 
 
 def _of(found: Robustness, release: EffectRelease) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from causalveil.schemas.protocols.study import EffectMeasure
 from causalveil.schemas.release import EffectRelease, Interval
 from causalveil.schemas.sites.pooled import PooledAnswer, PooledEstimate, PooledProtocolRelease
 from causalveil.schemas.sites.series import Series
-from causalveil.schemas.specification import level_names
+from causalveil.schemas.specification import level_names, outcomes_of
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.machine.frames import csv_text
 from causalveil.tasks.report.figures import Axis, Line, LovePlot, axis_of, site_bars
@@ -86,7 +86,7 @@ def labelled(document: Document) -> Document:
 
 def outcome_label(specification: Mapping[str, Any], outcome: str) -> str:
     """Return a measure of a time to an event with its horizon as pages write numbers."""
-    for one in asked_in(specification) if of_times(specification) else ():
+    for one in outcomes_of(specification) if of_times(specification) else ():
         horizon = float(one["horizon"])
         outcome = re.sub(rf"(?<=until ){horizon:g}(?![0-9.])", figure(horizon), outcome)
     return outcome
@@ -164,7 +164,7 @@ def _line(release: EffectRelease | PooledProtocolRelease, row: ProtocolAnswer | 
 
 def units_in(release: EffectRelease | PooledProtocolRelease | Series) -> dict[str, str]:
     """Return the unit of measure of each outcome that has one; means of times have theirs."""
-    asked = asked_in(release.specification)
+    asked = outcomes_of(release.specification)
     unit = asked[0].get("unit_of_measure") if "horizon" in asked[0] else None
     rows: Sequence[Any] = release.rows if isinstance(release, Series) else release.answers
     times = {row.outcome: str(unit) for row in rows if unit and row.outcome.startswith(MEAN_TIME)}
@@ -304,12 +304,7 @@ def context_of(release: EffectRelease | PooledProtocolRelease) -> dict[str, Any]
 
 def of_times(specification: Mapping[str, Any]) -> bool:
     """Return whether a study asks for times to an event."""
-    return "horizon" in asked_in(specification)[0]
-
-
-def asked_in(specification: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the outcomes that a study asks for."""
-    return list(specification.get("outcomes") or [specification["outcome"]])
+    return "horizon" in outcomes_of(specification)[0]
 
 
 def unseen(release: EffectRelease) -> list[str]:

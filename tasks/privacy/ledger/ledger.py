@@ -218,7 +218,7 @@ class Ledger(OwnerSide, ReaderSide):
             charge: one of its declared charges, every field equal.
             draw: called inside the transaction, and only if nothing is stored yet; returns JSON values. Whatever it
                 raises is raised, and nothing is charged. It is called again only where the connection was lost and
-                the value is certain not to be in the ledger: then nobody has seen that value.
+                the value is certain not to be in the ledger: then that value was not seen.
 
         Raises:
             BudgetRefused: the run reserved no such charge, or is voided or finished without it.

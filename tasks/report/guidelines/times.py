@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from causalveil.schemas.specification import outcomes_of
 from causalveil.tasks.report.guidelines.facts import INDEPENDENCE, METHODS, OVERLAP, over_whom
 from causalveil.tasks.report.table import lost_within
 
@@ -29,7 +30,7 @@ def times_facts(release: Mapping[str, Any], facts: Mapping[str, str], estimand: 
         estimand: sentences by attribute (``estimand_of``).
     """
     spec, kind = release["specification"], release["estimand"]
-    outcomes = spec.get("outcomes") or [spec["outcome"]]
+    outcomes = outcomes_of(spec)
     first, whom = outcomes[0], over_whom(spec, kind)
     unit = f" {first['unit_of_measure']}" if first.get("unit_of_measure") else ""
     events = " or ".join(dict.fromkeys(event for one in outcomes for event in one["of"]))

@@ -78,7 +78,9 @@ def _only(release: EffectRelease, unit: str | None) -> list[str]:
 
 def _origin(release: EffectRelease | PooledProtocolRelease) -> str:
     """Return from when times count, in brackets; nothing of other outcomes."""
-    first = (release.specification.get("outcomes") or [release.specification["outcome"]])[0]
+    from causalveil.schemas.specification import outcomes_of
+
+    first = outcomes_of(release.specification)[0]
     return f" (origin: {escape(first['origin'])})" if "origin" in first else ""
 
 
