@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from causalveil.schemas.composition import largest_sum
 from causalveil.schemas.privacy import Guarantee, amount_text
-from causalveil.schemas.protocols.answers import Limits, ProtocolAnswer, State
+from causalveil.schemas.protocols.answers import Answer, Limits, State
 from causalveil.schemas.study import Variant
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _of_privacy(privacy: PrivacyStatement) -> Iterator[str]:
         yield "'privacy.epsilon_pld': it is above what the charges cost"
 
 
-def _of_answer(place: str, answer: ProtocolAnswer, width: float | None) -> Iterator[str]:
+def _of_answer(place: str, answer: Answer, width: float | None) -> Iterator[str]:
     """Check an answer whose effect cannot be larger than ``width``; None: that is not known."""
     for name in ("interval", "simultaneous", "calibrated"):
         limits: Limits | None = getattr(answer, name)

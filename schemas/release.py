@@ -31,11 +31,11 @@ from causalveil.schemas.privacy import (
     amount_text,
 )
 from causalveil.schemas.protocols.answers import (
+    Answer,
     BalanceRow,
     Calibration,
     GateResult,
     GateVerdict,
-    ProtocolAnswer,
     State,
 )
 from causalveil.schemas.shown import Shown
@@ -235,7 +235,7 @@ class EffectRelease(Release):
     estimand: Estimand
     confidence: Annotated[Finite, Field(gt=0, lt=1)]
     coverage: Coverage
-    answers: Annotated[tuple[ProtocolAnswer, ...], Field(min_length=1, description="the headline answer first")]
+    answers: Annotated[tuple[Answer, ...], Field(min_length=1, description="the headline answer first")]
     covers: Annotated[tuple[Limit, ...], Field(description="sources of error that every interval covers")]
     not_covered: Annotated[tuple[Limit, ...], Field(description="sources of error that no interval covers")]
     balance: Annotated[
@@ -271,13 +271,13 @@ class EffectRelease(Release):
         """The headline answer's variances; None where a gate withholds it."""
         return self.variance_of(self.answers[0])
 
-    def variance_of(self, answer: ProtocolAnswer) -> Variance | None:
+    def variance_of(self, answer: Answer) -> Variance | None:
         """Return an answer's variances; None where a gate withholds it."""
         if answer.sampling_error is None or answer.noise_error is None:
             return None
         return Variance(sampling=answer.sampling_error**2, noise=answer.noise_error**2)
 
-    def interval_of(self, answer: ProtocolAnswer) -> Interval | None:
+    def interval_of(self, answer: Answer) -> Interval | None:
         """Return the interval of an answer, with what it speaks of; None where a gate withholds it."""
         ends = answer.interval
         if ends is None:

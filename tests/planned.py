@@ -10,7 +10,7 @@ from causalveil.flows.estimators.rehearsal import Made, people_of_effect
 from causalveil.flows.sequence.estimators import estimator_of, rehearse
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, SurvivalStudy
 from causalveil.schemas.plan import StandIn
-from causalveil.schemas.protocols.answers import ProtocolAnswer
+from causalveil.schemas.protocols.answers import Answer
 from causalveil.schemas.protocols.study import ALL_UNITS, ProtocolStudy
 from causalveil.schemas.study import Study
 from causalveil.tasks.enclave.enclave import MemoryEnclave
@@ -65,7 +65,7 @@ def widths(found: Any) -> dict[str, float]:
     return {"effect": _half(found.interval)}
 
 
-def _is(row: ProtocolAnswer, name: str, where: str) -> bool:
+def _is(row: Answer, name: str, where: str) -> bool:
     return row.outcome == name and (row.group == ALL_UNITS) is (where == "everybody") and row.interval is not None
 
 

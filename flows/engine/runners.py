@@ -18,10 +18,10 @@ from causalveil.schemas.execution import Execution, Runner
 from causalveil.tasks.machine.distribute import Distributor, distributing_by, gathered, worker_part, worker_parts
 
 T = TypeVar("T")
-Answer = tuple[list[T], CausalveilError | None]
+Attempt = tuple[list[T], CausalveilError | None]
 
 
-def attempt(function: Callable[[int], T], indexes: Sequence[int]) -> Answer[T]:
+def attempt(function: Callable[[int], T], indexes: Sequence[int]) -> Attempt[T]:
     """Compute one part of the work on a worker; return its answer, or else its error.
 
     An error is returned like any answer: clusters log what is raised, with its arguments.
@@ -32,7 +32,7 @@ def attempt(function: Callable[[int], T], indexes: Sequence[int]) -> Answer[T]:
         return [], problem.with_traceback(None)
 
 
-def _gather(answers: Sequence[Answer[T]]) -> list[T]:
+def _gather(answers: Sequence[Attempt[T]]) -> list[T]:
     """Return all results in order; raises the first error in order of partitions."""
     for _, problem in answers:
         if problem is not None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.privacy import Charge, amount_text
-from causalveil.schemas.protocols.answers import ProtocolAnswer
+from causalveil.schemas.protocols.answers import Answer
 from causalveil.schemas.release import DirectionRelease, EffectRelease, Release
 from causalveil.tasks.privacy.accountant import sum_text
 from causalveil.tasks.report.numbers import confidence_level, within
@@ -134,13 +134,13 @@ def _answer(release: Release) -> list[str]:
     return lines
 
 
-def _place(release: EffectRelease, row: ProtocolAnswer) -> str:
+def _place(release: EffectRelease, row: Answer) -> str:
     """Return subgroup and arm of an answer, after a comma, where a table has several."""
     several = [key for key in ("group", "arm") if len({getattr(one, key) for one in release.answers}) > 1]
     return "".join(f", {getattr(row, key)}" for key in several)
 
 
-def _told(release: EffectRelease, row: ProtocolAnswer) -> str:
+def _told(release: EffectRelease, row: Answer) -> str:
     """Return estimate and interval of an answer, with its unit of measure."""
     if row.estimate is None or row.interval is None:
         return "withheld | a gate failed"

@@ -12,7 +12,7 @@ from typing import Any
 
 from causalveil.flows.estimators.rehearsal import Rehearsed, Smaller
 from causalveil.schemas.errors import DataError
-from causalveil.schemas.protocols.answers import Limits, ProtocolAnswer, State
+from causalveil.schemas.protocols.answers import Answer, Limits, State
 from causalveil.schemas.protocols.study import ALL_UNITS
 
 
@@ -40,19 +40,19 @@ class ExpectedAnswer:
     adjustment: str
 
 
-def expected_answers(smaller: Smaller[Any], answers: Sequence[ProtocolAnswer]) -> tuple[ExpectedAnswer, ...]:
+def expected_answers(smaller: Smaller[Any], answers: Sequence[Answer]) -> tuple[ExpectedAnswer, ...]:
     """Return what a table says of each of its questions, for all units.
 
     Raises:
         DataError: an arm is too small to be compared.
     """
-    by_outcome = dict[str, list[ProtocolAnswer]]()
+    by_outcome = dict[str, list[Answer]]()
     for row in answers:
         by_outcome.setdefault(row.outcome, []).append(row)
     return tuple(_expected(smaller, outcome, rows) for outcome, rows in by_outcome.items())
 
 
-def _expected(smaller: Smaller[Any], outcome: str, rows: Sequence[ProtocolAnswer]) -> ExpectedAnswer:
+def _expected(smaller: Smaller[Any], outcome: str, rows: Sequence[Answer]) -> ExpectedAnswer:
     seen = [row for row in rows if row.interval is not None and row.simultaneous is not None]
     whole = [row for row in seen if row.group == ALL_UNITS] or seen
     groups = [row for row in seen if row.group != ALL_UNITS] or whole
@@ -72,17 +72,17 @@ def _expected(smaller: Smaller[Any], outcome: str, rows: Sequence[ProtocolAnswer
     )
 
 
-def _mean(smaller: Smaller[Any], rows: Sequence[ProtocolAnswer], together: bool = False) -> float:
+def _mean(smaller: Smaller[Any], rows: Sequence[Answer], together: bool = False) -> float:
     return fmean(_half(smaller, row, row.simultaneous if together else row.interval).half_width for row in rows)
 
 
-def _half(smaller: Smaller[Any], row: ProtocolAnswer, limits: Limits | None) -> Rehearsed:
+def _half(smaller: Smaller[Any], row: Answer, limits: Limits | None) -> Rehearsed:
     half = 0.0 if limits is None else (limits.upper - limits.lower) / 2
     read = smaller.of_all(half, row.noise_error or 0.0, row.sampling_error or 0.0, row.bias or 0.0)
     return replace(read, half_width=half) if row.state is State.unresolved else read
 
 
-def of_table(smaller: Smaller[Any], answers: Sequence[ProtocolAnswer], first: int = 0) -> Rehearsed:
+def of_table(smaller: Smaller[Any], answers: Sequence[Answer], first: int = 0) -> Rehearsed:
     """Return the answer of the first primary question over all units, and with it those of all."""
     found = expected_answers(smaller, answers)
     own, outcome = found[first], found[first].outcome

@@ -16,7 +16,7 @@ from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.protocols.study import JointStudy, ProtocolStudy
+from causalveil.schemas.protocols.study import ProtocolStudy, TableStudy
 from causalveil.schemas.study import EffectStudy, Outcome, Study
 from causalveil.tasks.inference.people import PublicPeople, assumed
 from causalveil.tasks.report.numbers import number
@@ -89,7 +89,7 @@ def untold(study: Study, asked: Collection[str], stand_in: StandIn, told: Collec
     """
     facts = list[Fact]()
     # More than two arms are taken to be equal.
-    if not isinstance(study, JointStudy) or study.arms is None:
+    if not isinstance(study, TableStudy) or study.arms is None:
         facts.append(Fact("treated", "the treated share", stand_in.treated, (ONE_IN_TEN,)))
     facts += [*_of_outcome(study, stand_in, told), *_of_times(study)]
     if getattr(study, "where", ()):

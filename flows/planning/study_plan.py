@@ -25,7 +25,7 @@ from causalveil.schemas.ledger import BudgetOutlook
 from causalveil.schemas.mistakes import validate
 from causalveil.schemas.plan import Plan, Sizes, StandIn
 from causalveil.schemas.privacy import amount_text
-from causalveil.schemas.protocols.study import JointStudy
+from causalveil.schemas.protocols.study import TableStudy
 from causalveil.schemas.shown import Shown
 from causalveil.schemas.specification import unrecorded_words
 from causalveil.schemas.study import EffectStudy, Study
@@ -294,7 +294,7 @@ def expected(
             "warnings": unrecorded,
         }
     told, stand_in = stand_in.model_fields_set, assumed(study, stand_in)
-    if "treated" in told and isinstance(study, JointStudy) and len(study.arm_names) > 2:
+    if "treated" in told and isinstance(study, TableStudy) and len(study.arm_names) > 2:
         raise StudyError(
             f"treated is the share of one of two arms, and this study has {len(study.arm_names)}, which a plan takes "
             "to be of one size; leave it out"

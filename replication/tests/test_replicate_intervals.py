@@ -23,7 +23,7 @@ from causalveil_replication.schroeder2025.runs import (
     LEVELS,
     NETWORK,
     Analysis,
-    Answer,
+    OneInterval,
     summarise,
 )
 from causalveil_replication.schroeder2025.tables import CELLS, Cell, write_intervals
@@ -99,7 +99,11 @@ def test_noise_of_a_run_shares_no_bits_with_its_data() -> None:
 
 
 def test_summaries_by_hand() -> None:
-    answers = [Answer(0, 0.9, 1.2, 1.1, 1.3), Answer(1, 0.9, 0.9, 0.8, 1.0), Answer(2, 0.9, 1.0, 0.5, 1.5)]
+    answers = [
+        OneInterval(0, 0.9, 1.2, 1.1, 1.3),
+        OneInterval(1, 0.9, 0.9, 0.8, 1.0),
+        OneInterval(2, 0.9, 1.0, 0.5, 1.5),
+    ]
     (summary,) = summarise(answers, 1.0)
     assert (summary.runs, summary.level) == (3, 0.9)
     assert summary.coverage == pytest.approx(2 / 3)

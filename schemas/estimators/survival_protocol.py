@@ -31,7 +31,7 @@ from causalveil.schemas.estimators.survival import (
     TimeToEvent,
 )
 from causalveil.schemas.privacy import Frozen, Level
-from causalveil.schemas.protocols.study import MOST_OUTCOMES, JointStudy, OutcomeRole, ProtocolOutcome
+from causalveil.schemas.protocols.study import MOST_OUTCOMES, OutcomeRole, ProtocolOutcome, TableStudy
 from causalveil.schemas.study import (
     ZERO_ONE,
     Codes,
@@ -92,7 +92,7 @@ class TimesQuestion:
         return self.outcome.horizon if self.measure is Measure.rmst else 1.0
 
 
-class SurvivalProtocol(JointStudy):
+class SurvivalProtocol(TableStudy):
     """Many effects on times to an event, of the arms as they are.
 
     With ``covariates`` they are adjusted for them. ``expect`` is for `plan` and changes nothing else.

@@ -57,7 +57,7 @@ class MeasureAnswer(Frozen):
         return f"{name} {estimate}  {self.lower:,.4g} {end}"
 
 
-class ProtocolAnswer(Frozen):
+class Answer(Frozen):
     """One row of the table: the effect of an arm on an outcome in a subgroup.
 
     The effect is against the reference arm.
@@ -128,7 +128,7 @@ def headline_first(rows: Iterable[R]) -> list[R]:
     return found
 
 
-def in_table(answers: Iterable[ProtocolAnswer]) -> tuple[ProtocolAnswer, ...]:
+def in_table(answers: Iterable[Answer]) -> tuple[Answer, ...]:
     """Return the answers as a release has them: the headline first.
 
     One alone has no simultaneous interval.

@@ -180,7 +180,7 @@ class Gates(Frozen):
         return self
 
 
-class JointStudy(Study):
+class TableStudy(Study):
     """The common part of studies of many questions: arms, subgroups, and who is eligible."""
 
     kind: Literal["effect"]
@@ -249,7 +249,7 @@ def _counted(count: int, thing: str) -> str:
     return f"{count} {thing}{'' if count == 1 else 's'}"
 
 
-class ProtocolStudy(JointStudy):
+class ProtocolStudy(TableStudy):
     """A protocol.
 
     Each estimator narrows ``estimator`` and says by which study it answers one question.

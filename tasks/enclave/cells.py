@@ -16,7 +16,7 @@ import polars as pl
 
 from causalveil.schemas.columns import OTHER
 from causalveil.schemas.errors import DataError
-from causalveil.schemas.protocols.study import JointStudy, ProtocolStudy
+from causalveil.schemas.protocols.study import ProtocolStudy, TableStudy
 from causalveil.schemas.study import ZERO_ONE, CategoricalCovariate, Missing
 from causalveil.schemas.where import Condition, Operator, Value
 from causalveil.tasks.covariates import Block
@@ -104,7 +104,7 @@ def normalise_cells(study: ProtocolStudy, segment: LoadedSegment, place: Path, k
     write_covariates(study.questions[0], columns(study.questions[0], frame), order, place / "x.npy")
 
 
-def arms_of(study: JointStudy, series: pl.Series) -> ByteArray:
+def arms_of(study: TableStudy, series: pl.Series) -> ByteArray:
     """Return the arm of each row, 0 for the reference.
 
     Raises:
@@ -124,7 +124,7 @@ def arms_of(study: JointStudy, series: pl.Series) -> ByteArray:
     return found
 
 
-def groups_of(study: JointStudy, frame: pl.DataFrame) -> ByteArray:
+def groups_of(study: TableStudy, frame: pl.DataFrame) -> ByteArray:
     """Return the subgroup of each row, by its place in ``study.groups``.
 
     Raises:

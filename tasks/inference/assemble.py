@@ -31,7 +31,7 @@ from causalveil.schemas.confounding import (
 )
 from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.privacy import Coverage
-from causalveil.schemas.protocols.answers import BalanceRow, Limits, ProtocolAnswer, State
+from causalveil.schemas.protocols.answers import Answer, BalanceRow, Limits, State
 from causalveil.schemas.protocols.study import ALL_UNITS, OutcomeRole
 from causalveil.schemas.release import Interval, Variance
 from causalveil.schemas.study import EffectStudy
@@ -172,7 +172,7 @@ class EffectFindings:
         # Means of the arms are the answer's only where their difference is the estimate.
         near = 1e-9 * max(1.0, *map(abs, values)) if values else 0.0
         told = len(values) == len(sides) and abs(values[1] - values[0] - self.estimate) <= near
-        answer = ProtocolAnswer(
+        answer = Answer(
             outcome=study.outcome.name,
             role=OutcomeRole.primary,
             group=ALL_UNITS,

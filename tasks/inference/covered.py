@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from causalveil.schemas.confounding import declares_randomised
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.limits import Code, Limit, limit
-from causalveil.schemas.protocols.answers import ProtocolAnswer, State
+from causalveil.schemas.protocols.answers import Answer, State
 from causalveil.schemas.protocols.study import ALL_UNITS, ProtocolStudy
 
 # Estimators whose weights are functions of public columns.
 PUBLIC_WEIGHTS = ("balancing", "matching")
 
 
-def covered(study: ProtocolStudy | SurvivalProtocol, answers: Sequence[ProtocolAnswer]) -> tuple[Limit, ...]:
+def covered(study: ProtocolStudy | SurvivalProtocol, answers: Sequence[Answer]) -> tuple[Limit, ...]:
     """Return the sources of error that every interval of a table covers."""
     settings = study.estimator.model_dump()
     found = [limit(Code.sampling), limit(Code.privacy_noise)]
@@ -32,7 +32,7 @@ def covered(study: ProtocolStudy | SurvivalProtocol, answers: Sequence[ProtocolA
     return (*found, limit(Code.confounding_hidden))
 
 
-def hidden_subgroups(study: ProtocolStudy | SurvivalProtocol, answers: Sequence[ProtocolAnswer]) -> bool:
+def hidden_subgroups(study: ProtocolStudy | SurvivalProtocol, answers: Sequence[Answer]) -> bool:
     """Return whether an answer over all units is made of some subgroups alone.
 
     Noise hides the others. Arms that are compared as they are have curves of all units, whatever is seen of a subgroup.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from causalveil.schemas.protocols.answers import Calibration, Limits, ProtocolAnswer
+from causalveil.schemas.protocols.answers import Answer, Calibration, Limits
 from causalveil.schemas.protocols.study import ALL_UNITS, OutcomeRole, ProtocolStudy
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.protocols.parts import Part
@@ -95,8 +95,8 @@ def learn(declared: int, shown: Sequence[Measured]) -> tuple[Calibration, System
 
 
 def calibrate(
-    study: ProtocolStudy, parts: Sequence[Part], answers: Sequence[ProtocolAnswer]
-) -> tuple[tuple[ProtocolAnswer, ...], Calibration]:
+    study: ProtocolStudy, parts: Sequence[Part], answers: Sequence[Answer]
+) -> tuple[tuple[Answer, ...], Calibration]:
     """Return the answers with calibrated intervals, and what was done in words.
 
     Intervals are calibrated if there are controls enough.

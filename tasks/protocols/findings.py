@@ -16,7 +16,7 @@ from causalveil.schemas.estimators.protocols import RegressionProtocol
 from causalveil.schemas.limits import Code, Limit, limit, united
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Coverage
-from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, ProtocolAnswer, in_table
+from causalveil.schemas.protocols.answers import Answer, BalanceRow, Calibration, GateResult, in_table
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.adjustment.drawn import Asked, JointScales
@@ -144,7 +144,7 @@ def _contrast(one: ErrorLaw, other: ErrorLaw, of_one: FiveReleases, of_other: Fi
 class ProtocolFindings:
     """Findings of a protocol."""
 
-    answers: tuple[ProtocolAnswer, ...]
+    answers: tuple[Answer, ...]
     balance: tuple[BalanceRow, ...]
     gates: tuple[GateResult, ...]
     calibration: Calibration

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from causalveil.schemas.protocols.answers import BalanceRow, GateResult, GateVerdict, ProtocolAnswer, State
+from causalveil.schemas.protocols.answers import Answer, BalanceRow, GateResult, GateVerdict, State
 from causalveil.schemas.protocols.study import ALL_UNITS, FailedGate, ProtocolStudy
 from causalveil.schemas.release import EffectRelease
 from causalveil.schemas.sites.pooled import PooledProtocolRelease, Published
@@ -108,9 +108,7 @@ def overlap_gate(label: str, arm: str, bound: float, value: float, error: float,
     )
 
 
-def gated(
-    study: ProtocolStudy, answers: Sequence[ProtocolAnswer], gates: Sequence[GateResult]
-) -> tuple[ProtocolAnswer, ...]:
+def gated(study: ProtocolStudy, answers: Sequence[Answer], gates: Sequence[GateResult]) -> tuple[Answer, ...]:
     """Return the table after its gates: answers behind a failed one are withheld, or marked."""
     if study.gates is None:
         return tuple(answers)

@@ -20,7 +20,7 @@ from scipy.optimize import brentq
 
 from causalveil.schemas.confounding import ConfoundingStatement, over_parts
 from causalveil.schemas.privacy import Coverage
-from causalveil.schemas.protocols.answers import Limits, MeasureAnswer, ProtocolAnswer, State
+from causalveil.schemas.protocols.answers import Answer, Limits, MeasureAnswer, State
 from causalveil.schemas.protocols.study import ALL_UNITS, EffectMeasure, ProtocolStudy
 from causalveil.schemas.release import Interval, Variance
 from causalveil.tasks.inference.allowance import laplace_tails
@@ -316,7 +316,7 @@ def effect_of(part: Part, width: float, confidence: float) -> EffectFindings:
     return EffectFindings(value, interval, Variance(sampling=sampling, noise=noise), details, part.confounding)
 
 
-def table(study: ProtocolStudy, parts: Sequence[Part]) -> tuple[ProtocolAnswer, ...]:
+def table(study: ProtocolStudy, parts: Sequence[Part]) -> tuple[Answer, ...]:
     """Return the rows of the release, each with its own and a simultaneous interval.
 
     The simultaneous intervals hold all together (Bonferroni).
@@ -328,7 +328,7 @@ def table(study: ProtocolStudy, parts: Sequence[Part]) -> tuple[ProtocolAnswer, 
         value, single = limits(part, outcome.width, error)
         _, together = limits(part, outcome.width, error / len(parts))
         rows.append(
-            ProtocolAnswer(
+            Answer(
                 outcome=outcome.name,
                 role=outcome.role,
                 group=part.group,

@@ -20,7 +20,7 @@ from causalveil.schemas.confounding import AS_THEY_ARE
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.plan import Sizes
-from causalveil.schemas.protocols.answers import Limits, ProtocolAnswer
+from causalveil.schemas.protocols.answers import Answer, Limits
 from causalveil.tasks.adjustment.drawn import Asked, JointScales
 from causalveil.tasks.adjustment.five_releases import FiveReleases
 from causalveil.tasks.adjustment.interval import confounding, covers_unseen, curve_names
@@ -213,8 +213,8 @@ def _row(
     outcomes: TimesOutcomes,
     asked: Asked,
     part: Part,
-    answer: ProtocolAnswer,
-) -> ProtocolAnswer:
+    answer: Answer,
+) -> Answer:
     """Return an answer by the name of its question, with both arms' values and when it ends.
 
     Values over several subgroups are not told.
@@ -283,7 +283,7 @@ def _first_row(
     cells: JointCells,
     outcomes: TimesOutcomes,
     asked: Asked,
-    answer: ProtocolAnswer,
+    answer: Answer,
 ) -> RowAdjusted:
     """Return what is said of the first question's adjustment, where there are two arms of one group."""
     question = study.questions[0]

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from causalveil.schemas.estimators.survival_protocol import MEAN_TIME
 from causalveil.schemas.limits import Limit, united
-from causalveil.schemas.protocols.answers import BalanceRow, ProtocolAnswer
+from causalveil.schemas.protocols.answers import Answer, BalanceRow
 from causalveil.schemas.protocols.study import EffectMeasure
 from causalveil.schemas.release import EffectRelease, Interval
 from causalveil.schemas.sites.pooled import PooledAnswer, PooledEstimate, PooledProtocolRelease
@@ -43,7 +43,7 @@ from causalveil.tasks.report.numbers import (
     verdict_of,
 )
 
-Row = TypeVar("Row", bound=ProtocolAnswer | PooledAnswer)
+Row = TypeVar("Row", bound=Answer | PooledAnswer)
 Document = TypeVar("Document", bound=BaseModel)
 # Fields whose rows are of a subgroup and an arm.
 TABLES = ("answers", "balance", "gates", "site_gates", "curves", "rows")
@@ -112,13 +112,13 @@ def forests(release: EffectRelease | PooledProtocolRelease) -> tuple[Forest, ...
     return tuple(found)
 
 
-def _label(release: EffectRelease | PooledProtocolRelease, row: ProtocolAnswer | PooledAnswer) -> str:
+def _label(release: EffectRelease | PooledProtocolRelease, row: Answer | PooledAnswer) -> str:
     if len(release.answers) == 1:
         return "Estimate"
     return place_of([(one.group, one.arm) for one in release.answers], row.group, row.arm, row.reference)
 
 
-def _reason(row: ProtocolAnswer | PooledAnswer) -> str:
+def _reason(row: Answer | PooledAnswer) -> str:
     """Return why sites gave no answer, in brackets; of one site a gate is why, and the page says so."""
     return f" ({_why(row)})" if isinstance(row, PooledAnswer) else ""
 
@@ -137,10 +137,10 @@ def place_of(places: Sequence[tuple[str, str]], group: str, arm: str, reference:
     return ", ".join([*parts, *([f"{arm} against {reference}"] if several else [])])
 
 
-def _line(release: EffectRelease | PooledProtocolRelease, row: ProtocolAnswer | PooledAnswer) -> Line | None:
+def _line(release: EffectRelease | PooledProtocolRelease, row: Answer | PooledAnswer) -> Line | None:
     """Nothing for a withheld answer, or without a pooled one."""
-    found: ProtocolAnswer | PooledEstimate | None = None
-    if isinstance(row, ProtocolAnswer):
+    found: Answer | PooledEstimate | None = None
+    if isinstance(row, Answer):
         found = row
     elif isinstance(release, PooledProtocolRelease):
         found = release.headline(row)
@@ -194,7 +194,7 @@ def first_of(rows: Sequence[Row]) -> Row:
     return next((row for row in rows if row.role == "primary" and is_whole(row.group)), rows[0])
 
 
-def adjustments(rows: Sequence[ProtocolAnswer | PooledAnswer]) -> list[str]:
+def adjustments(rows: Sequence[Answer | PooledAnswer]) -> list[str]:
     """Say how each answer was adjusted, if the first answer's adjustment is not that of all."""
     several, grouped = len({row.arm for row in rows}) > 1, len({row.group for row in rows}) > 1
     found: dict[str, list[str]] = {}
@@ -244,7 +244,7 @@ def first_pooled(release: PooledProtocolRelease) -> First:
 
 def _first(
     release: EffectRelease | PooledProtocolRelease,
-    row: ProtocolAnswer | PooledAnswer,
+    row: Answer | PooledAnswer,
     estimate: float | None,
     interval: Interval | None,
     why: str,
@@ -286,9 +286,9 @@ def context_of(release: EffectRelease | PooledProtocolRelease) -> dict[str, Any]
         "not_covered": release.not_covered,
         "all_units": all_of(asks),
         "covers": release.covers if isinstance(release, EffectRelease) else covered(release),
-        "biased": any(isinstance(one, ProtocolAnswer) and one.bias for one in release.answers),
-        "sided": any(isinstance(one, ProtocolAnswer) and one.values for one in release.answers),
-        "measured": any(isinstance(one, ProtocolAnswer) and one.measures for one in release.answers),
+        "biased": any(isinstance(one, Answer) and one.bias for one in release.answers),
+        "sided": any(isinstance(one, Answer) and one.values for one in release.answers),
+        "measured": any(isinstance(one, Answer) and one.measures for one in release.answers),
         "part_seen": part_seen(release) if isinstance(release, EffectRelease) else "",
         "ends_earlier": ends_earlier(release) if isinstance(release, EffectRelease) else "",
     }

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, SurvivalStudy
-from causalveil.schemas.protocols.answers import ProtocolAnswer, headline_first
+from causalveil.schemas.protocols.answers import Answer, headline_first
 from causalveil.schemas.protocols.study import ALL_UNITS, OutcomeRole, ProtocolStudy
 from causalveil.schemas.study import EffectStudy
 
@@ -25,7 +25,7 @@ class Question:
     reference: str
 
     @classmethod
-    def of(cls, row: ProtocolAnswer) -> Question:
+    def of(cls, row: Answer) -> Question:
         """Return the question that an answer is to."""
         return cls(row.outcome, row.role, row.group, row.arm, row.reference)
 

@@ -22,7 +22,7 @@ from scipy.special import chdtrc, ndtri, stdtrit
 from causalveil.schemas.errors import BundleError
 from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.privacy import Coverage
-from causalveil.schemas.protocols.answers import ProtocolAnswer, State
+from causalveil.schemas.protocols.answers import Answer, State
 from causalveil.schemas.release import EffectRelease, Interval, Variance
 from causalveil.schemas.sites.pooled import Heterogeneity, PooledEstimate, WithoutSite
 from causalveil.tasks.inference.assemble import NOISY, Noise
@@ -258,7 +258,7 @@ def _shares(weights: FloatArray) -> FloatArray:
 
 
 def estimate_of(
-    name: str, release: EffectRelease, answer: ProtocolAnswer, together: float | None = None
+    name: str, release: EffectRelease, answer: Answer, together: float | None = None
 ) -> SiteEstimate | None:
     """Return an answer to be pooled, or None.
 

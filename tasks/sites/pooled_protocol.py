@@ -19,12 +19,12 @@ from scipy.special import ndtri, stdtrit
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.limits import united
 from causalveil.schemas.protocols.answers import (
+    Answer,
     BalanceRow,
     Calibration,
     GateResult,
     GateVerdict,
     Limits,
-    ProtocolAnswer,
     State,
 )
 from causalveil.schemas.protocols.study import ALL_UNITS, FailedGate, OutcomeRole, ProtocolStudy
@@ -63,14 +63,14 @@ class _Cell:
     """
 
     width: float
-    said: tuple[tuple[str, ProtocolAnswer], ...]
+    said: tuple[tuple[str, Answer], ...]
     pooled: Pooled | None
     together: Pooled | None
     weights: dict[str, tuple[float, float]]
     spread: float
 
     @property
-    def row(self) -> ProtocolAnswer:
+    def row(self) -> Answer:
         """Answer of the first site, which says what all sites' answers are about."""
         return self.said[0][1]
 
@@ -130,7 +130,7 @@ def _of(pooled: Pooled, model: Model) -> PooledEstimate:
 def _cell(
     study: ProtocolStudy | SurvivalProtocol,
     releases: Mapping[str, EffectRelease],
-    said: tuple[tuple[str, ProtocolAnswer], ...],
+    said: tuple[tuple[str, Answer], ...],
     width: float,
 ) -> _Cell:
     """One question of the table; ``width``: how far its effect may reach to either side."""
@@ -290,7 +290,7 @@ def _answer(
     )
 
 
-def _speaks(part: ProtocolAnswer) -> bool:
+def _speaks(part: Answer) -> bool:
     return part.restricted_to is None and part.state in (State.answered, State.marked)
 
 

@@ -17,7 +17,7 @@ from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.limits import Code, Limit, limit, united
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Coverage
-from causalveil.schemas.protocols.answers import ProtocolAnswer, State
+from causalveil.schemas.protocols.answers import Answer, State
 from causalveil.schemas.release import EffectRelease, Interval, Variance
 from causalveil.schemas.sites.pooled import (
     CellState,
@@ -103,7 +103,7 @@ def _cells_of(site: str, release: EffectRelease) -> NoisyCells:
     raise BundleError(f"site '{site}': {Reason.foreign}: its release contradicts its own cells")
 
 
-def _alike(found: Sequence[ProtocolAnswer], said: Sequence[ProtocolAnswer]) -> bool:
+def _alike(found: Sequence[Answer], said: Sequence[Answer]) -> bool:
     """Return whether answers are the same, up to what another machine rounds otherwise."""
     if len(found) != len(said) or any(one.estimate is None or one.interval is None for one in said):
         return False

@@ -16,7 +16,7 @@ from causalveil.schemas.confounding import ConfoundingStatement
 from causalveil.schemas.errors import StudyError, TooFewBlocks
 from causalveil.schemas.limits import united
 from causalveil.schemas.plan import natural_order
-from causalveil.schemas.protocols.answers import ProtocolAnswer
+from causalveil.schemas.protocols.answers import Answer
 from causalveil.schemas.release import EffectRelease, Interval, Release, Variance
 from causalveil.schemas.sites.series import Drift, Newest, Series, SeriesBlock, SeriesPrivacy, SeriesRow, SeriesRun
 from causalveil.tasks.sites.asked import Asked, widths_of
@@ -142,7 +142,7 @@ def _privacy(kept: Sequence[Release]) -> SeriesPrivacy:
     )
 
 
-def _of_answer(release: EffectRelease, row: ProtocolAnswer) -> _Found | str:
+def _of_answer(release: EffectRelease, row: Answer) -> _Found | str:
     """Return a block's answer to a question.
 
     If the block ends before the horizon, noise hides it or a gate withholds it, return the block's name.

@@ -15,7 +15,7 @@ from causalveil.schemas.estimators.survival_protocol import GroupCurves, Surviva
 from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Coverage
-from causalveil.schemas.protocols.answers import BalanceRow, Calibration, Limits, ProtocolAnswer, State, in_table
+from causalveil.schemas.protocols.answers import Answer, BalanceRow, Calibration, Limits, State, in_table
 from causalveil.schemas.protocols.study import OutcomeRole
 from causalveil.schemas.release import Interval, Variance
 from causalveil.tasks.inference.assemble import NOISY
@@ -55,7 +55,7 @@ class TimesTable:
         adjusted: of one group and two arms, what is said of the first question's adjustment.
     """
 
-    answers: tuple[ProtocolAnswer, ...]
+    answers: tuple[Answer, ...]
     curves: tuple[GroupCurves, ...]
     calibration: Calibration
     not_covered: tuple[Limit, ...]
@@ -153,7 +153,7 @@ def half_together(found: Compared, factor: float) -> float:
     return found.bias + factor * math.sqrt(found.sampling + found.noise)
 
 
-def _answer(study: SurvivalProtocol, one: TimesContrast, found: Compared, factor: float) -> ProtocolAnswer:
+def _answer(study: SurvivalProtocol, one: TimesContrast, found: Compared, factor: float) -> Answer:
     """One row of the table."""
     whole, span = found.whole_range, one.both.span(one.question.measure)
     half = max(half_together(found, factor), (found.upper - found.lower) / 2)
@@ -161,7 +161,7 @@ def _answer(study: SurvivalProtocol, one: TimesContrast, found: Compared, factor
     ends = (-span, span) if whole else (max(estimate - half, -span), min(estimate + half, span))
     tested = not whole and one.question.measure is Measure.risk
     done = RANDOMISED if study.estimator.trial else AS_THEY_ARE
-    return ProtocolAnswer(
+    return Answer(
         outcome=one.question.label,
         measure=one.question.measure,
         role=one.question.role,
@@ -293,7 +293,7 @@ def one_row(study: SurvivalStudy, table: TimesTable) -> SurvivalFindings:
     )
 
 
-def _measured(study: SurvivalStudy, measure: Measure, row: ProtocolAnswer, adjusted: RowAdjusted) -> MeasuredEffect:
+def _measured(study: SurvivalStudy, measure: Measure, row: Answer, adjusted: RowAdjusted) -> MeasuredEffect:
     """Return one row as a measure in both arms."""
     if row.estimate is None or row.interval is None or row.values is None:
         raise CausalveilError("an answer of times has no numbers; report this")

@@ -19,7 +19,7 @@ from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.cli.releases import print_pooled as shown
 from causalveil.schemas.errors import BundleError, StudyError
-from causalveil.schemas.protocols.answers import ProtocolAnswer
+from causalveil.schemas.protocols.answers import Answer
 from causalveil.schemas.release import EffectRelease, load_release
 from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledSurvivalRelease, load_published, pooled_schema
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
@@ -105,7 +105,7 @@ def answer(call: Call, run_id: str = "asked") -> None:
         call.put(name, party.bundle(run_id, terms))
 
 
-def variance_of(row: ProtocolAnswer) -> float:
+def variance_of(row: Answer) -> float:
     """Return the variance of sampling and noise together."""
     return (row.sampling_error or 0) ** 2 + (row.noise_error or 0) ** 2
 

@@ -20,13 +20,13 @@ from causalveil.tasks.report.panel.parts import (
 )
 
 if TYPE_CHECKING:
-    from causalveil.schemas.protocols.answers import GateResult, Limits, ProtocolAnswer
+    from causalveil.schemas.protocols.answers import Answer, GateResult, Limits
     from causalveil.schemas.release import EffectRelease
     from causalveil.schemas.sites.pooled import PooledAnswer, PooledProtocolRelease, SiteGate
     from causalveil.schemas.sites.series import Series, SeriesRow
 
 Table = TypeVar("Table", "EffectRelease", "PooledProtocolRelease", "Series")
-Row = TypeVar("Row", "ProtocolAnswer", "PooledAnswer")
+Row = TypeVar("Row", "Answer", "PooledAnswer")
 ROLES = ("primary", "secondary", "negative_control")
 
 
@@ -281,7 +281,7 @@ def _names(shown: Sequence[TableRow], rows: Sequence[TableRow]) -> list[str]:
     return [f"{escape(name)}{'':<{width - len(name)}}" for name in names]
 
 
-def _numbers(answer: ProtocolAnswer, unit: str) -> str:
+def _numbers(answer: Answer, unit: str) -> str:
     if answer.estimate is None or answer.interval is None:
         return "[yellow]withheld: a gate failed[/yellow]"
     if answer.state == "unresolved":
@@ -310,7 +310,7 @@ def _pooled_numbers(release: PooledProtocolRelease, answer: PooledAnswer, unit: 
     return text + (f"  {told} of {len(answer.sites)} sites" if told < len(answer.sites) else "")
 
 
-def _further(answer: ProtocolAnswer | PooledAnswer) -> str:
+def _further(answer: Answer | PooledAnswer) -> str:
     """Return the calibrated interval, if any, and that a gate failed."""
     calibrated = answer.calibrated
     said = "" if calibrated is None else f"  calibrated {span_of(calibrated)}"

@@ -19,14 +19,14 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Laplace, Sensitivity, Slot
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil_replication.schroeder2025.data import Population, draw
-from causalveil_replication.schroeder2025.runs import LEVELS, NOISE_SEED, Answer
+from causalveil_replication.schroeder2025.runs import LEVELS, NOISE_SEED, OneInterval
 
 GROUPS = 25
 _DIFFERENCE = Slot(name="difference", scope=Scope.all)
 _VARIANCE = Slot(name="variance", scope=Scope.all)
 
 
-def grouped_difference(population: Population, units: int, epsilon: str, run: int) -> list[Answer]:
+def grouped_difference(population: Population, units: int, epsilon: str, run: int) -> list[OneInterval]:
     """One run's intervals at 80, 90 and 95%: run k has the data of seed k."""
     frame = draw(population, units, run)
     low, high = population.bounds
@@ -45,7 +45,7 @@ def grouped_difference(population: Population, units: int, epsilon: str, run: in
     # A mean of K groups' variances over K; what noise makes negative is none.
     deviation = math.sqrt(max(noisy[1], 0.0) / GROUPS + noise[0])
     halves = [(level, float(stats.norm.ppf((1 + level) / 2)) * deviation) for level in LEVELS]
-    return [Answer(run, level, noisy[0], noisy[0] - half, noisy[0] + half) for level, half in halves]
+    return [OneInterval(run, level, noisy[0], noisy[0] - half, noisy[0] + half) for level, half in halves]
 
 
 def _group(t: FloatArray, y: FloatArray, width: float) -> tuple[float, float]:

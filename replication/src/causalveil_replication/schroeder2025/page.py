@@ -8,7 +8,7 @@ from typing import Any
 
 from causalveil.tasks.report.plots import COLOURS, MARKERS, figure, legend, series
 from causalveil_replication.figures import markdown_table, picture
-from causalveil_replication.schroeder2025.runs import LEVELS, Answer
+from causalveil_replication.schroeder2025.runs import LEVELS, OneInterval
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -85,7 +85,7 @@ def _wide(table: Rows) -> list[dict[str, Any]]:
     return wide
 
 
-def figures(out: Path, table: Rows, trial: Mapping[str, Sequence[Answer]], patients: Rows) -> list[str]:
+def figures(out: Path, table: Rows, trial: Mapping[str, Sequence[OneInterval]], patients: Rows) -> list[str]:
     """Draw what there are numbers for into ``out``; Markdown for the page.
 
     Args:
@@ -153,7 +153,7 @@ def _plain_ticks(panel: Any) -> None:
     panel.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _trial(path: Path, trial: Mapping[str, Sequence[Answer]]) -> str:
+def _trial(path: Path, trial: Mapping[str, Sequence[OneInterval]]) -> str:
     """The intervals of a few runs, as figure 6 of the paper."""
     alt = "95% intervals of ten runs on a randomised trial of 1,000 units, one panel per method, the truth at 1."
     with figure(path, alt=alt, across=len(trial), sharey=True) as axes:

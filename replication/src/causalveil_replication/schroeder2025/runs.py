@@ -29,7 +29,7 @@ CLIP = (0.1, 0.9)
 NOISE_SEED = 10**6
 
 
-class Answer(NamedTuple):
+class OneInterval(NamedTuple):
     """What one run says at one confidence level, in outcome units."""
 
     run: int
@@ -102,13 +102,13 @@ def study_of(document: Mapping[str, Any], method: Analysis, units: int, epsilon:
     return study
 
 
-def synthetic_runs(study: EffectStudy, population: Population, units: int, runs: Iterable[int]) -> list[Answer]:
+def synthetic_runs(study: EffectStudy, population: Population, units: int, runs: Iterable[int]) -> list[OneInterval]:
     """Answers of some runs on a population: run k has the data of seed k, whatever the study's estimator."""
     tables = ((run, rows_of(study, draw(population, units, run))) for run in runs)
     return [answer for run, rows in tables for answer in _answers(run, analyse(study, rows, NOISE_SEED + run))]
 
 
-def shuffled_runs(study: EffectStudy, frame: pl.DataFrame, runs: Iterable[int]) -> list[Answer]:
+def shuffled_runs(study: EffectStudy, frame: pl.DataFrame, runs: Iterable[int]) -> list[OneInterval]:
     """Answers of some runs on the same units: run k cuts folds and halves from the order of seed k."""
     rows = rows_of(study, frame)
     orders = ((run, shuffled(rows, run)) for run in runs)
@@ -130,7 +130,7 @@ def analyse(study: EffectStudy, rows: Rows, seed: int, levels: Sequence[float] =
     return [rehearse_effect(one, enclave, RehearsalBudget(seed), seed) for one in asked]
 
 
-def summarise(answers: Sequence[Answer], truth: float) -> list[Summary]:
+def summarise(answers: Sequence[OneInterval], truth: float) -> list[Summary]:
     """Coverage, bias and mean half-width at each level."""
     result = []
     for level in sorted({answer.level for answer in answers}):
@@ -152,8 +152,8 @@ def summarise(answers: Sequence[Answer], truth: float) -> list[Summary]:
     return result
 
 
-def _answers(run: int, findings: Sequence[EffectFindings]) -> list[Answer]:
+def _answers(run: int, findings: Sequence[EffectFindings]) -> list[OneInterval]:
     return [
-        Answer(run, found.interval.confidence, found.estimate, found.interval.lower, found.interval.upper)
+        OneInterval(run, found.interval.confidence, found.estimate, found.interval.lower, found.interval.upper)
         for found in findings
     ]

@@ -40,7 +40,7 @@ from causalveil_replication.schroeder2025.runs import (
     LEVELS,
     NETWORK,
     Analysis,
-    Answer,
+    OneInterval,
 )
 
 EPSILON, DELTA = "0.5", "1e-5"
@@ -81,7 +81,7 @@ class Cell:
         document = self.population.document()
         return schroeder2025_runs.study_of(document, self.method, self.units, EPSILON, DELTA)
 
-    def answers(self, runs: Sequence[int]) -> list[Answer]:
+    def answers(self, runs: Sequence[int]) -> list[OneInterval]:
         """Return the answers of these runs."""
         return schroeder2025_runs.synthetic_runs(self.study, self.population, self.units, runs)
 
@@ -127,7 +127,7 @@ def write_intervals(out: Path, data: Path | None, runs: int, workers: int, cells
     write_page(out / "intervals.md", page(table, few, patients, figures(out, table, drawn, patients)))
 
 
-def _answers(pool: ProcessPoolExecutor, out: Path, cell: Cell, runs: int) -> list[Answer]:
+def _answers(pool: ProcessPoolExecutor, out: Path, cell: Cell, runs: int) -> list[OneInterval]:
     """All answers of a cell, in order of runs."""
     path = out / "runs" / f"{cell.population.name}-{cell.units}-{cell.method.name}-{cell.study.digest[:12]}.csv"
     known = _read(path)
@@ -141,12 +141,12 @@ def _answers(pool: ProcessPoolExecutor, out: Path, cell: Cell, runs: int) -> lis
     return sorted(answer for answer in known if answer.run < runs)
 
 
-def _read(path: Path) -> list[Answer]:
+def _read(path: Path) -> list[OneInterval]:
     if not path.exists():
         return []
     with path.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
-    return [Answer(int(row["run"]), *(float(row[name]) for name in Answer._fields[1:])) for row in rows]
+    return [OneInterval(int(row["run"]), *(float(row[name]) for name in OneInterval._fields[1:])) for row in rows]
 
 
 def _patients(pool: ProcessPoolExecutor, frame: Any, runs: int) -> list[dict[str, Any]]:
@@ -175,7 +175,7 @@ def _patients(pool: ProcessPoolExecutor, frame: Any, runs: int) -> list[dict[str
     return rows
 
 
-def _coverage(cell: Cell, answers: Sequence[Answer]) -> list[dict[str, Any]]:
+def _coverage(cell: Cell, answers: Sequence[OneInterval]) -> list[dict[str, Any]]:
     """A cell's rows of the table, one per level."""
     printed = dict(zip(LEVELS, PAPER_COVERAGE.get((cell.population.name, cell.method.name), ()), strict=False))
     return [
