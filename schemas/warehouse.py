@@ -137,6 +137,24 @@ class CsvFiles(Frozen):
     row_number: Name | None = None
 
 
+class TableFile(Frozen):
+    """A file of Stata, SPSS or SAS, or a sheet of a workbook; ``path`` as for CSV files.
+
+    A code with a value label is read as its label, but in the columns ``codes``; declared missing values are none.
+    ``encoding``: of text, where the file's own word for it is wrong. ``sheet``: of a workbook, whose cells are text;
+    ``skip_lines``, ``skip_end`` and ``row_number`` as for CSV files.
+    """
+
+    kind: Literal["stata", "spss", "sas", "excel"]
+    path: LocalPath
+    sheet: Annotated[str | None, Field(min_length=1, max_length=200)] = None
+    encoding: Annotated[str | None, Field(pattern=r"^[A-Za-z0-9_-]{1,40}$")] = None
+    codes: tuple[Name, ...] = ()
+    skip_lines: Annotated[int, Field(ge=0, le=1000)] = 0
+    skip_end: Annotated[int, Field(ge=0, le=100)] = 0
+    row_number: Name | None = None
+
+
 class DeltaSource(Frozen):
     """A Delta table, read by deltalake.
 
@@ -163,7 +181,7 @@ class IcebergSource(Frozen):
     version: Annotated[int | None, Field(ge=0)] = None
 
 
-Files = ParquetFiles | CsvFiles
+Files = ParquetFiles | CsvFiles | TableFile
 
 
 class Key(Frozen):
@@ -217,7 +235,8 @@ class Source(Frozen):
     name: Slug
     dataset: Slug
     source: Annotated[
-        Warehouse | DuckDb | ParquetFiles | CsvFiles | DeltaSource | IcebergSource, Field(discriminator="kind")
+        Warehouse | DuckDb | ParquetFiles | CsvFiles | TableFile | DeltaSource | IcebergSource,
+        Field(discriminator="kind"),
     ]
     key: Key | None = None
     columns: Annotated[dict[Name, Kind | TextReading], Field(min_length=1)]
@@ -253,7 +272,11 @@ class Source(Frozen):
         """
         document = self.model_dump(
             mode="json",
-            include={"key": {"name", "column", "step"}, "source": {"kind", "query", "version"}, "columns": True},
+            include={
+                "key": {"name", "column", "step"},
+                "source": {"kind", "query", "version", "sheet", "codes"},
+                "columns": True,
+            },
         )
         if self.required:
             document["required"] = self.required

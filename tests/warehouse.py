@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import zipfile
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import escape
 
 import polars as pl
 import psycopg
@@ -65,6 +67,48 @@ def duckdb_file(path: Path, frame: pl.DataFrame) -> dict[str, Any]:
         connection.register("frame", frame.to_arrow())
         connection.execute("CREATE TABLE visits AS SELECT * FROM frame")
     return {"kind": "duckdb", "path": str(path), "query": "SELECT * FROM visits -- all of them"}
+
+
+_SHEETS = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+_RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+_PACKAGE = "http://schemas.openxmlformats.org/package/2006"
+
+
+def workbook(path: Path, **sheets: list[list[Any]]) -> Path:
+    """An Excel workbook of sheets, each a list of lines; dates are written as Excel has them."""
+
+    def cell(value: Any) -> str:
+        if isinstance(value, datetime.date):
+            return f'<c s="1"><v>{(value - datetime.date(1899, 12, 30)).days}</v></c>'
+        if value is None or isinstance(value, int | float):
+            return "<c/>" if value is None else f"<c><v>{float(value):.15g}</v></c>"
+        return f'<c t="inlineStr"><is><t>{escape(value)}</t></is></c>'
+
+    def lines(rows: list[list[Any]]) -> str:
+        return "".join(f"<row>{''.join(map(cell, row))}</row>" for row in rows)
+
+    def related(parts: dict[str, tuple[str, str]]) -> str:
+        body = (f'<Relationship Id="{n}" Type="{_RELATIONS}/{t}" Target="{to}"/>' for n, (t, to) in parts.items())
+        return f'<Relationships xmlns="{_PACKAGE}/relationships">{"".join(body)}</Relationships>'
+
+    listed = "".join(f'<sheet name="{name}" sheetId="{n}" r:id="r{n}"/>' for n, name in enumerate(sheets, 1))
+    places = {f"r{n}": ("worksheet", f"worksheets/sheet{n}.xml") for n, _ in enumerate(sheets, 1)}
+    texts = {
+        "[Content_Types].xml": f'<Types xmlns="{_PACKAGE}/content-types"><Default Extension="xml" '
+        'ContentType="application/xml"/></Types>',
+        "_rels/.rels": related({"r1": ("officeDocument", "xl/workbook.xml")}),
+        "xl/workbook.xml": f'<workbook xmlns="{_SHEETS}" xmlns:r="{_RELATIONS}"><sheets>{listed}</sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": related(places | {"styles": ("styles", "styles.xml")}),
+        "xl/styles.xml": f'<styleSheet xmlns="{_SHEETS}"><cellXfs><xf numFmtId="0"/><xf numFmtId="14"/></cellXfs>'
+        "</styleSheet>",
+    }
+    with zipfile.ZipFile(path, "w") as book:
+        for name, text in texts.items():
+            book.writestr(name, text)
+        for number, rows in enumerate(sheets.values(), 1):
+            sheet = f'<worksheet xmlns="{_SHEETS}"><sheetData>{lines(rows)}</sheetData></worksheet>'
+            book.writestr(f"xl/worksheets/sheet{number}.xml", sheet)
+    return path
 
 
 def delta_table(folder: Path, frame: pl.DataFrame) -> dict[str, Any]:

@@ -28,8 +28,8 @@ def init(
         str,
         typer.Argument(
             metavar="FILE|FOLDER|URL",
-            help="a CSV, Parquet or DuckDB file, a folder of CSV or Parquet files, a Delta table, "
-            "iceberg:CATALOG/NAMESPACE.TABLE, or postgresql://...",
+            help="a CSV, Parquet, Excel, Stata, SPSS, SAS or DuckDB file, a folder of CSV or Parquet files, a Delta "
+            "table, iceberg:CATALOG/NAMESPACE.TABLE, or postgresql://...",
             show_default=False,
         ),
     ],
@@ -126,9 +126,11 @@ def init(
     ] = False,
     epsilon: Annotated[float, typer.Option(min=0.001, max=20, help="what the study may spend")] = 1.0,
     name: Annotated[str | None, typer.Option(metavar="WORD", help="of the dataset [default: the file's name]")] = None,
-    table: Annotated[str | None, typer.Option(metavar="NAME", help="of a database with several tables")] = None,
+    table: Annotated[
+        str | None, typer.Option(metavar="NAME", help="of a database with several tables, or the sheet of a workbook")
+    ] = None,
     encoding: Annotated[
-        str | None, typer.Option(metavar="NAME", help="of a CSV, such as cp1252 [default: found out]")
+        str | None, typer.Option(metavar="NAME", help="of a file, such as cp1252 [default: found out]")
     ] = None,
     delimiter: Annotated[
         str | None, typer.Option(metavar="CHARACTER", help="of a CSV; tab for a tab [default: found out]")
@@ -164,7 +166,7 @@ def init(
         seen, unit = numbered(seen), ROW
     place = source.removeprefix("delta:").rpartition("iceberg:")[2]
     stem = place.rpartition(".")[2] if source.startswith("iceberg:") else Path(place).stem
-    name = name or slug(table or (stem if "://" not in place else "data"))
+    name = name or slug((table if not Path(place).is_file() else None) or (stem if "://" not in place else "data"))
     folder = out or Path(slug(name))
     known = {"data_class": data_class, "unit": unit, "treatment": treatment, "outcome": outcome}
     asks = _asks() and not json_
@@ -318,7 +320,7 @@ def _show(begun: Begun, seen: Survey) -> None:
     show.line(f"Wrote {folder}/dataset.yaml (contract), study.yaml and source.yaml. Read them: they are drafts.")
     if not seen.sample.whole:
         show.line(f"The draft was made from the first {MOST_ROWS:,} rows.")
-    encoding = getattr(seen.sample.source, "encoding", "utf-8")
+    encoding = getattr(seen.sample.source, "encoding", None) or "utf-8"
     if encoding not in ("utf-8", "utf-8-sig"):
         show.line(f"  Read as: encoding {encoding}; if letters look wrong in the drafts, give --encoding")
     if seen.sample.footer:

@@ -23,7 +23,7 @@ from causalveil.schemas.documents import parse_yaml
 from causalveil.schemas.errors import DataError, StudyError, kind_of
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, SurvivalStudy
 from causalveil.schemas.study import Study
-from causalveil.schemas.warehouse import SOURCE_FILE, CsvFiles, DuckDb, Manifest, ParquetFiles, Warehouse
+from causalveil.schemas.warehouse import SOURCE_FILE, CsvFiles, DuckDb, Manifest, ParquetFiles, TableFile, Warehouse
 from causalveil.tasks.enclave.cells import eligible
 from causalveil.tasks.machine.files import refuse_url_as_path, write_whole
 from causalveil.tasks.machine.frames import named, values_of
@@ -32,7 +32,7 @@ from causalveil.tasks.start.draft import Draft, Repeats, draft
 from causalveil.tasks.start.options import read_as_missing, told_missing
 from causalveil.tasks.start.periods import key_question, refuse_no_dates
 from causalveil.tasks.start.recognise import Found, Looks, recognise
-from causalveil.tasks.start.roles import Cast, Wishes, cast, column_of, resolved
+from causalveil.tasks.start.roles import WHOLE, Cast, Wishes, cast, column_of, resolved
 from causalveil.tasks.start.stated import misfits, others, stated, told_by_rows
 from causalveil.tasks.start.times import ends_by_stem, followed_to, other_time, step_of, times_in_doubt
 from causalveil.tasks.survival.hidden import fewest_followed
@@ -92,7 +92,10 @@ def survey(
 
 def _seen(sample: Sample) -> Survey:
     columns = (recognise(name, sample.frame[name], delimiter=_separator(sample)) for name in sample.frame.columns)
-    return Survey(sample, {one.name: one for one in columns})
+    told = {name: (note,) for name, note in sample.told.items()}
+    return Survey(
+        sample, {one.name: replace(one, notes=(*one.notes, *told.get(one.source_name, ()))) for one in columns}
+    )
 
 
 def _separator(sample: Sample) -> str:
@@ -120,7 +123,7 @@ def numbered(seen: Survey) -> Survey:
 
 
 def _with_numbers(sample: Sample) -> Sample:
-    if not isinstance(sample.source, CsvFiles | ParquetFiles | DuckDb):
+    if not isinstance(sample.source, CsvFiles | ParquetFiles | TableFile | DuckDb):
         raise StudyError("--each-row is for files, whose rows have an order; add a column of ids, named by --unit")
     if ROW in sample.frame.columns:
         raise StudyError(f"--each-row: there is a column '{ROW}' already; name it by --unit if it tells rows apart")
@@ -140,7 +143,12 @@ def _as_stated(seen: Survey, wishes: Wishes) -> tuple[Survey, Survey]:
         StudyError: a name is no column.
         DataError: the file cannot be read as was said.
     """
-    sample = by_header(seen.sample, seen.said.get("encoding"), seen.said.get("delimiter"))
+    words = {
+        name
+        for name, levels in wishes.levels.items()
+        if not all(WHOLE.fullmatch(level.rpartition(":")[2]) for level in levels)
+    }
+    sample = by_header(seen.sample, seen.said.get("encoding"), seen.said.get("delimiter"), words)
     if ROW in seen.found and ROW not in sample.frame.columns:
         sample = _with_numbers(sample)
     found = stated(sample.frame.schema, wishes)

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import polars as pl
 
+from causalveil.schemas.admission.casts import whole_values
 from causalveil.schemas.columns import OTHER
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.sources import Kind, TextReading
@@ -179,7 +180,7 @@ def misfits(frame: pl.DataFrame, found: Iterable[Found], with_others: Collection
         if not one.values and not one.levels:
             continue
         known = {str(value) for value in one.values or one.levels}
-        words = values.drop_nulls().cast(pl.String)
+        words = _words(values)
         strange = words.filter(~words.is_in(list(known)))
         if len(strange) == len(words) and len(words) and one.name in with_others:
             told.append(f"no row of column '{one.name}' holds any of its levels; write them as the file does")
@@ -207,12 +208,19 @@ def told_by_rows(rows: Mapping[str, Found], drafted: Mapping[str, Found], covari
     return told
 
 
+def _words(values: pl.Series) -> pl.Series:
+    """Return the values as text, whole numbers without a point, whichever type holds them."""
+    values = values.drop_nulls()
+    whole = whole_values(values) if values.dtype.is_float() else values
+    return (whole if not whole.null_count() else values).cast(pl.String)
+
+
 def others(frame: pl.DataFrame, found: Iterable[Found]) -> list[str]:
     """Return how many rows hold none of the levels of a column, for the owner's eyes."""
     told = []
     for one in found:
         known = [str(value) for value in one.values or one.levels]
-        words = as_read(frame, one).drop_nulls().cast(pl.String)
+        words = _words(as_read(frame, one))
         rows = len(words.filter(~words.is_in(known))) if known else 0
         if rows:
             told.append(f"'{one.name}': {rows:,} rows hold none of its levels and are read as '{OTHER}'")

@@ -34,8 +34,8 @@ _ARROW = "is an Arrow or Feather file; write it as Parquet"
 _PAGE = "is a web page or XML, whatever its name says; open it and save the table as CSV"
 _SERIALISED = "is a serialised Python object, which may run code when it is read; write the table as Parquet"
 _OTHER = {
-    b"PK\x03\x04": "is a spreadsheet or an archive; open it and save the sheet as CSV",
-    b"\xd0\xcf\x11\xe0": "is an old spreadsheet; open it and save the sheet as CSV",
+    b"PK\x03\x04": "is a workbook or an archive; name a workbook .xlsx, unpack an archive",
+    b"\xd0\xcf\x11\xe0": "is an old workbook; name it .xls",
     b"\x1f\x8b": _PACKED,
     b"BZh": _PACKED,
     b"\x28\xb5\x2f\xfd": _PACKED,
@@ -51,10 +51,10 @@ _OTHER = {
     b"\x89HDF": "is an HDF5 file; write its table as Parquet",
     b"SQLite format": "is an SQLite database; export the table as CSV",
     b"%PDF": "is a PDF; export the table as CSV",
-    b"<stata_dta>": "is a Stata file; export it as CSV: export delimited in Stata",
-    b"$FL": "is an SPSS file; save it as CSV: SAVE TRANSLATE in SPSS",
-    b"\0" * 12 + b"\xc2\xea\x81\x60": "is a SAS data set; export it as CSV: PROC EXPORT in SAS",
-    b"HEADER RECORD": "is a SAS transport file; export it as CSV: PROC EXPORT in SAS",
+    b"<stata_dta>": "is a Stata file; name it .dta",
+    b"$FL": "is an SPSS file; name it .sav",
+    b"\0" * 12 + b"\xc2\xea\x81\x60": "is a SAS data set; name it .sas7bdat",
+    b"HEADER RECORD": "is a SAS transport file; name it .xpt",
     b"RDX": "is an R workspace; export the table as CSV: write.csv in R",
     b"\x80\x03": _SERIALISED,
     b"\x80\x04": _SERIALISED,
@@ -63,12 +63,11 @@ _OTHER = {
     b"<html": _PAGE,
     b"<?xml": _PAGE,
 }
-# The same by the ends of names, where first bytes do not tell: R compresses, and old Stata files begin with a number.
+# The same by the ends of names, where first bytes do not tell: R compresses.
 _NAMED = {
     ".rds": "is an R object; export the table as CSV: write.csv(readRDS(...)) in R",
     ".rda": _OTHER[b"RDX"],
     ".rdata": _OTHER[b"RDX"],
-    ".dta": _OTHER[b"<stata_dta>"],
 }
 # An object that begins with a name, or a list of objects or lists.
 _JSON = re.compile(rb'\s*(\{\s*"|\[\s*[\[{])')
@@ -182,6 +181,8 @@ def _text(path: Path, start: bytes, encoding: str) -> str:
         raise DataError(f"{path.name}: there is no encoding of that name; try utf-8, cp1252 or utf-16") from None
     except UnicodeDecodeError:
         raise DataError(f"{path.name}: is not encoded as {encoding}; export it as UTF-8, or give --encoding") from None
+    # Excel for Mac ends lines by a carriage return alone.
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     whole, line_end, _ = text.rpartition("\n")
     return whole + line_end if line_end and len(start) == SAMPLE_BYTES else text
 
@@ -191,7 +192,14 @@ def _titles(lines: list[str], delimiter: str) -> int:
 
     Spreadsheets fill them up with empty fields.
     """
-    filled = [sum(bool(name.strip(' "')) for name in line.split(delimiter)) for line in lines]
+    return title_rows([sum(bool(name.strip(' "')) for name in line.split(delimiter)) for line in lines])
+
+
+def title_rows(filled: list[int]) -> int:
+    """Count the first lines that hold few fields beside the others.
+
+    ``filled``: how many fields of each line hold something.
+    """
     most = max(filled, default=0)
     if not filled or 2 * filled[0] >= most:
         return 0
@@ -276,7 +284,7 @@ def csv_input(path: Path, files: CsvFiles) -> pa.NativeFile | Path:
     if not files.skip_end:
         return path
     tail, encoding = _tail(path, files.encoding)
-    lines = tail.rstrip("\r\n ").split("\n")
+    lines = tail.rstrip("\r\n ").split(_end(tail))
     below = tail[len("\n".join(lines[: -files.skip_end])) :] if len(lines) > files.skip_end else tail
     end = path.stat().st_size - len(below.encode(encoding, "ignore"))
     with pa.memory_map(str(path)) as file:
@@ -290,7 +298,7 @@ def footer_lines(path: Path, files: CsvFiles) -> int:
     behind it; a note is one text in a line of several columns.
     """
     tail, _ = _tail(path, files.encoding)
-    lines = tail.rstrip("\r\n ").split("\n")
+    lines = tail.rstrip("\r\n ").split(_end(tail))
     # The header, and a first line that may be cut, are no lines to compare with.
     lines = [line.rstrip("\r") for line in lines[1 + files.skip_lines :]][-400:]
     rows: list[list[str]] = []
@@ -299,7 +307,12 @@ def footer_lines(path: Path, files: CsvFiles) -> int:
         for line in lines:
             found = next(csv.reader([line], delimiter=files.delimiter, quotechar=quote), [])
             rows.append([cell.strip() for cell in found])
-    if len(rows) != len(lines) or len(rows) < 4:
+    return footer_rows(rows) if len(rows) == len(lines) else 0
+
+
+def footer_rows(rows: list[list[str]]) -> int:
+    """Count the last of some lines, as lists of fields, that are no rows."""
+    if len(rows) < 4:
         return 0
     count = 0
     while count < min(MOST_LINES, len(rows) - 3) and _no_row(rows[-1 - count], rows[: -1 - count]):
@@ -327,6 +340,11 @@ def _no_row(row: list[str], others: list[list[str]]) -> bool:
         return True
     unnamed = not row[0] and all(one and one[0] for one in others) and not words
     return unnamed and 2 * len(filled) <= width
+
+
+def _end(text: str) -> str:
+    """Return what ends the lines of a text."""
+    return "\n" if "\n" in text else "\r"
 
 
 def _tail(path: Path, encoding: str) -> tuple[str, str]:

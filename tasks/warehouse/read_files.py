@@ -1,4 +1,4 @@
-"""Folders of Parquet or CSV files as a source of an extract."""
+"""Read files as a source of an extract: Parquet, CSV, and tables of other programs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from pyarrow import types
 from causalveil.schemas.documents import is_stored
 from causalveil.schemas.errors import CausalveilError, DataError, in_own_words, kind_of
 from causalveil.schemas.sources import Kind, TextReading
-from causalveil.schemas.warehouse import CsvFiles, Files, Manifest, Source, SourceFile, Step
+from causalveil.schemas.warehouse import CsvFiles, Files, Manifest, Source, SourceFile, Step, TableFile
 from causalveil.tasks.enclave.partitions import NO_VALUE, contradictions, values_in
 from causalveil.tasks.machine.folders import refuse_log_in, refuse_open_table
 from causalveil.tasks.machine.frames import frame_of, plain_type
 from causalveil.tasks.object_storage.copies import StoredFile, arrow_place, opened, stored_files
 from causalveil.tasks.warehouse.csv_files import NO_BYTES, csv_input
 from causalveil.tasks.warehouse.extract import EVERYTHING, KEYLESS, KeyInterval
+from causalveil.tasks.warehouse.table_files import frame_in
 from causalveil.tasks.warehouse.values import BATCH_ROWS, holds, led, value_of
 from causalveil.tasks.warehouse.values import said as stripped
 
@@ -52,7 +53,7 @@ def _reading(source: Source, files: Files, path: Path | StoredFile) -> Iterator[
         if path.size == 0 if isinstance(path, StoredFile) else os.path.exists(path) and not os.path.getsize(path):
             why = NO_BYTES
         elif isinstance(error, pa.ArrowException | UnicodeError):
-            why = f"cannot be read as {files.kind}: {_DOUBTS[files.kind]} Write the file again"
+            why = f"cannot be read as {files.kind}: {_DOUBTS.get(files.kind, 'is it damaged?')} Write the file again"
         else:
             why = f"cannot be read ({kind_of(error)})"
         return DataError(f"source '{source.name}': {path.name}: {why}")
@@ -144,13 +145,21 @@ def _parquet_batches(
 
     for path, (schema, stored, said) in read.items():
         with _reading(source, files, path):
-            data = ds.dataset(**arrow_place(path), schema=stored, format="parquet")
+            data = (
+                ds.dataset(_table(files, path).select(stored.names))
+                if isinstance(files, TableFile) and isinstance(path, Path)
+                else ds.dataset(**arrow_place(path), schema=stored, format="parquet")
+            )
             written = _written_key(source, stored)
             chosen = None if interval is None or written else _chosen(source, stored, interval)
             of_block = _block(source, stored, EVERYTHING if interval is None or not written else interval)
             for batch in data.scanner(filter=chosen, batch_size=BATCH_ROWS, use_threads=False).to_batches():
                 refuse_otherwise(path, batch, said)
                 yield _filled(of_block(batch), schema, said)
+
+
+def _table(files: TableFile, path: Path) -> pa.Table:
+    return frame_in(files, path).to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
 def _filled(batch: pa.RecordBatch, schema: pa.Schema, said: Mapping[str, str]) -> pa.RecordBatch:
@@ -406,7 +415,9 @@ def _file_schema(
         for name, one in source.columns.items()
         if source.found_as[name] in (said or {}) and (isinstance(one, TextReading) or one is Kind.text)
     }
-    if not isinstance(files, CsvFiles) or isinstance(path, StoredFile):
+    if isinstance(files, TableFile) and isinstance(path, Path):
+        schema = _table(files, path).schema
+    elif not isinstance(files, CsvFiles) or isinstance(path, StoredFile):
         where = arrow_place(path)
         with _reading(source, files, path):
             schema = pyarrow.parquet.read_schema(where["source"], filesystem=where["filesystem"])
@@ -427,7 +438,7 @@ def _file_schema(
             continue
         if schema.get_field_index(name) < 0 and name not in by_name:
             raise DataError(f"source '{source.name}': {path.name} has no column '{name}' (or has it twice)")
-    if files.kind == "parquet":
+    if not isinstance(files, CsvFiles):
         _check_kinds(source, path, schema)
     return schema
 
@@ -447,8 +458,8 @@ def _check_kinds(source: Source, path: Path | StoredFile, schema: pa.Schema) -> 
 
 
 def _read_schema(source: Source, files: Files, schema: pa.Schema, found: pa.Schema) -> pa.Schema:
-    """The types to read as: Parquet's own, for CSV the declared ones."""
-    if files.kind == "parquet":
+    """The types to read as: the file's own, for CSV the declared ones."""
+    if not isinstance(files, CsvFiles):
         numbers = pa.field(files.row_number or "", pa.int64())
         return pa.schema(
             [

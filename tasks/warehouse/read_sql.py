@@ -28,6 +28,7 @@ from causalveil.schemas.warehouse import (
     Key,
     ParquetFiles,
     Source,
+    TableFile,
     Warehouse,
 )
 from causalveil.tasks.machine.frames import plain
@@ -190,7 +191,7 @@ def _open(
             return delta_batches(table, place, snapshot, wanted, _condition(source.key, interval), source.key)
         case IcebergSource() as listed if snapshot is not None:
             return iceberg_batches(listed, snapshot, set(source.found_as.values()), source.key, interval)
-        case ParquetFiles() | CsvFiles() as files:
+        case ParquetFiles() | CsvFiles() | TableFile() as files:
             return file_batches(source, files, place, target_schema(source), interval, among)
     return _answers(source, place, url, interval, "*")
 

@@ -6,8 +6,8 @@ Text stays text, nothing is read into it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -26,6 +26,7 @@ from causalveil.schemas.warehouse import (
     DuckDb,
     IcebergSource,
     ParquetFiles,
+    TableFile,
     Warehouse,
 )
 from causalveil.tasks.enclave.partitions import NO_VALUE, reading
@@ -53,6 +54,7 @@ from causalveil.tasks.warehouse.open_tables import (
 )
 from causalveil.tasks.warehouse.read_files import by_name, csv_options, paths_of, refuse_otherwise, said_of
 from causalveil.tasks.warehouse.read_sql import cause, duckdb_batches
+from causalveil.tasks.warehouse.table_files import ENDINGS, in_codes, labelled, layout_of, table_of
 
 MOST_ROWS = 1_000_000
 # The variable that a drafted source names: a URL holds a password, and has no place in a file.
@@ -71,13 +73,15 @@ class Sample:
         left_out: names of columns that cannot be taken, and why.
         whole: whether the frame holds all rows.
         footer: lines of each file below its last row.
+        told: by column, how codes with labels were read.
     """
 
     frame: pl.DataFrame
-    source: CsvFiles | ParquetFiles | DuckDb | Warehouse | DeltaSource | IcebergSource
+    source: CsvFiles | ParquetFiles | TableFile | DuckDb | Warehouse | DeltaSource | IcebergSource
     left_out: dict[str, str]
     whole: bool
     footer: int = 0
+    told: dict[str, str] = field(default_factory=dict)
 
 
 def sample_of(
@@ -86,11 +90,11 @@ def sample_of(
     """Read the start of a file, a folder or a database.
 
     Args:
-        where: a CSV, Parquet or DuckDB file, a folder of CSV or Parquet files, a URL of Parquet files in
-            object storage, a Delta table (``delta:`` before its
-            path or URL where it is no folder that shows it), ``iceberg:CATALOG/NAMESPACE.TABLE``, or a PostgreSQL URL.
-        table: of a database; needed where it has several.
-        encoding: of a CSV file, where it is known.
+        where: a CSV, Parquet, DuckDB, Stata, SPSS, SAS or Excel file, a folder of CSV or Parquet files, a URL of
+            Parquet files in object storage, a Delta table (``delta:`` before its path or URL where it is no folder
+            that shows it), ``iceberg:CATALOG/NAMESPACE.TABLE``, or a PostgreSQL URL.
+        table: of a database, or the sheet of a workbook; needed where it has several.
+        encoding: of a CSV, Stata, SPSS or SAS file, where it is known.
         delimiter: of a CSV file, where it is known.
 
     Raises:
@@ -109,7 +113,10 @@ def sample_of(
         return _parquet(validate(ParquetFiles, {"kind": "parquet", "path": where}, where))
     path = Path(where).expanduser().resolve()
     if not path.exists():
-        raise StudyError(f"{where}: no such file or folder; give a CSV, Parquet or DuckDB file, or a postgresql:// URL")
+        raise StudyError(
+            f"{where}: no such file or folder; give a CSV, Parquet, Excel, Stata, SPSS, SAS or DuckDB file, or a "
+            "postgresql:// URL"
+        )
     if is_delta(path):
         return _delta(str(path))
     refuse_open_table(path)
@@ -117,6 +124,8 @@ def sample_of(
     try:
         if kind == "duckdb":
             return _duckdb(path, table)
+        if kind in ENDINGS.values():
+            return _table(path, kind, table, encoding)
         return (
             _parquet(ParquetFiles(kind="parquet", path=str(path)))
             if kind == "parquet"
@@ -174,7 +183,7 @@ def _first(batches: Iterable[pa.RecordBatch], enough: int = MOST_ROWS + 1) -> It
 
 
 def _kind(path: Path) -> str:
-    endings = {".parquet": "parquet", ".pq": "parquet", ".duckdb": "duckdb", ".db": "duckdb"}
+    endings = {".parquet": "parquet", ".pq": "parquet", ".duckdb": "duckdb", ".db": "duckdb", **ENDINGS}
     if not path.is_dir():
         return endings.get(path.suffix.lower(), "csv")
     for kind in ("parquet", "csv"):
@@ -196,14 +205,53 @@ def _csv(path: Path, encoding: str | None, delimiter: str | None) -> Sample:
     return Sample(frame, files, left_out, whole, files.skip_end)
 
 
-def by_header(sample: Sample, encoding: str | None, delimiter: str | None) -> Sample:
+def _table(
+    path: Path, kind: str, sheet: str | None, encoding: str | None, words: Collection[str] | None = None
+) -> Sample:
+    """A file of Stata, SPSS or SAS, or a sheet of a workbook.
+
+    ``words``: columns that are read by the labels of their codes, whatever rows hold; None: rows tell which.
+    """
+    place = {"path": str(path), "sheet": sheet} if kind == "excel" else {"path": str(path), "encoding": encoding}
+    files = validate(TableFile, {"kind": kind} | place, path.name)
+    if kind == "excel":
+        files = layout_of(files, path, by_header=words is not None)
+    table = table_of(files, path, MOST_ROWS + 1)
+    codes = in_codes(table) if words is None else tuple(name for name in table.labels if name not in words)
+    files = files.model_copy(update={"codes": codes})
+    frame = labelled(table, codes)
+    useless = _useless(frame.columns)
+    left_out = dict(table.left_out) | useless
+    whole = frame.drop(useless)
+    sample = _of_table(whole, files, path.name, left_out)
+    told = {} if words is not None else {name: _label_note(table.labels[name]) for name in codes}
+    return replace(sample, footer=files.skip_end, told=told)
+
+
+def _label_note(labels: Mapping[Any, str]) -> str:
+    shown = ", ".join(
+        f"{code:.6g} is '{label}'" if isinstance(code, float | int) else f"'{code}' is '{label}'"
+        for code, label in list(labels.items())[:3]
+    )
+    return f"read by its codes, as some have no label of their own ({shown}{' and so on' if len(labels) > 3 else ''})"
+
+
+def by_header(sample: Sample, encoding: str | None, delimiter: str | None, words: Collection[str] = ()) -> Sample:
     """Return a sample whose source follows from options and headers alone.
 
-    Only a CSV file has a source that its rows had a part in.
+    Only a CSV file, a sheet and a file with labels of codes have a source that rows had a part in.
+
+    Args:
+        sample: as :func:`sample_of`.
+        encoding: of the file, where it was said.
+        delimiter: of a CSV file, where it was said.
+        words: columns whose levels were said in words: labels of codes, where a file has them.
 
     Raises:
         DataError: rows cannot be read so, or files end in lines that are no rows.
     """
+    if isinstance(sample.source, TableFile):
+        return _table(Path(sample.source.path), sample.source.kind, sample.source.sheet, encoding, words)
     if not isinstance(sample.source, CsvFiles):
         return sample
     path = Path(sample.source.path)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import polars as pl
@@ -13,18 +16,134 @@ from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.sequence.admit import fill
 from causalveil.flows.sequence.start import Begun, begin, survey
 from causalveil.schemas.contract import DataClass
-from causalveil.schemas.errors import DataError
+from causalveil.schemas.errors import DataError, StudyError
 from causalveil.tasks.enclave.partitions import NO_VALUE
 from causalveil.tasks.start.roles import Wishes
 from causalveil.tasks.warehouse.sample import URL_VARIABLE
 from tests.postgres import WHY_NOT, database
-from tests.warehouse import duckdb_file, files, load, visits, write_source
+from tests.warehouse import duckdb_file, files, load, visits, workbook, write_source
 
 WISHES = Wishes("visits", DataClass.synthetic, "person", "treated", "score")
 
 
 def start(where: str, folder: Path) -> Begun:
     return begin(survey(where), WISHES, folder, DirectEngine())
+
+
+# Files of other programs: codes with labels, a scale with labels at its ends, a declared missing value, dates.
+LABELS = {"treated": {0: "no", 1: "yes"}, "ward": {1: "north", 2: "south"}, "scale": {0: "never", 10: "always"}}
+ENDINGS = ("sav", "dta", "xpt", "xlsx")
+
+
+def surveyed(rows: int = 400) -> pl.DataFrame:
+    index = pl.int_range(rows, eager=True)
+    coded = {"ward": index % 2 + 1, "scale": (index % 11).cast(pl.Float64), "wage": (index % 97 + 1).cast(pl.Float64)}
+    return visits(rows).with_columns(pl.col("treated").cast(pl.Int64), **coded)
+
+
+def written(path: Path, frame: pl.DataFrame, labels: dict[str, dict[int, str]] = LABELS) -> str:
+    import pyreadstat
+
+    match path.suffix:
+        case ".sav":
+            known: Any = {name: {float(code): word for code, word in one.items()} for name, one in labels.items()}
+            pyreadstat.write_sav(frame, str(path), variable_value_labels=known, missing_ranges={"wage": [97]})
+        case ".dta":
+            pyreadstat.write_dta(frame, str(path), variable_value_labels=labels)  # type: ignore[arg-type]
+        case ".xpt":
+            pyreadstat.write_xport(frame, str(path))
+        case _:
+            workbook(path, data=[["Visits of 2026"], frame.columns, *map(list, frame.rows()), ["Total", None, 5]])
+    return str(path)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_files_of_other_programs_are_read_with_labels_missing_values_and_dates(ending: str, tmp_path: Path) -> None:
+    frame = surveyed()
+    begun = start(written(tmp_path / f"visits.{ending}", frame), tmp_path / "out")
+    assert begun.manifest is not None
+    assert begun.manifest.rows == frame.height, "a total is no row"
+    rows = pl.read_parquet(tmp_path / "out/rows=all/part-00000.parquet", hive_partitioning=False)
+    words = ending in ("sav", "dta")
+    wards = frame["ward"].replace_strict(LABELS["ward"], return_dtype=pl.String) if words else frame["ward"]
+    assert rows["ward"].to_list() == wards.to_list()
+    assert rows["scale"].to_list() == frame["scale"].to_list(), "labels at its ends make no scale a category"
+    assert rows["day"].to_list() == frame["day"].to_list()
+    assert rows["wage"].null_count() == ((frame["wage"] == 97).sum() if ending == "sav" else 0)
+    assert any("scale" in one for one in begun.draft.assumed) == words
+    assert {"ward", "scale", "wage", "age"} <= set(begun.draft.taken)
+    if ending == "dta":
+        answer = run_study(tmp_path / "out/study.yaml", out=tmp_path / "answer", engine="direct")
+        assert answer.release.units == frame.height
+
+
+def test_months_of_such_a_file_are_blocks(tmp_path: Path) -> None:
+    path = written(tmp_path / "visits.dta", surveyed())
+    source = write_source(tmp_path / "source.yaml", {"kind": "stata", "path": path}, columns={"treated": "text"})
+    assert [block.rows for block in fill(source, DirectEngine()).manifest.blocks] == [0, 217, 183, 0]
+
+
+def cut(path: Path, part: float) -> None:
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * part) // 80 * 80 + 7])
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_file_of_another_program_that_is_cut_off_is_refused_in_one_sentence(ending: str, tmp_path: Path) -> None:
+    written(tmp_path / f"visits.{ending}", surveyed())
+    cut(tmp_path / f"visits.{ending}", 0.6)
+    with pytest.raises(DataError, match=r"^visits\.\w+: cannot be read as .* Save it again"):
+        survey(str(tmp_path / f"visits.{ending}"))
+
+
+def test_a_sheet_must_be_named_and_a_password_taken_off(tmp_path: Path) -> None:
+    path = workbook(tmp_path / "in.xlsx", notes=[["read me"]], data=[["id", "age"], [1, 30], [2, 40]])
+    with pytest.raises(StudyError, match="say which sheet: --table NAME; there is notes, data"):
+        survey(str(path))
+    with pytest.raises(StudyError, match="no sheet 'date'; there is notes, data"):
+        survey(str(path), table="date")
+    assert survey(str(path), table="data").sample.frame.to_dict(as_series=False) == {
+        "id": ["1", "2"],
+        "age": ["30", "40"],
+    }
+    path.write_bytes(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(3000))
+    with pytest.raises(DataError, match="protected by a password"):
+        survey(str(path))
+
+
+@pytest.mark.parametrize(("ending", "library"), [("sav", "pyreadstat"), ("xlsx", "fastexcel")])
+def test_without_the_extra_one_line_says_what_to_install(
+    ending: str, library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = written(tmp_path / f"visits.{ending}", surveyed(50))
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(StudyError, match=rf"{library}, which is not installed.*install causalveil\[files\]"):
+        survey(where)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_what_rows_and_their_labels_hold_is_in_no_draft_of_sensitive_data(ending: str, tmp_path: Path) -> None:
+    said = {"levels": {"ward": ("north", "south") if ending in ("sav", "dta") else ("1", "2")}}
+    wishes = replace(WISHES, data_class=DataClass.sensitive, ranges={"scale": (0.0, 10.0), "age": (0.0, 99.0)}, **said)
+    one = surveyed(60)
+    other = one.with_columns(
+        scale=pl.lit(3.0),
+        wage=pl.lit(None, pl.Float64),
+        day=pl.lit(None, pl.Date),
+        ward=pl.when(pl.col("person") % 3 == 0).then(2).otherwise(pl.col("ward")),
+    )
+    texts = []
+    for frame in (one, other):
+        folder = tmp_path / str(len(texts))
+        folder.mkdir()
+        where = folder / f"in.{ending}"
+        if ending == "xlsx":
+            workbook(where, data=[frame.columns, *map(list, frame.rows())])
+        else:
+            written(where, frame)
+        begin(survey(str(where)), wishes, folder / "out", DirectEngine())
+        texts.append([(folder / "out" / name).read_text() for name in ("dataset.yaml", "study.yaml", "source.yaml")])
+    assert texts[0] == texts[1]
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "duckdb"])
