@@ -1,4 +1,8 @@
-"""What all processes of one session of tests share: a folder, and in it the tables of a new Prefect server."""
+"""What all processes of one session of tests share: a folder, and in it the tables of a new Prefect server.
+
+Ray keeps a folder for each process that starts it, of 2 GB with its package of the product, and leaves it there: where
+temporary files lie in memory, eight runs of the tests filled it.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +25,15 @@ def folder() -> Path:
         sweep(Path(tempfile.gettempdir()))
         os.environ[NAMED] = tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")
         atexit.register(shutil.rmtree, os.environ[NAMED], ignore_errors=True)
+        atexit.register(sweep, Path(tempfile.gettempdir()))
     return Path(os.environ[NAMED])
 
 
 def sweep(place: Path) -> None:
-    """Remove folders of sessions whose first process is no more: one that was killed could not."""
-    for left in place.glob(f"{PREFIX}*"):
-        made_by = re.fullmatch(rf"{PREFIX}(\d+)-\w+", left.name)
-        if made_by and not _lives(int(made_by[1])):
+    """Remove folders of sessions, and of Ray's, whose first process is no more: one that was killed could not."""
+    for left in (*place.glob(f"{PREFIX}*"), *place.glob("ray/session_*")):
+        made_by = re.fullmatch(rf"{PREFIX}(\d+)-\w+|session_[\d_-]+_(\d+)", left.name)
+        if made_by and not _lives(int(made_by[1] or made_by[2])):
             shutil.rmtree(left, ignore_errors=True)
 
 

@@ -26,9 +26,12 @@ def test_what_a_killed_session_left_goes_and_what_another_uses_stays(tmp_path: P
         left, used = (Path(process.stdout.readline().strip()) for process in both if process.stdout)
         killed.kill()
         killed.wait()
+        of_ray = tmp_path / f"ray/session_2026-11-28_14-58-52_983636_{killed.pid}"
+        of_ray.mkdir(parents=True)
         assert left.is_dir()
         session.sweep(tmp_path)
         assert not left.exists()
+        assert not of_ray.exists()
         assert used.is_dir()
     finally:
         running.communicate("\n")
