@@ -10,6 +10,7 @@ at random and from the corners of what a row may hold, and the best pair goes th
 from __future__ import annotations
 
 import itertools
+import math
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -677,6 +678,26 @@ class Attack:
             return None
         found: FloatArray = lattice[read.index(first) :][:many] * weights
         return found
+
+    def moved_by_others(self, name: str) -> float:
+        """How far what rows add to a release moves if all other people are exchanged, over what is declared.
+
+        It is 0 where every scale comes from study, contract and earlier releases, whose answers stay; 0 also of what is
+        no sum of rows, and at label level, where weights are of all people's public columns.
+        """
+        seen, base = self.budget.seen[name], self.base
+        first, stop = next((a, b) for _, a, b in self.spans if self.touches(seen.charge, a))
+        many = min(2 * FEWEST, stop - first)
+        if self.study.privacy.level is Level.label or many < FEWEST:
+            return 0.0
+        rows, added = encoded(self.study, self.draw(many, 0.5)), []
+        for others in (base, self.rows(0.5)):
+            self.base = others
+            added.append(self.contributions(name, rows, first))
+        self.base = base
+        if added[0] is None or added[1] is None:
+            return 0.0
+        return float(np.abs(added[0] - added[1]).max()) / (seen.charge.sensitivity or math.nan)
 
     # Both.
 

@@ -14,11 +14,13 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from causalveil.flows.sequence.estimators import ESTIMATORS, estimator_of
-from causalveil.tasks.adjustment import recipe
+from causalveil.tasks.adjustment import drawn, recipe
 from causalveil.tasks.privacy import mechanisms
 from tests.sensitivity_cases import SHORT, cases
 from tests.sensitivity_search import SITES, Attack, Case, Effort, Found, lines_above
@@ -90,6 +92,11 @@ def searched(case: Case, effort: Effort, *, whole: bool) -> tuple[dict[str, Foun
     """The farthest pair of each release, and what is wrong. `whole`: each goes through the whole flow as well."""
     attack, wrong = Attack(case), []
     found = {name: attack.found(name, effort) for name in attack.budget.seen}
+    for name, seen in attack.budget.seen.items():
+        if any(scale != seen.charge.noise_scale for scale in seen.scales[: 1 if seen.tests else None]):
+            wrong.append(f"{case.name}: {name} draws at another scale than it declares")
+        if attack.moved_by_others(name) > 0:
+            wrong.append(f"{case.name}: what a row adds to {name} depends on other rows")
     for name, best in found.items():
         if best.ratio > TOLERANCE:
             wrong.append(f"{case.name}: {name} moves by {best.ratio:.7f} of what it declares")
@@ -186,6 +193,26 @@ def test_no_short_search_finds_a_pair_beyond_a_declared_sensitivity(declared: se
     lost = unseen({"Sensitivity": "", "sums_sensitivity": ""}, declared)
     # A constant is made when its module is read.
     assert not [one for one in lost if not one.startswith("matching/scores.py")], "no short case declares these"
+
+
+def test_the_search_sees_a_scale_of_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores that are cut by the outcomes' own spread, and not by what earlier releases say."""
+    honest, sums = drawn.JointDraws.scores, drawn.JointScoreSums
+
+    def scores(self: drawn.JointDraws, asked: Any) -> Any:
+        spread = float(np.std(np.concatenate([self.pieces.rows(one).u for one in range(self.pieces.count)])))
+
+        def cut(recipe: Any, of: Any, residuals: Any) -> Any:
+            return sums(recipe, [[replace(one, cut=one.cut * (0.5 + spread)) for one in row] for row in of], residuals)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(drawn, "JointScoreSums", cut)
+            return honest(self, asked)
+
+    monkeypatch.setattr(drawn.JointDraws, "scores", scores)
+    attack = Attack(cases()["regression, missing number"])
+    assert attack.moved_by_others("scores") > 0
+    assert attack.moved_by_others("lines") == 0
 
 
 def test_the_search_finds_a_sensitivity_that_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
