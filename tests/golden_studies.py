@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from itertools import product
@@ -119,6 +120,86 @@ TABLES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "matching, groups": ("matching", {**GROUPS, "privacy": {"level": "label", "delta": 0}}),
 }
+# Ways to ask that move no number of their own kind in the golden file, and how many draws each declares.
+SHARES = {"outcome_model": "0.4", "effect": "0.6"}
+EVEN = dict.fromkeys(("scales", "lines", "screen", "refit", "scores"), "0.2")
+PAPER = {"estimator": {"variant": "paper", "weighting": "horvitz_thompson"}}
+OF_MATCHING = {"weights": "0.1", "scores": "0.3", "treatment": "0.3", "outcome": "0.3"}
+FURTHER: dict[str, tuple[str, dict[str, Any], int]] = {
+    "ipw, paper": ("ipw", {**PAPER, "privacy": {"epsilon": "0.7"}}, 2),
+    "ipw, paper, ATC, training units": (
+        "ipw",
+        {**PAPER, "estimand": "ATC", "privacy": {"epsilon": "0.7", "level": "training_units"}},
+        1,
+    ),
+    "ipw, Horvitz-Thompson, ATT, no delta": (
+        "ipw",
+        {"estimator": PAPER["estimator"] | {"variant": "ours"}, "estimand": "ATT", "privacy": {"delta": 0}},
+        2,
+    ),
+    "aipw, slopes": ("aipw", {"estimator": {"budget_shares": SHARES}, "privacy": {"epsilon": "6"}}, 5),
+    "aipw, three folds": ("aipw", {"estimator": {"folds": 3}, "privacy": {"epsilon": "0.3"}}, 4),
+    "aipw, four folds, slopes, no delta": (
+        "aipw",
+        {"estimator": {"folds": 4, "budget_shares": SHARES}, "privacy": {"epsilon": "19", "delta": 0}},
+        9,
+    ),
+    "regression, curves": ("regression", {"privacy": {"epsilon": "20"}}, 5),
+    "regression, no curves": ("regression", {"estimator": {"curves": "none"}, "privacy": {"epsilon": "20"}}, 3),
+    "regression, parts": ("regression", {"estimator": {"parts": EVEN}, "privacy": {"epsilon": "0.3"}}, 5),
+    "regression, curves, no delta": ("regression", {"privacy": {"epsilon": "80", "delta": 0}}, 5),
+    "balancing, more allowance": (
+        "balancing",
+        {"estimator": {"allowance": 2}, "privacy": {"epsilon": "0.3", "level": "label"}},
+        1,
+    ),
+    "matching, paper": ("matching", {"estimator": {"variant": "paper"}, "privacy": {"delta": 0}}, 4),
+    "matching, paper, label": (
+        "matching",
+        {"estimator": {"variant": "paper"}, "privacy": {"delta": 0, "level": "label"}},
+        1,
+    ),
+    "matching, cap": (
+        "matching",
+        {"estimator": {"cap": 3, "ratio": 2}, "privacy": {"delta": 0, "level": "label"}},
+        1,
+    ),
+    "matching, caliper": ("matching", {"estimator": {"caliper": 5.0}, "privacy": {"delta": 0}}, 4),
+    "matching, corrected": ("matching", {"estimator": {"correct_attenuation": True}, "privacy": {"delta": 0}}, 4),
+    "matching, shares": ("matching", {"estimator": {"budget_shares": OF_MATCHING}, "privacy": {"delta": 0}}, 4),
+}
+NETWORK = {"model": "neural_network"}
+FURTHER["networks"] = ("aipw asymptotic", {"estimator": {"outcome_model": NETWORK, "propensity": NETWORK}}, 2)
+# Of each estimator every mechanism, level and kind of answer once: what each stage of a run is held to.
+ONE_EACH = (
+    *(f"effect by ipw, {level}, delta 1e-6" for level in LEVELS),
+    "effect by ipw, Horvitz-Thompson",
+    "regression, curves",
+    "regression, curves, no delta",
+    "effect by regression, epsilon .2",
+    "effect by balancing, label, delta 0",
+    "effect by difference, sample, delta 1e-6",
+    "effect by difference, label, delta 0",
+    "effect by aipw, sample, delta 1e-6",
+    "aipw, three folds",
+    "aipw, four folds, slopes, no delta",
+    "effect by matching, sample, delta 0",
+    "effect by matching, label, delta 0",
+    "effect by aipw asymptotic, sample, delta 1e-6",
+    "networks",
+    "direction, four scores",
+    "direction, both halves",
+    "direction, no delta",
+    "protocol by regression, sample, delta 1e-6",
+    "protocol by regression, arms",
+    "protocol by difference, groups",
+    "protocol by balancing, groups, arms",
+    "protocol by matching, groups",
+    "effect of times, delta 1e-6",
+    "effect of times, adjusted, delta 1e-6",
+    "protocol of times, groups",
+    "protocol of times, adjusted, delta 1e-6",
+)
 CRUDE: dict[str, Any] = {"estimator": {"trial": True}}
 TIMES_ADJUSTED: dict[str, Any] = ADJUSTED | {"covariates": ["age", "group"]}
 CENSORED: dict[str, Any] = {"censoring": {"by": ["group"], "floor": 0.1}}
@@ -142,26 +223,32 @@ def cases() -> dict[str, Case]:
     found["docs/tutorials/first-hour.md"] = first_hour
     for name, level, delta in product(ESTIMATORS, LEVELS, DELTAS):
         privacy = {"privacy": {"level": level, "delta": delta}}
-        found[f"effect by {name}, {level}, delta {delta}"] = partial(effect, name, privacy)
+        found[f"effect by {name}, {level}, delta {delta}"] = effect(name, privacy)
         if name in TABLED and level != "training_units":
-            found[f"protocol by {name}, {level}, delta {delta}"] = partial(table, name, privacy)
-    found |= {f"effect by {name}": partial(effect, *asked) for name, asked in EFFECTS.items()}
-    found |= {f"protocol by {name}": partial(table, *asked) for name, asked in TABLES.items()}
+            found[f"protocol by {name}, {level}, delta {delta}"] = table(name, privacy)
+    found |= {f"effect by {name}": effect(*asked) for name, asked in EFFECTS.items()}
+    found |= {f"protocol by {name}": table(*asked) for name, asked in TABLES.items()}
     for delta in DELTAS:
         privacy = {"privacy": {"delta": delta}}
         for name, base in (("effect", TIMES), ("protocol", MANY)):
-            found[f"{name} of times, delta {delta}"] = partial(times, base, merge(CRUDE, privacy))
-            found[f"{name} of times, adjusted, delta {delta}"] = partial(times, base, merge(TIMES_ADJUSTED, privacy))
-    found["effect of times, label"] = partial(times, TIMES, CRUDE | {"privacy": {"level": "label"}})
-    found["effect of times, adjusted, censoring by group"] = partial(times, TIMES, TIMES_ADJUSTED | CENSORED)
-    found["effect of times, adjusted, where"] = partial(times, TIMES, TIMES_ADJUSTED | {"where": WHERE})
-    found["protocol of times, groups"] = partial(times, MANY, CRUDE | {"subgroups": "site"})
-    found["protocol of times, adjusted, groups"] = partial(times, MANY, TIMES_ADJUSTED | {"subgroups": "site"})
-    found |= {f"direction, {name}": partial(direction, changes) for name, changes in DIRECTIONS.items()}
-    found["series of effects"] = partial(series, partial(effect, "difference", {"estimator": {"trial": True}}))
-    found["series of a protocol"] = partial(series, partial(table, "regression", GROUPS))
-    found["series of times"] = partial(series, partial(times, TIMES, CRUDE))
+            found[f"{name} of times, delta {delta}"] = times(base, merge(CRUDE, privacy))
+            found[f"{name} of times, adjusted, delta {delta}"] = times(base, merge(TIMES_ADJUSTED, privacy))
+    found["effect of times, label"] = times(TIMES, CRUDE | {"privacy": {"level": "label"}})
+    found["effect of times, adjusted, censoring by group"] = times(TIMES, TIMES_ADJUSTED | CENSORED)
+    found["effect of times, adjusted, where"] = times(TIMES, TIMES_ADJUSTED | {"where": WHERE})
+    found["protocol of times, groups"] = times(MANY, CRUDE | {"subgroups": "site"})
+    found["protocol of times, adjusted, groups"] = times(MANY, TIMES_ADJUSTED | {"subgroups": "site"})
+    found |= {f"direction, {name}": direction(changes) for name, changes in DIRECTIONS.items()}
+    found["series of effects"] = partial(series, effect("difference", {"estimator": {"trial": True}}))
+    found["series of a protocol"] = partial(series, table("regression", GROUPS))
+    found["series of times"] = partial(series, times(TIMES, CRUDE))
     return found
+
+
+def made() -> dict[str, Made]:
+    """Return every made study of one release, those of the golden file and further ones."""
+    found = {name: case for name, case in cases().items() if isinstance(case, Made)}
+    return found | {name: effect(of, changes) for name, (of, changes, _) in FURTHER.items()}
 
 
 def ran(path: Path, seed: int) -> Release:
@@ -218,52 +305,56 @@ def rows(units: int = 2_000, seed: int = 0) -> pl.DataFrame:
     )
 
 
-def effect(estimator: str, changes: dict[str, Any], folder: Path, seed: int, month: int | None = None) -> Release:
-    """Run the small study by an estimator."""
+@dataclass(frozen=True)
+class Made:
+    """A made study: what is asked, the owner's contract, and people by their number and a seed."""
+
+    study: dict[str, Any]
+    contract: dict[str, Any]
+    frame: Callable[[int, int], pl.DataFrame] = rows
+
+    def write(self, folder: Path, month: int | None = None) -> Path:
+        """Write study, contract and rows unless they are there; with a month they are its block."""
+        path = folder / "study.yaml"
+        if not path.exists():
+            place = folder if month is None else folder / f"month={month}"
+            place.mkdir(parents=True)
+            people = self.frame(PEOPLE, month or 0)
+            people.head(PEOPLE // 2).write_parquet(place / "part-0.parquet")
+            people.tail(PEOPLE // 2).write_parquet(place / "part-1.parquet")
+            blocks = {} if month is None else {"blocks": {"key": "month", "units_span": False}}
+            path.write_text(yaml.safe_dump(self.study, sort_keys=False))
+            (folder / "dataset.yaml").write_text(yaml.safe_dump(self.contract | blocks, sort_keys=False))
+        return path
+
+    def __call__(self, folder: Path, seed: int, month: int | None = None) -> Release:
+        """Run it with simulated noise."""
+        return ran(self.write(folder, month), seed)
+
+
+def effect(estimator: str, changes: dict[str, Any]) -> Made:
+    """Return the small study by an estimator."""
     asked = STUDY | {"estimator": ESTIMATORS[estimator], "privacy": {"epsilon": "4", "delta": "1e-6"}}
-    return made(merge(asked, changes), merge(CONTRACT, OWNER), rows, folder, seed, month)
+    return Made(merge(asked, changes), merge(CONTRACT, OWNER))
 
 
-def table(estimator: str, changes: dict[str, Any], folder: Path, seed: int, month: int | None = None) -> Release:
-    """Run a protocol of an outcome and a negative control by an estimator."""
-    return effect(estimator, merge({"kind": "effect", "outcome": ..., "outcomes": TWO}, changes), folder, seed, month)
+def table(estimator: str, changes: dict[str, Any]) -> Made:
+    """Return a table of an outcome and a negative control by an estimator."""
+    return effect(estimator, merge({"kind": "effect", "outcome": ..., "outcomes": TWO}, changes))
 
 
-def times(study: dict[str, Any], changes: dict[str, Any], folder: Path, seed: int, month: int | None = None) -> Release:
-    """Run a small study or protocol of times to an event."""
+def times(study: dict[str, Any], changes: dict[str, Any]) -> Made:
+    """Return a small study or table of times to an event."""
     owner = merge(TIMES_OWNER, {"columns": BESIDE | SITES, "caps": CAPS})
     asked = merge(study | {"privacy": {"epsilon": "4", "delta": "1e-6"}}, changes)
-    return made(asked, owner, cared_for_at_sites, folder, seed, month)
+    return Made(asked, owner, cared_for_at_sites)
 
 
-def direction(changes: dict[str, Any], folder: Path, seed: int) -> Release:
-    """Run the small study of a direction."""
+def direction(changes: dict[str, Any]) -> Made:
+    """Return the small study of a direction."""
     pair = {one["name"]: {"lower": one["lower"], "upper": one["upper"]} for one in DIRECTION["pair"].values()}
     owner = merge(DIRECTION_CONTRACT, {"columns": ..., "public": [], "caps": CAPS}) | {"columns": pair}
-    return made(merge(DIRECTION, changes), owner, doses, folder, seed, None)
-
-
-def made(
-    study: dict[str, Any],
-    contract: dict[str, Any],
-    frame: Callable[[int, int], pl.DataFrame],
-    folder: Path,
-    seed: int,
-    month: int | None,
-) -> Release:
-    """Write study, contract and rows unless they are there, and run; with a month they are its block."""
-    path = folder / "study.yaml"
-    if not path.exists():
-        place = folder if month is None else folder / f"month={month}"
-        place.mkdir(parents=True)
-        people = frame(PEOPLE, month or 0)
-        people.head(PEOPLE // 2).write_parquet(place / "part-0.parquet")
-        people.tail(PEOPLE // 2).write_parquet(place / "part-1.parquet")
-        blocks = {} if month is None else {"blocks": {"key": "month", "units_span": False}}
-        path.write_text(yaml.safe_dump(study, sort_keys=False))
-        owner = contract | blocks
-        (folder / "dataset.yaml").write_text(yaml.safe_dump(owner, sort_keys=False))
-    return ran(path, seed)
+    return Made(merge(DIRECTION, changes), owner, doses)
 
 
 def series(run: Callable[..., Release], folder: Path, seed: int) -> Series:

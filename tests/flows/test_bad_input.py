@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
-from tests.studies import people, refused, write_study
+from tests.matching_help import CONTRACT as MATCHING
+from tests.matching_help import matching_changes
+from tests.studies import merge, people, refused, write_study
 
 # Occurs in the data and nowhere else: it must never show.
 CANARY = "zq7canary"
@@ -290,7 +292,75 @@ DATA_CASES = [
     ),
 ]
 
-CASES = STUDY_CASES + CONTRACT_CASES + DATA_CASES
+
+def by(estimator: dict[str, Any], title: str, says: str, /, code: int = 2, **changes: Any) -> Case:
+    """Break a study by another estimator than the small study's."""
+    asked = merge({"estimator": {"penalty": ..., **estimator}}, changes)
+    name = estimator["name"]
+    return Case(f"{name}: {title}", code, (says,), study=asked, contract={"estimators": [name]})
+
+
+def matching(title: str, says: str, /, code: int = 2, **changes: Any) -> Case:
+    return Case(f"matching: {title}", code, (says,), study=matching_changes(**changes), contract=MATCHING)
+
+
+KNOWN = {"name": "aipw", "propensity": {"known": 0.5}}
+EVEN = dict.fromkeys(("scales", "lines", "screen", "refit", "scores"), "0.2")
+PARTS = {"weights": "0.05", "scores": "0.05", "treatment": "0.7", "outcome": "0.2"}
+ESTIMATOR_CASES = [
+    by(KNOWN, "ATT", "ATE", estimand="ATT"),
+    by(KNOWN, "label level", "label", privacy={"level": "label"}),
+    by(KNOWN, "one fold", "folds", estimator={"folds": 1}),
+    by(KNOWN, "shares over", "add up", estimator={"budget_shares": {"outcome_model": 1, "effect": 1}}),
+    by(KNOWN, "model is a path", "outcome_model", estimator={"outcome_model": {"model": "os.system"}}),
+    by(KNOWN, "no chance", "needs a known chance of treatment", estimator={"propensity": {"known": ...}}),
+    by(
+        KNOWN,
+        "another model",
+        "proved for outcome model 'slopes'",
+        estimator={"outcome_model": {"model": "kernel_ridge"}},
+    ),
+    by(KNOWN, "typo", "did you mean 'folds'", estimator={"fold": 3}),
+    by({"name": "regression"}, "label level", "label", privacy={"level": "label"}),
+    by(
+        {"name": "regression"},
+        "parts of curves that are not wanted",
+        "parts.screen and parts.refit must be 0",
+        estimator={"curves": "none", "parts": EVEN},
+    ),
+    by({"name": "balancing"}, "sample level", "label"),
+    Case("matching: not allowed", 2, ("does not allow estimator 'matching'",), study=matching_changes()),
+    matching("ratio zero", "estimator.ratio", ratio=0),
+    matching("ratio a fraction", "estimator.ratio", ratio=1.5),
+    matching("cap zero", "estimator.cap", cap=0),
+    matching("cap unknown", "estimator.cap", cap="none"),
+    matching("caliper zero", "estimator.caliper", caliper=0),
+    matching("coefficient negative", "error_coefficient", error_coefficient=-1),
+    matching("variance share one", "variance_share", variance_share=1),
+    matching("shares short", "add up to 0.9", budget_shares=PARTS | {"treatment": "0.6"}),
+    matching("shares over", "not to 1", budget_shares=PARTS | {"outcome": "0.3"}),
+    matching("share zero", "above 0", budget_shares=PARTS | {"scores": 0, "outcome": "0.25"}),
+    matching("share negative", "not be negative", budget_shares=PARTS | {"scores": "-0.05", "outcome": "0.3"}),
+    matching("share misspelt", "did you mean 'treatment'", budget_shares={"treatmnt": "0.7"}),
+    matching("clip", "unknown key", estimator={"clip": [0.1, 0.9]}),
+    matching("training units", "no level 'training_units'", level="training_units"),
+    matching("delta at label level", "declare delta: 0", level="label", delta="1e-6"),
+    matching("nothing to correct", "no attenuation to correct", level="label", correct_attenuation=True),
+    matching("paper with a caliper", "variant 'ours'", level="label", variant="paper", caliper=0.1),
+    matching("paper with ATT", "variant 'ours'", level="label", variant="paper", estimand="ATT"),
+    matching("paper with delta", "spends no delta", variant="paper", delta="1e-6"),
+    replace(
+        matching("one treated unit", "fewer than 5 units", 3, level="label"),
+        frame=lambda frame: frame.with_columns(treated=pl.col("person") == 1003),
+    ),
+    matching("caliper too narrow", "widen 'caliper'", 3, level="label", caliper=1e-300, ratio=50),
+    replace(
+        matching("ratio above the arm", "lower 'ratio'", 3, level="label", ratio=100),
+        frame=lambda frame: frame.head(150),
+    ),
+]
+
+CASES = STUDY_CASES + CONTRACT_CASES + DATA_CASES + ESTIMATOR_CASES
 
 
 def test_there_are_enough_cases() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
-from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,6 @@ from causalveil.schemas.release import DirectionRelease
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.direction_help import OPTIONS, doses, option_name, write_direction
 from tests.ledger_help import assert_agreed
-from tests.neighbours import neighbour_table
 from tests.studies import refused
 
 SCOPES = {"test": {"estimation"}, "train": {"train"}, "train+test": {"train", "estimation", "all"}}
@@ -175,67 +172,3 @@ def test_constant_and_extreme_columns_are_no_errors(tmp_path: Path) -> None:
     ):
         release = run(write_direction(tmp_path / str(index), frame=frame), tmp_path / f"out-{index}")
         assert not release.scores[3].answered
-
-
-def observe(frame: pl.DataFrame, tmp_path: Path, home: Path, caplog: Any) -> dict[str, Any]:
-    """All that can be seen of one seeded run from outside, always in the same places."""
-    path = write_direction(tmp_path / "study", frame=frame, study={"estimator": {"protect": ["train", "test"]}})
-    caplog.clear()
-    files: list[str] = []
-
-    def watch(stage: str) -> None:
-        files.extend(f"{stage}: {p.name}" for p in sorted(home.rglob("*.npy")))
-
-    with caplog.at_level(logging.DEBUG):
-        release = run(path, tmp_path / "out", run_id="observed", simulate=4, watch=watch)
-    (tmp_path / "out" / "release.json").unlink()
-    return {
-        "release": release.model_dump(mode="json", exclude={"scores", "verdict", "ledger"}),
-        "shape": [(s.score, s.theorem, s.charges) for s in release.scores],
-        "noisy": [s.margin for s in release.scores],
-        "files": files,
-        "logs": Counter(record.getMessage() for record in caplog.records if record.name.startswith("causalveil")),
-    }
-
-
-@pytest.fixture
-def neighbours() -> tuple[pl.DataFrame, pl.DataFrame]:
-    one = doses(300)
-    return one, neighbour_table(one, 17, {"person": 987654321, "dose": 2.0, "response": 5.0})
-
-
-def strip(seen: dict[str, Any]) -> dict[str, Any]:
-    """Without hashes of the ledger's entries, which cover times."""
-    logs = Counter({message.split('"hash"')[0]: count for message, count in seen["logs"].items()})
-    logs = Counter({message.split('"ledger"')[0]: count for message, count in logs.items()})
-    return seen | {"logs": logs}
-
-
-def test_nothing_of_the_data_outside(
-    neighbours: tuple[pl.DataFrame, pl.DataFrame], tmp_path: Path, home: Path, caplog: Any
-) -> None:
-    seen = [strip(observe(frame, tmp_path, home, caplog)) for frame in neighbours]
-    assert seen[0].pop("noisy") != seen[1].pop("noisy"), "the data did differ"
-    assert seen[0] == seen[1]
-    assert any("score-hsic" in name for name in seen[0]["files"]), "the observer sees the enclave's files"
-
-
-def test_the_observer_would_see_a_leak(
-    neighbours: tuple[pl.DataFrame, pl.DataFrame],
-    tmp_path: Path,
-    home: Path,
-    caplog: Any,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    from causalveil.tasks.direction import stages
-
-    honest = stages.score_stage
-
-    def leaky(study: Any, sizes: Any, enclave: Any) -> None:
-        honest(study, sizes, enclave)
-        logging.getLogger("causalveil.stages").info("first score %s", enclave.load("score-hsic"))
-
-    leaky.__name__ = "score_stage"
-    monkeypatch.setattr(stages, "score_stage", leaky)
-    seen = [strip(observe(frame, tmp_path, home, caplog)) for frame in neighbours]
-    assert seen[0]["logs"] != seen[1]["logs"]

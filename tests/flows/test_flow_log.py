@@ -26,49 +26,14 @@ from causalveil.tasks.privacy.ledger.accounts import RunRecord
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.privacy.ledger.usage import Use
 from causalveil.tasks.privacy.outlook.standing import ledger_trail
-from tests.flows.test_one_order import DIRECTIONS, EFFECTS, PAIR, twin
-from tests.flows.test_protocol_study import ARMS, LABEL, study_in
+from tests.golden_studies import ONE_EACH, made
 from tests.ledger_help import audit_lines, logged
-from tests.studies import merge, write_study
-from tests.survival_help import write_adjusted, write_adjusted_times, write_survival, write_times
+from tests.studies import write_study
 from tests.warehouse import files, visits, write_source
 
-FOLDS = {
-    f"aipw {folds} folds": {
-        "estimator": {"name": "aipw", "penalty": ..., "folds": folds, "propensity": {"known": 0.5}},
-        "privacy": {"epsilon": "9"},
-    }
-    for folds in (2, 5)
-}
-DIFFERENCE = {"estimator": {"name": "difference_in_means", "penalty": ...}, "privacy": {"level": "label", "delta": 0}}
-PROTOCOLS: dict[str, dict[str, Any]] = {
-    "protocol": {},
-    "protocol of arms": ARMS,
-    "protocol by differences": {"estimator": {"penalty": ..., "name": "difference_in_means"}},
-    "protocol by balancing": LABEL,
-    "protocol by matching": LABEL | {"estimator": {"penalty": ..., "name": "matching"}},
-}
-
-
-def _of_twin(changes: dict[str, Any]) -> Callable[[Path], Path]:
-    return lambda folder: twin(folder, changes).path
-
-
-def _of_protocol(changes: dict[str, Any]) -> Callable[[Path], Path]:
-    return lambda folder: study_in(folder, **changes)
-
-
-CONFIGURATIONS: dict[str, Callable[[Path], Path]] = {
-    **{name: _of_twin(changes) for name, changes in (EFFECTS | FOLDS | {"difference label": DIFFERENCE}).items()},
-    **{f"direction {name}": _of_twin(merge(PAIR, changes)) for name, changes in DIRECTIONS.items()},
-    **{name: _of_protocol(changes) for name, changes in PROTOCOLS.items()},
-    "survival": write_survival,
-    "survival adjusted": write_adjusted,
-    "survival protocol": write_times,
-    "survival protocol adjusted": write_adjusted_times,
-}
+MADE = made()
 # The default, one with folds, one of many answers; the others are bound to Prefect by the same lines.
-ON_A_SERVER = ("regression", "aipw 2 folds", "protocol")
+ON_A_SERVER = ("regression, curves", "aipw, three folds", "protocol by regression, sample, delta 1e-6")
 
 AMOUNT = r"(?:rho|epsilon) [0-9.e-]+(?: and delta [0-9.e-]+)?"
 RESERVED = re.compile(
@@ -242,9 +207,9 @@ def assert_adds_up(tries: list[list[str]], before: Amounts) -> None:
     assert max(spent.values(), default=0) <= 1, "spent once in all tries"
 
 
-@pytest.mark.parametrize("name", CONFIGURATIONS)
+@pytest.mark.parametrize("name", ONE_EACH)
 def test_lines_add_up_to_the_ledger(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = CONFIGURATIONS[name](tmp_path / "study")
+    path = MADE[name].write(tmp_path / "study")
     with lines_of() as lines, audit_lines() as events:
         before = twice(path, tmp_path / "out", "direct", monkeypatch)
         number = len(lines)
@@ -311,7 +276,7 @@ def flow_runs() -> list[tuple[list[str], list[Any]]]:
 
 
 def on_a_server(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = CONFIGURATIONS[name](tmp_path / "study")
+    path = MADE[name].write(tmp_path / "study")
     before = twice(path, tmp_path / "out", "prefect", monkeypatch)
     # Other tests' runs are called otherwise than this, or are older than it: only the last tries count.
     found = flow_runs()[-3 if len(before) > 1 else -2 :]
@@ -335,7 +300,7 @@ def test_a_servers_log_adds_up_to_the_ledger(name: str, tmp_path: Path, monkeypa
 
 @pytest.mark.long
 @pytest.mark.usefixtures("prefect_server")
-@pytest.mark.parametrize("name", [name for name in CONFIGURATIONS if name not in ON_A_SERVER])
+@pytest.mark.parametrize("name", [name for name in ONE_EACH if name not in ON_A_SERVER])
 def test_every_servers_log_adds_up_to_the_ledger(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     on_a_server(name, tmp_path, monkeypatch)
 

@@ -27,54 +27,17 @@ from causalveil.tasks.machine.arrays import IntArray
 from causalveil.tasks.privacy.keys import key_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.survival.stages import followed
-from tests.studies import STUDY, merge, people, resolved, write_study
+from tests.golden_studies import ONE_EACH, made
+from tests.studies import resolved
 from tests.survival_help import patients, write_survival
 
-SEED, RUN, PEOPLE = 5, "twin", people(900)
-PAIR: dict[str, Any] = {
-    "kind": "direction",
-    "treatment": ...,
-    "outcome": ...,
-    "covariates": ...,
-    "estimand": ...,
-    "pair": {"x": {"name": "age", "lower": 20, "upper": 60}, "y": {"name": "score", "lower": 0, "upper": 10}},
-    "estimator": {"name": "direction", "penalty": ...},
-}
-ASYMPTOTIC = {"name": "aipw", "penalty": ..., "guarantee": "asymptotic"}
-NETWORKS = {"outcome_model": {"model": "neural_network"}, "propensity": {"model": "neural_network"}}
-
-# What each study changes of the small study.
-EFFECTS: dict[str, dict[str, Any]] = {
-    "ipw": {},
-    "ipw training_units": {"privacy": {"level": "training_units"}},
-    "ipw Horvitz-Thompson": {"estimator": {"weighting": "horvitz_thompson"}},
-    "ipw label": {"privacy": {"level": "label"}},
-    "regression": {"estimator": {"name": "regression", "penalty": ...}, "privacy": {"epsilon": "9"}},
-    "regression without delta": {
-        "estimator": {"name": "regression", "penalty": ...},
-        "privacy": {"epsilon": "90", "delta": 0},
-    },
-    "regression of lines": {"estimator": {"name": "regression", "penalty": ...}, "privacy": {"epsilon": "0.2"}},
-    "balancing": {"estimator": {"name": "balancing", "penalty": ...}, "privacy": {"delta": 0, "level": "label"}},
-    "difference": {"estimator": {"name": "difference_in_means", "penalty": ...}},
-    "aipw": {"estimator": {"name": "aipw", "penalty": ..., "propensity": {"known": 0.5}}},
-    "aipw with slopes": {
-        "estimator": {"name": "aipw", "penalty": ..., "folds": 3, "propensity": {"known": 0.5}},
-        "privacy": {"epsilon": "9"},
-    },
-    "matching": {"estimator": {"name": "matching"}, "privacy": {"delta": 0}},
-    "matching label": {"estimator": {"name": "matching"}, "privacy": {"delta": 0, "level": "label"}},
-    "asymptotic": {"estimator": {**ASYMPTOTIC, "outcome_model": {"model": "kernel_ridge"}}},
-    "networks": {"estimator": {**ASYMPTOTIC, **NETWORKS}},
-}
-DIRECTIONS: dict[str, dict[str, Any]] = {
-    "ranks": {"estimator": {"scores": ["spearman", "kendall"], "protect": ["train", "test"]}},
-    "dependence": {
-        "estimator": {"scores": ["hsic"], "protect": ["test"], "release": "scores"},
-        "privacy": {"delta": 0},
-    },
-    "spread": {"estimator": {"scores": ["iqr"], "protect": ["test"]}},
-}
+SEED, RUN, MADE = 5, "twin", made()
+EFFECTS = [
+    name
+    for name in ONE_EACH
+    if not name.startswith(("direction", "protocol", "effect of times")) and "outcome" in MADE[name].study
+]
+DIRECTIONS = [name for name in ONE_EACH if name.startswith("direction")]
 
 
 class Twin(NamedTuple):
@@ -85,16 +48,8 @@ class Twin(NamedTuple):
     parts: list[tuple[pl.DataFrame, IntArray, HashArray]]
 
 
-def twin(folder: Path, changes: dict[str, Any]) -> Twin:
-    document = merge(STUDY, changes)
-    caps = {level: {"epsilon": 1000, "delta": "1e-2"} for level in ("sample", "label", "training_units")}
-    contract = {
-        "estimators": [document["estimator"]["name"]],
-        "guarantees": ["finite_sample", "asymptotic"],
-        "caps": caps,
-        "unbounded_halves": ["train", "test"],
-    }
-    path = write_study(folder, frame=PEOPLE, partitions=3, study=changes, contract=contract)
+def twin(folder: Path, name: str) -> Twin:
+    path = MADE[name].write(folder)
     key, parts = key_of(RUN, SEED).subkey(HASH_LABEL), []
     for file in sorted(folder.glob("*.parquet")):
         frame = pl.read_parquet(file)
@@ -104,8 +59,8 @@ def twin(folder: Path, changes: dict[str, Any]) -> Twin:
     return Twin(path, resolved(path), parts)
 
 
-def staged(made: Twin, folder: Path) -> Any:
-    return run_study(made.path, out=folder / "out", run_id=RUN, simulate=SEED, engine="direct").release
+def staged(twins: Twin, folder: Path) -> Any:
+    return run_study(twins.path, out=folder / "out", run_id=RUN, simulate=SEED, engine="direct").release
 
 
 def learners_seed() -> int:
@@ -115,22 +70,22 @@ def learners_seed() -> int:
 
 @pytest.mark.parametrize("name", EFFECTS)
 def test_effects_have_one_order(name: str, tmp_path: Path) -> None:
-    made = twin(tmp_path, EFFECTS[name])
+    twins = twin(tmp_path / "study", name)
     enclave = MemoryEnclave(
         [
             {
-                "x": encode(made.study, columns(made.study, frame), order),
+                "x": encode(twins.study, columns(twins.study, frame), order),
                 "t": frame["treated"].cast(pl.UInt8).to_numpy()[order],
-                "u": scaled_outcome(made.study, frame["score"])[order],
+                "u": scaled_outcome(twins.study, frame["score"])[order],
                 "h": hashes,
             }
-            for frame, order, hashes in made.parts
+            for frame, order, hashes in twins.parts
         ]
     )
-    release = staged(made, tmp_path)
-    found = rehearse_effect(made.study, enclave, RehearsalBudget(SEED), learners_seed())
+    release = staged(twins, tmp_path)
+    found = rehearse_effect(twins.study, enclave, RehearsalBudget(SEED), learners_seed())
     assert isinstance(release, EffectRelease)
-    fields = found.fields(made.study)
+    fields = found.fields(twins.study)
     # A release adds what it says of every effect.
     if fields["not_covered"]:
         fields["not_covered"] = in_order((*fields["not_covered"], limit(Code.alike_within_groups)))
@@ -139,17 +94,17 @@ def test_effects_have_one_order(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", DIRECTIONS)
 def test_directions_have_one_order(name: str, tmp_path: Path) -> None:
-    made = twin(tmp_path, merge(PAIR, DIRECTIONS[name]))
-    pair = made.study.pair
+    twins = twin(tmp_path / "study", name)
+    pair = twins.study.pair
     enclave = MemoryEnclave(
         [
             {"xy": np.column_stack([scaled(one, frame[one.name])[order] for one in (pair.x, pair.y)]), "h": hashes}
-            for frame, order, hashes in made.parts
+            for frame, order, hashes in twins.parts
         ]
     )
-    release, found = staged(made, tmp_path), rehearse(made.study, enclave, RehearsalBudget(SEED))
+    release, found = staged(twins, tmp_path), rehearse(twins.study, enclave, RehearsalBudget(SEED))
     assert isinstance(release, DirectionRelease)
-    assert {name: getattr(release, name) for name in found.fields(made.study)} == found.fields(made.study)
+    assert {name: getattr(release, name) for name in found.fields(twins.study)} == found.fields(twins.study)
 
 
 def test_times_have_one_order(tmp_path: Path) -> None:
@@ -172,15 +127,14 @@ def test_times_have_one_order(tmp_path: Path) -> None:
 
 
 def test_every_estimator_has_a_twin() -> None:
-    asked = {merge(STUDY, changes)["estimator"]["name"] for changes in EFFECTS.values()} | {"direction", "survival"}
-    assert asked == set(estimator_names())
+    assert {MADE[name].study["estimator"]["name"] for name in ONE_EACH} == set(estimator_names())
 
 
 def test_other_noise_gives_another_release(tmp_path: Path) -> None:
     """The comparison can fail."""
-    made = twin(tmp_path, EFFECTS["difference"])
+    twins = twin(tmp_path / "study", "effect by difference, sample, delta 1e-6")
     one, other = (
-        run_study(made.path, out=tmp_path / str(seed), run_id=RUN, simulate=seed, engine="direct").release
+        run_study(twins.path, out=tmp_path / str(seed), run_id=RUN, simulate=seed, engine="direct").release
         for seed in (SEED, SEED + 1)
     )
     assert isinstance(one, EffectRelease)

@@ -67,7 +67,10 @@ def share_covered(case: Case, found: list[EffectFindings]) -> float:
     return hits / len(found)
 
 
-@pytest.mark.parametrize("name", CASES)
+SHORT = ("label", "label, confounded", "sample")
+
+
+@pytest.mark.parametrize("name", [pytest.param(one, marks=[pytest.mark.long] * (one not in SHORT)) for one in CASES])
 def test_intervals_cover_and_are_not_idle(name: str) -> None:
     case = CASES[name]
     found = run(case)

@@ -106,6 +106,10 @@ def table(case: str) -> Rows:
         t[7] = 1
     elif case == "outcome constant":
         u[:] = 0.3
+    elif case == "outcome is treatment":
+        u[:] = 2.0 * t - 1
+    elif case == "covariate is treatment":
+        z[:, 1] = 2.0 * t - 1
     elif case == "ranges too wide":
         u = u / 1000
     elif case == "ranges too narrow":
@@ -122,6 +126,8 @@ CASES = (
     "all controls",
     "one treated",
     "outcome constant",
+    "outcome is treatment",
+    "covariate is treatment",
     "ranges too wide",
     "ranges too narrow",
     "more columns than people",
@@ -130,7 +136,7 @@ CASES = (
 # Cases in which covariates and treatment, public at label level, allow no comparison.
 NO_ARMS = ("all treated", "all controls", "one treated")
 # There the effect that units have is not identified, or is cut away.
-NO_TRUTH = (*NO_ARMS, "ranges too narrow", "all constant")
+NO_TRUTH = (*NO_ARMS, "ranges too narrow", "all constant", "outcome is treatment", "covariate is treatment")
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -195,7 +201,7 @@ def test_ranges_far_too_narrow_are_named_and_allowed_for() -> None:
         assert ("beyond the declared range" in not_covered) == bool(narrow)
 
 
-@pytest.mark.parametrize("disagree", [0.01, 0.03])
+@pytest.mark.parametrize("disagree", [0.01, pytest.param(0.03, marks=pytest.mark.long)])
 def test_a_column_that_is_nearly_the_treatment_is_not_taken_to_be_adjusted_for(disagree: float) -> None:
     """A covariate says who is treated but for 1 % of the people, and moves the outcome.
 
