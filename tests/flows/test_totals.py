@@ -167,10 +167,10 @@ def test_the_order_of_rows_and_the_cut_into_files_do_not_matter(tmp_path: Path) 
     shuffled = frame.sample(fraction=1.0, shuffle=True, seed=3).select(sorted(frame.columns))
     for level in ("label", "sample"):
         found = []
-        for name, rows, partitions in (("a", frame, 1), ("b", shuffled, 4)):
+        for name, mixed, partitions in (("a", frame, 1), ("b", shuffled, 4)):
             study = matching_changes(level=level, epsilon="8")
             path = write_study(
-                tmp_path / level / name, frame=rows, partitions=partitions, study=study, contract=MATCHING
+                tmp_path / level / name, frame=mixed, partitions=partitions, study=study, contract=MATCHING
             )
             out = tmp_path / f"out-{level}-{name}"
             found.append(run_study(path, out=out, run_id="order", simulate=3, engine="direct").release)
