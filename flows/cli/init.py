@@ -59,6 +59,9 @@ def init(
     treated: Annotated[
         str | None, typer.Option(metavar="VALUE", help="which value means treated, if the values do not say so")
     ] = None,
+    counted: Annotated[
+        str | None, typer.Option(metavar="VALUE", help="which of two values of the outcome is counted")
+    ] = None,
     covariates: Annotated[
         str | None, typer.Option(metavar="A,B,C", help="columns to adjust for [default: all that are not in doubt]")
     ] = None,
@@ -179,6 +182,7 @@ def init(
         treatment=known["treatment"] or "",
         outcome=known["outcome"] or "",
         treated=treated,
+        counted=counted,
         covariates=None if covariates is None else _listed(covariates),
         without=_listed(without or ""),
         trial=trial or chance is not None,
@@ -329,7 +333,7 @@ def _show(begun: Begun, seen: Survey) -> None:
     for one in draft.assumed:
         show.line(f"  Read as: {one}")
     none = "none, arms are compared as they are"
-    show.line(f"  Covariates, taken: {', '.join(draft.taken) or none}")
+    show.line(f"  Covariates, taken: {', '.join(draft.taken) or none}.")
     for title, lines in (("Left out", draft.left_out), ("Decide yourself", draft.decide)):
         for one in _together(lines):
             show.line(f"  {title}: {one}")

@@ -27,14 +27,14 @@ from causalveil.schemas.warehouse import SOURCE_FILE, CsvFiles, DuckDb, Manifest
 from causalveil.tasks.enclave.cells import eligible
 from causalveil.tasks.machine.files import refuse_url_as_path, write_whole
 from causalveil.tasks.machine.frames import named, values_of
-from causalveil.tasks.start.doubts import Doubts, as_read, doubts, given_by
+from causalveil.tasks.start.doubts import Doubts, as_read, doubts, given_by, unlike_by_lot
 from causalveil.tasks.start.draft import Draft, Repeats, draft
-from causalveil.tasks.start.options import read_as_missing, told_missing
+from causalveil.tasks.start.options import read_as_missing, told_far, told_missing
 from causalveil.tasks.start.periods import key_question, refuse_no_dates
 from causalveil.tasks.start.recognise import Found, Looks, recognise
 from causalveil.tasks.start.roles import WHOLE, Cast, Wishes, cast, column_of, resolved
 from causalveil.tasks.start.stated import misfits, others, stated, told_by_rows
-from causalveil.tasks.start.times import ends_by_stem, followed_to, other_time, step_of, times_in_doubt
+from causalveil.tasks.start.times import ends_by_stem, followed_to, no_event, other_time, step_of, times_in_doubt
 from causalveil.tasks.survival.hidden import fewest_followed
 from causalveil.tasks.warehouse.read_files import by_name
 from causalveil.tasks.warehouse.sample import Sample, by_header, sample_of
@@ -172,7 +172,13 @@ def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
         rows, seen = _as_stated(seen, wishes)
     seen, parts = _that_count(seen, cast(seen.found, wishes), wishes)
     wishes = resolved(seen.found, wishes)
+    if not secret:
+        parts, far = _near(seen, parts, wishes)
+        if told := no_event(seen.sample.frame, parts, wishes):
+            raise StudyError(f"--event: {told}")
     doubtful = _doubts(seen, parts, wishes)
+    if not secret:
+        doubtful = replace(doubtful, asked=far | doubtful.asked | _of_the_arms(seen, parts, wishes, doubtful))
     parts = _without(parts, doubtful, wishes)
     repeats = _means(rows, parts, wishes) or (_stated_order(seen, wishes) if secret else _repeats(seen, parts))
     if repeats is not None and repeats.order and wishes.covariates is None and not secret:
@@ -218,6 +224,50 @@ def file_names(seen: Survey) -> tuple[str, ...]:
     """Return the names of a source's files; none of a source that is no folder of files."""
     source = seen.sample.source
     return tuple(by_name(source, Path())) if isinstance(source, CsvFiles | ParquetFiles) else ()
+
+
+def _near(seen: Survey, parts: Cast, wishes: Wishes) -> tuple[Cast, dict[str, str]]:
+    """Return the parts with ranges of numbers by the values that lie together, and which lie far from these."""
+    told: dict[str, str] = {}
+    ends: dict[str, tuple[float, float]] = {}
+    for one in (*([parts.outcome] if parts.event is None else []), *parts.covariates):
+        if one.name not in {*wishes.ranges, *wishes.levels}:
+            found = told_far(one, as_read(seen.sample.frame, one))
+            if found is not None:
+                told[one.name], ends[one.name] = found
+
+    def near(one: Found) -> Found:
+        return replace(one, lower=ends[one.name][0], upper=ends[one.name][1]) if one.name in ends else one
+
+    covariates, usable = (tuple(map(near, found)) for found in (parts.covariates, parts.usable))
+    return replace(parts, outcome=near(parts.outcome), covariates=covariates, usable=usable), told
+
+
+def _of_the_arms(seen: Survey, parts: Cast, wishes: Wishes, doubtful: Doubts) -> dict[str, str]:
+    """Return what rows say of treatment: that it varies within a unit, or was hardly drawn by lot."""
+    told = {}
+    if (varies := _varies(seen.sample.frame, parts, wishes)) is not None:
+        told[parts.treatment.name] = varies
+    if wishes.trial and not parts.arms:
+        chosen = [one for one in parts.covariates if one.name not in doubtful.left_out | doubtful.decide]
+        told |= unlike_by_lot(seen.sample.frame, chosen, parts.treatment, parts.codes[1])
+    return told
+
+
+def _varies(frame: pl.DataFrame, parts: Cast, wishes: Wishes) -> str | None:
+    """Say that treatment varies within units; None: it does not, or means of rows count."""
+    if wishes.means:
+        return None
+    columns = {"unit": values_of(frame, parts.unit.source_name), "arm": as_read(frame, parts.treatment)}
+    arms = pl.DataFrame(columns).drop_nulls().group_by("unit").agg(pl.col("arm").n_unique())["arm"]
+    several = int((arms > 1).sum())
+    if not several:
+        return None
+    return (
+        f"'{parts.treatment.name}' varies within '{parts.unit.name}', in {several:,} of {len(arms):,} units: the arm "
+        "of the row that counts is compared, whatever came before. --where 'COLUMN == VALUE' asks of one time; "
+        "treatment that begins at different times is not what this design compares"
+    )
 
 
 def _means(rows: Survey, parts: Cast, wishes: Wishes) -> Repeats | None:
@@ -278,6 +328,10 @@ def _rows_say(rows: Survey, seen: Survey, wishes: Wishes, parts: Cast, drafted: 
     told = told_by_rows(rows.found, seen.found, drafted.taken)
     told += [f"'{name}': {why}" for name, why in _by_group(rows, parts).items()]
     told += others(frame, (seen.found[name] for name in drafted.with_others))
+    if (varies := _varies(frame, parts, wishes)) is not None:
+        told.append(f"'{parts.treatment.name}': {varies}")
+    if event := no_event(frame, parts, wishes):
+        told.append(event)
     chosen = tuple(one for one in parts.covariates if rows.found[one.name].looks in (Looks.number, Looks.binary))
     unit, treatment, outcome = (rows.found[one.name] for one in (parts.unit, parts.treatment, parts.outcome))
     if wishes.covariates is None and treatment.looks is Looks.binary:

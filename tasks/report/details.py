@@ -209,7 +209,12 @@ def _outcomes(release: Mapping[str, Any]) -> str:
         unit = f" {first['unit_of_measure']}" if first["unit_of_measure"] else ""
         ended = next((row.get("restricted_to") for row in release.get("answers") or ()), None)
         return _times_to(several, unit, first["origin"], "" if ended is None else f", ended at {figure(ended)}{unit}")
-    return "; ".join(f"{one['name']} ({bounds_text(one)})" for one in several) + "."
+    return "; ".join(f"{one['name']} ({bounds_text(one)}{_counted(one)})" for one in several) + "."
+
+
+def _counted(outcome: Mapping[str, Any]) -> str:
+    """Say which of two values of an outcome is counted."""
+    return f"; {outcome['codes']['yes']} is counted" if outcome.get("codes") else ""
 
 
 def _times_to(outcomes: Sequence[Mapping[str, Any]], unit: str, origin: str, ended: str) -> str:

@@ -29,6 +29,7 @@ from causalveil.tasks.start.words import (
     CODE_NAME,
     GROUP_ID,
     ID_NAME,
+    PANDAS_INDEX,
     SURVEY_WEIGHT,
     TIME_WORD,
     WEIGHT,
@@ -99,7 +100,8 @@ def doubts(
     left_out, decide, asked = dict[str, str](), dict[str, str](), dict[str, str]()
     for one in candidates:
         values = as_read(frame, one)
-        why = _moment(one, values) or _name_of_units(one, values, frame, unit)
+        why = "the index of pandas' rows, by its name" if re.fullmatch(PANDAS_INDEX, one.name) else None
+        why = why or _moment(one, values) or _name_of_units(one, values, frame, unit)
         if why is not None:
             left_out[one.name] = why
     secret = data_class is DataClass.sensitive
@@ -119,8 +121,9 @@ def doubts(
         why = why or (None if secret else _of_one_arm(frame, one, treatment) or _of_one_outcome(frame, one, outcome))
         if why is not None:
             decide[one.name] = why
-        elif one.name not in levels and one.name not in ranges and (why := _codes(one, secret)) is not None:
-            asked[one.name] = why
+        elif one.name not in levels and one.name not in ranges:
+            why = _codes(one, secret) or (None if secret else _bands_made_dates(one))
+            asked |= {} if why is None else {one.name: why}
     return Doubts(left_out, decide, asked)
 
 
@@ -313,6 +316,63 @@ def _codes(one: Found, secret: bool) -> str | None:
     return None
 
 
+_BAND = re.compile(r"\d{1,3}\s*(-|–|to|bis)\s*\d{1,3}")
+_MONTHS = "|".join(("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"))
+_MADE_DATE = re.compile(rf"(?i)(\d{{1,2}})-({_MONTHS})|({_MONTHS})-(\d{{2}})")
+
+
+def _bands_made_dates(one: Found) -> str | None:
+    """Say that a level may be a band such as 10-14 of which a spreadsheet made a date; None: there is none."""
+    words = [level for level in one.levels if isinstance(level, str)]
+    dates = [word for word in words if _MADE_DATE.fullmatch(word)]
+    if not dates or not any(_BAND.fullmatch(word) for word in words):
+        return None
+    return (
+        f"'{dates[0]}' beside bands such as '{next(filter(_BAND.fullmatch, words))}' is a band of which a spreadsheet "
+        "made a date, it seems: format the column as text and save the file again"
+    )
+
+
+# Arms drawn by lot differ by more than this in one study of a thousand, over all columns together.
+BY_LOT = 1e-3
+
+
+def unlike_by_lot(
+    frame: pl.DataFrame, covariates: Iterable[Found], treatment: Found, treated: object
+) -> dict[str, str]:
+    """Return covariates in which arms differ by more than drawing by lot explains.
+
+    Means of numbers and shares of levels are compared by normal tests, whose p-values are multiplied by their number.
+    """
+    arms = as_read(frame, treatment).cast(pl.String)
+    in_arm = (arms == str(treated)).fill_null(value=False).to_numpy()
+    z: dict[str, tuple[float, float]] = {}
+    tests = 0
+    for one in covariates:
+        values = as_read(frame, one)
+        kinds = values.drop_nulls().unique().to_list() if one.distinct <= MOST_LEVELS and not one.whole else []
+        columns = [(values == kind) for kind in kinds] if kinds and not values.dtype.is_numeric() else [values]
+        for column in columns:
+            numbers = column.cast(pl.Float64, strict=False).to_numpy()
+            there = np.isfinite(numbers)
+            groups = [numbers[there & in_arm], numbers[there & ~in_arm]]
+            if min(map(len, groups)) < FEWEST_ROWS:
+                continue
+            error = math.sqrt(sum(group.var() / len(group) for group in groups))
+            spread = math.sqrt(sum(group.var() for group in groups) / 2)
+            tests += 1
+            if error > 0:
+                found = ((groups[0].mean() - groups[1].mean()) / error, (groups[0].mean() - groups[1].mean()) / spread)
+                z[one.name] = max(z.get(one.name, (0.0, 0.0)), found, key=lambda pair: abs(pair[0]))
+    chances = {name: min(1.0, tests * math.erfc(abs(score) / math.sqrt(2))) for name, (score, _) in z.items()}
+    return {
+        name: f"arms differ by {abs(z[name][1]):.2f} standard deviations, which drawing by lot gives in fewer than one "
+        "study of a thousand: was treatment drawn by lot, and of these rows? Without --trial it is adjusted for"
+        for name, chance in chances.items()
+        if chance < BY_LOT
+    }
+
+
 def _too_many_kinds(one: Found, levels: Collection[str], ranges: Collection[str]) -> str | None:
     """Say that a column holds codes of more kinds than a draft lists; None: it does not."""
     if not one.of_kinds or one.distinct <= MOST_PLACES or one.name in levels or one.name in ranges:
@@ -425,8 +485,8 @@ def _same_groups(values: FloatArray, groups: FloatArray) -> bool:
     kinds = np.unique(values)
     if not 2 <= len(kinds) <= MOST_LEVELS or len(values) < FEWEST_ROWS or len(np.unique(groups)) < 2:
         return False
-    pairs = np.unique(np.column_stack([values, groups]), axis=0)
-    return len(pairs) == len(kinds) and len(values) >= 5 * len(kinds)
+    pairs = pl.DataFrame({"values": values, "groups": groups}).n_unique()
+    return pairs == len(kinds) and len(values) >= 5 * len(kinds)
 
 
 def _summands(columns: dict[str, FloatArray], results: FloatArray) -> list[str]:

@@ -113,7 +113,10 @@ def draft(
         contract=_contract(parts, wishes, declared, open_ranges, open_levels, with_nulls, repeats),
         study=_study(parts, wishes, kept, counted, doubtful),
         source=_source(found, parts, wishes, source),
-        assumed=tuple(f"'{one.name}': {note}" for one in found.values() if one.looks in _READ for note in one.notes),
+        assumed=(
+            *(f"'{one.name}': {note}" for one in found.values() if one.looks in _READ for note in one.notes),
+            *_which_counts(parts),
+        ),
         taken=tuple(one.name for one in kept),
         left_out=tuple(f"'{name}': {why}" for name, why in (unused | left_out).items()),
         decide=tuple(f"'{name}': {why}" for name, why in (doubtful.decide | doubtful.asked).items()),
@@ -126,11 +129,23 @@ def draft(
 _READ = (Looks.binary, Looks.category, Looks.number, Looks.date, Looks.moment)
 
 
+def _which_counts(parts: Cast) -> tuple[str, ...]:
+    """Say which of two words of an outcome is counted, and how the other one would be."""
+    if parts.outcome_codes is None or not isinstance(parts.outcome_codes[1], str):
+        return ()
+    no, yes = parts.outcome_codes
+    return (f"'{parts.outcome.name}': the answer is of the share with '{yes}'; --counted '{no}' counts the other",)
+
+
 def _why_unused(one: Found) -> str:
     if one.looks is Looks.date and re.search(AFTER, spoken(one.name)):
         return "a date that may come after treatment, as its name says"
     if one.looks is Looks.date:
         return "a date, and studies take numbers; `since` in source.yaml makes it a number of days"
+    if one.looks is Looks.infinite:
+        return f"it holds infinite values; --missing '{one.name}=inf,-inf' reads them as none"
+    if one.looks is Looks.duration:
+        return "durations; a number of days or hours could be adjusted for"
     if one.looks is Looks.moment:
         return "numbers that count time since 1970, or ids; a number of days before treatment could be adjusted for"
     if one.looks is Looks.mixed:

@@ -216,6 +216,52 @@ def seem_missing(values: pl.Series) -> list[float]:
     return low + high
 
 
+# Values farther from all others than so many times the width of these are shown. Of 2,000 samples of 1,000 that are no
+# mistake, an end was shown of .1% (lognormal, sigma 1.5), 3% (sigma 2.5), .6% (Pareto, exponent 2), none (t, 3).
+FAR = 10.0
+FEWEST_NEAR = 10
+
+
+def far_from_rest(values: pl.Series) -> tuple[list[float], tuple[float, float]] | None:
+    """Return values that lie far from all others of a column, and the ends of these others.
+
+    Return None if there are none.
+    """
+    numbers = values.drop_nulls().cast(pl.Float64).unique().sort().to_list()
+    low = high = 0
+    for count in range(1, min(MOST_CODES, len(numbers) - FEWEST_NEAR) + 1):
+        rest = numbers[:-count]
+        if numbers[-count] - rest[-1] > FAR * (rest[-1] - rest[0]):
+            high = count
+    numbers, far = (numbers[:-high], numbers[-high:]) if high else (numbers, [])
+    for count in range(1, min(MOST_CODES, len(numbers) - FEWEST_NEAR) + 1):
+        rest = numbers[count:]
+        if rest[0] - numbers[count - 1] > FAR * (rest[-1] - rest[0]):
+            low = count
+    rest = numbers[low:]
+    far = numbers[:low] + far
+    return (far, (rest[0], rest[-1])) if far else None
+
+
+def told_far(one: Found, values: pl.Series) -> tuple[str, tuple[float, float]] | None:
+    """Say which values of a column lie far from all others, and return the ends of these others."""
+    if one.looks is not Looks.number or not values.dtype.is_numeric():
+        return None
+    found = far_from_rest(values.alias("values"))
+    if found is None:
+        return None
+    far, (lower, upper) = found
+    rows = int(values.cast(pl.Float64).is_in(far).sum())
+    times = min(max(lower - value, value - upper) for value in far) / (upper - lower)
+    codes = ",".join(f"{value:.12g}" for value in far)
+    words, many = codes.replace(",", " and "), "row holds" if rows == 1 else "rows hold"
+    return (
+        f"{rows:,} {many} {words}, {times:,.0f} times as far from all others as these, {lower:g} to {upper:g}, are "
+        f"wide: --missing '{one.name}={codes}' reads them as no value; --range '{one.name}=LOW:HIGH' keeps them as its "
+        "ends, and so does the draft by the range of the others"
+    ), (lower, upper)
+
+
 def told_missing(one: Found, values: pl.Series) -> str | None:
     """Say that numbers of a column may stand for no value, and what to do.
 

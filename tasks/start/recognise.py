@@ -6,6 +6,7 @@ Codes, a category, a number, a date, or text that no study can use.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -16,6 +17,7 @@ from causalveil.schemas.admission.casts import whole_values
 from causalveil.schemas.sources import Kind, TextReading
 from causalveil.tasks.start.words import (
     AMOUNT_WORD,
+    COUNTED_NAME,
     FEMALE,
     KIND_NAME,
     MALE,
@@ -52,6 +54,8 @@ class Looks(StrEnum):
     constant = "one value only"
     empty = "no value"
     unsaid = "text of which nothing is said"
+    infinite = "infinite values"
+    duration = "durations"
 
 
 @dataclass(frozen=True)
@@ -94,8 +98,9 @@ class Found:
     def of_kinds(self) -> bool:
         """Return whether its whole numbers are codes of kinds by its name."""
         named = self.looks is Looks.number and self.whole and names_kinds(self.name)
-        # Codes of many places begin with 1; what begins with 0 counts something, such as years of school.
-        return named and (self.lower >= 1 or (self.lower == 0 and self.distinct <= MOST_ZERO_CODES))
+        # What begins with 0 may count something, such as years of school.
+        counts = self.distinct > MOST_ZERO_CODES and re.search(COUNTED_NAME, spoken(self.name)) is not None
+        return named and (self.lower >= 1 or (self.lower == 0 and not counts))
 
 
 def names_kinds(name: str) -> bool:
@@ -135,13 +140,18 @@ def recognise(name: str, values: pl.Series, *, delimiter: str = ",") -> Found:
     if values.dtype == pl.Date or values.dtype == pl.Datetime:
         kind = Kind.date if values.dtype == pl.Date else Kind.timestamp
         return _typed(tidy, name, values, kind, Looks.date)
-    looks = Looks.empty if values.null_count() == len(values) else Looks.unread
+    held = Looks.duration if values.dtype == pl.Duration else Looks.unread
+    looks = Looks.empty if values.null_count() == len(values) else held
     return Found(tidy, name, looks, Kind.text, values.null_count(), 0)
 
 
 def _number(name: str, source_name: str, values: pl.Series) -> Found:
     """A column of numbers: whole ones by their type, or by all of them where they are few, as of codes with gaps."""
     given = values.fill_nan(None) if values.dtype.is_float() else values
+    if given.dtype.is_float() and bool(given.is_infinite().any()):
+        return Found(
+            name, source_name, Looks.infinite, _as_typed(name, source_name, Kind.number), given.null_count(), 0
+        )
     whole = whole_values(given)
     by_type = values.dtype.is_integer() or (isinstance(values.dtype, pl.Decimal) and not values.dtype.scale)
     if whole.null_count() == given.null_count() and (by_type or whole.n_unique() <= _most(name) + 1):
@@ -269,7 +279,8 @@ def _one_spelling(words: dict[str, int]) -> dict[str, str]:
     first: dict[str, str] = {}
     spellings = {}
     for word in words:
-        key = re.sub(r"[\s_-]+", " ", word.casefold()).strip(" .")
+        # An accent is one character or two; people see one spelling.
+        key = re.sub(r"[\s_-]+", " ", unicodedata.normalize("NFKC", word).casefold()).strip(" .")
         meant = first.setdefault(key, word)
         if meant != word:
             spellings[word] = meant

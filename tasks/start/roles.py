@@ -30,6 +30,7 @@ class Wishes:
         data_class: how the owner classes the data.
         unit, treatment, outcome: names of columns.
         treated: which value of the treatment means treated.
+        counted: which of two values of the outcome is counted.
         covariates: names of columns; None: all that can be used and are not in doubt.
         without: names of columns that are no covariates.
         trial: whether treatment was drawn by lot; ``chance``: each unit's chance of it, if known.
@@ -57,6 +58,7 @@ class Wishes:
     treatment: str
     outcome: str
     treated: str | None = None
+    counted: str | None = None
     covariates: tuple[str, ...] | None = None
     without: tuple[str, ...] = ()
     trial: bool = False
@@ -157,7 +159,7 @@ def cast(found: Mapping[str, Found], wishes: Wishes) -> Cast:
     taken = {unit.name, treatment.name, outcome.name, *(() if event is None else (event.name,))}
     if event is not None and wishes.measures:
         raise StudyError("--measure: times have measures of their own, risk and rmst; leave --measure or --event out")
-    outcome_codes = None if event is not None else _outcome_codes(outcome)
+    outcome_codes = None if event is not None else _outcome_codes(outcome, wishes.counted)
     said = said_of(found, wishes) if wishes.where or wishes.subgroups is not None else StatedLevels()
     where = tuple(condition(found, text, taken, wishes.data_class, said) for text in wishes.where)
     within = None
@@ -234,7 +236,7 @@ def outcome_of(found: Mapping[str, Found], wishes: Wishes) -> Found:
     """
     outcome = column_of(found, wishes.outcome, "--outcome")
     _other_than(outcome, {"--unit": wishes.unit, "--treatment": wishes.treatment})
-    _outcome_codes(outcome)
+    _outcome_codes(outcome, wishes.counted)
     return outcome
 
 
@@ -428,9 +430,22 @@ def _negation_first(words: Mapping[str, Value]) -> tuple[Value, Value] | None:
     return None
 
 
-def _outcome_codes(outcome: Found) -> tuple[Value, Value] | None:
+def _outcome_codes(outcome: Found, counted: str | None) -> tuple[Value, Value] | None:
+    if counted is not None:
+        yes = [one for one in outcome.values if str(one).casefold() == counted.strip().casefold()]
+        if outcome.looks is not Looks.binary or not yes:
+            values = " and ".join(f"'{one}'" for one in outcome.values)
+            what = f"has the values {values}; name one of them" if values else f"holds {outcome.looks}; leave it out"
+            raise StudyError(f"--counted: column '{outcome.name}' {what}")
+        return next(one for one in outcome.values if one != yes[0]), yes[0]
     if outcome.looks is Looks.number:
         return None
+    ways = {
+        Looks.duration: "; write them as a number, of days or hours, and say the unit in its name",
+        Looks.infinite: f"; --missing '{outcome.name}=inf,-inf' reads them as no value",
+    }
+    if outcome.looks in ways:
+        raise StudyError(f"--outcome: column '{outcome.name}' holds {outcome.looks}{ways[outcome.looks]}")
     if outcome.looks is Looks.binary:
         if not isinstance(outcome.values[0], str) and set(outcome.values) != {0, 1}:
             return None

@@ -17,6 +17,7 @@ import polars as pl
 from causalveil.schemas.errors import StudyError
 from causalveil.tasks.start.doubts import as_read
 from causalveil.tasks.start.recognise import Found, Looks
+from causalveil.tasks.start.roles import Cast, Wishes
 from causalveil.tasks.start.words import EVENT_NAME, FOLLOWED_NAME, NO, comment, flow, scalar, spoken
 
 # Of which rows a time to an earlier event is within the time to the end (but for errors), and of which it is the same.
@@ -153,6 +154,30 @@ def followed_to(
 def _about(fewest: float) -> str:
     """Say below how many people noise hides them, to two digits."""
     return f"fewer than about {float(f'{fewest:.2g}'):,.0f}"
+
+
+def no_event(frame: pl.DataFrame, parts: Cast, wishes: Wishes) -> str | None:
+    """Say that no row has an event before the horizon; None: one has, or the outcome is no time."""
+    if parts.event is None:
+        return None
+    names = dict(
+        zip(wishes.levels.get(parts.event.name, ()), wishes.level_names.get(parts.event.name, ()), strict=False)
+    )
+    said = declared_event(parts.event, wishes.censored, wishes.levels.get(parts.event.name), names, secret=False)
+    codes = said["event"]
+    censored = codes[said["censored"]] if "censored" in said else 0
+    ended = (as_read(frame, parts.outcome) <= wishes.horizon) & as_read(frame, parts.event).is_not_null()
+    values = as_read(frame, parts.event).filter(ended.fill_null(value=False))
+    values = (values.cast(pl.Int64) if values.dtype.is_numeric() or values.dtype == pl.Boolean else values).cast(
+        pl.String
+    )
+    if not len(values) or bool((values != str(censored)).any()):
+        return None
+    other = next((code for code in codes.values() if code != censored), censored)
+    return (
+        f"no row of '{parts.event.name}' has an event before the horizon {wishes.horizon:g}, as {censored} is read as "
+        f"censored: --censored '{other}' reads it the other way round, a later --horizon waits for events"
+    )
 
 
 def declared_event(

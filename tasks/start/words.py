@@ -100,6 +100,10 @@ KIND_NAME = (
     r"cause|reason|insurance|payer|provider|center|centre|school|village|city|town|firm|gender|sex)"
     r"([\W_]?(code|cd|nr|no|num))?[\W_\d]*$"
 )
+# Names of kinds that stand for a count where their numbers begin with 0: years of school.
+COUNTED_NAME = r"(?i)(^|[\W_])school(?=$|[\W_\d])"
+# A column that pandas wrote beside those of a table: the index of its rows.
+PANDAS_INDEX = r"__index_level_\d+__|Unnamed: ?\d+"
 AMOUNT_WORD = (
     r"(?i)(^|[\W_])(years?|yrs?|months?|days?|hours?|n|num|counts?|size|share|pct|percent|rate|scores?|dist|distance|age|mean|"
     r"avg|rank|grade|total|sum|log|per|income|wages?|cost|price|spend\w*)(?=$|[\W_\d])"

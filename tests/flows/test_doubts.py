@@ -18,7 +18,10 @@ from causalveil.flows.sequence.start import Begun, begin, numbered, survey, with
 from causalveil.schemas.contract import DataClass, load_contract
 from causalveil.schemas.declared import CodesColumn, LevelsColumn, NumberColumn
 from causalveil.schemas.errors import DataError, StudyError
+from causalveil.schemas.sources import Kind
+from causalveil.tasks.start.doubts import unlike_by_lot
 from causalveil.tasks.start.options import seem_missing
+from causalveil.tasks.start.recognise import Found, Looks
 from causalveil.tasks.start.roles import Wishes
 from causalveil.tasks.start.words import number_reading
 from tests.studies import resolved
@@ -514,3 +517,100 @@ def test_what_was_read_as_what_is_said(tmp_path: Path) -> None:
     assert "'smokes': 't' read as 'yes', 'f' read as 'no'" in found.assumed
     assert any(one.startswith("'ward': ") and "read as" in one for one in found.assumed)
     assert "'nothing': it holds no value" in found.left_out
+
+
+FAR_COSTS = {
+    "the smallest whole number of 32 bits": (
+        np.where(np.arange(N) % 30 == 0, -2147483648, COST),
+        "-2147483648",
+        (35, 95),
+    ),
+    "one mistyped bill": (np.where(np.arange(N) == 7, 9e6, COST), "9000000", (35, 95)),
+}
+
+
+@pytest.mark.parametrize("case", FAR_COSTS)
+def test_values_far_from_all_others_are_shown_and_are_no_ends_of_a_range(case: str, tmp_path: Path) -> None:
+    values, shown, (lower, upper) = FAR_COSTS[case]
+    draft = begun(tmp_path, {"cost": values}).draft
+    assert any(one.startswith("'cost'") and f"--missing 'cost={shown}'" in one for one in draft.decide)
+    cost = load_contract(tmp_path / "out/dataset.yaml").columns["cost"]
+    assert isinstance(cost, NumberColumn)
+    assert (lower, upper) == pytest.approx((cost.lower, cost.upper), abs=25)
+    # What a person says stands; a long tail is none.
+    said = begun(tmp_path / "said", {"cost": values}, ranges={"cost": (0.0, 1e7)}).draft
+    assert not any("far from all others" in one for one in said.decide)
+    tail = begun(tmp_path / "tail", {"cost": np.exp(np.linspace(0, 9, N))}).draft
+    assert not any("far from all others" in one for one in tail.decide)
+    secret = begun(tmp_path / "secret", {"cost": values}, data_class=DataClass.sensitive)
+    assert shown not in secret.draft.contract + secret.draft.study + secret.draft.source
+
+
+def test_bands_of_which_a_spreadsheet_made_dates_are_shown(tmp_path: Path) -> None:
+    bands = np.array(["14-Oct", "20-29", "30-39"])[AGE % 3]
+    assert any("'14-Oct' beside bands such as '20-29'" in one for one in begun(tmp_path, {"band": bands}).draft.decide)
+
+
+def test_one_word_in_two_spellings_of_unicode_is_one_level(tmp_path: Path) -> None:
+    places = np.array(["Köln", "Ko\u0308ln", "Bonn"])[AGE % 3]
+    begun(tmp_path, {"place": places, "again": np.array(["a", "b", "c"])[TREATED + AGE % 2]})
+    place = load_contract(tmp_path / "out/dataset.yaml").columns["place"]
+    assert isinstance(place, LevelsColumn)
+    assert len(place.codes) == 2
+
+
+def test_an_index_of_pandas_and_infinite_values_are_no_covariates(tmp_path: Path) -> None:
+    more = {"__index_level_0__": RANDOM.permutation(9 * N)[:N], "ratio": np.where(AGE % 9 == 0, np.inf, AGE)}
+    (tmp_path / "a").mkdir()
+    pl.DataFrame(BASE | more).write_parquet(tmp_path / "a/in.parquet")
+    asked = Wishes("a", DataClass.synthetic, unit="who", treatment="treated", outcome="cost")
+    draft = begin(survey(str(tmp_path / "a/in.parquet")), asked, tmp_path / "out", DirectEngine()).draft
+    assert draft.taken == ("age",)
+    assert any("__index_level_0__" in one and "pandas" in one for one in draft.left_out)
+    assert any("'ratio': it holds infinite values; --missing 'ratio=inf,-inf'" in one for one in draft.left_out)
+    seen = without_missing(survey(str(tmp_path / "a/in.parquet")), {"ratio": ("inf", "-inf")})
+    assert "ratio" in begin(seen, asked, tmp_path / "again", DirectEngine()).draft.taken
+    with pytest.raises(StudyError, match="holds infinite values; --missing"):
+        begin(survey(str(tmp_path / "a/in.parquet")), replace(asked, outcome="ratio"), tmp_path / "no", DirectEngine())
+
+
+@pytest.mark.parametrize("data_class", [DataClass.synthetic, DataClass.sensitive])
+def test_treatment_that_varies_within_a_person_is_told(data_class: DataClass, tmp_path: Path) -> None:
+    who = [f"p{i // 2}" for i in range(N)]
+    sensitive = data_class is DataClass.sensitive
+    more = {"last_by": "year"} if sensitive else {}
+    varies = begun(tmp_path, {"who": who, "year": [2020, 2021] * (N // 2)}, data_class=data_class, **more)
+    told = varies.rows_say if sensitive else varies.draft.decide
+    several = sum(TREATED[i] != TREATED[i + 1] for i in range(0, N, 2))
+    assert any(f"'treated' varies within 'who', in {several} of {N // 2} units" in one for one in told)
+    assert "varies within" not in varies.draft.contract + varies.draft.study + varies.draft.source
+
+
+def test_a_trial_whose_arms_differ_beyond_chance_is_told(tmp_path: Path) -> None:
+    older, alike = AGE + 20 * TREATED, np.round(RANDOM.normal(0, 1, N), 2)
+    draft = begun(tmp_path, {"age": older, "noise": alike}, trial=True).draft
+    assert [one for one in draft.decide if "drawing by lot" in one and one.startswith("'age'")]
+    assert not any(one.startswith("'noise'") for one in draft.decide)
+    observed = begun(tmp_path / "observed", {"age": older, "noise": alike}).draft
+    assert not any("drawing by lot" in one for one in observed.decide), "of a trial alone"
+
+
+def test_honest_trials_are_not_told_to_be_unlike() -> None:
+    """Seed 5, 300 trials of three columns: an alarm each with chance .001 at most; more than 3 have chance .0003."""
+    draw, alarms = np.random.default_rng(5), 0
+    arm = Found("arm", "arm", Looks.binary, Kind.integer, 0, 2)
+    columns = [Found(name, name, Looks.number, Kind.number, 0, 999) for name in "abc"]
+    for _ in range(300):
+        frame = pl.DataFrame({"arm": draw.integers(0, 2, 400)} | {name: draw.normal(size=400) for name in "abc"})
+        alarms += bool(unlike_by_lot(frame, columns, arm, 1))
+    assert alarms <= 3
+
+
+def test_which_of_two_words_is_counted_is_said_and_can_be_chosen(tmp_path: Path) -> None:
+    ends = np.array(["died", "lived"])[(AGE + TREATED) % 2]
+    said = begun(tmp_path, {"end": ends}, outcome="end", without=("cost",)).draft
+    assert "'end': the answer is of the share with 'lived'; --counted 'died' counts the other" in said.assumed
+    other = begun(tmp_path / "other", {"end": ends}, outcome="end", without=("cost",), counted="Died").draft
+    assert '"yes": died' in other.contract
+    with pytest.raises(StudyError, match="--counted: column 'end' has the values 'died' and 'lived'"):
+        begun(tmp_path / "no", {"end": ends}, outcome="end", counted="dead")

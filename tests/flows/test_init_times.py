@@ -262,3 +262,15 @@ def test_other_times_of_one_follow_up_are_for_a_person_to_decide(tmp_path: Path)
     assert {"x", "rtime", "recur"} <= named
     assert {"age", "year", "dose"} <= set(found.draft.taken)
     assert not {"row", "x", "rtime", "recur"} & set(found.draft.taken)
+
+
+def test_an_event_that_none_has_before_the_horizon_is_asked_about(tmp_path: Path) -> None:
+    """A column that says 1 where follow-up was censored was read as if nobody had died, without a word."""
+    frame = trial(status=pl.Series([int(i % 3 == 0) for i in range(N)]))
+    frame = frame.with_columns(days=pl.when(pl.col("status") == 1).then(200 + pl.col("days")).otherwise(pl.col("days")))
+    asked = {"event": "status", "horizon": 100.0}
+    told = "no row of 'status' has an event before the horizon 100, as 0 is read as censored: --censored '1'"
+    with pytest.raises(StudyError, match=told):
+        begun(tmp_path / "a", frame, **asked)
+    assert not (tmp_path / "a/out").exists()
+    begun(tmp_path / "b", frame, **asked, censored="1")

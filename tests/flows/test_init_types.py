@@ -90,7 +90,7 @@ def test_columns_that_hold_no_values_of_a_study_are_left_out_by_name(tmp_path: P
     pq.write_table(rows, tmp_path / "in.parquet")
     left_out = drafted(tmp_path / "in.parquet", tmp_path / "out").draft.left_out
     assert "'picture': holds bytes that are no text" in left_out
-    assert "'stay': it holds values of a type that no study reads" in left_out
+    assert "'stay': durations; a number of days or hours could be adjusted for" in left_out
     assert "'nothing': it holds no value" in left_out
 
 

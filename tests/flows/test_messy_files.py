@@ -112,6 +112,8 @@ CASES: dict[str, Case] = {
     "doubled quotes": Case(text(column(2, cycle('say "a"', "b")))),
     "backslashes before quotes": Case(text(column(2, cycle('say "a"', "b")), escapechar="\\", doublequote=False)),
     "a title above the header": Case("Costs by person\nexported on Monday\n\n" + text(people())),
+    "lines that end in carriage returns": Case(text(people(), lineterminator="\r")),
+    "such lines above a total": Case(text([*people(), ["Total", "", "", "", "9"]], lineterminator="\r")),
     "a spreadsheet's title": Case("Costs by person,,,,\nMonday,,,,\n,,,,\n" + text(people())),
     "notes above and below": Case(
         f"Costs by person\nexported on Monday\n\n{text(people())}\nSource: the register of costs\n* without repayments\n"

@@ -73,7 +73,13 @@ def _only(release: EffectRelease, unit: str | None) -> list[str]:
     if row.estimate is None or interval is None:
         return [*lines, "[yellow]The answer is withheld: a gate failed.[/yellow]"]
     ratios = [f"  {one.words}" for one in row.measures]
-    return [*lines, estimate_line(row.estimate, interval, unit) + _further(row), *ratios]
+    return [*lines, estimate_line(row.estimate, interval, unit or _share(release)) + _further(row), *ratios]
+
+
+def _share(release: EffectRelease) -> str | None:
+    """Return what is counted of an outcome of two words: an effect on it is one on the share with that word."""
+    codes = (release.specification.get("outcome") or {}).get("codes") or {}
+    return f"in the share with '{codes['yes']}'" if isinstance(codes.get("yes"), str) else None
 
 
 def _origin(release: EffectRelease | PooledProtocolRelease) -> str:
