@@ -23,7 +23,7 @@ from causalveil.schemas.errors import BudgetRefused, ContractError, StudyError
 from causalveil.schemas.mistakes import validate
 from causalveil.schemas.privacy import Accounting, Frozen, Guarantee, Half, Level, PrivacyCost, PublicKey
 from causalveil.schemas.studies import estimator_names
-from causalveil.schemas.study import Name, Slug, Study
+from causalveil.schemas.study import DeclaredClusters, Name, Slug, Study
 
 CONTRACT_FILE = "dataset.yaml"
 CONTRACT_SCHEMA_FILE = Path(__file__).with_name("dataset-v1.schema.json")
@@ -86,6 +86,10 @@ class Contract(Frozen):
         RowsPerUnit | None, Field(description="how several rows of a unit become one when data are admitted")
     ] = None
     public: Annotated[tuple[Name, ...], Field(description="columns that are public: no noise need protect them")]
+    clusters: Annotated[
+        dict[Name, DeclaredClusters],
+        Field(description="columns that say which units are alike, such as a school: how many clusters each names"),
+    ] = Field(default_factory=dict)
     recorded_is_public: Annotated[
         tuple[Name, ...],
         Field(description="columns of which it is public whether they hold a value; rows without one may be left out"),
@@ -149,13 +153,20 @@ class Contract(Frozen):
             yield f"'unit' is column '{self.unit}', which stands under 'columns' too; take it out there"
         if self.unit in self.public:
             yield f"'unit' is column '{self.unit}', which stands under 'public' too; take it out there"
+        for name in self.clusters:
+            if name in self.columns or name == self.unit:
+                yield f"'clusters' names '{name}', which is declared already; a column of clusters has no other part"
+        if self.clusters and self.blocks is not None:
+            yield "'clusters' do not go with 'blocks', over which a cluster may be spread; leave one of them out"
+        if self.clusters and self.rows is not None:
+            yield "'clusters' do not go with 'rows', which make one row of several; leave one of them out"
         for name in self.open_ranges:
             if name in self.columns or name == self.unit:
                 yield f"'open_ranges' names '{name}', which is declared already; take it out there"
 
     def _names_without_values(self) -> Iterator[str]:
         for name in self.public:
-            if name not in self.offered and name != self.unit:
+            if name not in self.offered and name != self.unit and name not in self.clusters:
                 yield f"'public' names '{name}', which is no key of 'columns'; declare it there"
         for name in self.bounds_from_data:
             if name not in self.columns:
@@ -218,7 +229,8 @@ class Contract(Frozen):
 
         It leaves out the ledger's identity, and when the owner is told.
         """
-        text = self.model_dump_json(exclude={"ledger", "warn_below"})
+        without = {"ledger", "warn_below", *(() if self.clusters else ("clusters",))}
+        text = self.model_dump_json(exclude=without)
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property

@@ -36,6 +36,7 @@ class Code(StrEnum):
     hidden_subgroups = "hidden_subgroups"
     unseen_sites = "unseen_sites"
     heterogeneity = "heterogeneity"
+    alike_within_clusters = "alike_within_clusters"
     # Sources of error that they do not, in the order in which a release has them.
     left_out = "left_out"
     unmeasured = "unmeasured"
@@ -85,6 +86,7 @@ SENTENCES: dict[Code, str] = {
     Code.hidden_subgroups: "effects of any size in subgroups that noise hides",
     Code.unseen_sites: "effects of any size at sites where no unit is seen so long",
     Code.heterogeneity: "differences between sites",
+    Code.alike_within_clusters: "likeness of units of one {column}",
     Code.unmeasured: "confounding by variables that are not among the covariates",
     Code.not_randomised: "confounding, if treatment was not randomised as the study declares",
     Code.alike_within_groups: "likeness of units that share a school, clinic or household, which matters most where "

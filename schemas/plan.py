@@ -87,7 +87,8 @@ class StandIn(Frozen):
     its variance that covariates explain; ``correlation``: between any two; ``spread``: a numeric covariate's
     standard deviation over half its declared range, None: each estimator's own guess. ``distance``: by how many
     standard deviations the arms' means of what drives treatment differ, unless it is randomised. ``eligible``: share of
-    units that meet a study's ``where``; None: half, and a plan says so.
+    units that meet a study's ``where``; None: half, and a plan says so. ``icc``: intraclass correlation of the outcome
+    within clusters, where a study has them.
     """
 
     treated: float = 0.5
@@ -98,6 +99,7 @@ class StandIn(Frozen):
     spread: float | None = None
     distance: float = 1.0
     eligible: float | None = None
+    icc: float = 0.05
 
     @property
     def eligible_share(self) -> float:

@@ -40,7 +40,7 @@ from causalveil.schemas.protocols.answers import (
 )
 from causalveil.schemas.shown import Shown
 from causalveil.schemas.sources import TableSnapshot
-from causalveil.schemas.study import Estimand, Finite
+from causalveil.schemas.study import Clusters, Estimand, Finite
 
 SCHEMA_FILE = Path(__file__).with_name("release-v1.schema.json")
 RELEASE_FILE = "release.json"
@@ -224,6 +224,35 @@ class Release(Shown, Frozen):
         return f"{self.units:,} units"
 
 
+class Correlation(Frozen):
+    """Intraclass correlation as the release leaves it possible.
+
+    It lies between ``low`` and ``high`` with 90% probability.
+    """
+
+    low: Annotated[Finite, Field(ge=0, le=1)]
+    median: Annotated[Finite, Field(ge=0, le=1)]
+    high: Annotated[Finite, Field(ge=0, le=1)]
+
+
+class OutcomeLikeness(Frozen):
+    """Likeness of units of one cluster in an outcome, after adjustment."""
+
+    outcome: str
+    correlation: Correlation
+    design_effect: Annotated[
+        Finite, Field(gt=0, description="sampling variance over that of as many units that are not alike")
+    ]
+    effective_people: Annotated[Finite, Field(gt=0, description="units over the design effect")]
+    hidden: Annotated[bool, Field(description="noise hides the correlation: what is told is about its prior")]
+
+
+class ClustersStatement(Clusters):
+    """The clusters, as declared, and how alike their units are in each outcome."""
+
+    outcomes: tuple[OutcomeLikeness, ...]
+
+
 class EffectRelease(Release):
     """A table of effects: outcomes by subgroups by arms, the headline answer first.
 
@@ -243,6 +272,9 @@ class EffectRelease(Release):
         Field(description="of each covariate that was adjusted for, by subgroup and arm; empty of other estimators"),
     ] = ()
     gates: tuple[GateResult, ...] = ()
+    clusters: Annotated[
+        ClustersStatement | None, Field(description="null: units were counted one by one, as if none were alike")
+    ] = None
     calibration: Annotated[Calibration | None, Field(description="null: no negative control was asked for")] = None
     curves: Annotated[
         tuple[GroupCurves, ...], Field(description="of times to an event, by subgroup and arm; else empty")

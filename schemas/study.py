@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Sequence
 from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -497,6 +498,9 @@ class Study(Frozen):
         left_out = {"purpose", "execution", "choice", "expect"}
         document: dict[str, Any] = json.loads(self.model_dump_json(exclude=left_out))
         del document["data"]["path"]
+        if document.get("clusters") is None:
+            # A study without clusters means what it meant before there were any.
+            document.pop("clusters", None)
         return document
 
     @property
@@ -558,6 +562,94 @@ class Study(Frozen):
         return ()
 
 
+FEWEST_CLUSTERS, FEWEST_OF_AN_ARM, MOST_SIZES = 6, 3, 3.0
+
+
+class DeclaredClusters(Frozen):
+    """Clusters by the owner's word: how many there are, and how unlike their sizes.
+
+    ``spread``: the standard deviation of their sizes over the mean size; 0 where all are of one size.
+    """
+
+    number: Annotated[int, Field(ge=2, le=10**8)]
+    spread: Annotated[Finite, Field(ge=0, le=MOST_SIZES)] = 1.0
+
+    @model_validator(mode="after")
+    def _enough(self) -> Self:
+        if self.number < FEWEST_CLUSTERS:
+            raise ValueError(
+                f"{self.number} clusters are too few to tell how alike people are within one; at least "
+                f"{FEWEST_CLUSTERS}"
+            )
+        return self
+
+
+class Clusters(DeclaredClusters):
+    """The column that says which units are alike, such as a school or a household.
+
+    A unit without a value is a cluster of its own. ``treated``: how many clusters were treated, where treatment was
+    given to whole clusters; None where it varies within them.
+    """
+
+    column: Name
+    treated: Annotated[int | None, Field(ge=1)] = None
+
+    @model_validator(mode="after")
+    def _enough_of_each_arm(self) -> Self:
+        if self.treated is None:
+            return self
+        fewer = min(self.treated, self.number - self.treated)
+        if fewer < FEWEST_OF_AN_ARM:
+            raise ValueError(
+                f"'treated' leaves an arm {max(fewer, 0)} of {self.number} clusters; each arm needs at least "
+                f"{FEWEST_OF_AN_ARM}"
+            )
+        return self
+
+    @property
+    def arms(self) -> tuple[float, ...]:
+        """Clusters that a total is taken over: those of controls and of treated, or all together."""
+        return (float(self.number),) if self.treated is None else (float(self.number - self.treated), self.treated)
+
+    @property
+    def role(self) -> Column:
+        """The requirement on its column."""
+        return Column(holds=Holds.unit, nulls=Nulls.welcome)
+
+
+def refuse_clusters(study: Any, takes: bool, beside: Sequence[str] = ()) -> None:
+    """Refuse clusters where nothing is proved of them.
+
+    Args:
+        study: has ``clusters``, an estimator, a privacy request and data.
+        takes: whether its estimator takes clusters.
+        beside: keys that the study has and that clusters do not go with.
+
+    Raises:
+        ValueError: says what to write instead.
+    """
+    if study.clusters is None:
+        return
+    if not takes:
+        raise ValueError(
+            f"'clusters': estimator '{study.estimator.name}' counts people one by one; 'regression' and "
+            "'difference_in_means' take clusters"
+        )
+    if study.privacy.level is not Level.sample:
+        raise ValueError("'clusters' are taken at level 'sample' alone; declare that, or leave 'clusters' out")
+    if study.privacy.delta == 0:
+        raise ValueError("'clusters' need a delta above 0, as in delta: 1e-6; without one leave 'clusters' out")
+    if study.data.blocks is not None:
+        raise ValueError(
+            "'clusters' do not go with blocks, over which a cluster may be spread; leave 'clusters' out, or let the "
+            "owner admit one block as a dataset of its own"
+        )
+    for key in beside:
+        raise ValueError(
+            f"'{key}' does not go with 'clusters', whose likeness is measured over all units; leave one out"
+        )
+
+
 class EffectStudy(Study):
     """A study of the effect of a binary treatment on a bounded outcome.
 
@@ -566,6 +658,8 @@ class EffectStudy(Study):
 
     # Whether the estimator adjusts for something; one that compares arms as they are may be given nothing.
     ADJUSTS: ClassVar[bool] = True
+    # Whether the estimator takes clusters of units that are alike.
+    TAKES_CLUSTERS: ClassVar[bool] = False
 
     kind: Literal["effect"]
     treatment: Name
@@ -577,6 +671,12 @@ class EffectStudy(Study):
     missing_outcome: MissingOutcome = MissingOutcome.refuse
     estimand: Estimand = Estimand.ATE
     confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
+    clusters: Clusters | None = None
+
+    @model_validator(mode="after")
+    def _clusters_where_they_are_proved(self) -> Self:
+        refuse_clusters(self, self.TAKES_CLUSTERS)
+        return self
 
     @model_validator(mode="after")
     def _adjusts_for_something(self) -> Self:
@@ -611,12 +711,15 @@ class EffectStudy(Study):
         for name, covariate in self.covariates.items():
             may = Nulls.welcome if self.indicated(name) else Nulls.undeclared
             roles[name] = covariate_role(covariate, may)
+        if self.clusters is not None:
+            roles[self.clusters.column] = self.clusters.role
         return roles
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that the study reads: unit, treatment, outcome, covariates by name."""
-        return (self.data.unit, self.treatment, self.outcome.name, *sorted(self.covariates))
+        """The columns that the study reads: unit, treatment, outcome, covariates by name, clusters."""
+        clusters = () if self.clusters is None else (self.clusters.column,)
+        return (self.data.unit, self.treatment, self.outcome.name, *sorted(self.covariates), *clusters)
 
     @property
     def question(self) -> str:

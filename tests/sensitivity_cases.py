@@ -80,6 +80,9 @@ def _regressions() -> Iterator[Case]:
     yield of("a trial", trial=True)
     yield of("lines alone", curves="none")
     yield Case("regression, skewed", of("").study, 100, 200, skewed=True)
+    for treated in (None, 3):
+        clusters = {"column": "school", "number": 6, "treated": treated}
+        yield of(f"clusters, {treated} treated", KINDS["number"], clusters=clusters)
     yield of("an event", outcome={"name": "score", "lower": 0, "upper": 1, "codes": {"no": 0, "yes": 1}})
     shares = {"scales": "0.2", "lines": "0.2", "screen": "0.2", "refit": "0.2", "scores": "0.2"}
     for delta in ("1e-6", "0"):
@@ -110,6 +113,11 @@ def _protocols() -> Iterator[Case]:
     for groups in (1, 2):
         for arms in (2, 3):
             yield of("mixed, delta 0", MIXED, 2, groups, arms, delta="0")
+    for name in ("regression", "difference_in_means"):
+        for treated in (None, 3):
+            clusters = {"column": "school", "number": 6, "treated": treated}
+            said = f"clusters, {name}, {treated} treated"
+            yield of(said, KINDS["number"], 2, 1, 2, name=name, trial=True, clusters=clusters)
     yield Case("protocol, of few", make_protocol(2), 20, 10)
 
 
@@ -248,6 +256,8 @@ SHORT = (
     "protocol, many: 2 outcomes, 2 groups, 3 arms",
     "protocol, a trial by means: 3 outcomes, 3 groups, 3 arms",
     "protocol, of few",
+    "protocol, clusters, regression, 3 treated: 2 outcomes, 1 groups, 2 arms",
+    "protocol, clusters, difference_in_means, None treated: 2 outcomes, 1 groups, 2 arms",
     "protocol, mixed, delta 0: 2 outcomes, 2 groups, 3 arms",
     "protocol, eligible, regression: 2 outcomes, 1 groups, 2 arms",
     "protocol, eligible, difference_in_means: 2 outcomes, 1 groups, 2 arms",

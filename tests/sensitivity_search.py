@@ -319,6 +319,8 @@ def kinds_of(study: Study) -> dict[str, Kind]:
     found[study.treatment] = Kind((*arms, *([] if study.missing_treatment is MissingTreatment.refuse else [None])))
     found |= {name: _covariate(column, one.indicated(name)) for name, column in sorted(one.covariates.items())}
     found = {name: replace(kind, private=not public) for name, kind in found.items()}
+    if study.clusters is not None:
+        found[study.clusters.column] = Kind((*range(study.clusters.number), None))
     missing = study.missing_outcome is not MissingOutcome.refuse
     for out in outcomes:
         nulls = [None] if missing else []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from causalveil.flows.estimators import label
 from causalveil.flows.estimators.estimator import ENTRY, NORMALISE, Estimator, Stages
-from causalveil.flows.estimators.rehearsal import Rehearsal, as_noisy
+from causalveil.flows.estimators.rehearsal import Rehearsal, as_noisy, summed
 from causalveil.flows.estimators.stage import Stage
 from causalveil.flows.estimators.words import UNADJUSTED
 from causalveil.schemas.estimators.difference import DifferenceStudy
@@ -19,8 +19,8 @@ from causalveil.tasks.protocols import difference as protocol
 
 DIFFERENCE = Stage[DifferenceStudy, EffectFindings](
     "difference",
-    lambda step: protocol.one_difference_stage(*step.given, step.budget),
-    charges=lambda study, sizes: [(protocol.SLOT, protocol.mechanism(table_of(study), sizes))],
+    lambda step: protocol.one_difference_stage(*step.given, step.budget, step.times),
+    charges=lambda study, sizes: protocol.draws(table_of(study), sizes),
     reads=(NORMALISE,),
 )
 
@@ -33,9 +33,10 @@ def rehearsal(study: DifferenceStudy) -> Rehearsal:
     """Return how a plan rehearses a study.
 
     What is allowed for is in deviations, which more units leave as they are. Where arms are public the variance is that
-    of pairs in a row, which differ by more than chance among quasi-random people.
+    of pairs in a row, which differ by more than chance among quasi-random people. Clusters have all of their people.
     """
-    return Rehearsal(PEOPLE, as_noisy, study.estimator.trial, by_chance=study.privacy.level is Level.label)
+    smaller = as_noisy if study.clusters is None else summed
+    return Rehearsal(PEOPLE, smaller, study.estimator.trial, by_chance=study.privacy.level is Level.label)
 
 
 DIFFERENCE_IN_MEANS = Estimator(

@@ -15,6 +15,7 @@ from causalveil.schemas.study import Study
 from causalveil.tasks.adjustment import questions, recipe
 from causalveil.tasks.adjustment.drawn import Asked, JointDraws, JointScales
 from causalveil.tasks.adjustment.recipe import TableRecipe
+from causalveil.tasks.adjustment.releases import codes_of
 from causalveil.tasks.enclave.split import Pieces
 from causalveil.tasks.privacy.mechanisms import Slot
 
@@ -38,6 +39,29 @@ class FiveStages(Generic[S]):
     def all(self) -> tuple[Stage[S, Any], ...]:
         """All of them."""
         return tuple(vars(self).values())
+
+
+def clusters_stage(
+    plan: Callable[[S, Sizes | None], TableRecipe],
+    pieces: Callable[[StageRun[S]], Pieces],
+    rows: tuple[Stage[Any, Any], ...],
+    five: FiveStages[S],
+) -> Stage[S, Any]:
+    """Return the stage of release 6, which studies with clusters have.
+
+    Arguments are those of :func:`joint_stages`.
+    """
+
+    def run(step: StageRun[S]) -> Any:
+        joint, workers = plan(step.study, step.sizes), step.study.execution.workers
+        draws = JointDraws(joint, pieces(step), step.budget, workers, step.times)
+        return draws.clusters(step[five.again], step[five.scores], codes_of(step.study, step.enclave))
+
+    def declared(study: S, sizes: Sizes | None) -> Draws:
+        own = plan(study, sizes)
+        return [(own.slot(recipe.CLUSTERS), own.mechanism(recipe.CLUSTERS))]
+
+    return Stage("clusters", run, charges=declared, reads=(*rows, five.again, five.scores))
 
 
 def joint_stages(

@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 
 from causalveil.flows.estimators import label
-from causalveil.flows.estimators.estimator import CELLS, VALIDATE, Estimator
-from causalveil.flows.estimators.five_releases import joint_stages
+from causalveil.flows.estimators.estimator import CELLS, VALIDATE, Estimator, Stages
+from causalveil.flows.estimators.five_releases import clusters_stage, joint_stages
 from causalveil.flows.estimators.rehearsal import (
     QUICK,
     SLOW,
@@ -40,7 +40,7 @@ from causalveil.flows.estimators.rehearsal import (
     mostly_whole,
     summed,
 )
-from causalveil.flows.estimators.stage import Stage, recalled
+from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.flows.estimators.table import middle_of, of_table
 from causalveil.flows.estimators.words import OF_A_PAPER, UNADJUSTED, WHOLE_RANGE, Importance, Sentence, Words, say_row
 from causalveil.schemas.confounding import declares_randomised
@@ -68,18 +68,29 @@ from causalveil.tasks.protocols.people import people_of
 
 plan = recalled(joint_recipe)
 FIVE = joint_stages(plan, lambda step: cells.everybody(step.enclave), rows=(CELLS,))
+CLUSTERS = clusters_stage(plan, lambda step: cells.everybody(step.enclave), (CELLS,), FIVE)
+
+
+def _answers(step: StageRun[RegressionProtocol]) -> ProtocolFindings:
+    totals = None if step.study.clusters is None else step[CLUSTERS]
+    return findings(
+        step.study, questions.with_scores(step[FIVE.again], step[FIVE.scores], totals), step[FIVE.scales], step.sizes
+    )
+
+
 ANSWERS = Stage[RegressionProtocol, ProtocolFindings](
-    "answers",
-    lambda step: findings(
-        step.study, questions.with_scores(step[FIVE.again], step[FIVE.scores]), step[FIVE.scales], step.sizes
-    ),
-    reads=(FIVE.scales, FIVE.again, FIVE.scores),
+    "answers", _answers, reads=(FIVE.scales, FIVE.again, FIVE.scores, CLUSTERS)
 )
+
+
+def _stages(study: RegressionProtocol) -> Stages:
+    return (*ENTRY, *FIVE.all, *([] if study.clusters is None else [CLUSTERS]), ANSWERS)
+
 
 DIFFERENCE = Stage[DifferenceProtocol, ProtocolFindings](
     "difference",
     lambda step: difference.difference_stage(*step.given, step.budget, step.times),
-    charges=lambda study, sizes: [(difference.SLOT, difference.mechanism(study, sizes))],
+    charges=lambda study, sizes: difference.draws(study, sizes),
     reads=(CELLS,),
 )
 
@@ -221,9 +232,7 @@ ENTRY = (VALIDATE, CELLS)
 
 FEWER_FACTS = ("treated", "mean", "deviation", "eligible")
 
-REGRESSION = Estimator(
-    RegressionProtocol, (*ENTRY, *FIVE.all, ANSWERS), rehearsal=rehearsal, words=words, warned=warned
-)
+REGRESSION = Estimator(RegressionProtocol, _stages, rehearsal=rehearsal, words=words, warned=warned)
 DIFFERENCE_IN_MEANS = Estimator(
     DifferenceProtocol,
     lambda study: label.TABLE if study.privacy.level is Level.label else (*ENTRY, DIFFERENCE),

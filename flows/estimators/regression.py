@@ -10,6 +10,7 @@ Five releases on all units, read by one posterior that knows their noise.
     4  as 2, of lines and kept curves                                                    refit
        slopes, weights, and where scores are cut                                         learn again, public
     5  sums of scores and of their squares                                               scores
+    6  with clusters: absolute totals of scores by cluster                               clusters
        estimate and interval                                                           interval, public
 
 Where public facts say that no curve could be seen there are no releases 3 and 4. Proofs: ``docs/proofs/regression.md``.
@@ -19,8 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from causalveil.flows.estimators.estimator import ENTRY, NORMALISE, Estimator
-from causalveil.flows.estimators.five_releases import joint_stages
+from causalveil.flows.estimators.estimator import ENTRY, NORMALISE, Estimator, Stages
+from causalveil.flows.estimators.five_releases import clusters_stage, joint_stages
 from causalveil.flows.estimators.rehearsal import Rehearsal, Rehearsed, summed
 from causalveil.flows.estimators.stage import Stage, recalled
 from causalveil.schemas.estimators.protocols import table_of
@@ -49,11 +50,22 @@ def _recipe(study: RegressionStudy, sizes: Sizes | None) -> TableRecipe:
 
 plan = recalled(_recipe)
 FIVE = joint_stages(plan, lambda step: everybody_of_one(step.enclave), rows=(NORMALISE,))
+CLUSTERS = clusters_stage(plan, lambda step: everybody_of_one(step.enclave), (NORMALISE,), FIVE)
 INTERVAL = Stage[RegressionStudy, EffectFindings](
     "interval",
-    lambda step: one_regression(*step.given[:2], step[FIVE.again], step[FIVE.scores], step[FIVE.scales]),
-    reads=(FIVE.scales, FIVE.again, FIVE.scores),
+    lambda step: one_regression(
+        *step.given[:2],
+        step[FIVE.again],
+        step[FIVE.scores],
+        step[FIVE.scales],
+        None if step.study.clusters is None else step[CLUSTERS],
+    ),
+    reads=(FIVE.scales, FIVE.again, FIVE.scores, CLUSTERS),
 )
+
+
+def _stages(study: RegressionStudy) -> Stages:
+    return (*ENTRY, *FIVE.all, *([] if study.clusters is None else [CLUSTERS]), INTERVAL)
 
 
 def warned(
@@ -70,7 +82,7 @@ def warned(
 
 REGRESSION = Estimator(
     RegressionStudy,
-    (*ENTRY, *FIVE.all, INTERVAL),
+    _stages,
     rehearsal=lambda study: Rehearsal(PEOPLE, summed, study.estimator.trial),
     warned=warned,
 )

@@ -30,7 +30,7 @@ from causalveil.schemas.errors import ConvergenceError, DataError
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import EffectStudy, Study
 from causalveil.tasks.covariates import dimension
-from causalveil.tasks.enclave.enclave import MemoryEnclave
+from causalveil.tasks.enclave.enclave import LIKENESS, MemoryEnclave
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.people import PublicPeople, enough, people, stand_in_outcomes
@@ -204,7 +204,9 @@ class Made:
 def people_of_effect(study: EffectStudy, made: Made) -> MemoryEnclave:
     """Return people of a study of one outcome, by seed and assumptions."""
     sample, effect = made.sample, made.effect
-    return MemoryEnclave.of(people(study, made.stand_in, made.count, made.randomised, sample=sample, effect=effect))
+    found = MemoryEnclave.of(people(study, made.stand_in, made.count, made.randomised, sample=sample, effect=effect))
+    found.save(LIKENESS, np.array([made.stand_in.icc]))
+    return found
 
 
 @dataclass(frozen=True)

@@ -104,8 +104,14 @@ def beyond_check(path: Path) -> str | None:
 
     Whether units are alike, and whether treatment was given by group, stands in rows alone.
     """
-    if read_yaml(path).get("kind") == "direction":
+    asked = read_yaml(path)
+    if asked.get("kind") == "direction":
         return None
+    if asked.get("clusters") is not None:
+        return (
+            "No check can see whether the contract's number of clusters and the spread of their sizes are true; where "
+            "it has more clusters than there are, intervals are too narrow."
+        )
     return (
         f"No check can see, and no interval covers: {SENTENCES[Code.alike_within_groups]}. To compare whole schools: "
         "causalveil init --unit SCHOOL --means, with the noise of as many units as there are schools."

@@ -115,11 +115,13 @@ def assemble_release(
 def _fields(study: Study, found: Result) -> dict[str, Any]:
     """Return the findings by field.
 
-    They have the reason for the estimator where ``auto`` chose it. No interval of an effect covers that units are
-    alike: which of them belong together stands in no contract.
+    They have the reason for the estimator where ``auto`` chose it. An interval covers that units are alike where the
+    study names their clusters, and nowhere else.
     """
-    fields = found.fields(study)
-    if fields.get("not_covered"):
+    fields, clusters = found.fields(study), getattr(study, "clusters", None)
+    if clusters is not None:
+        fields["covers"] = (*fields["covers"], limit(Code.alike_within_clusters, column=clusters.column))
+    elif fields.get("not_covered"):
         fields["not_covered"] = in_order((*fields["not_covered"], limit(Code.alike_within_groups)))
     if study.choice is not None and "details" in fields:
         fields["details"] = {**fields["details"], "choice": study.choice}

@@ -59,6 +59,16 @@ class AskedCovariate(Clipping):
         return self
 
 
+class AskedClusters(Frozen):
+    """The contract's clusters by their column.
+
+    ``treated``: how many were treated, where they were treated whole.
+    """
+
+    column: Name
+    treated: Annotated[int | None, Field(ge=1)] = None
+
+
 class AskedNumber(Clipping):
     """A column that is read as a number, by name."""
 
@@ -70,6 +80,16 @@ class AskedPair(Frozen):
 
     x: Annotated[AskedNumber, BeforeValidator(lambda value: _named(value), json_schema_input_type=Name | AskedNumber)]
     y: Annotated[AskedNumber, BeforeValidator(lambda value: _named(value), json_schema_input_type=Name | AskedNumber)]
+
+
+def _in_column(value: Any) -> Any:
+    return {"column": value} if isinstance(value, str) else value
+
+
+# ``clusters: school`` is short for ``clusters: {column: school}``.
+AskedClustersOrName = Annotated[
+    AskedClusters | None, BeforeValidator(_in_column, json_schema_input_type=Name | AskedClusters | None)
+]
 
 
 def _named(value: Any) -> Any:

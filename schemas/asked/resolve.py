@@ -145,13 +145,32 @@ def _effect(asked: EffectStudyFile, contract: Contract | None, problems: Problem
     }
     _nulls_refused(asked, contract, problems)
     document["censoring"] = _censoring(asked, contract, problems)
+    document["clusters"] = _clusters(asked, contract, problems)
     if isinstance(asked.estimator, AutoEstimator) or problems:
         return document
     fields = answering(asked).model_fields
     if "outcome" in fields:
         (one,) = document["outcomes"]
         document["outcome"] = {key: value for key, value in one.items() if key not in AskedOf.model_fields}
+    if asked.clusters is not None and "clusters" not in fields:
+        problems.append(
+            f"'clusters': estimator '{asked.estimator.name}' counts people one by one; leave 'clusters' out"
+        )
     return {key: value for key, value in document.items() if key in fields}
+
+
+def _clusters(asked: EffectStudyFile, contract: Contract | None, problems: Problems) -> dict[str, Any] | None:
+    """Return the clusters in full: the study's column, and what the contract says of it."""
+    if asked.clusters is None:
+        return None
+    declared = None if contract is None else contract.clusters.get(asked.clusters.column)
+    if declared is None:
+        named = f"'clusters': the contract declares no clusters by column '{asked.clusters.column}'"
+        known = f"; it declares {', '.join(map(repr, contract.clusters))}" if contract and contract.clusters else ""
+        way = f"; its owner may write 'clusters: {{{asked.clusters.column}: {{number: N}}}}'"
+        problems.append(f"{named}{known or way}")
+        return None
+    return {**declared.model_dump(), **asked.clusters.model_dump()}
 
 
 def _outcomes(asked: EffectStudyFile, contract: Contract | None, problems: Problems) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from causalveil.schemas.asked.auto import AutoEstimator
 from causalveil.schemas.asked.columns import (
     AskedArms,
     AskedCensoring,
+    AskedClustersOrName,
     AskedCovariates,
     AskedMeasures,
     AskedOutcome,
@@ -136,6 +137,10 @@ class EffectStudyFile(StudyFile):
     estimand: Estimand = Estimand.ATE
     confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
     measure: AskedMeasures | None = None
+    clusters: Annotated[
+        AskedClustersOrName,
+        Field(description="the contract's column of clusters, and how many were treated where whole ones were"),
+    ] = None
     gates: Gates | None = None
     intervals: Annotated[int, Field(ge=1, le=MOST_INTERVALS, description="of the grid of times")] | None = None
     censoring: Annotated[

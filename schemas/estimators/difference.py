@@ -38,6 +38,7 @@ class DifferenceStudy(EffectStudy):
     """A treatment effect by the difference of arm means."""
 
     ADJUSTS: ClassVar[bool] = False
+    TAKES_CLUSTERS: ClassVar[bool] = True
 
     estimator: DifferenceEstimator
 

@@ -126,7 +126,7 @@ OF_ONE = {
 }
 SHARED = (
     *("name", "data", "estimator", "privacy", "execution", "treatment", "treatment_codes", "confidence"),
-    *("covariates", "missing", "estimand", *UNRECORDED),
+    *("covariates", "missing", "estimand", "clusters", *UNRECORDED),
 )
 
 

@@ -5,7 +5,7 @@ Five releases on all units (``docs/proofs/regression.md``).
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -59,6 +59,8 @@ class RegressionEstimator(EstimatorSettings):
 
 class RegressionStudy(EffectStudy):
     """A treatment effect by adjustment from noisy moments."""
+
+    TAKES_CLUSTERS: ClassVar[bool] = True
 
     estimator: RegressionEstimator
 

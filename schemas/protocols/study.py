@@ -23,6 +23,7 @@ from causalveil.schemas.study import (
     UNRECORDED,
     ZERO_ONE,
     CategoricalCovariate,
+    Clusters,
     Code,
     Codes,
     Covariate,
@@ -41,6 +42,7 @@ from causalveil.schemas.study import (
     covariate_role,
     distinct_levels,
     distinct_names,
+    refuse_clusters,
 )
 from causalveil.schemas.where import MOST_CONDITIONS, Condition, refuse_roles
 
@@ -192,6 +194,17 @@ class TableStudy(Study):
     missing_treatment: MissingTreatment = MissingTreatment.refuse
     estimand: Estimand = Estimand.ATE
     confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
+    clusters: Clusters | None = None
+
+    @model_validator(mode="after")
+    def _clusters_where_they_are_proved(self) -> Self:
+        single = getattr(self, "SINGLE", None)
+        beside = {"subgroups": self.subgroups, "where": self.where, "measure": getattr(self, "ratios", ())}
+        several = {"arms": self.arms is not None and len(self.arms.levels) > 2}
+        refuse_clusters(
+            self, getattr(single, "TAKES_CLUSTERS", False), [key for key, one in {**beside, **several}.items() if one]
+        )
+        return self
 
     @model_validator(mode="after")
     def _two_codes_or_arms(self) -> Self:
@@ -232,6 +245,8 @@ class TableStudy(Study):
             roles[self.subgroups.name] = covariate_role(column, nulls)
         for one in self.where:
             roles.setdefault(one.column, one.role)
+        if self.clusters is not None:
+            roles[self.clusters.column] = self.clusters.role
         return roles
 
     @property
@@ -393,7 +408,8 @@ class ProtocolStudy(TableStudy):
         """
         groups = () if self.subgroups is None else (self.subgroups.name,)
         outcomes = (outcome.name for outcome in self.outcomes)
-        named = (self.data.unit, self.treatment, *outcomes, *groups, *sorted(self.covariates))
+        clusters = () if self.clusters is None else (self.clusters.column,)
+        named = (self.data.unit, self.treatment, *outcomes, *groups, *sorted(self.covariates), *clusters)
         return (*named, *sorted({one.column for one in self.where} - set(named)))
 
     @property

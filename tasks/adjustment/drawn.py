@@ -11,13 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
+from causalveil.schemas.errors import ChargesDiffer
 from causalveil.tasks.adjustment.features import FeatureMap
 from causalveil.tasks.adjustment.five_releases import FiveReleases
+from causalveil.tasks.adjustment.interval import centres_of, known_clusters
 from causalveil.tasks.adjustment.recipe import (
+    CLUSTERS,
     LINES,
     REFIT,
     SCALES,
@@ -28,8 +31,15 @@ from causalveil.tasks.adjustment.recipe import (
     made,
     noise_on,
 )
-from causalveil.tasks.adjustment.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
+from causalveil.tasks.adjustment.released import (
+    ReleasedMoments,
+    ReleasedScales,
+    ReleasedScores,
+    ReleasedScreen,
+    ReleasedTotals,
+)
 from causalveil.tasks.adjustment.releases import (
+    ClusterScores,
     JointMomentSums,
     JointScaleSums,
     JointScoreSums,
@@ -37,6 +47,7 @@ from causalveil.tasks.adjustment.releases import (
     JointSums,
     Named,
     Residuals,
+    absolute_totals,
     by_block,
     cut,
     numbers_of,
@@ -45,6 +56,7 @@ from causalveil.tasks.adjustment.sums import ARM_CROSS, ARM_GRAM, SQUARE_L1
 from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.split import Pieces
 from causalveil.tasks.inference.assemble import Noise
+from causalveil.tasks.inference.clusters import expected_totals
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import symmetric
 from causalveil.tasks.privacy.mechanisms import Budget, Slot
@@ -257,6 +269,43 @@ class JointDraws:
             return JointScoreSums(self.recipe, [[one.scores_asked for one in row] for row in own], _residuals(own))
 
         return made(self._release(SCORES, asked, block, scores_of))
+
+    def clusters(
+        self, asked: Asked, scores: Answered[ReleasedScores], codes: Callable[[int], Any] | float
+    ) -> Answered[ReleasedTotals]:
+        """Release 6.
+
+        Args:
+            asked: the questions, all but their scores set.
+            scores: release 5, whose means are the centres.
+            codes: of the clusters of each piece's rows; in rehearsals how alike people are taken to be.
+        """
+        joint, (own,), (said,) = self.recipe, asked, scores
+        clusters, mechanism = joint.clusters, made(joint.mechanism(CLUSTERS))
+        if clusters is None:
+            raise ChargesDiffer("release 6 was asked of a study without clusters; report this")
+        shape = (len(joint.weights), len(clusters.arms))
+        weights = np.repeat(np.array(joint.weights)[:, None], shape[1], axis=1)
+        if own is None or said is None:
+            exact = np.zeros(shape)
+        elif isinstance(codes, float):
+            known = [known_clusters(one[0], said[k][0], clusters) for k, one in enumerate(own)]
+            exact = np.stack([expected_totals(each, codes) for each in known])
+        else:
+            block = JointScoreSums(joint, [[one.scores_asked for one in row] for row in own], _residuals(own))
+            centres = np.stack([centres_of(row[0], said[k][0]) for k, row in enumerate(own)])
+            of = ClusterScores(block, centres, clusters.treated is not None).of
+            exact = absolute_totals(self.pieces, codes, of, math.prod(shape), self.workers).reshape(shape)
+        drawn = mechanism.release((exact * weights).ravel(), joint.slot(CLUSTERS), self.budget).reshape(shape) / weights
+        if own is None:
+            return (None,)
+        noise = noise_on(mechanism, exact.size).deviation / np.array(joint.weights)
+        return (
+            tuple(
+                (ReleasedTotals(sums, sd, clusters.arms, clusters.spread),)
+                for sums, sd in zip(drawn, noise.tolist(), strict=True)
+            ),
+        )
 
     def _moments(self, own: Questions, features: FeatureMap) -> JointMomentSums:
         return JointMomentSums(self.recipe, features, _residuals(own), own[0][0].found_scales.arms.share)

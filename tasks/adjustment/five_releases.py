@@ -31,6 +31,7 @@ from causalveil.tasks.adjustment.released import (
     ReleasedScales,
     ReleasedScores,
     ReleasedScreen,
+    ReleasedTotals,
     generator,
 )
 from causalveil.tasks.adjustment.scales import FoundScales, lines_of, scales_of
@@ -53,6 +54,7 @@ class FiveReleases:
     screen: ReleasedScreen | None = None
     refit: ReleasedMoments | None = None
     scores: ReleasedScores | None = None
+    totals: ReleasedTotals | None = None
 
     @cached_property
     def found_scales(self) -> FoundScales:
@@ -112,7 +114,9 @@ class FiveReleases:
     def law(self) -> ErrorLaw:
         """The estimate and the law of its error, as all releases determine them."""
         random, scores = self._random("interval"), _given(self.scores)
-        return law_of(self.public, self.found_scales, self.second, self.kept, self.scores_asked, scores, random)
+        return law_of(
+            self.public, self.found_scales, self.second, self.kept, self.scores_asked, scores, random, self.totals
+        )
 
     def _learnt(self, label: str, releases: list[tuple[FeatureMap, ReleasedMoments]], features: FeatureMap) -> Learnt:
         random, moments = self._random(label), moments_of(self.found_scales, releases)

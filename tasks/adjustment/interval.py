@@ -11,8 +11,9 @@ the law of the error has it on either side of the estimate.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -24,16 +25,21 @@ from causalveil.schemas.confounding import (
     of_trial,
 )
 from causalveil.schemas.limits import Code, Limit, limit
+from causalveil.schemas.study import Clusters
 from causalveil.tasks.adjustment.decide import Learnt, losses
 from causalveil.tasks.adjustment.features import FeatureMap, Scores
 from causalveil.tasks.adjustment.posterior import hidden_bias
 from causalveil.tasks.adjustment.recipe import AdjustsBy, looks_for_curves
-from causalveil.tasks.adjustment.released import Public, RandomDraws, ReleasedScores
+from causalveil.tasks.adjustment.released import Public, RandomDraws, ReleasedScores, ReleasedTotals
 from causalveil.tasks.adjustment.scales import FoundScales
 from causalveil.tasks.adjustment.screen import Kept
 from causalveil.tasks.covariates import FIT, DeclaredRanges, NarrowRanges, Ranged
 from causalveil.tasks.inference.assemble import Noise
+from causalveil.tasks.inference.clusters import KnownClusters, Likeness, likeness
 from causalveil.tasks.machine.arrays import FloatArray
+
+if TYPE_CHECKING:
+    from causalveil.tasks.adjustment.five_releases import FiveReleases
 
 # No effect is larger, in half ranges of the outcome.
 FARTHEST = 2.0
@@ -126,6 +132,8 @@ class ErrorLaw:
         adjusted_share: of the variance of confounding that was expected, what the data took off.
         explained: of the outcome's variance within arms, what slopes are seen to explain; None where noise hides it.
         narrow: numbers whose declared ranges cut many people.
+        alike: what is possible of the sampling variance where units of one cluster are alike; ``sampling`` is then the
+            root of its mean.
     """
 
     value: float
@@ -136,11 +144,65 @@ class ErrorLaw:
     adjusted_share: float
     explained: float | None
     narrow: NarrowRanges = FIT
+    alike: Likeness | None = None
 
     @property
     def noise(self) -> Noise:
         """The law of release 5's noise."""
         return Noise(self.scale, self.mixing)
+
+
+def wide_of(scales: FoundScales, learnt: Learnt) -> FloatArray:
+    """Return the expected mean square of scores that each arm adds, shape (2,)."""
+    lean, shares = np.array(learnt.lean), np.array([scales.arms.share, 1 - scales.arms.share])
+    blur = (scales.means_sd / scales.arms.spread) ** 2
+    found: FloatArray = learnt.counts * (1 + lean**2 * learnt.distances) / shares * (learnt.residual + blur)
+    return found
+
+
+def square_of(wide: float, scores: Scores, released: ReleasedScores) -> float:
+    """Return the mean square of scores, as expected and as seen, weighted by their doubts."""
+    square_sd = released.sd if released.square_sd is None else released.square_sd
+    trust = (SQUARE_DOUBT * wide) ** 2 / ((SQUARE_DOUBT * wide) ** 2 + (scores.cut**2 * square_sd) ** 2)
+    return max(wide + trust * (scores.cut**2 * released.square - wide), wide / 4)
+
+
+def centres_of(question: FiveReleases, released: ReleasedScores) -> FloatArray:
+    """Return the mean of v in controls and in treated by release 5, shape (2,).
+
+    v is off in an arm by what release 1 says wrong of its mean, over the arm's share; release 5 tells their difference.
+    """
+    p = question.found_scales.arms.share
+    return released.mean / (2 * np.array([1 - p, p]))
+
+
+def known_clusters(question: FiveReleases, released: ReleasedScores, clusters: Clusters) -> list[KnownClusters]:
+    """Return what is known of the clusters of each arm, or of all, before release 6."""
+    scales, scores = question.found_scales, question.scores_asked
+    return _known(question.public, scales, question.second, scores, released, clusters.arms, clusters.spread)
+
+
+def _known(
+    public: Public,
+    scales: FoundScales,
+    learnt: Learnt,
+    scores: Scores,
+    released: ReleasedScores,
+    clusters: Sequence[float],
+    spread: float,
+) -> list[KnownClusters]:
+    wide = wide_of(scales, learnt)
+    own = public.units * square_of(float(wide.sum()), scores, released) / scores.cut**2
+    if len(clusters) == 1:
+        return [KnownClusters(own, public.units, clusters[0], spread, released.sd)]
+    shares = np.array([scales.arms.share, 1 - scales.arms.share])
+    # The arms' means are off in opposite ways by what release 5 tells, and alike by what release 1 leaves.
+    alike = scales.means_sd / scales.arms.spread / math.sqrt(2) / shares / scores.cut
+    doubt, parts = np.hypot(released.sd / (2 * shares), alike), wide / wide.sum()
+    return [
+        KnownClusters(float(own * parts[arm]), float(public.units * shares[arm]), count, spread, float(doubt[arm]))
+        for arm, count in zip((1, 0), clusters, strict=True)
+    ]
 
 
 def law_of(
@@ -151,6 +213,7 @@ def law_of(
     scores: Scores,
     released: ReleasedScores,
     random: RandomDraws,
+    totals: ReleasedTotals | None = None,
 ) -> ErrorLaw:
     """Read release 5.
 
@@ -164,13 +227,11 @@ def law_of(
     mean, noise = scores.cut * released.mean, scores.cut * released.sd
     taken, signs = lean @ (learnt.slopes @ scores.apart), learnt.counts * (1, -1)
     value = float(signs @ arms.means) / arms.spread + mean - float(taken)
-    # Sampling: the mean square of scores as expected, moved towards what is seen by what noise allows.
-    blur = (scales.means_sd / arms.spread) ** 2
-    wide = float((learnt.counts * (1 + lean**2 * learnt.distances) / shares * (learnt.residual + blur)).sum())
-    square_sd = released.sd if released.square_sd is None else released.square_sd
-    trust = (SQUARE_DOUBT * wide) ** 2 / ((SQUARE_DOUBT * wide) ** 2 + (scores.cut**2 * square_sd) ** 2)
-    square = max(wide + trust * (scores.cut**2 * released.square - wide), wide / 4)
-    sampling = math.sqrt(square / public.units)
+    sampling, alike = math.sqrt(square_of(float(wide_of(scales, learnt).sum()), scores, released) / public.units), None
+    if totals is not None:
+        known = _known(public, scales, learnt, scores, released, totals.clusters, totals.spread)
+        alike = likeness(known, totals.sums, totals.sd).times((scores.cut / public.units) ** 2)
+        sampling = math.sqrt(alike.variance)
     # A share that is off takes so much of an arm's error for the effect.
     error = error + scales.share_sd * random.standard_normal(count) * (draws.errors @ (learnt.counts / shares))
     bias = 0.0
@@ -197,6 +258,7 @@ def law_of(
         1 - min(confounds**2, 1.0) if len(scales.kept) else 0.0,
         _explained(learnt, shares) if len(scales.kept) else 0.0,
         narrow,
+        None if alike is None else alike.times(arms.spread**2),
     )
 
 

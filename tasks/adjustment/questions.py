@@ -17,7 +17,7 @@ from typing import TypeVar
 from causalveil.tasks.adjustment.drawn import Answered, Asked, JointScales, Questions
 from causalveil.tasks.adjustment.five_releases import FiveReleases
 from causalveil.tasks.adjustment.recipe import TableRecipe
-from causalveil.tasks.adjustment.released import ReleasedMoments, ReleasedScores, ReleasedScreen
+from causalveil.tasks.adjustment.released import ReleasedMoments, ReleasedScores, ReleasedScreen, ReleasedTotals
 from causalveil.tasks.adjustment.screen import kept_of, screened
 from causalveil.tasks.inference.people import FLOOR_DEVIATIONS
 from causalveil.tasks.machine.distribute import one_thread
@@ -91,9 +91,15 @@ def with_refit(asked: Asked, refit: Answered[ReleasedMoments] | None) -> Asked:
     return _decided(_with(asked, "refit", refit), decide)
 
 
-def with_scores(asked: Asked, scores: Answered[ReleasedScores]) -> Asked:
-    """Return what all releases say."""
-    return _with(asked, "scores", scores)
+def with_scores(
+    asked: Asked, scores: Answered[ReleasedScores], totals: Answered[ReleasedTotals] | None = None
+) -> Asked:
+    """Return what all releases say.
+
+    ``totals``: release 6, of a study with clusters.
+    """
+    found = _with(asked, "scores", scores)
+    return found if totals is None else _with(found, "totals", totals)
 
 
 def _with(asked: Asked, name: str, released: Answered[T] | None) -> Asked:

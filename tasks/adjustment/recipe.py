@@ -23,6 +23,7 @@ from causalveil.schemas.estimators.regression import RegressionEstimator
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
 from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.schemas.study import Clusters
 from causalveil.tasks.adjustment.features import Encoding
 from causalveil.tasks.adjustment.released import CELLS, ColumnKind, Prior, Public
 from causalveil.tasks.adjustment.sums import (
@@ -144,6 +145,10 @@ LINES = Slot(name="lines", scope=Scope.all)
 SCREEN = Slot(name="screen", scope=Scope.all)
 REFIT = Slot(name="refit", scope=Scope.all)
 SCORES = Slot(name="scores", scope=Scope.all)
+CLUSTERS = Slot(name="clusters", scope=Scope.all)
+# Of the scores' part of the budget, what absolute totals of clusters have, and their sensitivity whatever the clusters
+# (``docs/proofs/clusters.md``).
+CLUSTERS_SHARE, CLUSTERS_L2 = Decimal("0.2"), 2.0
 # Curves that release 4 keeps at most.
 MOST_KEPT = 6
 # An unknown number of units is taken for a large one.
@@ -230,6 +235,7 @@ class TableRecipe:
         all_counted: whether every unit lies in a subgroup, so that counts add up to what is public.
         ending: of the name of each release, where a study makes several of a kind.
         scope: whom they are charged to.
+        clusters: which units are alike; None: nobody is taken to be.
     """
 
     everybody: Public
@@ -244,6 +250,7 @@ class TableRecipe:
     all_counted: bool = True
     ending: str = ""
     scope: Scope = Scope.all
+    clusters: Clusters | None = None
 
     @property
     def sides(self) -> int:
@@ -351,6 +358,8 @@ class TableRecipe:
             return own, SCALES_OF_GROUPS if several else SCALES_L2
         if slot == SCREEN:
             return (q + self.sides) * MOST_CANDIDATES, SCREEN_L2
+        if slot == CLUSTERS:
+            return q * (1 if self.clusters is None else len(self.clusters.arms)), CLUSTERS_L2
         if slot == SCORES:
             in_l1 = SCORES_L1_OF_BLOCKS if several or arms > TWO_ARMS else SCORES_L1
             return 2 * q * self.sides, in_l1 if self.pure else SCORES_L2
@@ -398,8 +407,13 @@ def joint_recipe(study: ProtocolStudy, sizes: Sizes | None, before: Mapping[str,
     found = TableRecipe(everybody, encoding, sizes is not None, *of_all)
     average, mu = max(everybody.units // groups, 1), everybody.mu * found.side_weight
     chosen = parts_of(replace(everybody, units=average, mu=mu, blocks=found.blocks))
+    own = CLUSTERS_SHARE * chosen.scores if study.clusters is not None else Decimal(0)
+    chosen = replace(chosen, scores=chosen.scores - own)
     shares = {name: part * left for name, part in vars(chosen).items()}
-    found = replace(found, parts=chosen, costs=divide(study.privacy.cost, {**before, **shares}))
+    if own > 0:
+        shares = {CLUSTERS.name: own * left, **shares}
+    costs = divide(study.privacy.cost, {**before, **shares})
+    found = replace(found, parts=chosen, costs=costs, clusters=study.clusters)
     if sizes is not None:
         check_cells(sizes.units, groups, arms, FLOOR_DEVIATIONS * found.count_noise)
     return found

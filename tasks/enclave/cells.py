@@ -28,6 +28,7 @@ from causalveil.tasks.enclave.normalise import (
     level_codes,
     nulls_as_reference,
     scaled_outcome,
+    write_clusters,
     write_covariates,
 )
 from causalveil.tasks.enclave.partitions import LoadedSegment
@@ -87,7 +88,7 @@ def everybody_of_one(enclave: Enclave) -> Pieces:
 
 
 def normalise_cells(study: ProtocolStudy, segment: LoadedSegment, place: Path, key: bytes) -> None:
-    """Write x.npy, t.npy, u.npy, g.npy and h.npy of one segment, rows ascending by keyed hash.
+    """Write x, t, u, g, h and c of one segment as files, rows ascending by keyed hash.
 
     Raises:
         DataError: a value that admission refuses.
@@ -101,6 +102,7 @@ def normalise_cells(study: ProtocolStudy, segment: LoadedSegment, place: Path, k
     save_array(place / "u.npy", u)
     groups = np.where(eligible(study.where, frame), groups_of(study, frame), np.uint8(len(study.groups)))
     save_array(place / "g.npy", groups[order])
+    write_clusters(study.clusters, frame, order, place, key)
     write_covariates(study.questions[0], columns(study.questions[0], frame), order, place / "x.npy")
 
 

@@ -9,6 +9,7 @@ An enclave holds arrays by name: of the run, and of each segment. The names of r
     u   float64 (rows,)     outcome scaled by its declared bounds to [-1, 1]
     xy  float64 (rows, 2)   of a direction study, instead: both variables scaled by their bounds to [-1, 1]
     h   uint64  (rows, 2)   keyed hash of the unit, high word first; rows ascend by it
+    c   uint64  (rows,)     code of the unit's cluster, where the study has clusters
 
 A run of record has files. Rehearsals, replications and coverage studies have rows in memory and run the same stages.
 """
@@ -28,6 +29,8 @@ from causalveil.schemas.errors import CausalveilError
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray, load_array, save_array
 
 HashArray = NDArray[np.uint64]
+# Of rehearsals of studies with clusters, whose people have none: an intraclass correlation, shape (1,).
+LIKENESS = "likeness"
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,14 @@ class Enclave(ABC):
             key: everything beside the rows that the result depends on.
             compute: draws no noise.
         """
+
+    def holds(self, name: str, segment: int) -> bool:
+        """Return whether a segment has an array of this name."""
+        try:
+            self.load(name, segment)
+        except CausalveilError:
+            return False
+        return True
 
     def rows(self, segment: int) -> Rows:
         """Return all units of a segment."""

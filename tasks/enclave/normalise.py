@@ -27,6 +27,7 @@ from causalveil.schemas.plan import Layout
 from causalveil.schemas.study import (
     Bounds,
     CategoricalCovariate,
+    Clusters,
     EffectStudy,
     MissingTreatment,
     NumericCovariate,
@@ -39,7 +40,7 @@ from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import segment_folder
 from causalveil.tasks.enclave.partitions import VALUES, LoadedSegment, read_segments, readings
 from causalveil.tasks.enclave.unit_hash import HASH_LABEL, ascending, keyed_hash
-from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray, new_array, save_array
+from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray, load_array, new_array, save_array
 from causalveil.tasks.machine.distribute import distribute, tell, while_more_come
 from causalveil.tasks.machine.frames import values_of
 from causalveil.tasks.privacy.keys import key_of
@@ -193,7 +194,7 @@ def nulls_as_reference(missing: MissingTreatment, series: pl.Series, arms: pl.Se
 
 
 def normalise_segment(study: EffectStudy, segment: LoadedSegment, place: Path, key: bytes) -> None:
-    """Write x.npy, t.npy, u.npy and h.npy of one segment, rows ascending by keyed hash.
+    """Write x.npy, t.npy, u.npy, h.npy and c.npy of one segment, rows ascending by keyed hash.
 
     Raises:
         DataError: a value that admission refuses.
@@ -202,6 +203,7 @@ def normalise_segment(study: EffectStudy, segment: LoadedSegment, place: Path, k
     order = hashed_order(values_of(frame, study.data.unit), place, key)
     save_array(place / "t.npy", arm_of(study, values_of(frame, study.treatment)).to_numpy().take(order))
     save_array(place / "u.npy", scaled_outcome(study, values_of(frame, study.outcome.name)).take(order))
+    write_clusters(study.clusters, frame, order, place, key)
     write_covariates(study, columns(study, frame), order, place / "x.npy")
 
 
@@ -223,6 +225,21 @@ def hashed_order(units: pl.Series, place: Path, key: bytes) -> IntArray:
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     save_array(place / "h.npy", hashes.take(order, axis=0))
     return order
+
+
+def write_clusters(clusters: Clusters | None, frame: pl.DataFrame, order: IntArray, place: Path, key: bytes) -> None:
+    """Write c.npy of one segment: a code of each unit's cluster, where the study has clusters.
+
+    Codes are halves of keyed hashes, the same in all segments. Two clusters of one code would count as one, which
+    harms no proof. A unit without a cluster has a code of its own.
+    """
+    if clusters is None:
+        return
+    series = values_of(frame, clusters.column)
+    absent = series.is_null().to_numpy()
+    codes = keyed_hash(series.fill_null("" if series.dtype == pl.String else 0), key)[:, 0].take(order)
+    alone = ~load_array(place / "h.npy")[:, 0]
+    save_array(place / "c.npy", np.where(absent.take(order), alone, codes))
 
 
 def normalise_stage(

@@ -33,7 +33,7 @@ from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.protocols.answers import Answer, BalanceRow, Limits, State
 from causalveil.schemas.protocols.study import ALL_UNITS, OutcomeRole
-from causalveil.schemas.release import Interval, Variance
+from causalveil.schemas.release import ClustersStatement, Interval, Variance
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import L2Laplace, Mechanism
@@ -157,6 +157,7 @@ class EffectFindings:
     confounding: ConfoundingStatement | None = None
     balance: tuple[CovariateBalance, ...] = ()
     not_covered: tuple[Limit, ...] = ()
+    clusters: ClustersStatement | None = None
 
     def __post_init__(self) -> None:
         """Say in the details what was done about confounding, in the words of the statement alone."""
@@ -195,6 +196,7 @@ class EffectFindings:
             "answers": (answer,),
             "covers": interval.covers,
             "not_covered": self.not_covered,
+            "clusters": self.clusters,
             "balance": tuple(BalanceRow(group=ALL_UNITS, arm=arm, **dict(row)) for row in self.balance),
             "details": details,
         }

@@ -10,26 +10,33 @@ lies in one cell, and the vector moves by at most 2, whatever the numbers of sub
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from causalveil.schemas.estimators.difference import DifferenceStudy
 from causalveil.schemas.estimators.protocols import DifferenceProtocol, table_of
 from causalveil.schemas.plan import Sizes
-from causalveil.schemas.privacy import Scope
-from causalveil.tasks.adjustment.releases import by_block, one_hot
+from causalveil.schemas.privacy import PrivacyCost, Scope
+from causalveil.schemas.study import Clusters
+from causalveil.tasks.adjustment.recipe import CLUSTERS, CLUSTERS_L2, CLUSTERS_SHARE
+from causalveil.tasks.adjustment.releases import absolute_totals, by_block, codes_of, one_hot
 from causalveil.tasks.enclave.cells import CellRows, everybody, everybody_of_one
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.split import Pieces
 from causalveil.tasks.inference.assemble import EffectFindings, Noise
+from causalveil.tasks.inference.clusters import KnownClusters, Likeness, expected_totals, likeness
 from causalveil.tasks.inference.people import FLOOR_DEVIATIONS, check_cells
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import on_lattice, sums_sensitivity
+from causalveil.tasks.privacy.gaussian import divide
 from causalveil.tasks.privacy.mechanisms import Budget, Mechanism, Slot, vector_mechanism
 from causalveil.tasks.protocols.calibration import calibrate
 from causalveil.tasks.protocols.findings import ProtocolFindings, together
-from causalveil.tasks.protocols.parts import Part, Risks, effect_of, table, with_everybody
+from causalveil.tasks.protocols.parts import Part, Risks, effect_of, table, told_of, with_everybody
 from causalveil.tasks.trial.difference import confounding, covers, not_covered
 
 SLOT = Slot(name="effect", scope=Scope.all)
@@ -50,12 +57,33 @@ def mechanism(study: DifferenceProtocol, sizes: Sizes | None) -> Mechanism:
         StudyError: more cells than the budget can serve.
     """
     units = None if sizes is None else sizes.units
-    made = vector_mechanism(sums_sensitivity(len(study.groups) * numbers(study), units), study.privacy.cost)
+    made = vector_mechanism(sums_sensitivity(len(study.groups) * numbers(study), units), costs(study)[SLOT.name])
     if units is not None:
         check_cells(
             units, len(study.groups), len(study.arm_names), FLOOR_DEVIATIONS * noise_of(study, made).deviation / HALF
         )
     return made
+
+
+def costs(study: DifferenceProtocol) -> dict[str, PrivacyCost]:
+    """Return what each release may cost: sums alone, or sums and totals of clusters."""
+    if study.clusters is None:
+        return {SLOT.name: study.privacy.cost}
+    return divide(study.privacy.cost, {SLOT.name: 1 - CLUSTERS_SHARE, CLUSTERS.name: CLUSTERS_SHARE})
+
+
+def clusters_mechanism(study: DifferenceProtocol, sizes: Sizes | None) -> Mechanism | None:
+    """Return the mechanism of absolute totals of clusters; None without clusters."""
+    if study.clusters is None:
+        return None
+    numbers = len(study.outcomes) * len(study.clusters.arms)
+    units = None if sizes is None else sizes.units
+    return vector_mechanism(sums_sensitivity(numbers, units, CLUSTERS_L2), costs(study)[CLUSTERS.name])
+
+
+def draws(study: DifferenceProtocol, sizes: Sizes | None) -> list[tuple[Slot, Mechanism | None]]:
+    """Return both releases, the second of a study with clusters."""
+    return [(SLOT, mechanism(study, sizes)), (CLUSTERS, clusters_mechanism(study, sizes))]
 
 
 def noise_of(study: DifferenceProtocol, made: Mechanism) -> Noise:
@@ -137,8 +165,13 @@ class ArmMeans:
         """Variance of each mean by sampling, shape (groups, outcomes, arms)."""
         return self.within / self.safe[:, None, :]
 
-    def part(self, study: DifferenceProtocol, group: int, outcome: int, arm: int) -> Part:
-        """Return one answer: an arm's mean less that of the reference."""
+    def part(
+        self, study: DifferenceProtocol, group: int, outcome: int, arm: int, alike: Likeness | None = None
+    ) -> Part:
+        """Return one answer: an arm's mean less that of the reference.
+
+        ``alike``: what totals of clusters say of its sampling variance.
+        """
         own, half = [arm, 0], study.outcomes[outcome].width / 2
         means, variance = self.means[group, outcome, own], self.variances[group, outcome, own]
         errors, spread = self.errors[group, outcome][np.ix_(own, own)], self.within[group, outcome, own].mean()
@@ -152,7 +185,8 @@ class ArmMeans:
             arm=study.arm_names[arm],
             answered=bool((self.counts[group, own] >= FLOOR_DEVIATIONS * self.count_noise).all()),
             value=float(means[0] - means[1]) * half,
-            sampling=float(variance.sum()) * half**2,
+            sampling=(float(variance.sum()) if alike is None else alike.variance) * half**2,
+            alike=None if alike is None else alike.times(half**2),
             noise=float(errors[0, 0] + errors[1, 1] - 2 * errors[0, 1]) * half**2,
             bias=study.estimator.allowed * math.sqrt(float(spread)) * half,
             spread=math.sqrt(float(spread)) * half,
@@ -162,12 +196,111 @@ class ArmMeans:
         )
 
 
-def findings(study: DifferenceProtocol, sizes: Sizes, released: FloatArray) -> ProtocolFindings:
-    """Return the table from released sums."""
+# Where an outcome of more than two values is cut about an arm's mean, in its deviations, for totals of clusters.
+CUT = 4.0
+
+
+@dataclass(frozen=True)
+class Influence:
+    """Contributions of units to a difference of two arms' means, cut to [-1, 1].
+
+    A unit of arm t adds s_t (u - mean_t) scale_t, s = 1 for treated and -1 for controls: scale_t n_t is alike in both
+    arms, so that the total times ``unit`` is what the difference is off by.
+
+    Attributes:
+        means, scales: by outcome and arm, shape (outcomes, 2).
+        known: what is known of the clusters before their totals are, by outcome.
+        units: by outcome.
+    """
+
+    means: FloatArray
+    scales: FloatArray
+    known: list[list[KnownClusters]]
+    units: FloatArray
+
+    @classmethod
+    def of(cls, study: DifferenceProtocol, clusters: Clusters, found: ArmMeans) -> Influence:
+        """Return it from released sums, of two arms and all units."""
+        means, within, counts = found.means[0], found.within[0], found.safe[0]
+        two = np.array([[one.two_valued] for one in study.outcomes])
+        # No outcome lies farther from a mean than the farther end of its range.
+        far = 1 + np.abs(means)
+        limits = np.where(two, far, np.minimum(far, CUT * np.sqrt(within))).max(axis=1, keepdims=True)
+        scales = counts.min() / counts / limits
+        own, doubt = counts * within * scales**2, scales * np.sqrt(np.diagonal(found.errors[0], axis1=1, axis2=2))
+
+        def known(outcome: int) -> list[KnownClusters]:
+            if clusters.treated is None:
+                every = float(counts.sum())
+                error = float(np.linalg.norm(doubt[outcome] * counts)) / every
+                return [KnownClusters(float(own[outcome].sum()), every, clusters.arms[0], clusters.spread, error)]
+            parts = zip(own[outcome].tolist(), counts.tolist(), clusters.arms, doubt[outcome].tolist(), strict=True)
+            return [KnownClusters(one, units, count, clusters.spread, error) for one, units, count, error in parts]
+
+        return cls(means, scales, [known(one) for one in range(len(means))], limits[:, 0] / counts.min())
+
+    def of_rows(self, rows: CellRows, by_arm: bool) -> FloatArray:
+        """Return r of each outcome, and of each arm where totals are by arm, shape (numbers, rows)."""
+        arm = rows.t.astype(np.intp)
+        signed = np.where(arm == 1, 1.0, -1.0) * (rows.u.T - self.means[:, arm]) * self.scales[:, arm]
+        found = np.zeros((len(self.means), 2 if by_arm else 1, len(rows)))
+        found[:, arm if by_arm else 0 * arm, np.arange(len(rows))] = on_lattice(signed)
+        return found.reshape(-1, len(rows))
+
+
+def likenesses(
+    study: DifferenceProtocol,
+    sizes: Sizes,
+    released: FloatArray,
+    pieces: Pieces,
+    codes: Callable[[int], Any] | float,
+    budget: Budget,
+) -> list[Likeness] | None:
+    """Release absolute totals of clusters, and return what they say of each outcome.
+
+    None of a study without clusters.
+
+    Args:
+        study: the table.
+        sizes: its sizes.
+        released: the sums, with their noise.
+        pieces: all units.
+        codes: of the clusters of each piece's rows; in rehearsals how alike people are taken to be.
+        budget: of the stage.
+    """
+    clusters, mechanism = study.clusters, clusters_mechanism(study, sizes)
+    if clusters is None or mechanism is None:
+        return None
+    influence = Influence.of(study, clusters, ArmMeans.of(study, sizes, released))
+    shape, by_arm = (len(study.outcomes), len(clusters.arms)), clusters.treated is not None
+    if isinstance(codes, float):
+        exact = np.stack([expected_totals(known, codes) for known in influence.known])
+    else:
+        workers = study.execution.workers
+        of = partial(influence.of_rows, by_arm=by_arm)
+        exact = absolute_totals(pieces, codes, of, math.prod(shape), workers).reshape(shape)
+    weight = np.repeat(np.array(study.weights)[:, None], shape[1], axis=1)
+    totals = mechanism.release((exact * weight).ravel(), CLUSTERS, budget).reshape(shape) / weight
+    noise = Noise.of(mechanism, exact.size).deviation / np.array(study.weights)
+    return [
+        likeness(known, total, sd).times(unit**2)
+        for known, total, sd, unit in zip(
+            influence.known, totals, noise.tolist(), influence.units.tolist(), strict=True
+        )
+    ]
+
+
+def findings(
+    study: DifferenceProtocol, sizes: Sizes, released: FloatArray, alike: list[Likeness] | None = None
+) -> ProtocolFindings:
+    """Return the table from released sums.
+
+    ``alike``: by outcome, of a study with clusters.
+    """
     found = ArmMeans.of(study, sizes, released)
     groups, outcomes, arms = found.means.shape
     parts = [
-        found.part(study, group, outcome, arm)
+        found.part(study, group, outcome, arm, None if alike is None else alike[outcome])
         for group in range(groups)
         for outcome in range(outcomes)
         for arm in range(1, arms)
@@ -182,7 +315,8 @@ def findings(study: DifferenceProtocol, sizes: Sizes, released: FloatArray) -> P
     }
     for label, counts in zip(study.groups, found.counts.tolist(), strict=True):
         details |= {f"units[{label}][{name}]": count for name, count in zip(study.arm_names, counts, strict=True)}
-    return ProtocolFindings(answers, (), (), calibration, not_covered(study.estimator), details)
+    told = told_of(study, parts, sizes.units)
+    return ProtocolFindings(answers, (), (), calibration, not_covered(study.estimator), details, told)
 
 
 def difference_stage(
@@ -192,22 +326,34 @@ def difference_stage(
 
     In rehearsals a row stands for ``times`` units.
     """
-    exact = sums(study, everybody(enclave)) * times
-    return findings(study, sizes, mechanism(study, sizes).release(exact, SLOT, budget))
+    pieces = everybody(enclave)
+    released = mechanism(study, sizes).release(sums(study, pieces) * times, SLOT, budget)
+    return findings(
+        study, sizes, released, likenesses(study, sizes, released, pieces, codes_of(study, enclave), budget)
+    )
 
 
-def one_difference_stage(study: DifferenceStudy, sizes: Sizes, enclave: Enclave, budget: Budget) -> EffectFindings:
+def one_difference_stage(
+    study: DifferenceStudy, sizes: Sizes, enclave: Enclave, budget: Budget, times: float = 1.0
+) -> EffectFindings:
     """Release the sums of a study of one outcome, which is a table of one row, and read it."""
-    table_study = table_of(study)
-    exact = sums(table_study, everybody_of_one(enclave))
-    return one_difference(study, sizes, mechanism(table_study, sizes).release(exact, SLOT, budget))
+    own, pieces = table_of(study), everybody_of_one(enclave)
+    released = mechanism(own, sizes).release(sums(own, pieces) * times, SLOT, budget)
+    alike = likenesses(own, sizes, released, pieces, codes_of(own, enclave), budget)
+    return one_difference(study, sizes, released, alike)
 
 
-def one_difference(study: DifferenceStudy, sizes: Sizes, released: FloatArray) -> EffectFindings:
-    """Return the effect of a study of one outcome from released sums."""
+def one_difference(
+    study: DifferenceStudy, sizes: Sizes, released: FloatArray, alike: list[Likeness] | None = None
+) -> EffectFindings:
+    """Return the effect of a study of one outcome from released sums.
+
+    ``alike``: of a study with clusters.
+    """
     table_study = table_of(study)
     found = ArmMeans.of(table_study, sizes, released)
-    part, middle, half = found.part(table_study, 0, 0, 1), study.outcome.middle, study.outcome.width / 2
+    part = found.part(table_study, 0, 0, 1, None if alike is None else alike[0])
+    middle, half = study.outcome.middle, study.outcome.width / 2
     effect = effect_of(part, study.outcome.width, study.confidence)
     control, treated = (found.means[0, 0] * half + middle).tolist()
     errors = np.sqrt(found.variances[0, 0] + np.diagonal(found.errors[0, 0])) * half
@@ -219,4 +365,10 @@ def one_difference(study: DifferenceStudy, sizes: Sizes, released: FloatArray) -
     }
     interval = covers(study.estimator, effect.interval)
     open_to = not_covered(study.estimator)
-    return replace(effect, interval=interval, details={**details, **effect.details}, not_covered=open_to)
+    return replace(
+        effect,
+        interval=interval,
+        details={**details, **effect.details},
+        not_covered=open_to,
+        clusters=told_of(table_study, [part], sizes.units),
+    )

@@ -18,6 +18,7 @@ from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.protocols.answers import Answer, BalanceRow, Calibration, GateResult, in_table
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
+from causalveil.schemas.release import ClustersStatement
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.adjustment.drawn import Asked, JointScales
 from causalveil.tasks.adjustment.five_releases import FiveReleases
@@ -32,7 +33,7 @@ from causalveil.tasks.inference.covered import covered
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.protocols.calibration import calibrate
 from causalveil.tasks.protocols.gates import balance_of, gated, results
-from causalveil.tasks.protocols.parts import Part, table, with_everybody
+from causalveil.tasks.protocols.parts import Part, table, told_of, with_everybody
 
 
 def as_it_is(part: Part, row: Sequence[FiveReleases] | None) -> Part:
@@ -112,6 +113,7 @@ def _part(
         mixing=law.mixing,
         error=law.error * half,
         adjusted=None if study.estimator.trial else law.adjusted_share,
+        alike=None if law.alike is None else law.alike.times(half**2),
     )
 
 
@@ -150,6 +152,7 @@ class ProtocolFindings:
     calibration: Calibration
     not_covered: tuple[Limit, ...]
     details: dict[str, float | int | str | bool]
+    clusters: ClustersStatement | None = None
 
     def fields(self, study: ProtocolStudy) -> dict[str, Any]:
         """Return the fields that an ``EffectRelease`` has beside those of every release."""
@@ -161,6 +164,7 @@ class ProtocolFindings:
             "covers": covered(study, self.answers),
             "balance": self.balance,
             "gates": self.gates,
+            "clusters": self.clusters,
             "calibration": self.calibration if self.calibration.controls else None,
             "not_covered": self.not_covered,
             "details": self.details,
@@ -191,6 +195,7 @@ def findings(study: RegressionProtocol, asked: Asked, scales: JointScales, sizes
         calibration=calibration,
         not_covered=not_covered(study, asked, calibration.mean is not None),
         details=details,
+        clusters=told_of(study, parts, sizes.units),
     )
 
 

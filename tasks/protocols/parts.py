@@ -22,9 +22,10 @@ from causalveil.schemas.confounding import ConfoundingStatement, over_parts
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.protocols.answers import Answer, Limits, MeasureAnswer, State
 from causalveil.schemas.protocols.study import ALL_UNITS, EffectMeasure, ProtocolStudy
-from causalveil.schemas.release import Interval, Variance
+from causalveil.schemas.release import ClustersStatement, Interval, Variance
 from causalveil.tasks.inference.allowance import laplace_tails
 from causalveil.tasks.inference.assemble import NOISY, EffectFindings, Noise, around
+from causalveil.tasks.inference.clusters import Likeness, clusters_told
 from causalveil.tasks.machine.arrays import FloatArray
 
 
@@ -141,6 +142,7 @@ class Part:
         error: draws of what models leave possible, of mean 0, where their law is known; their variance is in ``noise``.
         adjusted: of the confounding that the prior expects, what the data took off; None: nothing was adjusted for.
         risks: of both arms, where ratios are asked for and the outcome has two values.
+        alike: what is possible of ``sampling``, its mean, where units of one cluster are alike.
     """
 
     outcome: int
@@ -159,6 +161,7 @@ class Part:
     risks: Risks | None = None
     error: FloatArray | None = None
     adjusted: float | None = None
+    alike: Likeness | None = None
 
     @property
     def models(self) -> float:
@@ -244,8 +247,8 @@ def limits(part: Part, width: float, error: float) -> tuple[float, Limits]:
     """
     if not part.answered:
         return 0.0, Limits(lower=-width, upper=width)
-    if part.error is not None:
-        return _by_law(part, part.error, width, error)
+    if part.error is not None or part.alike is not None:
+        return _by_law(part, np.zeros(1) if part.error is None else part.error, width, error)
     laws = [Noise(math.sqrt(part.noise))] if part.averaged or part.mixing is None else []
     if part.mixing is not None:
         laws.append(Noise(math.sqrt(part.noise / (2 * part.mixing)), part.mixing))
@@ -255,31 +258,55 @@ def limits(part: Part, width: float, error: float) -> tuple[float, Limits]:
     return value, Limits(lower=interval.lower, upper=interval.upper)
 
 
-def mixture_quantile(draws: FloatArray, deviation: float, tail: float, laplace: float = 0.0) -> float:
+def mixture_quantile(
+    draws: FloatArray,
+    deviation: float | FloatArray,
+    tail: float,
+    laplace: float = 0.0,
+    shares: FloatArray | None = None,
+) -> float:
     """Return the upper quantile of a draw plus a normal number and Laplace noise.
 
     It is exceeded with probability ``tail``, below one half. A tail that fewer than FEW draws show is taken to fall at
-    least as slowly as a normal one from there on. ``deviation``: of the normal number; ``laplace``: scale of the noise.
+    least as slowly as a normal one from there on; of a single draw no tail is lacking.
+
+    Args:
+        draws: shape (K,).
+        deviation: of the normal number, or several that are possible.
+        tail: the probability.
+        laplace: scale of the noise; 0 where the deviation is one of several.
+        shares: how probable each deviation is.
     """
     from scipy.special import ndtr, ndtri
 
-    wide, normal = 40 * math.hypot(deviation, math.sqrt(2) * laplace), np.full(len(draws), deviation)
+    wide = 40 * math.hypot(float(np.max(deviation)), math.sqrt(2) * laplace)
 
     def beyond(q: float) -> float:
         far = q - draws
-        return float((laplace_tails(far, normal, laplace) if laplace > 0 else ndtr(-far / deviation)).mean())
+        if shares is not None:
+            return float((ndtr(-far[:, None] / deviation) @ shares).mean())
+        if laplace > 0:
+            return float(laplace_tails(far, np.full(len(draws), deviation), laplace).mean())
+        return float(ndtr(-far / deviation).mean())
 
     def at(tail: float) -> float:
         return float(brentq(lambda q: beyond(q) - tail, float(draws.min()) - wide, float(draws.max()) + wide))
 
-    shown = max(tail, FEW / len(draws))
+    shown = max(tail, FEW / len(draws)) if len(draws) > 1 else tail
     return at(tail) if shown == tail else max(at(tail), at(shown) * float(ndtri(tail) / ndtri(shown)))
 
 
 def _by_law(part: Part, draws: FloatArray, width: float, error: float) -> tuple[float, Limits]:
     """Return the same where the law of the error is known: draws, with sampling and noise beside them."""
     noise = max(part.noise - part.models, 0.0)
-    laws = []
+    laws: list[tuple[float | FloatArray, float]] = []
+    if part.alike is not None:
+        low, high = (
+            mixture_quantile(sign * draws, np.sqrt(part.alike.variances + noise), error / 2, shares=part.alike.shares)
+            + part.bias
+            for sign in (1, -1)
+        )
+        return _within(part.value, low, high, width)
     if part.averaged or part.mixing is None:
         laws.append((math.sqrt(max(part.sampling + noise, 1e-300)), 0.0))
     if part.mixing is not None:
@@ -288,10 +315,21 @@ def _by_law(part: Part, draws: FloatArray, width: float, error: float) -> tuple[
         max(mixture_quantile(sign * draws, deviation, error / 2, laplace) for deviation, laplace in laws) + part.bias
         for sign in (1, -1)
     )
-    value = min(max(part.value, -width), width)
-    return value, Limits(
-        lower=min(max(part.value - low, -width), width), upper=max(min(part.value + high, width), -width)
-    )
+    return _within(part.value, low, high, width)
+
+
+def _within(value: float, low: float, high: float, width: float) -> tuple[float, Limits]:
+    """Return an estimate and its interval, cut to the range that an effect has."""
+    ends = Limits(lower=min(max(value - low, -width), width), upper=max(min(value + high, width), -width))
+    return min(max(value, -width), width), ends
+
+
+def told_of(study: ProtocolStudy, parts: Sequence[Part], units: int) -> ClustersStatement | None:
+    """Return how alike units of one cluster are in each outcome; None without clusters."""
+    if study.clusters is None:
+        return None
+    alike = {study.outcomes[one.outcome].name: one.alike for one in parts if one.alike is not None}
+    return clusters_told(study.clusters, alike, units)
 
 
 def effect_of(part: Part, width: float, confidence: float) -> EffectFindings:

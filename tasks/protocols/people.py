@@ -6,7 +6,7 @@ import numpy as np
 
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.protocols.study import ProtocolStudy
-from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
+from causalveil.tasks.enclave.enclave import LIKENESS, MemoryEnclave, ranks
 from causalveil.tasks.inference.people import people
 
 
@@ -31,4 +31,6 @@ def people_of(
     # A few people of every subgroup in turn, since neighbours in the order are alike where they are quasi-random.
     g = (np.arange(count) % groups).astype(np.uint8)
     u = np.column_stack([one.u for one in own])
-    return MemoryEnclave([{"x": own[0].x, "t": t, "u": u, "g": g, "h": ranks(count)}])
+    found = MemoryEnclave([{"x": own[0].x, "t": t, "u": u, "g": g, "h": ranks(count)}])
+    found.save(LIKENESS, np.array([stand_in.icc]))
+    return found

@@ -14,21 +14,26 @@ from causalveil.tasks.adjustment.five_releases import FiveReleases, differences,
 from causalveil.tasks.adjustment.interval import confounding, covers_unseen, curve_names, not_covered
 from causalveil.tasks.adjustment.questions import with_scores
 from causalveil.tasks.adjustment.recipe import joint_recipe
-from causalveil.tasks.adjustment.released import ReleasedScores
+from causalveil.tasks.adjustment.released import ReleasedScores, ReleasedTotals
 from causalveil.tasks.inference.assemble import NOISY, EffectFindings
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.protocols.findings import parts_of
-from causalveil.tasks.protocols.parts import effect_of
+from causalveil.tasks.protocols.parts import effect_of, told_of
 
 # Weights that leave less of an arm's precision answer for many people whom the other arm lacks.
 ENOUGH_LEFT = 0.5
 
 
 def one_regression(
-    study: RegressionStudy, sizes: Sizes, asked: Asked, scores: Answered[ReleasedScores], scales: JointScales
+    study: RegressionStudy,
+    sizes: Sizes,
+    asked: Asked,
+    scores: Answered[ReleasedScores],
+    scales: JointScales,
+    totals: Answered[ReleasedTotals] | None = None,
 ) -> EffectFindings:
     """Return the effect of a study of one outcome from its releases."""
-    own, whole = table_of(study), with_scores(asked, scores)
+    own, whole = table_of(study), with_scores(asked, scores, totals)
     public = joint_recipe(own, sizes).public(0, sizes.units)
     with one_thread():
         (part,) = parts_of(own, whole, scales, sizes.units)
@@ -47,6 +52,7 @@ def one_regression(
         confounding=part.confounding or confounding(study, public, 0.0, tuple(one.name for one in public.columns)),
         balance=balance,
         not_covered=(*not_covered(public), *lacking, *narrow),
+        clusters=told_of(own, [part], sizes.units),
     )
 
 

@@ -501,3 +501,59 @@ def test_sums_of_a_matching_are_the_formula() -> None:
         unit = 4 * m / counts[2] + max(2 * abs(a - m) / p for a, p in zip(squares, counts[:2], strict=True))
         assert found[1] == pytest.approx(0.15 * total / unit, abs=1e-6)
     assert measured > 20
+
+
+# Absolute totals of clusters --------------------------------------------------------------------------------
+
+
+def totals(made: Shape, rows: list[CellRows], codes: np.ndarray, by_arm: bool, weight: float | None = None) -> Any:
+    """Absolute totals of a whole table, as release 6 has them; `weight`: of every outcome, in place of its own."""
+    block = made.block("scores")
+    assert isinstance(block, releases.JointScoreSums)
+    centres = np.linspace(-0.1, 0.1, 2 * made.outcomes).reshape(made.outcomes, 2)
+    table = CellRows(*(np.concatenate([getattr(one, part) for one in rows]) for part in ("x", "t", "u", "g")))
+    # Two segments, so that clusters are spread over them.
+    cuts = [slice(0, len(rows) // 2), slice(len(rows) // 2, len(rows))]
+    pieces = Pieces([table[one] for one in cuts].__getitem__, 2, len(rows))
+    of = releases.ClusterScores(block, centres, by_arm).of
+    numbers = made.outcomes * (2 if by_arm else 1)
+    found = releases.absolute_totals(pieces, lambda index: codes[cuts[index]], of, numbers, 1)
+    own = made.recipe.weights if weight is None else (weight,) * made.outcomes
+    return np.repeat(own, numbers // made.outcomes) * found
+
+
+def farthest_totals(made: Shape, by_arm: bool, weight: float | None = None, tables: int = 20) -> float:
+    """How far one replaced row moves absolute totals: tables of 2 to 12 rows in 1 to 4 clusters."""
+    random, far = np.random.default_rng(5), 0.0
+    ends = [made.row([1.0, 0.0, 1, 0, 0, 1, 1, 1.0], t, u, 0) for t in (0, 1) for u in (-1.0, 1.0)]
+    for table in range(tables):
+        n = int(random.integers(2, 13))
+        rows = extreme_rows(made, n + 6, 1000 + table)
+        alike = [ends[int(random.integers(4))]] * n if table % 2 else rows[:n]
+        codes = random.integers(random.integers(1, 5), size=n).astype(np.uint64)
+        before, place = totals(made, alike, codes, by_arm, weight), int(random.integers(n))
+        for other in [*ends, *rows[n:]]:
+            moved = codes.copy()
+            moved[place] = random.choice([codes[place], *range(4), 99])
+            after = totals(made, [*alike[:place], other, *alike[place + 1 :]], moved, by_arm, weight)
+            far = max(far, float(np.linalg.norm(after - before)))
+    return far
+
+
+@pytest.mark.usefixtures("few_rows")
+@pytest.mark.parametrize("by_arm", [False, True])
+@pytest.mark.parametrize("outcomes", [1, 3])
+def test_no_row_moves_absolute_totals_by_more_than_two(outcomes: int, by_arm: bool) -> None:
+    """200 neighbours of 20 tables, seed 5: who leaves a cluster, changes arm, or enters another; by arm no less."""
+    far = farthest_totals(shape(outcomes, 1, 2), by_arm)
+    assert 1.85 < far <= 2 + 1e-9
+
+
+@pytest.mark.usefixtures("few_rows")
+def test_absolute_totals_that_would_move_farther_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outcomes that are not weighted; scores that are not cut again once a centre is taken off; a root of 2 by arm."""
+    made = shape(3, 1, 2)
+    assert farthest_totals(made, False, weight=1.0) > 2.5
+    assert farthest_totals(shape(1, 1, 2), True) > 2**0.5 + 0.1
+    monkeypatch.setattr(releases, "on_lattice", lambda values: 1.5 * np.asarray(values))
+    assert farthest_totals(shape(1, 1, 2), False) > 2.5
