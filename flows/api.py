@@ -31,10 +31,7 @@ from causalveil.schemas.release import (
 )
 from causalveil.schemas.shown import painted_by, written_by
 from causalveil.schemas.sites.pooled import (
-    OfSites,
-    PooledProtocolRelease,
     PooledRelease,
-    PooledSurvivalRelease,
     Published,
     load_published,
 )
@@ -49,10 +46,8 @@ __all__ = [
     "DirectionRelease",
     "EffectRelease",
     "Plan",
-    "PooledProtocolRelease",
     "PooledRelease",
     "PooledResult",
-    "PooledSurvivalRelease",
     "Release",
     "RunResult",
     "Study",
@@ -67,8 +62,8 @@ __all__ = [
 ]
 
 painted_by(Release, head_html)
-painted_by(OfSites, head_html)
-for _kind in (Release, OfSites, Series):
+painted_by(PooledRelease, head_html)
+for _kind in (Release, PooledRelease, Series):
     written_by(_kind, panel_text)
 painted_by(StudyPlan, lambda study_plan: plan_html(study_plan, study_plan.specification))
 

@@ -19,7 +19,6 @@ from causalveil.flows.engine.deployment import refuse_open_server, store_nothing
 from causalveil.flows.engine.prefect_engine import PrefectEngine, ended_as, tagged  # noqa: E402
 from causalveil.flows.sequence.pooling import PooledResult, pool_sites  # noqa: E402
 from causalveil.schemas.asked.study_file import load_study_file  # noqa: E402
-from causalveil.schemas.sites.pooled import SiteResult  # noqa: E402
 from causalveil.schemas.sites.round import load_sites  # noqa: E402
 from causalveil.tasks.protocols.gates import failed_gates  # noqa: E402
 from causalveil.tasks.report.table import labelled  # noqa: E402
@@ -38,9 +37,8 @@ def pool(sites: str, out: str | None = None) -> PooledResult | State[PooledResul
     with tagged(round=terms.round, study=load_study_file(Path(sites).parent / terms.study).name):
         outcome = pool_sites(Path(sites), out, engine)
     rows = [
-        {"site": site.site, "units": site.units, "epsilon": float(site.epsilon)}
-        | ({"estimate": site.estimate} if isinstance(site, SiteResult) else {})
-        for site in outcome.release.sites
+        {"site": site.site, "units": site.units, "epsilon": float(site.epsilon), "estimate": part.estimate}
+        for site, part in zip(outcome.release.sites, outcome.release.answers[0].sites, strict=True)
     ]
     engine.publish("pooled-sites", rows, f"Sites of round {outcome.release.round}")
     said = failed_gates(labelled(outcome.release))

@@ -44,9 +44,9 @@ def series(study: str, out: str | None = None) -> SeriesResult | State[None]:
     except TooFewBlocks as early:
         return Cancelled(name="TooFewBlocks", message=str(early))
     rows = [
-        {"outcome": row.outcome, "group": row.group, "blocks": len(row.blocks), "estimate": row.fixed.estimate,
-         "p_heterogeneity": row.heterogeneity.p_value, "p_drift": row.drift.p_value}
-        for row in outcome.series.rows
+        {"outcome": row.outcome, "group": row.group, "blocks": len(row.blocks), "estimate": row.estimate,
+         "p_heterogeneity": row.heterogeneity and row.heterogeneity.p_value, "p_drift": row.drift and row.drift.p_value}
+        for row in outcome.series.answers
     ]  # fmt: skip
     if outcome.series.unreleased:
         _LOG.warning(outcome.series.unreleased_words)

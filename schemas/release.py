@@ -6,7 +6,7 @@ import json
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, TypeAdapter
 
@@ -169,14 +169,19 @@ class LedgerStatement(Frozen):
     ] = None
 
 
-class Release(Shown, Frozen):
-    """The common part of every release: which study, what it cost, where the charge stands."""
+class OfStudy(Shown, Frozen):
+    """The study that a document answers."""
 
     kind: str
     schema_version: Literal[1] = 1
     study: str
     study_digest: str
     specification: Annotated[dict[str, Any], Field(description="the study file, without data.path and execution")]
+
+
+class Release(OfStudy):
+    """The common part of every release of a run: what it cost, where the charge stands."""
+
     run_id: str
     dataset: str
     units: Annotated[int, Field(ge=1, description="number of units; public under replace-one")]
@@ -206,7 +211,7 @@ class Release(Shown, Frozen):
     ] = Field(default_factory=dict)
     approval: Annotated[
         ApprovalStatement | None,
-        Field(description="who had to allow the release; null of simulations and of older releases"),
+        Field(description="who had to allow the release; null of simulations"),
     ] = None
     budget: Annotated[
         BudgetOutlook | None, Field(description="what was left of the owner's budget after this run was reserved")
@@ -253,14 +258,15 @@ class ClustersStatement(Clusters):
     outcomes: tuple[OutcomeLikeness, ...]
 
 
-class EffectRelease(Release):
-    """A table of effects: outcomes by subgroups by arms, the headline answer first.
+class EffectTable(OfStudy):
+    """A table of effects of a run, of sites or of blocks, the headline answer first.
+
+    Its rows are outcomes by subgroups by arms.
 
     A study of one question has one answer. What holds of every answer stands once: ``covers`` and ``not_covered`` are
     of all intervals.
     """
 
-    kind: Literal["effect"] = "effect"
     estimand: Estimand
     confidence: Annotated[Finite, Field(gt=0, lt=1)]
     coverage: Coverage
@@ -272,35 +278,28 @@ class EffectRelease(Release):
         Field(description="of each covariate that was adjusted for, by subgroup and arm; empty of other estimators"),
     ] = ()
     gates: tuple[GateResult, ...] = ()
-    clusters: Annotated[
-        ClustersStatement | None, Field(description="null: units were counted one by one, as if none were alike")
-    ] = None
     calibration: Annotated[Calibration | None, Field(description="null: no negative control was asked for")] = None
     curves: Annotated[
         tuple[GroupCurves, ...], Field(description="of times to an event, by subgroup and arm; else empty")
     ] = ()
-    cells: Annotated[
-        tuple[Finite, ...] | None,
-        Field(description="released numbers that all of times is read off; null where effects are adjusted"),
-    ] = None
-    details: Annotated[
-        dict[str, float | int | str | bool],
-        Field(description="post-processing of released values, or declared facts, by name"),
-    ]
+    if TYPE_CHECKING:
+        # Every table has these; in a file they stand where its kind has them.
+        estimator: str
+        units_of_measure: dict[str, str]
 
     @property
     def estimate(self) -> float | None:
-        """The headline answer's estimate; None where a gate withholds it."""
+        """The headline answer's estimate; None where it has none."""
         return self.answers[0].estimate
 
     @property
     def interval(self) -> Interval | None:
-        """The headline answer's interval; None where a gate withholds it."""
+        """The headline answer's interval; None where it has none."""
         return self.interval_of(self.answers[0])
 
     @property
     def variance(self) -> Variance | None:
-        """The headline answer's variances; None where a gate withholds it."""
+        """The headline answer's variances; None where it has none."""
         return self.variance_of(self.answers[0])
 
     def variance_of(self, answer: Answer) -> Variance | None:
@@ -332,8 +331,26 @@ class EffectRelease(Release):
     def answer(self) -> str:
         """Return the headline answer's estimate and interval, and how many answers there are."""
         estimate, interval = self.estimate, self.interval
-        first = "a withheld answer" if estimate is None or interval is None else answer_text(estimate, interval)
+        without = "a withheld answer" if self.answers[0].state is State.withheld else "no answer"
+        first = without if estimate is None or interval is None else answer_text(estimate, interval)
         return first if len(self.answers) == 1 else f"{first}, first of {len(self.answers)} answers"
+
+
+class EffectRelease(EffectTable, Release):
+    """The effects that one run found."""
+
+    kind: Literal["effect"] = "effect"
+    clusters: Annotated[
+        ClustersStatement | None, Field(description="null: units were counted one by one, as if none were alike")
+    ] = None
+    cells: Annotated[
+        tuple[Finite, ...] | None,
+        Field(description="released numbers that all of times is read off; null where effects are adjusted"),
+    ] = None
+    details: Annotated[
+        dict[str, float | int | str | bool],
+        Field(description="post-processing of released values, or declared facts, by name"),
+    ]
 
 
 class ScoreRelease(Frozen):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -13,6 +14,8 @@ from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.sites.bundle import digest_of
 from causalveil.tasks.sites.terms import sign_terms
 from tests.sites_help import Call, Party, at_home
+
+KEPT = Path(__file__).with_name("kept") / "0.1.0"
 
 
 def resign(call: Call, name: str, signer: str | None = None, **changes: Any) -> None:
@@ -197,8 +200,36 @@ def ends_in_the_wrong_order(call: Call, sites: dict[str, Party]) -> None:
     resign(call, "north", release=answered(call, "north", interval={"lower": 2.0, "upper": 1.0}))
 
 
-def no_variance(call: Call, sites: dict[str, Party]) -> None:
-    resign(call, "north", release=answered(call, "north", sampling_error=0.0, noise_error=0.0))
+def beyond_the_range(call: Call, sites: dict[str, Party]) -> None:
+    """Scores are declared from 0 to 10."""
+    resign(call, "north", release=answered(call, "north", estimate=-10.5))
+
+
+def interval_without_an_estimate(call: Call, sites: dict[str, Party]) -> None:
+    resign(call, "north", release=answered(call, "north", estimate=None))
+
+
+def one_charge(call: Call, sites: dict[str, Party]) -> None:
+    """The coast names the north's ledger entry as its own, of another dataset."""
+    entry = call.statement("north")["release"]["ledger"]["entry_hash"]
+    own = call.statement("coast")["release"]
+    resign(call, "coast", release={**own, "ledger": {**own["ledger"], "entry_hash": entry}})
+
+
+def a_direction(call: Call, sites: dict[str, Party]) -> None:
+    document = json.loads((KEPT / "direction" / "release.json").read_text())
+    resign(call, "north", release=document, **{key: document[key] for key in ("run_id", "study_digest")})
+
+
+def no_noise(call: Call, sites: dict[str, Party]) -> None:
+    resign(call, "north", release=answered(call, "north", noise_error=0.0, state="answered"))
+
+
+def noise_of_a_draw_divided(call: Call, sites: dict[str, Party]) -> None:
+    """A hundredth of the noise that the charge needs."""
+    privacy = call.statement("north")["release"]["privacy"]
+    charges = [{**one, "noise_scale": one["noise_scale"] / 100} for one in privacy["charges"]]
+    resign(call, "north", release=released(call, "north", privacy={**privacy, "charges": charges}))
 
 
 def variance_beyond_floats(call: Call, sites: dict[str, Party]) -> None:
@@ -206,7 +237,7 @@ def variance_beyond_floats(call: Call, sites: dict[str, Party]) -> None:
 
 
 def variance_whose_weight_is_beyond_floats(call: Call, sites: dict[str, Party]) -> None:
-    resign(call, "north", release=answered(call, "north", sampling_error=1e-160, noise_error=0.0))
+    resign(call, "north", release=answered(call, "north", sampling_error=0.0, noise_error=1e-80))
 
 
 def another_relation(call: Call, sites: dict[str, Party]) -> None:
@@ -334,11 +365,21 @@ TAMPERED: list[tuple[Case, str]] = [
         "site 'north': contradictory: its release: contradicts itself: 'privacy.charges'",
     ),
     (ends_in_the_wrong_order, "site 'north': contradictory: its release: contradicts itself: 'answers.0.interval'"),
-    (no_variance, "site 'north' reports a variance of zero"),
+    (beyond_the_range, "site 'north': contradictory: its release: contradicts itself: 'answers.0.estimate': beyond"),
+    (interval_without_an_estimate, "'answers.0.interval': an interval without an estimate"),
+    (
+        no_noise,
+        "site 'north': contradictory: its release: contradicts itself: 'answers.0.noise_error': an answer without",
+    ),
+    (
+        noise_of_a_draw_divided,
+        "site 'north': contradictory: its release: contradicts itself: 'privacy.charges': the noise",
+    ),
     (variance_beyond_floats, "site 'north': contradictory: its release: contradicts itself: 'answers.0.sampling_error"),
     (variance_whose_weight_is_beyond_floats, "site 'north' reports a variance of zero, or one beyond numbers"),
     (another_relation, "site 'north': foreign: it ran another study; differing: privacy.neighbours"),
     (one_dataset_twice, "sites 'north' and 'coast': replayed: they report one dataset"),
+    (one_charge, "sites 'north' and 'coast': replayed: they report one charge"),
     (edited_model, "site 'north': foreign: it answered other terms of round 'spring'; differing: model"),
     (edited_end, "site 'north': foreign: it answered other terms of round 'spring'; differing: closes"),
     (struck_out, "site 'north': foreign: it answered other terms of round 'spring'; differing: sites.valley"),
@@ -350,6 +391,7 @@ TAMPERED: list[tuple[Case, str]] = [
     (equal_numbers, "sites 'north' and 'coast': replayed: they look like one site under two keys, with equal numbers"),
     (escape_in_a_text, "north.json: unreadable: not a bundle of this version"),
     (simulated, "site 'north': unfit: it was simulated"),
+    (a_direction, "site 'north': unfit: a release of kind 'direction' cannot be pooled, only effects can"),
     (of_one_unit, "site 'north': unfit: it is of one unit"),
     (another_kind, "site 'north': unreadable: its release: not as this version"),
     (no_answer, "site 'north': missing"),

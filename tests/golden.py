@@ -22,8 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from causalveil.schemas.errors import CausalveilError
-from causalveil.schemas.estimators.survival import Measure, TimeToEvent
-from causalveil.schemas.estimators.survival_protocol import label_of
 from causalveil.schemas.protocols.study import ALL_UNITS
 from tests.golden_studies import cases
 
@@ -76,12 +74,14 @@ def lines_of(name: str, folder: Path, seeds: tuple[int, ...] = SEEDS) -> Lines:
 def answers_of(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Read what a release of any kind answers: what it is about, and its numbers by name."""
     kind, two_arms = document["kind"], not document["specification"].get("arms")
-    for one in (row for key in ("answers", "rows", "gates", "curves") for row in document.get(key) or () if two_arms):
+    for one in (row for key in ("answers", "gates", "curves") for row in document.get(key) or () if two_arms):
         if isinstance(one, dict):
             one.pop("arm", None)
     if kind == "effect":
         for one in document["answers"]:
             yield place_of(one), row_of(one)
+    if kind in ("effect", "pooled"):
+        for one in document["answers"]:
             yield from ranges_of(one)
         for one in document["curves"]:
             yield from curves_of(one["curves"], f"{place_of(one)}: ".removeprefix(": "))
@@ -89,10 +89,10 @@ def answers_of(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]
         yield "verdict", {"favours": document["verdict"]["favours"], "weight": document["verdict"]["weight"]}
         for one in document["scores"]:
             yield one["score"], {key: one[key] for key in ("favours", "x_to_y", "y_to_x", "margin", "order_kept")}
-    if kind.startswith("pooled"):
+    if kind == "pooled":
         yield from pooled_of(document)
     if kind == "series":
-        for one in document["rows"]:
+        for one in document["answers"]:
             yield from pooled_row(place_of(one), one)
             yield f"{place_of(one)}: drift", one["drift"]
             yield f"{place_of(one)}: newest", {**one["newest"], "blocks": " ".join(one["newest"]["blocks"])}
@@ -155,18 +155,9 @@ def curves_of(curves: dict[str, Any], where: str) -> Iterator[tuple[str, dict[st
 
 def pooled_of(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Return the answers over sites, and what each site weighs in them."""
-    if document["kind"] == "pooled":
-        rows = [(document["specification"]["outcome"]["name"], document)]
-    elif document["kind"] == "pooled_survival":
-        outcome = TimeToEvent.model_validate(document["specification"]["outcome"])
-        rows = [(label_of(Measure(one["measure"]), outcome), one) for one in document["measures"]]
-    else:
-        rows = [(place_of(one), one) for one in document["answers"]]
-    for place, one in rows:
+    for one in document["answers"]:
+        place = place_of(one)
         yield from pooled_row(place, one)
-        yield from (
-            (f"{place}: {what.split(': ')[1]}", numbers) for what, numbers in ranges_of({"outcome": place, **one})
-        )
         weights = {f"{site['site']}_{model}": site[f"weight_{model}"] for site in one["sites"] for model in MODELS}
         yield f"{place}: weights", weights
 

@@ -25,7 +25,7 @@ from causalveil.flows.api import load_study, run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.sequence.pooling import load_round, pool_accepted
 from causalveil.schemas.release import Release
-from causalveil.schemas.sites.pooled import Pooled
+from causalveil.schemas.sites.pooled import PooledRelease
 from causalveil.schemas.sites.round import Bundle, SignedTerms, Statement
 from causalveil.schemas.sites.series import Series
 from causalveil.schemas.studies import estimator_names
@@ -39,7 +39,7 @@ from tests.survival_help import STUDY as TIMES
 
 PEOPLE = 1_000
 ROOT = Path(__file__).parents[1]
-Found: TypeAlias = Release | Pooled | Series
+Found: TypeAlias = Release | PooledRelease | Series
 Case: TypeAlias = Callable[[Path, int], Found]
 HOSPITALS = ("north", "coast", "valley")
 
@@ -377,7 +377,7 @@ def times_over_sites() -> str:
     return yaml.safe_dump(merge(shipped, changes | {"estimator": {"trial": True}}), default_flow_style=None)
 
 
-def over_sites(text: str, folder: Path, seed: int, **more: str) -> Pooled:
+def over_sites(text: str, folder: Path, seed: int, **more: str) -> PooledRelease:
     """Run a study at each of three hospitals, and pool what they released."""
     now = datetime(2026, 1, 1, tzinfo=UTC)
     keys = [public_key_of(bytes([place]) * 32) for place in range(len(HOSPITALS))]

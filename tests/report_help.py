@@ -23,7 +23,7 @@ from causalveil.schemas.confounding import (
     of_trial,
 )
 from causalveil.schemas.release import load_release_text
-from causalveil.schemas.sites.pooled import POOLED, Published
+from causalveil.schemas.sites.pooled import KIND, Published, load_pooled
 from tests.pooled_help import call_of, hospitals
 from tests.sites_help import NAMES, Call, Party, at_home
 from tests.studies import merge, write_study
@@ -102,6 +102,8 @@ def releases(folder: Path) -> Documents:
     curves = survived["curves"][0]
     clear = {"estimate": -2.1, "interval": {"lower": -3.0, "upper": -1.2}, "state": "answered"}
     charge = ran["privacy"]["charges"][0]
+    # With noise enough for the smallest epsilon that is made up below.
+    charge = {**charge, "noise_scale": 1000 * charge["noise_scale"]}
     effect = told(ran, clear)
     # What the others of these say of an adjustment is their own.
     ran = told(ran, {"adjustment": "", "confounding": None})
@@ -262,13 +264,25 @@ def releases(folder: Path) -> Documents:
         "direction long": merge(direction(ran, "y_to_x", -0.5), long_pair()),
         "pooled": merge(pooled, {"model": "random"}),
         "pooled fixed": merge(
-            pooled,
-            {"model": "fixed", **{k: pooled["fixed"][k] for k in ("estimate", "interval")}}
+            by_model(pooled, "fixed"),
             # A round that follows another.
-            | {"terms": {"terms": {"follows": {**pooled["terms"]}}}},
+            {"terms": {"terms": {"follows": {**pooled["terms"]}}}},
         ),
         "pooled long": merge(
-            pooled, {"sites": [{**site, "site": f"{site['site']}-{'y' * 70}"} for site in pooled["sites"]]}
+            pooled,
+            {
+                "sites": long_names(pooled["sites"]),
+                "terms": {
+                    "terms": {
+                        "sites": {f"{name}-{'y' * 70}": one for name, one in pooled["terms"]["terms"]["sites"].items()}
+                        | dict.fromkeys(pooled["terms"]["terms"]["sites"], ...)
+                    }
+                },
+                "answers": [
+                    {**one, **{key: long_names(one[key]) for key in ("sites", "leave_one_out")}}
+                    for one in pooled["answers"]
+                ],
+            },
         ),
     }
 
@@ -279,6 +293,24 @@ def told(document: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     own = {key: changes[key] for key in changes if key in first}
     rest = {key: changes[key] for key in changes if key not in first}
     return {**merge(document, rest), "answers": [merge(first, own), *others]}
+
+
+def by_model(document: dict[str, Any], model: str) -> dict[str, Any]:
+    """Return a pooled release whose coordinator declared a model."""
+    answers = []
+    for row in document["answers"]:
+        found = row[model]
+        errors = {f"{name}_error": found["variance"][name] ** 0.5 for name in ("sampling", "noise")}
+        ends = {key: found["interval"][key] for key in ("lower", "upper")}
+        answers.append(
+            {**row, **errors, "estimate": found["estimate"], "interval": ends, "bias": found["interval"]["bias"]}
+        )
+    return merge(document, {"model": model, "answers": answers, "terms": {"terms": {"model": model}}})
+
+
+def long_names(sites: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return parts of sites whose names are long."""
+    return [{**site, "site": f"{site['site']}-{'y' * 70}"} for site in sites]
 
 
 def said_of(done: ConfoundingStatement) -> dict[str, Any]:
@@ -327,6 +359,6 @@ def long_pair() -> dict[str, Any]:
 
 
 def load(document: dict[str, Any]) -> Published:
-    if document["kind"] in POOLED:
-        return POOLED[document["kind"]].model_validate(document)
+    if document["kind"] == KIND:
+        return load_pooled(document, "pooled")
     return load_release_text(json.dumps(document))

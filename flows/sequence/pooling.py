@@ -18,12 +18,19 @@ from causalveil.flows.engine.engine import Engine, Task
 from causalveil.flows.sequence.declare import Loaded, load
 from causalveil.schemas.asked.resolve import resolve
 from causalveil.schemas.asked.study_file import EffectStudyFile, load_study_file
+from causalveil.schemas.contradictions import contradictions_of_pooled, contradictions_of_series
 from causalveil.schemas.documents import parse_json
-from causalveil.schemas.errors import BundleError, ReleaseHeld, RunConflict, StudyError, in_own_words
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, SurvivalStudy
-from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.schemas.errors import (
+    BundleError,
+    ReleaseContradicted,
+    ReleaseHeld,
+    RunConflict,
+    StudyError,
+    in_own_words,
+)
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.release import RELEASE_FILE, EffectRelease, load_release_text
-from causalveil.schemas.sites.pooled import Pooled, pooled_text
+from causalveil.schemas.sites.pooled import PooledRelease, pooled_text
 from causalveil.schemas.sites.round import ROUND_FILE, AgreedTerms, PooledBy, SignedTerms, load_sites
 from causalveil.schemas.sites.series import Series
 from causalveil.schemas.study import SLUG, Study
@@ -35,9 +42,7 @@ from causalveil.tasks.report.panel.whole import panel_text
 from causalveil.tasks.sites.accept import Accepted, accept, differences, settle, study_of_site
 from causalveil.tasks.sites.asked import Asked
 from causalveil.tasks.sites.bundle import answers, make_bundle, public_key, read_bundle
-from causalveil.tasks.sites.pooled_protocol import pooled_protocol
 from causalveil.tasks.sites.pooled_release import pooled_release
-from causalveil.tasks.sites.pooled_times import pooled_times
 from causalveil.tasks.sites.series import series_of
 from causalveil.tasks.sites.terms import agreed_terms, check_answerable, keep_answer, read_terms, sign_terms, terms_text
 
@@ -51,7 +56,7 @@ BEYOND_FLOATS = (
 class PooledResult:
     """The result of a coordinator's run."""
 
-    release: Pooled
+    release: PooledRelease
     path: Path
 
     def __repr__(self) -> str:
@@ -118,18 +123,17 @@ def verify_bundles(terms: AgreedTerms, study: Asked, folder: Path) -> tuple[Acce
     return accept(terms, study, folder, datetime.now(UTC))
 
 
-def pool_accepted(terms: AgreedTerms, study: Asked, accepted: tuple[Accepted, ...]) -> Pooled:
+def pool_accepted(terms: AgreedTerms, study: Asked, accepted: tuple[Accepted, ...]) -> PooledRelease:
     """Pool what was accepted.
 
     Raises:
         BundleError: the bundles cannot be pooled, as numbers in them are too large or too small together.
     """
     with in_own_words(lambda _: BundleError(BEYOND_FLOATS), ArithmeticError, ValueError):
-        if isinstance(study, ProtocolStudy | SurvivalProtocol):
-            return pooled_protocol(terms, study, accepted)
-        if isinstance(study, SurvivalStudy):
-            return pooled_times(terms, study, accepted)
-        return pooled_release(terms, study, accepted)
+        release = pooled_release(terms, study, accepted)
+    if wrong := list(contradictions_of_pooled(release)):
+        raise ReleaseContradicted(f"nothing was pooled: the release contradicts itself: {'; '.join(wrong[:8])}")
+    return release
 
 
 def pool_sites(path: Path, out: str | Path | None, engine: Engine) -> PooledResult:
@@ -316,6 +320,8 @@ def make_series(path: Path, out: str | Path | None, engine: Engine) -> SeriesRes
     releases = engine(Task("gather", lambda: releases_of(study, loaded.contract.dataset)))
     filled = _filled_blocks(loaded)
     series = engine(Task("series", lambda: series_of(study, releases, filled), reads=("gather",)))
+    if wrong := list(contradictions_of_series(series)):
+        raise ReleaseContradicted(f"the series contradicts itself: {'; '.join(wrong[:8])}")
     folder = Path(out) if out is not None else Path("releases") / f"{study.name}-series"
     written = write_whole(folder / SERIES_FILE, series.text())
     return SeriesResult(series, written, write_whole(folder / SERIES_PAGE, series_html(series)))

@@ -7,42 +7,37 @@ of what the sites released. It stands in no ledger of its own and names the ledg
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
-from pydantic import Discriminator, Field, TypeAdapter
+from pydantic import Field
 
 from causalveil.schemas.confounding import ConfoundingStatement
+from causalveil.schemas.contradictions import contradictions_of_pooled
 from causalveil.schemas.documents import as_written, parse_json, read_text
-from causalveil.schemas.errors import StudyError
-from causalveil.schemas.estimators.survival import Curves, LogRankTest, Measure
+from causalveil.schemas.errors import ReleaseContradicted, StudyError
 from causalveil.schemas.ledger import BudgetOutlook
 from causalveil.schemas.limits import Limit
 from causalveil.schemas.mistakes import validate
 from causalveil.schemas.privacy import Amount, Frozen, Guarantee, Level, Neighbours, PublicKey, amount_text
-from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, GateVerdict, Limits, State
-from causalveil.schemas.protocols.study import OutcomeRole
+from causalveil.schemas.protocols.answers import Answer, GateResult, Limits, State
 from causalveil.schemas.release import (
     ApprovalStatement,
+    EffectTable,
     Interval,
     LedgerStatement,
     Release,
     Software,
     Variance,
-    answer_text,
     load_release_text,
     release_file,
 )
-from causalveil.schemas.shown import Shown
 from causalveil.schemas.sites.round import Digest, Instant, Model, PooledBy, SignedTerms
-from causalveil.schemas.study import Estimand, Finite, Slug
+from causalveil.schemas.study import Finite, Slug
 
 SCHEMA_FILE = Path(__file__).with_name("pooled-v1.schema.json")
+KIND = "pooled"
 Share = Annotated[Finite, Field(ge=0, le=1)]
-Stated = Annotated[
-    ConfoundingStatement | None, Field(description="what was done about confounding; null in older releases")
-]
 
 
 class PooledEstimate(Frozen):
@@ -94,23 +89,13 @@ class SiteRecord(Frozen):
     ledger: LedgerStatement
     version: Annotated[str, Field(description="of causalveil at the site")]
     approval: Annotated[
-        ApprovalStatement | None, Field(description="who had to allow the site's release; null in older releases")
+        ApprovalStatement | None,
+        Field(description="who had to allow the site's release; null: the release does not say"),
     ] = None
     budget: Annotated[
         BudgetOutlook | None,
-        Field(description="what was left of the site's budget when it answered; null in older releases"),
+        Field(description="what was left of the site's budget when it answered; null: the release does not say"),
     ] = None
-
-
-class SiteResult(SiteRecord):
-    """One site's contribution to one effect."""
-
-    estimate: Finite
-    interval: Interval
-    variance: Variance
-    weight_fixed: Share
-    weight_random: Share
-    confounding: Stated = None
 
 
 class PooledPrivacy(Frozen):
@@ -128,20 +113,142 @@ class PooledPrivacy(Frozen):
     unprotected: tuple[str, ...]
 
 
-class OfSites(Shown, Frozen):
-    """The common part of pooled releases: which study, which round, on whose declaration."""
+class SourcePart(Frozen):
+    """The answer of one site or of one block to one question, and its weight.
 
-    kind: str
-    schema_version: Literal[1] = 1
-    study: str
+    ``state`` says why it has no numbers, and then no part in the pooled answer either.
+    """
+
+    state: State
+    estimate: Finite | None
+    interval: Limits | None
+    sampling_error: Annotated[Finite | None, Field(ge=0)]
+    noise_error: Annotated[Finite | None, Field(ge=0)]
+    weight_fixed: Share = 0.0
+    weight_random: Share = 0.0
+    confounding: ConfoundingStatement | None = None
+
+    @property
+    def source(self) -> str:
+        """The site or the block."""
+        raise NotImplementedError
+
+    def weight(self, model: Model) -> float:
+        """Return the weight under a model."""
+        return self.weight_fixed if model is Model.fixed else self.weight_random
+
+
+class SitePart(SourcePart):
+    """One site's answer to one question."""
+
+    site: Slug
+
+    @property
+    def source(self) -> str:
+        """The site."""
+        return self.site
+
+
+class CombinedAnswer(Answer):
+    """A row of a table over several sites or blocks: the effect by both models.
+
+    ``estimate``, ``interval`` and the errors are those of the declared model. An unresolved row has none: fewer than
+    two sites or blocks answered it.
+    """
+
+    fixed: PooledEstimate | None
+    random: PooledEstimate | None
+    stratified: Annotated[
+        PooledEstimate | None, Field(description="of times by released cells, within sites; null: by effects")
+    ] = None
+    heterogeneity: Heterogeneity | None
+
+    @property
+    def parts(self) -> tuple[SourcePart, ...]:
+        """The answers of sites or of blocks."""
+        raise NotImplementedError
+
+    @property
+    def silent(self) -> tuple[str, ...]:
+        """The sites or blocks without an answer."""
+        return tuple(part.source for part in self.parts if part.estimate is None)
+
+
+class PooledAnswer(CombinedAnswer):
+    """A row of a table over several sites.
+
+    By cells, arms of times to an event are compared within sites and each site counts by its people: ``stratified``.
+    """
+
+    sites: Annotated[tuple[SitePart, ...], Field(min_length=2)]
+    leave_one_out: tuple[WithoutSite, ...]
+
+    @property
+    def parts(self) -> tuple[SourcePart, ...]:
+        """The answers of the sites."""
+        return self.sites
+
+
+class CombinedTable(EffectTable):
+    """A table of effects over several sites or blocks."""
+
+    answers: Annotated[tuple[CombinedAnswer, ...], Field(min_length=1, description="the headline answer first")]
+
+    @property
+    def headline_model(self) -> Model:
+        """The model of the answers."""
+        raise NotImplementedError
+
+    def chosen(self, answer: CombinedAnswer) -> PooledEstimate | None:
+        """Return the declared estimate of an answer; None where it has no numbers."""
+        return answer.stratified or (answer.fixed if self.headline_model is Model.fixed else answer.random)
+
+    def estimates(self, answer: CombinedAnswer) -> list[tuple[str, PooledEstimate]]:
+        """Return every estimate of an answer by name, the declared one last."""
+        by_model = {Model.fixed: answer.fixed, Model.random: answer.random}
+        named = [
+            (f"{name.capitalize()} effects", by_model[name]) for name in sorted(Model, key=self.headline_model.__eq__)
+        ]
+        named.append(("Stratified by site", answer.stratified))
+        return [(name, found) for name, found in named if found is not None]
+
+    def interval_of(self, answer: Answer) -> Interval | None:
+        """Return the interval of an answer, with what it speaks of; None where it has none."""
+        found = self.chosen(cast(CombinedAnswer, answer))
+        return None if found is None else found.interval
+
+    def variance_of(self, answer: Answer) -> Variance | None:
+        """Return an answer's variances; None where it has none."""
+        found = self.chosen(cast(CombinedAnswer, answer))
+        return None if found is None else found.variance
+
+
+class SiteGate(GateResult):
+    """A gate as a site found it."""
+
+    site: Slug
+
+
+class PooledRelease(CombinedTable):
+    """A table of effects over several sites, the headline answer first.
+
+    ``balance`` is each covariate's difference as the first primary outcome weighs the sites, and ``gates`` are those
+    on balance, judged on it; ``site_gates`` are as each site found them. By cells ``curves`` are the arms' means over
+    sites, where all have one grid.
+    """
+
+    kind: Literal["pooled"] = "pooled"
     study_digest: Annotated[Digest, Field(description="of the study that travelled")]
     specification: dict[str, Any]
     round: Slug
     units: Annotated[int, Field(ge=1, description="of all sites together")]
-    estimand: Estimand
     estimator: str
     guarantee: Guarantee
     model: Annotated[Model, Field(description="declared in sites.yaml: which estimate is the headline")]
+    pooled_by: PooledBy
+    answers: Annotated[tuple[PooledAnswer, ...], Field(min_length=1, description="the headline answer first")]
+    site_gates: tuple[SiteGate, ...]
+    sites: Annotated[tuple[SiteRecord, ...], Field(min_length=2)]
     terms: Annotated[
         SignedTerms, Field(description="of the round, as every site answered to them, and of those before")
     ]
@@ -152,215 +259,28 @@ class OfSites(Shown, Frozen):
         dict[str, str], Field(description="of the study's columns, where all sites' contracts name the same")
     ] = Field(default_factory=dict)
 
+    @property
+    def headline_model(self) -> Model:
+        """The model that the coordinator declared."""
+        return self.model
+
+    @property
+    def way(self) -> str:
+        """Return what the answers are, in a few words."""
+        return "stratified by site" if self.pooled_by is PooledBy.cells else f"{self.model} effects"
+
     def brief(self) -> str:
         """Return study, question, answer and cost in one line."""
         asked = f"{self.study}: {self.estimand} by {self.estimator}, round {self.round}"
         return f"{asked}, {self.answer()}, epsilon {amount_text(self.privacy.epsilon)}"
 
-    def answer(self) -> str:
-        """Return the answer in a few words."""
-        return f"{self.units:,} units"
 
-
-class PooledRelease(OfSites):
-    """A treatment effect over several sites."""
-
-    kind: Literal["pooled"] = "pooled"
-    estimate: Finite
-    interval: Interval
-    variance: Variance
-    fixed: PooledEstimate
-    random: PooledEstimate
-    heterogeneity: Heterogeneity
-    sites: Annotated[tuple[SiteResult, ...], Field(min_length=2)]
-    leave_one_out: tuple[WithoutSite, ...]
-    confounding: Stated = None
-
-    def answer(self) -> str:
-        """Return the estimate and its interval."""
-        return answer_text(self.estimate, self.interval)
-
-
-class CellState(StrEnum):
-    """The state of a question of a protocol: it has a pooled answer or not.
-
-    ``unresolved``: fewer than two sites answered it. ``withheld`` and ``marked``: a gate failed on the pooled balance;
-    marked also if a site marked its part.
-    """
-
-    answered = "answered"
-    unresolved = "unresolved"
-    marked = "marked"
-    withheld = "withheld"
-
-
-class SitePart(Frozen):
-    """One site's answer to one question, and its weight.
-
-    ``state`` says why it has no numbers.
-    """
-
-    site: Slug
-    state: State
-    estimate: Finite | None
-    interval: Limits | None
-    weight_fixed: Share = 0.0
-    weight_random: Share = 0.0
-    confounding: Stated = None
-
-    def weight(self, model: Model) -> float:
-        """Return the site's weight under a model."""
-        return self.weight_fixed if model is Model.fixed else self.weight_random
-
-
-class PooledAnswer(Frozen):
-    """One row of a pooled protocol: an outcome, a subgroup and an arm.
-
-    It is over all sites that answered.
-
-    ``simultaneous`` and ``calibrated`` are of the declared model: all simultaneous intervals of the release hold
-    together, and calibrated ones are moved and widened by what the pooled negative controls show.
-    """
-
-    outcome: str
-    role: OutcomeRole
-    group: str
-    arm: str
-    reference: str
-    state: CellState
-    fixed: PooledEstimate | None
-    random: PooledEstimate | None
-    simultaneous: Limits | None
-    calibrated: Limits | None
-    heterogeneity: Heterogeneity | None
-    sites: Annotated[tuple[SitePart, ...], Field(min_length=2)]
-    confounding: Stated = None
-
-
-class SiteGate(GateResult):
-    """A gate as a site found it."""
-
-    site: Slug
-
-
-class PooledProtocolRelease(OfSites):
-    """A protocol's table over several sites: pooled cell by cell.
-
-    ``balance`` is each covariate's difference as the first primary outcome weighs the sites, and ``gates`` are those
-    on balance, judged on it; ``site_gates`` are as each site found them.
-    """
-
-    kind: Literal["pooled_protocol"] = "pooled_protocol"
-    confidence: Finite
-    answers: tuple[PooledAnswer, ...]
-    balance: tuple[BalanceRow, ...]
-    gates: tuple[GateResult, ...]
-    site_gates: tuple[SiteGate, ...]
-    calibration: Calibration
-    not_covered: tuple[Limit, ...]
-    sites: Annotated[tuple[SiteRecord, ...], Field(min_length=2)]
-
-    def headline(self, answer: PooledAnswer) -> PooledEstimate | None:
-        """Return the estimate of the declared model."""
-        return answer.fixed if self.model is Model.fixed else answer.random
-
-    @property
-    def gate_failed(self) -> bool:
-        """Return whether a declared gate failed on the pooled balance."""
-        return any(gate.verdict is GateVerdict.failed for gate in self.gates)
-
-    def answer(self) -> str:
-        """Return how many answers there are."""
-        return f"{len(self.answers)} answer{'' if len(self.answers) == 1 else 's'}"
-
-
-# What stands for the estimate of a site that has no part in a measure.
-NOT_SEEN = "hidden by noise"
-MEASURES = {Measure.risk: "Risk difference", Measure.rmst: "Difference of restricted mean survival times"}
-
-
-class PooledMeasure(Frozen):
-    """One measure of the time to an event over the sites that answered it.
-
-    A site has no part in it where noise hides whether any unit was followed so long.
-    """
-
-    measure: Measure
-    state: CellState
-    fixed: PooledEstimate | None
-    random: PooledEstimate | None
-    stratified: Annotated[
-        PooledEstimate | None,
-        Field(description="arms compared within sites, each site by its people; null: by effects"),
-    ]
-    heterogeneity: Heterogeneity | None
-    sites: Annotated[tuple[SitePart, ...], Field(min_length=2)]
-    leave_one_out: tuple[WithoutSite, ...]
-
-    @property
-    def words(self) -> str:
-        """Return the measure in a few words."""
-        return MEASURES[self.measure]
-
-
-class PooledSurvivalRelease(OfSites):
-    """Effects on the time to an event over several sites: every measure, pooled as an effect is.
-
-    By cells the headline is stratified by site, and ``curves`` are the arms' means over sites, where all have one grid.
-    """
-
-    kind: Literal["pooled_survival"] = "pooled_survival"
-    confidence: Finite
-    pooled_by: PooledBy
-    horizon: Annotated[Finite, Field(gt=0)]
-    unit: Annotated[str | None, Field(description="of the times, as every site's contract names it")]
-    origin: str
-    events: Annotated[tuple[str, ...], Field(description="what counts, and what competes with it")]
-    measures: Annotated[tuple[PooledMeasure, ...], Field(min_length=1)]
-    curves: Curves | None
-    log_rank: Annotated[
-        LogRankTest | None, Field(description="within sites, by cells; null: by effects, or noise hides the people")
-    ]
-    not_covered: tuple[Limit, ...]
-    sites: Annotated[tuple[SiteRecord, ...], Field(min_length=2)]
-    confounding: Stated = None
-
-    @property
-    def question(self) -> tuple[str, ...]:
-        """Say what was asked: event, horizon, origin, and what competes."""
-        unit = "" if self.unit is None else f" {self.unit}"
-        asked = f"{self.events[0]} until {self.horizon:g}{unit} (origin: {self.origin})"
-        return (asked, *(f"competing: {one}" for one in self.events[1:]))
-
-    def unit_of(self, measure: PooledMeasure) -> str:
-        """Return the unit of a measure; of a risk there is none."""
-        return self.unit or "" if measure.measure is Measure.rmst else ""
-
-    def answer(self) -> str:
-        """Return the first measure's estimate and its interval."""
-        found = self.headline(self.measures[0])
-        return "no answer" if found is None else answer_text(found.estimate, found.interval)
-
-    def headline(self, measure: PooledMeasure) -> PooledEstimate | None:
-        """Return the declared estimate: stratified by site, or of the declared model."""
-        if self.pooled_by is PooledBy.cells:
-            return measure.stratified
-        return measure.fixed if self.model is Model.fixed else measure.random
-
-    @property
-    def way(self) -> str:
-        """Return what the headline is, in a few words."""
-        return "stratified by site" if self.pooled_by is PooledBy.cells else f"{self.model} effects"
-
-
-Pooled: TypeAlias = PooledRelease | PooledProtocolRelease | PooledSurvivalRelease
-Published: TypeAlias = Release | Pooled
-POOLED: dict[str, type[Pooled]] = {
-    "pooled": PooledRelease,
-    "pooled_protocol": PooledProtocolRelease,
-    "pooled_survival": PooledSurvivalRelease,
-}
-# What a reader skips first stands last in the file.
+Published: TypeAlias = Release | PooledRelease
+# A reader meets the question first, then the answers; what is skipped first stands last.
+FIRST = (
+    *("kind", "schema_version", "study", "study_digest", "specification", "round", "units"),
+    *("estimand", "estimator", "guarantee", "model", "pooled_by"),
+)
 LAST = ("terms", "privacy", "not_for_release", "software")
 
 
@@ -371,21 +291,33 @@ def pooled_schema() -> dict[str, Any]:
     """
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **TypeAdapter(
-            Annotated[Pooled, Discriminator("kind")],
-        ).json_schema(mode="serialization"),
+        **PooledRelease.model_json_schema(mode="serialization"),
         "title": "causalveil pooled release, version 1",
     }
 
 
-def pooled_text(release: Pooled) -> str:
+def pooled_text(release: PooledRelease) -> str:
     """Return the bytes of a pooled release.json.
 
-    They are indented, in the order of the model, but with ``LAST`` at the end.
+    They are indented, in the order of the model, but with ``FIRST`` and ``LAST`` at the ends.
     """
     document = release.model_dump(mode="json")
-    ordered = {key: document[key] for key in document if key not in LAST} | {key: document[key] for key in LAST}
+    between = [key for key in document if key not in FIRST + LAST]
+    ordered = {key: document[key] for key in (*FIRST, *between, *LAST)}
     return json.dumps(ordered, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def load_pooled(document: object, where: str) -> PooledRelease:
+    """Read a pooled document back.
+
+    Raises:
+        StudyError: it is not of the schema; names the version that wrote it.
+        ReleaseContradicted: its numbers contradict each other, or its study.
+    """
+    release = validate(PooledRelease, document, as_written(where, document))
+    if wrong := list(contradictions_of_pooled(release)):
+        raise ReleaseContradicted(f"{where}: contradicts itself: {'; '.join(wrong[:8])}")
+    return release
 
 
 def load_published(path: Path) -> Published:
@@ -393,6 +325,7 @@ def load_published(path: Path) -> Published:
 
     Raises:
         StudyError: missing, not JSON, of an unknown kind, or not of its schema.
+        ReleaseContradicted: its numbers contradict each other, or its study.
     """
     path = release_file(path)
     text = read_text(path)
@@ -400,7 +333,6 @@ def load_published(path: Path) -> Published:
         document = parse_json(text)
     except ValueError:
         raise StudyError(f"{path}: is not a JSON document") from None
-    kind = document.get("kind") if isinstance(document, dict) else None
-    if isinstance(kind, str) and kind in POOLED:
-        return validate(POOLED[kind], document, as_written(str(path), document))
+    if isinstance(document, dict) and document.get("kind") == KIND:
+        return load_pooled(document, str(path))
     return load_release_text(text, str(path))

@@ -7,28 +7,24 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from causalveil.schemas.confounding import ConfoundingStatement
 from causalveil.schemas.ledger import BudgetOutlook
-from causalveil.schemas.limits import Limit
 from causalveil.schemas.privacy import Amount, Frozen, Level, Neighbours
-from causalveil.schemas.release import (
-    ApprovalStatement,
-    Interval,
-    LedgerStatement,
-)
-from causalveil.schemas.shown import Shown
-from causalveil.schemas.sites.pooled import Heterogeneity, PooledEstimate
+from causalveil.schemas.release import ApprovalStatement, LedgerStatement
+from causalveil.schemas.sites.pooled import CombinedAnswer, CombinedTable, PooledEstimate, SourcePart
+from causalveil.schemas.sites.round import Model
 from causalveil.schemas.study import Finite
 
 
-class SeriesBlock(Frozen):
+class SeriesBlock(SourcePart):
     """One release in its place: the blocks that it was charged to, and its answer."""
 
     blocks: tuple[str, ...]
     run_id: str
-    estimate: Finite
-    interval: Interval
-    standard_error: Annotated[Finite, Field(ge=0, description="of sampling and noise together")]
+
+    @property
+    def source(self) -> str:
+        """The blocks, the first and the last of them."""
+        return " to ".join(dict.fromkeys((self.blocks[0], self.blocks[-1])))
 
 
 class Drift(Frozen):
@@ -54,23 +50,17 @@ class Newest(Frozen):
     p_value: Annotated[Finite, Field(ge=0, le=1)]
 
 
-class SeriesRow(Frozen):
-    """One question over time. ``missing``: blocks whose answer was withheld or hidden by noise."""
+class SeriesAnswer(CombinedAnswer):
+    """One question over time; all blocks are there, those without an answer too."""
 
-    outcome: str
-    group: str
-    arm: str
-    blocks: tuple[SeriesBlock, ...]
-    missing: tuple[str, ...]
-    fixed: PooledEstimate
-    random: PooledEstimate
-    heterogeneity: Heterogeneity
-    drift: Drift
-    newest: Newest
-    confounding: Annotated[
-        ConfoundingStatement | None,
-        Field(description="what was done about confounding in all blocks; null if a block's release does not say"),
-    ] = None
+    blocks: Annotated[tuple[SeriesBlock, ...], Field(min_length=2, description="oldest block first")]
+    drift: Drift | None
+    newest: Annotated[Newest | None, Field(description="of the newest block that answered")]
+
+    @property
+    def parts(self) -> tuple[SourcePart, ...]:
+        """The answers of the blocks."""
+        return self.blocks
 
 
 class SeriesRun(Frozen):
@@ -100,7 +90,7 @@ class SeriesPrivacy(Frozen):
     unprotected: tuple[str, ...]
 
 
-class Series(Shown, Frozen):
+class Series(CombinedTable):
     """A series costs nothing: it is post-processing of releases of disjoint blocks.
 
     ``left_out``: finished runs of the study that charged a block again; the first release of a block counts.
@@ -108,21 +98,25 @@ class Series(Shown, Frozen):
     """
 
     kind: Literal["series"] = "series"
-    schema_version: Literal[1] = 1
-    dataset: str
-    study: str
-    study_digest: str
-    estimator: str
     specification: Annotated[dict[str, Any], Field(description="of the newest block's release")]
-    confidence: Finite
-    rows: tuple[SeriesRow, ...]
+    dataset: str
+    estimator: str
+    answers: Annotated[tuple[SeriesAnswer, ...], Field(min_length=1, description="the headline answer first")]
     runs: Annotated[tuple[SeriesRun, ...], Field(min_length=2, description="oldest block first")]
     privacy: SeriesPrivacy
-    not_covered: Annotated[tuple[Limit, ...], Field(description="sources of error that no interval covers")]
     units_of_measure: Annotated[dict[str, str], Field(description="of the study's columns, as the contract names them")]
     left_out: tuple[str, ...]
     unreleased: tuple[str, ...] = ()
     statement: str
+
+    @property
+    def headline_model(self) -> Model:
+        """Blocks are pooled as they are, not as a draw from others like them."""
+        return Model.fixed
+
+    def estimates(self, answer: CombinedAnswer) -> list[tuple[str, PooledEstimate]]:
+        """Return the estimate of an answer over all blocks, by name."""
+        return [] if answer.fixed is None else [("all together", answer.fixed)]
 
     @property
     def unreleased_words(self) -> str:
@@ -134,7 +128,7 @@ class Series(Shown, Frozen):
     def brief(self) -> str:
         """Return study, blocks and cost in one line."""
         asked = f"{self.study}: series of {self.dataset} by {self.estimator}, {len(self.runs)} releases"
-        return f"{asked}, {len(self.rows)} question{'' if len(self.rows) == 1 else 's'}, at no cost"
+        return f"{asked}, {len(self.answers)} question{'' if len(self.answers) == 1 else 's'}, at no cost"
 
     def text(self) -> str:
         """Return the bytes of series.json."""

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     )
     from causalveil.schemas.plan import Plan
     from causalveil.schemas.release import DirectionRelease, EffectRelease, Release
-    from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, PooledSurvivalRelease
+    from causalveil.schemas.sites.pooled import PooledRelease
     from causalveil.schemas.study import Study
 
 __all__ = [
@@ -57,10 +57,8 @@ __all__ = [
     "GateFailed",
     "LedgerError",
     "Plan",
-    "PooledProtocolRelease",
     "PooledRelease",
     "PooledResult",
-    "PooledSurvivalRelease",
     "Release",
     "ReleaseContradicted",
     "ReleaseHeld",

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 from causalveil.schemas.protocols.answers import Answer, BalanceRow, GateResult, GateVerdict, State
 from causalveil.schemas.protocols.study import ALL_UNITS, FailedGate, ProtocolStudy
-from causalveil.schemas.release import EffectRelease
-from causalveil.schemas.sites.pooled import PooledProtocolRelease, Published
+from causalveil.schemas.release import EffectTable
+from causalveil.schemas.sites.pooled import Published
 from causalveil.tasks.adjustment.drawn import Asked
 from causalveil.tasks.adjustment.five_releases import differences, effective
 from causalveil.tasks.adjustment.recipe import TWO_ARMS
@@ -132,7 +132,7 @@ def failed_gates(release: Published) -> str | None:
 
     All of this is released. The result is None if none failed.
     """
-    if not isinstance(release, EffectRelease | PooledProtocolRelease) or not release.gate_failed:
+    if not isinstance(release, EffectTable) or not release.gate_failed:
         return None
     failed = [gate for gate in release.gates if gate.verdict == "failed"]
     places = ", ".join(f"{gate.gate} in {gate.group}, {gate.arm}" for gate in failed)

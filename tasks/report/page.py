@@ -21,29 +21,19 @@ from causalveil.schemas.confounding import declares_randomised
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.ledger import UNANCHORED
-from causalveil.schemas.limits import united
 from causalveil.schemas.plan import Plan
-from causalveil.schemas.release import DirectionRelease, EffectRelease, Release
-from causalveil.schemas.sites.pooled import (
-    OfSites,
-    Pooled,
-    PooledProtocolRelease,
-    PooledRelease,
-    PooledSurvivalRelease,
-    Published,
-)
-from causalveil.schemas.sites.series import Series, SeriesRow
+from causalveil.schemas.release import DirectionRelease, EffectRelease, EffectTable, Release
+from causalveil.schemas.sites.pooled import Published
+from causalveil.schemas.sites.series import Series
 from causalveil.schemas.where import condition_words, where_words
 from causalveil.tasks.report.details import PLACEHOLDER, as_used, detail_rows, estimand_of, text_of
-from causalveil.tasks.report.figures import Axis, Line, axis_of, line_of, site_bars, waterfalls
+from causalveil.tasks.report.figures import Axis, Line, waterfalls
 from causalveil.tasks.report.guidelines.facts import bounds_text
 from causalveil.tasks.report.guidelines.items import guidelines_context
 from causalveil.tasks.report.numbers import (
     SCORES,
     amount,
-    arm_label,
     at_time,
-    axis_name,
     beside,
     blocks_label,
     confidence_level,
@@ -58,20 +48,11 @@ from causalveil.tasks.report.numbers import (
     risk,
     shortened,
     span,
-    verdict_of,
 )
 from causalveil.tasks.report.panel.parts import runs_left
 from causalveil.tasks.report.robustness import robustness_sentences
-from causalveil.tasks.report.table import (
-    context_of,
-    first_of,
-    labelled,
-    lost_within,
-    place_of,
-    sides_of,
-    units_in,
-)
-from causalveil.tasks.report.times import curves_context, pooled_times_context
+from causalveil.tasks.report.table import context_of, forest_of_parts, labelled, lost_within, place_of, sites_context
+from causalveil.tasks.report.times import curves_context
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -140,17 +121,14 @@ def series_html(series: Series) -> str:
         CausalveilError: this installation lacks its templates.
     """
     series = labelled(series)
-    units, sides = units_in(series), sides_of(series.specification)
-    reference = str((series.specification.get("arms") or {}).get("reference", ""))
-    places = [(row.group, row.arm) for row in series.rows]
+    places = [(row.group, row.arm) for row in series.answers]
     rows = [
         (
-            f"{row.outcome}, {place_of(places, row.group, row.arm, arm_label(series.specification, reference))}",
+            f"{row.outcome}, {place_of(places, row.group, row.arm, row.reference)}",
             row,
-            *_blocks_drawn(row),
-            axis_name(units.get(row.outcome), sides),
+            forest_of_parts(series, row),
         )
-        for row in series.rows
+        for row in series.answers
     ]
     asks = as_used(series.specification)
     context = {
@@ -195,10 +173,9 @@ def _render(release: Published, layout: str, sheet: str, contract: Contract | No
         "arms": arms,
         "likelihood": likelihood(release.privacy.epsilon),
         "codes": document["specification"].get("treatment_codes") or {"control": 0, "treated": 1},
-        "axis_label": _axis_label(document),
         "unit_of": document.get("units_of_measure", {}),
         "done": _done(release),
-        "approval": "" if isinstance(release, OfSites) or release.approval is None else release.approval.words,
+        "approval": _approval(release),
         "unanchored": UNANCHORED,
         "approvals": _approvals(release),
         "estimand": estimand_of(document),
@@ -211,14 +188,17 @@ def _render(release: Published, layout: str, sheet: str, contract: Contract | No
 
 def _done(release: Published) -> tuple[str, ...]:
     """Say what was done about confounding, by a table for its first answer."""
-    found = getattr(release, "confounding", None)
-    if isinstance(release, EffectRelease):
-        found = release.answers[0].confounding
-        if found is None and (words := release.answers[0].adjustment) and release.answers[0].state != "unresolved":
-            return (f"{words[:1].upper()}{words[1:]}.",)
-    if isinstance(release, PooledProtocolRelease):
-        found = first_of(release.answers).confounding
-    return () if found is None else tuple(found.sentences)
+    if not isinstance(release, EffectTable):
+        return ()
+    first = release.answers[0]
+    if first.confounding is None and first.adjustment and first.state != "unresolved":
+        return (f"{first.adjustment[:1].upper()}{first.adjustment[1:]}.",)
+    return () if first.confounding is None else tuple(first.confounding.sentences)
+
+
+def _approval(release: Published) -> str:
+    """Say who had to allow a run's release."""
+    return release.approval.words if isinstance(release, Release) and release.approval else ""
 
 
 def _approvals(release: Published) -> list[tuple[str, str]]:
@@ -226,18 +206,18 @@ def _approvals(release: Published) -> list[tuple[str, str]]:
 
     For a site that does not say, return where it is stated.
     """
-    if not isinstance(release, Pooled):
+    if isinstance(release, Release):
         return []
     unsaid = "Its release does not say; the site's ledger does."
     return [(site.site, unsaid if site.approval is None else site.approval.words) for site in release.sites]
 
 
 def _of_kind(release: Published, document: dict[str, Any]) -> dict[str, Any]:
-    if isinstance(release, PooledProtocolRelease):
-        return context_of(release)
-    if isinstance(release, PooledSurvivalRelease):
-        return pooled_times_context(release)
-    return _pooled(document, release) if isinstance(release, PooledRelease) else _single(release, document)
+    """Return what the page of this kind speaks of beside the release itself."""
+    found = _single(release, document) if isinstance(release, Release) else sites_context(release)
+    if isinstance(release, EffectTable):
+        found |= context_of(release) | curves_context(release)
+    return found
 
 
 @lru_cache(maxsize=1)
@@ -301,7 +281,6 @@ def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
     if isinstance(release, DirectionRelease):
         context |= _direction(release)
     if isinstance(release, EffectRelease):
-        context |= context_of(release) | curves_context(release)
         context["robustness"] = robustness_sentences(release)
     return context
 
@@ -311,36 +290,6 @@ def _direction(release: DirectionRelease) -> dict[str, Any]:
     weight = release.verdict.weight
     line = Line("All scores together", figure(weight), weight, min(weight, 0.0), max(weight, 0.0), 0.4)
     return {"lines": [line], "axis": Axis(-1.0, 1.0)}
-
-
-def _pooled(document: Mapping[str, Any], release: PooledRelease) -> dict[str, Any]:
-    """Return what the page of a pooled release speaks of beside the release itself."""
-    headline = document["model"]
-    lines = [_line(site["site"], site, site[f"weight_{headline}"]) for site in document["sites"]]
-    models = sorted(("fixed", "random"), key=lambda model: model == headline)
-    lines += [_line(f"{model.capitalize()} effects", document[model]) for model in models]
-    return {
-        "waterfalls": (site_bars([(site.site, site.epsilon, site.delta) for site in release.sites], amount),),
-        "method": f"method_{release.estimator}.html.j2",
-        "verdict": verdict_of(document["interval"]),
-        "lines": lines,
-        "axis": axis_of(lines),
-        "not_covered": united(one for site in release.sites for one in site.not_covered),
-        "details": [],
-    }
-
-
-def _line(label: str, part: Mapping[str, Any], weight: float | None = None) -> Line:
-    """A line of a figure, from anything that has an estimate and an interval."""
-    interval = part["interval"]
-    hidden = bool(interval.get("whole_range"))
-    note = f"{'hidden by noise' if hidden else beside(part['estimate'], interval)} ({span(interval)})"
-    return Line(label, note, part["estimate"], interval["lower"], interval["upper"], weight, hidden=hidden)
-
-
-def _axis_label(document: Mapping[str, Any]) -> str:
-    name = (document["specification"].get("outcome") or {}).get("name", "")
-    return axis_name(document.get("units_of_measure", {}).get(name))
 
 
 def likelihood(epsilon: Decimal) -> str:
@@ -426,9 +375,3 @@ def _rows(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
 def _words(name: str) -> str:
     """A key as words."""
     return str(name).replace("_", " ")
-
-
-def _blocks_drawn(row: SeriesRow) -> tuple[list[Line], Axis]:
-    lines = [line_of(block.blocks[-1], block.estimate, block.interval, 0.3) for block in row.blocks]
-    lines.append(line_of("all together", row.fixed.estimate, row.fixed.interval))
-    return lines, axis_of(lines)

@@ -7,7 +7,7 @@ which other tools read.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -17,16 +17,14 @@ import polars as pl
 from pydantic import BaseModel
 
 from causalveil.schemas.estimators.survival_protocol import MEAN_TIME
-from causalveil.schemas.limits import Limit, united
 from causalveil.schemas.protocols.answers import Answer, BalanceRow
 from causalveil.schemas.protocols.study import EffectMeasure
-from causalveil.schemas.release import EffectRelease, Interval
-from causalveil.schemas.sites.pooled import PooledAnswer, PooledEstimate, PooledProtocolRelease
-from causalveil.schemas.sites.series import Series
+from causalveil.schemas.release import EffectRelease, EffectTable
+from causalveil.schemas.sites.pooled import CombinedAnswer, CombinedTable, PooledRelease
 from causalveil.schemas.specification import level_names, outcomes_of
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.machine.frames import csv_text
-from causalveil.tasks.report.figures import Axis, Line, LovePlot, axis_of, site_bars
+from causalveil.tasks.report.figures import Axis, Line, LovePlot, axis_of, line_of, site_bars
 from causalveil.tasks.report.numbers import (
     TWO_SIDES,
     all_of,
@@ -43,18 +41,18 @@ from causalveil.tasks.report.numbers import (
     verdict_of,
 )
 
-Row = TypeVar("Row", bound=Answer | PooledAnswer)
+Row = TypeVar("Row", bound=Answer)
 Document = TypeVar("Document", bound=BaseModel)
 # Fields whose rows are of a subgroup and an arm.
-TABLES = ("answers", "balance", "gates", "site_gates", "curves", "rows")
+TABLES = ("answers", "balance", "gates", "site_gates", "curves")
 ROLES = {"primary": "primary outcome", "secondary": "secondary outcome", "negative_control": "negative control"}
 
 
 @dataclass(frozen=True)
 class Forest:
-    """A figure of one outcome: a line per subgroup and arm.
+    """A figure of one outcome: a line per subgroup and arm, or per site or block.
 
-    ``withheld``: those whose numbers a gate keeps back.
+    ``withheld``: those without numbers.
     """
 
     outcome: str
@@ -70,7 +68,7 @@ def labelled(document: Document) -> Document:
 
     Codes of subgroups and arms stand with their columns, and times are written as numbers of pages are.
     """
-    if not isinstance(document, EffectRelease | PooledProtocolRelease | Series):
+    if not isinstance(document, EffectTable):
         return document
     specification = document.specification
     labels = {"outcome": outcome_label, "group": group_label, "arm": arm_label, "reference": arm_label}
@@ -92,39 +90,62 @@ def outcome_label(specification: Mapping[str, Any], outcome: str) -> str:
     return outcome
 
 
-def forests(release: EffectRelease | PooledProtocolRelease) -> tuple[Forest, ...]:
+def forests(release: EffectTable) -> tuple[Forest, ...]:
     """Return a forest plot of each outcome, in the order of the study."""
+    if by_parts(release):
+        return tuple(forest_of_parts(release, row) for row in release.answers)
     found = []
     for outcome in dict.fromkeys(answer.outcome for answer in release.answers):
         rows = [answer for answer in release.answers if answer.outcome == outcome]
-        drawn = [(row, _line(release, row)) for row in rows]
-        lines = tuple(line for _, line in drawn if line is not None)
-        found.append(
-            Forest(
-                outcome=outcome,
-                role=ROLES[rows[0].role],
-                label=axis_name(units_in(release).get(outcome), sides_of(release.specification)),
-                lines=lines,
-                axis=axis_of(lines) if lines else Axis(-1.0, 1.0),
-                withheld=tuple(_label(release, row) + _reason(row) for row, line in drawn if line is None),
-            )
-        )
+        found.append(_forest(release, rows[0], [(_label(release, row), _line(release, row)) for row in rows]))
     return tuple(found)
 
 
-def _label(release: EffectRelease | PooledProtocolRelease, row: Answer | PooledAnswer) -> str:
+def forest_of_parts(release: EffectTable, row: Answer) -> Forest:
+    """Return the figure of an answer over sites or blocks: each of them, and all together."""
+    return _forest(release, row, list(_of_parts(release, row)))
+
+
+def _forest(release: EffectTable, row: Answer, drawn: Sequence[tuple[str, Line | None]]) -> Forest:
+    lines = tuple(line for _, line in drawn if line is not None)
+    return Forest(
+        outcome=row.outcome,
+        role=ROLES[row.role],
+        label=axis_name(units_in(release).get(row.outcome), sides_of(release.specification)),
+        lines=lines,
+        axis=axis_of(lines) if lines else Axis(-1.0, 1.0),
+        withheld=tuple(label for label, line in drawn if line is None),
+    )
+
+
+def by_parts(release: EffectTable) -> bool:
+    """Return whether figures show sites or blocks: there are several, and one subgroup and arm."""
+    return isinstance(release, CombinedTable) and len({(row.group, row.arm) for row in release.answers}) == 1
+
+
+def _of_parts(release: EffectTable, row: Answer) -> Iterator[tuple[str, Line | None]]:
+    """Yield the lines of sites or blocks, and of all together; None without an answer."""
+    table, answer = cast(CombinedTable, release), cast(CombinedAnswer, row)
+    for part in answer.parts:
+        if part.estimate is None or part.interval is None:
+            yield part.source, None
+            continue
+        yield part.source, line_of(part.source, part.estimate, part.interval, part.weight(table.headline_model))
+    for name, found in table.estimates(answer):
+        yield name, line_of(name, found.estimate, found.interval)
+
+
+def _label(release: EffectTable, row: Answer) -> str:
     if len(release.answers) == 1:
         return "Estimate"
-    return place_of([(one.group, one.arm) for one in release.answers], row.group, row.arm, row.reference)
+    place = place_of([(one.group, one.arm) for one in release.answers], row.group, row.arm, row.reference)
+    # Of one site a gate is why there are no numbers, and the page says so.
+    return f"{place} ({why(row)})" if row.estimate is None and isinstance(release, CombinedTable) else place
 
 
-def _reason(row: Answer | PooledAnswer) -> str:
-    """Return why sites gave no answer, in brackets; of one site a gate is why, and the page says so."""
-    return f" ({_why(row)})" if isinstance(row, PooledAnswer) else ""
-
-
-def _why(row: PooledAnswer) -> str:
-    return "a gate failed" if row.state == "withheld" else "fewer than two sites answered"
+def why(row: Answer) -> str:
+    """Return why a row has no numbers."""
+    return "a gate failed" if row.state == "withheld" else "too few answered"
 
 
 def place_of(places: Sequence[tuple[str, str]], group: str, arm: str, reference: str) -> str:
@@ -137,41 +158,35 @@ def place_of(places: Sequence[tuple[str, str]], group: str, arm: str, reference:
     return ", ".join([*parts, *([f"{arm} against {reference}"] if several else [])])
 
 
-def _line(release: EffectRelease | PooledProtocolRelease, row: Answer | PooledAnswer) -> Line | None:
-    """Nothing for a withheld answer, or without a pooled one."""
-    found: Answer | PooledEstimate | None = None
-    if isinstance(row, Answer):
-        found = row
-    elif isinstance(release, PooledProtocolRelease):
-        found = release.headline(row)
-    if found is None or found.estimate is None or found.interval is None:
+def _line(release: EffectTable, row: Answer) -> Line | None:
+    """Nothing for an answer without numbers."""
+    if row.estimate is None or row.interval is None:
         return None
     outer = None if row.simultaneous is None else (row.simultaneous.lower, row.simultaneous.upper)
     hidden = str(row.state) == "unresolved"
-    ends = {"lower": found.interval.lower, "upper": found.interval.upper}
-    note = f"hidden by noise ({span(ends)})" if hidden else f"{beside(found.estimate, ends)} ({span(ends)})"
+    ends = {"lower": row.interval.lower, "upper": row.interval.upper}
+    note = f"hidden by noise ({span(ends)})" if hidden else f"{beside(row.estimate, ends)} ({span(ends)})"
     return Line(
         label=_label(release, row),
         note=note + (" – gate failed" if row.state == "marked" else ""),
-        estimate=found.estimate,
-        lower=found.interval.lower,
-        upper=found.interval.upper,
+        estimate=row.estimate,
+        lower=row.interval.lower,
+        upper=row.interval.upper,
         weight=None if is_whole(row.group) and len(release.answers) > 1 else 0.4,
         outer=outer,
         hidden=hidden,
     )
 
 
-def units_in(release: EffectRelease | PooledProtocolRelease | Series) -> dict[str, str]:
+def units_in(release: EffectTable) -> dict[str, str]:
     """Return the unit of measure of each outcome that has one; means of times have theirs."""
     asked = outcomes_of(release.specification)
     unit = asked[0].get("unit_of_measure") if "horizon" in asked[0] else None
-    rows: Sequence[Any] = release.rows if isinstance(release, Series) else release.answers
-    times = {row.outcome: str(unit) for row in rows if unit and row.outcome.startswith(MEAN_TIME)}
+    times = {row.outcome: str(unit) for row in release.answers if unit and row.outcome.startswith(MEAN_TIME)}
     return release.units_of_measure | times
 
 
-def balance_sides(release: EffectRelease | PooledProtocolRelease) -> str:
+def balance_sides(release: EffectTable) -> str:
     """Return which side is subtracted from which in a table of balance.
 
     Of several arms each is compared with all others, where the reference has rows too, or else with the reference.
@@ -194,7 +209,7 @@ def first_of(rows: Sequence[Row]) -> Row:
     return next((row for row in rows if row.role == "primary" and is_whole(row.group)), rows[0])
 
 
-def adjustments(rows: Sequence[Answer | PooledAnswer]) -> list[str]:
+def adjustments(rows: Sequence[Answer]) -> list[str]:
     """Say how each answer was adjusted, if the first answer's adjustment is not that of all."""
     several, grouped = len({row.arm for row in rows}) > 1, len({row.group for row in rows}) > 1
     found: dict[str, list[str]] = {}
@@ -223,35 +238,17 @@ class First:
     sides: tuple[str, str] | None
 
 
-def first_answer(release: EffectRelease) -> First:
-    """Return the headline answer of a run."""
-    row, why = release.answers[0], ""
+def first_answer(release: EffectTable) -> First:
+    """Return the headline answer."""
+    row, reason = release.answers[0], ""
     interval = release.interval_of(row)
     if interval is None:
-        why = "a gate failed"
+        reason = why(row)
     elif interval.whole_range:
-        why = row.adjustment if row.confounding is None and row.adjustment else "the privacy noise is too large"
-    return _first(release, row, row.estimate, interval, why)
-
-
-def first_pooled(release: PooledProtocolRelease) -> First:
-    """Return the headline answer of several sites."""
-    row = first_of(release.answers)
-    pooled = release.headline(row)
-    estimate, interval = (None, None) if pooled is None else (pooled.estimate, pooled.interval)
-    return _first(release, row, estimate, interval, "" if pooled else _why(row))
-
-
-def _first(
-    release: EffectRelease | PooledProtocolRelease,
-    row: Answer | PooledAnswer,
-    estimate: float | None,
-    interval: Interval | None,
-    why: str,
-) -> First:
+        reason = row.adjustment if row.confounding is None and row.adjustment else "the privacy noise is too large"
     sides = (row.arm, row.reference) if release.specification.get("arms") else None
     ends = None if interval is None else interval.model_dump(mode="json")
-    return First("none" if ends is None else verdict_of(ends), row.outcome, estimate, ends, why, sides)
+    return First("none" if ends is None else verdict_of(ends), row.outcome, row.estimate, ends, reason, sides)
 
 
 def love_plots(balance: Sequence[BalanceRow], sides: str = TWO_SIDES) -> list[tuple[str, LovePlot]]:
@@ -265,16 +262,16 @@ def love_plots(balance: Sequence[BalanceRow], sides: str = TWO_SIDES) -> list[tu
     return found
 
 
-def context_of(release: EffectRelease | PooledProtocolRelease) -> dict[str, Any]:
+def context_of(release: EffectTable) -> dict[str, Any]:
     """Return what a page says, by the names that the template uses."""
-    asks = release.specification
-    first = first_answer(release) if isinstance(release, EffectRelease) else first_pooled(release)
-    context = {
+    asks, first = release.specification, first_answer(release)
+    return {
         "first": first,
         "verdict": first.verdict,
         "forests": forests(release),
+        "by_parts": by_parts(release),
         "loves": love_plots(release.balance, balance_sides(release)),
-        "unseen": unseen(release) if isinstance(release, EffectRelease) else [],
+        "unseen": unseen(release),
         "unit_of": units_in(release),
         "lost_within": lost_within(asks),
         "of_times": of_times(asks),
@@ -285,17 +282,18 @@ def context_of(release: EffectRelease | PooledProtocolRelease) -> dict[str, Any]
         "several": len({answer.arm for answer in release.answers}) > 1,
         "not_covered": release.not_covered,
         "all_units": all_of(asks),
-        "covers": release.covers if isinstance(release, EffectRelease) else covered(release),
-        "biased": any(isinstance(one, Answer) and one.bias for one in release.answers),
-        "sided": any(isinstance(one, Answer) and one.values for one in release.answers),
-        "measured": any(isinstance(one, Answer) and one.measures for one in release.answers),
-        "part_seen": part_seen(release) if isinstance(release, EffectRelease) else "",
-        "ends_earlier": ends_earlier(release) if isinstance(release, EffectRelease) else "",
+        "covers": release.covers,
+        "biased": any(one.bias for one in release.answers),
+        "sided": any(one.values for one in release.answers),
+        "measured": any(one.measures for one in release.answers),
+        "part_seen": part_seen(release),
+        "ends_earlier": ends_earlier(release),
     }
-    if isinstance(release, EffectRelease):
-        return context
+
+
+def sites_context(release: PooledRelease) -> dict[str, Any]:
+    """Return what the page of several sites says beside its table."""
     return {
-        **context,
         "waterfalls": (site_bars([(site.site, site.epsilon, site.delta) for site in release.sites], amount),),
         "method": f"method_{release.estimator}.html.j2",
         "details": [],
@@ -307,7 +305,7 @@ def of_times(specification: Mapping[str, Any]) -> bool:
     return "horizon" in outcomes_of(specification)[0]
 
 
-def unseen(release: EffectRelease) -> list[str]:
+def unseen(release: EffectTable) -> list[str]:
     """Return the covariates that a Love plot has no row of: where noise hides how they vary.
 
     What an adjustment left out says so by itself; in a trial no other sentence does.
@@ -327,8 +325,10 @@ def lost_within(specification: Mapping[str, Any]) -> dict[str, Any]:
     return {**named, "by": [groups["name"]]} if groups else named
 
 
-def part_seen(release: EffectRelease) -> str:
-    """Return that the first answer is of some subgroups alone, where noise hides others."""
+def part_seen(release: EffectTable) -> str:
+    """Return that the first answer of a run is of some subgroups, where noise hides others."""
+    if isinstance(release, CombinedTable):
+        return ""
     asks, row = release.specification, release.answers[0]
     # Arms that are compared as they are have curves of all units, whatever is seen of a subgroup.
     read_off_all = asks["estimator"]["name"] == "survival" and not asks.get("covariates")
@@ -343,7 +343,7 @@ def part_seen(release: EffectRelease) -> str:
     return f"{said} The first answer is of the others; its interval allows for any effect in these."
 
 
-def ends_earlier(release: EffectRelease) -> str:
+def ends_earlier(release: EffectTable) -> str:
     """Return which measures end before their horizon, and when; empty if none does."""
     found = {row.outcome: row.restricted_to for row in release.answers if row.restricted_to is not None}
     unit = release.curves[0].curves.unit if release.curves else None
@@ -352,18 +352,12 @@ def ends_earlier(release: EffectRelease) -> str:
     return f"Too few are followed to the horizon. {said[:1].upper()}{said[1:]}." if found else ""
 
 
-def covered(release: PooledProtocolRelease) -> tuple[Limit, ...]:
-    """Return the sources of error that pooled intervals of a table cover."""
-    pooled = [one for row in release.answers if (one := release.headline(row)) is not None]
-    return united(one for answer in pooled for one in answer.interval.covers)
-
-
 TEXTS = ("outcome", "role", "group", "arm", "reference", "measure", "state", "adjustment")
 INTERVALS = ("interval", "simultaneous", "calibrated")
 NUMBERS = ("noise_error", "sampling_error", "bias", "spread")
 
 
-def rows_of(release: EffectRelease) -> list[dict[str, Any]]:
+def rows_of(release: EffectTable) -> list[dict[str, Any]]:
     """Return a flat row per answer; levels that have names are named.
 
     An interval is two columns, ``interval_lower`` and ``interval_upper``.
@@ -394,7 +388,7 @@ def _names(specification: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     return found
 
 
-def frame_of(release: EffectRelease) -> pl.DataFrame:
+def frame_of(release: EffectTable) -> pl.DataFrame:
     """Return a release's answers as a frame: texts, then numbers in outcome units."""
     rows = rows_of(release)
     return pl.DataFrame(rows, schema={key: pl.String if key in TEXTS else pl.Float64 for key in rows[0]})

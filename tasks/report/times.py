@@ -1,6 +1,6 @@
 """Curves and effects of a study of times, of one site or of several, as a page draws them.
 
-Steps with bands, areas of cumulative incidence, people at risk, forest plots.
+Steps with bands, areas of cumulative incidence, people at risk.
 
 Positions are percents of the figure's width and height: it is drawn in a box that is stretched to the page.
 """
@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from causalveil.schemas.estimators.survival import ArmCurve, Curves, Measure
-from causalveil.schemas.release import EffectRelease
-from causalveil.schemas.sites.pooled import NOT_SEEN, PooledMeasure, PooledSurvivalRelease
-from causalveil.tasks.report.figures import Axis, Line, axis_of, line_of, site_bars
-from causalveil.tasks.report.numbers import amount, axis_name, figure, named_arm, verdict_of
+from causalveil.schemas.release import EffectTable
+from causalveil.tasks.report.figures import Axis
+from causalveil.tasks.report.numbers import figure, named_arm
 
 # So many times fit below a figure on a narrow screen.
 TIMES_SHOWN = 5
@@ -78,7 +77,7 @@ class DrawnGroups:
     times: tuple[float, ...]
 
 
-def _apart(release: EffectRelease, pair: DrawnPair) -> tuple[tuple[float, float] | None, ...]:
+def _apart(release: EffectTable, pair: DrawnPair) -> tuple[tuple[float, float] | None, ...]:
     """Return by arm the risk that its figure ends at and the estimated one, where an eye sees that they differ.
 
     Curves are drawn monotone; estimates are not. Adjusted risks are no curve's.
@@ -94,21 +93,7 @@ def _apart(release: EffectRelease, pair: DrawnPair) -> tuple[tuple[float, float]
     )
 
 
-def drawn_curves(curves: Curves) -> dict[str, Any]:
-    """Return both arms' curves over all sites as a page draws them, and times of people."""
-    places = _places(len(curves.times))
-    starts, told = [0.0, *curves.times[:-1]], curves.seen_until
-    drawn = (_arm(curves, arm, name, places, told) for arm, name in zip(curves.arms, NAMES, strict=True))
-    return {
-        "time_axis": Axis(0.0, curves.horizon),
-        "arms_drawn": tuple(drawn),
-        "told_until": told,
-        "risk_times": tuple(starts[place] for place in places),
-        "competing": len(curves.events) > 1,
-    }
-
-
-def curves_context(release: EffectRelease) -> dict[str, Any]:
+def curves_context(release: EffectTable) -> dict[str, Any]:
     """Return the curves of a release of times; of any other that it has none."""
     if not release.curves:
         return {"curves_drawn": None, "time_unit": "", "end": ""}
@@ -201,58 +186,3 @@ def _corners(axis: Axis, times: Sequence[float], values: Sequence[float]) -> lis
 
 def _point(axis: Axis, time: float, value: float) -> str:
     return f"{axis.at(time):g},{100 * (1 - value):.4g}"
-
-
-@dataclass(frozen=True)
-class MeasureForest:
-    """The forest of one measure: its sites, and all of them together.
-
-    ``hidden``: sites that have no part in it.
-    """
-
-    title: str
-    lines: tuple[Line, ...]
-    axis: Axis
-    unit: str
-    hidden: tuple[str, ...]
-
-
-def pooled_times_context(release: PooledSurvivalRelease) -> dict[str, Any]:
-    """Return what a page says, by the names that the template uses."""
-    bars = [(site.site, site.epsilon, site.delta) for site in release.sites]
-    first = release.headline(release.measures[0])
-    return {
-        **({} if release.curves is None else drawn_curves(release.curves)),
-        "waterfalls": (site_bars(bars, amount),),
-        "method": f"method_{release.estimator}.html.j2",
-        "details": [],
-        "first": None if first is None else first.model_dump(mode="json"),
-        "verdict": "" if first is None else verdict_of(first.interval.model_dump()),
-        "forests": tuple(_measure_forest(release, one) for one in release.measures),
-        "unit": release.unit or "",
-        "not_covered": release.not_covered,
-        "not_seen": NOT_SEEN,
-    }
-
-
-def _measure_forest(release: PooledSurvivalRelease, measure: PooledMeasure) -> MeasureForest:
-    lines = [
-        line_of(part.site, part.estimate, part.interval, part.weight(release.model))
-        for part in measure.sites
-        if part.estimate is not None and part.interval is not None
-    ]
-    # The declared model stands last.
-    for model in sorted(("fixed", "random"), key=lambda name: name == release.model):
-        found = getattr(measure, model)
-        if found is not None:
-            lines.append(line_of(f"{model.capitalize()} effects", found.estimate, found.interval))
-    if measure.stratified is not None:
-        lines.append(line_of("Stratified by site", measure.stratified.estimate, measure.stratified.interval))
-    unit = None if measure.measure is Measure.risk else release.unit or "time"
-    return MeasureForest(
-        measure.words,
-        tuple(lines),
-        axis_of(lines) if lines else Axis(-1.0, 1.0),
-        axis_name(unit),
-        tuple(part.site for part in measure.sites if part.estimate is None),
-    )

@@ -1,87 +1,238 @@
-"""From accepted bundles to the pooled release.
+"""From accepted bundles to the pooled release: one table over the sites, row by row.
 
-Each site's part is stated.
+With the rows are pooled negative controls, which calibrate intervals, and balance, on which declared gates are judged
+again. Each site's part is stated. Post-processing of released values; costs nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
-from causalveil.schemas.confounding import ConfoundingStatement, over_parts
+from scipy.special import ndtri, stdtrit
+
 from causalveil.schemas.documents import digest_of
-from causalveil.schemas.errors import BundleError
-from causalveil.schemas.limits import Limit
-from causalveil.schemas.release import Software
-from causalveil.schemas.sites.pooled import PooledPrivacy, PooledRelease, SiteResult
-from causalveil.schemas.sites.round import AgreedTerms, Model, Reason
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, SurvivalStudy
+from causalveil.schemas.limits import united
+from causalveil.schemas.privacy import Coverage
+from causalveil.schemas.protocols.answers import (
+    BalanceRow,
+    Calibration,
+    GateResult,
+    GateVerdict,
+    Limits,
+    State,
+)
+from causalveil.schemas.protocols.study import ALL_UNITS, FailedGate, Gates, OutcomeRole
+from causalveil.schemas.release import EffectRelease, Software
+from causalveil.schemas.sites.pooled import PooledAnswer, PooledPrivacy, PooledRelease, SiteGate, SitePart, SiteRecord
+from causalveil.schemas.sites.round import AgreedTerms, Model, PooledBy
 from causalveil.schemas.specification import level_names, with_level_names
-from causalveil.schemas.study import EffectStudy
+from causalveil.tasks.protocols.calibration import Measured, learn, scale_of
+from causalveil.tasks.protocols.gates import balance_gate, critical_of
 from causalveil.tasks.sites.accept import Accepted
-from causalveil.tasks.sites.asked import Asked
-from causalveil.tasks.sites.pool import SiteEstimate, pool
+from causalveil.tasks.sites.asked import Asked, outcomes_of, widths_of
+from causalveil.tasks.sites.combined import (
+    CombinedCell,
+    SourceAnswer,
+    cell_of,
+    number_fields,
+    part_fields,
+    question_fields,
+)
+from causalveil.tasks.sites.pooled_times import OfCells, no_cells, of_cells
 
 DEPENDENCIES = ("numpy", "scipy", "cryptography")
+Releases = Mapping[str, EffectRelease]
 
 
-def pooled_release(terms: AgreedTerms, study: EffectStudy, accepted: Sequence[Accepted]) -> PooledRelease:
-    """Pool accepted bundles of an effect.
+def pooled_release(terms: AgreedTerms, study: Asked, accepted: Sequence[Accepted]) -> PooledRelease:
+    """Pool accepted bundles.
 
     Args:
         terms: of the round.
         study: that travelled.
-        accepted: one per site, from ``tasks.sites.accept.accept``.
+        accepted: one per site, from ``tasks.sites.accept.accept``, which has seen that all tables have the same rows.
 
     Raises:
-        BundleError: a site reports no variance at all.
+        BundleError: a bundle reports no variance at all, or its cells cannot be pooled.
     """
-    width = study.outcome.width
-    releases = [item.release for item in accepted]
-    estimates = [_estimate(item) for item in accepted]
-    pooled = pool(estimates, study.confidence, (-width, width))
-    headline = pooled.fixed if terms.model is Model.fixed else pooled.random
-    weights = pooled.weights_fixed if terms.model is Model.fixed else pooled.weights_random
+    releases, model, widths = {item.site: item.release for item in accepted}, terms.model, widths_of(study)
+    tables = [[SourceAnswer(site, release, row) for row in release.answers] for site, release in releases.items()]
+    cells = [cell_of(said, study.confidence, widths[said[0].row.outcome]) for said in zip(*tables, strict=True)]
+    by_cells = terms.pooled_by is PooledBy.cells and isinstance(study, SurvivalStudy)
+    strata = of_cells(study, releases) if by_cells and isinstance(study, SurvivalStudy) else no_cells(len(cells))
+    calibration, calibrated = _calibrated(study, cells, model, releases)
+    balance, asked = _balance(cells, releases, model), getattr(study, "gates", None)
+    gates = _gates(asked, balance)
+    answers = tuple(
+        _answer(cell, limits, _Gated(asked, gates), strata, (place, model))
+        for place, (cell, limits) in enumerate(zip(cells, calibrated, strict=True))
+    )
+    chosen = [
+        one
+        for answer in answers
+        if (one := answer.stratified if by_cells else answer.fixed if model is Model.fixed else answer.random)
+    ]
     return PooledRelease(
-        **of_sites(terms, study, accepted),
-        estimate=headline.estimate,
-        interval=headline.interval,
-        variance=headline.variance,
-        fixed=pooled.fixed,
-        random=pooled.random,
-        heterogeneity=pooled.heterogeneity,
-        sites=tuple(
-            SiteResult(
-                **record_of(item, release.not_covered),
-                estimate=one.estimate,
-                interval=one.interval,
-                variance=one.variance,
-                weight_fixed=float(fixed),
-                weight_random=float(random),
-                confounding=release.answers[0].confounding,
-            )
-            for item, release, one, fixed, random in zip(
-                accepted, releases, estimates, pooled.weights_fixed, pooled.weights_random, strict=True
-            )
+        **_of_sites(terms, study, accepted),
+        confidence=study.confidence,
+        coverage=Coverage.normal_approximation,
+        answers=answers,
+        covers=united(limit for one in chosen for limit in one.interval.covers),
+        not_covered=united(one for release in releases.values() for one in release.not_covered),
+        balance=balance,
+        gates=gates,
+        site_gates=tuple(
+            SiteGate(site=site, **gate.model_dump()) for site, release in releases.items() for gate in release.gates
         ),
-        leave_one_out=pooled.leave_one_out,
-        confounding=over_sites(
-            [(one.answers[0].confounding, float(weight)) for one, weight in zip(releases, weights, strict=True)]
-        ),
+        calibration=calibration,
+        curves=strata.curves,
+        sites=tuple(_record_of(item) for item in accepted),
     )
 
 
-def over_sites(stated: Sequence[tuple[ConfoundingStatement | None, float]]) -> ConfoundingStatement | None:
-    """Return what sites did about confounding together, from each one's statement and weight.
+class _Gated:
+    """The gates on balance, as they bear on answers."""
 
-    Return None if a site has none.
+    def __init__(self, asked: Gates | None, found: Sequence[GateResult]) -> None:
+        self.failed = {(gate.group, gate.arm) for gate in found if gate.verdict is GateVerdict.failed}
+        self.groups = tuple(dict.fromkeys(gate.group for gate in found))
+        self.withholds = asked is not None and asked.failed is FailedGate.withhold
+
+    def fail(self, cell: CombinedCell) -> bool:
+        """Return whether a gate failed behind an answer; one of all units stands on every subgroup."""
+        row = cell.row
+        groups = self.groups if row.group == ALL_UNITS else (row.group,)
+        return any((group, arm) in self.failed for group in groups for arm in (row.arm, row.reference))
+
+
+def _answer(
+    cell: CombinedCell, calibrated: Limits | None, gated: _Gated, strata: OfCells, at: tuple[int, Model]
+) -> PooledAnswer:
+    """Return a row; ``at``: its place in the table, and the declared model."""
+    place, model = at
+    stratified, failed = strata.rows[place], gated.fail(cell)
+    withheld = failed and gated.withholds
+    if cell.pooled is None and stratified is None:
+        state = State.unresolved
+    elif withheld:
+        state = State.withheld
+    else:
+        marked = any(one.state is State.marked for one in cell.told)
+        state = State.marked if failed or marked else State.answered
+    told = state in (State.answered, State.marked)
+    pooled = cell.pooled if told else None
+    declared = cell.of(model) if strata.by_effects else stratified
+    simultaneous = cell.simultaneous(model) if strata.by_effects else strata.together[place]
+    confounding = cell.confounding(model) if told else None
+    return PooledAnswer(
+        **question_fields(cell.row),
+        **number_fields(declared if told else None),
+        state=state,
+        adjustment="" if confounding is None else confounding.words,
+        simultaneous=simultaneous if told else None,
+        calibrated=calibrated if told else None,
+        spread=cell.spread or None if told else None,
+        confounding=confounding,
+        log_rank=strata.log_rank if place == 0 else None,
+        fixed=None if pooled is None else pooled.fixed,
+        random=None if pooled is None else pooled.random,
+        stratified=stratified if told else None,
+        heterogeneity=None if pooled is None else pooled.heterogeneity,
+        sites=tuple(SitePart(site=one.source, **part_fields(cell, one, withheld=withheld)) for one in cell.said),
+        leave_one_out=() if pooled is None else pooled.leave_one_out,
+    )
+
+
+def _calibrated(
+    study: Asked, cells: Sequence[CombinedCell], model: Model, releases: Releases
+) -> tuple[Calibration | None, tuple[Limits | None, ...]]:
+    """Calibrate every other answer's interval by the pooled negative controls.
+
+    Those of times to an event in arms as they are calibrate nothing.
     """
-    known = [(one, weight) for one, weight in stated if one is not None]
-    return over_parts(known) if known and len(known) == len(stated) else None
+    nothing: tuple[Limits | None, ...] = (None,) * len(cells)
+    declared = sum(role is OutcomeRole.negative_control for role, _ in outcomes_of(study).values())
+    if not declared:
+        return None, nothing
+    if isinstance(study, SurvivalStudy | SurvivalProtocol) and not study.covariates:
+        return next(iter(releases.values())).calibration, nothing
+    controls = [cell for cell in cells if cell.row.role is OutcomeRole.negative_control]
+    shown = [found for cell in controls if cell.row.group == ALL_UNITS and (found := _measured(cell, model))]
+    calibration, systematic = learn(declared, shown)
+    limits = list[Limits | None]()
+    for cell in cells:
+        one = None if cell in controls else _measured(cell, model)
+        if systematic is None or one is None:
+            limits.append(None)
+            continue
+        limits.append(systematic.limits(one, _quantile(study.confidence, cell, model), cell.width))
+    return calibration, tuple(limits)
 
 
-def of_sites(terms: AgreedTerms, study: Asked, accepted: Sequence[Accepted]) -> dict[str, Any]:
-    """Return the fields that every pooled release has, whatever was asked.
+def _measured(cell: CombinedCell, model: Model) -> Measured | None:
+    """Return the estimate under a model, as calibration takes it."""
+    one = cell.of(model)
+    return None if one is None else Measured(one.estimate, one.standard_error, scale_of(cell.spread, cell.width))
+
+
+def _quantile(confidence: float, cell: CombinedCell, model: Model) -> float:
+    """Return the quantile of the declared model's interval.
+
+    Normal for fixed effects, Student's for random ones (Hartung and Knapp).
+    """
+    upper = (1 + confidence) / 2
+    return float(ndtri(upper) if model is Model.fixed else stdtrit(len(cell.weights) - 1, upper))
+
+
+def _balance(cells: Sequence[CombinedCell], releases: Releases, model: Model) -> tuple[BalanceRow, ...]:
+    """Each covariate's difference as the first primary outcome's answer weighs the sites."""
+    first = cells[0].row
+    weighed = {(cell.row.group, cell.row.arm): cell for cell in cells if cell.row.outcome == first.outcome}
+    found: dict[tuple[str, str, str], list[tuple[float, BalanceRow]]] = {}
+    for site, release in releases.items():
+        for row in release.balance:
+            # The reference is weighed as the first arm's comparison with it is.
+            arm = row.arm if any(row.arm == one for _, one in weighed) else first.arm
+            cell = weighed.get((row.group, arm)) or weighed[first.group, arm]
+            weight = cell.weight(site, model)
+            if weight > 0:
+                found.setdefault((row.group, row.arm, row.covariate), []).append((weight, row))
+    rows = []
+    for (group, arm, covariate), parts in found.items():
+        total = math.fsum(weight for weight, _ in parts)
+        rows.append(
+            BalanceRow(
+                group=group,
+                arm=arm,
+                covariate=covariate,
+                before=math.fsum(weight * row.before for weight, row in parts) / total,
+                after=math.fsum(weight * row.after for weight, row in parts) / total,
+                noise_error=math.sqrt(math.fsum((weight * row.noise_error) ** 2 for weight, row in parts)) / total,
+            )
+        )
+    return tuple(rows)
+
+
+def _gates(asked: Gates | None, balance: Sequence[BalanceRow]) -> tuple[GateResult, ...]:
+    """The declared gate on balance, judged on the pooled differences.
+
+    The spread of weights is judged by each site itself.
+    """
+    if asked is None or asked.balance is None or not balance:
+        return ()
+    places: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for row in balance:
+        places.setdefault((row.group, row.arm), []).append((row.after, row.noise_error))
+    critical, bound = critical_of(len(balance)), asked.balance
+    return tuple(balance_gate(group, arm, bound, numbers, critical) for (group, arm), numbers in places.items())
+
+
+def _of_sites(terms: AgreedTerms, study: Asked, accepted: Sequence[Accepted]) -> dict[str, Any]:
+    """Return which study was asked in which round, and what it cost.
 
     Epsilon and delta of the whole are the largest of any site: sites are disjoint, by declaration, and a release of
     one site says nothing of a person of another (parallel composition).
@@ -99,6 +250,7 @@ def of_sites(terms: AgreedTerms, study: Asked, accepted: Sequence[Accepted]) -> 
         "estimator": study.estimator.name,
         "guarantee": study.guarantee,
         "model": terms.model,
+        "pooled_by": terms.pooled_by,
         "terms": accepted[0].bundle.statement.terms,
         "privacy": PooledPrivacy(
             unit=", ".join(dict.fromkeys(statement.unit for statement in statements)),
@@ -118,40 +270,25 @@ def of_sites(terms: AgreedTerms, study: Asked, accepted: Sequence[Accepted]) -> 
     }
 
 
-def _estimate(item: Accepted) -> SiteEstimate:
-    """Return a site's only answer.
-
-    Raises:
-        BundleError: it is withheld.
-    """
-    release = item.release
-    if release.estimate is None or release.variance is None or release.interval is None:
-        raise BundleError(f"site '{item.site}': {Reason.unfit}: its release withholds its answer")
-    return SiteEstimate(item.site, release.estimate, release.variance, release.interval)
-
-
-def record_of(item: Accepted, omitted: tuple[Limit, ...]) -> dict[str, Any]:
-    """Return whom a site's answer is of, and where its charge stands.
-
-    ``omitted``: what its intervals do not cover.
-    """
+def _record_of(item: Accepted) -> SiteRecord:
+    """Return whom a site's answer is of, and where its charge stands."""
     release, statement = item.release, item.bundle.statement
-    return {
-        "site": item.site,
-        "dataset": release.dataset,
-        "units": release.units,
-        "run_id": release.run_id,
-        "epsilon": release.privacy.epsilon,
-        "delta": release.privacy.delta,
-        "study_digest": release.study_digest,
-        "policy_digest": statement.policy_digest,
-        "bundle_digest": item.digest,
-        "key": item.bundle.key,
-        "issued_at": statement.issued_at,
-        "finished_at": statement.finished_at,
-        "not_covered": omitted,
-        "ledger": release.ledger,
-        "version": release.software.version,
-        "approval": release.approval,
-        "budget": release.budget,
-    }
+    return SiteRecord(
+        site=item.site,
+        dataset=release.dataset,
+        units=release.units,
+        run_id=release.run_id,
+        epsilon=release.privacy.epsilon,
+        delta=release.privacy.delta,
+        study_digest=release.study_digest,
+        policy_digest=statement.policy_digest,
+        bundle_digest=item.digest,
+        key=item.bundle.key,
+        issued_at=statement.issued_at,
+        finished_at=statement.finished_at,
+        not_covered=release.not_covered,
+        ledger=release.ledger,
+        version=release.software.version,
+        approval=release.approval,
+        budget=release.budget,
+    )

@@ -8,42 +8,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from causalveil.schemas.confounding import ConfoundingStatement
 from causalveil.schemas.errors import StudyError, TooFewBlocks
 from causalveil.schemas.limits import united
 from causalveil.schemas.plan import natural_order
-from causalveil.schemas.protocols.answers import Answer
-from causalveil.schemas.release import EffectRelease, Interval, Release, Variance
-from causalveil.schemas.sites.series import Drift, Newest, Series, SeriesBlock, SeriesPrivacy, SeriesRow, SeriesRun
+from causalveil.schemas.privacy import Coverage
+from causalveil.schemas.protocols.answers import State
+from causalveil.schemas.release import EffectRelease, Release
+from causalveil.schemas.sites.round import Model
+from causalveil.schemas.sites.series import (
+    Drift,
+    Newest,
+    Series,
+    SeriesAnswer,
+    SeriesBlock,
+    SeriesPrivacy,
+    SeriesRun,
+)
 from causalveil.tasks.sites.asked import Asked, widths_of
-from causalveil.tasks.sites.pool import SiteEstimate, estimate_of, pool
-from causalveil.tasks.sites.pooled_release import over_sites
-
-FEWEST = 2
-
-
-@dataclass(frozen=True)
-class _Place:
-    """A question: outcome, subgroup, arm."""
-
-    outcome: str
-    group: str
-    arm: str
-
-
-@dataclass(frozen=True)
-class _Found:
-    """One release's answer to a question."""
-
-    release: Release
-    estimate: float
-    interval: Interval
-    variance: Variance
-    confounding: ConfoundingStatement | None
+from causalveil.tasks.sites.combined import (
+    FEWEST,
+    CombinedCell,
+    SourceAnswer,
+    cell_of,
+    number_fields,
+    part_fields,
+    question_fields,
+)
 
 
 def series_of(study: Asked, releases: Sequence[EffectRelease], filled: Sequence[str] = ()) -> Series:
@@ -80,26 +73,31 @@ def series_of(study: Asked, releases: Sequence[EffectRelease], filled: Sequence[
     # Drift and the newest block need the order of time: a ledger lists blocks as text, month=10 before month=9.
     time = {block: place for place, block in enumerate(natural_order(seen))}
     kept.sort(key=lambda release: [time[block] for block in _blocks(release)])
-    questions: dict[_Place, list[_Found | str]] = {}
+    questions: dict[tuple[str, str, str], list[SourceAnswer]] = {}
     for release in kept:
         for row in release.answers:
-            questions.setdefault(_Place(row.outcome, row.group, row.arm), []).append(_of_answer(release, row))
+            said = SourceAnswer(release.run_id, release, row)
+            questions.setdefault((row.outcome, row.group, row.arm), []).append(said)
     widths = widths_of(study)
     rows = tuple(
-        _row(place, found, study.confidence, widths[place.outcome])
-        for place, found in questions.items()
-        if sum(isinstance(one, _Found) for one in found) >= FEWEST
+        _answer(cell_of(said, study.confidence, widths[outcome]))
+        for (outcome, _, _), said in questions.items()
+        if len(said) >= FEWEST
     )
-    if not rows:
-        raise StudyError("no question of the series was answered in two blocks; nothing can be pooled")
+    if all(row.fixed is None for row in rows):
+        silent = "; ".join(dict.fromkeys(f"none in {', '.join(row.silent)}" for row in rows))
+        raise StudyError(f"no question of the series was answered in two blocks, so nothing can be pooled: {silent}")
     return Series(
         dataset=kept[0].dataset,
         study=study.name,
         study_digest=study.digest,
         estimator=study.estimator.name,
         specification=kept[-1].specification,
+        estimand=study.estimand,
         confidence=study.confidence,
-        rows=rows,
+        coverage=Coverage.normal_approximation,
+        answers=rows,
+        covers=united(limit for row in rows if row.fixed for limit in row.fixed.interval.covers),
         runs=tuple(_run(release) for release in kept),
         privacy=_privacy(kept),
         not_covered=united(limit for one in kept for limit in one.not_covered),
@@ -142,28 +140,34 @@ def _privacy(kept: Sequence[Release]) -> SeriesPrivacy:
     )
 
 
-def _of_answer(release: EffectRelease, row: Answer) -> _Found | str:
-    """Return a block's answer to a question.
-
-    If the block ends before the horizon, noise hides it or a gate withholds it, return the block's name.
-    """
-    told = estimate_of(release.run_id, release, row)
-    if told is None:
-        return _label(release)
-    return _Found(release, told.estimate, told.interval, told.variance, row.confounding)
-
-
-def _label(release: Release) -> str:
-    return " to ".join(dict.fromkeys((_blocks(release)[0], _blocks(release)[-1])))
-
-
-def _row(place: _Place, found: Sequence[_Found | str], confidence: float, width: float) -> SeriesRow:
+def _answer(cell: CombinedCell) -> SeriesAnswer:
     """One question over time."""
-    told = [one for one in found if isinstance(one, _Found)]
-    sites = [SiteEstimate(f"block-{index}", one.estimate, one.variance, one.interval) for index, one in enumerate(told)]
-    pooled = pool(sites, confidence, (-width, width))
-    errors = np.array([math.sqrt(one.variance.sampling + one.variance.noise) for one in told])
-    values = np.array([one.estimate for one in told])
+    drift, newest = (None, None) if cell.pooled is None else _over_time(cell.told)
+    state = State.unresolved if cell.pooled is None else State.answered
+    confounding = cell.confounding(Model.fixed)
+    return SeriesAnswer(
+        **question_fields(cell.row),
+        **number_fields(cell.of(Model.fixed)),
+        state=state,
+        adjustment="" if confounding is None else confounding.words,
+        simultaneous=cell.simultaneous(Model.fixed),
+        confounding=confounding,
+        fixed=cell.of(Model.fixed),
+        random=cell.of(Model.random),
+        heterogeneity=None if cell.pooled is None else cell.pooled.heterogeneity,
+        blocks=tuple(
+            SeriesBlock(blocks=_blocks(one.release), run_id=one.source, **part_fields(cell, one)) for one in cell.said
+        ),
+        drift=drift,
+        newest=newest,
+    )
+
+
+def _over_time(told: Sequence[SourceAnswer]) -> tuple[Drift, Newest]:
+    """Return the slope over the blocks' order, and the newest block against all others."""
+    parts = [(one.row.estimate or 0.0, one.release.variance_of(one.row)) for one in told]
+    values = np.array([value for value, _ in parts])
+    errors = np.array([math.sqrt(one.sampling + one.noise) for _, one in parts if one is not None])
     weights, order = 1 / errors**2, np.arange(len(told), dtype=np.float64)
     order -= weights @ order / weights.sum()
     spread = float(weights @ order**2)
@@ -171,33 +175,13 @@ def _row(place: _Place, found: Sequence[_Found | str], confidence: float, width:
     others = weights[:-1]
     difference = float(values[-1] - others @ values[:-1] / others.sum())
     error = math.sqrt(float(errors[-1]) ** 2 + 1 / float(others.sum()))
-    return SeriesRow(
-        outcome=place.outcome,
-        group=place.group,
-        arm=place.arm,
-        blocks=tuple(
-            SeriesBlock(
-                blocks=_blocks(one.release),
-                run_id=one.release.run_id,
-                estimate=one.estimate,
-                interval=one.interval,
-                standard_error=float(own),
-            )
-            for one, own in zip(told, errors, strict=True)
-        ),
-        missing=tuple(one for one in found if isinstance(one, str)),
-        fixed=pooled.fixed,
-        random=pooled.random,
-        heterogeneity=pooled.heterogeneity,
-        drift=Drift(per_block=slope, standard_error=1 / math.sqrt(spread), p_value=_p(slope * math.sqrt(spread))),
-        newest=Newest(
+    return (
+        Drift(per_block=slope, standard_error=1 / math.sqrt(spread), p_value=_p(slope * math.sqrt(spread))),
+        Newest(
             blocks=_blocks(told[-1].release),
             difference=difference,
             standard_error=error,
             p_value=_p(difference / error),
-        ),
-        confounding=over_sites(
-            [(one.confounding, float(weight)) for one, weight in zip(told, pooled.weights_fixed, strict=True)]
         ),
     )
 

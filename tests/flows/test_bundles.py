@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,15 @@ from hypothesis import strategies as st
 
 from causalveil.flows.cli.main import main
 from causalveil.flows.sequence.pooling import leave_bundle
-from causalveil.schemas.errors import BundleError, CausalveilError, RunConflict, StudyError
+from causalveil.schemas.errors import BundleError, CausalveilError, ReleaseContradicted, RunConflict, StudyError
+from causalveil.schemas.sites.pooled import load_published
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.report.page import report_html
 from causalveil.tasks.sites.bundle import make_bundle, public_key, read_bundle
 from causalveil.tasks.sites.terms import terms_text
-from tests.bundle_cases import TAMPERED, Case, ago, estimate_changed, expired_key, other_run, reopen, with_site
+from tests.bundle_cases import TAMPERED, Case, ago, estimate_changed, expired_key, other_run, reopen, resign, with_site
 from tests.sites_help import NAMES, Call, Party, at_home
-from tests.studies import people, resolved, write_study
+from tests.studies import merge, people, resolved, write_study
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +63,66 @@ def test_an_honest_round_is_pooled_and_again_the_same(call: Call) -> None:
     assert [site.site for site in first.release.sites] == list(NAMES)
     text = first.path.read_text()
     assert call.pool().path.read_text() == text
+
+
+@pytest.fixture(scope="module")
+def document(honest: Call, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The pooled document of the honest round."""
+    folder = tmp_path_factory.mktemp("pooled") / "coordinator"
+    shutil.copytree(honest.folder, folder)
+    found: dict[str, Any] = json.loads(Call(folder, dict(honest.parties), honest.terms).pool().path.read_text())
+    return found
+
+
+def of_row(document: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """Return the document with another answer."""
+    return {**document, "answers": [merge(document["answers"][0], changes)]}
+
+
+def of_part(document: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """Return the document with another part of the first site."""
+    first, *others = document["answers"][0]["sites"]
+    return of_row(document, sites=[{**first, **changes}, *others])
+
+
+EDITED: list[tuple[Callable[[dict[str, Any]], dict[str, Any]], str]] = [
+    (lambda one: {**one, "model": "fixed"}, "'model': it is not what the terms say"),
+    (lambda one: {**one, "round": "autumn"}, "'round': it is not what the terms say"),
+    (lambda one: {**one, "pooled_by": "cells"}, "'pooled_by': it is not what the terms say"),
+    (lambda one: {**one, "sites": one["sites"][:2]}, "'sites': they are not those of the terms"),
+    (lambda one: {**one, "units": 10**30}, "'units': they are not those of all sites"),
+    (lambda one: merge(one, {"privacy": {"epsilon": 0.5}}), "'privacy.epsilon': it is not the largest of any part"),
+    (lambda one: of_row(one, estimate=-9.0), "'answers.0.estimate': its numbers are not those of the declared model"),
+    (lambda one: of_row(one, noise_error=0.0), "'answers.0.estimate': its numbers are not those"),
+    (lambda one: of_row(one, interval={"lower": 9.0, "upper": -9.0}), "'answers.0.interval': its lower end is above"),
+    (lambda one: of_row(one, estimate=None, interval=None), "'answers.0.state': it does not go with the numbers"),
+    (lambda one: of_row(one, state="unresolved"), "'answers.0.state': it does not go with the numbers"),
+    (lambda one: of_row(one, simultaneous={"lower": -11.0, "upper": 0.0}), "'answers.0.simultaneous': beyond"),
+    (lambda one: of_row(one, fixed={"estimate": 3.0}), "'answers.0.fixed': it is not the weighted mean of the parts"),
+    (lambda one: of_row(one, fixed={"interval": {"confidence": 0.5}}), "'answers.0.fixed.interval': of another"),
+    (lambda one: of_row(one, fixed={"variance": {"noise": 1e-9}}), "'answers.0.fixed.variance.noise': it is not"),
+    (lambda one: of_part(one, estimate=9.0), "'answers.0.fixed': it is not the weighted mean of the parts"),
+    (lambda one: of_part(one, weight_random=0.9), "'answers.0.weight_random': weights of the answers do not"),
+    (lambda one: of_part(one, interval={"lower": -30.0, "upper": 0.0}), "'answers.0.north': beyond"),
+    (lambda one: of_part(one, site="south"), "'answers.0.sites': they are not those of the release"),
+]
+
+
+@pytest.mark.parametrize(("edit", "said"), EDITED, ids=lambda value: value if isinstance(value, str) else "")
+def test_a_pooled_document_that_contradicts_itself_is_refused_by_name(
+    document: dict[str, Any], edit: Callable[[dict[str, Any]], dict[str, Any]], said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "release.json"
+    path.write_text(json.dumps(document))
+    load_published(path)
+    path.write_text(json.dumps(edit(document)))
+    with pytest.raises(ReleaseContradicted, match="contradicts itself") as refused:
+        load_published(path)
+    assert said in str(refused.value)
+    with pytest.raises(SystemExit) as ended:
+        main(["report", str(path)])
+    assert ended.value.code == 2
+    assert not path.with_name("report.html").exists()
 
 
 @pytest.mark.parametrize(("case", "message"), TAMPERED, ids=lambda value: getattr(value, "__name__", ""))
@@ -125,15 +187,21 @@ def test_a_round_takes_no_second_answer(call: Call, sites: dict[str, Party]) -> 
     call.pool()
 
 
+def test_sites_of_one_contract_are_pooled_where_the_terms_say_that_they_are_two(call: Call) -> None:
+    reopen(call, equal_contracts=True)
+    resign(call, "coast", policy_digest=call.statement("north")["policy_digest"])
+    assert len(call.pool().release.sites) == 3
+
+
 def test_agreed_epsilon_is_accepted_and_stated(call: Call) -> None:
     reopen(call, sites=with_site(call, "coast", privacy={"epsilon": 0.5}))
     other_run(call, "coast", "agreed", privacy={"epsilon": 0.5})
     release = call.pool().release
     assert [float(site.epsilon) for site in release.sites] == [1.0, 0.5, 1.0]
     assert (float(release.privacy.epsilon), release.privacy.units_disjoint) == (1.0, True)
-    noise = {site.site: site.variance.noise for site in release.sites}
-    assert noise["coast"] > noise["north"]
-    assert release.sites[1].weight_fixed < release.sites[0].weight_fixed
+    north, coast, _ = release.answers[0].sites
+    assert (coast.noise_error or 0) > (north.noise_error or 0)
+    assert coast.weight_fixed < north.weight_fixed
 
 
 @pytest.fixture(scope="module")

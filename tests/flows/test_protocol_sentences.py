@@ -56,7 +56,7 @@ def test_numbers_and_the_population_are_those_of_the_run(
     together = sum(one["simultaneous"] is not None for one in document["answers"]) > 1
     assert not re.search(r"\b1 (questions|answers|gates|sites|blocks|negative controls)\b|\b0 negative", page + shown)
     assert ("questions were asked together" in page) == ("Every answer" in page) == (not single)
-    assert ("Thick bars" in page) == ("Bonferroni" in page or "joint normal law" in page) == together
+    assert ("hold all together with" in page) == ("Bonferroni" in page or "joint normal law" in page) == together
     assert ("in brackets those that hold all together" in shown) == together
     assert together == (len(document["answers"]) == 2)
     assert ("intervals do not cover" in shown) == (not single)

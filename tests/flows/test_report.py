@@ -413,7 +413,7 @@ def test_waterfall_adds_up_within_each_part(documents: Documents) -> None:
 def test_a_part_that_spends_less_is_told_so(documents: Documents) -> None:
     """The words above its bars agree with where they end: it read "1 of 1" above bars that add up to less."""
     effect = documents["effect"]
-    charge = effect["privacy"]["charges"][0] | {"mechanism": "gaussian"}
+    charge = effect["privacy"]["charges"][0] | {"mechanism": "gaussian", "noise_scale": 1000.0}
     several = [
         charge | {"name": name, "scope": scope, "epsilon": "0.5", "mu": mu}
         for name, scope, mu in (("one", "train", "0.4"), ("two", "estimation", "0.2"), ("both", "all", "0.2"))

@@ -87,7 +87,7 @@ def series(path: Path, out: Path, capfd: Any) -> Series:
     assert of_times == (shown["series"]["estimator"] == "survival") != ("Clipping is harmless." in page)
     assert "No unit has rows in two blocks. The blocks’ errors are then independent." in page
     assert not re.search(r"= [0-9.]+e[-+]", page), "a p-value is written as people write it"
-    runs = {block["run_id"] for row in shown["series"]["rows"] for block in row["blocks"]}
+    runs = {block["run_id"] for row in shown["series"]["answers"] for block in row["blocks"]}
     for run in runs:
         assert f"causalveil audit {run}" in page
     found = Series.model_validate(shown["series"])
@@ -95,13 +95,14 @@ def series(path: Path, out: Path, capfd: Any) -> Series:
     assert len(lines) <= 12, lines
     assert all(len(line.split()) <= 25 for line in lines), lines
     # What was adjusted for and what is left of whose budget stand there, as the blocks' own releases have it.
-    stated = {row.confounding for row in found.rows}
+    stated = {row.confounding for row in found.answers}
     assert None not in stated
     assert any(one is not None and (one.done in lines or one.words in str(found)) for one in stated), lines
     assert found.runs[-1].budget is not None
     fits = found.runs[-1].budget.fits
     assert f"budget of block {found.runs[-1].blocks[-1]} is left: enough for {fits} more such runs." in lines[-1]
-    assert estimated(found.rows[0].fixed) in str(found)
+    assert found.answers[0].fixed is not None
+    assert estimated(found.answers[0].fixed) in str(found)
     assert repr(found) == f"<Series {found.brief()}>"
     with pytest.raises(SystemExit):
         main(["series", str(path), "--out", str(out)])
@@ -117,7 +118,7 @@ def test_months_are_pooled_at_no_charge_and_the_odd_one_is_seen(tmp_path: Path, 
     before = open_ledger().account("small")
     found = series(path, tmp_path / "series", capfd)
     assert open_ledger().account("small") == before
-    (row,) = found.rows
+    (row,) = found.answers
     assert [block.blocks for block in row.blocks] == [(f"month={number}",) for number in (1, 2, 3, 4)]
     assert len(found.left_out) == 1
     widths = [block.interval.upper - block.interval.lower for block in row.blocks]
@@ -133,7 +134,7 @@ def test_blocks_are_in_the_order_of_time(tmp_path: Path, capfd: Any) -> None:
     """As text month=10 comes before month=9: the newest is the tenth, in series, page and account."""
     found = series(months(tmp_path, STUDY, count=10), tmp_path / "series", capfd)
     names = [f"month={number}" for number in range(1, 11)]
-    (row,) = found.rows
+    (row,) = found.answers
     assert [block.blocks for block in row.blocks] == [(name,) for name in names]
     assert row.newest.blocks == ("month=10",)
     assert [run.blocks[-1] for run in found.runs] == names
@@ -153,8 +154,8 @@ def test_blocks_are_in_the_order_of_time(tmp_path: Path, capfd: Any) -> None:
 def test_a_protocols_cells_are_pooled_one_by_one(tmp_path: Path, capfd: Any) -> None:
     path = months(tmp_path, MANY, count=3)
     found = series(path, tmp_path / "series", capfd)
-    assert [row.group for row in found.rows] == ["all units", "a", "b", "c"]
-    for row in found.rows:
+    assert [row.group for row in found.answers] == ["all units", "a", "b", "c"]
+    for row in found.answers:
         assert row.fixed.estimate == pytest.approx(2, abs=1)
         assert row.heterogeneity.p_value > 1e-6
 
@@ -211,7 +212,7 @@ def test_the_series_runs_as_a_flow(tmp_path: Path) -> None:
 
     path = months(tmp_path, STUDY, count=2)
     found = flow(str(path), str(tmp_path / "series"))
-    assert len(found.series.rows[0].blocks) == 2
+    assert len(found.series.answers[0].blocks) == 2
     assert found.page.exists()
 
 
@@ -226,7 +227,7 @@ def test_a_schedule_begins_with_one_block(tmp_path: Path) -> None:
 
 
 def test_a_series_of_times(tmp_path: Path, capfd: Any) -> None:
-    """Each measure is a row; a month in which nobody is followed to the horizon is missing from both."""
+    """Each measure is a row; a month in which nobody is followed to the horizon has no part in either."""
     path = write_survival(
         tmp_path / "study", partitions=0, contract=CONTRACT | {"estimators": ["survival"]}, study=TIMES
     )
@@ -239,7 +240,7 @@ def test_a_series_of_times(tmp_path: Path, capfd: Any) -> None:
         frame.write_parquet(place / "part.parquet")
         run_study(path, out=tmp_path / f"out-{number}", engine="direct")
     found = series(path, tmp_path / "series", capfd)
-    assert [row.outcome for row in found.rows] == [
+    assert [row.outcome for row in found.answers] == [
         "risk of death until 365 days",
         "mean time without event until 365 days",
     ]
@@ -247,15 +248,18 @@ def test_a_series_of_times(tmp_path: Path, capfd: Any) -> None:
     assert page.count(">treated minus controls<") == page.count(">treated minus controls, in days<") == 1
     assert "<h2>mean time without event until 365 days, all units</h2>" in page
     assert re.search(r"mean time without event until 365 days\s+[-0-9.]+ days", str(found))
+    assert "No answer in month=2: noise hides it" in page
+    assert "2 of 3 blocks" in str(found)
     arms = {"arms": {"levels": ["none", "low"], "reference": "none"}, "treatment": "drug", "treatment_codes": None}
-    rows = tuple(row.model_copy(update={"arm": "low"}) for row in found.rows)
-    of_arms = found.model_copy(update={"rows": rows, "specification": {**found.specification, **arms}})
+    rows = tuple(row.model_copy(update={"arm": "low"}) for row in found.answers)
+    of_arms = found.model_copy(update={"answers": rows, "specification": {**found.specification, **arms}})
     assert ">arm minus reference, in days<" in series_html(of_arms)
     assert "treated minus controls" not in series_html(of_arms)
-    for row in found.rows:
-        assert [one.blocks for one in row.blocks] == [("month=1",), ("month=3",)]
-        assert row.missing == ("month=2",)
-        alone = min(one.interval.upper - one.interval.lower for one in row.blocks)
+    for row in found.answers:
+        assert [one.blocks for one in row.blocks] == [("month=1",), ("month=2",), ("month=3",)]
+        assert [one.state for one in row.blocks] == ["answered", "unresolved", "answered"]
+        assert row.silent == ("month=2",)
+        alone = min(one.interval.upper - one.interval.lower for one in row.blocks if one.interval)
         assert row.fixed.interval.upper - row.fixed.interval.lower < alone
 
 
@@ -280,10 +284,10 @@ def test_a_series_of_a_protocol_of_times(write: Any, people_of: Any, tmp_path: P
         "risk of relapse or death until 365 days",
         "risk of relapse until 730 days",
     ]
-    assert list(dict.fromkeys(row.outcome for row in found.rows)) == asked
-    assert {row.group for row in found.rows} == {"all units", "north", "south", "east"}
-    for row in found.rows:
-        if len(row.blocks) == 2:
+    assert list(dict.fromkeys(row.outcome for row in found.answers)) == asked
+    assert {row.group for row in found.answers} == {"all units", "north", "south", "east"}
+    for row in found.answers:
+        if not row.silent:
             # Means by variance: what one month alone allows for a subgroup that it left out counts by its weight.
             bound = max if row.fixed.interval.bias else min
             alone = bound(one.interval.upper - one.interval.lower for one in row.blocks)

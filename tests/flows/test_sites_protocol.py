@@ -17,7 +17,7 @@ from causalveil.flows.cli.main import main
 from causalveil.schemas.documents import digest_of
 from causalveil.schemas.errors import BundleError
 from causalveil.schemas.release import EffectRelease, load_release
-from causalveil.schemas.sites.pooled import PooledAnswer, PooledProtocolRelease, load_published, pooled_schema
+from causalveil.schemas.sites.pooled import PooledAnswer, PooledRelease, load_published, pooled_schema
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.protocols.calibration import systematic_error
 from causalveil.tasks.protocols.gates import NUMBERS
@@ -35,9 +35,9 @@ def parties(tmp_path_factory: pytest.TempPathFactory) -> Parties:
     return hospitals(tmp_path_factory.mktemp("hospitals"))
 
 
-def pooled(call: Call) -> PooledProtocolRelease:
+def pooled(call: Call) -> PooledRelease:
     release = call.pool().release
-    assert isinstance(release, PooledProtocolRelease)
+    assert isinstance(release, PooledRelease)
     return release
 
 
@@ -48,7 +48,7 @@ def changed(call: Call, name: str, change: Callable[[dict[str, Any]], None]) -> 
     resign(call, name, release=document)
 
 
-def row(release: PooledProtocolRelease, outcome: str, group: str) -> PooledAnswer:
+def row(release: PooledRelease, outcome: str, group: str) -> PooledAnswer:
     return next(one for one in release.answers if (one.outcome, one.group) == (outcome, group))
 
 
@@ -71,7 +71,7 @@ def test_every_cell_is_pooled_as_one_effect_is(parties: Parties, tmp_path: Path,
         if all(one.bias == 0 for one in rows):
             textbook = float((1 / variances).sum() ** -0.5)
             assert textbook * (1 - 1e-6) <= answer.fixed.standard_error < 1.05 * textbook
-        found = release.headline(answer)
+        found = release.chosen(answer)
         assert found is not None
         assert answer.simultaneous is not None
         assert answer.simultaneous.lower < found.interval.lower < found.interval.upper < answer.simultaneous.upper
@@ -99,6 +99,7 @@ def test_negative_controls_and_balance_pool_too(parties: Parties, tmp_path: Path
         values.append(one.fixed.estimate / spread**0.5)
         errors.append(one.fixed.standard_error / spread**0.5)
     mean, deviation = systematic_error(np.array(values), np.array(errors))
+    assert release.calibration is not None
     assert release.calibration.mean == pytest.approx(mean)
     assert release.calibration.deviation == pytest.approx(deviation, abs=1e-9)
     assert "5 negative controls" in release.calibration.statement
@@ -181,7 +182,7 @@ def test_a_gate_is_judged_on_the_pooled_balance(
     shown = capfd.readouterr()
     assert "balance in surgical" in shown.err
     release = load_published(tmp_path / "second" / "release.json")
-    assert isinstance(release, PooledProtocolRelease)
+    assert isinstance(release, PooledRelease)
     assert {one.state for one in release.answers if one.group in ("surgical", "all units")} == {"withheld"}
     assert {one.state for one in release.answers if one.group == "medical"} == {"answered"}
     assert row(release, "readmitted", "surgical").sites[0].estimate is None
@@ -306,3 +307,25 @@ def test_sites_name_levels_alike_or_are_refused(parties: Parties, tmp_path: Path
             named(call, NAMES[2], other)
         with pytest.raises(BundleError, match=f"'{NAMES[0]}' and '{NAMES[2]}'.*name the levels of 'ward' differently"):
             call.pool()
+
+
+def test_terms_of_a_round_of_table_are_fixed_before_it_is_read(parties: Parties, tmp_path: Path) -> None:
+    """Edited terms and a site struck out are refused, and the honest round is pooled after."""
+    call = call_of(tmp_path, parties)
+    terms, bundle = dict(call.terms), call.file("valley").read_text()
+    for changes, differs in (
+        ({"model": "fixed"}, "differing: model"),
+        ({"sites": {name: site for name, site in terms["sites"].items() if name != "valley"}}, "sites.valley"),
+    ):
+        call.terms = {**terms, **changes}
+        call.save()
+        call.file("valley").unlink()
+        if "model" in changes:
+            call.put("valley", bundle)
+        with pytest.raises(BundleError, match=f"it answered other terms of round 'spring'; {differs}|{differs}"):
+            call.pool()
+        assert not (tmp_path / "out").exists()
+    call.put("valley", bundle)
+    call.terms = terms
+    call.save()
+    assert call.pool().release.model == "random"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
-from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +19,12 @@ from causalveil.flows.cli.releases import print_pooled as shown
 from causalveil.schemas.errors import BundleError, StudyError
 from causalveil.schemas.protocols.answers import Answer
 from causalveil.schemas.release import EffectRelease, load_release
-from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledSurvivalRelease, load_published, pooled_schema
+from causalveil.schemas.sites.pooled import PooledRelease, load_pooled, load_published, pooled_schema
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.report.page import head_html, report_html
 from causalveil.tasks.sites.terms import terms_text
 from tests.bundle_cases import resign
-from tests.flows.test_true_sentences import texts
+from tests.report_help import by_model
 from tests.sites_help import NAMES, Call, Party, at_home, some_terms
 from tests.studies import merge
 from tests.survival_help import MANY, STUDY, cared_for, patients, write_survival, write_times
@@ -110,9 +108,8 @@ def variance_of(row: Answer) -> float:
     return (row.sampling_error or 0) ** 2 + (row.noise_error or 0) ** 2
 
 
-def pooled(call: Call) -> PooledSurvivalRelease:
+def pooled(call: Call) -> PooledRelease:
     release = call.pool().release
-    assert isinstance(release, PooledSurvivalRelease)
     return release
 
 
@@ -140,7 +137,7 @@ def test_every_measure_is_pooled_as_one_effect_is(parties: Parties, tmp_path: Pa
     Draft202012Validator(pooled_schema()).validate(document)
     assert load_published(tmp_path / "out" / "release.json") == release
     runs = [load_release(parties[name].folder / "asked" / "release.json") for name in NAMES]
-    for place, measure in enumerate(release.measures):
+    for place, measure in enumerate(release.answers):
         own = [one.answers[place] for one in runs if isinstance(one, EffectRelease)]
         values = np.array([one.estimate for one in own])
         weights = 1 / np.array([variance_of(one) for one in own])
@@ -148,12 +145,13 @@ def test_every_measure_is_pooled_as_one_effect_is(parties: Parties, tmp_path: Pa
         assert measure.fixed.estimate == pytest.approx(float(np.average(values, weights=weights)))
         assert measure.fixed.standard_error == pytest.approx(float(weights.sum() ** -0.5), rel=0.01)
         assert [part.weight_fixed for part in measure.sites] == pytest.approx(list(weights / weights.sum()))
-        assert release.headline(measure) == getattr(measure, model)
+        assert release.chosen(measure) == getattr(measure, model)
         assert len(measure.leave_one_out) == len(NAMES)
     assert release.units == 7_500
-    assert (release.events, release.unit, release.origin) == (("death", "relapse"), "days", "randomised")
+    asked = release.specification["outcome"]
+    assert (asked["of"], asked["unit_of_measure"], asked["origin"]) == (["death"], "days", "randomised")
     # One effect and restricted means that it implies, by six standard errors.
-    risk = release.measures[0].fixed
+    risk = release.answers[0].fixed
     assert risk is not None
     assert abs(risk.estimate - -0.153) < 6 * risk.standard_error
 
@@ -163,22 +161,22 @@ def test_by_cells_arms_are_compared_within_sites(parties: Parties, tmp_path: Pat
     call = call_of(tmp_path, parties, pooled_by="cells")
     release = pooled(call)
     runs = [load_release(parties[name].folder / "asked" / "release.json") for name in NAMES]
-    for place, measure in enumerate(release.measures):
+    for place, measure in enumerate(release.answers):
         own = [one.answers[place] for one in runs if isinstance(one, EffectRelease)]
         shares = np.array([3_000, 3_000, 1_500]) / 7_500
         assert measure.stratified is not None
         assert measure.stratified.estimate == pytest.approx(float(shares @ [one.estimate for one in own]))
         variances = [variance_of(one) for one in own]
         assert measure.stratified.standard_error == pytest.approx(float(shares**2 @ variances) ** 0.5)
-        assert release.headline(measure) == measure.stratified
+        assert release.chosen(measure) == measure.stratified
         assert measure.fixed is not None
     # Two sites have 50 intervals by their people and budget, and one has fewer.
-    assert release.curves is None
+    assert release.curves == ()
     page = report_html(release)
     assert "stratified by site" in page
     assert "intervals differ" in page
-    assert release.log_rank is not None
-    assert "Log-rank test within sites" in page
+    assert release.answers[0].log_rank is not None
+    assert "Within sites. Log-rank tests" in page
 
 
 def test_by_cells_of_one_grid_there_are_mean_curves(parties: Parties, tmp_path: Path) -> None:
@@ -187,21 +185,21 @@ def test_by_cells_of_one_grid_there_are_mean_curves(parties: Parties, tmp_path: 
     call = call_of(tmp_path, parties, merge(TRAVELLING, {"intervals": 12}), "twelve", pooled_by="cells")
     release = pooled(call)
     runs = [load_release(parties[name].folder / "twelve" / "release.json") for name in NAMES]
-    assert release.curves is not None
+    (pair,) = release.curves
     for arm in range(2):
         own = [one.curves[0].curves.arms[arm] for one in runs if isinstance(one, EffectRelease)]
         mean = np.average([one.survival for one in own], axis=0, weights=[3_000, 3_000, 1_500])
-        found = release.curves.arms[arm]
+        found = pair.curves.arms[arm]
         assert found.survival == pytest.approx(mean, abs=0.01)
         narrowest = np.min([np.subtract(one.upper, one.lower) for one in own], axis=0)
         assert (np.subtract(found.upper, found.lower) < narrowest).all()
-    test = release.log_rank
+    test = release.answers[0].log_rank
     assert test is not None
     assert test.hazard_ratio is not None
     # Deaths of the treated come 1.6 times as late.
     assert test.hazard_ratio.lower < 1 / 1.6 < test.hazard_ratio.upper
     page = report_html(release)
-    for words in ("Means of the sites’ curves", "Log-rank test within sites", "Cumulative incidence"):
+    for words in ("Means of the sites’ curves", "Within sites. Log-rank tests", "Cumulative incidence"):
         assert words in page
     # Cells of another answer, or none, are refused by name.
     cells = call.statement("north")["release"]["cells"]
@@ -239,7 +237,7 @@ def test_its_page_and_its_lines_say_it(parties: Parties, tmp_path: Path, capsys:
     shown(found)
     said = " ".join(capsys.readouterr().out.split())
     page = report_html(found.release)
-    for words in ("death until 365 days (origin: randomised)", "competing: relapse", "No answer at valley"):
+    for words in ("risk of death until 365 days", "(origin: randomised)", "No answer at valley"):
         assert words in said
     for words in ("Without an answer: valley", "random-effects", "Time to death until 365 days", "hidden by noise"):
         assert words in page
@@ -252,7 +250,7 @@ def test_sites_where_nobody_is_seen_have_no_part(parties: Parties, tmp_path: Pat
     call = call_of(tmp_path, parties)
     changed(call, "valley", hidden)
     release = pooled(call)
-    for measure in release.measures:
+    for measure in release.answers:
         north, coast, valley = measure.sites
         assert (valley.state, valley.estimate, valley.weight_fixed) == ("unresolved", None, 0.0)
         assert north.weight_fixed + coast.weight_fixed == pytest.approx(1)
@@ -263,14 +261,14 @@ def test_sites_where_nobody_is_seen_have_no_part(parties: Parties, tmp_path: Pat
         changed(other, name, hidden)
     other.put("coast", parties["coast"].bundle("asked", other.signed()))
     release = pooled(other)
-    assert [(one.state, one.fixed, one.random) for one in release.measures] == [("unresolved", None, None)] * 2
-    assert "Nothing can be said" in report_html(release)
+    assert [(one.state, one.fixed, one.random) for one in release.answers] == [("unresolved", None, None)] * 2
+    assert "has no answer" in report_html(release)
 
 
 def test_a_site_that_ends_earlier_has_no_part(parties: Parties, tmp_path: Path) -> None:
     call = call_of(tmp_path, parties)
     changed(call, "coast", lambda document: [one.update(restricted_to=200.0) for one in document["answers"]])
-    assert [part.state for part in pooled(call).measures[0].sites] == ["answered", "unresolved", "answered"]
+    assert [part.state for part in pooled(call).answers[0].sites] == ["answered", "unresolved", "answered"]
 
 
 FOREIGN: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
@@ -325,7 +323,7 @@ def test_a_coordinators_study_says_what_contracts_say(parties: Parties, tmp_path
     assert "'origin'" in str(refused.value)
     (tmp_path / "study.yaml").write_text(yaml.safe_dump({**TRAVELLING, "data": {"path": "."}}))
     answer(call)
-    assert pooled(call).measures[0].fixed is not None
+    assert pooled(call).answers[0].fixed is not None
 
 
 def refused_run(path: Path) -> int:
@@ -374,7 +372,7 @@ def test_a_protocol_of_times_is_pooled_row_by_row(parties: Parties, tmp_path: Pa
         party.run("many", study={"outcomes": OUTCOMES, "estimator": {"name": "survival", "trial": True}})
     call = call_of(tmp_path, parties, {**MANY, "outcomes": OUTCOMES}, "many", model="fixed")
     release = call.pool().release
-    assert isinstance(release, PooledProtocolRelease)
+    assert isinstance(release, PooledRelease)
     tables = [load_release(parties[name].folder / "many" / "release.json") for name in NAMES]
     labels = ["risk of death until 365 days", "mean time without event until 365 days"]
     assert [row.outcome for row in release.answers] == [*labels, "risk of relapse or death until 365 days"]
@@ -386,7 +384,7 @@ def test_a_protocol_of_times_is_pooled_row_by_row(parties: Parties, tmp_path: Pa
         assert answer.simultaneous is not None
         assert answer.fixed.estimate == pytest.approx(float(np.average(values, weights=weights)))
         assert answer.simultaneous.lower < answer.fixed.interval.lower
-    assert release.calibration.controls == 0
+    assert release.calibration is None
     page = report_html(release)
     assert "Time to death until 365 days; to relapse or death until 365 days" in page
     assert "random-effects" not in page
@@ -398,26 +396,28 @@ def test_a_protocol_of_times_is_pooled_row_by_row(parties: Parties, tmp_path: Pa
     assert "Figures draw" not in page
 
 
-def test_no_sentence_of_a_page_of_several_sites_is_never_rendered(parties: Parties, tmp_path: Path) -> None:
+def test_pages_of_times_over_sites_are_written_whatever_noise_hides(parties: Parties, tmp_path: Path) -> None:
     """By effects and by cells, of one grid and of several, with a measure or a hazard ratio that noise hides."""
     for party in parties.values():
         party.run("drawn", study={"intervals": 12})
     by_effects = pooled(call_of(tmp_path / "effects", parties))
-    by_cells = pooled(call_of(tmp_path / "cells", parties, pooled_by="cells"))
     twelve = merge(TRAVELLING, {"intervals": 12})
     on_one_grid = pooled(call_of(tmp_path / "grid", parties, twelve, "drawn", pooled_by="cells"))
     document, grid = by_effects.model_dump(mode="json"), on_one_grid.model_dump(mode="json")
-    first, *rest = document["measures"]
-    nothing = dict.fromkeys(("fixed", "random", "heterogeneity")) | {"state": "unresolved", "leave_one_out": []}
-    unseen = [{**site, "estimate": None, "interval": None} for site in first["sites"]]
-    hidden = {**document, "measures": [{**first, **nothing, "sites": unseen}, *rest]}
-    no_ratio = {**grid, "log_rank": {**grid["log_rank"], "hazard_ratio": None}}
-    further = map(PooledSurvivalRelease.model_validate, (hidden, no_ratio, {**document, "model": "fixed"}))
-    pages = [report_html(one) for one in (by_effects, by_cells, on_one_grid, *further)]
-    said = "\n".join(" ".join(unescape(re.sub(r"<[^>]+>", "\n", page)).split()) for page in pages)
-    sentences = texts("pooled_survival.html.j2")
-    assert len(sentences) > 10
-    assert [one for one in sorted(sentences) if one not in said] == []
+    first, *rest = document["answers"]
+    nothing = dict.fromkeys(("fixed", "random", "heterogeneity", "simultaneous", "estimate", "interval"))
+    nothing |= {"state": "unresolved", "leave_one_out": []}
+    unseen = [{**site, "estimate": None, "interval": None, **NO_WEIGHT} for site in first["sites"]]
+    hidden = {**document, "answers": [{**first, **nothing, "sites": unseen}, *rest]}
+    tested, *others = grid["answers"]
+    no_ratio = {**grid, "answers": [merge(tested, {"log_rank": {"hazard_ratio": None}}), *others]}
+    documents = (hidden, no_ratio, by_model(document, "fixed"))
+    pages = [report_html(load_pooled(one, "pooled")) for one in documents]
+    for page, words in zip(pages, ("has no answer", "hidden by noise", "fixed-effects"), strict=True):
+        assert words in page
+
+
+NO_WEIGHT = {"weight_fixed": 0.0, "weight_random": 0.0}
 
 
 def test_adjusted_studies_and_protocols_are_pooled(parties: Parties, tmp_path: Path) -> None:
@@ -429,17 +429,33 @@ def test_adjusted_studies_and_protocols_are_pooled(parties: Parties, tmp_path: P
             party.run(run_id, study=own)
         release = call_of(tmp_path / run_id, parties, study, run_id, model="fixed").pool().release
         files = [load_release(parties[name].folder / run_id / "release.json") for name in NAMES]
-        if isinstance(release, PooledSurvivalRelease):
-            found = [release.measures[0].fixed]
-            answers = [file.answers[0] for file in files if isinstance(file, EffectRelease)]
-            said = [[(one.estimate, variance_of(one)) for one in answers]]
-        else:
-            assert isinstance(release, PooledProtocolRelease)
-            assert all(one.confounding is not None for one in release.answers)
-            found = [one.fixed for one in release.answers]
-            tables = [file.answers for file in files if isinstance(file, EffectRelease)]
-            said = [[(row.estimate, variance_of(row)) for row in rows] for rows in zip(*tables, strict=True)]
+        assert all(one.confounding is not None for one in release.answers)
+        found = [one.fixed for one in release.answers]
+        tables = [file.answers for file in files if isinstance(file, EffectRelease)]
+        said = [[(row.estimate, variance_of(row)) for row in rows] for rows in zip(*tables, strict=True)]
         for one, parts in zip(found, said, strict=True):
             assert one is not None
             values, variances = np.array(parts, dtype=float).T
             assert one.estimate == pytest.approx(float(np.average(values, weights=1 / variances)))
+
+
+def test_terms_of_a_round_of_times_are_fixed_before_it_is_read(parties: Parties, tmp_path: Path) -> None:
+    """Edited terms and a site struck out are refused, and the honest round is pooled after."""
+    call = call_of(tmp_path, parties)
+    terms, bundle = dict(call.terms), call.file("valley").read_text()
+    for changes, differs in (
+        ({"model": "fixed"}, "differing: model"),
+        ({"sites": {name: site for name, site in terms["sites"].items() if name != "valley"}}, "sites.valley"),
+    ):
+        call.terms = {**terms, **changes}
+        call.save()
+        call.file("valley").unlink()
+        if "model" in changes:
+            call.put("valley", bundle)
+        with pytest.raises(BundleError, match=f"it answered other terms of round 'spring'; {differs}|{differs}"):
+            call.pool()
+        assert not (tmp_path / "out").exists()
+    call.put("valley", bundle)
+    call.terms = terms
+    call.save()
+    assert call.pool().release.model == "random"

@@ -21,8 +21,8 @@ from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.sequence.pooling import make_series
 from causalveil.schemas.confounding import ConfoundingStatement
 from causalveil.schemas.privacy import amount_text
-from causalveil.schemas.release import DirectionRelease, EffectRelease, Release
-from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, PooledSurvivalRelease
+from causalveil.schemas.release import DirectionRelease, EffectRelease, EffectTable, Release
+from causalveil.schemas.sites.pooled import PooledRelease
 from causalveil.schemas.sites.series import Series
 from causalveil.tasks.report.numbers import amount, figure, percent, within
 from causalveil.tasks.report.page import report_html, series_html
@@ -85,7 +85,7 @@ DOCUMENTS = (
     *("protocol", "protocol of times", "survival", "survival, adjusted", "pooled", "pooled fixed", "pooled protocol"),
     *("direction", "undecided"),
 )
-Read = Release | PooledRelease | PooledProtocolRelease | PooledSurvivalRelease | Series
+Read = Release | PooledRelease | Series
 
 
 def monthly(folder: Path) -> Series:
@@ -136,11 +136,8 @@ def plain(text: str) -> str:
 
 
 def stated(release: Read) -> list[ConfoundingStatement | None]:
-    if isinstance(release, EffectRelease | PooledProtocolRelease):
-        return [one.confounding for one in release.answers if one.state == "answered"]
-    if isinstance(release, Series):
-        return [row.confounding for row in release.rows]
-    return [] if isinstance(release, DirectionRelease) else [getattr(release, "confounding", None)]
+    rows = release.answers if isinstance(release, EffectTable) else ()
+    return [one.confounding for one in rows if one.state == "answered"]
 
 
 def shown(found: Any) -> str:
@@ -150,18 +147,10 @@ def shown(found: Any) -> str:
 
 def estimates(release: Read) -> Iterator[tuple[str, Any]]:
     """Every estimate that the panel shows, and its interval."""
-    if isinstance(release, EffectRelease | PooledRelease):
-        yield shown(release), release.interval
-    if isinstance(release, Series):
-        yield from ((shown(row.fixed), row.fixed.interval) for row in release.rows)
-    if isinstance(release, EffectRelease):
-        yield from ((shown(one), one.interval) for one in release.answers[:1] if one.estimate is not None)
-    if isinstance(release, PooledSurvivalRelease):
-        measured = [release.headline(one) for one in release.measures]
-        yield from ((shown(one), one.interval) for one in measured if one is not None)
-    if isinstance(release, PooledProtocolRelease):
-        pooled = [release.headline(one) for one in release.answers]
-        yield from ((shown(one), one.interval) for one in pooled[:1] if one is not None)
+    rows = release.answers if isinstance(release, EffectTable) else ()
+    # Of several sites, times have a few measures that all stand there.
+    few = rows if len(rows) <= 2 or isinstance(release, Series) else rows[:1]
+    yield from ((shown(one), one.interval) for one in few if one.estimate is not None)
 
 
 POPULATIONS = {"ATE": "over all units", "ATT": "over the treated units", "ATC": "over the untreated units"}
@@ -186,8 +175,6 @@ def answers(release: Read) -> dict[str, list[str]]:
     budgets = [release.budget] if alone else [one.budget for one in parts]
     approvals = [release.approval] if alone else [one.approval for one in parts]
     limits = getattr(release, "not_covered", ())
-    if isinstance(release, PooledRelease):
-        limits = [one for site in release.sites for one in site.not_covered]
     found: dict[str, list[str]] = {
         "what was estimated": [*(text for text, _ in estimates(release)), *outcomes(release), release.study],
         "how sure": [within(interval.lower, interval.lower, interval.upper) for _, interval in estimates(release)],
@@ -228,9 +215,9 @@ def answers(release: Read) -> dict[str, list[str]]:
         found["may I ask again"].append("may be pooled again at no cost")
         found["which rows were used"] += [f"{one.units:,}" for one in parts] + [one.run_id for one in parts]
         found["how do I cite it"] += [one.ledger.entry_hash[:16] for one in parts]
-    if isinstance(release, EffectRelease | EffectRelease | PooledRelease):
+    if isinstance(release, EffectTable):
         found["what was estimated"].append(POPULATIONS[str(release.estimand)])
-    if isinstance(release, EffectRelease | PooledRelease):
+    if isinstance(release, EffectRelease | PooledRelease) and release.interval is not None:
         found["how sure"] += [one.sentence for one in release.interval.covers]
     if isinstance(release, DirectionRelease):
         found["how sure"] += [

@@ -298,6 +298,13 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
     answers = [{**answer, "confounding": said[place % 2]} for place, answer in enumerate(protocol["answers"])]
     yield merge(protocol, {"answers": answers})
     yield merge(protocol, {"answers": answers[:1]})
+    pooled = documents["pooled"]
+    (answer,) = pooled["answers"]
+    cells = {"pooled_by": "cells", "answers": [{**answer, "stratified": answer[pooled["model"]]}]}
+    yield merge(pooled, cells | {"terms": {"terms": {"pooled_by": "cells"}}})
+    several = documents["pooled protocol"]
+    whole = [one for one in several["answers"] if one["group"] == "all units"]
+    yield {**several, "answers": whole[:2]}
     for half in ("train", "test"):
         yield merge(documents["direction"], {"unbounded_halves": [half]})
     times = documents["protocol of times"]
@@ -307,8 +314,8 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
     yield merge(times, {"answers": answers, "specification": adjusts})
 
 
-# Written by other tests: pages of the ledger, of series, of times over sites (`test_sites_times.py`), and plans.
-ELSEWHERE = ("burndown", "desk", "series", "plan", "notebook", "head", "pooled_survival")
+# Written by other tests: pages of the ledger, of series, and plans.
+ELSEWHERE = ("burndown", "desk", "series", "plan", "notebook", "head")
 
 
 def test_no_sentence_of_a_report_is_never_rendered(documents: Documents, pages: dict[str, Path]) -> None:
@@ -438,10 +445,7 @@ def test_a_pooled_panel_says_what_was_adjusted_for_and_what_is_left(
     sites = [{**site, "budget": left if place else ample} for place, site in enumerate(document["sites"])]
     changes = {"sites": sites, "units_of_measure": {} if unit is None else {outcome["name"]: unit}}
     for one in STATEMENTS:
-        if name == "pooled":
-            stated: dict[str, Any] = {"confounding": said_of(one)}
-        else:
-            stated = {"answers": [{**answer, "confounding": said_of(one)} for answer in document["answers"]]}
+        stated = {"answers": [{**answer, "confounding": said_of(one)} for answer in document["answers"]]}
         release = load(document | changes | stated)
         shown = str(release)
         assert one.done in shown

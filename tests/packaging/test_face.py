@@ -173,9 +173,7 @@ TYPES = [
     "causalveil.flows.planning.study_plan.StudyPlan",
     "causalveil.flows.sequence.pooling.PooledResult",
     "pathlib.Path",
-    "causalveil.schemas.release.Release | causalveil.schemas.sites.pooled.PooledRelease | "
-    "causalveil.schemas.sites.pooled.PooledProtocolRelease | "
-    "causalveil.schemas.sites.pooled.PooledSurvivalRelease",
+    "causalveil.schemas.release.Release | causalveil.schemas.sites.pooled.PooledRelease",
     "int",
 ]
 

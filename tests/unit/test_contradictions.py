@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from causalveil.schemas.contradictions import contradictions, of_charge
 from causalveil.schemas.errors import ReleaseContradicted
+from causalveil.schemas.privacy import Charge
 from causalveil.schemas.release import load_release_text
+from tests.golden import read
+from tests.golden_studies import PEOPLE, effect
 from tests.studies import merge
 
 KEPT = Path(__file__).parents[1] / "kept"
@@ -40,6 +46,14 @@ def test_a_release_of_every_kind_contradicts_nothing(path: Path) -> None:
     load_release_text(path.read_text())
 
 
+def quieter(name: str, by: float) -> dict[str, Any]:
+    """Return a release whose draws have less noise than their charges need."""
+    document = kept(name)
+    for one in document["privacy"]["charges"]:
+        one["noise_scale"] /= by
+    return document
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"units": 10**30}, "'units': more units than"),
     ({"headline": "No privacy guarantee"}, "'headline': it denies"),
@@ -65,6 +79,11 @@ def test_an_effect_that_contradicts_itself_is_refused_by_name(changes: dict[str,
         (of_first_row(interval={"lower": 1.0, "upper": -1.0}), "'answers.0.interval': its lower end"),
         (of_first_row(simultaneous={"lower": 1.0, "upper": -1.0}), "'answers.0.simultaneous': its lower end"),
         (of_first_row(noise_error=1e200), "'answers.0.noise_error': too large"),
+        (of_first_row(noise_error=0.0), "'answers.0.noise_error': an answer without noise"),
+        (of_answer("regression", noise_error=0.0), "'answers.0.noise_error': an answer without noise"),
+        (quieter("ipw", 100), "'privacy.charges': the noise of 'effect' is less than"),
+        (quieter("regression", 1.001), "'privacy.charges': the noise of 'scores' is less than"),
+        (quieter("survival-protocol", 1.001), "'privacy.charges': the noise of 'cells' is less than"),
         (of_first_row(bias=1e308), "'answers.0.bias': too large"),
         (of_answer("ipw", estimate=10.5), "'answers.0.estimate': beyond"),
         (of_answer("ipw", interval={"lower": 3.0, "upper": 2.0}), "'answers.0.interval': its lower end is above"),
@@ -90,3 +109,60 @@ def refused(document: dict[str, Any], said: str) -> None:
     assert said in str(problem.value)
     assert "\n" not in str(problem.value)
     assert problem.value.exit_code == 2
+
+
+@pytest.mark.parametrize("level", ["label", "sample"])
+def test_an_answer_has_the_noise_that_was_drawn(level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of weighted sums the least noise is known: a hundredth of it is refused, as is a tenth of the least."""
+    monkeypatch.setenv("CAUSALVEIL_HOME", str(tmp_path / "home"))
+    privacy = {"level": level, "delta": 0}
+    release = effect("difference", {"privacy": privacy, "estimator": {"trial": True}})(tmp_path / "study", 1)
+    document = release.model_dump(mode="json")
+    assert list(contradictions(release)) == []
+    (answer,) = document["answers"]
+    document["answers"] = [{**answer, "noise_error": answer["noise_error"] / 100}]
+    refused(document, "'answers.0.noise_error': less than the noise that was drawn")
+
+
+def golden() -> Iterator[tuple[str, str, dict[str, str]]]:
+    """Yield study, what is answered or charged, and its numbers, of every line of the golden file."""
+    for (study, _, what), numbers in read().items():
+        yield study, what, numbers
+
+
+def test_every_draw_of_the_golden_studies_has_the_noise_that_its_charge_needs() -> None:
+    found = 0
+    for study, what, numbers in golden():
+        if not what.startswith("charge "):
+            continue
+        drawn = Charge.model_construct(
+            name=what,
+            mechanism=numbers["mechanism"].replace("_", " "),
+            sensitivity=float(numbers["sensitivity"]),
+            noise_scale=float(numbers["noise_scale"]),
+            epsilon=Decimal(numbers["epsilon"]),
+            delta=Decimal(numbers["delta"]),
+        )
+        assert list(of_charge(drawn)) == [], (study, what)
+        known = drawn.mechanism in ("laplace", "l2-laplace", "gaussian", "gaussian (analytic)")
+        less = drawn.model_copy(update={"noise_scale": 0.999 * (drawn.noise_scale or 0)})
+        assert bool(list(of_charge(less))) == known, (study, what)
+        found += known
+    assert found > 200
+
+
+def test_every_answer_of_the_golden_studies_has_noise_where_outcomes_are_protected() -> None:
+    """And where weighted sums of the small study are drawn once, at least the noise that is known."""
+    floors, answers = 0, 0
+    scales = {study: float(one["noise_scale"]) for study, what, one in golden() if what == "charge effect"}
+    for study, what, numbers in golden():
+        if not {"noise", "sampling"} <= numbers.keys() or numbers["noise"] == "None":
+            continue
+        noise = float(numbers["noise"])
+        assert (noise > 0) == ("training_units" not in study), study
+        answers += 1
+        two_means = "by difference, sample" in study or study.endswith("difference, trial")
+        if ("label" in study or two_means) and study.startswith(("effect by", "protocol by")):
+            assert noise > 10 * scales[study] / 2 / PEOPLE, (study, what)
+            floors += 1
+    assert (answers > 800, floors > 100) == (True, True)

@@ -69,7 +69,7 @@ def estimate_line(estimate: float, interval: Interval, unit: str | None) -> str:
     return f"[bold]{found}{of}[/bold]   {level} interval [bold]{ends(interval)}[/bold]"
 
 
-def ends(interval: Interval) -> str:
+def ends(interval: Spanned) -> str:
     """Return the ends of an interval in square brackets."""
     low, high = (within(end, interval.lower, interval.upper) for end in (interval.lower, interval.upper))
     return escape(f"[{low}, ") + f"{high}]"

@@ -18,16 +18,22 @@ from causalveil.tasks.report.panel.parts import (
     limits,
     span_of,
 )
+from causalveil.tasks.report.panel.pooled import head_of_sites
 
 if TYPE_CHECKING:
+    from causalveil.schemas.estimators.survival import LogRankTest
     from causalveil.schemas.protocols.answers import Answer, GateResult, Limits
-    from causalveil.schemas.release import EffectRelease
-    from causalveil.schemas.sites.pooled import PooledAnswer, PooledProtocolRelease, SiteGate
-    from causalveil.schemas.sites.series import Series, SeriesRow
+    from causalveil.schemas.release import EffectRelease, EffectTable
+    from causalveil.schemas.sites.pooled import PooledAnswer, PooledRelease, SiteGate
+    from causalveil.schemas.sites.series import Series, SeriesAnswer
 
-Table = TypeVar("Table", "EffectRelease", "PooledProtocolRelease", "Series")
-Row = TypeVar("Row", "Answer", "PooledAnswer")
+Table = TypeVar("Table", "EffectRelease", "PooledRelease", "Series")
+Row = TypeVar("Row", bound="Answer")
 ROLES = ("primary", "secondary", "negative_control")
+# Why a site has no part in an answer.
+NO_PART = "noise hides it, a gate withholds it, or its measures end earlier"
+# So many blocks without an answer are named; a line has 25 words at most.
+SILENT = 5
 
 
 class TableRow(Protocol):
@@ -49,40 +55,45 @@ class TableRow(Protocol):
 def effect_lines(release: EffectRelease, room: int) -> list[str]:
     """Return the panel of effects without its cost: answers over all units come first."""
     release, lines = _labelled(release), [head_of(release)]
-    rows, of, ends_with = _in_order(release.answers), _units_in(release), _about(release)
+    ends_with = _about(release)
+    lines += [*_answers(release, room, ends_with), *ends_with]
+    return lines + limits(release.not_covered, room - len(lines), _not_in(len(release.answers)))
+
+
+def _answers(release: EffectTable, room: int, ends_with: Sequence[str]) -> list[str]:
+    """Return the answers: the only one in words, of several one a line as far as they fit."""
+    rows, of = _in_order(release.answers), _units_in(release)
     if len(rows) == 1:
-        lines += _only(release, of.get(rows[0].outcome))
-    else:
-        fit = _rows_in(room, ends_with)
-        shown = rows[:fit]
-        # Ratios are told if those of all answers fit.
-        asked, whole = any(one.measures for one in rows), sum(1 + len(one.measures) for one in rows) <= fit
-        lines.append(_key(release, len(rows), len(rows) - len(shown), hidden=asked and not whole))
-        for name, one in zip(_names(shown, rows), shown, strict=True):
-            lines.append(f"{name}  {_numbers(one, of.get(one.outcome, ''))}")
-            lines += [f"  {one.words}" for one in one.measures if whole]
-    lines += ends_with
-    return lines + limits(release.not_covered, room - len(lines), _not_in(len(rows)))
+        return _only(release, of.get(rows[0].outcome))
+    fit = _rows_in(room, ends_with)
+    shown = rows[:fit]
+    # Ratios are told if those of all answers fit.
+    asked, whole = any(one.measures for one in rows), sum(1 + len(one.measures) for one in rows) <= fit
+    lines = [_key(release, len(rows), len(rows) - len(shown), hidden=asked and not whole)]
+    for name, one in zip(_names(shown, rows), shown, strict=True):
+        lines.append(f"{name}  {_numbers(one, of.get(one.outcome, ''))}")
+        lines += [f"  {one.words}" for one in one.measures if whole]
+    return lines
 
 
-def _only(release: EffectRelease, unit: str | None) -> list[str]:
+def _only(release: EffectTable, unit: str | None) -> list[str]:
     """Return the only answer: of times or of some units alone what it is about, its interval, and its ratios."""
     row, interval = release.answers[0], release.interval
     about = f"{_among(release.specification)}{escape(row.outcome) if row.measure else ''}{_origin(release)}"
     lines = [f"{about.removesuffix(': ')}:"] if about else []
     if row.estimate is None or interval is None:
-        return [*lines, "[yellow]The answer is withheld: a gate failed.[/yellow]"]
+        return [*lines, f"[yellow]{_silent(row)}.[/yellow]"]
     ratios = [f"  {one.words}" for one in row.measures]
     return [*lines, estimate_line(row.estimate, interval, unit or _share(release)) + _further(row), *ratios]
 
 
-def _share(release: EffectRelease) -> str | None:
+def _share(release: EffectTable) -> str | None:
     """Return what is counted of an outcome of two words: an effect on it is one on the share with that word."""
     codes = (release.specification.get("outcome") or {}).get("codes") or {}
     return f"in the share with '{codes['yes']}'" if isinstance(codes.get("yes"), str) else None
 
 
-def _origin(release: EffectRelease | PooledProtocolRelease) -> str:
+def _origin(release: EffectTable) -> str:
     """Return from when times count, in brackets; nothing of other outcomes."""
     from causalveil.schemas.specification import outcomes_of
 
@@ -129,11 +140,7 @@ def _of_times(release: EffectRelease) -> list[str]:
     if len(tests) == 1:
         # The test compares the arms as they are: beside an adjusted difference it may point the other way.
         test = "Without adjustment: log-rank p" if release.specification.get("covariates") else "Log-rank p"
-        said, ratio = f"{test} = {tests[0].p_value:.3g}", tests[0].hazard_ratio
-        if ratio is not None:
-            shown = [within(one, ratio.lower, ratio.upper) for one in (ratio.estimate, ratio.lower, ratio.upper)]
-            said += f", hazard ratio {shown[0]} {escape(f'[{shown[1]}, {shown[2]}]')}"
-        lines.append(f"{said}.")
+        lines.append(_test(test, tests[0]))
     if curves.seen_until < curves.horizon:
         lines.append(f"[yellow]People of both arms are seen at risk until {curves.seen_until:.4g}{unit} only.[/yellow]")
     if release.details.get("pooled_strata"):
@@ -142,45 +149,95 @@ def _of_times(release: EffectRelease) -> list[str]:
     return lines
 
 
-def pooled_protocol_lines(release: PooledProtocolRelease, head: str, room: int) -> list[str]:
-    """Return the panel of a protocol over several sites, without its cost."""
+def _test(name: str, test: LogRankTest) -> str:
+    """Return a log-rank test, and the ratio of hazards if noise leaves one."""
+    said, ratio = f"{name} = {test.p_value:.3g}", test.hazard_ratio
+    if ratio is not None:
+        shown = [within(one, ratio.lower, ratio.upper) for one in (ratio.estimate, ratio.lower, ratio.upper)]
+        said += f", hazard ratio {shown[0]} {escape(f'[{shown[1]}, {shown[2]}]')}"
+    return f"{said}."
+
+
+def pooled_lines(release: PooledRelease, room: int) -> list[str]:
+    """Return the panel of effects over several sites, without its cost."""
     release = _labelled(release)
-    ends_with = [*adjusted_by_answer([one.confounding for one in release.answers]), *_gates(release.gates)]
-    ends_with += _site_gates(release.site_gates)
-    if release.calibration.controls:
+    first, one = release.answers[0], len(release.answers) == 1
+    ends_with = adjusted(first.confounding) if one else adjusted_by_answer([row.confounding for row in release.answers])
+    if first.log_rank is not None:
+        ends_with.append(_test("Within sites: log-rank p", first.log_rank))
+    ends_with += [*_between(release, first), *_gates(release.gates), *_site_gates(release.site_gates)]
+    if release.calibration is not None:
         ends_with.append(escape(release.calibration.statement))
-    rows = _in_order(release.answers)
-    shown = rows[: _rows_in(room, ends_with)]
-    of = _units_in(release)
-    lines = [head, _key(release, len(rows), len(rows) - len(shown))]
-    for name, one in zip(_names(shown, rows), shown, strict=True):
-        lines.append(f"{name}  {_pooled_numbers(release, one, of.get(one.outcome, ''), len(rows))}")
-    lines += ends_with
-    return lines + limits(release.not_covered, room - len(lines), _not_in(len(rows)))
+    lines = [head_of_sites(release), *_answers(release, room, ends_with), *ends_with]
+    # Sites are named if all of them have room beside the first limit.
+    if one and len(lines) + len(first.sites) + 2 <= room:
+        lines += _sites(release, first)
+    return lines + limits(release.not_covered, room - len(lines), _not_in(len(release.answers)))
+
+
+def _between(release: PooledRelease, answer: PooledAnswer) -> list[str]:
+    """Return how far apart the sites are in the first answer, the other model's, and who gave none."""
+    apart, lines = answer.heterogeneity, list[str]()
+    if apart is not None:
+        of = "Between sites" if len(release.answers) == 1 else "Between sites, first answer"
+        said = f"{of}: tau2 {apart.tau2:.3g}, I2 {apart.i2:.0%}, Q {apart.q:.3g} on {freedom(apart.degrees)}, "
+        said += f"p = {apart.p_value:.2g}."
+        others = release.estimates(answer)[:-1]
+        if len(release.answers) == 1:
+            said += "".join(
+                f" With {name.lower()} {estimated(other)} {ends(other.interval)}." for name, other in others[-1:]
+            )
+        lines.append(said)
+    if answer.silent and answer.state != "withheld":
+        lines.append(f"[yellow]No answer at {escape(', '.join(answer.silent))}: {NO_PART}.[/yellow]")
+    return lines
+
+
+def _sites(release: PooledRelease, answer: PooledAnswer) -> list[str]:
+    """Return a line for each site: its answer, its weight, and the answer without it."""
+    lines, without = [], {one.site: one for one in answer.leave_one_out}
+    for part in answer.sites:
+        if part.estimate is None or part.interval is None:
+            continue
+        shown = within(part.estimate, part.interval.lower, part.interval.upper)
+        said = f"- {escape(part.site)}: {shown} {ends(part.interval)}, weight {part.weight(release.model):.0%}"
+        if (rest := without.get(part.site)) is not None:
+            others = rest.fixed if release.model == "fixed" or rest.random is None else rest.random
+            said += f"; without it {estimated(others)}"
+        lines.append(said)
+    return lines
 
 
 def series_lines(series: Series, room: int) -> list[str]:
     """Return the panel of a series, without its cost: one line a question."""
     series = _labelled(series)
-    count = len({block for row in series.rows for one in row.blocks for block in one.blocks})
+    rows, count = series.answers, len({block for run in series.runs for block in run.blocks})
     head = f"{series.study}: series of {count} blocks of {series.dataset}, by {series.estimator}"
-    ends_with = adjusted_by_answer([row.confounding for row in series.rows])
-    lines_each = 1 if len(series.rows) > 1 else 4
-    shown = series.rows[: max(_rows_in(room, ends_with) // lines_each, 1)]
-    more = len(series.rows) - len(shown)
+    ends_with = adjusted_by_answer([row.confounding for row in rows])
+    lines_each = 1 if len(rows) > 1 else 4
+    shown = rows[: max(_rows_in(room, ends_with) // lines_each, 1)]
+    more = len(rows) - len(shown)
     rest = f"; {counted(more, 'more question')} on the page" if more else ""
-    interval = "interval" if len(series.rows) == 1 else "intervals"
+    interval = "interval" if len(rows) == 1 else "intervals"
     level = confidence_level(series.confidence)
     lines = [escape(head), f"{_among(series.specification)}{level} {interval}, all blocks together{rest}:"]
     units = _units_in(series)
-    for name, row in zip(_names(shown, series.rows), shown, strict=True):
-        unit = units.get(row.outcome)
-        of = escape(f" {unit}") if unit else ""
-        lines.append(f"{name}  [bold]{estimated(row.fixed)}{of}[/bold]  {ends(row.fixed.interval)}{_trend(row)}")
+    for name, row in zip(_names(shown, rows), shown, strict=True):
+        lines.append(f"{name}  {_over_blocks(row, units.get(row.outcome))}")
     if lines_each > 1:
-        lines += _blocks(series.rows[0])
+        lines += _blocks(rows[0])
     lines += ends_with
-    return lines + limits(series.not_covered, room - len(lines), _not_in(len(series.rows)))
+    return lines + limits(series.not_covered, room - len(lines), _not_in(len(rows)))
+
+
+def _over_blocks(row: SeriesAnswer, unit: str | None) -> str:
+    """Return an answer over all blocks, how it drifts, and in how many blocks there is none."""
+    if row.fixed is None or row.drift is None:
+        return "[yellow]fewer than two blocks answered[/yellow]"
+    of = escape(f" {unit}") if unit else ""
+    drift = f"  drift {row.drift.per_block:+.3g} a block (p = {row.drift.p_value:.2g})"
+    told = f"  {len(row.blocks) - len(row.silent)} of {len(row.blocks)} blocks" if row.silent else ""
+    return f"[bold]{estimated(row.fixed)}{of}[/bold]  {ends(row.fixed.interval)}{drift}{told}"
 
 
 def _labelled(table: Table) -> Table:
@@ -190,26 +247,24 @@ def _labelled(table: Table) -> Table:
     return labelled(table)
 
 
-def _units_in(release: EffectRelease | PooledProtocolRelease | Series) -> dict[str, str]:
+def _units_in(release: EffectTable) -> dict[str, str]:
     from causalveil.tasks.report.table import units_in
 
     return units_in(release)
 
 
-def _trend(row: SeriesRow) -> str:
-    return f"  drift {row.drift.per_block:+.3g} a block (p = {row.drift.p_value:.2g})"
-
-
-def _blocks(row: SeriesRow) -> list[str]:
-    """Return how far apart the blocks of a single question are."""
-    apart, newest = row.heterogeneity, row.newest
-    lines = [
-        f"Between blocks: Q = {apart.q:.3g} on {freedom(apart.degrees)}, p = {apart.p_value:.2g}.",
-        f"The newest block, {escape(newest.blocks[-1])}, minus the others: {newest.difference:+.3g}, "
-        f"standard error {newest.standard_error:.2g}, p = {newest.p_value:.2g}.",
-    ]
-    if row.missing:
-        lines.append(f"[yellow]No answer in {counted(len(row.missing), 'block')}.[/yellow]")
+def _blocks(row: SeriesAnswer) -> list[str]:
+    """Return how far apart the blocks of a single question are, and which have no answer."""
+    apart, newest, lines = row.heterogeneity, row.newest, list[str]()
+    if apart is not None and newest is not None:
+        lines = [
+            f"Between blocks: Q = {apart.q:.3g} on {freedom(apart.degrees)}, p = {apart.p_value:.2g}.",
+            f"The newest block, {escape(newest.blocks[-1])}, minus the others: {newest.difference:+.3g}, "
+            f"standard error {newest.standard_error:.2g}, p = {newest.p_value:.2g}.",
+        ]
+    if row.silent:
+        more = f" and {len(row.silent) - SILENT} more" if len(row.silent) > SILENT else ""
+        lines.append(f"[yellow]No answer in {escape(', '.join(row.silent[:SILENT]))}{more}.[/yellow]")
     return lines
 
 
@@ -223,13 +278,13 @@ def _in_order(rows: Sequence[Row]) -> list[Row]:
     return sorted(rows, key=lambda one: (not is_whole(one.group), ROLES.index(one.role)))
 
 
-def _key(release: EffectRelease | PooledProtocolRelease, answers: int, more: int, *, hidden: bool = False) -> str:
+def _key(release: EffectTable, answers: int, more: int, *, hidden: bool = False) -> str:
     """Return the line above the answers: what their numbers are, of whom, and what else the report has.
 
     ``hidden``: whether ratios stand in the report alone.
     """
     level, of = confidence_level(release.confidence), _among(release.specification)
-    from_ = _origin(release) if hasattr(release, "curves") else ""
+    from_ = _origin(release)
     if answers == 1:
         return f"{of}{level} interval{'; ratios in the report' if hidden else ''}:"
     rest = [*([counted(more, "more answer")] if more else []), *(["ratios"] if hidden else [])]
@@ -289,13 +344,20 @@ def _names(shown: Sequence[TableRow], rows: Sequence[TableRow]) -> list[str]:
 
 def _numbers(answer: Answer, unit: str) -> str:
     if answer.estimate is None or answer.interval is None:
-        return "[yellow]withheld: a gate failed[/yellow]"
+        return f"[yellow]{_silent(answer)}[/yellow]"
     if answer.state == "unresolved":
         return "[yellow]the noise is too large: the interval is the whole range[/yellow]"
     of = escape(f" {unit}") if unit else ""
     shown = within(answer.estimate, answer.interval.lower, answer.interval.upper)
     text = f"[bold]{shown}{of}[/bold]  {span_of(answer.interval)}"
-    return text + _together(answer.simultaneous) + _further(answer)
+    silent, parts = getattr(answer, "silent", ()), getattr(answer, "parts", ())
+    told = f"  {len(parts) - len(silent)} of {len(parts)} sites" if silent else ""
+    return text + _together(answer.simultaneous) + _further(answer) + told
+
+
+def _silent(answer: Answer) -> str:
+    """Return why an answer has no numbers."""
+    return "withheld: a gate failed" if answer.state == "withheld" else "fewer than two sites answered"
 
 
 def _together(all_: Limits | None) -> str:
@@ -303,20 +365,7 @@ def _together(all_: Limits | None) -> str:
     return "" if all_ is None else f"  ({span_of(all_)})"
 
 
-def _pooled_numbers(release: PooledProtocolRelease, answer: PooledAnswer, unit: str, answers: int) -> str:
-    found = release.headline(answer)
-    if answer.state == "withheld":
-        return "[yellow]withheld: a gate failed on the pooled balance[/yellow]"
-    if found is None:
-        return "[yellow]fewer than two sites answered[/yellow]"
-    of = escape(f" {unit}") if unit else ""
-    text = f"[bold]{estimated(found)}{of}[/bold]  {span_of(found.interval)}"
-    text += (_together(answer.simultaneous) if answers > 1 else "") + _further(answer)
-    told = sum(site.weight_fixed > 0 for site in answer.sites)
-    return text + (f"  {told} of {len(answer.sites)} sites" if told < len(answer.sites) else "")
-
-
-def _further(answer: Answer | PooledAnswer) -> str:
+def _further(answer: Answer) -> str:
     """Return the calibrated interval, if any, and that a gate failed."""
     calibrated = answer.calibrated
     said = "" if calibrated is None else f"  calibrated {span_of(calibrated)}"

@@ -9,14 +9,8 @@ from rich.markup import escape
 
 from causalveil.tasks.report.panel.direction import direction_lines, head_of
 from causalveil.tasks.report.panel.parts import LINES, budget_left
-from causalveil.tasks.report.panel.pooled import (
-    cost_of_series,
-    cost_of_sites,
-    head_of_sites,
-    pooled_lines,
-    pooled_times_lines,
-)
-from causalveil.tasks.report.panel.tables import effect_lines, pooled_protocol_lines, series_lines
+from causalveil.tasks.report.panel.pooled import cost_of_series, cost_of_sites
+from causalveil.tasks.report.panel.tables import effect_lines, pooled_lines, series_lines
 
 if TYPE_CHECKING:
     from causalveil.schemas.release import Release
@@ -56,19 +50,13 @@ def lines_of(result: Finished) -> list[str]:
 def panel_of(document: Published | Series) -> list[str]:
     """Return the panel of a release of any kind, pooled or not, or of a series."""
     from causalveil.schemas.release import Release
-    from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, PooledSurvivalRelease
+    from causalveil.schemas.sites.pooled import PooledRelease
 
     if isinstance(document, Release):
         return _of_run(document, cost(document))
     if isinstance(document, PooledRelease):
-        paid = cost_of_sites(document, document.sites)
+        paid = cost_of_sites(document)
         return [*pooled_lines(document, LINES - len(paid)), *paid]
-    if isinstance(document, PooledSurvivalRelease):
-        paid = cost_of_sites(document, document.sites)
-        return [*pooled_times_lines(document, LINES - len(paid)), *paid]
-    if isinstance(document, PooledProtocolRelease):
-        paid, head = cost_of_sites(document, document.sites), head_of_sites(document, document.sites)
-        return [*pooled_protocol_lines(document, head, LINES - len(paid)), *paid]
     paid = cost_of_series(document)
     return [*series_lines(document, LINES - len(paid)), *paid]
 
