@@ -9,17 +9,27 @@ The command line imports what it needs of this from where it is, since all of it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import yaml
 
 from causalveil.flows.engine.engine import DirectEngine, Watcher
 from causalveil.flows.planning.study_plan import StudyPlan, plan
 from causalveil.flows.sequence.declare import load_study
 from causalveil.flows.sequence.finished import RunResult
 from causalveil.flows.sequence.pooling import PooledResult, pool_sites
-from causalveil.flows.start_run import ArrowTable, EngineName, run_study, study_given
-from causalveil.schemas.contract import Contract, load_contract
+from causalveil.flows.sequence.start import begin_on_frame
+from causalveil.flows.start_run import (
+    ArrowTable,
+    Drafted,
+    EngineName,
+    frame_given,
+    run_study,
+    study_given,
+)
+from causalveil.schemas.contract import Contract, DataClass, load_contract
 from causalveil.schemas.documents import path_of
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.plan import Plan
@@ -29,7 +39,7 @@ from causalveil.schemas.release import (
     Release,
     release_file,
 )
-from causalveil.schemas.shown import painted_by, written_by
+from causalveil.schemas.shown import painted_by, tabled_by, written_by
 from causalveil.schemas.sites.pooled import (
     PooledRelease,
     Published,
@@ -41,9 +51,13 @@ from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.report.page import head_html, plan_html, report_html
 from causalveil.tasks.report.panel.whole import panel_text
 from causalveil.tasks.report.robustness import SensitivityAnalysis, sensitivity_of
+from causalveil.tasks.report.table import frame_of
+from causalveil.tasks.start.draft import slug
+from causalveil.tasks.start.roles import Wishes
 
 __all__ = [
     "DirectionRelease",
+    "Drafted",
     "EffectRelease",
     "Plan",
     "PooledRelease",
@@ -52,6 +66,7 @@ __all__ = [
     "RunResult",
     "Study",
     "StudyPlan",
+    "draft",
     "load_release",
     "load_study",
     "plan",
@@ -65,11 +80,12 @@ painted_by(Release, head_html)
 painted_by(PooledRelease, head_html)
 for _kind in (Release, PooledRelease, Series):
     written_by(_kind, panel_text)
+tabled_by(EffectRelease, frame_of)
 painted_by(StudyPlan, lambda study_plan: plan_html(study_plan, study_plan.specification))
 
 
 def run(
-    study: str | Path | Mapping[str, Any],
+    study: str | Path | Mapping[str, Any] | Drafted,
     *,
     data: ArrowTable | None = None,
     contract: Mapping[str, Any] | None = None,
@@ -85,7 +101,7 @@ def run(
     The same question of the same rows again costs nothing, as on the command line.
 
     Args:
-        study: the study file; with ``data`` it may be a mapping with the keys of study.yaml.
+        study: the study file, what ``draft`` returned, or with ``data`` a mapping with the keys of study.yaml.
         data: a polars, pandas or Arrow data frame of public or synthetic rows; None: the study file has its rows.
         contract: of ``data``, with the keys of dataset.yaml.
         out: folder for the release (default ``releases/<run id>`` below the working directory).
@@ -144,6 +160,106 @@ def run(
     """
     path = study_given(study, data, contract)
     return run_study(path, out=out, run_id=run_id, again=again, simulate=simulate, engine=engine, watch=watch)
+
+
+def draft(
+    data: ArrowTable,
+    *,
+    treatment: str,
+    outcome: str,
+    unit: str | None = None,
+    data_class: Literal["public", "synthetic"] = "synthetic",
+    name: str = "data",
+    epsilon: float = 1.0,
+    treated: str | None = None,
+    counted: str | None = None,
+    event: str | None = None,
+    horizon: float = 0.0,
+    censored: str | None = None,
+    covariates: Sequence[str] | None = None,
+    without: Sequence[str] = (),
+    trial: bool = False,
+    chance: float | None = None,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+    levels: Mapping[str, Sequence[str]] | None = None,
+    missing: Mapping[str, Sequence[str]] | None = None,
+    where: Sequence[str] = (),
+) -> Drafted:
+    """Draft contract and study from a data frame, as ``causalveil init`` does from a file.
+
+    The rows are public or synthetic.
+
+    Args:
+        data: a polars, pandas or Arrow data frame.
+        treatment: the column that says who was treated.
+        outcome: a number, one of two values, or with ``event`` a time.
+        unit: the column that names persons; None: each row is one.
+        data_class: how the owner classes the data; of sensitive data ``causalveil init`` drafts from a file.
+        name: of the dataset.
+        epsilon: what the study may spend.
+        treated: which value means treated, if the values do not say so.
+        counted: which of two values of the outcome is counted.
+        event: the column that says what ended the times.
+        horizon: until when times are compared.
+        censored: which value of ``event`` means that no event was seen.
+        covariates: columns to adjust for; None: all that are not in doubt.
+        without: columns that are no covariates.
+        trial: whether treatment was drawn by lot.
+        chance: of treatment in a trial, if known.
+        ranges: of numbers, as ``{"age": (0, 110)}``.
+        levels: of categories, as ``{"region": ["north", "south"]}``.
+        missing: values that mean a missing one, as ``{"age": ["999"]}``.
+        where: whom the study is about, as ``["age >= 25"]``.
+
+    Raises:
+        StudyError: a column or a value is not there, or cannot play its part.
+
+    Examples:
+        >>> import causalveil, numpy, polars
+        >>> random = numpy.random.default_rng(1)
+        >>> age, treated = random.integers(20, 80, 2_000), random.random(2_000) < 0.5
+        >>> score = (20 + age / 10 + 3 * treated + random.normal(0, 1, 2_000)).round(1)
+        >>> frame = polars.DataFrame({"age": age, "treated": treated, "score": score})
+        >>> drafted = causalveil.draft(frame, treatment="treated", outcome="score")
+        >>> drafted.study["covariates"]
+        ['age']
+        >>> drafted.study["privacy"]["epsilon"] = 2
+        >>> result = causalveil.run(drafted, simulate=1, engine="direct")
+        >>> 2 < result.release.to_frame()["estimate"][0] < 4
+        True
+    """
+    wishes = Wishes(
+        name=slug(name),
+        data_class=_class_of_frame(data_class),
+        unit=unit or "",
+        treatment=treatment,
+        outcome=outcome,
+        treated=treated,
+        counted=counted,
+        event=event,
+        horizon=horizon,
+        censored=censored,
+        covariates=None if covariates is None else tuple(covariates),
+        without=tuple(without),
+        trial=trial or chance is not None,
+        chance=chance,
+        ranges=dict(ranges or {}),
+        levels={column: tuple(map(str, one)) for column, one in (levels or {}).items()},
+        missing={column: tuple(map(str, one)) for column, one in (missing or {}).items()},
+        where=tuple(where),
+        epsilon=f"{epsilon:g}",
+    )
+    drafted, rows = begin_on_frame(frame_given(data), wishes)
+    notes = (*drafted.assumed, *drafted.left_out, *drafted.decide)
+    return Drafted(yaml.safe_load(drafted.contract), yaml.safe_load(drafted.study), rows, notes)
+
+
+def _class_of_frame(word: str) -> DataClass:
+    if word not in ("public", "synthetic"):
+        raise StudyError(
+            "draft: is of public or synthetic rows; sensitive data are drafted from a file, by `causalveil init`"
+        )
+    return DataClass(word)
 
 
 def pool(sites: str | Path, *, out: str | Path | None = None) -> PooledResult:

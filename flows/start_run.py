@@ -9,8 +9,10 @@ was answered on the same bytes returns its release and costs nothing, from a not
 from __future__ import annotations
 
 import hashlib
+import html
 import io
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
@@ -103,6 +105,7 @@ def _with_prefect(path: Path, out: str | Path | None, run_id: str, simulate: int
 
 
 PARTITION = "part-00000.parquet"
+STUDY_FILE = "study.yaml"
 
 
 class ArrowTable(Protocol):
@@ -111,6 +114,65 @@ class ArrowTable(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return the rows as a stream."""
         ...
+
+
+@dataclass
+class Drafted:
+    """A contract and a study that were drafted from a data frame.
+
+    They are to be edited, planned, run and saved.
+
+    ``print`` of it shows both as files have them, and what a person should read first.
+
+    Attributes:
+        contract: as dataset.yaml.
+        study: as study.yaml.
+        rows: the frame as the contract declares it: words read as numbers, rows without a needed value left out.
+        notes: what was assumed, left out, and is for a person to decide.
+    """
+
+    contract: dict[str, Any]
+    study: dict[str, Any]
+    rows: pl.DataFrame
+    notes: tuple[str, ...] = ()
+
+    def save(self, folder: str | Path) -> Path:
+        """Write contract, study and rows into a folder that has none of them; return the study file.
+
+        Raises:
+            StudyError: there are such files already.
+        """
+        place = Path(folder)
+        for name in (CONTRACT_FILE, STUDY_FILE, PARTITION):
+            if (place / name).exists():
+                raise StudyError(f"{place / name}: is there already; name another folder, or move it away")
+        write_whole(place / CONTRACT_FILE, _written(self.contract))
+        write_whole(place / PARTITION, _parquet(self.rows), private=True)
+        return write_whole(place / STUDY_FILE, _written(self.study))
+
+    def __repr__(self) -> str:
+        """Return the gist in one line."""
+        covariates = len(self.study.get("covariates") or ())
+        return f"<Drafted {self.study.get('name')}: {covariates} covariates, {len(self.rows):,} rows>"
+
+    def __str__(self) -> str:
+        """Return contract, study and notes."""
+        told = "".join(["\n# Read first:\n", *(f"# - {note}\n" for note in self.notes)] if self.notes else [])
+        return f"# contract\n{_written(self.contract)}\n# study\n{_written(self.study)}{told}"
+
+    def _repr_html_(self) -> str:
+        """Return the same as HTML, as IPython and Jupyter ask for it."""
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def _written(document: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True)
+
+
+def _parquet(frame: pl.DataFrame) -> bytes:
+    rows = io.BytesIO()
+    frame.write_parquet(rows, compression="lz4", statistics=False)
+    return rows.getvalue()
 
 
 def study_on_frame(study: str | Path | Mapping[str, Any], data: ArrowTable, contract: Mapping[str, Any] | None) -> Path:
@@ -135,23 +197,23 @@ def study_on_frame(study: str | Path | Mapping[str, Any], data: ArrowTable, cont
             "sensitive data are admitted from files, by their owner: write the frame as Parquet and its contract as "
             "dataset.yaml beside it, and run the study file"
         )
-    rows = io.BytesIO()
-    _frame(data).write_parquet(rows, compression="lz4", statistics=False)
-    text = yaml.safe_dump(dict(contract), sort_keys=False, allow_unicode=True)
-    name = hashlib.sha256(rows.getbuffer().tobytes() + text.encode()).hexdigest()[:16]
+    rows = _parquet(frame_given(data))
+    text = _written(contract)
+    name = hashlib.sha256(rows + text.encode()).hexdigest()[:16]
     folder = home() / "frames" / f"{found.dataset}-{name}"
     if not (folder / PARTITION).exists():
         write_whole(folder / CONTRACT_FILE, text)
-        write_whole(folder / PARTITION, rows.getvalue(), private=True)
-    asked = (
-        yaml.safe_dump(dict(study), sort_keys=False, allow_unicode=True)
-        if isinstance(study, Mapping)
-        else read_text(path_of(study, "a study"))
-    )
+        write_whole(folder / PARTITION, rows, private=True)
+    asked = _written(study) if isinstance(study, Mapping) else read_text(path_of(study, "a study"))
     return write_whole(folder / f"study-{hashlib.sha256(asked.encode()).hexdigest()[:12]}.yaml", asked)
 
 
-def _frame(data: ArrowTable) -> pl.DataFrame:
+def frame_given(data: ArrowTable) -> pl.DataFrame:
+    """Return a data frame of polars, pandas or Arrow as one of polars.
+
+    Raises:
+        StudyError: it is none.
+    """
     if isinstance(data, pl.DataFrame):
         return data
     problem = None
@@ -164,14 +226,16 @@ def _frame(data: ArrowTable) -> pl.DataFrame:
 
 
 def study_given(
-    study: str | Path | Mapping[str, Any], data: ArrowTable | None, contract: Mapping[str, Any] | None
+    study: str | Path | Mapping[str, Any] | Drafted, data: ArrowTable | None, contract: Mapping[str, Any] | None
 ) -> Path:
-    """Return the study file that ``flows.api.run`` was given, or that of its frame.
+    """Return the study file that ``flows.api.run`` was given, or that of its frame or draft.
 
     Raises:
         StudyError: a study or a contract given in Python has no rows beside it; or see :func:`study_on_frame`.
         ContractError: see :func:`study_on_frame`.
     """
+    if isinstance(study, Drafted):
+        return study_on_frame(study.study, study.rows if data is None else data, contract or study.contract)
     if data is not None:
         return study_on_frame(study, data, contract)
     if isinstance(study, Mapping) or contract is not None:

@@ -38,9 +38,12 @@ from causalveil.schemas.protocols.answers import (
     GateVerdict,
     State,
 )
-from causalveil.schemas.shown import Shown
+from causalveil.schemas.shown import Shown, table_of
 from causalveil.schemas.sources import TableSnapshot
 from causalveil.schemas.study import Clusters, Estimand, Finite
+
+if TYPE_CHECKING:
+    import polars as pl
 
 SCHEMA_FILE = Path(__file__).with_name("release-v1.schema.json")
 RELEASE_FILE = "release.json"
@@ -286,6 +289,11 @@ class EffectTable(OfStudy):
         # Every table has these; in a file they stand where its kind has them.
         estimator: str
         units_of_measure: dict[str, str]
+
+    def to_frame(self) -> pl.DataFrame:
+        """Return the answers as a data frame, a row each; ``to_pandas()`` of it is one of pandas."""
+        frame: pl.DataFrame = table_of(self)
+        return frame
 
     @property
     def estimate(self) -> float | None:

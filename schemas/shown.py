@@ -7,6 +7,7 @@ from typing import Any
 
 _PAINTERS: dict[type, Callable[[Any], str]] = {}
 _WRITERS: dict[type, Callable[[Any], str]] = {}
+_TABLES: dict[type, Callable[[Any], Any]] = {}
 
 
 class Shown:
@@ -43,3 +44,13 @@ def painted_by(kind: type[Shown], painter: Callable[[Any], str]) -> None:
 def written_by(kind: type[Shown], writer: Callable[[Any], str]) -> None:
     """Have ``str`` of documents of ``kind`` and of its subclasses be the text of ``writer``."""
     _WRITERS[kind] = writer
+
+
+def tabled_by(kind: type, table: Callable[[Any], Any]) -> None:
+    """Have :func:`table_of` documents of ``kind`` be the frame that ``table`` makes of them."""
+    _TABLES[kind] = table
+
+
+def table_of(document: object) -> Any:
+    """Return the data frame of a document's rows."""
+    return next(_TABLES[kind] for kind in type(document).__mro__ if kind in _TABLES)(document)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from causalveil.flows.estimators.words import Importance, Sentence, in_order
 from causalveil.flows.planning import curves
@@ -18,7 +18,6 @@ from causalveil.flows.planning.budget import budget_of
 from causalveil.flows.planning.facts import what_matters
 from causalveil.flows.sequence.declare import find_data, known_sizes, plan_study
 from causalveil.flows.sequence.estimators import estimator_of
-from causalveil.schemas.documents import path_of
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.estimators.direction import DirectionStudy
 from causalveil.schemas.ledger import BudgetOutlook
@@ -34,6 +33,9 @@ from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.public_columns import public_rows
 from causalveil.tasks.inference.people import PublicPeople, assumed
 from causalveil.tasks.report.numbers import number
+
+if TYPE_CHECKING:
+    from causalveil.flows.start_run import ArrowTable, Drafted
 
 # What a study without a delta is compared with: small enough for a million units.
 SUGGESTED_DELTA = Decimal("1e-6")
@@ -87,8 +89,10 @@ class StudyPlan(Shown, Plan):
 
 
 def plan(
-    path: str | Path,
+    study: str | Path | Mapping[str, Any] | Drafted,
     *,
+    data: ArrowTable | None = None,
+    contract: Mapping[str, Any] | None = None,
     units: int | None = None,
     effect: float | None = None,
     treated: float | None = None,
@@ -103,7 +107,9 @@ def plan(
     """Plan a study: every charge, and how wide its interval would be. Reads no private column.
 
     Args:
-        path: the study file.
+        study: the study file, what ``draft`` returned, or with ``data`` a mapping with the keys of study.yaml.
+        data: a polars, pandas or Arrow data frame of public or synthetic rows; None: the study file has its rows.
+        contract: of ``data``, with the keys of dataset.yaml.
         units: number of units; default: what Parquet footers say, else formulas in n.
         effect: an effect in outcome units; the plan says whether an interval would exclude zero.
         treated: share of treated units, from 0.01 to 0.99; default: 0.5, and the plan says how much that matters.
@@ -129,6 +135,8 @@ def plan(
         >>> 2_000 < planned.expected["half_width"] < 3_500
         True
     """
+    from causalveil.flows.start_run import study_given
+
     facts = {
         "treated": treated,
         "deviation": deviation,
@@ -147,7 +155,7 @@ def plan(
         low, high = ALLOWED.get(name, (-math.inf, math.inf))
         if not low <= (value := getattr(told, name)) <= high:
             raise StudyError(f"{name}, which is assumed, must lie in [{low:g}, {high:g}], not {value:g}")
-    found = planned(path_of(path, "a study"), units, told, effect)
+    found = planned(study_given(study, data, contract), units, told, effect)
     return StudyPlan(
         **dict(found.declared),
         specification=found.study.specification(),

@@ -10,9 +10,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
+import polars.selectors as cs
 
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.sequence.admit import fill
@@ -22,6 +23,7 @@ from causalveil.schemas.contract import CONTRACT_FILE, DataClass, parse_contract
 from causalveil.schemas.documents import parse_yaml
 from causalveil.schemas.errors import DataError, StudyError, kind_of
 from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, SurvivalStudy
+from causalveil.schemas.sources import Kind, TextReading
 from causalveil.schemas.study import Study
 from causalveil.schemas.warehouse import SOURCE_FILE, CsvFiles, DuckDb, Manifest, ParquetFiles, TableFile, Warehouse
 from causalveil.tasks.enclave.cells import eligible
@@ -167,6 +169,69 @@ def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
     for name in (CONTRACT_FILE, STUDY_FILE, SOURCE_FILE):
         if (folder / name).exists():
             raise StudyError(f"{folder / name}: is there already; give another folder by --out, or move it away")
+    secret = wishes.data_class is DataClass.sensitive
+    rows, seen, parts, wishes, repeats, drafted = _prepared(seen, wishes, folder)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as problem:
+        raise StudyError(f"{folder}: cannot be made ({kind_of(problem)}); give another folder by --out") from None
+    for name, text in ((CONTRACT_FILE, drafted.contract), (STUDY_FILE, drafted.study), (SOURCE_FILE, drafted.source)):
+        write_whole(folder / name, text, private=secret)
+    manifest = None
+    if not isinstance(seen.sample.source, Warehouse):
+        manifest = fill(folder / SOURCE_FILE, stage).manifest
+    units = values_of(rows.sample.frame, parts.unit.source_name).drop_nulls().n_unique()
+    followed = ""
+    if parts.event is not None and not secret:
+        followed = _followed(seen, parts, wishes, drafted, units)
+    say = _rows_say(rows, seen, wishes, parts, drafted) if secret else ()
+    return Begun(folder, drafted, manifest, units, repeats, followed, say)
+
+
+def begin_on_frame(frame: pl.DataFrame, wishes: Wishes) -> tuple[Draft, pl.DataFrame]:
+    """Return the draft of a data frame, and its rows as the contract has them.
+
+    The rows are public or synthetic. An empty ``unit`` says that each row is one.
+
+    Raises:
+        StudyError: a wish cannot be met.
+        DataError: there are no rows.
+    """
+    if not frame.height:
+        raise DataError("data: has no rows")
+    words = [name for name, kind in frame.schema.items() if kind.base_type() in (pl.Categorical, pl.Enum)]
+    frame = frame.with_columns(named(name).cast(pl.String) for name in words)
+    seen = _seen(Sample(frame, ParquetFiles(kind="parquet", path="frame.parquet"), {}, whole=True))
+    seen = without_missing(seen, wishes.missing)
+    if not wishes.unit:
+        seen, wishes = numbered(seen), replace(wishes, unit=ROW)
+    rows, seen, _, _, _, drafted = _prepared(seen, wishes, Path())
+    read = pl.DataFrame({name: _as_declared(rows.sample.frame, seen.found[name]) for name in drafted.reads})
+    required = parse_yaml(drafted.source, SOURCE_FILE).get("required", ())
+    return drafted, read.drop_nulls([cs.by_name(name) for name in required]) if required else read
+
+
+def _as_declared(frame: pl.DataFrame, one: Found) -> pl.Series:
+    """Return a column as an extract would: in the type of its kind, without NaN."""
+    values = as_read(frame, one)
+    values = values.fill_nan(None) if values.dtype.is_float() else values
+    kind = one.reading.kind if isinstance(one.reading, TextReading) else one.reading
+    types: dict[Kind, Any] = {Kind.integer: pl.Int64, Kind.number: pl.Float64}
+    return values.cast(types[kind]) if kind in types else values
+
+
+class _Prepared(NamedTuple):
+    """A draft before a file is written: the rows, what the draft is made of, and the draft."""
+
+    rows: Survey
+    seen: Survey
+    parts: Cast
+    wishes: Wishes
+    repeats: Repeats | None
+    drafted: Draft
+
+
+def _prepared(seen: Survey, wishes: Wishes, folder: Path) -> _Prepared:
     secret, rows = wishes.data_class is DataClass.sensitive, seen
     if secret:
         rows, seen = _as_stated(seen, wishes)
@@ -203,21 +268,7 @@ def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
         drafted = replace(drafted, questions=(*drafted.questions, question))
     if secret:
         _refuse_misfits(rows, seen, parts, drafted, repeats)
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as problem:
-        raise StudyError(f"{folder}: cannot be made ({kind_of(problem)}); give another folder by --out") from None
-    for name, text in ((CONTRACT_FILE, drafted.contract), (STUDY_FILE, drafted.study), (SOURCE_FILE, drafted.source)):
-        write_whole(folder / name, text, private=secret)
-    manifest = None
-    if not isinstance(seen.sample.source, Warehouse):
-        manifest = fill(folder / SOURCE_FILE, stage).manifest
-    units = values_of(rows.sample.frame, parts.unit.source_name).drop_nulls().n_unique()
-    followed = ""
-    if parts.event is not None and not secret:
-        followed = _followed(seen, parts, wishes, drafted, units)
-    say = _rows_say(rows, seen, wishes, parts, drafted) if secret else ()
-    return Begun(folder, drafted, manifest, units, repeats, followed, say)
+    return _Prepared(rows, seen, parts, wishes, repeats, drafted)
 
 
 def file_names(seen: Survey) -> tuple[str, ...]:

@@ -15,11 +15,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from causalveil.flows.api import load_release, plan, pool, report, run, sensitivity
+    from causalveil.flows.api import draft, load_release, plan, pool, report, run, sensitivity
     from causalveil.flows.planning.study_plan import StudyPlan
     from causalveil.flows.sequence.declare import load_study
     from causalveil.flows.sequence.finished import RunResult
     from causalveil.flows.sequence.pooling import PooledResult
+    from causalveil.flows.start_run import Drafted
     from causalveil.schemas.errors import (
         BudgetRefused,
         BundleError,
@@ -52,6 +53,7 @@ __all__ = [
     "ConvergenceError",
     "DataError",
     "DirectionRelease",
+    "Drafted",
     "EffectRelease",
     "EngineLost",
     "GateFailed",
@@ -69,6 +71,7 @@ __all__ = [
     "StudyError",
     "StudyPlan",
     "TooFewBlocks",
+    "draft",
     "load_release",
     "load_study",
     "plan",

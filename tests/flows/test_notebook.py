@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import polars as pl
 import pytest
 from nbclient import NotebookClient
 
@@ -93,3 +94,39 @@ def test_the_notebook_executes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     outputs = [out for cell in notebook.cells if cell.cell_type == "code" for out in cell.outputs]
     assert any("text/html" in out.get("data", {}) for out in outputs), "a release is shown as the head of its report"
     assert outputs[-1]["data"]["text/plain"] == "True", "the same cell again returned the same release"
+
+
+@pytest.mark.parametrize("kind", ["polars", "pandas"])
+def test_a_draft_of_a_frame_is_read_edited_planned_run_and_saved(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Words are numbers where they say so, rows without an outcome are left out, and each row may be a person."""
+    monkeypatch.chdir(tmp_path)
+    if kind == "pandas":
+        pytest.importorskip("pandas", reason="pandas is none of the program's needs, and is not installed")
+    scores = people(500, 1)["score"].cast(pl.String)
+    scores = pl.select(pl.when(pl.int_range(500) < 20).then(pl.lit("n/a")).otherwise(scores).alias("score"))["score"]
+    frame: Any = people(500, 1).drop("person").with_columns(scores, pl.col("treated").cast(pl.Float64))
+    drafted = cv.draft(frame if kind == "polars" else frame.to_pandas(), treatment="treated", outcome="score")
+    assert drafted.rows.height == 480
+    assert "covariates:" in str(drafted)
+    assert "read as no value" in drafted._repr_html_()
+    drafted.study["privacy"]["epsilon"] = 3
+    assert cv.plan(drafted).total.epsilon == 3
+    assert cv.plan(drafted.study, data=drafted.rows, contract=drafted.contract).total.epsilon == 3
+    answer = cv.run(drafted, engine="direct").release
+    assert isinstance(answer, cv.EffectRelease)
+    assert answer.units == 480
+    row = answer.to_frame().row(0, named=True)
+    assert (row["outcome"], row["estimate"]) == ("score", answer.estimate)
+    saved = drafted.save(tmp_path / "saved")
+    assert cv.run(saved, engine="direct", simulate=1).release.units == 480
+    with pytest.raises(cv.StudyError, match="is there already"):
+        drafted.save(tmp_path / "saved")
+
+
+def test_a_frame_of_sensitive_rows_is_not_drafted() -> None:
+    with pytest.raises(cv.StudyError, match="drafted from a file"):
+        cv.draft(people(50, 1), treatment="treated", outcome="score", data_class="sensitive")  # type: ignore[arg-type]
+    with pytest.raises(cv.StudyError, match="--outcome: there is no column 'scores'"):
+        cv.draft(people(50, 1), treatment="treated", outcome="scores")
