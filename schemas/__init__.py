@@ -21,6 +21,7 @@
 - ``specification``: Read the specification of a study: a plain document, which may come from another site.
 - ``studies``: Find every kind of study by name, and state the question of `causalveil ranges`.
 - ``study``: A study in full.
+- ``terms``: Terms that a study declares beside its covariates.
 - ``warehouse``: source.yaml: what to take out of a warehouse, by which key, over which declared range.
 - ``where``: Compare declared columns with public values: whom a study is about.
 - ``admission/``: Rules for admitting data, breaches of them, and the manifest of admitted data.

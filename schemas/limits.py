@@ -45,6 +45,7 @@ class Code(StrEnum):
     alike_within_groups = "alike_within_groups"
     other_curves = "other_curves"
     any_curves = "any_curves"
+    other_terms = "other_terms"
     curves_beyond_index = "curves_beyond_index"
     curves_beyond_cells = "curves_beyond_cells"
     most_at_limits = "most_at_limits"
@@ -94,6 +95,7 @@ SENTENCES: dict[Code, str] = {
     Code.beyond_prior: "confounding larger than the size that `confounding_prior` assumes",
     Code.other_curves: "non-linear confounding other than by squares, bends, steps and products of two covariates",
     Code.any_curves: "non-linear confounding: no squares, steps or products of covariates were looked for",
+    Code.other_terms: "non-linear confounding other than by the declared terms",
     Code.curves_beyond_index: "non-linear confounding beyond squares, products and the propensity index",
     Code.curves_beyond_cells: "non-linear confounding beyond squares, products, joint cells of coarse covariates and "
     "the propensity index",

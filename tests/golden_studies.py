@@ -72,11 +72,13 @@ LEVELS, DELTAS = ("sample", "label", "training_units"), ("1e-6", "0")
 TWO = [{"name": "score", "role": "primary", "importance": 2}, {"name": "before", "role": "negative_control"}]
 WHERE = [{"column": "age", "op": ">=", "value": 30}]
 GATES = {"balance": 0.1, "overlap": 0.2, "failed": "mark"}
+TERMS = ["age^2", "group:age", "ns(age, 3)", "age > 40"]
 GROUPS = {"subgroups": "group", "covariates": {"group": ...}}
 LOW = {"privacy": {"epsilon": "0.2"}}
 # The estimator of a made study, and what is changed in it.
 EFFECTS: dict[str, tuple[str, dict[str, Any]]] = {
     "regression, trial": ("regression", {"estimator": {"trial": True}}),
+    "regression, terms": ("regression", {"terms": TERMS}),
     "regression, ATT": ("regression", {"estimand": "ATT"}),
     "regression, ATC": ("regression", {"estimand": "ATC"}),
     "regression, epsilon .2": ("regression", LOW),
@@ -97,6 +99,7 @@ EFFECTS: dict[str, tuple[str, dict[str, Any]]] = {
     "difference, where": ("difference", {"estimator": {"trial": True}, "where": WHERE}),
 }
 TABLES: dict[str, tuple[str, dict[str, Any]]] = {
+    "regression, groups, terms": ("regression", {**GROUPS, "terms": ["age^2"]}),
     "regression, groups, gates": ("regression", {**GROUPS, "gates": GATES}),
     "regression, arms": ("regression", {"treatment": "drug", "arms": {"reference": "none"}}),
     "regression, ATT": ("regression", {"estimand": "ATT"}),
@@ -236,6 +239,7 @@ def cases() -> dict[str, Case]:
     found["effect of times, label"] = times(TIMES, CRUDE | {"privacy": {"level": "label"}})
     found["effect of times, adjusted, censoring by group"] = times(TIMES, TIMES_ADJUSTED | CENSORED)
     found["effect of times, adjusted, where"] = times(TIMES, TIMES_ADJUSTED | {"where": WHERE})
+    found["protocol of times, adjusted, terms"] = times(MANY, TIMES_ADJUSTED | {"terms": ["age^2"]})
     found["protocol of times, groups"] = times(MANY, CRUDE | {"subgroups": "site"})
     found["protocol of times, adjusted, groups"] = times(MANY, TIMES_ADJUSTED | {"subgroups": "site"})
     found |= {f"direction, {name}": direction(changes) for name, changes in DIRECTIONS.items()}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from causalveil.schemas.asked.formula import terms_of
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.studies import parse_study
 from tests.aipw_help import make_aipw, make_difference
@@ -42,6 +43,16 @@ _ONE_EACH = ("flag", "unit number", "number", "missing number", "2 levels", "3 l
 MIXED: Covariates = {f"x{place}": KINDS[kind]["a"] for place, kind in enumerate(_ONE_EACH)}
 MANY: Covariates = {f"x{place:02d}": _WIDE for place in range(12)}
 SETS = {**KINDS, "mixed": MIXED, "many": MANY}
+# Every form of a term, of MIXED's flag, numbers, missing number, levels and logarithm.
+_TERMS = ("x2^2", "x3^4", "ns(x2, 3)", "x3 > 40", "sqrt(x2)", "x0:x2", "x5:x3", "x4:(x2 >= 30)", "x2:x3", "sqrt(x6)")
+
+
+def in_full(*terms: str) -> list[dict[str, Any]]:
+    """Terms as a study in full has them."""
+    return [one.term.model_dump(mode="json") for one in terms_of(terms)[0]]
+
+
+TERMS = in_full(*_TERMS)
 ELIGIBLE: list[dict[str, Any]] = [
     {"column": "x2", "holds": _WIDE, "op": ">=", "values": [20.0]},
     {"column": "x5", "holds": {"levels": ["a", "b", "c"]}, "op": "!=", "values": ["c"]},
@@ -79,6 +90,10 @@ def _regressions() -> Iterator[Case]:
         yield of(estimand, estimand=estimand)
     yield of("a trial", trial=True)
     yield of("lines alone", curves="none")
+    for delta in ("1e-6", "0"):
+        yield of(f"terms, delta {delta}", terms=TERMS, delta=delta, curves="none")
+        yield of(f"terms and curves, delta {delta}", terms=TERMS, delta=delta)
+    yield of("terms, missing number", KINDS["missing number"], terms=in_full("a^2", "ns(a, 4)"), curves="none")
     yield Case("regression, skewed", of("").study, 100, 200, skewed=True)
     for treated in (None, 3):
         clusters = {"column": "school", "number": 6, "treated": treated}
@@ -103,6 +118,7 @@ def _protocols() -> Iterator[Case]:
             yield of("mixed", MIXED, 3, groups, arms)
             yield of("many", MANY, 2, groups, arms, epsilon="1000")
             yield of("lines alone", MIXED, 2, groups, arms, curves="none")
+            yield of("terms", MIXED, 2, groups, arms, terms=TERMS, curves="none")
             yield of("a trial by means", MIXED, 3, groups, arms, name="difference_in_means", trial=True)
     # Who is not eligible adds nothing: with a row that is, and one that is not, and with none that is.
     for groups, name in ((1, "regression"), (3, "regression"), (1, "difference_in_means"), (2, "difference_in_means")):
@@ -233,6 +249,8 @@ def _times() -> Iterator[Case]:
         halves = {"by": {"x": {"lower": 0, "upper": 1}}, "classes": {"x": [0.5]}}
         many = make_times(**both, delta=delta, subgroups=groups, where=where, censoring=halves)
         yield Case(f"survival, many adjusted questions, delta {delta}", many, 12, copies=5)
+        many = make_times(**both, delta=delta, terms=in_full("x^2"))
+        yield Case(f"survival, many questions with terms, delta {delta}", many, 12, copies=5)
         many = make_times(**both, delta=delta, arms=arms, measure=["risk", "rmst"])
         yield Case(f"survival, many adjusted questions, three arms, delta {delta}", many, 12, copies=5)
         by = {"by": {"x": {"lower": 0, "upper": 1}}, "classes": {"x": [0.2, 0.6]}, "beyond": "restrict"}
@@ -249,6 +267,7 @@ SHORT = (
     "regression, missing number",
     "regression, other missing levels, without delta",
     "regression, skewed",
+    "regression, terms and curves, delta 1e-6",
     "regression, many",
     "regression, of few, delta 0",
     "protocol, number: 1 outcomes, 2 groups, 2 arms",

@@ -42,7 +42,16 @@ from causalveil.flows.estimators.rehearsal import (
 )
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.flows.estimators.table import middle_of, of_table
-from causalveil.flows.estimators.words import OF_A_PAPER, UNADJUSTED, WHOLE_RANGE, Importance, Sentence, Words, say_row
+from causalveil.flows.estimators.words import (
+    OF_A_PAPER,
+    UNADJUSTED,
+    WHOLE_RANGE,
+    Importance,
+    Sentence,
+    Words,
+    say_row,
+    stated_terms,
+)
 from causalveil.schemas.confounding import declares_randomised
 from causalveil.schemas.estimators.protocols import (
     BalancingProtocol,
@@ -128,6 +137,7 @@ def warned(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, few: Callable[
     """Return warnings of no adjustment, too few controls, or a delta that widens."""
     del sizes, stand_in
     warnings = [UNADJUSTED] if isinstance(study, DifferenceProtocol) and not study.estimator.trial else []
+    warnings += stated_terms(study)
     if isinstance(study, MatchingProtocol | IpwProtocol):
         warnings.append(OF_A_PAPER[study.privacy.level])
     if study.privacy.level is Level.sample and mostly_whole(few()):

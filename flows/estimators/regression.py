@@ -24,6 +24,7 @@ from causalveil.flows.estimators.estimator import ENTRY, NORMALISE, Estimator, S
 from causalveil.flows.estimators.five_releases import clusters_stage, joint_stages
 from causalveil.flows.estimators.rehearsal import Rehearsal, Rehearsed, summed
 from causalveil.flows.estimators.stage import Stage, recalled
+from causalveil.flows.estimators.words import stated_terms
 from causalveil.schemas.estimators.protocols import table_of
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
@@ -73,6 +74,8 @@ def warned(
 ) -> list[str]:
     """Return the warnings of a plan: they need no rehearsal."""
     del stand_in, few
+    if stated := stated_terms(study):
+        return stated
     recipe = plan(study, sizes)
     # Where no covariate has a non-linear term nothing is lost.
     if "screen" in recipe.costs or study.estimator.trial or not candidates_of(recipe.everybody):

@@ -19,7 +19,15 @@ from causalveil.flows.estimators.five_releases import joint_stages
 from causalveil.flows.estimators.rehearsal import FEW, QUESTIONS, QUICK, Rehearsal, Rehearsed, Smaller, summed
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.flows.estimators.table import ExpectedAnswer, middle_of, of_table
-from causalveil.flows.estimators.words import OTHERWISE, UNADJUSTED_TIMES, Importance, Sentence, Words, say_row
+from causalveil.flows.estimators.words import (
+    OTHERWISE,
+    UNADJUSTED_TIMES,
+    Importance,
+    Sentence,
+    Words,
+    say_row,
+    stated_terms,
+)
 from causalveil.schemas.estimators.survival import Beyond, TimeToEvent
 from causalveil.schemas.estimators.survival_protocol import AnyTimes, SurvivalProtocol, SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
@@ -178,7 +186,7 @@ def warned(asked: AnyTimes, sizes: Sizes, stand_in: StandIn, few: Callable[[], S
     del sizes, stand_in
     study, draws = asked.table, few()
     warnings = [] if study.estimator.trial or study.covariates else [UNADJUSTED_TIMES]
-    warnings += [*without_time(study.outcomes[0]), *_pooled(study, draws)]
+    warnings += [*stated_terms(study), *without_time(study.outcomes[0]), *_pooled(study, draws)]
     followed, horizon = 1 - study.expect.lost, study.horizons[-1]
     # A study that restricts its measures answers until an earlier time, and any other not at all.
     earlier = study.censoring.beyond is Beyond.restrict

@@ -10,7 +10,7 @@ from typing import Any
 from causalveil.flows.estimators.rehearsal import Rehearsed, hidden_in, summary
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.privacy import Level
-from causalveil.schemas.study import EffectStudy
+from causalveil.schemas.study import EffectStudy, Study
 from causalveil.tasks.report.numbers import confidence_level, number
 
 
@@ -69,6 +69,18 @@ OF_A_PAPER = {
 WHOLE_RANGE = Sentence(
     Importance.hidden, "the noise exceeds the outcome's declared range: expect the whole range as interval."
 )
+
+
+def stated_terms(study: Study) -> list[str]:
+    """Return a warning of what declared terms leave, where no other curve is looked for."""
+    terms = getattr(study, "terms", ())
+    if not terms or getattr(study.estimator, "curves", "none") != "none" or getattr(study.estimator, "trial", False):
+        return []
+    named = ", ".join(one.text for one in terms)
+    return [
+        f"of non-linear confounding the declared terms alone are adjusted for: {named}. What else is not linear is not "
+        "covered by the interval."
+    ]
 
 
 @dataclass(frozen=True)

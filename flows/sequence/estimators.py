@@ -48,6 +48,7 @@ from causalveil.schemas.protocols.study import EffectMeasure, ProtocolStudy
 from causalveil.schemas.specification import unrecorded_words
 from causalveil.schemas.studies import study_class
 from causalveil.schemas.study import NOTHING_TO_ADJUST_FOR, EffectStudy, Study
+from causalveil.schemas.terms import TAKES_TERMS
 from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
@@ -143,6 +144,8 @@ def candidates(
     if not found:
         if not asked.covariates:
             raise StudyError(f"{where}: {NOTHING_TO_ADJUST_FOR}")
+        if asked.terms:
+            raise StudyError(f"{where}: 'terms': 'auto' takes no estimator with terms here; {TAKES_TERMS}")
         raise StudyError(
             f"{where}: 'auto' takes no estimator that answers this; several questions and 'where' take level 'sample' "
             "or 'label', a 'measure' beside the difference {name: auto, trial: true} at level 'sample'"
@@ -157,12 +160,12 @@ def candidates(
 def _answers(asked: EffectStudyFile) -> bool:
     """Return whether a file's estimator answers what it asks.
 
-    It must have covariates if it adjusts, and release arm means for ratios.
+    It must have covariates if it adjusts, take terms if there are any, and release arm means for ratios.
     """
     study: Any = study_class(asked.kind, asked.estimator.name, bool(asked.of_many))
     # A table adjusts as the study of one of its questions does.
     adjusts = getattr(getattr(study, "SINGLE", study), "ADJUSTS", False)
-    if study is None or (adjusts and not asked.covariates):
+    if study is None or (adjusts and not asked.covariates) or (asked.terms and "terms" not in study.model_fields):
         return False
     return asked.measures == (EffectMeasure.difference,) or study.ARM_MEANS
 

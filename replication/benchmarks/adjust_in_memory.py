@@ -16,7 +16,16 @@ from numpy.typing import NDArray
 
 from causalveil.tasks.adjustment.features import FeatureMap, Scores, Screen, curve_values, line_values
 from causalveil.tasks.adjustment.five_releases import FiveReleases
-from causalveil.tasks.adjustment.recipe import MOMENTS_L2, SCALES_L2, SCORES_L2, SCREEN_L2, parts_of
+from causalveil.tasks.adjustment.recipe import (
+    LINES_ALONE,
+    MOMENTS_L2,
+    PURE_LINES_ALONE,
+    SCALES_L2,
+    SCORES_L2,
+    SCREEN_L2,
+    asked_of,
+    parts_of,
+)
 from causalveil.tasks.adjustment.released import (
     EDGES,
     ColumnKind,
@@ -126,8 +135,8 @@ class InMemory:
         return sums / self.n + sd * normal
 
     def scales(self, part: Any) -> ReleasedScales:
-        t, u, columns = self.t, self.u, self.public.columns
-        histograms = len({column.covariate for column in self.public.columns}) + 1
+        t, u, columns = self.t, self.u, self.public.encoded
+        histograms = len({column.covariate for column in columns}) + 1
         weight = math.sqrt(2 / histograms)
         cells = [np.array([t @ u, (1 - t) @ u, math.sqrt(2) * t.sum(), u @ u]), weight * np.histogram(u, EDGES)[0]]
         for place, column in enumerate(columns):
@@ -257,6 +266,7 @@ def adjust(
     trial: bool = False,
     prior: Prior | None = None,
     levels: tuple[float, ...] = LEVELS,
+    stated: tuple[EncodedColumn, ...] = (),
 ) -> Answer:
     """Estimate and intervals at ``levels``, in outcome units.
 
@@ -269,12 +279,24 @@ def adjust(
         rng: of the noise.
         estimand, trial, prior: as in ``Public``.
         levels: of the intervals.
+        stated: declared terms, of a study that looks for no other curve.
     """
     z, columns = encode(np.asarray(x, dtype=float), declared)
     half, middle = (span[1] - span[0]) / 2, (span[1] + span[0]) / 2
     u = np.clip((np.asarray(y, dtype=float) - middle) / half, -1, 1)
     mu = epsilon if delta == 0 else mu_of(epsilon, delta)
-    public = Public(len(t), columns, estimand, trial, prior or Prior(), mu, delta == 0)
+    lines_alone = PURE_LINES_ALONE if delta == 0 else LINES_ALONE
+    public = Public(
+        len(t),
+        (*columns, *stated),
+        estimand,
+        trial,
+        prior or Prior(),
+        mu,
+        delta == 0,
+        asked=asked_of(lines_alone) if stated else None,
+        stated=bool(stated),
+    )
     source = InMemory(z, np.asarray(t, dtype=float), u, public, rng)
     estimator = four_releases(public, source)
     estimator.scores = source.scores(estimator.scores_asked, parts_of(public).scores)

@@ -7,7 +7,9 @@ from typing import Any
 
 from causalveil.schemas.asked.auto import AutoEstimator, options
 from causalveil.schemas.asked.columns import AskedCensoring, AskedGroups, AskedTimes
+from causalveil.schemas.asked.formula import terms_of
 from causalveil.schemas.asked.study_file import EffectStudyFile, StudyFile
+from causalveil.schemas.estimators.regression import of_stated_form
 from causalveil.schemas.estimators.survival import Censoring, equal_classes
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.protocols.study import AskedOf, EffectMeasure
@@ -51,6 +53,8 @@ def _is_said(asked: StudyFile, key: str, value: Any, study: Study) -> bool:
     if isinstance(value, AskedGroups):
         levels = None if value.levels is None else _in_codes(value.levels, found.column)
         return value.name == found.name and levels in (None, getattr(found.column, "levels", None))
+    if key == "terms":
+        return bool(tuple(one.term for one in terms_of(value)[0]) == found)
     if isinstance(value, AskedCensoring):
         return _same_losses(value, found, study)
     return _within(value, found)
@@ -103,6 +107,8 @@ def _classes_in_full(column: Covariate, divided: int | tuple[float, ...] | None)
 
 def _same_method(asked: StudyFile, study: Study) -> bool:
     """Return whether estimator and privacy are the file's, or among those ``auto`` may choose."""
-    if not isinstance(asked.estimator, AutoEstimator):
-        return (asked.estimator, asked.privacy) == (study.estimator, study.privacy)
-    return (study.estimator, study.privacy) in options(asked.estimator, asked.privacy)
+    terms = asked.terms if isinstance(asked, EffectStudyFile) else ()
+    said = [(asked.estimator, asked.privacy)]
+    if isinstance(asked.estimator, AutoEstimator):
+        said = options(asked.estimator, asked.privacy)
+    return (study.estimator, study.privacy) in [(of_stated_form(one, terms), privacy) for one, privacy in said]

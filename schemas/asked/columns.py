@@ -24,6 +24,7 @@ from causalveil.schemas.study import (
     Name,
     distinct_levels,
 )
+from causalveil.schemas.terms import LONGEST_TERM, MOST_TERMS
 
 
 class Clipping(Frozen):
@@ -121,6 +122,16 @@ def _several(value: Any) -> Any:
 AskedCovariates = Annotated[
     dict[Name, AskedCovariate],
     BeforeValidator(_listed, json_schema_input_type=list[Name] | dict[Name, AskedCovariate | None]),
+]
+
+
+AskedTerms = Annotated[
+    tuple[Annotated[str, Field(min_length=1, max_length=LONGEST_TERM)], ...],
+    Field(
+        max_length=MOST_TERMS,
+        description="what is adjusted for beside lines: age^2, log(x), sqrt(x), ns(age, 4), age > 65, sex:age",
+    ),
+    BeforeValidator(lambda value: _several(value), json_schema_input_type=list[str] | str),
 ]
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from causalveil.schemas.asked.auto import AutoEstimator
 from causalveil.schemas.asked.columns import AskedCovariate, AskedTimes
 from causalveil.schemas.asked.columns_in_full import (
@@ -22,20 +24,23 @@ from causalveil.schemas.asked.columns_in_full import (
     times_in_full,
     unrecorded,
 )
+from causalveil.schemas.asked.formula import terms_of
 from causalveil.schemas.asked.study_file import DirectionStudyFile, EffectStudyFile, StudyFile
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.declared import CodesColumn
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.estimators.survival import equal_classes
 from causalveil.schemas.execution import Execution
-from causalveil.schemas.mistakes import validate
+from causalveil.schemas.mistakes import nearest, validate
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.protocols.study import AskedOf
 from causalveil.schemas.studies import study_class
-from causalveil.schemas.study import Codes, Missing, Study
+from causalveil.schemas.study import Codes, Covariate, Missing, Study
+from causalveil.schemas.terms import TAKES_TERMS, DeclaredTerm, wrong_term
 
 # Stands for the unit where no contract is at hand, as when a study is planned or pooled.
 UNKNOWN_UNIT = "(the contract's unit)"
+_COVARIATE: TypeAdapter[Covariate] = TypeAdapter(Covariate)
 
 
 def resolve(
@@ -111,7 +116,7 @@ def completed(
             "blocks": None if contract is None or contract.blocks is None else contract.blocks.key,
             "select": asked.data.select,
         },
-        "estimator": asked.estimator,
+        "estimator": asked.settings if isinstance(asked, EffectStudyFile) else asked.estimator,
         "privacy": asked.privacy,
         "purpose": asked.purpose,
         "execution": execution or Execution(),
@@ -144,11 +149,14 @@ def _effect(asked: EffectStudyFile, contract: Contract | None, problems: Problem
         name: covariate_in_full(name, one, contract, problems) for name, one in asked.covariates.items()
     }
     _nulls_refused(asked, contract, problems)
+    document["terms"] = _terms(asked, document["covariates"], problems)
     document["censoring"] = _censoring(asked, contract, problems)
     document["clusters"] = _clusters(asked, contract, problems)
     if isinstance(asked.estimator, AutoEstimator) or problems:
         return document
     fields = answering(asked).model_fields
+    if asked.terms and "terms" not in fields:
+        problems.append(f"'terms': estimator '{asked.estimator.name}' takes no terms; {TAKES_TERMS}")
     if "outcome" in fields:
         (one,) = document["outcomes"]
         document["outcome"] = {key: value for key, value in one.items() if key not in AskedOf.model_fields}
@@ -185,6 +193,36 @@ def _outcomes(asked: EffectStudyFile, contract: Contract | None, problems: Probl
             own = {"role": one.role, "importance": one.importance}
             found.append({**own, **outcome_in_full(one, place, asked, contract, problems)})
     return found
+
+
+def _terms(asked: EffectStudyFile, covariates: dict[str, Any], problems: Problems) -> tuple[DeclaredTerm, ...]:
+    """Return the terms of a formula as facts; each problem says at which character it is."""
+    if not asked.terms:
+        return ()
+    placed, wrong = terms_of(asked.terms)
+    problems += wrong
+    known = {name: _COVARIATE.validate_python(one) for name, one in covariates.items() if not problems}
+    others = {asked.treatment: "the treatment"}
+    for question in asked.questions:
+        if isinstance(question, AskedTimes):
+            others |= {question.time: "the time", question.event: "the event"}
+        else:
+            others[question.name] = "the outcome"
+    for one in placed:
+        for place, factor in enumerate(one.term.factors):
+            if factor.column in others:
+                role = others[factor.column]
+                problems.append(f"{one.at(place)}: '{factor.column}' is {role}; a term is of covariates: remove it")
+            elif factor.column not in asked.covariates:
+                near = nearest(factor.column, asked.covariates)
+                problems.append(
+                    f"{one.at(place)}: '{factor.column}' is no covariate; add it to 'covariates', or remove the "
+                    f"term{near}"
+                )
+        found = wrong_term(one.term, known) if known and not problems else None
+        if found is not None:
+            problems.append(f"{one.at(found[0])}: {found[1]}")
+    return tuple(one.term for one in placed)
 
 
 def _nulls_refused(asked: EffectStudyFile, contract: Contract | None, problems: Problems) -> None:

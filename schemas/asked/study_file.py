@@ -26,6 +26,7 @@ from causalveil.schemas.asked.columns import (
     AskedOutcomes,
     AskedPair,
     AskedSubgroups,
+    AskedTerms,
     AskedTimes,
     AskedTimesOutcome,
     CountedAs,
@@ -37,6 +38,7 @@ from causalveil.schemas.documents import AnyPath, read_yaml
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.direction import DirectionEstimator
 from causalveil.schemas.estimators.ipw import with_free_penalty
+from causalveil.schemas.estimators.regression import of_stated_form
 from causalveil.schemas.estimators.survival import MOST_INTERVALS, ExpectedTimes, Measure
 from causalveil.schemas.mistakes import line_of, missing_key, validate
 from causalveil.schemas.privacy import Frozen
@@ -119,7 +121,8 @@ class EffectStudyFile(StudyFile):
     ``outcome`` is short for ``outcomes`` of one. An outcome is a column, or a time to an event: two columns and a
     horizon, by estimator ``survival``. ``missing: indicator`` adds an indicator to every covariate. Effects on
     times are adjusted for ``covariates``; each measure then costs a part of the budget, and the risk alone is asked for
-    where none is named.
+    where none is named. ``terms`` are functions of covariates that are adjusted for as their lines are, by estimator
+    ``regression`` and, of times, ``survival``; without ``curves: auto`` no other curve is then looked for.
     """
 
     kind: Literal["effect"]
@@ -129,6 +132,7 @@ class EffectStudyFile(StudyFile):
     outcome: OneOutcome | None = None
     outcomes: AskedOutcomes | None = None
     covariates: Annotated[AskedCovariates, Field(default_factory=dict)]
+    terms: AskedTerms = ()
     subgroups: AskedSubgroups = None
     where: AskedWhere = ()
     missing: Missing | None = None
@@ -183,6 +187,11 @@ class EffectStudyFile(StudyFile):
             if asked not in known:
                 raise ValueError(f"'measure' must be one of {', '.join(map(repr, known))} of such an outcome")
         return self
+
+    @property
+    def settings(self) -> EstimatorSettings:
+        """The estimator's settings, as declared terms have them."""
+        return of_stated_form(self.estimator, self.terms)
 
     @property
     def of_times(self) -> bool:

@@ -5,9 +5,9 @@ Its study is ``schemas/protocols/study.py``.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from causalveil.schemas.estimators.balancing import BalancingEstimator, BalancingStudy
 from causalveil.schemas.estimators.difference import DifferenceEstimator, DifferenceStudy
@@ -17,6 +17,7 @@ from causalveil.schemas.estimators.regression import RegressionEstimator, Regres
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolOutcome, ProtocolStudy
 from causalveil.schemas.study import UNRECORDED, EffectStudy, Estimand, Study, Variant
+from causalveil.schemas.terms import MOST_TERM_COLUMNS, DeclaredTerm, refuse_terms
 
 PUBLIC_CELLS = (
     "sizes of subgroups and arms, balance, overlap and sizes of weights in this release: exact functions of those "
@@ -30,6 +31,12 @@ class RegressionProtocol(ProtocolStudy):
     SINGLE: ClassVar[type[EffectStudy]] = RegressionStudy
 
     estimator: RegressionEstimator
+    terms: Annotated[tuple[DeclaredTerm, ...], Field(max_length=MOST_TERM_COLUMNS)] = ()
+
+    @model_validator(mode="after")
+    def _terms_of_covariates(self) -> Self:
+        refuse_terms(self.terms, self.covariates)
+        return self
 
     @property
     def in_l1(self) -> bool:
@@ -144,4 +151,5 @@ def table_of(study: Study) -> Any:
         name=own.name, lower=own.lower, upper=own.upper, codes=own.codes, role=OutcomeRole.primary
     )
     shared = {key: getattr(study, key) for key in SHARED}
+    shared |= {key: getattr(study, key) for key in ("terms",) if hasattr(study, key)}
     return OF_ONE[type(study)](kind="effect", outcomes=(outcome,), **shared)

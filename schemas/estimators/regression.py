@@ -5,6 +5,7 @@ Five releases on all units (``docs/proofs/regression.md``).
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -12,6 +13,7 @@ from pydantic import Field, model_validator
 from causalveil.schemas.confounding import ConfoundingPrior
 from causalveil.schemas.privacy import Amount, Frozen, Level, add
 from causalveil.schemas.study import EffectStudy, EstimatorSettings
+from causalveil.schemas.terms import MOST_TERM_COLUMNS, DeclaredTerm, refuse_terms
 
 
 class BudgetParts(Frozen):
@@ -41,7 +43,8 @@ class RegressionEstimator(EstimatorSettings):
     One posterior reads all.
 
     ``trial``: treatment was randomised, so that nothing confounds. ``curves``: squares, steps and products are adjusted
-    for where a release shows them, or ``none`` is looked for. ``parts: auto`` divides the budget by public sizes.
+    for where a release shows them, or ``none`` is looked for, which is the default of a study that declares ``terms``.
+    ``parts: auto`` divides the budget by public sizes.
     """
 
     name: Literal["regression"]
@@ -57,12 +60,33 @@ class RegressionEstimator(EstimatorSettings):
         return self
 
 
+def of_stated_form(settings: EstimatorSettings, terms: Collection[object]) -> EstimatorSettings:
+    """Return the settings of a study that may declare terms.
+
+    With terms it looks for no other curve, unless the settings say that it does.
+    """
+    if not terms or not isinstance(settings, RegressionEstimator) or "curves" in settings.model_fields_set:
+        return settings
+    if settings.parts != "auto" and settings.parts.screen > 0:
+        return settings
+    return settings.model_copy(update={"curves": "none"})
+
+
 class RegressionStudy(EffectStudy):
-    """A treatment effect by adjustment from noisy moments."""
+    """A treatment effect by adjustment from noisy moments.
+
+    ``terms``: functions of covariates that are adjusted for as their lines are, from release 2 on.
+    """
 
     TAKES_CLUSTERS: ClassVar[bool] = True
 
     estimator: RegressionEstimator
+    terms: Annotated[tuple[DeclaredTerm, ...], Field(max_length=MOST_TERM_COLUMNS)] = ()
+
+    @model_validator(mode="after")
+    def _terms_of_covariates(self) -> Self:
+        refuse_terms(self.terms, self.covariates)
+        return self
 
     @model_validator(mode="after")
     def _provable(self) -> Self:

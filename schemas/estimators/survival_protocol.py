@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 
 from causalveil.schemas.columns import Column, Holds, Nulls
 from causalveil.schemas.estimators.protocols import RegressionProtocol
-from causalveil.schemas.estimators.regression import RegressionEstimator
+from causalveil.schemas.estimators.regression import RegressionEstimator, of_stated_form
 from causalveil.schemas.estimators.survival import (
     MOST_INTERVALS,
     MOST_WITHOUT_DELTA,
@@ -44,6 +44,7 @@ from causalveil.schemas.study import (
     Study,
     covariate_role,
 )
+from causalveil.schemas.terms import MOST_TERM_COLUMNS, DeclaredTerm, refuse_terms
 from causalveil.schemas.where import MOST_CONDITIONS, Condition, refuse_roles
 
 # Intervals that hold together come from draws of as many normal numbers as there are questions.
@@ -103,6 +104,7 @@ class SurvivalProtocol(TableStudy):
     measure: Annotated[tuple[Measure, ...], Field(min_length=1, max_length=2)] = (Measure.risk, Measure.rmst)
     intervals: Annotated[int, Field(ge=1, le=MOST_INTERVALS)] | None = None
     covariates: dict[Name, Covariate] = Field(default_factory=dict)
+    terms: Annotated[tuple[DeclaredTerm, ...], Field(max_length=MOST_TERM_COLUMNS)] = ()
     missing: Missing = Missing.refuse
     censoring: Censoring = Censoring()
     expect: ExpectedTimes = ExpectedTimes()
@@ -164,6 +166,7 @@ class SurvivalProtocol(TableStudy):
         """Refuse what the joint releases of an adjustment do not answer."""
         censoring = self.censoring
         censoring.refuse_unused(self.covariates)
+        refuse_terms(self.terms, self.covariates)
         if censoring.beyond is Beyond.restrict and self.subgroups is not None:
             raise ValueError(
                 "'censoring.beyond: restrict' with 'subgroups' would end each at a time of its own; remove it and add "
@@ -198,9 +201,11 @@ class SurvivalProtocol(TableStudy):
             for question, name in zip(self.questions, names, strict=False)
         ]
         own = self.estimator
-        estimator = RegressionEstimator(name="regression", trial=own.trial, confounding_prior=own.confounding_prior)
+        estimator = of_stated_form(
+            RegressionEstimator(name="regression", trial=own.trial, confounding_prior=own.confounding_prior), self.terms
+        )
         shared = ("name", "data", "privacy", "execution", "treatment", "treatment_codes", "arms", "subgroups", "where")
-        also = ("missing_treatment", "estimand", "confidence", "covariates", "missing")
+        also = ("missing_treatment", "estimand", "confidence", "covariates", "terms", "missing")
         return RegressionProtocol(
             kind="effect",
             estimator=estimator,
@@ -321,6 +326,7 @@ class SurvivalStudy(Study):
     intervals: Annotated[int, Field(ge=1, le=MOST_INTERVALS)] | None = None
     missing_treatment: MissingTreatment = MissingTreatment.refuse
     covariates: dict[Name, Covariate] = Field(default_factory=dict)
+    terms: Annotated[tuple[DeclaredTerm, ...], Field(max_length=MOST_TERM_COLUMNS)] = ()
     missing: Missing = Missing.refuse
     censoring: Censoring = Censoring()
     where: Annotated[tuple[Condition, ...], Field(max_length=MOST_CONDITIONS)] = ()
@@ -345,6 +351,7 @@ class SurvivalStudy(Study):
         if self.privacy.level is not Level.sample:
             raise ValueError("estimator 'survival' protects whole rows: declare level 'sample'")
         self.censoring.refuse_unused(self.covariates)
+        refuse_terms(self.terms, self.covariates)
         if self.estimand is not Estimand.ATE and not self.covariates:
             raise ValueError("without covariates 'survival' compares the arms as they are: use estimand 'ATE'")
         if self.intervals is None:

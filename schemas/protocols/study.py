@@ -354,6 +354,7 @@ class ProtocolStudy(TableStudy):
         shared = {key: getattr(self, key) for key in ("name", "data", "estimator", "privacy", "execution", "treatment")}
         shared |= {key: getattr(self, key) for key in ("covariates", "missing", "estimand", "confidence")}
         shared |= {key: getattr(self, key) for key in UNRECORDED}
+        shared |= {key: getattr(self, key) for key in ("terms",) if hasattr(self, key)}
         return tuple(
             self.SINGLE(
                 kind="effect",

@@ -14,4 +14,5 @@
 - ``scales``: Scales by release 1: arms, where columns lie, and which lines and tails they have.
 - ``screen``: Candidate curves, and which of them are kept.
 - ``sums``: Exact sums over rows of the five releases.
+- ``terms``: Declared terms as features: functions of one row that release 1 scales, at no cost.
 """

@@ -90,7 +90,7 @@ def scales_of(
         arms_sd=np.array([noise / weight, noise / weight * math.sqrt(others), of_share / units, noise / weight]),
         outcome=said.sums["outcomes"][outcome] / units,
         columns=tuple(np.split(said.sums["columns"] / units, ends)[:-1]),
-        cells_sd=noise / weights / np.array([*[1.0] * len(joint.encoding.columns), weight]),
+        cells_sd=noise / weights / np.array([*[1.0] * len(joint.encoding.encoded), weight]),
     )
 
 

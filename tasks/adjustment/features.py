@@ -10,31 +10,37 @@ move others by a step of the lattice.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 
 from causalveil.schemas.study import CategoricalCovariate, EffectStudy, NumericCovariate
-from causalveil.tasks.adjustment.released import ColumnKind, EncodedColumn
+from causalveil.schemas.terms import DeclaredTerm, TermFactor, TermFunction
+from causalveil.tasks.adjustment.released import ColumnKind, EncodedColumn, TermPart
 from causalveil.tasks.covariates import blocks, scale
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import BITS, bounded
 
-# Curves are cut at so many deviations.
-CURVE_CUT = 6.0
+# Curves are cut at so many deviations, and lines: the ball has cut most rows before.
+CURVE_CUT, LINE_CUT = 6.0, 6.0
 
 
 @dataclass(frozen=True)
 class LineFeature:
-    """f = interp(z[column], at, to), constant beyond the knots; 0 where z[missing] is 1."""
+    """f = interp(z[column], at, to), constant beyond the knots; 0 where z[missing] is 1.
+
+    ``by``: of a product of two functions, the other one; the product is cut to [-LINE_CUT, LINE_CUT].
+    """
 
     column: int
     at: FloatArray
     to: FloatArray
     missing: int | None = None
+    by: LineFeature | None = None
 
 
 class Shape(StrEnum):
@@ -174,11 +180,16 @@ HAIR = 1 - 2.0**-40
 BLOCK = 2_048
 # A category of so many levels has one column, that of the second.
 TWO = 2
+# A term is a function of covariates.
+OF_NO_COVARIATE = -1
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """The places of a study's columns z within its rows x, whose largest entry is ``span``."""
+    """The places of a study's columns z within its rows x, whose largest entry is ``span``.
+
+    ``columns`` ends with the study's declared terms, which have no place.
+    """
 
     columns: tuple[EncodedColumn, ...]
     places: tuple[int, ...]
@@ -201,17 +212,23 @@ class Encoding:
                 from_zero = isinstance(block.covariate, NumericCovariate) and block.covariate.lower == 0
                 columns.append(EncodedColumn(name, covariate, kind, kind is ColumnKind.number and from_zero))
                 places.append(block.start + offset)
-        return cls(tuple(columns), tuple(places), scale(study))
+        terms = tuple(_of_term(one, study, columns) for one in getattr(study, "terms", ()))
+        return cls((*columns, *itertools.chain(*terms)), tuple(places), scale(study))
+
+    @property
+    def encoded(self) -> tuple[EncodedColumn, ...]:
+        """The columns that rows have: all but declared terms."""
+        return self.columns[: len(self.places)]
 
     def blocks(self, x: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
         """Yield the rows of each block, and its z of shape (columns, BLOCK).
 
         Columns of z beyond those rows hold anything finite.
         """
-        found = np.zeros((len(self.columns), BLOCK))
+        found = np.zeros((len(self.places), BLOCK))
         for first in range(0, len(x), BLOCK):
             rows = x[first : first + BLOCK]
-            for place, (column, one) in enumerate(zip(self.columns, self.places, strict=True)):
+            for place, (column, one) in enumerate(zip(self.encoded, self.places, strict=True)):
                 z = found[place, : len(rows)]
                 if column.kind is ColumnKind.number:
                     z[:] = bounded(rows[:, one] / self.span)
@@ -220,13 +237,44 @@ class Encoding:
             yield slice(first, first + len(rows)), found
 
 
+def _of_term(term: DeclaredTerm, study: EffectStudy, encoded: Sequence[EncodedColumn]) -> Iterator[EncodedColumn]:
+    """Yield the columns of a declared term: of a spline each, of levels all but the first."""
+    owner = {name: place for place, name in enumerate(sorted(study.covariates))}
+
+    def parts(factor: TermFactor) -> list[tuple[str, TermPart]]:
+        one, number = study.covariates[factor.column], (ColumnKind.number, ColumnKind.flag)
+        places = [place for place, column in enumerate(encoded) if column.covariate == owner[factor.column]]
+        if isinstance(one, CategoricalCovariate):
+            two = len(one.slots) == TWO and not study.indicated(factor.column)
+            levels = places if two else places[1 : len(one.slots)]
+            return [(encoded[place].name, TermPart(place, factor)) for place in levels]
+        place = next(place for place in places if encoded[place].kind in number)
+        declared = one if encoded[place].kind is ColumnKind.number else None
+        return [(encoded[place].name, TermPart(place, factor, declared, basis)) for basis in range(factor.columns)]
+
+    every = list(itertools.product(*map(parts, term.factors)))
+    plain = all(one.function is TermFunction.line for one in term.factors)
+    for number, made in enumerate(every, 1):
+        name = ":".join(one for one, _ in made) if plain else term.text + (f"[{number}]" if len(every) > 1 else "")
+        yield EncodedColumn(name, OF_NO_COVARIATE, ColumnKind.term, parts=tuple(part for _, part in made))
+
+
 def lines_of(lines: tuple[LineFeature, ...], z: FloatArray) -> FloatArray:
     """Return f of rows whose columns are z, shape (lines, rows)."""
     found = np.empty((len(lines), z.shape[1]))
     for place, line in enumerate(lines):
-        found[place] = np.interp(z[line.column], line.at, line.to)
-        if line.missing is not None:
-            found[place] *= 1 - z[line.missing]
+        found[place] = _line(line, z)
+        if line.by is not None:
+            found[place] *= _line(line.by, z)
+            np.clip(found[place], -LINE_CUT, LINE_CUT, out=found[place])
+    return found
+
+
+def _line(line: LineFeature, z: FloatArray) -> FloatArray:
+    """Return one function of rows whose columns are z, shape (rows,)."""
+    found: FloatArray = np.interp(z[line.column], line.at, line.to)
+    if line.missing is not None:
+        found *= 1 - z[line.missing]
     return found
 
 

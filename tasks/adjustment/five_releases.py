@@ -138,6 +138,8 @@ def _given(released: Released | None) -> Released:
 def differences(question: FiveReleases) -> tuple[CovariateBalance, ...]:
     """Return how far the arms lie apart in each covariate, and what weights leave of it.
 
+    Declared terms come after covariates.
+
     All are in deviations within arms. What is left is D - sum_t k_t G_t h_t, by the draws that releases leave possible;
     k_t add up to 1 for two arms.
     """
@@ -148,7 +150,8 @@ def differences(question: FiveReleases) -> tuple[CovariateBalance, ...]:
     size = np.sqrt(np.einsum("t,ktdd->d", shares, learnt.draws.grams) / len(learnt.draws.grams))[: len(lines)]
     left = (learnt.draws.apart - moved)[:, : len(lines)] / size
     numbers = np.stack([learnt.moments.apart[: len(lines)] / size, left.mean(axis=0), left.std(axis=0)], axis=1)
-    names = [question.public.columns[line.column].name for line in lines]
+    scales = question.found_scales
+    names = [question.public.columns[place].name for place in (*scales.kept.tolist(), *scales.terms.places)]
     return tuple(
         CovariateBalance(covariate=name, before=before, after=after, noise_error=error)
         for name, (before, after, error) in zip(names, numbers.tolist(), strict=True)

@@ -66,7 +66,14 @@ def not_covered(public: Public) -> tuple[Limit, ...]:
     """Return what the interval does not hold, whatever was released."""
     if public.trial:
         return (limit(Code.not_randomised),)
-    return limit(Code.unmeasured), limit(Code.other_curves if looks_for_curves(public) else Code.any_curves)
+    return limit(Code.unmeasured), limit(curves_not_covered(public))
+
+
+def curves_not_covered(public: Public) -> Code:
+    """Return which curves the interval does not hold."""
+    if looks_for_curves(public):
+        return Code.other_curves
+    return Code.other_terms if public.stated else Code.any_curves
 
 
 def confounding(

@@ -177,7 +177,7 @@ def prior_of(public: Public, scales: FoundScales) -> FloatArray:
     direction: correlations of slopes and eta are on a grid. Chance alone sets the arms apart by 1/(n p (1 - p)), also
     in a trial.
     """
-    p, count = scales.arms.share, max(len(scales.kept) + float(scales.hidden.sum()), 1.0)
+    p, count = scales.arms.share, max(len(scales.kept) + len(scales.terms.lines) + float(scales.hidden.sum()), 1.0)
     distance = 0.0 if public.trial else public.prior.distance**2 / count
     return centres(public.prior.outcome_r2 / count, distance + 1 / (public.units * p * (1 - p)))
 
@@ -240,7 +240,8 @@ class Posterior:
         self.prior = np.stack([prior_of(public, scales), centres(CURVE[0] ** 2, CURVE[1] ** 2)])
         # An indicator that noise hides has few; a number that noise hides may have too wide a range.
         self.numbers = np.zeros(d, dtype=bool)
-        self.numbers[: moments.lines] = [one is not None for one in scales.margins]
+        self.numbers[: moments.lines] = True
+        self.numbers[: len(scales.margins)] = [one is not None for one in scales.margins]
         within = moments.gram - self.between * np.outer(moments.apart, moments.apart)
         variance, sd = np.diagonal(within), np.diagonal(moments.gram_sd)
         size = np.sqrt(np.maximum(variance, sd))

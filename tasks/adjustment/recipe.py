@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar, cast
 import numpy as np
 
 from causalveil.schemas.confounding import ConfoundingPrior
-from causalveil.schemas.errors import ChargesDiffer
+from causalveil.schemas.errors import ChargesDiffer, StudyError
 from causalveil.schemas.estimators.regression import RegressionEstimator
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
@@ -396,7 +396,8 @@ def joint_recipe(study: ProtocolStudy, sizes: Sizes | None, before: Mapping[str,
     settings, left = cast(RegressionEstimator, study.estimator), 1 - sum(before.values(), Decimal(0))
     encoding, pure = Encoding.of(study.questions[study.first]), study.privacy.delta == 0
     everybody = public_of(study.privacy.cost, str(study.estimand), settings, encoding, sizes)
-    everybody = replace(everybody, asked=_asked(settings, pure))
+    stated = bool(getattr(study, "terms", ())) and settings.curves == "none"
+    everybody = replace(everybody, asked=_asked(settings, pure), stated=stated)
     if before:
         mu = everybody.mu * (float(left) if pure else math.sqrt(left))
         everybody = replace(everybody, mu=mu, tilted=True)
@@ -416,4 +417,38 @@ def joint_recipe(study: ProtocolStudy, sizes: Sizes | None, before: Mapping[str,
     found = replace(found, parts=chosen, costs=costs, clusters=study.clusters)
     if sizes is not None:
         check_cells(sizes.units, groups, arms, FLOOR_DEVIATIONS * found.count_noise)
+        check_terms(found.public(study.first, average))
     return found
+
+
+# Terms are refused where release 2 would show less than this part of the variance of a slope: what is then said of them
+# is what was assumed. Residuals are taken to be cut at so many deviations, as in the limit that release 1 gives.
+LEAST_SHOWN, RESIDUALS_CUT = 0.2, 3.0
+
+
+def shown(public: Public, terms: int) -> float:
+    """Return the share of a slope's variance that release 2 shows with so many terms.
+
+    Of d slopes each is N(0, r^2/d) by the usual prior; the noise on one is that of its cross moment.
+    """
+    count = len(public.encoded) + terms
+    variance = Prior().outcome_r2 / max(count, 1)
+    noise = RESIDUALS_CUT * moments_sd(public) * radius_of(public, count)
+    return variance / (variance + noise**2)
+
+
+def check_terms(public: Public) -> None:
+    """Refuse more terms than size and budget can serve.
+
+    Raises:
+        StudyError: says how many can be served.
+    """
+    many = len(public.terms)
+    if not many or shown(public, many) >= LEAST_SHOWN:
+        return
+    most = max((few for few in range(many) if shown(public, few) >= LEAST_SHOWN), default=0)
+    served = f"at most {most} can be served" if most else "none can be served"
+    raise StudyError(
+        f"'terms' make {many} columns, and of {public.units:,} units with this budget {served} beside the covariates: "
+        "name fewer terms, or covariates, or spend more"
+    )

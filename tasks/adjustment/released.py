@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from causalveil.schemas.study import NumericCovariate
+from causalveil.schemas.terms import TermFactor
 from causalveil.tasks.machine.arrays import FloatArray
 
 # Of Monte Carlo draws, which are post-processing and protect nothing.
@@ -33,19 +35,35 @@ class ColumnKind(StrEnum):
     flag = "flag"
     level = "level"
     missing = "missing"
+    term = "term"
+
+
+@dataclass(frozen=True)
+class TermPart:
+    """A function of one column z, of which a declared term is made.
+
+    ``covariate``: of a number, else None. ``basis``: which column of a spline.
+    """
+
+    column: int
+    factor: TermFactor
+    covariate: NumericCovariate | None = None
+    basis: int = 0
 
 
 @dataclass(frozen=True)
 class EncodedColumn:
     """An encoded column: its name, its covariate's place and its kind.
 
-    ``from_zero``: whether its declared range starts at 0.
+    ``from_zero``: whether its declared range starts at 0. ``parts``: of a declared term, which is made of other columns
+    and so has none of its own in a row.
     """
 
     name: str
     covariate: int
     kind: ColumnKind
     from_zero: bool = False
+    parts: tuple[TermPart, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,7 +84,7 @@ class Public:
 
     Attributes:
         units: n.
-        columns: the encoded columns z.
+        columns: the encoded columns z, and after them the declared terms.
         estimand: "ATE", "ATT" or "ATC"; "ARM": the mean of the treated's outcomes over everybody, of which only the
             treated have scores.
         trial: whether treatment was randomised.
@@ -77,6 +95,7 @@ class Public:
         weight: by what the noise on numbers of this outcome alone is divided; below 1 where others share its budget.
         scores_weight: the same of release 5.
         blocks: as many numbers as those of so many questions share L2-Laplace noise, where ``pure``.
+        stated: whether the study declares its non-linear terms, so that nothing is allowed for others.
         tilted: whether cuts of scores allow for weights that are larger where the outcome is far out, as those of rare
             events are; else they are taken to be independent.
     """
@@ -93,6 +112,17 @@ class Public:
     scores_weight: float = 1.0
     blocks: int = 1
     tilted: bool = False
+    stated: bool = False
+
+    @property
+    def terms(self) -> tuple[int, ...]:
+        """Places of the declared terms among the columns."""
+        return tuple(place for place, one in enumerate(self.columns) if one.kind is ColumnKind.term)
+
+    @property
+    def encoded(self) -> tuple[EncodedColumn, ...]:
+        """The columns that rows have: all but declared terms."""
+        return self.columns[: len(self.columns) - len(self.terms)]
 
 
 @dataclass(frozen=True)
@@ -103,7 +133,7 @@ class ReleasedScales:
         arms: means of (t u, (1 - t) u, t, u^2), shape (4,).
         arms_sd: of the noise on each, shape (4,).
         outcome: share of the units with u in each cell between EDGES, shape (CELLS,); the first cell has -1 as well.
-        columns: of each column: these of a number that is not missing, else its one share.
+        columns: of each encoded column: these of a number that is not missing, else its one share.
         cells_sd: of the noise on each share, by column, and the outcome's last, shape (columns + 1,).
     """
 

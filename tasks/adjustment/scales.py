@@ -12,9 +12,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from causalveil.tasks.adjustment.features import ArmScales, FeatureMap, LineFeature
+from causalveil.tasks.adjustment.features import LINE_CUT, ArmScales, FeatureMap, LineFeature
 from causalveil.tasks.adjustment.recipe import moments_sd, radius_of
 from causalveil.tasks.adjustment.released import EDGES, ColumnKind, EncodedColumn, Public, ReleasedScales
+from causalveil.tasks.adjustment.terms import ColumnFacts, FoundTerms, terms_of
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 
 MIDDLE, WIDTH = (EDGES[1:] + EDGES[:-1]) / 2, np.diff(EDGES)
@@ -25,9 +26,9 @@ USUAL_DEVIATION, USUAL_RATIO = 2 / 7, 2.0
 SHAPE_OFF = 0.005
 # A cell keeps what it shows from so many deviations of noise off the shapes.
 CLEAR_CELL = 3.0
-# A line is cut at so many deviations: the ball has cut most rows before. A column of larger skewness has its normal
-# score for a line, where the noise of a cell is below the second number (logs and costs have 3, an exponential 2).
-LINE_CUT, SKEWED, SCORED_NOISE = 6.0, 1.2, 0.02
+# A column of larger skewness has its normal score for a line, where the noise of a cell is below the second number
+# (logs and costs have 3, an exponential 2).
+SKEWED, SCORED_NOISE = 1.2, 0.02
 # Tails that no shape has: relative doubt in an outcome's variance by its histogram.
 TAIL_DOUBT = 0.5
 # Where a standard normal number is looked at.
@@ -143,9 +144,12 @@ class FoundScales:
         outcome: the histogram of u.
         kept: places of the columns that are lines: all that vary beyond noise.
         margins: of the kept numbers; None for an indicator.
-        centre, centre_sd, deviation: of each kept column; doubt in its centre, in deviations.
-        ratio, ratio_sd: expected variance of the kept columns once standardised, and how far it may be off.
-        left_out: places of the columns of which noise hides whether they vary.
+        centre, deviation: of each kept column.
+        centre_sd: doubt in the centre of each line, in deviations; terms come after columns here and below.
+        ratio, ratio_sd: expected variance of the lines once standardised, and how far it may be off.
+        lines: features of the kept columns.
+        terms: declared terms that are lines beside them.
+        left_out: places of the columns of which noise hides whether they vary, and of terms that are no lines.
         hidden: of each of these the variance it may have over that of a flag that a half has; one of 1 where there are
             no columns.
         known: places (i, j) within ``kept`` of two levels of one category, with their correlation and its deviation.
@@ -167,6 +171,8 @@ class FoundScales:
     hidden: FloatArray
     known: tuple[tuple[int, int, float, float], ...]
     cells_sd: FloatArray
+    lines: tuple[LineFeature, ...]
+    terms: FoundTerms
 
 
 def kept_by_cut(outcome: Margin, cut: FloatArray, spread: float) -> FloatArray:
@@ -186,10 +192,10 @@ def scales_of(public: Public, released: ReleasedScales) -> FoundScales:
         released.outcome, float(released.cells_sd[-1]), (total + others, square, float(released.arms_sd[0]))
     )
     arms, means_sd = _arms(public, released, outcome)
-    places = range(len(public.columns))
+    places = range(len(public.encoded))
     kept = [place for place in places if _varies(public.columns, released, place)]
     left_out = [place for place in places if place not in kept]
-    hidden = [min(_hides(released, place) / 0.25, 1.0) for place in left_out]
+    hidden = {place: min(_hides(released, place) / 0.25, 1.0) for place in left_out}
     found: list[tuple[float, float, float, float, float]] = []
     margins: list[Margin | None] = []
     for place in kept:
@@ -216,6 +222,16 @@ def scales_of(public: Public, released: ReleasedScales) -> FoundScales:
             if public.columns[level].covariate == public.columns[other].covariate and margins[i] is margins[j] is None:
                 outer, sd = deviation[i] * deviation[j], float(released.cells_sd[level])
                 known.append((i, j, -centre[i] * centre[j] / outer, sd * math.hypot(centre[i], centre[j]) / outer))
+    lines = _lines(public, released, kept, margins, centre, deviation)
+    known_columns = {
+        place: ColumnFacts(line, None if one is None else one.shares, float(at), float(size), float(off))
+        for place, line, one, at, size, off in zip(kept, lines, margins, centre, deviation, doubt, strict=True)
+    }
+    terms = terms_of(public.columns, public.terms, known_columns)
+    for place in terms.left_out:
+        # One of a column that noise hides may do what that may; one that is constant or collinear does nothing.
+        hidden[place] = max((hidden.get(part.column, 0.0) for part in public.columns[place].parts), default=0.0)
+    left_out = list(hidden)
     return FoundScales(
         arms=arms,
         share_sd=float(released.arms_sd[2]),
@@ -225,14 +241,16 @@ def scales_of(public: Public, released: ReleasedScales) -> FoundScales:
         kept=np.array(kept, dtype=np.int64),
         margins=tuple(margins),
         centre=centre,
-        centre_sd=centre_sd,
+        centre_sd=np.concatenate([centre_sd, np.hypot(LEAST_CENTRE_SD, terms.centre_sd)]),
         deviation=deviation,
-        ratio=ratio,
-        ratio_sd=doubt,
+        ratio=np.concatenate([ratio, np.ones(len(terms.lines))]),
+        ratio_sd=np.concatenate([doubt, np.hypot(LEAST_DOUBT, terms.ratio_sd)]),
         left_out=np.array(left_out, dtype=np.int64),
-        hidden=np.array(hidden if public.columns else [1.0]),
+        hidden=np.array(list(hidden.values()) if public.columns else [1.0]),
         known=tuple(known),
         cells_sd=released.cells_sd,
+        lines=lines,
+        terms=terms,
     )
 
 
@@ -319,24 +337,32 @@ def _missing_share(columns: tuple[EncodedColumn, ...], released: ReleasedScales,
     return share
 
 
-def lines_of(public: Public, scales: FoundScales) -> FeatureMap:
-    """Return the lines of release 2: standardised columns, or normal scores of skewed ones.
-
-    Both are cut at six deviations.
-    """
+def _lines(
+    public: Public,
+    released: ReleasedScales,
+    kept: list[int],
+    margins: list[Margin | None],
+    centres: FloatArray,
+    deviations: FloatArray,
+) -> tuple[LineFeature, ...]:
+    """Return the lines of kept columns: standardised, or normal scores of skewed ones, cut at six deviations."""
     missing = {
         column.covariate: place for place, column in enumerate(public.columns) if column.kind is ColumnKind.missing
     }
     lines = []
-    facts = zip(scales.kept.tolist(), scales.margins, scales.centre, scales.deviation, strict=True)
-    for place, one, centre, deviation in facts:
-        column = public.columns[place]
+    for place, one, centre, deviation in zip(kept, margins, centres, deviations, strict=True):
         at, to = centre + np.array([-1, 1]) * LINE_CUT * deviation, np.array([-LINE_CUT, LINE_CUT])
-        if one is not None and scales.cells_sd[place] < SCORED_NOISE and abs(one.skewness()) > SKEWED:
+        if one is not None and released.cells_sd[place] < SCORED_NOISE and abs(one.skewness()) > SKEWED:
             at, to = MIDDLE, normal_scores(one.shares)
-        own = missing.get(column.covariate) if one is not None else None
+        own = missing.get(public.columns[place].covariate) if one is not None else None
         lines.append(LineFeature(place, at, to, own))
-    return FeatureMap(tuple(lines), (), radius_of(public, len(lines)))
+    return tuple(lines)
+
+
+def lines_of(public: Public, scales: FoundScales) -> FeatureMap:
+    """Return the lines of release 2: of kept columns, then declared terms."""
+    lines = (*scales.lines, *scales.terms.lines)
+    return FeatureMap(lines, (), radius_of(public, len(lines)))
 
 
 def normal_scores(shares: FloatArray) -> FloatArray:

@@ -48,7 +48,7 @@ def synthetic(
 ) -> FloatArray:
     """Draw rows z of a synthetic table, shape (rows, columns).
 
-    They have the released margins and a normal copula of the lines' covariances.
+    They have the released margins and a normal copula of the lines' covariances; terms follow from the columns.
     """
     from scipy.special import ndtr
 
@@ -58,8 +58,7 @@ def synthetic(
     rows = synthetic_rows(public)
     level = ndtr(random.standard_normal((rows, len(size))) @ root.T)
     z = np.zeros((rows, len(public.columns)))
-    for place, line in enumerate(features.lines):
-        one = scales.margins[place]
+    for place, (line, one) in enumerate(zip(features.lines, scales.margins, strict=False)):
         if one is None:
             z[:, line.column] = level[:, place] > 1 - scales.centre[place]
         else:
@@ -72,9 +71,9 @@ def library(public: Public, scales: FoundScales, features: FeatureMap, f: FloatA
 
     There are products of numbers and of flags too.
     """
-    kinds = [public.columns[line.column].kind for line in features.lines]
+    kinds = [public.columns[place].kind for place in scales.kept]
     numbers = [place for place, kind in enumerate(kinds) if kind is ColumnKind.number]
-    none, nothing = np.zeros(0), np.zeros(len(kinds))
+    none, nothing = np.zeros(0), np.zeros(len(features.lines))
 
     def curve(shape: Shape, one: int, other: int, at: FloatArray = none, to: FloatArray = none) -> Curve:
         return Curve(shape, one, other, at, to, 0.0, nothing, 1.0)
@@ -283,7 +282,8 @@ class Screening:
     def left(self, free: BoolArray) -> FloatArray:
         """Draw the bias of the candidates that are left."""
         count = len(self.learnt.error)
-        if self.public.trial:
+        # A study that declares its terms has stated its model: nothing is allowed for other curves.
+        if self.public.trial or (self.public.stated and self.blind):
             return np.zeros(count)
         if self.blind:
             return CurvePrior(self.seen, (1e3, 1e3)).draw(self.random, self.seen, count)

@@ -116,12 +116,12 @@ class ScaleSums:
 
     @property
     def _covariates(self) -> int:
-        return len({column.covariate for column in self.encoding.columns})
+        return len({column.covariate for column in self.encoding.encoded})
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
         """Number of entries of each column, and of the outcome last."""
-        return (*(CELLS if one.kind is ColumnKind.number else 1 for one in self.encoding.columns), CELLS)
+        return (*(CELLS if one.kind is ColumnKind.number else 1 for one in self.encoding.encoded), CELLS)
 
     @property
     def numbers(self) -> int:
@@ -135,17 +135,17 @@ class ScaleSums:
         A covariate that is one count of zeros and ones moves it by 1, where others move two counts, unless two rows
         stand in two blocks.
         """
-        q, owners = self._covariates + 1, [one.covariate for one in self.encoding.columns]
+        q, owners = self._covariates + 1, [one.covariate for one in self.encoding.encoded]
         # In the L1 norm one count may weigh twice as much.
         own, alone = (1.5 / q, 2.0) if self.pure else (math.sqrt(2 / q), math.sqrt(2))
         alone = 1.0 if self.blocks else alone
-        single = [one.kind is ColumnKind.flag and owners.count(one.covariate) == 1 for one in self.encoding.columns]
+        single = [one.kind is ColumnKind.flag and owners.count(one.covariate) == 1 for one in self.encoding.encoded]
         of_columns = np.where([*single, False], alone * own, own)
         return np.repeat(of_columns, self.widths)
 
     def of_columns(self, x: FloatArray) -> FloatArray:
         """Return histograms of all columns of some rows, one after the other."""
-        columns, counts = self.encoding.columns, [np.zeros(width) for width in self.widths[:-1]]
+        columns, counts = self.encoding.encoded, [np.zeros(width) for width in self.widths[:-1]]
         indicators = {one.covariate: at for at, one in enumerate(columns) if one.kind is ColumnKind.missing}
         for part, block in self.encoding.blocks(x):
             z = block[:, : part.stop - part.start]

@@ -26,9 +26,9 @@ from causalveil.tasks.adjustment.interval import (
     ErrorLaw,
     confounding,
     curve_names,
+    curves_not_covered,
     cut_away,
 )
-from causalveil.tasks.adjustment.recipe import looks_for_curves
 from causalveil.tasks.inference.covered import covered
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.protocols.calibration import calibrate
@@ -219,6 +219,7 @@ def not_covered(study: RegressionProtocol, asked: Asked, calibrated: bool) -> tu
     left_out = [limit(Code.left_out, columns=tuple(columns))] if columns else []
     first = [group[study.first][0] for group in asked if group is not None]
     narrow = united(found for one in first for found in cut_away(one.public, one.found_scales, one.second)[1].limits)
-    curves = Code.other_curves if all(looks_for_curves(one.public) for one in first) else Code.any_curves
+    said = {curves_not_covered(one.public) for one in first}
+    curves = said.pop() if len(said) == 1 else Code.any_curves
     of_controls = (revealed,) if controls else ()
     return *left_out, limit(Code.unmeasured), limit(curves), *narrow, *of_controls

@@ -395,6 +395,7 @@ def _study(parts: Cast, wishes: Wishes, covariates: Iterable[Found], counted: tu
         *_newest(wishes),
         *_asked(parts, wishes, adjusts=bool(names)),
         *_covariates(names, doubtful, parts),
+        *_terms(covariates),
         *_within(parts),
         *_unrecorded(parts, counted),
         "estimand: ATE",
@@ -419,6 +420,19 @@ def _covariates(names: list[str], doubtful: Doubts, parts: Cast) -> list[str]:
         f"covariates: {flow(names)}",
         *(line for one, why in doubtful.decide.items() for line in comment(f"Decide yourself: {scalar(one)}: {why}.")),
     ]
+
+
+# What follows age is seldom a line.
+_AGE = re.compile(r"(^|_)age($|_)", re.IGNORECASE)
+
+
+def _terms(covariates: Iterable[Found]) -> list[str]:
+    """Offer the square of an age, as a comment."""
+    ages = [one.name for one in covariates if one.looks is Looks.number and _AGE.search(one.name)]
+    if not ages or not ages[0].isidentifier():
+        return []
+    age = ages[0]
+    return [f'# terms: ["{age}^2"]  # or ns({age}, 4), {age} > 65, sex:{age}: adjusted for beside the lines']
 
 
 def _asked(parts: Cast, wishes: Wishes, adjusts: bool) -> list[str]:

@@ -16,11 +16,13 @@ import polars as pl
 import pytest
 
 from causalveil.flows.api import run_study
+from causalveil.flows.cli.main import main
 from causalveil.flows.sequence.declare import plan_study
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.limits import Code
 from causalveil.schemas.release import EffectRelease
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from causalveil.tasks.report.page import report_html
 from tests.golden import read
 from tests.golden_studies import EFFECTS, FURTHER, TABLES, Made, made, rows
 from tests.ledger_help import assert_agreed
@@ -123,6 +125,23 @@ def test_confounding_by_curves_counts_as_covered_only_where_they_were_looked_for
     assert ("no squares, steps or products of covariates were looked for" in left) is linear
     assert ("other than by squares" in left) is not linear
     assert (Code.curves_not_kept in codes(release.covers)) is not linear
+
+
+def test_terms_are_in_plan_release_balance_and_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each column of a term has its balance; other curves are said not to be covered, and nothing allows for them."""
+    path = MADE["effect by regression, terms"].write(tmp_path / "study")
+    release = run_study(path, out=tmp_path / "out", engine="direct", simulate=1).release
+    names = [one.covariate for one in release.balance]
+    assert names[-6:] == ["age^2", "group=b:age", "group=c:age", "ns(age, 3)[1]", "ns(age, 3)[2]", "age > 40"]
+    assert "non-linear confounding other than by the declared terms" in words(release.not_covered)
+    assert Code.curves_not_kept not in codes(release.covers)
+    stated = "the declared terms alone are adjusted for: age^2, group:age, ns(age, 3), age > 40"
+    assert any(stated in one for one in release.warnings)
+    page = report_html(release)
+    assert all(name in page for name in ("age^2", "ns(age, 3)[2]", "group=b:age"))
+    with pytest.raises(SystemExit):
+        main(["plan", str(path)])
+    assert stated in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_duplicated_covariate_harms_nothing(tmp_path: Path) -> None:

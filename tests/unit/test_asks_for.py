@@ -48,6 +48,7 @@ CHANGED: dict[str, list[Any]] = {
     "data": [{"select": {"newest": 2}}, {"select": {"blocks": ["2026-07"]}}],
     "where": [[], [*OLD, {"column": "group", "op": "==", "value": "a"}], [OLD[0] | {"value": 41}]],
     "covariates": [{"pay": {"lower": 3}}, PAY | {"age": {}}, {"age": {}}, PAY | {"group": {}}],
+    "terms": [["pay^3"], ["pay^2", "pay > 50"]],
     "subgroups": [None, {"name": "group", "levels": ["a", "c"]}, "other"],
     "missing": ["indicator"],
     "missing_outcome": ["upper"],
@@ -58,9 +59,9 @@ CHANGED: dict[str, list[Any]] = {
 KINDS: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
     "effect": (
         {"kind": "effect", "outcome": "score", "covariates": PAY, "estimator": {"name": "regression"}}
-        | {"missing_outcome": "middle"},
+        | {"missing_outcome": "middle", "terms": ["pay^2"]},
         {"outcome": [{"name": "score", "upper": 9}, "other"], "estimator": [{"name": "regression", "trial": True}]}
-        | {"where": [OLD], "subgroups": ["group"], "measure": [["ratio"]]},
+        | {"where": [OLD], "subgroups": ["group"], "measure": [["ratio"]], "terms": [[]]},
     ),
     "protocol": (
         {"kind": "effect", "outcomes": [FIRST, "other"], "covariates": PAY, "estimator": {"name": "regression"}}

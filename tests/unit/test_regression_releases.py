@@ -29,6 +29,7 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.noise import NoiseSource
 from replication.benchmarks.adjust_in_memory import InMemory
 from tests.regression_help import make_regression
+from tests.sensitivity_cases import in_full
 
 UNITS = 4_000
 COVARIATES: dict[str, Any] = {
@@ -86,11 +87,24 @@ def apart(one: Any, other: Any) -> float:
     return found
 
 
-@pytest.mark.parametrize("delta", ["1e-6", "0"])
-def test_rows_say_what_arrays_in_memory_say(delta: str) -> None:
-    """Of all five releases, without noise: numbers, missing ones, logarithms, flags and levels; seed 4."""
+TERMS = (
+    "age^2",
+    "bmi^3",
+    "sqrt(cost)",
+    "ns(bmi, 3)",
+    "age > 50",
+    "sex:age",
+    "ward:bmi",
+    "smoker:(bmi >= 25)",
+    "age:bmi",
+)
+
+
+@pytest.mark.parametrize(("delta", "terms"), [("1e-6", ()), ("0", ()), ("1e-6", TERMS)])
+def test_rows_say_what_arrays_in_memory_say(delta: str, terms: tuple[str, ...]) -> None:
+    """Of all five releases, without noise: numbers, missing ones, logarithms, flags, levels, and terms; seed 4."""
     random = np.random.default_rng(4)
-    study = make_regression(0, covariates=COVARIATES, epsilon="50", delta=delta)
+    study = make_regression(0, covariates=COVARIATES, epsilon="50", delta=delta, terms=in_full(*terms))
     frame, t, u = people(random)
     rows = Rows(encode(study, columns(study, frame), slice(0, UNITS)), t.astype(np.uint8), u)
     plan = joint_recipe(table_of(study), sizes_of(study, UNITS))
@@ -110,7 +124,7 @@ def test_rows_say_what_arrays_in_memory_say(delta: str) -> None:
     assert apart(one(screen), memory.screen(one(asked).screen_asked, 1)) < 1e-4
     asked = questions.with_screen(asked, screen)
     refit = drawn.refit(asked)
-    assert one(asked).refit_asked.curves, "a square drives both"
+    assert one(asked).refit_asked.curves or terms, "a square drives both"
     assert apart(one(refit), memory.moments(one(asked).refit_asked, one(asked).found_scales, 1)) < 1e-4
     asked = questions.with_refit(asked, refit)
     assert apart(one(drawn.scores(asked)), memory.scores(one(asked).scores_asked, 1)) < 1e-4
