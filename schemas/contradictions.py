@@ -93,7 +93,7 @@ def _is_cut(specification: Mapping[str, Any], guarantee: Guarantee) -> bool:
 
 def _widths(specification: Mapping[str, Any], *, cut: bool = True) -> Callable[[Answer], float | None]:
     """Return how large the effect of an answer can be; None where that is not known."""
-    asked = specification.get("outcomes") or [specification.get("outcome")]
+    asked = specification.get("outcomes")
     outcomes = [one for one in asked if isinstance(one, Mapping)] if isinstance(asked, list | tuple) else []
     widths = {one.get("name"): _width(one) for one in outcomes}
     horizons = [until for one in outcomes if (until := _number(one, "horizon")) is not None]

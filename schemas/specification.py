@@ -43,8 +43,18 @@ def unrecorded_words(specification: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def outcomes_of(specification: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the outcomes of a specification; that of one question stands by itself."""
-    return list(specification["outcomes"]) if "outcomes" in specification else [specification["outcome"]]
+    """Return the outcomes of a specification; a study of a direction has none."""
+    return list(specification.get("outcomes") or ())
+
+
+def one_outcome(specification: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the outcome of a study that asks about one over all units and of two arms.
+
+    None of other studies.
+    """
+    asked, arms = outcomes_of(specification), specification.get("arms") or {}
+    several = len(asked) != 1 or specification.get("subgroups") or len(arms.get("levels", ())) > 2
+    return None if several else asked[0]
 
 
 def travelling(specification: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,9 +75,6 @@ def travelling(specification: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in specification.items():
         keys = left_out.get(key, ())
         if keys is None:
-            continue
-        if key == "outcome":
-            result[key] = _travelling_outcome(value)
             continue
         if key == "covariates" and isinstance(value, Mapping):
             result[key] = {name: _without(one, keys) for name, one in value.items()}

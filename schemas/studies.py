@@ -21,19 +21,18 @@ from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.study import Finite, Name, Study
 
 
-def _studies() -> dict[str, dict[str, tuple[type[Study], ...]]]:
+def _studies() -> dict[str, dict[str, type[Study]]]:
     """Return every study class in ``schemas/estimators/``, by its kind and by the name of its estimator.
 
     Both are literals of the class, so that no second list of them is kept.
     """
-    found: dict[str, dict[str, tuple[type[Study], ...]]] = {}
+    found: dict[str, dict[str, type[Study]]] = {}
     for module in sorted(entry.name for entry in iter_modules(estimators.__path__)):
         where = f"{estimators.__name__}.{module}"
         for one in vars(import_module(where)).values():
             if isinstance(one, type) and issubclass(one, Study) and one.__module__ == where:
                 kind, name = _literal(one, "kind"), _literal(one.model_fields["estimator"].annotation, "name")
-                known = found.setdefault(kind, {})
-                known[name] = (*known.get(name, ()), one)
+                found.setdefault(kind, {})[name] = one
     return found
 
 
@@ -43,8 +42,8 @@ def _literal(model: Any, field: str) -> str:
     return str(value)
 
 
-# kind -> estimator name -> the studies that declare it: of one question, of a table, or both.
-STUDIES: Mapping[str, Mapping[str, tuple[type[Study], ...]]] = _studies()
+# kind -> estimator name -> the study that declares it.
+STUDIES: Mapping[str, Mapping[str, type[Study]]] = _studies()
 
 
 def estimator_names() -> tuple[str, ...]:
@@ -52,35 +51,16 @@ def estimator_names() -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for names in STUDIES.values() for name in names))
 
 
-def of_table(study: type[Study]) -> bool:
-    """Return whether a study class asks many questions."""
-    return "outcomes" in study.model_fields
-
-
-def study_class(kind: str, name: str, many: bool) -> type[Study] | None:
-    """Return the study by which an estimator answers one question, or many.
-
-    None where it answers one alone. A table answers one question as well where there is no other class.
-    """
-    known = STUDIES[kind][name]
-    if many:
-        return next(filter(of_table, known), None)
-    return min(known, key=of_table)
-
-
 def parse_study(document: Mapping[str, Any], where: str = "study") -> Study:
     """Return a study in full from a document.
 
-    Its kind, the name of its estimator and whether it has a list of outcomes choose the model.
+    Its kind and the name of its estimator choose the model.
 
     Raises:
         StudyError: with every problem in one line.
     """
-    kind, name = named({kind: tuple(names) for kind, names in STUDIES.items()}, document, where)
-    model = study_class(kind, name, "outcomes" in document)
-    if model is None:
-        raise StudyError(f"{where}: estimator '{name}' answers one question; write 'outcome' in place of 'outcomes'")
-    return validate(model, document, where)
+    kind, name = named(STUDIES, document, where)
+    return validate(STUDIES[kind][name], document, where)
 
 
 def named(known: Mapping[str, Collection[str]], document: Mapping[str, Any], where: str) -> tuple[str, str]:

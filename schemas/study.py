@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
@@ -57,12 +57,6 @@ UNPROTECTED = {
     Level.label: ("every covariate and the treatment of every unit: public by declaration, no noise covers them",),
     Level.training_units: ("the estimation half: its units have no privacy bound at all",),
 }
-# Beside them where weights of public columns say how an estimate was made.
-PUBLIC_WEIGHTS = (
-    "sizes of weights, effective sample sizes and imbalances in this release: exact functions of those columns"
-)
-
-
 NOTHING_TO_ADJUST_FOR = (
     "'covariates': none are named; where treatment was drawn by lot use estimator {name: auto, trial: true} or "
     "{name: difference_in_means, trial: true} at level 'sample', else name what treatment and outcome both depend on"
@@ -648,89 +642,3 @@ def refuse_clusters(study: Any, takes: bool, beside: Sequence[str] = ()) -> None
         raise ValueError(
             f"'{key}' does not go with 'clusters', whose likeness is measured over all units; leave one out"
         )
-
-
-class EffectStudy(Study):
-    """A study of the effect of a binary treatment on a bounded outcome.
-
-    Each estimator narrows ``estimator``.
-    """
-
-    # Whether the estimator adjusts for something; one that compares arms as they are may be given nothing.
-    ADJUSTS: ClassVar[bool] = True
-    # Whether the estimator takes clusters of units that are alike.
-    TAKES_CLUSTERS: ClassVar[bool] = False
-
-    kind: Literal["effect"]
-    treatment: Name
-    treatment_codes: Codes = ZERO_ONE
-    outcome: Outcome
-    covariates: dict[Name, Covariate]
-    missing: Missing = Missing.refuse
-    missing_treatment: MissingTreatment = MissingTreatment.refuse
-    missing_outcome: MissingOutcome = MissingOutcome.refuse
-    estimand: Estimand = Estimand.ATE
-    confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
-    clusters: Clusters | None = None
-
-    @model_validator(mode="after")
-    def _clusters_where_they_are_proved(self) -> Self:
-        refuse_clusters(self, self.TAKES_CLUSTERS)
-        return self
-
-    @model_validator(mode="after")
-    def _adjusts_for_something(self) -> Self:
-        if self.ADJUSTS and not self.covariates:
-            raise ValueError(NOTHING_TO_ADJUST_FOR)
-        return self
-
-    @model_validator(mode="after")
-    def _columns_are_distinct(self) -> Self:
-        self.refuse_two_roles()
-        return self
-
-    def indicated(self, name: str) -> bool:
-        """Return whether a covariate comes with an indicator of its nulls."""
-        return Missing.indicator in (self.missing, self.covariates[name].nulls)
-
-    @property
-    def roles(self) -> dict[str, Column]:
-        """Roles of the columns.
-
-        The unit has no nulls. Nor have treatment and outcome, unless the study counts them; covariates are as declared.
-        """
-        outcome = Holds.number if self.outcome.codes is None else Holds.binary
-        arm, event = (
-            Nulls.never if one == "refuse" else Nulls.welcome for one in (self.missing_treatment, self.missing_outcome)
-        )
-        roles = {
-            self.data.unit: Column(holds=Holds.unit),
-            self.treatment: Column(holds=Holds.binary, codes=self.treatment_codes.pair, nulls=arm),
-            self.outcome.name: Column(holds=outcome, codes=(self.outcome.codes or ZERO_ONE).pair, nulls=event),
-        }
-        for name, covariate in self.covariates.items():
-            may = Nulls.welcome if self.indicated(name) else Nulls.undeclared
-            roles[name] = covariate_role(covariate, may)
-        if self.clusters is not None:
-            roles[self.clusters.column] = self.clusters.role
-        return roles
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that the study reads: unit, treatment, outcome, covariates by name, clusters."""
-        clusters = () if self.clusters is None else (self.clusters.column,)
-        return (self.data.unit, self.treatment, self.outcome.name, *sorted(self.covariates), *clusters)
-
-    @property
-    def question(self) -> str:
-        """The average effect in words."""
-        return str(self.estimand)
-
-
-class RowsStudy(EffectStudy):
-    """An effect as rows have it, of a study whose outcome is made of them later.
-
-    It may have no covariates.
-    """
-
-    ADJUSTS: ClassVar[bool] = False

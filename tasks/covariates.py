@@ -22,7 +22,8 @@ import numpy as np
 from scipy.special import ndtr
 
 from causalveil.schemas.limits import Code, Limit, limit
-from causalveil.schemas.study import CategoricalCovariate, Covariate, EffectStudy
+from causalveil.schemas.protocols.study import EffectStudy
+from causalveil.schemas.study import CategoricalCovariate, Covariate
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 
 # ||x||^2 <= (p+1) (s (1+2^-53))^2 < 1 with s = HAIR / sqrt(p+1), and sums of up to 2^12 rounded squares

@@ -11,13 +11,12 @@ import numpy as np
 from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.schemas.estimators.aipw import AipwEstimator, AipwStudy
 from causalveil.schemas.estimators.difference import DifferenceStudy
-from causalveil.schemas.estimators.protocols import table_of
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.split import Pieces, fold_sizes
-from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.inference.assemble import Findings
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Mechanism
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
@@ -56,12 +55,12 @@ def make_difference(**changes: Any) -> DifferenceStudy:
 
 def difference_sums(study: DifferenceStudy, rows: Rows) -> FloatArray:
     """What some people add to the one release of a difference in means, without noise."""
-    return difference.sums(table_of(study), Pieces(lambda _: CellRows.of(rows), 1, len(rows)))
+    return difference.sums(study, Pieces(lambda _: CellRows.of(rows), 1, len(rows)))
 
 
 def difference_mechanism(study: DifferenceStudy, sizes: Sizes) -> Mechanism:
     """The mechanism of that release."""
-    return difference.mechanism(table_of(study), sizes)
+    return difference.mechanism(study, sizes)
 
 
 def encode(z: np.ndarray) -> np.ndarray:
@@ -89,7 +88,7 @@ def in_folds(rows: Rows, folds: int = 2) -> list[Rows]:
     return [Rows(rows.x[a:b], rows.t[a:b], rows.u[a:b]) for a, b in itertools.pairwise(edges.tolist())]
 
 
-def analysed(study: AipwStudy, rows: Rows, seed: int = 0) -> EffectFindings:
+def analysed(study: AipwStudy, rows: Rows, seed: int = 0) -> Findings:
     """The whole estimator with seeded noise."""
     return rehearse_effect(study, rows, RehearsalBudget(seed))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.tasks.adjustment.drawn import joined
 from causalveil.tasks.adjustment.features import ArmScales
 from causalveil.tasks.adjustment.recipe import LINES, SCALES, SCORES, SCREEN, TableRecipe, joint_recipe
@@ -46,7 +46,7 @@ class Shape:
     privacy: tuple[str, str] = ("1", "1e-6")
 
     @cached_property
-    def study(self) -> ProtocolStudy:
+    def study(self) -> EffectStudy:
         epsilon, delta = self.privacy
         covariates = self.covariates
         return make_protocol(

@@ -8,10 +8,10 @@ import numpy as np
 
 from causalveil.flows.estimators.rehearsal import Made, people_of_effect
 from causalveil.flows.sequence.estimators import estimator_of, rehearse
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, SurvivalStudy
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.protocols.answers import Answer
-from causalveil.schemas.protocols.study import ALL_UNITS, ProtocolStudy
+from causalveil.schemas.protocols.study import ALL_UNITS, EffectStudy
 from causalveil.schemas.study import Study
 from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.enclave.split import sizes_of
@@ -43,12 +43,12 @@ MANY: dict[str, Study] = {
 def fresh(study: Study, units: int, stand_in: StandIn, randomised: bool, seed: int) -> MemoryEnclave:
     """A sample of the plan's population, of every subgroup and arm."""
     sample = FIRST + seed
-    if isinstance(study, ProtocolStudy):
+    if isinstance(study, EffectStudy):
         arms = len(study.arm_names)
         told = stand_in if arms == 2 else stand_in.model_copy(update={"treated": 1 - 1 / arms})
         return people_of(study, told, units, randomised, sample, len(study.groups))
-    if isinstance(study, SurvivalStudy | SurvivalProtocol):
-        return people_of_times(study.table, stand_in, units, sample)
+    if isinstance(study, SurvivalStudy):
+        return people_of_times(study, stand_in, units, sample)
     return people_of_effect(study, Made(stand_in, units, randomised, sample))
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from causalveil.flows.sequence.estimators import rehearse
-from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
+from causalveil.tasks.inference.assemble import Findings
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.protocols.findings import ProtocolFindings
 from tests.regression_help import in_rows
 
 OUTCOMES = 2
@@ -22,7 +22,7 @@ LEVELS = {"balancing": {"level": "label"}, "ipw": {"level": "label"}, "matching"
 
 def make_protocol(
     p: int = 2, outcomes: int = OUTCOMES, groups: int = 1, arms: int = 2, controls: int = 0, **changes: Any
-) -> ProtocolStudy:
+) -> EffectStudy:
     """Outcomes `y0`... from 0 to 10, the last `controls` of them negative controls; `p` numbers in [-1, 1]."""
     estimator: dict[str, Any] = {"name": changes.pop("name", "regression")}
     for key in ("trial", "curves", "confounding_prior", "allowance", "ratio", "caliper", "variant"):
@@ -47,7 +47,7 @@ def make_protocol(
     if arms > 2:
         document["arms"] = {"levels": [f"a{a}" for a in range(arms)], "reference": "a0"}
     study = parse_study(document | changes)
-    assert isinstance(study, ProtocolStudy)
+    assert isinstance(study, EffectStudy)
     return study
 
 
@@ -62,10 +62,10 @@ def enclave_of(rows: CellRows) -> MemoryEnclave:
     return MemoryEnclave([{"x": rows.x, "t": rows.t, "u": rows.u, "g": rows.g, "h": ranks(len(rows))}])
 
 
-def analysed(study: ProtocolStudy, rows: CellRows, seed: int = 0) -> ProtocolFindings:
+def analysed(study: EffectStudy, rows: CellRows, seed: int = 0) -> Findings:
     """The whole protocol with seeded noise."""
     found = rehearse(study, enclave_of(rows), RehearsalBudget(seed))
-    assert isinstance(found, ProtocolFindings)
+    assert isinstance(found, Findings)
     return found
 
 

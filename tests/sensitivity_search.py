@@ -30,15 +30,14 @@ from causalveil.flows.estimators.stage import Run
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.schemas.estimators.direction import DirectionStudy
 from causalveil.schemas.estimators.survival import TimeToEvent
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, SurvivalStudy
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.plan import Partition, Sizes
 from causalveil.schemas.privacy import Charge, Half, Level, Norm
-from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.study import (
     ZERO_ONE,
     CategoricalCovariate,
     Covariate,
-    EffectStudy,
     Missing,
     MissingOutcome,
     MissingTreatment,
@@ -302,11 +301,11 @@ def kinds_of(study: Study) -> dict[str, Kind]:
     """The columns of a study that one unit has."""
     if isinstance(study, DirectionStudy):
         return {one.name: number(one.lower, one.upper) for one in (study.pair.x, study.pair.y)}
-    if isinstance(study, SurvivalStudy | SurvivalProtocol):
-        return _times(study.table)
+    if isinstance(study, SurvivalStudy):
+        return _times(study)
     public = study.privacy.level is Level.label
     found: dict[str, Kind] = {}
-    if isinstance(study, ProtocolStudy):
+    if isinstance(study, EffectStudy):
         one, outcomes = study.questions[0], list(study.outcomes)
         arms = study.arms.ordered if study.arms is not None else one.treatment_codes.pair
         if study.subgroups is not None:
@@ -330,7 +329,7 @@ def kinds_of(study: Study) -> dict[str, Kind]:
     return found
 
 
-def _times(study: SurvivalProtocol) -> dict[str, Kind]:
+def _times(study: SurvivalStudy) -> dict[str, Kind]:
     unknown = [None] if study.missing_treatment is MissingTreatment.control else []
     arms = study.arms.ordered if study.arms is not None else (study.treatment_codes or ZERO_ONE).pair
     found = {study.treatment: Kind((*arms, *unknown))} | _follow_up(study.outcomes[-1])
@@ -374,9 +373,9 @@ def encoded(study: Study, table: Table) -> Arrays:
     write: Any = normalise_segment
     if isinstance(study, DirectionStudy):
         write = stages.normalise_segment
-    elif isinstance(study, ProtocolStudy):
+    elif isinstance(study, EffectStudy):
         write = normalise_cells
-    elif isinstance(study, SurvivalStudy | SurvivalProtocol):
+    elif isinstance(study, SurvivalStudy):
         write = normalise_times
     back = np.argsort(ascending(keyed_hash(frame[study.data.unit], KEY)))
     with tempfile.TemporaryDirectory() as folder:

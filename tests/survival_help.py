@@ -17,18 +17,19 @@ from causalveil.flows.sequence.finished import RunResult
 from causalveil.schemas.asked.asks_for import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.estimators.survival import Measure
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, SurvivalStudy
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
 from causalveil.tasks.enclave.normalise import columns, encode
 from causalveil.tasks.enclave.split import sizes_of
+from causalveil.tasks.inference.assemble import Findings
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.survival.curves import ARMS, Grid
 from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.joint import JointCells, QuestionCells, grid_of
-from causalveil.tasks.survival.joint_answers import SurvivalFindings, one_row, table_of
+from causalveil.tasks.survival.joint_answers import findings_of
 from causalveil.tasks.survival.pseudo import TimesOutcomes, times_outcomes, values_by_cell
 from causalveil.tasks.survival.stages import strata_of_rows
 from causalveil.tasks.survival.strategy import NoisyCells
@@ -85,7 +86,7 @@ def outcomes_of(grid: Grid, counts: FloatArray, measure: Measure, size: float = 
     asked = {"trial": False, "covariates": {"x": {"lower": 0, "upper": 1}}, "measure": [measure]}
     study = make_survival(grid.kinds == 2, intervals=grid.intervals, outcome=outcome, **asked)
     cells = JointCells(grid_of(study, 1_000), counts[None].astype(np.float64), np.eye(grid.cells) * size**2, None)
-    return times_outcomes(study.table, cells)
+    return times_outcomes(study, cells)
 
 
 def by_cell(both: TwoArms, measure: Measure) -> FloatArray:
@@ -94,13 +95,10 @@ def by_cell(both: TwoArms, measure: Measure) -> FloatArray:
     return np.stack([values_by_cell(both, measure, side, part) for side in range(ARMS)])
 
 
-def exact_findings(study: SurvivalStudy, counts: FloatArray) -> SurvivalFindings:
+def exact_findings(study: SurvivalStudy, counts: FloatArray) -> Findings:
     """Return what a study reads off counts without noise; shape (2, cells)."""
-    table, size = study.table, counts.shape[1]
-    grid = grid_of(study, max(round(float(counts.sum())), 1))
-    return one_row(
-        study, table_of(table, JointCells(grid, counts[None].astype(np.float64), np.zeros((size, size)), None))
-    )
+    size, grid = counts.shape[1], grid_of(study, max(round(float(counts.sum())), 1))
+    return findings_of(study, JointCells(grid, counts[None].astype(np.float64), np.zeros((size, size)), None))
 
 
 def make_survival(competing: bool = True, **changes: Any) -> SurvivalStudy:
@@ -133,7 +131,7 @@ MANY: dict[str, Any] = {
 SITES = {"site": {"levels": ["north", "south", "east"]}}
 
 
-def make_times(**changes: Any) -> SurvivalProtocol:
+def make_times(**changes: Any) -> SurvivalStudy:
     """A protocol of times in full; keys of privacy and of the estimator may stand at the top."""
     privacy = {key: changes.pop(key) for key in ("epsilon", "delta", "level") if key in changes}
     estimator = {key: changes.pop(key) for key in ("trial", "confounding_prior") if key in changes}
@@ -144,7 +142,7 @@ def make_times(**changes: Any) -> SurvivalProtocol:
         "outcomes": [{**IN_FULL, **one} for one in outcomes],
     }
     study = parse_study(merge(base, {"privacy": privacy, "estimator": estimator, **changes}))
-    assert isinstance(study, SurvivalProtocol)
+    assert isinstance(study, SurvivalStudy)
     return study
 
 
@@ -161,7 +159,7 @@ def kept_whole(found: RunResult, path: Path, schema: dict[str, Any]) -> None:
     assert open_ledger().verify() == before
     # The study in full is the one that the file asks for.
     study = parse_study(resolved(path).model_dump(mode="json"))
-    assert isinstance(study, SurvivalProtocol)
+    assert isinstance(study, SurvivalStudy)
     assert asks_for(load_study_file(path), study)
 
 
@@ -288,10 +286,10 @@ class People:
         rows: dict[str, Any] = {"t": self.arm, "u": self.time, "k": self.kind, "g": everybody, "h": ranks(len(self))}
         if study is not None and self.covariates is not None:
             if study.covariates:
-                bounded = study.table.bounded.questions[0]
+                bounded = study.bounded.questions[0]
                 rows["x"] = encode(bounded, columns(bounded, self.covariates), slice(0, len(self)))
             if study.censoring.groups > 1 or study.where:
-                rows["g"] = strata_of_rows(study.table, self.covariates)
+                rows["g"] = strata_of_rows(study, self.covariates)
         return MemoryEnclave([rows])
 
     def counts(self, grid: Grid) -> FloatArray:
@@ -299,8 +297,8 @@ class People:
         return found.reshape(ARMS, grid.cells).astype(np.float64)
 
 
-def found_of(study: SurvivalStudy, people: People, seed: int) -> SurvivalFindings:
+def found_of(study: SurvivalStudy, people: People, seed: int) -> Findings:
     """What the study's own stages find of these people with noise of this seed."""
     found = rehearse(study, people.enclave(study), RehearsalBudget(seed), seed)
-    assert isinstance(found, SurvivalFindings)
+    assert isinstance(found, Findings)
     return found

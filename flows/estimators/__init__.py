@@ -2,18 +2,18 @@
 
 - ``aipw``: AIPW with cross-fitting.
 - ``balancing``: Minimal-noise balancing weights on public covariates and treatments.
-- ``difference``: The difference of arm means, of a randomised trial or unadjusted.
+- ``difference``: Differences of arm means, of a randomised trial or unadjusted.
 - ``direction``: Causal direction between two variables by additive noise models.
 - ``estimator``: An estimator: its stages, in order, and what can be expected of them.
 - ``five_releases``: The stages of a table's five releases, by which covariates are adjusted for.
 - ``ipw``: Inverse probability weighting with two private steps.
-- ``label``: The stages at level label, of one effect or a table: weights are public, outcomes private.
+- ``label``: The stages at level label: weights are public, outcomes private.
 - ``matching``: PrivATE: matching on a private propensity score (Yuan et al. 2026, Algorithm 4).
-- ``protocol``: A protocol of many questions: joint releases, one table (``docs/proofs/questions.md``).
+- ``protocol``: What a plan says of several questions, and how it rehearses a table.
 - ``regression``: Covariate adjustment from noisy moments.
 - ``rehearsal``: Rehearsals of an estimator's own stages on people made of public facts.
 - ``stage``: A stage of a flow.
 - ``survival``: Times to an event (``docs/proofs/survival.md``):
-- ``table``: Expected half-widths of a table of many questions.
+- ``table``: What one rehearsal says of a table: half-widths of each outcome, for all units.
 - ``words``: Sentences of `plan` that estimators share.
 """

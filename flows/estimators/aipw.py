@@ -19,8 +19,9 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 from causalveil.flows.estimators.estimator import ENTRY, NORMALISE, Estimator, Stages
-from causalveil.flows.estimators.rehearsal import SLOW, Rehearsal, Rehearsed, as_it_is, mostly_whole, summed
+from causalveil.flows.estimators.rehearsal import SLOW, Rehearsal, as_it_is, mostly_whole, summed
 from causalveil.flows.estimators.stage import Stage, recalled
+from causalveil.flows.estimators.table import Rehearsed
 from causalveil.flows.estimators.words import WHOLE_RANGE, Importance, Sentence, Words
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import Sizes, StandIn
@@ -29,8 +30,9 @@ from causalveil.tasks.adjustment.recipe import SCORES as SLOT
 from causalveil.tasks.aipw import recipe, stages
 from causalveil.tasks.aipw.recipe import OutcomeModel
 from causalveil.tasks.aipw_asymptotic import stages as asymptotic
+from causalveil.tasks.covariates import dimension
 from causalveil.tasks.enclave import split
-from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.inference.assemble import Findings
 from causalveil.tasks.inference.people import PEOPLE
 from causalveil.tasks.machine.arrays import FloatArray
 
@@ -57,12 +59,12 @@ SCORES = Stage[AipwStudy, FloatArray](
     charges=lambda study, sizes: [(SLOT, plan(study, sizes).effect)],
     reads=(FOLDS, OUTCOME_MODEL),
 )
-INTERVAL = Stage[AipwStudy, EffectFindings](
+INTERVAL = Stage[AipwStudy, Findings](
     "interval",
     lambda step: stages.findings(step.study, plan(step.study, step.sizes), step.each(OUTCOME_MODEL), step[SCORES]),
     reads=(OUTCOME_MODEL, SCORES),
 )
-ASYMPTOTIC = Stage[AipwStudy, EffectFindings](
+ASYMPTOTIC = Stage[AipwStudy, Findings](
     "asymptotic",
     lambda step: asymptotic.asymptotic_stage(
         step.study, step.enclave, step.seed_for(asymptotic.SEED_LABEL), step.budget
@@ -114,9 +116,13 @@ def rehearsal(study: AipwStudy) -> Rehearsal:
     """
     known = study.estimator.propensity.known
     if study.guarantee is Guarantee.asymptotic:
-        return Rehearsal(SLOW, as_it_is, known is not None, anew=0)
+        return Rehearsal(SLOW, as_it_is, known is not None, anew=0, columns=dimension(study))
     return Rehearsal(
-        PEOPLE, summed, randomised=True, told=lambda stand_in: stand_in.model_copy(update={"treated": known})
+        PEOPLE,
+        summed,
+        randomised=True,
+        told=lambda stand_in: stand_in.model_copy(update={"treated": known}),
+        columns=dimension(study),
     )
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from causalveil.flows.estimators import label
+from causalveil.flows.estimators import protocol as of_several
 from causalveil.flows.estimators.estimator import Estimator
-from causalveil.flows.estimators.rehearsal import SLOW, Rehearsal, Rehearsed, in_step, rows_balanced
+from causalveil.flows.estimators.rehearsal import rows_balanced
+from causalveil.flows.estimators.table import Rehearsed
 from causalveil.flows.estimators.words import Importance, Sentence, Words, say_imbalance
 from causalveil.schemas.estimators.balancing import BalancingStudy
 from causalveil.schemas.plan import Sizes, StandIn
@@ -22,31 +24,23 @@ NO_DELTA = Sentence(
 
 def words(study: BalancingStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
     """Return what imbalance the weights leave, and the largest weight of the draws."""
-    del sizes, stand_in
+    if not study.asks_one:
+        return of_several.words(study, sizes, stand_in, found)
     weight = max(float(one.found.details["largest_weight"]) for one in found)
     return Words(say_imbalance(found) if study.estimator.allowance > 0 else (), {"largest_weight": weight})
 
 
 def warned(study: BalancingStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]) -> list[str]:
-    """Return the warnings of a plan: they need no rehearsal."""
-    del sizes, stand_in, few
+    """Return the warnings of a plan."""
+    if not study.asks_one:
+        return of_several.warned(study, sizes, stand_in, few)
     return [NO_DELTA] if study.privacy.delta > 0 else []
 
 
-def rehearsal(study: BalancingStudy) -> Rehearsal:
-    """Return how a plan rehearses a study.
-
-    Public weights are computed once for several draws.
-    """
-    return Rehearsal(
-        SLOW,
-        in_step,
-        study.estimator.allowance == 0,
-        by_chance=True,
-        first=label.PERTURB,
-        anew=0,
-        own=rows_balanced(study),
-    )
-
-
-BALANCING = Estimator(BalancingStudy, label.ONE, rehearsal=rehearsal, words=words, warned=warned)
+BALANCING = Estimator(
+    BalancingStudy,
+    label.STAGES,
+    rehearsal=lambda study: label.rehearsal(study, own=rows_balanced(study), bias_stays=False),
+    words=words,
+    warned=warned,
+)

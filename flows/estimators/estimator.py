@@ -15,13 +15,14 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.estimators.rehearsal import DRAWS, FEW, Rehearsal, Rehearsed, summary
+from causalveil.flows.estimators.rehearsal import DRAWS, FEW, Rehearsal, summary
 from causalveil.flows.estimators.stage import Run, Stage, StageRun, carry_out
+from causalveil.flows.estimators.table import Rehearsed
 from causalveil.flows.estimators.words import Importance, Words, in_order, say_draws, say_effect, say_interval
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge
-from causalveil.schemas.study import EffectStudy, Study
+from causalveil.schemas.study import Study
 from causalveil.tasks.enclave import cells, normalise, split, validate
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.people import PublicPeople
@@ -159,7 +160,7 @@ class Estimator(Generic[S]):
             return {"sentences": [], "warnings": [f"for a treated share of {stand_in.treated:g} {problem}."]}
         words = self.words(study, sizes, stand_in, found)
         # Of the first draws alone, which are those of a release's warnings.
-        few = () if self.rehearsal is None else found[: self.rehearsal(study).affordable(study, FEW)]
+        few = () if self.rehearsal is None else found[: self.rehearsal(study).affordable(FEW)]
         warnings = list(self.warned(study, sizes, stand_in, lambda: few))
         if not found:
             return {**words.numbers, "sentences": [*words.sentences], "warnings": warnings}
@@ -170,10 +171,10 @@ class Estimator(Generic[S]):
         adjusts = "explained" in self.facts_of(study)
         drawn = say_draws(found, numbers, stand_in, people is not None, adjusts, words.name)
         # The answers' intervals come first: what all else is about.
-        if isinstance(study, EffectStudy):
-            sentences += [say_interval(study, numbers), *drawn, *words.sentences]
-        else:
+        if words.name:
             sentences += [*words.sentences, *drawn]
+        else:
+            sentences += [say_interval(found[0].found.confidence, numbers), *drawn, *words.sentences]
         if effect is not None:
             numbers |= self._seen(study, sizes, stand_in, abs(effect) * words.left, numbers)
             say_effect(effect, numbers, sentences, warnings, words)

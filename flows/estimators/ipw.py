@@ -19,24 +19,26 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from causalveil.flows.estimators import label
+from causalveil.flows.estimators import protocol as of_several
 from causalveil.flows.estimators.estimator import ENTRY, HALVES, Estimator, Stages
 from causalveil.flows.estimators.rehearsal import (
+    LASTING,
     QUICK,
     Rehearsal,
-    Rehearsed,
     as_it_is,
     as_noisy,
     mostly_whole,
     rows_weighed,
 )
 from causalveil.flows.estimators.stage import Stage
+from causalveil.flows.estimators.table import Rehearsed
 from causalveil.flows.estimators.words import OF_A_PAPER, WHOLE_RANGE, Importance, Sentence, Words, say_imbalance
 from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Variant
 from causalveil.tasks.covariates import dimension
-from causalveil.tasks.inference.assemble import EffectFindings, Noise
+from causalveil.tasks.inference.assemble import Findings, Noise
 from causalveil.tasks.ipw import interval, weights
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models import logistic
@@ -57,7 +59,7 @@ PERTURB = Stage[IpwStudy, FloatArray](
     charges=lambda study, sizes: [(weights.SLOT, weights.mechanism(study, sizes))],
     reads=(WEIGH,),
 )
-INTERVAL = Stage[IpwStudy, EffectFindings](
+INTERVAL = Stage[IpwStudy, Findings](
     "interval",
     lambda step: interval.interval_stage(step.study, step.sizes, step[PROPENSITY], step[PERTURB]),
     reads=(PROPENSITY, PERTURB),
@@ -65,12 +67,16 @@ INTERVAL = Stage[IpwStudy, EffectFindings](
 
 
 def _stages(study: IpwStudy) -> Stages:
-    # Where scores are public, so are weights.
-    return label.ONE if study.privacy.level is Level.label else (*ENTRY, HALVES, PROPENSITY, WEIGH, PERTURB, INTERVAL)
+    if study.privacy.level is Level.label:
+        # Where scores are public, so are weights.
+        return label.STAGES
+    return (*ENTRY, HALVES, PROPENSITY, WEIGH, PERTURB, INTERVAL)
 
 
 def words(study: IpwStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
     """Return what noise, the penalty and the clip do to the adjustment."""
+    if not study.asks_one:
+        return of_several.words(study, sizes, stand_in, found)
     if study.privacy.level is Level.label:
         return Words(say_imbalance(found))
     settings = study.estimator
@@ -101,7 +107,8 @@ def words(study: IpwStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehe
 
 def warned(study: IpwStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]) -> list[str]:
     """Return warnings of a penalty that takes the adjustment, or of too much noise."""
-    del sizes
+    if not study.asks_one:
+        return [*of_several.warned(study, sizes, stand_in, few), OF_A_PAPER[study.privacy.level]]
     warnings, kept = list[str](), interval.adjustment_share(study, stand_in.treated)
     if study.privacy.level is not Level.label and kept < interval.ENOUGH:
         said = "Unless treatment was randomised, lower it as far as the noise on the coefficients allows."
@@ -124,11 +131,11 @@ def rehearsal(study: IpwStudy) -> Rehearsal:
     The paper's noise holds up to epsilon 1 alone, which stays.
     """
     randomised = study.estimator.confounding_prior.outcome_r2 == 0
-    if study.privacy.level is not Level.label:
-        if study.estimator.variant is Variant.paper:
-            return Rehearsal(rows_weighed(study), as_it_is, randomised)
-        return Rehearsal(QUICK, as_noisy, randomised)
-    return label.rehearsal(study, randomised)
+    if study.privacy.level is Level.label:
+        return label.rehearsal(study, rows_weighed(study), rows_weighed(study), LASTING)
+    if study.estimator.variant is Variant.paper:
+        return Rehearsal(rows_weighed(study), as_it_is, randomised, columns=dimension(study))
+    return Rehearsal(QUICK, as_noisy, randomised, columns=dimension(study))
 
 
 IPW = Estimator(IpwStudy, _stages, rehearsal=rehearsal, words=words, warned=warned)

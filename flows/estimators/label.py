@@ -1,4 +1,4 @@
-"""The stages at level label, of one effect or a table: weights are public, outcomes private.
+"""The stages at level label: weights are public, outcomes private.
 
 1  rows of each subgroup's arm and the reference                                compare, public
 2  weights: equal, or by balancing, inverse probability or matching             weigh, public
@@ -6,22 +6,24 @@
    and its sampling variance, + noise                                           perturb, charged to everybody, once
 4  the answers, one by one and all together                                     answers, public
 
-One effect is a table of one row. Proofs: ``docs/proofs/balancing.md`` and section 7 of ``docs/proofs/questions.md``.
+Proofs: ``docs/proofs/balancing.md`` and section 7 of ``docs/proofs/questions.md``.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from causalveil.flows.estimators.estimator import CELLS, ENTRY, NORMALISE, VALIDATE, Stages
-from causalveil.flows.estimators.rehearsal import Rehearsal, in_step, rows_weighed
+import numpy as np
+
+from causalveil.flows.estimators.estimator import CELLS, VALIDATE, Stages
+from causalveil.flows.estimators.protocol import rehearsal_of
+from causalveil.flows.estimators.rehearsal import QUESTIONS, SLOW, Rehearsal, Results, in_step
 from causalveil.flows.estimators.stage import Stage, StageRun
-from causalveil.schemas.estimators.protocols import table_of
-from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.schemas.protocols.study import EffectStudy
+from causalveil.tasks.inference.assemble import Findings
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.protocols.findings import ProtocolFindings
 from causalveil.tasks.protocols.label import answers, draw, weights
 from causalveil.tasks.protocols.label.weights import Comparison
 from causalveil.tasks.weighting.imbalance import Weighing
@@ -29,34 +31,53 @@ from causalveil.tasks.weighting.weighted_means import SLOT
 
 
 def _weigh(step: StageRun[Any]) -> tuple[Weighing | None, ...]:
-    table = table_of(step.study)
-    return weights.weigh_stage(table, step.enclave, step[COMPARE], draw.JointDraw.of(table).louder(table.first))
+    study = step.study
+    return weights.weigh_stage(study, step.enclave, step[COMPARE], draw.JointDraw.of(study).louder(study.first))
 
 
 COMPARE = Stage[Any, tuple[Comparison, ...]](
-    "compare", lambda step: weights.compare_stage(table_of(step.study), step.enclave), reads=(NORMALISE, CELLS)
+    "compare", lambda step: weights.compare_stage(step.study, step.enclave), reads=(CELLS,)
 )
 WEIGH = Stage[Any, tuple[Weighing | None, ...]]("weigh", _weigh, reads=(COMPARE,))
 PERTURB = Stage[Any, FloatArray](
     "perturb",
-    lambda step: draw.perturb_stage(table_of(step.study), step.enclave, step[COMPARE], step[WEIGH], step.budget),
-    charges=lambda study, sizes: [(SLOT, draw.mechanism(table_of(study), sizes))],
+    lambda step: draw.perturb_stage(step.study, step.enclave, step[COMPARE], step[WEIGH], step.budget),
+    charges=lambda study, sizes: [(SLOT, draw.mechanism(study, sizes))],
     reads=(COMPARE, WEIGH),
 )
-EFFECT = Stage[Any, EffectFindings](
-    "interval", lambda step: answers.effect_stage(step.study, step[WEIGH], step[PERTURB]), reads=(WEIGH, PERTURB)
-)
-ANSWERS = Stage[Any, ProtocolFindings](
+ANSWERS = Stage[Any, Findings](
     "answers",
     lambda step: answers.answers_stage(step.study, step[COMPARE], step[WEIGH], step[PERTURB]),
     reads=(COMPARE, WEIGH, PERTURB),
 )
-ONE: Stages = (*ENTRY, COMPARE, WEIGH, PERTURB, EFFECT)
-TABLE: Stages = (VALIDATE, CELLS, COMPARE, WEIGH, PERTURB, ANSWERS)
+STAGES: Stages = (VALIDATE, CELLS, COMPARE, WEIGH, PERTURB, ANSWERS)
 
 
-def rehearsal(study: EffectStudy, randomised: bool) -> Rehearsal:
-    """Return how a plan rehearses an effect by quick weights, made once for several draws."""
-    most = rows_weighed(study)
-    smaller = partial(in_step, bias_stays=True)
-    return Rehearsal(most, smaller, randomised, by_chance=True, first=PERTURB, own=most)
+def _alike(study: EffectStudy, results: Results) -> Results:
+    """Let the comparisons of the one subgroup that has people stand for those of all."""
+    own, many = len(study.arm_names) - 1, len(study.groups)
+    compared = tuple(replace(one, group=name) for name in study.groups for one in results[COMPARE][:own])
+    weighed, numbers = results[WEIGH][:own] * many, np.concatenate([results[PERTURB][:own]] * many)
+    return {**results, COMPARE: compared, WEIGH: weighed, PERTURB: numbers}
+
+
+def rehearsal(study: EffectStudy, most: int = SLOW, own: int = 0, anew: int = 0, bias_stays: bool = True) -> Rehearsal:
+    """Return how a plan rehearses a study: people are weighed once for several draws.
+
+    Args:
+        study: the study.
+        most, own, anew: as of a ``Rehearsal``, of one question; of several people are few, and made up.
+        bias_stays: whether imbalance of fewer people is that of all.
+    """
+    one, arms = study.asks_one, len(study.arm_names) - 1
+    return rehearsal_of(
+        study,
+        most if one else SLOW,
+        partial(in_step, bias_stays=bias_stays, all_units=True),
+        by_chance=True,
+        first=PERTURB,
+        anew=anew if one else 0,
+        own=own if one else 0,
+        alike=_alike,
+        questions=QUESTIONS if one else arms,
+    )

@@ -20,23 +20,27 @@ from decimal import Decimal
 from typing import Any
 
 from causalveil.flows.estimators import label
+from causalveil.flows.estimators import protocol as of_several
 from causalveil.flows.estimators.estimator import ENTRY, HALVES, Estimator, Stages
 from causalveil.flows.estimators.rehearsal import (
     DRAWS,
     EFFECTS,
     LARGEST_EPSILON,
+    LASTING,
     Rehearsal,
-    Rehearsed,
-    Smaller,
     mostly_whole,
+    people_of_effect,
+    rows_weighed,
 )
 from causalveil.flows.estimators.stage import Run, Stage
+from causalveil.flows.estimators.table import Rehearsed, Smaller
 from causalveil.flows.estimators.words import OF_A_PAPER, WHOLE_RANGE, Words, say_imbalance
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Variant
-from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.covariates import dimension
+from causalveil.tasks.inference.assemble import Findings
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.matching import interval, scores, weights
 from causalveil.tasks.matching.weights import Reuse
@@ -74,7 +78,7 @@ PERTURB = Stage[MatchingStudy, FloatArray](
     charges=lambda study, _: [(weights.SLOT, weights.mechanism(study))],
     reads=(MATCH,),
 )
-INTERVAL = Stage[MatchingStudy, EffectFindings](
+INTERVAL = Stage[MatchingStudy, Findings](
     "interval",
     lambda step: interval.interval_stage(step.study, step.sizes, step[MATCH], step[PROPENSITY], step[PERTURB]),
     reads=(PROPENSITY, MATCH, PERTURB),
@@ -88,7 +92,7 @@ def _public(study: MatchingStudy) -> bool:
 
 def _stages(study: MatchingStudy) -> Stages:
     own = (*ENTRY, HALVES, PROPENSITY, SCORES, RESPOND, MATCH, PERTURB, INTERVAL)
-    return label.ONE if _public(study) else own
+    return label.STAGES if _public(study) else own
 
 
 def _other_outcomes(run: Run[Any]) -> None:
@@ -98,7 +102,8 @@ def _other_outcomes(run: Run[Any]) -> None:
 
 def words(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
     """Return how often units may serve, and what randomised treatments leave."""
-    del sizes
+    if not study.asks_one:
+        return of_several.words(study, sizes, stand_in, found)
     details = found[0].found.details
     numbers: dict[str, Any] = {name: details[name] for name in SAID if name in details}
     sentences = [
@@ -126,7 +131,8 @@ def words(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, found: Sequence
 
 def warned(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]) -> list[str]:
     """Return warnings of attenuation, scores that noise mixes, or too much noise."""
-    del sizes
+    if not study.asks_one:
+        return [*of_several.warned(study, sizes, stand_in, few), OF_A_PAPER[study.privacy.level]]
     warnings, left = list[str](), interval.attenuation(stand_in.treated, keep(study))
     if not study.corrects_attenuation and left < 1 - BLURRED:
         warnings.append(
@@ -180,12 +186,14 @@ def rehearsal(study: MatchingStudy) -> Rehearsal:
 
     At label level people are matched once for several draws.
     """
-    randomised = study.estimator.confounding_prior.outcome_r2 == 0
     if study.privacy.level is not Level.label:
         # Its noise is large among few people, of whom a draw takes no time: few draws would let curves rise.
-        return Rehearsal(MATCHED, fewer, randomised, effects=EFFECTS, point=DRAWS)
-    found = label.rehearsal(study, randomised)
-    return found if _public(study) else replace(found, first=PERTURB, again=_other_outcomes)
+        randomised = study.estimator.confounding_prior.outcome_r2 == 0
+        return Rehearsal(MATCHED, fewer, randomised, effects=EFFECTS, point=DRAWS, columns=dimension(study))
+    found = label.rehearsal(study, rows_weighed(study), rows_weighed(study), LASTING)
+    if _public(study):
+        return found
+    return replace(found, make=people_of_effect, first=PERTURB, again=_other_outcomes, alike=lambda _, results: results)
 
 
 MATCHING = Estimator(MatchingStudy, _stages, rehearsal=rehearsal, words=words, warned=warned)

@@ -1,38 +1,44 @@
 """Covariate adjustment from noisy moments.
 
-Five releases on all units, read by one posterior that knows their noise.
+Five releases on all units, by subgroup, read by one posterior that knows their noise.
 
-    1  arms' sums, histograms of covariates and outcome                                   scales
-    2  cross moments of lines with outcome and treatment, and their Gram matrices by arm        lines
-       slopes, balancing weights, candidates of curves                                     learn, public
-    3  cross moments of candidates with what lines leave of outcome and treatment             screen
+    1  arms' sums of every outcome, histograms of covariates and outcomes                   scales
+    2  cross moments of lines with every outcome and the arms, Gram matrices by arm               lines
+       slopes and balancing weights of every outcome, candidates of curves                 learn, public
+    3  cross moments of candidates with what lines leave of outcomes and arms                 screen
        which are kept                                                                  choose, public
     4  as 2, of lines and kept curves                                                    refit
        slopes, weights, and where scores are cut                                         learn again, public
-    5  sums of scores and of their squares                                               scores
+    5  sums of every outcome's scores and of their squares                               scores
     6  with clusters: absolute totals of scores by cluster                               clusters
-       estimate and interval                                                           interval, public
+       the table: estimates, intervals one by one and all together                      answers, public
 
-Where public facts say that no curve could be seen there are no releases 3 and 4. Proofs: ``docs/proofs/regression.md``.
+Where public facts say that no curve could be seen there are no releases 3 and 4. Proofs: ``docs/proofs/regression.md``
+and ``docs/proofs/questions.md``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from causalveil.flows.estimators.estimator import ENTRY, NORMALISE, Estimator, Stages
+import numpy as np
+
+from causalveil.flows.estimators import protocol as of_several
+from causalveil.flows.estimators.estimator import CELLS, VALIDATE, Estimator, Stages
 from causalveil.flows.estimators.five_releases import clusters_stage, joint_stages
-from causalveil.flows.estimators.rehearsal import Rehearsal, Rehearsed, summed
-from causalveil.flows.estimators.stage import Stage, recalled
-from causalveil.flows.estimators.words import stated_terms
-from causalveil.schemas.estimators.protocols import table_of
+from causalveil.flows.estimators.rehearsal import QUESTIONS, Rehearsal, Results, summed
+from causalveil.flows.estimators.stage import Stage, StageRun, recalled
+from causalveil.flows.estimators.table import Rehearsed
+from causalveil.flows.estimators.words import Words, stated_terms
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.tasks.adjustment.recipe import TableRecipe, candidates_of, joint_recipe
-from causalveil.tasks.enclave.cells import everybody_of_one
-from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.adjustment import questions
+from causalveil.tasks.adjustment.recipe import candidates_of, joint_recipe
+from causalveil.tasks.enclave.cells import everybody
+from causalveil.tasks.inference.assemble import Findings
 from causalveil.tasks.inference.people import PEOPLE
-from causalveil.tasks.protocols.regression import one_regression
+from causalveil.tasks.protocols.regression import regression_findings
 
 NO_CURVES = (
     "at this size and budget non-linear terms cannot be detected. The estimate is adjusted for linear terms alone, and "
@@ -45,35 +51,30 @@ NOT_LOOKED_FOR = (
 )
 
 
-def _recipe(study: RegressionStudy, sizes: Sizes | None) -> TableRecipe:
-    return joint_recipe(table_of(study), sizes)
+plan = recalled(joint_recipe)
+FIVE = joint_stages(plan, lambda step: everybody(step.enclave), rows=(CELLS,))
+CLUSTERS = clusters_stage(plan, lambda step: everybody(step.enclave), (CELLS,), FIVE)
 
 
-plan = recalled(_recipe)
-FIVE = joint_stages(plan, lambda step: everybody_of_one(step.enclave), rows=(NORMALISE,))
-CLUSTERS = clusters_stage(plan, lambda step: everybody_of_one(step.enclave), (NORMALISE,), FIVE)
-INTERVAL = Stage[RegressionStudy, EffectFindings](
-    "interval",
-    lambda step: one_regression(
-        *step.given[:2],
-        step[FIVE.again],
-        step[FIVE.scores],
-        step[FIVE.scales],
-        None if step.study.clusters is None else step[CLUSTERS],
-    ),
-    reads=(FIVE.scales, FIVE.again, FIVE.scores, CLUSTERS),
-)
+def _answers(step: StageRun[RegressionStudy]) -> Findings:
+    totals = None if step.study.clusters is None else step[CLUSTERS]
+    asked = questions.with_scores(step[FIVE.again], step[FIVE.scores], totals)
+    return regression_findings(*step.given[:2], asked, step[FIVE.scales])
+
+
+ANSWERS = Stage[RegressionStudy, Findings]("answers", _answers, reads=(FIVE.scales, FIVE.again, FIVE.scores, CLUSTERS))
 
 
 def _stages(study: RegressionStudy) -> Stages:
-    return (*ENTRY, *FIVE.all, *([] if study.clusters is None else [CLUSTERS]), INTERVAL)
+    return (VALIDATE, CELLS, *FIVE.all, *([] if study.clusters is None else [CLUSTERS]), ANSWERS)
 
 
 def warned(
     study: RegressionStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]
 ) -> list[str]:
-    """Return the warnings of a plan: they need no rehearsal."""
-    del stand_in, few
+    """Return the warnings of a plan."""
+    if not study.asks_one:
+        return of_several.warned(study, sizes, stand_in, few)
     if stated := stated_terms(study):
         return stated
     recipe = plan(study, sizes)
@@ -83,9 +84,26 @@ def warned(
     return [NOT_LOOKED_FOR if study.estimator.curves == "none" else NO_CURVES]
 
 
+def _alike(study: RegressionStudy, results: Results) -> Results:
+    """Let the one subgroup that has people stand for all of them."""
+    many, scales = len(study.groups), results[FIVE.scales]
+    counts = np.repeat(scales.counts[:1], many, axis=0)
+    of_all = replace(scales, counts=counts, units=scales.units[:1] * many, questions=scales.questions[:1] * many)
+    same = {stage: results[stage][:1] * many for stage in (FIVE.again, FIVE.scores)}
+    return {**results, **same, FIVE.scales: of_all}
+
+
+def rehearsal(study: RegressionStudy) -> Rehearsal:
+    """Return how a plan rehearses a study: one subgroup has people, and stands for all."""
+    arms = len(study.arm_names)
+    many = QUESTIONS if study.asks_one else len(study.outcomes) * (1 if arms == 2 else arms)
+    return of_several.rehearsal_of(study, PEOPLE, summed, alike=_alike, questions=many)
+
+
 REGRESSION = Estimator(
     RegressionStudy,
     _stages,
-    rehearsal=lambda study: Rehearsal(PEOPLE, summed, study.estimator.trial),
+    rehearsal=rehearsal,
+    words=lambda study, *told: Words() if study.asks_one else of_several.words(study, *told),
     warned=warned,
 )

@@ -1,7 +1,6 @@
 """Rehearsals of an estimator's own stages on people made of public facts.
 
-They are made a few times, with seeded noise. One loop serves effects, protocols and times; each says how its people
-are made and what is read off its findings.
+They are made a few times, with seeded noise. One loop serves all estimators; each says how its people are made.
 
 A study of more units than are held in memory is rehearsed on fewer, in one of four ways: each person's part of a sum
 counts several times (``summed``); or epsilon is raised, so that noise over sampling error stays as it is (``in_step``)
@@ -18,7 +17,7 @@ from decimal import Decimal
 from functools import lru_cache
 from itertools import product
 from statistics import fmean, median
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy.optimize import brentq
@@ -26,13 +25,14 @@ from scipy.special import log_ndtr, ndtr
 
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.estimators.stage import Run, Stage, carry_out
+from causalveil.flows.estimators.table import Rehearsed, Smaller, of_table
 from causalveil.schemas.errors import ConvergenceError, DataError
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.study import EffectStudy, Study
+from causalveil.schemas.protocols.study import EffectStudy
+from causalveil.schemas.study import Study
 from causalveil.tasks.covariates import dimension
 from causalveil.tasks.enclave.enclave import LIKENESS, MemoryEnclave
 from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.people import PublicPeople, enough, people, stand_in_outcomes
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
@@ -65,68 +65,6 @@ EFFECTS = (0.0, 1.0)
 FOLLOW = 2.0
 # Rows times features squared of people whose balancing weights are rehearsed, and rows that are mapped at a time.
 WORK, CHUNK = 5 * 10**8, 8_192
-
-
-@dataclass(frozen=True)
-class Rehearsed:
-    """Findings of a study with one draw of noise, in outcome units.
-
-    Attributes:
-        half_width: of the interval.
-        noise, sampling: standard errors.
-        bias: what the interval allows for.
-        whole_range: whether it is all of the declared range.
-        kind: of the outcomes of its people, counted from 0.
-        weight: of that kind in the mean over kinds.
-        found: what it was read from.
-    """
-
-    half_width: float
-    noise: float
-    sampling: float
-    bias: float = 0.0
-    whole_range: bool = False
-    kind: int = 0
-    weight: float = 1.0
-    found: Any = None
-
-
-@dataclass(frozen=True)
-class Smaller(Generic[S]):
-    """A study for fewer units than it has.
-
-    Its errors are divided to be those of all.
-
-    Attributes:
-        study: the study.
-        noise, sampling, bias: by what errors are divided.
-        times: how many units each person's part of a sum counts for.
-        all_units: whether stages are told the number of all units, not of those rehearsed.
-    """
-
-    study: S
-    noise: float = 1.0
-    sampling: float = 1.0
-    bias: float = 1.0
-    times: float = 1.0
-    all_units: bool = False
-
-    def of_all(self, half: float, noise: float, sampling: float, bias: float) -> Rehearsed:
-        """Return an interval for all units, of its half-width and what that is made of."""
-        total, left = math.hypot(noise, sampling), bias / self.bias
-        soft, less = noise / self.noise, sampling / self.sampling
-        if total > 0:
-            half = left + (half - bias) * math.hypot(soft, less) / total
-        return Rehearsed(half, soft, less, left)
-
-
-def of_effect(smaller: Smaller[Any], found: EffectFindings) -> Rehearsed:
-    """Return what was found of one effect, for all units."""
-    interval, half = found.interval, (found.interval.upper - found.interval.lower) / 2
-    read = smaller.of_all(half, math.sqrt(found.variance.noise), math.sqrt(found.variance.sampling), interval.bias)
-    if interval.whole_range:
-        read = replace(read, half_width=half, whole_range=True)
-    return replace(read, found=found)
 
 
 def summed(study: S, more: float) -> Smaller[S]:
@@ -162,10 +100,7 @@ def louder(study: S, more: float) -> S:
         delta = float(privacy.delta)
         epsilon = gaussian_epsilon(unit_sigma(float(privacy.epsilon), delta) / more, delta)
     raised = privacy.model_copy(update={"epsilon": Decimal(f"{min(epsilon, LARGEST_EPSILON):.8g}")})
-    fields: dict[str, Any] = {name: getattr(study, name) for name in type(study).model_fields}
-    # Made anew: a copy would keep the questions of a protocol, which carry the budget that they were made with.
-    made = type(study).model_construct(**{**fields, "privacy": raised})
-    return cast(S, made)
+    return study.model_copy(update={"privacy": raised})
 
 
 def gaussian_epsilon(sigma: float, delta: float) -> float:
@@ -230,8 +165,7 @@ class Rehearsal:
         make: the people.
         units: for how many units the people stand.
         alike: results of the stages before the last one, where the people of one subgroup stand for those of all.
-        read: an interval off findings, for all units.
-        columns: of covariates, where the study is none of one effect, which says it.
+        columns: of covariates.
         questions: how many are answered in a draw.
     """
 
@@ -249,23 +183,21 @@ class Rehearsal:
     make: Callable[[Any, Made], MemoryEnclave] = people_of_effect
     units: Callable[[Any, Sizes, StandIn], float] = lambda _, sizes, __: sizes.units
     alike: Callable[[Any, Results], Results] = lambda _, results: results
-    read: Callable[[Smaller[Any], Any], Rehearsed] = of_effect
     columns: int = 0
     questions: float = QUESTIONS
 
-    def affordable(self, study: Study, many: int) -> int:
+    def affordable(self, many: int) -> int:
         """Return how many draws are made where so many are wanted.
 
         They are fewer of many columns or questions.
         """
-        columns = dimension(study) if isinstance(study, EffectStudy) else self.columns
-        quick = (QUICK_COLUMNS / max(columns, 1)) ** 2
+        quick = (QUICK_COLUMNS / max(self.columns, 1)) ** 2
         return max(1, round(many * min(1.0, quick, QUESTIONS / self.questions)))
 
     def draws(
         self,
         stages: Stages,
-        study: Study,
+        study: Any,
         sizes: Sizes,
         stand_in: StandIn,
         own: PublicPeople | None,
@@ -290,12 +222,12 @@ class Rehearsal:
         for stage in stages:
             stage.declare(study, sizes)
         stand_in, units = self.told(stand_in), self.units(study, sizes, stand_in)
-        if own is not None and isinstance(study, EffectStudy):
+        if own is not None and self.own:
             public = own.enclave(self.own)
-            count, crowds = public.units, self._own(study, stand_in, public, self.affordable(study, many))
+            count, crowds = public.units, self._own(study, stand_in, public, self.affordable(many))
         else:
             count = max(min(round(units), enough(stand_in, self.most)), 2)
-            crowds = self._assumed(study, stand_in, count, round(units), self.affordable(study, many))
+            crowds = self._assumed(study, stand_in, count, round(units), self.affordable(many))
         smaller = self.smaller(study, units / count)
         of = sizes if smaller.all_units else sizes_of(smaller.study, count)
         estimate, found = _Estimate(tuple(stages), self.first, self.again, self.alike), list[Rehearsed]()
@@ -306,7 +238,7 @@ class Rehearsal:
             try:
                 # Linear algebra of so few people only waits for its own threads where the other core is busy.
                 with one_thread():
-                    found.append(replace(self.read(smaller, estimate(run)), kind=kind, weight=weight))
+                    found.append(replace(of_table(smaller, estimate(run), study.first), kind=kind, weight=weight))
             except (DataError, ConvergenceError) as own_problem:
                 # A sample may lack what another has: one arm, where it is rare.
                 problem = own_problem if isinstance(own_problem, DataError) else DataError(str(own_problem))

@@ -4,21 +4,19 @@
 2  with covariates: a table of outcomes of every question, subgroup and arm                           outcomes, public
        five joint releases of an adjustment on these outcomes                                       scales, ... scores
 3  every question of every subgroup and arm: intervals one by one and all together, curves, tests        answers, public
-
-A study of one outcome is a table of one row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from statistics import fmean, median
 
 from causalveil.flows.estimators.estimator import VALIDATE, Estimator, Stages, normalised_by
 from causalveil.flows.estimators.five_releases import joint_stages
-from causalveil.flows.estimators.rehearsal import FEW, QUESTIONS, QUICK, Rehearsal, Rehearsed, Smaller, summed
+from causalveil.flows.estimators.protocol import equal_arms
+from causalveil.flows.estimators.rehearsal import FEW, QUESTIONS, QUICK, Rehearsal, summed
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
-from causalveil.flows.estimators.table import ExpectedAnswer, middle_of, of_table
+from causalveil.flows.estimators.table import Rehearsed, middle_of
 from causalveil.flows.estimators.words import (
     OTHERWISE,
     UNADJUSTED_TIMES,
@@ -29,12 +27,12 @@ from causalveil.flows.estimators.words import (
     stated_terms,
 )
 from causalveil.schemas.estimators.survival import Beyond, TimeToEvent
-from causalveil.schemas.estimators.survival_protocol import AnyTimes, SurvivalProtocol, SurvivalStudy
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import Missing
 from causalveil.tasks.adjustment import questions
-from causalveil.tasks.adjustment.recipe import TableRecipe
 from causalveil.tasks.covariates import dimension
+from causalveil.tasks.inference.assemble import Findings
 from causalveil.tasks.inference.people import PEOPLE, counted_units
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.protocols import times
@@ -51,12 +49,11 @@ from causalveil.tasks.survival.strategy import SLOT
 # answer takes.
 MOSTLY, ANSWER = 0.5, QUESTIONS / 2
 
-Step = StageRun[AnyTimes]
-Found = answers.TimesTable | answers.SurvivalFindings
+Step = StageRun[SurvivalStudy]
 
 
 NORMALISE = normalised_by(lambda: stages.normalise_times)
-CELLS = Stage[AnyTimes, FloatArray](
+CELLS = Stage[SurvivalStudy, FloatArray](
     "cells",
     lambda step: stages.release_stage(*step.given, step.budget, step.times),
     charges=lambda study, sizes: [(SLOT, served(study, sizes))],
@@ -64,27 +61,17 @@ CELLS = Stage[AnyTimes, FloatArray](
 )
 
 
-def _as_asked(study: AnyTimes, table: answers.TimesTable) -> Found:
-    return answers.one_row(study, table) if isinstance(study, SurvivalStudy) else table
-
-
-ANSWERS = Stage[AnyTimes, Found](
-    "answers",
-    lambda step: _as_asked(step.study, answers.table_stage(step.study.table, step.sizes, step[CELLS])),
-    reads=(CELLS,),
+ANSWERS = Stage[SurvivalStudy, Findings](
+    "answers", lambda step: answers.table_stage(step.study, step.sizes, step[CELLS]), reads=(CELLS,)
 )
-OUTCOMES = Stage[AnyTimes, TimesOutcomes](
+OUTCOMES = Stage[SurvivalStudy, TimesOutcomes](
     "outcomes",
-    lambda step: times.times_outcomes_stage(step.study.table, step.sizes, step[CELLS]),
+    lambda step: times.times_outcomes_stage(step.study, step.sizes, step[CELLS]),
     reads=(CELLS,),
 )
 
 
-def _recipe(study: AnyTimes, sizes: Sizes | None) -> TableRecipe:
-    return times.times_recipe(study.table, sizes)
-
-
-plan = recalled(_recipe)
+plan = recalled(times.times_recipe)
 
 
 FIVE = joint_stages(
@@ -95,55 +82,27 @@ FIVE = joint_stages(
 )
 
 
-def _adjusted(step: Step) -> Found:
+def _adjusted(step: Step) -> Findings:
     """Return adjusted answers, beside curves of the arms as they are."""
-    asked, study = questions.with_scores(step[FIVE.again], step[FIVE.scores]), step.study
-    table = times.times_findings(study.table, step.sizes, step[CELLS], step[OUTCOMES], asked, step[FIVE.scales])
-    return _as_asked(study, table)
+    asked = questions.with_scores(step[FIVE.again], step[FIVE.scores])
+    return times.times_findings(step.study, step.sizes, step[CELLS], step[OUTCOMES], asked, step[FIVE.scales])
 
 
-ADJUSTED = Stage[AnyTimes, Found](
+ADJUSTED = Stage[SurvivalStudy, Findings](
     "adjusted answers", _adjusted, reads=(CELLS, OUTCOMES, FIVE.scales, FIVE.again, FIVE.scores)
 )
 
 
-def stages_of(study: AnyTimes) -> Stages:
+def stages_of(study: SurvivalStudy) -> Stages:
     """Return the stages of a study: with covariates those of the adjustment too."""
     if not study.covariates:
         return (VALIDATE, NORMALISE, CELLS, ANSWERS)
     return (VALIDATE, NORMALISE, CELLS, OUTCOMES, *FIVE.all, ADJUSTED)
 
 
-@dataclass(frozen=True)
-class RehearsedTimes:
-    """The part of one draw of noise that a plan reads.
-
-    Attributes:
-        answers: expected half-widths of each question.
-        restricted: whether a question ends before its horizon.
-        strata: of censoring after pooling, in a subgroup.
-    """
-
-    answers: tuple[ExpectedAnswer, ...]
-    restricted: bool
-    strata: float
-
-
-def _read(smaller: Smaller[AnyTimes], found: Found) -> Rehearsed:
-    table = found.table if isinstance(found, answers.SurvivalFindings) else found
-    own = of_table(smaller, table.answers, smaller.study.table.first)
-    strata = [int(many) for key, many in table.details.items() if key.startswith("strata")]
-    restricted = any(row.restricted_to is not None for row in table.answers)
-    return replace(own, found=RehearsedTimes(own.found, restricted, fmean(strata or [1])))
-
-
-def _middle(found: Sequence[Rehearsed]) -> list[ExpectedAnswer]:
-    return middle_of([replace(one, found=one.found.answers) for one in found])
-
-
-def words(asked: AnyTimes, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
+def words(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
     """Return half-widths of every question, by itself and with all others, and the grid."""
-    study, rows = asked.table, _middle(found)
+    rows = middle_of(found)
     one = "One budget" if study.covariates else "One release"
     sentences: list[str] = [Sentence(Importance.expected, f"{one} for all: {study.question}.")]
     for row in rows:
@@ -168,12 +127,12 @@ def words(asked: AnyTimes, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehe
     return Words(sentences, numbers, name=f"the {rows[study.first].outcome}")
 
 
-def _unit(study: SurvivalProtocol) -> str:
+def _unit(study: SurvivalStudy) -> str:
     unit = study.outcomes[0].unit_of_measure
     return "" if unit is None else f" {unit}"
 
 
-def _ruled(study: SurvivalProtocol, sizes: Sizes) -> str:
+def _ruled(study: SurvivalStudy, sizes: Sizes) -> str:
     """Return n mu, which sized the grid; empty if intervals are declared or delta is 0."""
     if study.intervals is not None or study.privacy.delta == 0:
         return ""
@@ -181,17 +140,17 @@ def _ruled(study: SurvivalProtocol, sizes: Sizes) -> str:
     return f" (n mu = {sizes.units / cells * budget_of(study):.4g})"
 
 
-def warned(asked: AnyTimes, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]) -> list[str]:
+def warned(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]) -> list[str]:
     """Return warnings of no adjustment, missing times, pooled strata, and late horizons."""
     del sizes, stand_in
-    study, draws = asked.table, few()
+    draws = few()
     warnings = [] if study.estimator.trial or study.covariates else [UNADJUSTED_TIMES]
     warnings += [*stated_terms(study), *without_time(study.outcomes[0]), *_pooled(study, draws)]
     followed, horizon = 1 - study.expect.lost, study.horizons[-1]
     # A study that restricts its measures answers until an earlier time, and any other not at all.
     earlier = study.censoring.beyond is Beyond.restrict
     then = "measures would end earlier" if earlier else "the interval would be the whole range"
-    short = sum(one.found.restricted for one in draws) * 2 > len(draws)
+    short = sum(any(row.restricted_to is not None for row in one.found.answers) for one in draws) * 2 > len(draws)
     if study.covariates and followed < study.censoring.floor:
         warnings.append(
             Sentence(
@@ -200,7 +159,7 @@ def warned(asked: AnyTimes, sizes: Sizes, stand_in: StandIn, few: Callable[[], S
                 "an earlier horizon.",
             )
         )
-    elif short or any(row.hidden > MOSTLY for row in _middle(draws)):
+    elif short or any(row.hidden > MOSTLY for row in middle_of(draws)):
         where = "of a subgroup of average size " if study.subgroups is not None else ""
         fewer = ", fewer subgroups" if study.subgroups is not None else ""
         warnings.append(
@@ -213,16 +172,21 @@ def warned(asked: AnyTimes, sizes: Sizes, stand_in: StandIn, few: Callable[[], S
     return warnings
 
 
-def _pooled(study: SurvivalProtocol, draws: Sequence[Rehearsed]) -> list[str]:
+def _pooled(study: SurvivalStudy, draws: Sequence[Rehearsed]) -> list[str]:
     """Return the warning of strata that the run would pool; empty if it would pool none."""
     many = study.censoring.groups
-    told = round(median(one.found.strata for one in draws))
+    told = round(median(_strata(one.found) for one in draws))
     if told == many:
         return []
     return [
         f"noise would leave about {told} of {many} strata of 'censoring.by': others are pooled with neighbours, and "
         "losses that follow pooled levels are not covered. Name fewer columns or levels, or ask for more epsilon."
     ]
+
+
+def _strata(found: Findings) -> float:
+    """Return how many strata of censoring a subgroup has after pooling."""
+    return fmean([int(many) for key, many in found.details.items() if key.startswith("strata")] or [1])
 
 
 def without_time(outcome: TimeToEvent) -> list[str]:
@@ -232,41 +196,31 @@ def without_time(outcome: TimeToEvent) -> list[str]:
     return [f"who has no value of {' or '.join(map(repr, missing))} counts as censored at once."] if missing else []
 
 
-def rehearsal(asked: AnyTimes) -> Rehearsal:
+def rehearsal(study: SurvivalStudy) -> Rehearsal:
     """Return how a plan rehearses a study.
 
     Its people have events and losses at constant rates.
     """
-    study = asked.table
-    arms, many = len(study.arm_names), len(study.questions) * len(study.groups) * (len(study.arm_names) - 1)
-
-    def told(stand_in: StandIn) -> StandIn:
-        return stand_in if arms == 2 else stand_in.model_copy(update={"treated": 1 - 1 / arms})
-
+    many = len(study.questions) * len(study.groups) * (len(study.arm_names) - 1)
     return Rehearsal(
         min(PEOPLE * many, QUICK) if study.covariates else QUICK,
         summed,
         randomised=study.estimator.trial,
-        told=told,
-        make=lambda study, made: people_of_times(study.table, made.stand_in, made.count, made.sample),
+        told=equal_arms(study),
+        make=lambda study, made: people_of_times(study, made.stand_in, made.count, made.sample),
         units=counted_units,
         # Of cells alone draws differ little: one is a point of a curve.
         point=FEW if study.covariates else 1,
-        read=_read,
         columns=dimension(study.bounded.questions[0]) if study.covariates else 0,
         questions=many if study.covariates else many * ANSWER,
     )
 
 
-def facts(study: AnyTimes) -> tuple[str, ...]:
+def facts(study: SurvivalStudy) -> tuple[str, ...]:
     """Return the facts that the width of a study depends on."""
     adjusted = ("explained", "correlation", "distance") if study.covariates else ()
     return ("treated", "risk", "lost", "eligible", *adjusted)
 
 
-SURVIVAL = Estimator[AnyTimes](SurvivalStudy, stages_of, rehearsal=rehearsal, words=words, warned=warned, facts=facts)
+SURVIVAL = Estimator(SurvivalStudy, stages_of, rehearsal=rehearsal, words=words, warned=warned, facts=facts)
 """Time to event: curves, risks and restricted mean survival times of the arms, as they are or adjusted."""
-SURVIVAL_PROTOCOL = Estimator[AnyTimes](
-    SurvivalProtocol, stages_of, rehearsal=rehearsal, words=words, warned=warned, facts=facts
-)
-"""Many questions of times to an event."""

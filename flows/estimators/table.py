@@ -1,19 +1,23 @@
-"""Expected half-widths of a table of many questions.
+"""What one rehearsal says of a table: half-widths of each outcome, for all units.
 
 They are over all units and in a subgroup, one by one and all together.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from causalveil.flows.estimators.rehearsal import Rehearsed, Smaller
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.protocols.answers import Answer, Limits, State
 from causalveil.schemas.protocols.study import ALL_UNITS
+from causalveil.schemas.study import Study
+from causalveil.tasks.inference.assemble import Findings
+
+S = TypeVar("S", bound=Study)
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,61 @@ class ExpectedAnswer:
     adjustment: str
 
 
+@dataclass(frozen=True)
+class Rehearsed:
+    """Findings of a study with one draw of noise, in outcome units.
+
+    Attributes:
+        half_width: of the interval.
+        noise, sampling: standard errors.
+        bias: what the interval allows for.
+        whole_range: whether it is all of the declared range.
+        kind: of the outcomes of its people, counted from 0.
+        weight: of that kind in the mean over kinds.
+        answers: expected half-widths of each outcome.
+        found: what it was read from.
+    """
+
+    half_width: float
+    noise: float
+    sampling: float
+    bias: float = 0.0
+    whole_range: bool = False
+    kind: int = 0
+    weight: float = 1.0
+    answers: tuple[ExpectedAnswer, ...] = ()
+    found: Any = None
+
+
+@dataclass(frozen=True)
+class Smaller(Generic[S]):
+    """A study for fewer units than it has.
+
+    Its errors are divided to be those of all.
+
+    Attributes:
+        study: the study.
+        noise, sampling, bias: by what errors are divided.
+        times: how many units each person's part of a sum counts for.
+        all_units: whether stages are told the number of all units, not of those rehearsed.
+    """
+
+    study: S
+    noise: float = 1.0
+    sampling: float = 1.0
+    bias: float = 1.0
+    times: float = 1.0
+    all_units: bool = False
+
+    def of_all(self, half: float, noise: float, sampling: float, bias: float) -> Rehearsed:
+        """Return an interval for all units, of its half-width and what that is made of."""
+        total, left = math.hypot(noise, sampling), bias / self.bias
+        soft, less = noise / self.noise, sampling / self.sampling
+        if total > 0:
+            half = left + (half - bias) * math.hypot(soft, less) / total
+        return Rehearsed(half, soft, less, left)
+
+
 def expected_answers(smaller: Smaller[Any], answers: Sequence[Answer]) -> tuple[ExpectedAnswer, ...]:
     """Return what a table says of each of its questions, for all units.
 
@@ -53,7 +112,7 @@ def expected_answers(smaller: Smaller[Any], answers: Sequence[Answer]) -> tuple[
 
 
 def _expected(smaller: Smaller[Any], outcome: str, rows: Sequence[Answer]) -> ExpectedAnswer:
-    seen = [row for row in rows if row.interval is not None and row.simultaneous is not None]
+    seen = [row for row in rows if row.interval is not None]
     whole = [row for row in seen if row.group == ALL_UNITS] or seen
     groups = [row for row in seen if row.group != ALL_UNITS] or whole
     if not whole:
@@ -73,7 +132,10 @@ def _expected(smaller: Smaller[Any], outcome: str, rows: Sequence[Answer]) -> Ex
 
 
 def _mean(smaller: Smaller[Any], rows: Sequence[Answer], together: bool = False) -> float:
-    return fmean(_half(smaller, row, row.simultaneous if together else row.interval).half_width for row in rows)
+    return fmean(
+        _half(smaller, row, row.simultaneous if together and row.simultaneous else row.interval).half_width
+        for row in rows
+    )
 
 
 def _half(smaller: Smaller[Any], row: Answer, limits: Limits | None) -> Rehearsed:
@@ -82,12 +144,19 @@ def _half(smaller: Smaller[Any], row: Answer, limits: Limits | None) -> Rehearse
     return replace(read, half_width=half) if row.state is State.unresolved else read
 
 
-def of_table(smaller: Smaller[Any], answers: Sequence[Answer], first: int = 0) -> Rehearsed:
-    """Return the answer of the first primary question over all units, and with it those of all."""
-    found = expected_answers(smaller, answers)
-    own, outcome = found[first], found[first].outcome
-    whole = next(row for row in answers if row.outcome == outcome).state is State.unresolved
-    return Rehearsed(own.everybody, own.noise_error, own.sampling_error, whole_range=whole, found=found)
+def of_table(smaller: Smaller[Any], found: Findings, first: int) -> Rehearsed:
+    """Return the answer about the first primary outcome over all units.
+
+    With it are those of all.
+
+    ``first``: its place among the outcomes.
+    """
+    answers = expected_answers(smaller, found.answers)
+    own = answers[first]
+    row = next(row for row in found.answers if row.outcome == own.outcome)
+    read = _half(smaller, row, row.interval)
+    whole = row.state is State.unresolved
+    return replace(read, half_width=own.everybody, whole_range=whole, answers=answers, found=found)
 
 
 def middle_of(found: Sequence[Rehearsed]) -> list[ExpectedAnswer]:
@@ -95,5 +164,5 @@ def middle_of(found: Sequence[Rehearsed]) -> list[ExpectedAnswer]:
     numbers = ("everybody", "everybody_together", "group", "group_together", "sampling_error", "noise_error", "hidden")
     return [
         replace(own[0], **{name: median(getattr(one, name) for one in own) for name in numbers})
-        for own in zip(*(one.found for one in found), strict=True)
+        for own in zip(*(one.answers for one in found), strict=True)
     ]

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from causalveil.flows.estimators.rehearsal import Rehearsed, hidden_in, summary
+from causalveil.flows.estimators.rehearsal import hidden_in, summary
+from causalveil.flows.estimators.table import Rehearsed
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.privacy import Level
-from causalveil.schemas.study import EffectStudy, Study
+from causalveil.schemas.study import Study
 from causalveil.tasks.report.numbers import confidence_level, number
 
 
@@ -100,7 +101,7 @@ class Words:
     left: float = 1.0
 
 
-def say_interval(study: EffectStudy, numbers: Mapping[str, Any]) -> str:
+def say_interval(confidence: float, numbers: Mapping[str, Any]) -> str:
     """Return the expected interval and what it is made of: ``numbers`` in outcome units."""
     sampling, noise = (number(numbers[f"{part}_standard_error"], 3) for part in ("sampling", "noise"))
     # Where most draws hide it the sampling variance comes out as nothing, which it is not.
@@ -109,7 +110,7 @@ def say_interval(study: EffectStudy, numbers: Mapping[str, Any]) -> str:
     made_of = made_of if hides else f"{sampling} from sampling, {noise} from noise"
     return Sentence(
         Importance.expected,
-        f"Expected {confidence_level(study.confidence)} interval: estimate ± {number(numbers['half_width'], 3)} "
+        f"Expected {confidence_level(confidence)} interval: estimate ± {number(numbers['half_width'], 3)} "
         f"(standard error {made_of}), for a treated share of {numbers['treated']:g}.",
     )
 

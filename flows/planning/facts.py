@@ -14,10 +14,10 @@ from typing import Any
 from causalveil.flows.estimators.words import Importance, Sentence
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.schemas.errors import CausalveilError
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, SurvivalStudy
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.protocols.study import ProtocolStudy, TableStudy
-from causalveil.schemas.study import EffectStudy, Outcome, Study
+from causalveil.schemas.protocols.study import EffectStudy, TableStudy
+from causalveil.schemas.study import Study
 from causalveil.tasks.inference.people import PublicPeople, assumed
 from causalveil.tasks.report.numbers import number
 
@@ -108,12 +108,9 @@ def untold(study: Study, asked: Collection[str], stand_in: StandIn, told: Collec
 
 def _of_outcome(study: Study, stand_in: StandIn, told: Collection[str]) -> list[Fact]:
     """Return the outcome's mean or deviation; several outcomes have not one that could be told."""
-    if isinstance(study, ProtocolStudy):
-        outcome: Outcome | None = study.outcomes[0] if len(study.outcomes) == 1 else None
-    else:
-        outcome = study.outcome if isinstance(study, EffectStudy) else None
-    if outcome is None:
+    if not isinstance(study, EffectStudy) or len(study.outcomes) > 1:
         return []
+    outcome = study.outcome
     if not outcome.two_valued:
         deviation = outcome.width / 4 if stand_in.deviation is None else stand_in.deviation
         return [Fact("deviation", "the outcome's standard deviation", deviation, (HALF * deviation,))]
@@ -126,7 +123,7 @@ def _of_outcome(study: Study, stand_in: StandIn, told: Collection[str]) -> list[
 
 def _of_times(study: Study) -> list[Fact]:
     """Return what a study of times expects of all units, as far as it does not say so itself."""
-    if not isinstance(study, SurvivalStudy | SurvivalProtocol):
+    if not isinstance(study, SurvivalStudy):
         return []
     expect = study.expect
     facts = [

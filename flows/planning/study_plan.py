@@ -24,10 +24,10 @@ from causalveil.schemas.ledger import BudgetOutlook
 from causalveil.schemas.mistakes import validate
 from causalveil.schemas.plan import Plan, Sizes, StandIn
 from causalveil.schemas.privacy import amount_text
-from causalveil.schemas.protocols.study import TableStudy
+from causalveil.schemas.protocols.study import EffectStudy, TableStudy
 from causalveil.schemas.shown import Shown
 from causalveil.schemas.specification import unrecorded_words
-from causalveil.schemas.study import EffectStudy, Study
+from causalveil.schemas.study import Study
 from causalveil.tasks.direction.answers import sweep
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.public_columns import public_rows

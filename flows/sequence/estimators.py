@@ -32,26 +32,19 @@ from causalveil.schemas.estimators.difference import DifferenceStudy
 from causalveil.schemas.estimators.direction import DirectionStudy
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.estimators.matching import MatchingStudy
-from causalveil.schemas.estimators.protocols import (
-    BalancingProtocol,
-    DifferenceProtocol,
-    IpwProtocol,
-    MatchingProtocol,
-    RegressionProtocol,
-)
 from causalveil.schemas.estimators.regression import RegressionStudy
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, SurvivalStudy
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level, amount_text
-from causalveil.schemas.protocols.study import EffectMeasure, ProtocolStudy
+from causalveil.schemas.protocols.study import EffectMeasure, EffectStudy
 from causalveil.schemas.specification import unrecorded_words
-from causalveil.schemas.studies import study_class
-from causalveil.schemas.study import NOTHING_TO_ADJUST_FOR, EffectStudy, Study
+from causalveil.schemas.studies import STUDIES
+from causalveil.schemas.study import NOTHING_TO_ADJUST_FOR, Study
 from causalveil.schemas.terms import TAKES_TERMS
 from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
 from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.inference.assemble import Findings
 from causalveil.tasks.inference.people import assumed
 from causalveil.tasks.privacy.mechanisms import Budget
 from causalveil.tasks.report.numbers import number
@@ -70,22 +63,13 @@ ESTIMATORS: dict[type[Study], tuple[str, str]] = {
     BalancingStudy: ("balancing", "BALANCING"),
     DirectionStudy: ("direction", "DIRECTION"),
     SurvivalStudy: ("survival", "SURVIVAL"),
-    RegressionProtocol: ("protocol", "REGRESSION"),
-    DifferenceProtocol: ("protocol", "DIFFERENCE_IN_MEANS"),
-    BalancingProtocol: ("protocol", "BALANCING"),
-    IpwProtocol: ("protocol", "IPW"),
-    MatchingProtocol: ("protocol", "MATCHING"),
-    SurvivalProtocol: ("survival", "SURVIVAL_PROTOCOL"),
 }
-
-
-# Matching pairs units, and other weights of public columns pair near ones to measure the variance by.
-MATCHED = (MatchingStudy, MatchingProtocol, BalancingStudy, BalancingProtocol, IpwProtocol)
 
 
 def pairs_near_units(study: Study) -> bool:
     """Return whether a study matches, or measures its variance by pairs of near units."""
-    return isinstance(study, MATCHED) or (isinstance(study, IpwStudy) and study.privacy.level is Level.label)
+    at_label = isinstance(study, IpwStudy) and study.privacy.level is Level.label
+    return at_label or isinstance(study, MatchingStudy | BalancingStudy)
 
 
 def estimator_of(study: S) -> Estimator[S]:
@@ -162,10 +146,12 @@ def _answers(asked: EffectStudyFile) -> bool:
 
     It must have covariates if it adjusts, take terms if there are any, and release arm means for ratios.
     """
-    study: Any = study_class(asked.kind, asked.estimator.name, bool(asked.of_many))
-    # A table adjusts as the study of one of its questions does.
-    adjusts = getattr(getattr(study, "SINGLE", study), "ADJUSTS", False)
-    if study is None or (adjusts and not asked.covariates) or (asked.terms and "terms" not in study.model_fields):
+    study = STUDIES[asked.kind][asked.estimator.name]
+    if not issubclass(study, EffectStudy) or (study.ADJUSTS and not asked.covariates):
+        return False
+    if asked.of_many and asked.privacy.level not in study.TABLES:
+        return False
+    if asked.terms and "terms" not in study.model_fields:
         return False
     return asked.measures == (EffectMeasure.difference,) or study.ARM_MEANS
 
@@ -232,8 +218,9 @@ def likely(study: Study) -> StandIn:
     of 445 to 15,000 people (``tests/statistical/test_auto_choice.py``) the choice by an eighth costs 6% of width on
     average and 52% at most, by a quarter 42% and a factor of 4.7.
     """
-    outcome = getattr(study, "outcome", None) or study.outcomes[study.first]  # type: ignore[attr-defined]
-    return StandIn() if outcome.two_valued else StandIn(deviation=outcome.width / 8)
+    if not isinstance(study, EffectStudy) or study.outcome.two_valued:
+        return StandIn()
+    return StandIn(deviation=study.outcome.width / 8)
 
 
 def expected_width(study: Study, units: int | None, stand_in: StandIn = StandIn()) -> float | None:
@@ -242,7 +229,7 @@ def expected_width(study: Study, units: int | None, stand_in: StandIn = StandIn(
     It is that of few draws with seeds that are always the same, so that asked again it chooses the same. Returns None
     where the estimator cannot run at this size.
     """
-    if units is None or not isinstance(study, EffectStudy | ProtocolStudy):
+    if units is None or not isinstance(study, EffectStudy):
         return None
     try:
         found = estimator_of(study).point(study, sizes_of(study, units), stand_in)
@@ -264,15 +251,10 @@ def rehearse(study: Study, enclave: MemoryEnclave, budget: Budget, seed: int = 0
     return estimator_of(study).estimate(run, DirectEngine())
 
 
-def rehearse_effect(study: EffectStudy, rows: Rows | MemoryEnclave, budget: Budget, seed: int = 0) -> EffectFindings:
+def rehearse_effect(study: EffectStudy, rows: Rows | MemoryEnclave, budget: Budget, seed: int = 0) -> Findings:
     """Run the estimator of an effect on rows in memory and return its findings.
 
     Rows stand in the order of their hashes, from which halves and folds are cut.
-
-    Raises:
-        TypeError: the study's estimator finds no effect.
     """
-    found = rehearse(study, MemoryEnclave.of(rows) if isinstance(rows, Rows) else rows, budget, seed)
-    if not isinstance(found, EffectFindings):
-        raise TypeError(f"'{study.estimator.name}' finds no effect")
+    found: Findings = rehearse(study, MemoryEnclave.of(rows) if isinstance(rows, Rows) else rows, budget, seed)
     return found

@@ -85,7 +85,7 @@ def load_round(path: Path) -> tuple[AgreedTerms, Asked, Path]:
     study = resolve(load_study_file(file), None, str(file))
     if not isinstance(study, Asked):
         raise StudyError(f"{path}: study '{study.name}' is of kind '{study.kind}'; only effects are pooled")
-    as_they_are = isinstance(study, SurvivalStudy) and not study.covariates and not study.where
+    as_they_are = isinstance(study, SurvivalStudy) and study.asks_one and not study.covariates and not study.where
     if terms.pooled_by is PooledBy.cells and not as_they_are:
         raise StudyError(
             f"{path}: 'pooled_by: cells' is for one study of times by 'survival' without 'covariates' and 'where'; "
@@ -214,7 +214,9 @@ def check_travels(path: Path, *, at_a_site: bool = True) -> Study:
     wanted = resolve(asked, None, f"{path}: as it travels over sites")
     if not at_a_site or not asked.of_times:
         return wanted
-    if apart := sorted(differences(wanted.specification(), load(path).study.specification())):
+    found = differences(wanted.specification(), load(path).study.specification())
+    # A file that asks about one outcome may say so by the short key.
+    if apart := sorted(one if asked.outcomes else one.replace("outcomes.1", "outcome") for one in found):
         raise StudyError(
             f"{path}: what it leaves to contracts would differ between sites: {', '.join(apart)}; write these into the "
             "study as this site's contract has them"

@@ -22,7 +22,7 @@ from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.contract import CONTRACT_FILE, DataClass, parse_contract
 from causalveil.schemas.documents import parse_yaml
 from causalveil.schemas.errors import DataError, StudyError, kind_of
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, SurvivalStudy
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.sources import Kind, TextReading
 from causalveil.schemas.study import Study
 from causalveil.schemas.warehouse import SOURCE_FILE, CsvFiles, DuckDb, Manifest, ParquetFiles, TableFile, Warehouse
@@ -398,7 +398,7 @@ def _rows_say(rows: Survey, seen: Survey, wishes: Wishes, parts: Cast, drafted: 
 def _followed(seen: Survey, parts: Cast, wishes: Wishes, drafted: Draft, units: int) -> str:
     """Say how many eligible rows of each arm reach the horizon, beside what the noise of the drafted study hides."""
     study = _studies(drafted)[0]
-    if not isinstance(study, SurvivalStudy | SurvivalProtocol):
+    if not isinstance(study, SurvivalStudy):
         return ""
     frame = seen.sample.frame
     columns = {"time": parts.outcome, "arm": parts.treatment}

@@ -32,8 +32,8 @@ from scipy.stats import norm, skew
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import StandIn
+from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.studies import parse_study
-from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
 from causalveil.tasks.enclave.split import sizes_of

@@ -18,8 +18,8 @@ import numpy as np
 from causalveil.flows.planning import curves
 from causalveil.flows.sequence.estimators import estimator_of, rehearse_effect
 from causalveil.schemas.plan import StandIn
+from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.studies import parse_study
-from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.people import people
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget

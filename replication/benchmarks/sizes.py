@@ -14,8 +14,8 @@ import sys
 import numpy as np
 
 from causalveil.flows.sequence.estimators import rehearse_effect
+from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.studies import parse_study
-from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.studies import RESOLVED

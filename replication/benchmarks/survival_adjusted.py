@@ -21,8 +21,8 @@ import polars as pl
 
 from causalveil.schemas.estimators.survival import Measure
 from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
+from causalveil.tasks.inference.assemble import Findings
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
-from causalveil.tasks.survival.joint_answers import SurvivalFindings
 from replication.benchmarks.survival import Cell, scale
 from tests.survival_help import HORIZON, People, found_of, make_survival
 
@@ -73,7 +73,7 @@ class Confounded:
         """Return what its people are drawn by beside a run's seed: its name, with a blank before percent signs."""
         return sum(self.name.replace("%", " %").encode())
 
-    def found(self, n: int, epsilon: str, measure: Measure, seed: int) -> SurvivalFindings:
+    def found(self, n: int, epsilon: str, measure: Measure, seed: int) -> Findings:
         """What one table of this seed says."""
         people, _ = self.people(np.random.default_rng([seed, n, self.seed]), n)
         return found_of(self.study(epsilon, measure), people, seed)

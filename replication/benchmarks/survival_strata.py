@@ -22,7 +22,7 @@ from causalveil.flows.estimators.survival import SURVIVAL
 from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.survival.joint_answers import SurvivalFindings
+from causalveil.tasks.inference.assemble import Findings
 from replication.benchmarks.survival import Cell
 from tests.survival_help import HORIZON, People, found_of, make_survival
 
@@ -76,7 +76,7 @@ class Stratified:
         censoring = {"by": self.by, **asked.pop("censoring", {})} if declared else {}
         return make_survival(competing=False, censoring=censoring, **asked)
 
-    def found(self, n: int, seed: int, declared: bool, **changes: Any) -> SurvivalFindings:
+    def found(self, n: int, seed: int, declared: bool, **changes: Any) -> Findings:
         """What one table of this seed says."""
         people = self.people(np.random.default_rng([seed, n, sum(self.name.encode())]), n)
         return found_of(self.study(declared, **changes), people, seed)

@@ -18,13 +18,13 @@ import numpy as np
 from causalveil.flows.estimators.rehearsal import gaussian_epsilon
 from causalveil.flows.sequence.estimators import rehearse
 from causalveil.schemas.estimators.survival import Measure
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.protocols.answers import State
 from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
 from causalveil.tasks.enclave.normalise import columns, encode
+from causalveil.tasks.inference.assemble import Findings
 from causalveil.tasks.privacy.gaussian import unit_sigma
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.survival.joint_answers import TimesTable
 from replication.benchmarks.survival_adjusted import CONFOUNDED, COVARIATES, MANY, Confounded
 from tests.survival_help import HORIZON, IN_FULL, ONE_KIND, found_of, make_survival, make_times
 
@@ -34,7 +34,7 @@ HORIZONS = (HORIZON, 180.0)
 
 def joint_study(
     horizons: Sequence[float], measures: Sequence[Measure], epsilon: str, grouped: bool = True
-) -> SurvivalProtocol:
+) -> SurvivalStudy:
     """The protocol of these horizons and measures, adjusted for four covariates."""
     outcomes = [
         {**IN_FULL, **ONE_KIND, "horizon": horizon, "role": "secondary" if place else "primary"}
@@ -47,7 +47,7 @@ def joint_study(
     )
 
 
-def joint_table(study: SurvivalProtocol, one: Confounded, n: int, seed: int) -> TimesTable:
+def joint_table(study: SurvivalStudy, one: Confounded, n: int, seed: int) -> Findings:
     """What one table of this seed says."""
     random = np.random.default_rng([seed, n, one.seed])
     people, _ = one.people(random, n)
@@ -66,7 +66,7 @@ def joint_table(study: SurvivalProtocol, one: Confounded, n: int, seed: int) -> 
         ]
     )
     found = rehearse(study, enclave, RehearsalBudget(seed), seed)
-    assert isinstance(found, TimesTable)
+    assert isinstance(found, Findings)
     return found
 
 
@@ -95,7 +95,7 @@ class Held:
     together: list[bool] = field(default_factory=list)
     unresolved: int = 0
 
-    def add(self, study: SurvivalProtocol, one: Confounded, table: TimesTable) -> None:
+    def add(self, study: SurvivalStudy, one: Confounded, table: Findings) -> None:
         """Count one table."""
         true = {ask.label: truth(one, ask.measure, ask.outcome.horizon) for ask in study.questions}
         all_hold = True

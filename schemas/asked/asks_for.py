@@ -12,7 +12,7 @@ from causalveil.schemas.asked.study_file import EffectStudyFile, StudyFile
 from causalveil.schemas.estimators.regression import of_stated_form
 from causalveil.schemas.estimators.survival import Censoring, equal_classes
 from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.protocols.study import AskedOf, EffectMeasure
+from causalveil.schemas.protocols.study import TableStudy
 from causalveil.schemas.study import UNRECORDED, Covariate, NumericCovariate, Study
 from causalveil.schemas.where import AskedCondition
 
@@ -34,16 +34,16 @@ def asks_for(asked: StudyFile, study: Study) -> bool:
 
 
 def _same_questions(asked: EffectStudyFile, study: Study) -> bool:
-    """Return whether outcomes and measures are the file's; a study of one difference has no 'measure'."""
-    outcomes = getattr(study, "outcomes", None) or (getattr(study, "outcome", None),)
-    measures = getattr(study, "measure", (EffectMeasure.difference,))
-    return _within(asked.questions, outcomes) and asked.measures == measures
+    """Return whether outcomes and measures are the file's."""
+    return (
+        isinstance(study, TableStudy) and _within(asked.questions, study.outcomes) and asked.measures == study.measure
+    )
 
 
 def _is_said(asked: StudyFile, key: str, value: Any, study: Study) -> bool:
     """Return whether a study has what a file says under one of its keys."""
     if not hasattr(study, key):
-        # A key that would make it a table, and that the file does not use.
+        # A key of the other kind of outcomes, which the file does not use.
         return bool(value == type(asked).model_fields[key].default)
     found = getattr(study, key)
     if key in ("missing", *UNRECORDED):
@@ -73,9 +73,7 @@ def _within(asked: Any, found: Any) -> bool:
         same = set(asked.events) == {name for name in found.codes if name != found.censoring}
         return same and _within(asked.model_copy(update={"events": None}), found)
     if isinstance(asked, Frozen) and type(asked) is not type(found):
-        # One question by itself has no role.
-        said = [(key, one) for key, one in asked if hasattr(found, key) or key not in AskedOf.model_fields]
-        return all(one is None or _within(_in_codes(one, found), getattr(found, key, None)) for key, one in said)
+        return all(one is None or _within(_in_codes(one, found), getattr(found, key, None)) for key, one in asked)
     return bool(asked == found)
 
 

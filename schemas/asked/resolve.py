@@ -33,8 +33,8 @@ from causalveil.schemas.estimators.survival import equal_classes
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.mistakes import nearest, validate
 from causalveil.schemas.privacy import Level
-from causalveil.schemas.protocols.study import AskedOf
-from causalveil.schemas.studies import study_class
+from causalveil.schemas.protocols.study import EffectStudy
+from causalveil.schemas.studies import STUDIES
 from causalveil.schemas.study import Codes, Covariate, Missing, Study
 from causalveil.schemas.terms import TAKES_TERMS, DeclaredTerm, wrong_term
 
@@ -72,14 +72,12 @@ def resolve(
 def answering(asked: StudyFile, where: str = "study") -> type[Study]:
     """Return the study by which a file's estimator answers what it asks.
 
-    One question of all units has a study of its own where the estimator has one; all else is a table.
-
     Raises:
-        StudyError: the estimator answers no table; says which do.
+        StudyError: the estimator answers one question of all units alone; says which answer several.
     """
     many, name = asked.of_many, asked.estimator.name
-    found = study_class(asked.kind, name, bool(many))
-    if found is None:
+    found = STUDIES[asked.kind][name]
+    if many and issubclass(found, EffectStudy) and not found.TABLES:
         raise StudyError(f"{where}: '{many[0]}': {_instead(many[0], name)}")
     return found
 
@@ -157,9 +155,6 @@ def _effect(asked: EffectStudyFile, contract: Contract | None, problems: Problem
     fields = answering(asked).model_fields
     if asked.terms and "terms" not in fields:
         problems.append(f"'terms': estimator '{asked.estimator.name}' takes no terms; {TAKES_TERMS}")
-    if "outcome" in fields:
-        (one,) = document["outcomes"]
-        document["outcome"] = {key: value for key, value in one.items() if key not in AskedOf.model_fields}
     if asked.clusters is not None and "clusters" not in fields:
         problems.append(
             f"'clusters': estimator '{asked.estimator.name}' counts people one by one; leave 'clusters' out"

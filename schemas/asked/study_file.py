@@ -42,7 +42,7 @@ from causalveil.schemas.estimators.regression import of_stated_form
 from causalveil.schemas.estimators.survival import MOST_INTERVALS, ExpectedTimes, Measure
 from causalveil.schemas.mistakes import line_of, missing_key, validate
 from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.protocols.study import EffectMeasure, Gates, OutcomeRole
+from causalveil.schemas.protocols.study import AskedOf, EffectMeasure, Gates, OutcomeRole
 from causalveil.schemas.studies import STUDIES, named
 from causalveil.schemas.study import (
     Estimand,
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     AskedEstimator: TypeAlias = EstimatorSettings
 else:
     # The settings of every estimator of an effect, known by their name.
-    _OF_EFFECTS = (known[0].model_fields["estimator"].annotation for known in STUDIES["effect"].values())
+    _OF_EFFECTS = (known.model_fields["estimator"].annotation for known in STUDIES["effect"].values())
     AskedEstimator = Annotated[Union[(*_OF_EFFECTS, AutoEstimator)], Discriminator("name")]
 
 STUDY_SCHEMA_FILE = Path(__file__).parents[1] / "study-v1.schema.json"
@@ -205,11 +205,16 @@ class EffectStudyFile(StudyFile):
 
     @property
     def questions(self) -> tuple[AskedOutcome | AskedTimesOutcome, ...]:
-        """The outcomes; one by itself is primary unless the file says another role."""
+        """The outcomes; one by itself has all importance.
+
+        It is primary unless the file says another role.
+        """
         asked = self.outcomes or (() if self.outcome is None else (self.outcome,))
-        if len(asked) == 1 and "role" not in asked[0].model_fields_set:
-            return (asked[0].model_copy(update={"role": OutcomeRole.primary}),)
-        return asked
+        if len(asked) != 1:
+            return asked
+        alone = {"importance": 1.0} if isinstance(asked[0], AskedOf) else {}
+        role = {} if "role" in asked[0].model_fields_set else {"role": OutcomeRole.primary}
+        return (asked[0].model_copy(update=alone | role),)
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -257,8 +262,7 @@ def model_of(document: Mapping[str, Any], where: str) -> type[StudyFile]:
         line = line_of(document, ("kind",))
         at = where if line is None else f"{where}: line {line}"
         raise StudyError(f"{at}: write 'kind: effect' in place of 'kind: {FORMER_KIND}'; the rest stays as it is")
-    names = {kind: tuple(names) for kind, names in STUDIES.items()}
-    kind, _ = named(names | {"effect": (*names["effect"], "auto")}, document, where)
+    kind, _ = named({**STUDIES, "effect": (*STUDIES["effect"], "auto")}, document, where)
     return STUDY_FILES[kind]
 
 

@@ -6,7 +6,6 @@
 - ``direction``: A study of which of two variables causes the other.
 - ``ipw``: A study by inverse probability weighting.
 - ``matching``: A study by capped nearest-neighbour matching (PrivATE: Yuan et al. 2026).
-- ``protocols``: The estimators that can answer a protocol of many questions.
 - ``regression``: A study by covariate adjustment from noisy moments.
 - ``survival``: Time to event of two arms.
 - ``survival_protocol``: Many questions of times to an event.

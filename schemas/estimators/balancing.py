@@ -5,12 +5,13 @@ Covariates and treatments public, outcomes private.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from causalveil.schemas.privacy import Level
-from causalveil.schemas.study import PUBLIC_WEIGHTS, EffectStudy, EstimatorSettings, Finite
+from causalveil.schemas.protocols.study import EffectStudy
+from causalveil.schemas.study import EstimatorSettings, Finite
 
 
 class BalancingEstimator(EstimatorSettings):
@@ -27,7 +28,9 @@ class BalancingEstimator(EstimatorSettings):
 
 
 class BalancingStudy(EffectStudy):
-    """A treatment effect by balancing weights."""
+    """Treatment effects by balancing weights."""
+
+    TABLES: ClassVar[tuple[Level, ...]] = (Level.label,)
 
     estimator: BalancingEstimator
 
@@ -39,8 +42,3 @@ class BalancingStudy(EffectStudy):
                 "'regression'"
             )
         return self
-
-    @property
-    def unprotected(self) -> tuple[str, ...]:
-        """Columns and results that the release does not protect, in words; printed with it."""
-        return (*super().unprotected, PUBLIC_WEIGHTS)

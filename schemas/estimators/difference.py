@@ -11,7 +11,8 @@ from pydantic import model_validator
 
 from causalveil.schemas.confounding import ConfoundingPrior
 from causalveil.schemas.privacy import Level
-from causalveil.schemas.study import PUBLIC_WEIGHTS, EffectStudy, Estimand, EstimatorSettings
+from causalveil.schemas.protocols.study import EffectStudy
+from causalveil.schemas.study import Estimand, EstimatorSettings
 
 
 class DifferenceEstimator(EstimatorSettings):
@@ -35,9 +36,11 @@ class DifferenceEstimator(EstimatorSettings):
 
 
 class DifferenceStudy(EffectStudy):
-    """A treatment effect by the difference of arm means."""
+    """Treatment effects by differences of arm means, of a randomised trial or unadjusted."""
 
     ADJUSTS: ClassVar[bool] = False
+    TABLES: ClassVar[tuple[Level, ...]] = (Level.sample, Level.label)
+    ARM_MEANS: ClassVar[bool] = True
     TAKES_CLUSTERS: ClassVar[bool] = True
 
     estimator: DifferenceEstimator
@@ -50,9 +53,6 @@ class DifferenceStudy(EffectStudy):
             )
         if self.privacy.level is Level.training_units:
             raise ValueError("estimator 'difference_in_means' trains nothing: level 'training_units' has no meaning")
+        if self.gates is not None:
+            raise ValueError("'gates' speak of covariates, which estimator 'difference_in_means' does not use")
         return self
-
-    @property
-    def unprotected(self) -> tuple[str, ...]:
-        """Columns and results that the release does not protect, in words; printed with it."""
-        return super().unprotected + ((PUBLIC_WEIGHTS,) if self.privacy.level is Level.label else ())

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from causalveil.schemas.confounding import ConfoundingPrior
 from causalveil.schemas.privacy import Level
-from causalveil.schemas.study import (
-    PUBLIC_WEIGHTS,
-    Clip,
-    EffectStudy,
-    EstimatorSettings,
-    Finite,
-    Penalty,
-    Variant,
-)
+from causalveil.schemas.protocols.study import EffectStudy
+from causalveil.schemas.study import Clip, EstimatorSettings, Finite, Penalty, Variant
 
 
 class Weighting(StrEnum):
@@ -67,7 +60,9 @@ def with_free_penalty(document: Any) -> Any:
 
 
 class IpwStudy(EffectStudy):
-    """A treatment effect by inverse probability weighting."""
+    """Treatment effects by inverse probability weighting, several by public scores."""
+
+    TABLES: ClassVar[tuple[Level, ...]] = (Level.label,)
 
     estimator: IpwEstimator
 
@@ -75,6 +70,12 @@ class IpwStudy(EffectStudy):
     @classmethod
     def _free_penalty(cls, document: Any) -> Any:
         return with_free_penalty(document)
+
+    @model_validator(mode="after")
+    def _of_two_arms(self) -> Self:
+        if len(self.arm_names) > 2:
+            raise ValueError("scores are of two arms; several are compared by 'balancing' or 'regression'")
+        return self
 
     @model_validator(mode="after")
     def _weights_add_up(self) -> Self:
@@ -104,8 +105,3 @@ class IpwStudy(EffectStudy):
         At label level that model costs nothing, so every unit serves both.
         """
         return None if self.privacy.level is Level.label else self.estimator.train_fraction
-
-    @property
-    def unprotected(self) -> tuple[str, ...]:
-        """Columns and results that the release does not protect, in words; printed with it."""
-        return super().unprotected + ((PUBLIC_WEIGHTS,) if self.privacy.level is Level.label else ())

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from causalveil.schemas.confounding import ConfoundingPrior
 from causalveil.schemas.privacy import Amount, Frozen, Level, subtract
-from causalveil.schemas.study import EffectStudy, Estimand, EstimatorSettings, Finite, Penalty, Variant
+from causalveil.schemas.protocols.study import EffectStudy
+from causalveil.schemas.study import UNPROTECTED, Estimand, EstimatorSettings, Finite, Penalty, Variant
 
 # The paper's c (label level) and h (sample level).
 ERROR_COEFFICIENTS = {Level.label: 0.01, Level.sample: 0.001}
@@ -71,7 +72,9 @@ class MatchingEstimator(EstimatorSettings):
 
 
 class MatchingStudy(EffectStudy):
-    """A treatment effect by matching."""
+    """Treatment effects by matching, several on a public propensity score."""
+
+    TABLES: ClassVar[tuple[Level, ...]] = (Level.label,)
 
     estimator: MatchingEstimator
 
@@ -84,6 +87,10 @@ class MatchingStudy(EffectStudy):
             raise ValueError("matching spends no delta at level 'label'; declare delta: 0")
         if self.estimator.correct_attenuation and level is Level.label:
             raise ValueError("at level 'label' treatments are not randomised, so there is no attenuation to correct")
+        if self.estimator.variant is not Variant.ours and not self.asks_one:
+            raise ValueError("variant 'paper' answers one question; several are those of variant 'ours'")
+        if len(self.arm_names) > 2:
+            raise ValueError("matching compares two arms; several are compared by 'balancing' or 'regression'")
         return self
 
     @model_validator(mode="after")
@@ -122,9 +129,9 @@ class MatchingStudy(EffectStudy):
     @property
     def unprotected(self) -> tuple[str, ...]:
         """Columns and results that the release does not protect, in words; printed with it."""
-        if self.privacy.level is not Level.label:
+        if self.privacy.level is not Level.label or not self.asks_one:
             return super().unprotected
         return (
-            *super().unprotected,
+            *UNPROTECTED[Level.label],
             "caps, reuse, effective sample sizes and counts in this release: exact functions of those public columns",
         )

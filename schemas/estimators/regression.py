@@ -12,7 +12,8 @@ from pydantic import Field, model_validator
 
 from causalveil.schemas.confounding import ConfoundingPrior
 from causalveil.schemas.privacy import Amount, Frozen, Level, add
-from causalveil.schemas.study import EffectStudy, EstimatorSettings
+from causalveil.schemas.protocols.study import EffectStudy
+from causalveil.schemas.study import EstimatorSettings
 from causalveil.schemas.terms import MOST_TERM_COLUMNS, DeclaredTerm, refuse_terms
 
 
@@ -73,10 +74,12 @@ def of_stated_form(settings: EstimatorSettings, terms: Collection[object]) -> Es
 
 
 class RegressionStudy(EffectStudy):
-    """A treatment effect by adjustment from noisy moments.
+    """Treatment effects by adjustment from noisy moments, within each subgroup.
 
     ``terms``: functions of covariates that are adjusted for as their lines are, from release 2 on.
     """
+
+    TABLES: ClassVar[tuple[Level, ...]] = (Level.sample,)
 
     TAKES_CLUSTERS: ClassVar[bool] = True
 
@@ -96,3 +99,8 @@ class RegressionStudy(EffectStudy):
                 "use estimator 'ipw'"
             )
         return self
+
+    @property
+    def in_l1(self) -> bool:
+        """True if scales and scores are bounded in the L1 norm, with Laplace noise on each number."""
+        return self.privacy.delta == 0

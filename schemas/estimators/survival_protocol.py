@@ -12,13 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count, pairwise
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from causalveil.schemas.columns import Column, Holds, Nulls
-from causalveil.schemas.estimators.protocols import RegressionProtocol
-from causalveil.schemas.estimators.regression import RegressionEstimator, of_stated_form
+from causalveil.schemas.estimators.regression import RegressionEstimator, RegressionStudy, of_stated_form
 from causalveil.schemas.estimators.survival import (
     MOST_INTERVALS,
     MOST_WITHOUT_DELTA,
@@ -34,18 +33,15 @@ from causalveil.schemas.privacy import Frozen, Level
 from causalveil.schemas.protocols.study import MOST_OUTCOMES, OutcomeRole, ProtocolOutcome, TableStudy
 from causalveil.schemas.study import (
     ZERO_ONE,
-    Codes,
     Covariate,
     Estimand,
-    Finite,
     Missing,
     MissingTreatment,
     Name,
-    Study,
     covariate_role,
 )
 from causalveil.schemas.terms import MOST_TERM_COLUMNS, DeclaredTerm, refuse_terms
-from causalveil.schemas.where import MOST_CONDITIONS, Condition, refuse_roles
+from causalveil.schemas.where import refuse_roles
 
 # Intervals that hold together come from draws of as many normal numbers as there are questions.
 MOST_QUESTIONS = 500
@@ -56,7 +52,7 @@ MEAN_TIME = "mean time without event"
 
 
 class TimesOutcome(TimeToEvent):
-    """A time to an event as a protocol asks for it: with its role."""
+    """A time to an event with its role."""
 
     role: OutcomeRole = OutcomeRole.secondary
 
@@ -93,7 +89,7 @@ class TimesQuestion:
         return self.outcome.horizon if self.measure is Measure.rmst else 1.0
 
 
-class SurvivalProtocol(TableStudy):
+class SurvivalStudy(TableStudy):
     """Many effects on times to an event, of the arms as they are.
 
     With ``covariates`` they are adjusted for them. ``expect`` is for `plan` and changes nothing else.
@@ -115,7 +111,7 @@ class SurvivalProtocol(TableStudy):
         pairs = {(one.time, one.event) for one in self.outcomes}
         if len(pairs) > 1:
             raise ValueError(
-                f"outcomes name {len(pairs)} pairs of columns; all outcomes of a protocol by 'survival' have one "
+                f"outcomes name {len(pairs)} pairs of columns; all outcomes of a study by 'survival' have one "
                 f"'time' and one 'event', as '{first.time}' and '{first.event}': ask about others by themselves"
             )
         asked = [(one.horizon, frozenset(one.of)) for one in self.outcomes]
@@ -154,6 +150,12 @@ class SurvivalProtocol(TableStudy):
                 f"outcomes, measures, subgroups and arms make {many:,} questions; at most {MOST_QUESTIONS} are "
                 "answered together: ask for fewer levels, outcomes or measures"
             )
+        if self.intervals is not None and self.horizons[-1] / self.intervals < self.outcomes[0].step:
+            step = self.outcomes[0].step
+            raise ValueError(
+                f"'intervals' is {self.intervals}, which makes each shorter than one step of the times ({step:g}); at "
+                f"most {int(self.horizons[-1] / step)} fit into the horizon"
+            )
         if self.intervals is not None and self.privacy.delta == 0 and self.intervals > MOST_WITHOUT_DELTA:
             raise ValueError(
                 f"'intervals' is {self.intervals}, more than the {MOST_WITHOUT_DELTA} that are served without a delta, "
@@ -187,13 +189,13 @@ class SurvivalProtocol(TableStudy):
         return self
 
     @property
-    def table(self) -> SurvivalProtocol:
-        """The study itself: it is a table."""
-        return self
+    def outcome(self) -> TimesOutcome:
+        """The outcome of the headline."""
+        return self.questions[self.first].outcome
 
     @cached_property
-    def bounded(self) -> RegressionProtocol:
-        """The protocol of bounded outcomes, one of each question, which the adjustment takes."""
+    def bounded(self) -> RegressionStudy:
+        """The study of bounded outcomes, one of each question, which the adjustment takes."""
         taken, first = set(self.columns), self.outcomes[0]
         names = (name for place in count(1) if (name := f"{first.time} {place}") not in taken)
         outcomes = [
@@ -206,7 +208,7 @@ class SurvivalProtocol(TableStudy):
         )
         shared = ("name", "data", "privacy", "execution", "treatment", "treatment_codes", "arms", "subgroups", "where")
         also = ("missing_treatment", "estimand", "confidence", "covariates", "terms", "missing")
-        return RegressionProtocol(
+        return RegressionStudy(
             kind="effect",
             estimator=estimator,
             outcomes=tuple(outcomes),
@@ -309,114 +311,6 @@ class SurvivalProtocol(TableStudy):
     def question(self) -> str:
         """The questions and groups, in words."""
         return f"{_listed(one.label for one in self.questions)}{self.compared}"
-
-
-class SurvivalStudy(Study):
-    """The effect of a treatment on the time to an event.
-
-    ``expect`` is for `plan` and changes nothing else. With ``covariates`` its measures are adjusted for them.
-    """
-
-    kind: Literal["effect"]
-    estimator: SurvivalEstimator
-    treatment: Name
-    treatment_codes: Codes = ZERO_ONE
-    outcome: TimeToEvent
-    measure: Annotated[tuple[Measure, ...], Field(min_length=1, max_length=2)] = (Measure.risk, Measure.rmst)
-    intervals: Annotated[int, Field(ge=1, le=MOST_INTERVALS)] | None = None
-    missing_treatment: MissingTreatment = MissingTreatment.refuse
-    covariates: dict[Name, Covariate] = Field(default_factory=dict)
-    terms: Annotated[tuple[DeclaredTerm, ...], Field(max_length=MOST_TERM_COLUMNS)] = ()
-    missing: Missing = Missing.refuse
-    censoring: Censoring = Censoring()
-    where: Annotated[tuple[Condition, ...], Field(max_length=MOST_CONDITIONS)] = ()
-    estimand: Estimand = Estimand.ATE
-    confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
-    expect: ExpectedTimes = ExpectedTimes()
-
-    @model_validator(mode="after")
-    def _one_role_each(self) -> Self:
-        own = [self.data.unit, self.treatment, self.outcome.time, self.outcome.event]
-        columns = [*own, *{**self.covariates, **self.censoring.by}]
-        columns += [] if self.data.blocks is None else [self.data.blocks]
-        twice = sorted({column for column in columns if columns.count(column) > 1})
-        if twice:
-            raise ValueError(f"column {twice[0]!r} has two roles; take it out of one place, each column has one")
-        if len(set(self.measure)) < len(self.measure):
-            raise ValueError("'measure' names one twice; write it once")
-        return self
-
-    @model_validator(mode="after")
-    def _provable(self) -> Self:
-        if self.privacy.level is not Level.sample:
-            raise ValueError("estimator 'survival' protects whole rows: declare level 'sample'")
-        self.censoring.refuse_unused(self.covariates)
-        refuse_terms(self.terms, self.covariates)
-        if self.estimand is not Estimand.ATE and not self.covariates:
-            raise ValueError("without covariates 'survival' compares the arms as they are: use estimand 'ATE'")
-        if self.intervals is None:
-            return self
-        if self.outcome.horizon / self.intervals < self.outcome.step:
-            most = int(self.outcome.horizon / self.outcome.step)
-            raise ValueError(
-                f"'intervals' is {self.intervals}, which makes each shorter than one step of the times "
-                f"({self.outcome.step:g}); at most {most} fit into the horizon"
-            )
-        if self.privacy.delta == 0 and self.intervals > MOST_WITHOUT_DELTA:
-            raise ValueError(
-                f"'intervals' is {self.intervals}, more than the {MOST_WITHOUT_DELTA} that are served without a delta, "
-                "where each adds noise of its own; declare 'privacy.delta', as 1.0e-6, or fewer intervals"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _eligible_by_other_columns(self) -> Self:
-        refuse_roles(
-            self.where,
-            {
-                self.data.unit: "the unit",
-                self.treatment: "the treatment",
-                self.data.blocks: "the block key",
-                self.outcome.time: "the time",
-                self.outcome.event: "the event",
-            },
-        )
-        return self
-
-    @property
-    def table(self) -> SurvivalProtocol:
-        """The study as a table of one row.
-
-        It is made anew each time: a copy of a study with other values would keep what was made.
-        """
-        return times_table(self)
-
-    @property
-    def roles(self) -> dict[str, Column]:
-        """Unit, treatment, time and event, and all else that is read."""
-        return self.table.roles
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns that the study reads."""
-        return self.table.columns
-
-    @property
-    def question(self) -> str:
-        """The question in words: measures, event and horizon."""
-        among = f", where {' and '.join(one.words for one in self.where)}" if self.where else ""
-        return f"{' and '.join(self.measure)} of {self.outcome.labels[0]} until {self.outcome.horizon:g}{among}"
-
-
-# A study of times of one outcome, which is a table of one row, or of many.
-AnyTimes: TypeAlias = SurvivalStudy | SurvivalProtocol
-
-
-def times_table(study: SurvivalStudy) -> SurvivalProtocol:
-    """Return a study of one outcome as a table of one row, of the same arms, units and budget."""
-    outcome = TimesOutcome(**dict(study.outcome), role=OutcomeRole.primary)
-    shared = {key: value for key, value in study if key not in ("kind", "outcome")}
-    return SurvivalProtocol(kind="effect", outcomes=(outcome,), **shared)
 
 
 def _listed(names: Iterable[str]) -> str:

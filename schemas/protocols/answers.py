@@ -128,13 +128,13 @@ def headline_first(rows: Iterable[R]) -> list[R]:
     return found
 
 
-def in_table(answers: Iterable[Answer]) -> tuple[Answer, ...]:
+def in_table(answers: Iterable[Answer], one_question: bool) -> tuple[Answer, ...]:
     """Return the answers as a release has them: the headline first.
 
-    One alone has no simultaneous interval.
+    Those to one question, be it by several measures, have no simultaneous intervals.
     """
     found = headline_first(answers)
-    return tuple(found) if len(found) > 1 else (found[0].model_copy(update={"simultaneous": None}),)
+    return tuple(one.model_copy(update={"simultaneous": None}) if one_question else one for one in found)
 
 
 class GateVerdict(StrEnum):

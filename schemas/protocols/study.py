@@ -1,15 +1,18 @@
-"""A protocol: several outcomes, subgroups and arms, asked together.
+"""Studies of effects: a table of questions, of one row or of many.
+
+Its rows are outcomes by subgroups by arms.
 
 One table answers all within one budget.
 
 A person is one row, so groups and arms share one draw of noise, and q outcomes of equal importance cost sqrt(q) times
-the noise of one (``docs/proofs/questions.md``). Every estimator that can answer a protocol has a class of its own in
-``schemas/estimators/``; questions are then put to it outcome by outcome (:meth:`ProtocolStudy.question`).
+the noise of one (``docs/proofs/questions.md``). What an estimator does outcome by outcome it does with the table of
+that outcome alone (:attr:`EffectStudy.questions`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -20,14 +23,12 @@ from causalveil.schemas.columns import Column, Holds, Nulls, codes_of, level_lab
 from causalveil.schemas.privacy import Frozen, Level
 from causalveil.schemas.study import (
     NOTHING_TO_ADJUST_FOR,
-    UNRECORDED,
     ZERO_ONE,
     CategoricalCovariate,
     Clusters,
     Code,
     Codes,
     Covariate,
-    EffectStudy,
     Estimand,
     Finite,
     LevelNames,
@@ -50,10 +51,18 @@ from causalveil.schemas.where import MOST_CONDITIONS, Condition, refuse_roles
 ALL_UNITS = "all units"
 MISSING = "(missing)"
 MOST_OUTCOMES, MOST_GROUPS, MOST_ARMS = 50, 100, 20
+# What a release at level `label` prints of public columns, of one question and of several.
+PUBLIC_WEIGHTS = (
+    "sizes of weights, effective sample sizes and imbalances in this release: exact functions of those columns"
+)
+PUBLIC_CELLS = (
+    "sizes of subgroups and arms, balance, overlap and sizes of weights in this release: exact functions of those "
+    "columns"
+)
 
 
 class OutcomeRole(StrEnum):
-    """The role of an outcome in a protocol.
+    """The role of an outcome in a table.
 
     A negative control is one that treatment cannot change: what is found there is error.
     """
@@ -75,7 +84,7 @@ class EffectMeasure(StrEnum):
 
 
 class AskedOf(Frozen):
-    """A protocol's settings of an outcome beside its range: its role and its importance.
+    """A table's settings of an outcome beside its range: its role and its importance.
 
     ``importance``: noise is divided by its square root, so that 4 halves it against an outcome of importance 1.
     """
@@ -183,11 +192,16 @@ class Gates(Frozen):
 
 
 class TableStudy(Study):
-    """The common part of studies of many questions: arms, subgroups, and who is eligible."""
+    """The common part of studies of effects: arms, subgroups, and who is eligible.
+
+    ``outcome`` is short for ``outcomes`` of one. Each kind of study narrows what outcomes and measures are.
+    """
 
     kind: Literal["effect"]
     treatment: Name
     treatment_codes: Codes | None = None
+    outcomes: tuple[Any, ...]
+    measure: tuple[Any, ...]
     arms: Arms | None = None
     subgroups: Subgroups | None = None
     where: Annotated[tuple[Condition, ...], Field(max_length=MOST_CONDITIONS)] = ()
@@ -198,13 +212,21 @@ class TableStudy(Study):
 
     @model_validator(mode="after")
     def _clusters_where_they_are_proved(self) -> Self:
-        single = getattr(self, "SINGLE", None)
         beside = {"subgroups": self.subgroups, "where": self.where, "measure": getattr(self, "ratios", ())}
         several = {"arms": self.arms is not None and len(self.arms.levels) > 2}
         refuse_clusters(
-            self, getattr(single, "TAKES_CLUSTERS", False), [key for key, one in {**beside, **several}.items() if one]
+            self, getattr(self, "TAKES_CLUSTERS", False), [key for key, one in {**beside, **several}.items() if one]
         )
         return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_outcome(cls, document: Any) -> Any:
+        if not isinstance(document, Mapping) or "outcome" not in document or "outcomes" in document:
+            return document
+        own = document["outcome"]
+        one = {**(own if isinstance(own, Mapping) else dict(own)), "role": OutcomeRole.primary}
+        return {**{key: value for key, value in document.items() if key != "outcome"}, "outcomes": (one,)}
 
     @model_validator(mode="after")
     def _two_codes_or_arms(self) -> Self:
@@ -213,6 +235,28 @@ class TableStudy(Study):
         if self.arms is not None and len(self.arms.levels) > 2 and self.estimand is not Estimand.ATE:
             raise ValueError("several arms are compared over all units: use 'estimand: ATE'")
         return self
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy with other values, and without what was made of the values before."""
+        made = super().model_copy(update=update, deep=deep)
+        for name in made.__dict__.keys() - type(self).model_fields.keys():
+            del made.__dict__[name]
+        return made
+
+    @property
+    def asks_one(self) -> bool:
+        """True if it asks about one outcome, over all units and of two arms."""
+        return len(self.outcomes) == 1 and self.subgroups is None and len(self.arm_names) == 2
+
+    @property
+    def first(self) -> int:
+        """The first primary outcome, whose answer stands in the headline."""
+        return next(place for place, outcome in enumerate(self.outcomes) if outcome.role is OutcomeRole.primary)
+
+    @property
+    def codes(self) -> Codes:
+        """The codes of two arms."""
+        return self.treatment_codes or ZERO_ONE
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -227,9 +271,7 @@ class TableStudy(Study):
     @property
     def arm_names(self) -> tuple[str, ...]:
         """The arms, the reference first."""
-        if self.arms is None:
-            return tuple(map(str, (self.treatment_codes or ZERO_ONE).pair))
-        return tuple(map(str, self.arms.ordered))
+        return tuple(map(str, self.codes.pair if self.arms is None else self.arms.ordered))
 
     @property
     def shared_roles(self) -> dict[str, Column]:
@@ -264,14 +306,18 @@ def _counted(count: int, thing: str) -> str:
     return f"{count} {thing}{'' if count == 1 else 's'}"
 
 
-class ProtocolStudy(TableStudy):
-    """A protocol.
+class EffectStudy(TableStudy):
+    """Effects of a treatment on bounded outcomes.
 
-    Each estimator narrows ``estimator`` and says by which study it answers one question.
+    Each estimator narrows ``estimator``.
     """
 
-    SINGLE: ClassVar[type[EffectStudy]]
-    LEVELS: ClassVar[tuple[Level, ...]] = (Level.sample,)
+    # Whether the estimator adjusts for something; one that compares arms as they are may be given nothing.
+    ADJUSTS: ClassVar[bool] = True
+    # Whether the estimator takes clusters of units that are alike.
+    TAKES_CLUSTERS: ClassVar[bool] = False
+    # The levels at which it answers several questions, and questions of the eligible alone.
+    TABLES: ClassVar[tuple[Level, ...]] = ()
     # Whether means of arms are released with their errors at level `sample`, so that ratios follow.
     ARM_MEANS: ClassVar[bool] = False
 
@@ -284,7 +330,7 @@ class ProtocolStudy(TableStudy):
 
     @model_validator(mode="after")
     def _adjusts_for_something(self) -> Self:
-        if self.SINGLE.ADJUSTS and not self.covariates:
+        if self.ADJUSTS and not self.covariates:
             raise ValueError(NOTHING_TO_ADJUST_FOR)
         return self
 
@@ -321,7 +367,7 @@ class ProtocolStudy(TableStudy):
 
     @model_validator(mode="after")
     def _one_role_each(self) -> Self:
-        self.refuse_two_roles(", and an outcome stands once")
+        self.refuse_two_roles(", and an outcome stands once" if len(self.outcomes) > 1 else "")
         if not any(outcome.role is OutcomeRole.primary for outcome in self.outcomes):
             raise ValueError("one outcome at least needs 'role: primary'")
         return self
@@ -333,34 +379,43 @@ class ProtocolStudy(TableStudy):
         return self
 
     @model_validator(mode="after")
-    def _provable(self) -> Self:
-        name = self.estimator.name
-        if self.privacy.level not in self.LEVELS:
-            other = "'balancing' or 'matching'" if self.privacy.level is Level.label else "'regression'"
+    def _tables_at_its_levels(self) -> Self:
+        beside = (self.where, self.gates, self.ratios)
+        if self.privacy.level in self.TABLES or (self.asks_one and not any(beside)):
+            return self
+        name, level = self.estimator.name, self.privacy.level
+        if not self.TABLES:
+            raise ValueError(f"estimator '{name}' answers one question of all units")
+        only = self.TABLES[0]
+        if level is Level.training_units:
             raise ValueError(
-                f"a protocol by '{name}' has level '{self.LEVELS[0]}' alone; declare that, or use estimator {other}"
-                if self.privacy.level is not Level.training_units
-                else "a protocol has no level 'training_units': every unit is in its table; use level "
-                f"'{self.LEVELS[0]}'"
+                f"several questions have no level 'training_units': every unit is in their table; use level '{only}'"
             )
-        return self
+        other = "'balancing' or 'matching'" if level is Level.label else "'regression'"
+        raise ValueError(
+            f"several questions by '{name}' have level '{only}' alone; declare that, or use estimator {other}"
+        )
+
+    @property
+    def outcome(self) -> ProtocolOutcome:
+        """The outcome of the headline: the first primary one."""
+        return self.outcomes[self.first]
+
+    def indicated(self, name: str) -> bool:
+        """Return whether a covariate comes with an indicator of its nulls."""
+        return Missing.indicator in (self.missing, self.covariates[name].nulls)
 
     @cached_property
-    def questions(self) -> tuple[EffectStudy, ...]:
-        """The study of each outcome by itself, with arms of two codes.
+    def questions(self) -> tuple[Self, ...]:
+        """The table of each outcome by itself, over all units, with arms of two codes.
 
-        It is the study that an estimator's own code works with.
+        It is what an estimator's own code works with.
         """
-        shared = {key: getattr(self, key) for key in ("name", "data", "estimator", "privacy", "execution", "treatment")}
-        shared |= {key: getattr(self, key) for key in ("covariates", "missing", "estimand", "confidence")}
-        shared |= {key: getattr(self, key) for key in UNRECORDED}
-        shared |= {key: getattr(self, key) for key in ("terms",) if hasattr(self, key)}
+        whole = {"arms": None, "subgroups": None, "where": (), "gates": None, "measure": (EffectMeasure.difference,)}
+        alone = {"role": OutcomeRole.primary, "importance": 1.0}
         return tuple(
-            self.SINGLE(
-                kind="effect",
-                treatment_codes=self.treatment_codes or ZERO_ONE,
-                outcome=Outcome(name=one.name, lower=one.lower, upper=one.upper, codes=one.codes),
-                **shared,
+            self.model_copy(
+                update={**whole, "treatment_codes": self.codes, "outcomes": (one.model_copy(update=alone),)}
             )
             for one in self.outcomes
         )
@@ -389,16 +444,25 @@ class ProtocolStudy(TableStudy):
         return self.privacy.level is Level.label and self.privacy.delta == 0
 
     @property
-    def first(self) -> int:
-        """The first primary outcome, whose answer stands in the headline."""
-        return next(place for place, outcome in enumerate(self.outcomes) if outcome.role is OutcomeRole.primary)
-
-    @property
     def roles(self) -> dict[str, Column]:
-        """As of each question; arms are levels, and so are subgroups."""
-        roles: dict[str, Column] = {}
-        for question in self.questions:
-            roles |= question.roles
+        """Roles of the columns.
+
+        The unit has no nulls. Nor have treatment and outcomes, unless the study counts them; covariates are as
+        declared. Arms are levels, and so are subgroups.
+        """
+        arm, event = (
+            Nulls.never if one == "refuse" else Nulls.welcome for one in (self.missing_treatment, self.missing_outcome)
+        )
+        roles = {
+            self.data.unit: Column(holds=Holds.unit),
+            self.treatment: Column(holds=Holds.binary, codes=self.codes.pair, nulls=arm),
+        }
+        for one in self.outcomes:
+            holds = Holds.number if one.codes is None else Holds.binary
+            roles[one.name] = Column(holds=holds, codes=(one.codes or ZERO_ONE).pair, nulls=event)
+        for name, covariate in self.covariates.items():
+            may = Nulls.welcome if self.indicated(name) else Nulls.undeclared
+            roles[name] = covariate_role(covariate, may)
         return roles | self.shared_roles
 
     @property
@@ -415,5 +479,13 @@ class ProtocolStudy(TableStudy):
 
     @property
     def question(self) -> str:
-        """Number of answers, and the average effect that they are about, in words."""
-        return f"{self.estimand} of {_counted(len(self.outcomes), 'outcome')}{self.compared}"
+        """The average effect, of how many outcomes, and among whom, in words."""
+        of = "" if self.asks_one else f" of {_counted(len(self.outcomes), 'outcome')}"
+        return f"{self.estimand}{of}{self.compared}"
+
+    @property
+    def unprotected(self) -> tuple[str, ...]:
+        """Columns and results that the release does not protect, in words; printed with it."""
+        if self.privacy.level is not Level.label:
+            return super().unprotected
+        return (*super().unprotected, PUBLIC_WEIGHTS if self.asks_one else PUBLIC_CELLS)

@@ -18,7 +18,8 @@ from enum import StrEnum
 
 import numpy as np
 
-from causalveil.schemas.study import CategoricalCovariate, EffectStudy, NumericCovariate
+from causalveil.schemas.protocols.study import EffectStudy
+from causalveil.schemas.study import CategoricalCovariate, NumericCovariate
 from causalveil.schemas.terms import DeclaredTerm, TermFactor, TermFunction
 from causalveil.tasks.adjustment.released import ColumnKind, EncodedColumn, TermPart
 from causalveil.tasks.covariates import blocks, scale

@@ -22,7 +22,7 @@ from causalveil.schemas.errors import ChargesDiffer, StudyError
 from causalveil.schemas.estimators.regression import RegressionEstimator
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
-from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.study import Clusters
 from causalveil.tasks.adjustment.features import Encoding
 from causalveil.tasks.adjustment.released import CELLS, ColumnKind, Prior, Public
@@ -380,7 +380,7 @@ def _asked(settings: RegressionEstimator, pure: bool) -> tuple[Decimal, ...] | N
     return asked_of(PURE_LINES_ALONE if pure else LINES_ALONE) if settings.curves == "none" else None
 
 
-def joint_recipe(study: ProtocolStudy, sizes: Sizes | None, before: Mapping[str, Decimal] = ALL) -> TableRecipe:
+def joint_recipe(study: EffectStudy, sizes: Sizes | None, before: Mapping[str, Decimal] = ALL) -> TableRecipe:
     """Return every draw of a table.
 
     One whose number of units is unknown is taken for a large one.

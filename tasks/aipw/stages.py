@@ -35,7 +35,7 @@ from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.split import Folds, Pieces
 from causalveil.tasks.inference.allowance import allowance
-from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, around, assemble
+from causalveil.tasks.inference.assemble import Estimate, Findings, Noise, around, assemble
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.models.lattice_sums import BITS, exact_sums
@@ -85,9 +85,7 @@ def summed(recipe: KnownRecipe, folds: Sequence[Pieces], models: Sequence[Outcom
     return np.array([math.fsum(part[place] for part in parts) for place in (0, 1)])
 
 
-def findings(
-    study: AipwStudy, recipe: KnownRecipe, models: Sequence[OutcomeModel], released: FloatArray
-) -> EffectFindings:
+def findings(study: AipwStudy, recipe: KnownRecipe, models: Sequence[OutcomeModel], released: FloatArray) -> Findings:
     """Return estimate and interval from the released sums of scores, in outcome units.
 
     Given the models of other folds scores are independent and their mean is the effect: sampling and noise are all.
@@ -135,7 +133,7 @@ def findings(
         details[f"mean_control[{fold}]"] = study.outcome.middle + width / 2 * model.means[1]
         details[f"spread[{fold}]"] = width / 2 * model.spread
     done = of_trial(AdjustmentMethod.doubly_robust if adjusts else None)
-    return EffectFindings(value, interval, variance, details, done, not_covered=(limit(Code.not_randomised),))
+    return Findings.of_one(study, value, interval, variance, details, done, not_covered=(limit(Code.not_randomised),))
 
 
 def outcome_model_stage(

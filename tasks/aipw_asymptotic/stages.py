@@ -22,7 +22,7 @@ from causalveil.tasks.aipw_asymptotic.learners import Learner, Role, constant, l
 from causalveil.tasks.covariates import blocks, dimension, scale
 from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.enclave.split import Folds, Pieces
-from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble
+from causalveil.tasks.inference.assemble import Estimate, Findings, Noise, assemble
 from causalveil.tasks.privacy.mechanisms import Budget, Slot
 from causalveil.tasks.privacy.special_mechanisms import GrossErrorGaussian
 
@@ -93,7 +93,7 @@ def table(study: AipwStudy, rows: Rows) -> Table:
     return Table(np.clip(x, 0.0, 1.0), rows.t.astype(np.float64), y)
 
 
-def findings(study: AipwStudy, found: InfluenceMoments, released: tuple[float, float]) -> EffectFindings:
+def findings(study: AipwStudy, found: InfluenceMoments, released: tuple[float, float]) -> Findings:
     """Return the findings by equations 15 and 16.
 
     The common assembly gives them when nothing is kept for the noise of the variance.
@@ -110,7 +110,7 @@ def findings(study: AipwStudy, found: InfluenceMoments, released: tuple[float, f
         "folds": study.estimator.folds,
     }
     interval = interval.model_copy(update={"covers": interval.covers[:2]})
-    return EffectFindings(value, interval, variance, details, adjustment(study), not_covered=NOT_COVERED)
+    return Findings.of_one(study, value, interval, variance, details, adjustment(study), not_covered=NOT_COVERED)
 
 
 def adjustment(study: AipwStudy) -> ConfoundingStatement:
@@ -121,7 +121,7 @@ def adjustment(study: AipwStudy) -> ConfoundingStatement:
     return of_trial(AdjustmentMethod.doubly_robust if study.covariates else None)
 
 
-def asymptotic_stage(study: AipwStudy, enclave: Enclave, seed: int, budget: Budget) -> EffectFindings:
+def asymptotic_stage(study: AipwStudy, enclave: Enclave, seed: int, budget: Budget) -> Findings:
     """Return nuisances, scores, suprema, two releases and the interval, from the folds.
 
     All rows are held in memory.

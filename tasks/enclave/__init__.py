@@ -1,6 +1,6 @@
 """From partitions of records to normalised rows in scratch: validation, encoding, split.
 
-- ``cells``: Rows of a protocol.
+- ``cells``: Rows of a table.
 - ``data_folder``: Open the folder of a dataset once, and digest the files that a run reads.
 - ``enclave``: Keep the rows of a run, and what one stage leaves for the next.
 - ``normalise``: From columns to rows of the unit ball.

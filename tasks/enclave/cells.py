@@ -1,4 +1,4 @@
-"""Rows of a protocol.
+"""Rows of a table.
 
 Several outcomes, of which subgroup and arm each row is, and who is eligible.
 
@@ -16,7 +16,7 @@ import polars as pl
 
 from causalveil.schemas.columns import OTHER
 from causalveil.schemas.errors import DataError
-from causalveil.schemas.protocols.study import ProtocolStudy, TableStudy
+from causalveil.schemas.protocols.study import EffectStudy, TableStudy
 from causalveil.schemas.study import ZERO_ONE, CategoricalCovariate, Missing
 from causalveil.schemas.where import Condition, Operator, Value
 from causalveil.tasks.covariates import Block
@@ -71,23 +71,18 @@ class CellRows(Rows):
 
 
 def everybody(enclave: Enclave) -> Pieces:
-    """Return all units of a protocol, a piece per segment."""
+    """Return all units of a table, a piece per segment."""
     units = sum(map(len, enclave.hashes()))
 
     def rows(index: int) -> CellRows:
         x, t, u, g = (enclave.load(name, index) for name in ("x", "t", "u", "g"))
-        return CellRows(x, t, u, g)
+        # Rows of one outcome may have it as one column or as none.
+        return CellRows(x, t, u.reshape(len(t), -1), g)
 
     return Pieces(rows, enclave.segments, units)
 
 
-def everybody_of_one(enclave: Enclave) -> Pieces:
-    """Return all units of a study of one outcome, as a table of one row sums over them."""
-    units = sum(map(len, enclave.hashes()))
-    return Pieces(lambda index: CellRows.of(enclave.rows(index)), enclave.segments, units)
-
-
-def normalise_cells(study: ProtocolStudy, segment: LoadedSegment, place: Path, key: bytes) -> None:
+def normalise_cells(study: EffectStudy, segment: LoadedSegment, place: Path, key: bytes) -> None:
     """Write x, t, u, g, h and c of one segment as files, rows ascending by keyed hash.
 
     Raises:
@@ -112,8 +107,8 @@ def arms_of(study: TableStudy, series: pl.Series) -> ByteArray:
     Raises:
         DataError: a value that is no arm.
     """
-    if study.treatment_codes is not None or study.arms is None:
-        arms = binary(series, study.treatment_codes or ZERO_ONE)
+    if study.arms is None:
+        arms = binary(series, study.codes)
     else:
         levels = study.arms.ordered
         kind = pl.String() if isinstance(levels[0], str) else pl.Int64()

@@ -6,7 +6,8 @@ An enclave holds arrays by name: of the run, and of each segment. The names of r
 
     x   float64 (rows, d)   rows in the unit ball, last column the intercept
     t   uint8   (rows,)     treatment, 0 or 1
-    u   float64 (rows,)     outcome scaled by its declared bounds to [-1, 1]
+    u   float64 (rows,)     outcome scaled by its declared bounds to [-1, 1]; of a table (rows, outcomes)
+    g   uint8   (rows,)     of a table: the subgroup
     xy  float64 (rows, 2)   of a direction study, instead: both variables scaled by their bounds to [-1, 1]
     h   uint64  (rows, 2)   keyed hash of the unit, high word first; rows ascend by it
     c   uint64  (rows,)     code of the unit's cluster, where the study has clusters
@@ -182,11 +183,12 @@ class MemoryEnclave(Enclave):
 
     @classmethod
     def of(cls, rows: Rows) -> MemoryEnclave:
-        """Return an enclave of one segment whose rows keep their order.
+        """Return an enclave of one segment and one subgroup whose rows keep their order.
 
         Halves and folds are cut from them as they come.
         """
-        return cls([{"x": rows.x, "t": rows.t, "u": rows.u, "h": ranks(len(rows))}])
+        alone = np.zeros(len(rows), np.uint8)
+        return cls([{"x": rows.x, "t": rows.t, "u": rows.u, "g": alone, "h": ranks(len(rows))}])
 
     def with_outcomes(self, outcomes: FloatArray) -> MemoryEnclave:
         """Return an enclave of the same people with other outcomes.

@@ -24,11 +24,11 @@ from causalveil.schemas.admission.casts import whole_values
 from causalveil.schemas.columns import OTHER, NumberScale
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout
+from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.study import (
     Bounds,
     CategoricalCovariate,
     Clusters,
-    EffectStudy,
     MissingTreatment,
     NumericCovariate,
     Others,
@@ -180,7 +180,7 @@ def arm_of(study: EffectStudy, series: pl.Series) -> pl.Series:
     Raises:
         DataError: a value that is neither code, or nulls that the study says nothing of.
     """
-    arms = nulls_as_reference(study.missing_treatment, series, binary(series, study.treatment_codes))
+    arms = nulls_as_reference(study.missing_treatment, series, binary(series, study.codes))
     if arms.null_count():
         raise DataError(f"column '{study.treatment}' holds something that is not one of its two codes")
     return arms

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from causalveil.schemas.admission.casts import Roles, read_frame
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition
-from causalveil.schemas.study import EffectStudy
+from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.normalise import arm_of, columns, encode

@@ -10,7 +10,7 @@ declared or hidden confounding asks of an interval. Derivations: ``docs/proofs/i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -23,18 +23,26 @@ from scipy.special import log_ndtr, ndtr, ndtri, roots_genlaguerre
 from causalveil.schemas.confounding import (
     AdjustmentMethod,
     ConfoundingStatement,
-    CovariateBalance,
     Shortfall,
     by,
     declares_randomised,
     of_trial,
 )
+from causalveil.schemas.estimators.survival_protocol import GroupCurves
 from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.privacy import Coverage
-from causalveil.schemas.protocols.answers import Answer, BalanceRow, Limits, State
-from causalveil.schemas.protocols.study import ALL_UNITS, OutcomeRole
+from causalveil.schemas.protocols.answers import (
+    Answer,
+    BalanceRow,
+    Calibration,
+    GateResult,
+    Limits,
+    State,
+    headline_first,
+    in_table,
+)
+from causalveil.schemas.protocols.study import ALL_UNITS, EffectStudy, OutcomeRole, TableStudy
 from causalveil.schemas.release import ClustersStatement, Interval, Variance
-from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import L2Laplace, Mechanism
 
@@ -147,59 +155,146 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class EffectFindings:
-    """The findings of a study, in outcome units."""
+class Findings:
+    """A table of answers, as an estimator found it, in outcome units.
 
-    estimate: float
-    interval: Interval
-    variance: Variance
+    Attributes:
+        answers: the rows.
+        confidence: of their intervals.
+        covers: sources of error that every interval covers.
+        details: by name.
+        not_covered: sources of error that no interval covers.
+        balance: of covariates that were adjusted for.
+        gates: those that were declared.
+        calibration: by negative controls; None where there are none.
+        coverage: on what the intervals rest.
+        curves: of times to an event, by subgroup and arm.
+        cells: the noisy numbers that all else is read off, of times of arms as they are.
+        clusters: how alike units of one cluster are; None without clusters.
+    """
+
+    answers: tuple[Answer, ...]
+    confidence: float
+    covers: tuple[Limit, ...]
     details: Mapping[str, float | int | str | bool]
-    confounding: ConfoundingStatement | None = None
-    balance: tuple[CovariateBalance, ...] = ()
     not_covered: tuple[Limit, ...] = ()
+    balance: tuple[BalanceRow, ...] = ()
+    gates: tuple[GateResult, ...] = ()
+    calibration: Calibration | None = None
+    coverage: Coverage = Coverage.normal_approximation
+    curves: tuple[GroupCurves, ...] = ()
+    cells: tuple[float, ...] | None = None
     clusters: ClustersStatement | None = None
 
-    def __post_init__(self) -> None:
-        """Say in the details what was done about confounding, in the words of the statement alone."""
-        if self.confounding is not None:
-            object.__setattr__(self, "details", {**self.details, "adjustment": self.confounding.words})
-
-    def fields(self, study: EffectStudy) -> dict[str, Any]:
-        """Return the fields that an ``EffectRelease`` has beside those of every release."""
-        reference, arm = map(str, study.treatment_codes.pair)
-        interval, details = self.interval, dict(self.details)
+    @classmethod
+    def of_one(
+        cls,
+        study: EffectStudy,
+        value: float,
+        interval: Interval,
+        variance: Variance,
+        details: Mapping[str, float | int | str | bool],
+        confounding: ConfoundingStatement,
+        not_covered: tuple[Limit, ...] = (),
+    ) -> Findings:
+        """Return a table of one row, of an estimate and its interval."""
         sides = [details.get(f"mean_{side}") for side in ("control", "treated")]
-        values = [float(one) for one in sides if isinstance(one, float | int)]
-        # Means of the arms are the answer's only where their difference is the estimate.
-        near = 1e-9 * max(1.0, *map(abs, values)) if values else 0.0
-        told = len(values) == len(sides) and abs(values[1] - values[0] - self.estimate) <= near
         answer = Answer(
             outcome=study.outcome.name,
             role=OutcomeRole.primary,
             group=ALL_UNITS,
-            arm=arm,
-            reference=reference,
+            arm=study.arm_names[1],
+            reference=study.arm_names[0],
             state=State.unresolved if interval.whole_range else State.answered,
-            adjustment=str(details.pop("adjustment", "")),
-            confounding=self.confounding,
-            estimate=self.estimate,
+            adjustment=confounding.words,
+            confounding=confounding,
+            estimate=value,
             interval=Limits(lower=interval.lower, upper=interval.upper),
-            noise_error=math.sqrt(self.variance.noise),
-            sampling_error=math.sqrt(self.variance.sampling),
+            noise_error=math.sqrt(variance.noise),
+            sampling_error=math.sqrt(variance.sampling),
             bias=interval.bias,
-            values=(values[0], values[1]) if told else None,
+            values=of_the_answer(value, [float(one) for one in sides if isinstance(one, float | int)]),
         )
+        return cls(
+            answers=(answer,),
+            confidence=interval.confidence,
+            covers=interval.covers,
+            details=details,
+            not_covered=not_covered,
+            coverage=interval.coverage,
+        )
+
+    @property
+    def headline(self) -> Answer:
+        """The first answer about a primary outcome, over all units."""
+        return headline_first(self.answers)[0]
+
+    @property
+    def estimate(self) -> float:
+        """The headline's estimate; NaN where a gate withholds it."""
+        return math.nan if self.headline.estimate is None else self.headline.estimate
+
+    @property
+    def interval(self) -> Interval:
+        """The headline's interval, with what it speaks of.
+
+        Raises:
+            ValueError: a gate withholds it.
+        """
+        own = self.headline
+        if own.interval is None:
+            raise ValueError("a gate withholds the headline")
+        return Interval(
+            lower=own.interval.lower,
+            upper=own.interval.upper,
+            confidence=self.confidence,
+            covers=self.covers,
+            coverage=self.coverage,
+            whole_range=own.state is State.unresolved,
+            bias=own.bias or 0.0,
+        )
+
+    @property
+    def variance(self) -> Variance:
+        """The headline's variances, of sampling and of noise."""
+        own = self.headline
+        return Variance(sampling=(own.sampling_error or 0.0) ** 2, noise=(own.noise_error or 0.0) ** 2)
+
+    @property
+    def confounding(self) -> ConfoundingStatement | None:
+        """The statement on what was done about confounding of the headline."""
+        return self.headline.confounding
+
+    def fields(self, study: TableStudy) -> dict[str, Any]:
+        """Return the fields that an ``EffectRelease`` has beside those of every release."""
+        calibration = self.calibration
         return {
             "estimand": study.estimand,
-            "confidence": interval.confidence,
-            "coverage": interval.coverage,
-            "answers": (answer,),
-            "covers": interval.covers,
+            "confidence": self.confidence,
+            "coverage": self.coverage,
+            "answers": in_table(self.answers, study.asks_one),
+            "covers": self.covers,
+            "balance": self.balance,
+            "gates": self.gates,
+            "calibration": None if calibration is None or not calibration.controls else calibration,
             "not_covered": self.not_covered,
+            "curves": self.curves,
+            "cells": self.cells,
             "clusters": self.clusters,
-            "balance": tuple(BalanceRow(group=ALL_UNITS, arm=arm, **dict(row)) for row in self.balance),
-            "details": details,
+            "details": dict(self.details),
         }
+
+
+def of_the_answer(estimate: float, means: Sequence[float]) -> tuple[float, float] | None:
+    """Return the means of the reference and the arm where their difference is the estimate.
+
+    None elsewhere.
+    """
+    if len(means) < 2:
+        return None
+    control, treated = means
+    near = 1e-9 * max(1.0, abs(control), abs(treated))
+    return (control, treated) if abs(treated - control - estimate) <= near else None
 
 
 @dataclass(frozen=True)

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from causalveil.schemas.confounding import declares_randomised
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.protocols.answers import Answer, State
-from causalveil.schemas.protocols.study import ALL_UNITS, ProtocolStudy
+from causalveil.schemas.protocols.study import ALL_UNITS, EffectStudy
 
 # Estimators whose weights are functions of public columns.
 PUBLIC_WEIGHTS = ("balancing", "matching")
 
 
-def covered(study: ProtocolStudy | SurvivalProtocol, answers: Sequence[Answer]) -> tuple[Limit, ...]:
+def covered(study: EffectStudy | SurvivalStudy, answers: Sequence[Answer]) -> tuple[Limit, ...]:
     """Return the sources of error that every interval of a table covers."""
     settings = study.estimator.model_dump()
     found = [limit(Code.sampling), limit(Code.privacy_noise)]
     if hidden_subgroups(study, answers):
         found.append(limit(Code.hidden_subgroups))
-    if isinstance(study, SurvivalProtocol) and study.covariates:
+    if isinstance(study, SurvivalStudy) and study.covariates:
         found.append(limit(Code.censoring_curves))
     allowed = settings.get("allowance", (settings.get("confounding_prior") or {}).get("outcome_r2"))
     if study.estimator.name in PUBLIC_WEIGHTS and allowed != 0:
@@ -32,12 +32,12 @@ def covered(study: ProtocolStudy | SurvivalProtocol, answers: Sequence[Answer]) 
     return (*found, limit(Code.confounding_hidden))
 
 
-def hidden_subgroups(study: ProtocolStudy | SurvivalProtocol, answers: Sequence[Answer]) -> bool:
+def hidden_subgroups(study: EffectStudy | SurvivalStudy, answers: Sequence[Answer]) -> bool:
     """Return whether an answer over all units is made of some subgroups alone.
 
     Noise hides the others. Arms that are compared as they are have curves of all units, whatever is seen of a subgroup.
     """
-    if isinstance(study, SurvivalProtocol) and not study.covariates:
+    if isinstance(study, SurvivalStudy) and not study.covariates:
         return False
     states: dict[tuple[str, str], dict[str, State]] = {}
     for one in answers:

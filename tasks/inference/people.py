@@ -19,7 +19,8 @@ from scipy.special import gammaincinv, ndtr, ndtri
 
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.study import CategoricalCovariate, EffectStudy, Study
+from causalveil.schemas.protocols.study import EffectStudy
+from causalveil.schemas.study import CategoricalCovariate, Study
 from causalveil.tasks.covariates import blocks, dimension, scale
 from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
@@ -53,7 +54,7 @@ def assumed(study: Study, stand_in: StandIn) -> StandIn:
 
     Where neither is stated both values are as frequent. Of a deviation the upper value is taken to be the rarer one.
     """
-    if not isinstance(study, EffectStudy) or not study.outcome.two_valued:
+    if not isinstance(study, EffectStudy) or not (study.asks_one and study.outcome.two_valued):
         return stand_in
     low, width = study.outcome.lower, study.outcome.width
     if stand_in.mean is not None:

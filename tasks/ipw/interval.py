@@ -19,8 +19,8 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import Estimand, Variant
 from causalveil.tasks.covariates import dimension, feature_names
 from causalveil.tasks.inference.assemble import (
-    EffectFindings,
     Estimate,
+    Findings,
     Noise,
     assemble,
     covering,
@@ -94,7 +94,7 @@ FLOOR_DEVIATIONS = 5.0
 ENOUGH = 0.8
 
 
-def findings(study: IpwStudy, sizes: Sizes, statistics: FloatArray) -> EffectFindings:
+def findings(study: IpwStudy, sizes: Sizes, statistics: FloatArray) -> Findings:
     """Estimate and interval from released sums.
 
     Args:
@@ -122,7 +122,7 @@ def findings(study: IpwStudy, sizes: Sizes, statistics: FloatArray) -> EffectFin
         "denominator_clamped": estimate.drowned,
     }
     not_covered = open_to(study.estimator, limit(Code.beyond_prior))
-    return EffectFindings(value, interval, variance, details, adjustment(study), not_covered=not_covered)
+    return Findings.of_one(study, value, interval, variance, details, adjustment(study), not_covered=not_covered)
 
 
 def adjustment(study: IpwStudy) -> ConfoundingStatement:
@@ -259,7 +259,7 @@ def _horvitz_thompson(
     return estimate, {"normalisation": "number of estimation units"}
 
 
-def interval_stage(study: IpwStudy, sizes: Sizes, coefficients: FloatArray, statistics: FloatArray) -> EffectFindings:
+def interval_stage(study: IpwStudy, sizes: Sizes, coefficients: FloatArray, statistics: FloatArray) -> Findings:
     """Return the interval: the last stage reads nothing but released and public values.
 
     Args:

@@ -23,8 +23,8 @@ from causalveil.schemas.study import Variant
 from causalveil.tasks.covariates import dimension, feature_names
 from causalveil.tasks.inference.assemble import (
     VARIANCE_SHARE,
-    EffectFindings,
     Estimate,
+    Findings,
     Noise,
     assemble,
     covering,
@@ -107,7 +107,7 @@ class Contrast(Noise):
         return (one - self.ratio**2 * other) / (1 - self.ratio**2)
 
 
-def findings(study: MatchingStudy, sizes: Sizes, reuse: Reuse, statistics: FloatArray) -> EffectFindings:
+def findings(study: MatchingStudy, sizes: Sizes, reuse: Reuse, statistics: FloatArray) -> Findings:
     """Estimate and interval from what was released.
 
     Args:
@@ -144,7 +144,7 @@ def findings(study: MatchingStudy, sizes: Sizes, reuse: Reuse, statistics: Float
     if release_by is not None:
         details["propensity_noise"] = Noise.of(release_by, dimension(study)).deviation
     done = adjustment(study)
-    return EffectFindings(value, interval, variance, details, done, not_covered=not_covered)
+    return Findings.of_one(study, value, interval, variance, details, done, not_covered=not_covered)
 
 
 def adjustment(study: MatchingStudy) -> ConfoundingStatement:
@@ -286,7 +286,7 @@ def _said_of(study: MatchingStudy, reuse: Reuse) -> Details:
 
 def interval_stage(
     study: MatchingStudy, sizes: Sizes, reuse: Reuse, coefficients: FloatArray, statistics: FloatArray
-) -> EffectFindings:
+) -> Findings:
     """Return the interval: the last stage reads nothing but released and public values.
 
     Args:

@@ -6,7 +6,7 @@
 - ``gates``: Balance, overlap, and the gates that were declared on them.
 - ``parts``: Answers with the parts of their error, and how they become intervals.
 - ``people``: People of a protocol whom a plan makes of public facts.
-- ``regression``: The answer of a study of one outcome by regression, which is a table of one row.
+- ``regression``: The table of a study by regression, and what is told where it has one row.
 - ``times``: Adjusted questions of times to an event, whose outcomes are made of released cells.
 - ``label/``: Tables at label level: everything but the outcomes is public.
 """

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from causalveil.schemas.protocols.answers import Answer, Calibration, Limits
-from causalveil.schemas.protocols.study import ALL_UNITS, OutcomeRole, ProtocolStudy
+from causalveil.schemas.protocols.study import ALL_UNITS, EffectStudy, OutcomeRole
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.protocols.parts import Part
 
@@ -95,7 +95,7 @@ def learn(declared: int, shown: Sequence[Measured]) -> tuple[Calibration, System
 
 
 def calibrate(
-    study: ProtocolStudy, parts: Sequence[Part], answers: Sequence[Answer]
+    study: EffectStudy, parts: Sequence[Part], answers: Sequence[Answer]
 ) -> tuple[tuple[Answer, ...], Calibration]:
     """Return the answers with calibrated intervals, and what was done in words.
 
@@ -130,7 +130,7 @@ def scale_of(spread: float, width: float) -> float:
     return max(spread, LEAST_SPREAD * width)
 
 
-def _measured(study: ProtocolStudy, part: Part) -> Measured:
+def _measured(study: EffectStudy, part: Part) -> Measured:
     scale = scale_of(part.spread, study.outcomes[part.outcome].width)
     return Measured(part.value, math.sqrt(part.sampling + part.noise), scale)
 

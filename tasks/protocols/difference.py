@@ -1,6 +1,6 @@
 """Differences of arm means where treatment is private, of a randomised trial or unadjusted.
 
-Every outcome in every subgroup and arm, from one release; a study of one outcome is a table of one row.
+Every outcome in every subgroup and arm, from one release.
 
 A cell, a subgroup and an arm, has (w_k u_k, w_k u_k^2/sqrt(2)) for each outcome and its count times sqrt(1/2). A row
 lies in one cell, and the vector moves by at most 2, whatever the numbers of subgroups, arms and outcomes
@@ -18,25 +18,25 @@ from typing import Any
 import numpy as np
 
 from causalveil.schemas.estimators.difference import DifferenceStudy
-from causalveil.schemas.estimators.protocols import DifferenceProtocol, table_of
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import PrivacyCost, Scope
 from causalveil.schemas.study import Clusters
 from causalveil.tasks.adjustment.recipe import CLUSTERS, CLUSTERS_L2, CLUSTERS_SHARE
 from causalveil.tasks.adjustment.releases import absolute_totals, by_block, codes_of, one_hot
-from causalveil.tasks.enclave.cells import CellRows, everybody, everybody_of_one
+from causalveil.tasks.enclave.cells import CellRows, everybody
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.split import Pieces
-from causalveil.tasks.inference.assemble import EffectFindings, Noise
+from causalveil.tasks.inference.assemble import NOISY, Findings, Noise, of_the_answer
 from causalveil.tasks.inference.clusters import KnownClusters, Likeness, expected_totals, likeness
+from causalveil.tasks.inference.covered import covered
 from causalveil.tasks.inference.people import FLOOR_DEVIATIONS, check_cells
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import on_lattice, sums_sensitivity
 from causalveil.tasks.privacy.gaussian import divide
 from causalveil.tasks.privacy.mechanisms import Budget, Mechanism, Slot, vector_mechanism
 from causalveil.tasks.protocols.calibration import calibrate
-from causalveil.tasks.protocols.findings import ProtocolFindings, together
-from causalveil.tasks.protocols.parts import Part, Risks, effect_of, table, told_of, with_everybody
+from causalveil.tasks.protocols.findings import together
+from causalveil.tasks.protocols.parts import Part, Risks, table, told_of, told_of_errors, with_everybody, with_statement
 from causalveil.tasks.trial.difference import confounding, covers, not_covered
 
 SLOT = Slot(name="effect", scope=Scope.all)
@@ -45,12 +45,12 @@ HALF = math.sqrt(0.5)
 LEAST_VARIANCE = 1e-6
 
 
-def numbers(study: DifferenceProtocol) -> int:
+def numbers(study: DifferenceStudy) -> int:
     """Return the number of sums that the release has in a subgroup."""
     return len(study.arm_names) * (2 * len(study.outcomes) + 1)
 
 
-def mechanism(study: DifferenceProtocol, sizes: Sizes | None) -> Mechanism:
+def mechanism(study: DifferenceStudy, sizes: Sizes | None) -> Mechanism:
     """Return the mechanism that releases the sums.
 
     Raises:
@@ -65,14 +65,14 @@ def mechanism(study: DifferenceProtocol, sizes: Sizes | None) -> Mechanism:
     return made
 
 
-def costs(study: DifferenceProtocol) -> dict[str, PrivacyCost]:
+def costs(study: DifferenceStudy) -> dict[str, PrivacyCost]:
     """Return what each release may cost: sums alone, or sums and totals of clusters."""
     if study.clusters is None:
         return {SLOT.name: study.privacy.cost}
     return divide(study.privacy.cost, {SLOT.name: 1 - CLUSTERS_SHARE, CLUSTERS.name: CLUSTERS_SHARE})
 
 
-def clusters_mechanism(study: DifferenceProtocol, sizes: Sizes | None) -> Mechanism | None:
+def clusters_mechanism(study: DifferenceStudy, sizes: Sizes | None) -> Mechanism | None:
     """Return the mechanism of absolute totals of clusters; None without clusters."""
     if study.clusters is None:
         return None
@@ -81,24 +81,24 @@ def clusters_mechanism(study: DifferenceProtocol, sizes: Sizes | None) -> Mechan
     return vector_mechanism(sums_sensitivity(numbers, units, CLUSTERS_L2), costs(study)[CLUSTERS.name])
 
 
-def draws(study: DifferenceProtocol, sizes: Sizes | None) -> list[tuple[Slot, Mechanism | None]]:
+def draws(study: DifferenceStudy, sizes: Sizes | None) -> list[tuple[Slot, Mechanism | None]]:
     """Return both releases, the second of a study with clusters."""
     return [(SLOT, mechanism(study, sizes)), (CLUSTERS, clusters_mechanism(study, sizes))]
 
 
-def noise_of(study: DifferenceProtocol, made: Mechanism) -> Noise:
+def noise_of(study: DifferenceStudy, made: Mechanism) -> Noise:
     """Return the noise on each sum."""
     return Noise.of(made, len(study.groups) * numbers(study))
 
 
-def weights(study: DifferenceProtocol) -> FloatArray:
+def weights(study: DifferenceStudy) -> FloatArray:
     """Return the factors of a subgroup's exact sums, shape (2 outcomes + 1, arms)."""
     w = np.array(study.weights)
     column: FloatArray = np.concatenate([w, w * HALF, [HALF]])
     return np.repeat(column[:, None], len(study.arm_names), axis=1)
 
 
-def sums(study: DifferenceProtocol, pieces: Pieces) -> FloatArray:
+def sums(study: DifferenceStudy, pieces: Pieces) -> FloatArray:
     """Return the sums over all units before their noise, shape (groups * numbers,)."""
     arms = len(study.arm_names)
 
@@ -133,7 +133,7 @@ class ArmMeans:
     mixing: float | None
 
     @classmethod
-    def of(cls, study: DifferenceProtocol, sizes: Sizes, released: FloatArray) -> ArmMeans:
+    def of(cls, study: DifferenceStudy, sizes: Sizes, released: FloatArray) -> ArmMeans:
         """Read released sums.
 
         The mean of a cell is off by (e_sum - mean e_count)/count for the noisy count, so two arms whose counts share
@@ -165,9 +165,7 @@ class ArmMeans:
         """Variance of each mean by sampling, shape (groups, outcomes, arms)."""
         return self.within / self.safe[:, None, :]
 
-    def part(
-        self, study: DifferenceProtocol, group: int, outcome: int, arm: int, alike: Likeness | None = None
-    ) -> Part:
+    def part(self, study: DifferenceStudy, group: int, outcome: int, arm: int, alike: Likeness | None = None) -> Part:
         """Return one answer: an arm's mean less that of the reference.
 
         ``alike``: what totals of clusters say of its sampling variance.
@@ -219,7 +217,7 @@ class Influence:
     units: FloatArray
 
     @classmethod
-    def of(cls, study: DifferenceProtocol, clusters: Clusters, found: ArmMeans) -> Influence:
+    def of(cls, study: DifferenceStudy, clusters: Clusters, found: ArmMeans) -> Influence:
         """Return it from released sums, of two arms and all units."""
         means, within, counts = found.means[0], found.within[0], found.safe[0]
         two = np.array([[one.two_valued] for one in study.outcomes])
@@ -249,7 +247,7 @@ class Influence:
 
 
 def likenesses(
-    study: DifferenceProtocol,
+    study: DifferenceStudy,
     sizes: Sizes,
     released: FloatArray,
     pieces: Pieces,
@@ -291,8 +289,8 @@ def likenesses(
 
 
 def findings(
-    study: DifferenceProtocol, sizes: Sizes, released: FloatArray, alike: list[Likeness] | None = None
-) -> ProtocolFindings:
+    study: DifferenceStudy, sizes: Sizes, released: FloatArray, alike: list[Likeness] | None = None
+) -> Findings:
     """Return the table from released sums.
 
     ``alike``: by outcome, of a study with clusters.
@@ -315,13 +313,21 @@ def findings(
     }
     for label, counts in zip(study.groups, found.counts.tolist(), strict=True):
         details |= {f"units[{label}][{name}]": count for name, count in zip(study.arm_names, counts, strict=True)}
-    told = told_of(study, parts, sizes.units)
-    return ProtocolFindings(answers, (), (), calibration, not_covered(study.estimator), details, told)
+    told = Findings(
+        answers=answers,
+        confidence=study.confidence,
+        covers=covered(study, answers),
+        details=details,
+        not_covered=not_covered(study.estimator),
+        calibration=calibration,
+        clusters=told_of(study, parts, sizes.units),
+    )
+    return _of_one_question(study, told, found) if study.asks_one else told
 
 
 def difference_stage(
-    study: DifferenceProtocol, sizes: Sizes, enclave: Enclave, budget: Budget, times: float = 1.0
-) -> ProtocolFindings:
+    study: DifferenceStudy, sizes: Sizes, enclave: Enclave, budget: Budget, times: float = 1.0
+) -> Findings:
     """Release the sums over all units and make the table.
 
     In rehearsals a row stands for ``times`` units.
@@ -333,28 +339,9 @@ def difference_stage(
     )
 
 
-def one_difference_stage(
-    study: DifferenceStudy, sizes: Sizes, enclave: Enclave, budget: Budget, times: float = 1.0
-) -> EffectFindings:
-    """Release the sums of a study of one outcome, which is a table of one row, and read it."""
-    own, pieces = table_of(study), everybody_of_one(enclave)
-    released = mechanism(own, sizes).release(sums(own, pieces) * times, SLOT, budget)
-    alike = likenesses(own, sizes, released, pieces, codes_of(own, enclave), budget)
-    return one_difference(study, sizes, released, alike)
-
-
-def one_difference(
-    study: DifferenceStudy, sizes: Sizes, released: FloatArray, alike: list[Likeness] | None = None
-) -> EffectFindings:
-    """Return the effect of a study of one outcome from released sums.
-
-    ``alike``: of a study with clusters.
-    """
-    table_study = table_of(study)
-    found = ArmMeans.of(table_study, sizes, released)
-    part = found.part(table_study, 0, 0, 1, None if alike is None else alike[0])
+def _of_one_question(study: DifferenceStudy, answers: Findings, found: ArmMeans) -> Findings:
+    """Return a table of one row with the means of its arms."""
     middle, half = study.outcome.middle, study.outcome.width / 2
-    effect = effect_of(part, study.outcome.width, study.confidence)
     control, treated = (found.means[0, 0] * half + middle).tolist()
     errors = np.sqrt(found.variances[0, 0] + np.diagonal(found.errors[0, 0])) * half
     details = {
@@ -363,12 +350,9 @@ def one_difference(
         "mean_treated_error": float(errors[1]),
         "mean_control_error": float(errors[0]),
     }
-    interval = covers(study.estimator, effect.interval)
-    open_to = not_covered(study.estimator)
+    values = of_the_answer(answers.estimate, (control, treated))
     return replace(
-        effect,
-        interval=interval,
-        details={**details, **effect.details},
-        not_covered=open_to,
-        clusters=told_of(table_study, [part], sizes.units),
+        with_statement(answers, confounding(study.estimator), values=values),
+        covers=(*NOISY, *covers(study.estimator)),
+        details={**details, **told_of_errors(study, answers)},
     )

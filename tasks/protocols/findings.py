@@ -7,18 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from causalveil.schemas.estimators.protocols import RegressionProtocol
+from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.limits import Code, Limit, limit, united
 from causalveil.schemas.plan import Sizes
-from causalveil.schemas.privacy import Coverage
-from causalveil.schemas.protocols.answers import Answer, BalanceRow, Calibration, GateResult, in_table
-from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
-from causalveil.schemas.release import ClustersStatement
+from causalveil.schemas.protocols.study import OutcomeRole
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.adjustment.drawn import Asked, JointScales
 from causalveil.tasks.adjustment.five_releases import FiveReleases
@@ -29,6 +24,7 @@ from causalveil.tasks.adjustment.interval import (
     curves_not_covered,
     cut_away,
 )
+from causalveil.tasks.inference.assemble import Findings
 from causalveil.tasks.inference.covered import covered
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.protocols.calibration import calibrate
@@ -43,7 +39,7 @@ def as_it_is(part: Part, row: Sequence[FiveReleases] | None) -> Part:
 
 
 def parts_of(
-    study: RegressionProtocol,
+    study: RegressionStudy,
     asked: Asked,
     scales: JointScales,
     units: int,
@@ -69,7 +65,7 @@ def parts_of(
     return with_everybody(study, parts, counts, error, total)
 
 
-def _sizes(study: RegressionProtocol, scales: JointScales, units: int) -> tuple[dict[str, list[float]], float, float]:
+def _sizes(study: RegressionStudy, scales: JointScales, units: int) -> tuple[dict[str, list[float]], float, float]:
     """Return, by arm, the number of units of each subgroup that the estimand is over, its noise, and their sum."""
     counts = np.maximum(scales.counts, 1.0)
     over = {Estimand.ATE: slice(None), Estimand.ATT: slice(1, None), Estimand.ATC: slice(0, 1)}[study.estimand]
@@ -81,7 +77,7 @@ def _sizes(study: RegressionProtocol, scales: JointScales, units: int) -> tuple[
 
 
 def _part(
-    study: RegressionProtocol,
+    study: RegressionStudy,
     row: Sequence[FiveReleases] | None,
     laws: Sequence[ErrorLaw],
     label: str,
@@ -142,37 +138,8 @@ def _contrast(one: ErrorLaw, other: ErrorLaw, of_one: FiveReleases, of_other: Fi
     )
 
 
-@dataclass(frozen=True)
-class ProtocolFindings:
-    """Findings of a protocol."""
-
-    answers: tuple[Answer, ...]
-    balance: tuple[BalanceRow, ...]
-    gates: tuple[GateResult, ...]
-    calibration: Calibration
-    not_covered: tuple[Limit, ...]
-    details: dict[str, float | int | str | bool]
-    clusters: ClustersStatement | None = None
-
-    def fields(self, study: ProtocolStudy) -> dict[str, Any]:
-        """Return the fields that an ``EffectRelease`` has beside those of every release."""
-        return {
-            "estimand": study.estimand,
-            "confidence": study.confidence,
-            "coverage": Coverage.normal_approximation,
-            "answers": in_table(self.answers),
-            "covers": covered(study, self.answers),
-            "balance": self.balance,
-            "gates": self.gates,
-            "clusters": self.clusters,
-            "calibration": self.calibration if self.calibration.controls else None,
-            "not_covered": self.not_covered,
-            "details": self.details,
-        }
-
-
-def findings(study: RegressionProtocol, asked: Asked, scales: JointScales, sizes: Sizes) -> ProtocolFindings:
-    """Return the whole table of a protocol by regression."""
+def findings(study: RegressionStudy, asked: Asked, scales: JointScales, sizes: Sizes) -> Findings:
+    """Return the whole table of a study by regression."""
     with one_thread():
         parts, balance = parts_of(study, asked, scales, sizes.units), balance_of(study, asked)
         gates = results(study, asked, balance)
@@ -188,8 +155,11 @@ def findings(study: RegressionProtocol, asked: Asked, scales: JointScales, sizes
         if group is not None:
             first = group[study.first][0]
             details[f"curves[{label}]"] = ", ".join(curve_names(first.public, first.second.features)) or "none"
-    return ProtocolFindings(
-        answers=gated(study, answers, gates),
+    rows = gated(study, answers, gates)
+    return Findings(
+        answers=rows,
+        confidence=study.confidence,
+        covers=covered(study, rows),
         balance=balance,
         gates=gates,
         calibration=calibration,
@@ -204,7 +174,7 @@ def together(answers: int) -> dict[str, str]:
     return {"simultaneous": f"Bonferroni over {answers} answers"} if answers > 1 else {}
 
 
-def not_covered(study: RegressionProtocol, asked: Asked, calibrated: bool) -> tuple[Limit, ...]:
+def not_covered(study: RegressionStudy, asked: Asked, calibrated: bool) -> tuple[Limit, ...]:
     """Return what no interval of the table holds."""
     if study.estimator.trial:
         return (limit(Code.not_randomised),)

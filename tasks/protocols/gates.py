@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 
 from causalveil.schemas.protocols.answers import Answer, BalanceRow, GateResult, GateVerdict, State
-from causalveil.schemas.protocols.study import ALL_UNITS, FailedGate, ProtocolStudy
+from causalveil.schemas.protocols.study import ALL_UNITS, EffectStudy, FailedGate
 from causalveil.schemas.release import EffectTable
 from causalveil.schemas.sites.pooled import Published
 from causalveil.tasks.adjustment.drawn import Asked
@@ -25,7 +25,7 @@ GATE_ERROR = 0.05
 NUMBERS = ("estimate", "interval", "simultaneous", "calibrated", "noise_error", "sampling_error", "bias", "spread")
 
 
-def sides_of(study: ProtocolStudy) -> list[str]:
+def sides_of(study: EffectStudy) -> list[str]:
     """Return the arms under which a subgroup's comparisons are shown.
 
     Of two arms it is the second. Of more it is each, which is compared with all others.
@@ -33,7 +33,7 @@ def sides_of(study: ProtocolStudy) -> list[str]:
     return [study.arm_names[1]] if len(study.arm_names) == TWO_ARMS else list(study.arm_names)
 
 
-def balance_of(study: ProtocolStudy, asked: Asked) -> tuple[BalanceRow, ...]:
+def balance_of(study: EffectStudy, asked: Asked) -> tuple[BalanceRow, ...]:
     """Return standardised differences of each column that is adjusted for, by subgroup and side."""
     rows = list[BalanceRow]()
     for label, group in zip(study.groups, asked, strict=True):
@@ -42,7 +42,7 @@ def balance_of(study: ProtocolStudy, asked: Asked) -> tuple[BalanceRow, ...]:
     return tuple(rows)
 
 
-def results(study: ProtocolStudy, asked: Asked, balance: Sequence[BalanceRow]) -> tuple[GateResult, ...]:
+def results(study: EffectStudy, asked: Asked, balance: Sequence[BalanceRow]) -> tuple[GateResult, ...]:
     """Return every declared gate in every subgroup and comparison."""
     gates, found, places = study.gates, list[GateResult](), sides_of(study)
     if gates is None:
@@ -108,7 +108,7 @@ def overlap_gate(label: str, arm: str, bound: float, value: float, error: float,
     )
 
 
-def gated(study: ProtocolStudy, answers: Sequence[Answer], gates: Sequence[GateResult]) -> tuple[Answer, ...]:
+def gated(study: EffectStudy, answers: Sequence[Answer], gates: Sequence[GateResult]) -> tuple[Answer, ...]:
     """Return the table after its gates: answers behind a failed one are withheld, or marked."""
     if study.gates is None:
         return tuple(answers)

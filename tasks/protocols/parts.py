@@ -14,17 +14,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
 
 from causalveil.schemas.confounding import ConfoundingStatement, over_parts
-from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.protocols.answers import Answer, Limits, MeasureAnswer, State
-from causalveil.schemas.protocols.study import ALL_UNITS, EffectMeasure, ProtocolStudy
-from causalveil.schemas.release import ClustersStatement, Interval, Variance
+from causalveil.schemas.protocols.study import ALL_UNITS, EffectMeasure, EffectStudy
+from causalveil.schemas.release import ClustersStatement
 from causalveil.tasks.inference.allowance import laplace_tails
-from causalveil.tasks.inference.assemble import NOISY, EffectFindings, Noise, around
+from causalveil.tasks.inference.assemble import Findings, Noise, around
 from causalveil.tasks.inference.clusters import Likeness, clusters_told
 from causalveil.tasks.machine.arrays import FloatArray
 
@@ -324,7 +324,7 @@ def _within(value: float, low: float, high: float, width: float) -> tuple[float,
     return min(max(value, -width), width), ends
 
 
-def told_of(study: ProtocolStudy, parts: Sequence[Part], units: int) -> ClustersStatement | None:
+def told_of(study: EffectStudy, parts: Sequence[Part], units: int) -> ClustersStatement | None:
     """Return how alike units of one cluster are in each outcome; None without clusters."""
     if study.clusters is None:
         return None
@@ -332,29 +332,7 @@ def told_of(study: ProtocolStudy, parts: Sequence[Part], units: int) -> Clusters
     return clusters_told(study.clusters, alike, units)
 
 
-def effect_of(part: Part, width: float, confidence: float) -> EffectFindings:
-    """Return one answer as the findings of a study of one outcome.
-
-    Args:
-        part: the answer.
-        width: of the outcome's declared range, in which the effect lies between -width and width.
-        confidence: of its interval.
-    """
-    value, single = limits(part, width, 1 - confidence)
-    noise, sampling = part.noise if part.answered else width**2, part.sampling
-    interval = Interval(
-        **dict(single),
-        confidence=confidence,
-        covers=NOISY,
-        coverage=Coverage.normal_approximation,
-        bias=part.bias,
-        whole_range=(single.lower, single.upper) == (-width, width),
-    )
-    details = {"noise_standard_error": math.sqrt(noise), "sampling_standard_error": math.sqrt(sampling)}
-    return EffectFindings(value, interval, Variance(sampling=sampling, noise=noise), details, part.confounding)
-
-
-def table(study: ProtocolStudy, parts: Sequence[Part]) -> tuple[Answer, ...]:
+def table(study: EffectStudy, parts: Sequence[Part]) -> tuple[Answer, ...]:
     """Return the rows of the release, each with its own and a simultaneous interval.
 
     The simultaneous intervals hold all together (Bonferroni).
@@ -388,7 +366,7 @@ def table(study: ProtocolStudy, parts: Sequence[Part]) -> tuple[Answer, ...]:
     return tuple(rows)
 
 
-def _measures(study: ProtocolStudy, part: Part) -> tuple[MeasureAnswer, ...]:
+def _measures(study: EffectStudy, part: Part) -> tuple[MeasureAnswer, ...]:
     """The ratios that the study asks for."""
     if not part.answered or part.risks is None:
         return ()
@@ -396,7 +374,7 @@ def _measures(study: ProtocolStudy, part: Part) -> tuple[MeasureAnswer, ...]:
 
 
 def with_everybody(
-    study: ProtocolStudy, parts: Sequence[Part], counts: Mapping[str, Sequence[float]], count_error: float, units: float
+    study: EffectStudy, parts: Sequence[Part], counts: Mapping[str, Sequence[float]], count_error: float, units: float
 ) -> list[Part]:
     """Return all answers in the order of the table.
 
@@ -417,3 +395,23 @@ def with_everybody(
                 rows.append(over_groups(own, counts[arm], count_error, units, outcome.width))
             rows += own
     return rows
+
+
+def told_of_errors(study: EffectStudy, found: Findings) -> dict[str, float | int | str | bool]:
+    """Return the details of a table of one row: its errors.
+
+    Numbers of units are among them where not all are eligible.
+    """
+    own, counted = found.answers[0], dict(found.details) if study.where else {}
+    errors = {"noise_standard_error": own.noise_error or 0.0, "sampling_standard_error": own.sampling_error or 0.0}
+    return {**counted, **errors}
+
+
+def with_statement(found: Findings, done: ConfoundingStatement, **told: Any) -> Findings:
+    """Return a table of one row that says what was done about confounding.
+
+    It does so whether or not noise hides the answer.
+    """
+    (own,) = found.answers
+    told |= {"adjustment": done.words, "confounding": done}
+    return replace(found, answers=(own.model_copy(update=told),))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from causalveil.schemas.plan import StandIn
-from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.tasks.enclave.enclave import LIKENESS, MemoryEnclave, ranks
 from causalveil.tasks.inference.people import people
 
 
 def people_of(
-    study: ProtocolStudy, stand_in: StandIn, count: int, randomised: bool, sample: int | None, groups: int
+    study: EffectStudy, stand_in: StandIn, count: int, randomised: bool, sample: int | None, groups: int
 ) -> MemoryEnclave:
     """Return people of so many subgroups, which are equal; the others have none.
 

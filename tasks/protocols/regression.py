@@ -1,58 +1,46 @@
-"""The answer of a study of one outcome by regression, which is a table of one row."""
+"""The table of a study by regression, and what is told where it has one row."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from causalveil.schemas.estimators.protocols import table_of
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.plan import Sizes
-from causalveil.tasks.adjustment.drawn import Answered, Asked, JointScales
-from causalveil.tasks.adjustment.five_releases import FiveReleases, differences, effective
+from causalveil.tasks.adjustment.drawn import Asked, JointScales
+from causalveil.tasks.adjustment.five_releases import FiveReleases, effective
 from causalveil.tasks.adjustment.interval import confounding, covers_unseen, curve_names, not_covered
-from causalveil.tasks.adjustment.questions import with_scores
 from causalveil.tasks.adjustment.recipe import joint_recipe
-from causalveil.tasks.adjustment.released import ReleasedScores, ReleasedTotals
-from causalveil.tasks.inference.assemble import NOISY, EffectFindings
-from causalveil.tasks.machine.distribute import one_thread
-from causalveil.tasks.protocols.findings import parts_of
-from causalveil.tasks.protocols.parts import effect_of, told_of
+from causalveil.tasks.inference.assemble import NOISY, Findings
+from causalveil.tasks.protocols.findings import findings
+from causalveil.tasks.protocols.parts import told_of_errors, with_statement
 
 # Weights that leave less of an arm's precision answer for many people whom the other arm lacks.
 ENOUGH_LEFT = 0.5
 
 
-def one_regression(
-    study: RegressionStudy,
-    sizes: Sizes,
-    asked: Asked,
-    scores: Answered[ReleasedScores],
-    scales: JointScales,
-    totals: Answered[ReleasedTotals] | None = None,
-) -> EffectFindings:
-    """Return the effect of a study of one outcome from its releases."""
-    own, whole = table_of(study), with_scores(asked, scores, totals)
-    public = joint_recipe(own, sizes).public(0, sizes.units)
-    with one_thread():
-        (part,) = parts_of(own, whole, scales, sizes.units)
-        found = effect_of(part, study.outcome.width, study.confidence)
-        question = None if whole[0] is None else whole[0][0][0]
-        told = _hidden(scales) if question is None else _details(question, study.outcome.width / 2)
-        lacking = () if question is None or public.trial else _extrapolated(*effective(question))
-        balance = () if question is None else differences(question)
-        narrow = () if question is None else question.law.narrow.limits
+def regression_findings(study: RegressionStudy, sizes: Sizes, asked: Asked, scales: JointScales) -> Findings:
+    """Return the table of a study by regression, from its questions with all their releases."""
+    found = findings(study, asked, scales, sizes)
+    return _of_one_question(study, sizes, found, asked, scales) if study.asks_one else found
+
+
+def _of_one_question(
+    study: RegressionStudy, sizes: Sizes, found: Findings, asked: Asked, scales: JointScales
+) -> Findings:
+    """Return a table of one row with what is told of one question alone."""
+    public = joint_recipe(study, sizes).public(0, sizes.units)
+    question = None if asked[0] is None else asked[0][0][0]
+    told = _hidden(scales) if question is None else _details(question, study.outcome.width / 2)
+    lacking = () if question is None or public.trial else _extrapolated(*effective(question))
+    narrow = () if question is None else question.law.narrow.limits
+    done = found.confounding or confounding(study, public, 0.0, tuple(one.name for one in public.columns))
     return replace(
-        found,
-        interval=found.interval.model_copy(
-            update={"covers": (*NOISY[:2], limit(Code.noise_of_models), *covers_unseen(public))}
-        ),
-        details={**found.details, **told},
-        confounding=part.confounding or confounding(study, public, 0.0, tuple(one.name for one in public.columns)),
-        balance=balance,
+        with_statement(found, done),
+        covers=(*NOISY[:2], limit(Code.noise_of_models), *covers_unseen(public)),
+        details={**told_of_errors(study, found), **told},
         not_covered=(*not_covered(public), *lacking, *narrow),
-        clusters=told_of(own, [part], sizes.units),
     )
 
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from causalveil.schemas.confounding import AS_THEY_ARE
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.protocols.answers import Answer, Limits
@@ -29,6 +29,8 @@ from causalveil.tasks.adjustment.released import CELLS, EDGES, ReleasedScales
 from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.split import Pieces
+from causalveil.tasks.inference.assemble import Findings
+from causalveil.tasks.inference.covered import covered
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.protocols.calibration import calibrate
@@ -39,8 +41,8 @@ from causalveil.tasks.survival.joint import JointCells, cells_share
 from causalveil.tasks.survival.joint_answers import (
     HIDDEN,
     RowAdjusted,
-    TimesTable,
     group_curves,
+    of_one_outcome,
     of_the_end,
     of_the_grid,
     people_told,
@@ -51,7 +53,7 @@ from causalveil.tasks.survival.stages import CELL
 from causalveil.tasks.survival.strategy import SLOT
 
 
-def times_recipe(study: SurvivalProtocol, sizes: Sizes | None) -> TableRecipe:
+def times_recipe(study: SurvivalStudy, sizes: Sizes | None) -> TableRecipe:
     """Return every draw of the adjustment.
 
     The cells leave it all but their share of the budget.
@@ -88,7 +90,7 @@ def _known(shares: FloatArray, units: int, scales: ReleasedScales) -> ReleasedSc
     return replace(scales, outcome=shares, cells_sd=np.append(scales.cells_sd[:-1], 1 / units))
 
 
-def times_outcomes_stage(study: SurvivalProtocol, sizes: Sizes, released: FloatArray) -> TimesOutcomes:
+def times_outcomes_stage(study: SurvivalStudy, sizes: Sizes, released: FloatArray) -> TimesOutcomes:
     """Make the tables of all questions' outcomes of the released numbers; reads no row."""
     with one_thread():
         return times_outcomes(study, JointCells.read(released, study, sizes))
@@ -106,7 +108,7 @@ def people_of(enclave: Enclave, outcomes: TimesOutcomes) -> Pieces:
 
 
 def times_parts(
-    study: SurvivalProtocol, outcomes: TimesOutcomes, asked: Asked, scales: JointScales, units: int
+    study: SurvivalStudy, outcomes: TimesOutcomes, asked: Asked, scales: JointScales, units: int
 ) -> list[Part]:
     """Return every answer of the table with its errors, in units of its question.
 
@@ -166,13 +168,13 @@ def moved_means(asked: FiveReleases, half: float) -> FloatArray:
 
 
 def times_findings(
-    study: SurvivalProtocol,
+    study: SurvivalStudy,
     sizes: Sizes,
     released: FloatArray,
     outcomes: TimesOutcomes,
     asked: Asked,
     scales: JointScales,
-) -> TimesTable:
+) -> Findings:
     """Read every adjusted answer, and curves of the arms as they are, off all releases.
 
     No row is read.
@@ -195,20 +197,23 @@ def times_findings(
     }
     lost = _lost(study, dict.fromkeys(name for _, columns in texts for name in columns))
     open_to = not_covered(bounded, asked, calibration.mean is not None)
-    alone = len(study.groups) == 1 and len(study.arm_names) == TWO_ARMS
-    return TimesTable(
-        rows,
-        drawn,
-        calibration,
-        (*open_to, *lost, *of_the_end(study, cells.grid)),
-        details,
-        balance,
-        adjusted=_first_row(study, cells, outcomes, asked, rows[0]) if alone else None,
+    found = Findings(
+        answers=rows,
+        confidence=study.confidence,
+        covers=covered(study, rows),
+        details=details,
+        not_covered=(*open_to, *lost, *of_the_end(study, cells.grid)),
+        balance=balance,
+        calibration=calibration,
+        curves=drawn,
     )
+    if not study.asks_one:
+        return found
+    return of_one_outcome(study, found, _first_row(study, cells, outcomes, asked, rows[0]))
 
 
 def _row(
-    study: SurvivalProtocol,
+    study: SurvivalStudy,
     cells: JointCells,
     outcomes: TimesOutcomes,
     asked: Asked,
@@ -244,7 +249,7 @@ def _row(
 
 
 def _strata_told(
-    study: SurvivalProtocol, strata: Sequence[Sequence[Stratum]], texts: Sequence[tuple[list[str], list[str]]]
+    study: SurvivalStudy, strata: Sequence[Sequence[Stratum]], texts: Sequence[tuple[list[str], list[str]]]
 ) -> dict[str, int | str]:
     """Return the details on strata of censoring of the first question, by subgroup where there are several."""
     found: dict[str, int | str] = {}
@@ -258,7 +263,7 @@ def _strata_told(
     return found
 
 
-def _lost(study: SurvivalProtocol, pooled: Iterable[str]) -> tuple[Limit, ...]:
+def _lost(study: SurvivalStudy, pooled: Iterable[str]) -> tuple[Limit, ...]:
     """Return within what losses may not depend on when the event would come."""
     groups = [] if study.subgroups is None else [f"a level of '{study.subgroups.name}'"]
     by = [_levels_of(study, name) for name in study.censoring.by]
@@ -272,20 +277,20 @@ def _lost(study: SurvivalProtocol, pooled: Iterable[str]) -> tuple[Limit, ...]:
     )
 
 
-def _levels_of(study: SurvivalProtocol, name: str) -> str:
+def _levels_of(study: SurvivalStudy, name: str) -> str:
     """Return a column of ``censoring.by``, with where its classes begin if it is a number."""
     classes = ", ".join(f"{one:g}" for one in study.censoring.classes.get(name, ()))
     return f"'{name}' (classes from {classes})" if classes else f"'{name}'"
 
 
 def _first_row(
-    study: SurvivalProtocol,
+    study: SurvivalStudy,
     cells: JointCells,
     outcomes: TimesOutcomes,
     asked: Asked,
     answer: Answer,
 ) -> RowAdjusted:
-    """Return what is said of the first question's adjustment, where there are two arms of one group."""
+    """Return what is said of the first question's adjustment, of two arms over all units."""
     question = study.questions[0]
     crude = cells.contrast(question, 0, 1, outcomes.parts[0][0]).both.contrast(question.measure, study.confidence, 0.0)
     details: dict[str, float | int | str | bool] = {

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from causalveil.schemas.specification import unrecorded_words
+from causalveil.schemas.specification import outcomes_of, unrecorded_words
 from causalveil.schemas.where import where_words
 from causalveil.tasks.report.guidelines.facts import bounds_text, codes_text
 from causalveil.tasks.report.guidelines.settings import MODELS
@@ -203,7 +203,7 @@ def _treatment(spec: Mapping[str, Any]) -> str:
 
 def _outcomes(release: Mapping[str, Any]) -> str:
     spec = release["specification"]
-    several = spec["outcomes"] if "outcomes" in spec else [spec["outcome"]]
+    several = outcomes_of(spec)
     first = several[0]
     if "horizon" in first:
         unit = f" {first['unit_of_measure']}" if first["unit_of_measure"] else ""
@@ -224,7 +224,7 @@ def _times_to(outcomes: Sequence[Mapping[str, Any]], unit: str, origin: str, end
 
 def _events(spec: Mapping[str, Any]) -> str:
     """Return what later events, competing events and missing values count as."""
-    several: list[Mapping[str, Any]] = spec.get("outcomes") or [spec.get("outcome") or {}]
+    several = outcomes_of(spec)
     outcome = several[0]
     said = [RECORDED.format(unit=_unit(spec))]
     if "horizon" in outcome and len(several) > 1:
@@ -248,10 +248,10 @@ def _censored(outcome: Mapping[str, Any]) -> str:
 def _summary(release: Mapping[str, Any]) -> str:
     spec = release["specification"]
     sides = "each arm minus the reference" if spec.get("arms") else "treated minus controls"
-    if "horizon" in (spec.get("outcomes") or [spec.get("outcome") or {}])[0]:
+    outcomes = outcomes_of(spec)
+    if "horizon" in outcomes[0]:
         names = {"risk": "difference of risks", "rmst": "difference of restricted mean survival times"}
         return f"{' and '.join(names[one] for one in spec['measure']).capitalize()}, {sides}."
-    outcomes = spec["outcomes"] if "outcomes" in spec else [spec["outcome"]]
     shares = all(one.get("codes") for one in outcomes)
     ratios = [name for name, key in RATIOS if key in (spec.get("measure") or ())]
     said = f"Difference of {'shares' if shares else 'means'}, {sides}"

@@ -25,6 +25,7 @@ from causalveil.schemas.plan import Plan
 from causalveil.schemas.release import DirectionRelease, EffectRelease, EffectTable, Release
 from causalveil.schemas.sites.pooled import Published
 from causalveil.schemas.sites.series import Series
+from causalveil.schemas.specification import one_outcome, outcomes_of
 from causalveil.schemas.where import condition_words, where_words
 from causalveil.tasks.report.details import PLACEHOLDER, as_used, detail_rows, estimand_of, text_of
 from causalveil.tasks.report.figures import Axis, Line, waterfalls
@@ -108,6 +109,7 @@ def plan_html(plan: Plan, specification: Mapping[str, Any]) -> str:
         "p": plan,
         "r": {"estimand": specification.get("estimand")},
         "spec": specification,
+        "one_outcome": one_outcome(specification),
         "css": style("notebook.css"),
         "populations": populations_of(specification),
     }
@@ -166,6 +168,7 @@ def _render(release: Published, layout: str, sheet: str, contract: Contract | No
     context: dict[str, Any] = {
         "r": document,
         "spec": document["specification"],
+        "one_outcome": one_outcome(document["specification"]),
         "layout": layout,
         "css": style(sheet),
         "populations": populations_of(document["specification"]),
@@ -303,8 +306,8 @@ def likelihood(epsilon: Decimal) -> str:
 def _bounds(specification: Mapping[str, Any], arms: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Everything that the study declared instead of reading it off the data: (role, column, bounds)."""
     rows = []
-    one_outcome = specification.get("outcome")
-    several = specification.get("outcomes") or ([{"role": "outcome", **one_outcome}] if one_outcome else [])
+    one = one_outcome(specification)
+    several = outcomes_of(specification) if one is None else [{**one, "role": "outcome"}]
     if several and "horizon" in several[0]:
         first = several[0]
         horizons = " and ".join(figure(at) for at in sorted({one["horizon"] for one in several}))

@@ -22,7 +22,7 @@ from typing import Any
 
 from causalveil.schemas.documents import digest_of
 from causalveil.schemas.errors import BundleError, StudyError
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, SurvivalStudy
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.protocols.answers import State
 from causalveil.schemas.release import EffectRelease
 from causalveil.schemas.sites.round import AgreedTerms, Bundle, Reason, Site, Statement, instant_text
@@ -210,10 +210,12 @@ def _times_of(release: EffectRelease) -> list[tuple[Any, ...]]:
 
 def _times_asked(study: Asked, release: EffectRelease) -> list[tuple[Any, ...]]:
     """Return the same as a study asks it; of other outcomes there are no curves."""
-    if isinstance(study, SurvivalStudy):
-        shown = study.outcome
-        return [(shown.horizon, shown.unit_of_measure or "", shown.origin, shown.labels[0])]
-    return _times_of(release) if isinstance(study, SurvivalProtocol) else []
+    if not isinstance(study, SurvivalStudy):
+        return []
+    if not study.asks_one:
+        return _times_of(release)
+    shown = study.outcome
+    return [(shown.horizon, shown.unit_of_measure or "", shown.origin, shown.labels[0])]
 
 
 def differences(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
@@ -227,13 +229,19 @@ def _differences(wanted: Mapping[str, Any], found: Mapping[str, Any], prefix: st
     Keys that only the site has are not quoted.
     """
     for key in wanted:
-        left, right = wanted[key], found.get(key)
+        left, right = _by_place(wanted[key]), _by_place(found.get(key))
         if isinstance(left, dict) and isinstance(right, dict):
             yield from _differences(left, right, f"{prefix}{key}.")
         elif left != right:
             yield f"{prefix}{key}"
     if set(found) - set(wanted):
         yield f"{prefix}(keys that the study does not have)"
+
+
+def _by_place(value: Any) -> Any:
+    """Return a list of mappings, as outcomes are, by the place of each, counted from 1; anything else as it is."""
+    listed = isinstance(value, list) and value and all(isinstance(one, dict) for one in value)
+    return {str(place): one for place, one in enumerate(value, 1)} if listed else value
 
 
 def _shared_data(accepted: Sequence[Accepted]) -> Iterator[str]:

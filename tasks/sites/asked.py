@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, SurvivalStudy
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.protocols.answers import Answer, headline_first
-from causalveil.schemas.protocols.study import ALL_UNITS, OutcomeRole, ProtocolStudy
-from causalveil.schemas.study import EffectStudy
+from causalveil.schemas.protocols.study import EffectStudy, OutcomeRole
 
 # What can be asked of several sites together, and of one block after the other.
-Asked: TypeAlias = EffectStudy | ProtocolStudy | SurvivalStudy | SurvivalProtocol
+Asked: TypeAlias = EffectStudy | SurvivalStudy
 
 
 @dataclass(frozen=True)
@@ -32,11 +31,7 @@ class Question:
 
 def questions_of(study: Asked) -> list[Question]:
     """Return every question of a study, in the order of a release's answers."""
-    if isinstance(study, EffectStudy | SurvivalStudy):
-        names: tuple[str, ...] = tuple(map(str, study.treatment_codes.pair))
-        groups: tuple[str, ...] = (ALL_UNITS,)
-    else:
-        names, groups = study.arm_names, study.answered_groups
+    names, groups = study.arm_names, study.answered_groups
     return headline_first(
         Question(outcome, role, group, arm, names[0])
         for outcome, (role, _) in outcomes_of(study).items()
@@ -47,10 +42,8 @@ def questions_of(study: Asked) -> list[Question]:
 
 def outcomes_of(study: Asked) -> dict[str, tuple[OutcomeRole, float]]:
     """Return the role of each outcome, and how far an effect on it may reach to either side."""
-    if isinstance(study, EffectStudy):
-        return {study.outcome.name: (OutcomeRole.primary, study.outcome.width)}
-    if isinstance(study, SurvivalStudy | SurvivalProtocol):
-        return {question.label: (question.role, question.span) for question in study.table.questions}
+    if isinstance(study, SurvivalStudy):
+        return {question.label: (question.role, question.span) for question in study.questions}
     return {outcome.name: (outcome.role, outcome.width) for outcome in study.outcomes}
 
 

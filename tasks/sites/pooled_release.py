@@ -14,7 +14,7 @@ from typing import Any
 from scipy.special import ndtri, stdtrit
 
 from causalveil.schemas.documents import digest_of
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, SurvivalStudy
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.limits import united
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.protocols.answers import (
@@ -158,7 +158,7 @@ def _calibrated(
     declared = sum(role is OutcomeRole.negative_control for role, _ in outcomes_of(study).values())
     if not declared:
         return None, nothing
-    if isinstance(study, SurvivalStudy | SurvivalProtocol) and not study.covariates:
+    if isinstance(study, SurvivalStudy) and not study.covariates:
         return next(iter(releases.values())).calibration, nothing
     controls = [cell for cell in cells if cell.row.role is OutcomeRole.negative_control]
     shown = [found for cell in controls if cell.row.group == ALL_UNITS and (found := _measured(cell, model))]

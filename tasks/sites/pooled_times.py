@@ -28,7 +28,7 @@ from causalveil.tasks.sites.combined import limits_of, together_at
 from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.findings import TimesShown, told_test
 from causalveil.tasks.survival.joint import JointCells, grid_of
-from causalveil.tasks.survival.joint_answers import one_row, table_stage
+from causalveil.tasks.survival.joint_answers import table_stage
 from causalveil.tasks.survival.strata import Strata
 from causalveil.tasks.survival.strategy import NoisyCells
 
@@ -93,12 +93,11 @@ def _cells_of(site: str, release: EffectRelease) -> NoisyCells:
         )
     study = parse_study(release.specification, f"the study of site '{site}'")
     if isinstance(study, SurvivalStudy):
-        table, released = study.table, np.array(release.cells)
+        released = np.array(release.cells)
         sizes = Sizes(units=release.units, train=release.units, estimation=release.units)
-        if len(released) == grid_of(table, release.units).numbers:
-            found = one_row(study, table_stage(table, sizes, released))
-            if _alike(found.fields(study)["answers"], release.answers):
-                return JointCells.read(released, table, sizes).two_arms((0,), 1).cells
+        whole = len(released) == grid_of(study, release.units).numbers
+        if whole and _alike(table_stage(study, sizes, released).answers, release.answers):
+            return JointCells.read(released, study, sizes).two_arms((0,), 1).cells
     raise BundleError(f"site '{site}': {Reason.foreign}: its release contradicts its own cells")
 
 

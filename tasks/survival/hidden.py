@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from causalveil.schemas.estimators.survival_protocol import AnyTimes
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.tasks.survival.joint import JointCells, grid_of
 
@@ -22,7 +22,7 @@ class FewestFollowed:
     subgroup: float
 
 
-def fewest_followed(asked: AnyTimes, units: int) -> FewestFollowed:
+def fewest_followed(study: SurvivalStudy, units: int) -> FewestFollowed:
     """Return how many people of an arm must be followed so that noise does not hide them.
 
     They are followed to the horizon.
@@ -30,18 +30,17 @@ def fewest_followed(asked: AnyTimes, units: int) -> FewestFollowed:
     The noise is that of the study's own cells, whose law is public: no row is read.
 
     Args:
-        asked: the study.
+        study: the study.
         units: n.
     """
-    study, sizes = asked.table, Sizes(units=units, train=units, estimation=units)
+    sizes = Sizes(units=units, train=units, estimation=units)
     rows = JointCells.read(np.zeros(grid_of(study, units).numbers), study, sizes).asked(study)
     everybody = max(one.both.fewest_followed for one in rows if one.group is None)
     subgroup = max((one.both.fewest_followed for one in rows if one.group is not None), default=everybody)
     return FewestFollowed(everybody, subgroup)
 
 
-def noise_at_risk(asked: AnyTimes, sizes: Sizes) -> float:
+def noise_at_risk(study: SurvivalStudy, sizes: Sizes) -> float:
     """Return the deviation of the noise on people of an arm at risk in the last interval."""
-    study = asked.table
     cells = JointCells.read(np.zeros(grid_of(study, sizes.units).numbers), study, sizes)
     return float(cells.two_arms(cells.members(None), 1).at_risk_error[:, -1].max())

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from causalveil.schemas.estimators.survival import Beyond
-from causalveil.schemas.estimators.survival_protocol import AnyTimes, SurvivalProtocol, TimesQuestion
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy, TimesQuestion
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import PrivacyCost
 from causalveil.schemas.protocols.study import ALL_UNITS
@@ -44,17 +44,16 @@ PEOPLE, FEWEST, MOST = 12, 10, 50
 STRATUM = 60
 
 
-def grid_of(asked: AnyTimes, units: int) -> Grid:
+def grid_of(study: SurvivalStudy, units: int) -> Grid:
     """Return the grid of all questions, whose intervals are about as long.
 
     Every horizon is the end of one of the intervals. Their number follows from the study, or from the people that two
     arms of a stratum have on average.
 
     Args:
-        asked: the study.
+        study: the study.
         units: n.
     """
-    study = asked.table
     arms, horizons, strata = len(study.arm_names), study.horizons, strata_of(study, units)
     groups = len(study.groups) * (max(strata) + 1)
     wanted = study.intervals
@@ -77,13 +76,13 @@ def grid_of(asked: AnyTimes, units: int) -> Grid:
     )
 
 
-def strata_of(study: AnyTimes, units: int) -> tuple[int, ...]:
+def strata_of(study: SurvivalStudy, units: int) -> tuple[int, ...]:
     """Return the stratum in which each combination of levels of a subgroup is released.
 
     Levels are those of ``censoring.by``. Where all combinations are of one size they are pooled until noise would not
     hide them: public numbers alone.
     """
-    censoring, groups = study.censoring, len(study.table.groups)
+    censoring, groups = study.censoring, len(study.groups)
     power = budget_of(study) or float(cells_cost(study).epsilon) / 2
     least = STRATUM * censoring.groups * groups / (units * power)
     found = np.zeros(censoring.groups, dtype=np.int64)
@@ -92,12 +91,12 @@ def strata_of(study: AnyTimes, units: int) -> tuple[int, ...]:
     return tuple(found.tolist())
 
 
-def budget_of(study: AnyTimes) -> float:
+def budget_of(study: SurvivalStudy) -> float:
     """Return mu of what the cells may cost; 0 where noise is Laplace's."""
     return 0.0 if study.privacy.delta == 0 else math.sqrt(cells_share(study)) * float(mu_of(study.privacy.cost))
 
 
-def cells_cost(study: AnyTimes) -> PrivacyCost:
+def cells_cost(study: SurvivalStudy) -> PrivacyCost:
     """Return the budget of the cells.
 
     It is all of the budget, or their share of it where the rest goes to an adjustment.
@@ -105,25 +104,25 @@ def cells_cost(study: AnyTimes) -> PrivacyCost:
     return portion(study.privacy.cost, study.estimator.share) if study.covariates else study.privacy.cost
 
 
-def cells_share(study: AnyTimes) -> Decimal:
+def cells_share(study: SurvivalStudy) -> Decimal:
     """Return the share of the budget that the cells have: all, or a part if arms are adjusted."""
     return study.estimator.share if study.covariates else Decimal(1)
 
 
-def mechanism(study: AnyTimes) -> Mechanism:
+def mechanism(study: SurvivalStudy) -> Mechanism:
     """Return the mechanism of the cells, whatever the number of questions."""
     return cells_mechanism(cells_cost(study))
 
 
-def served(asked: AnyTimes, sizes: Sizes | None) -> Mechanism:
+def served(study: SurvivalStudy, sizes: Sizes | None) -> Mechanism:
     """Return the mechanism of a study's cells, if the budget can serve as many subgroups.
 
     Raises:
         StudyError: of average size, one has fewer people in an arm than are seen through the noise from the first day.
     """
-    made, study = mechanism(asked), asked.table
+    made = mechanism(study)
     if sizes is not None:
-        grid = grid_of(asked, sizes.units)
+        grid = grid_of(study, sizes.units)
         _, noise = read_blocks(np.zeros(grid.numbers), grid, made)
         least = max(SEEN_DEVIATIONS * math.sqrt(float(noise.sum()) * grid.strata_of_group), SEEN_PEOPLE)
         check_cells(sizes.units, len(study.groups), len(study.arm_names), least)
@@ -145,7 +144,7 @@ class QuestionCells:
     sums: FloatArray
 
     @classmethod
-    def of(cls, question: TimesQuestion, study: SurvivalProtocol, grid: Grid, until: int) -> QuestionCells:
+    def of(cls, question: TimesQuestion, study: SurvivalStudy, grid: Grid, until: int) -> QuestionCells:
         """Return the part of a question that ends with an interval.
 
         Who is at risk after it is one cell.
@@ -198,7 +197,7 @@ class JointCells:
     known: int | None
 
     @classmethod
-    def read(cls, released: FloatArray, study: AnyTimes, sizes: Sizes) -> JointCells:
+    def read(cls, released: FloatArray, study: SurvivalStudy, sizes: Sizes) -> JointCells:
         """Return what released numbers say.
 
         Where everybody is eligible, cells add up to n, which is public.
@@ -249,7 +248,7 @@ class JointCells:
         """Return the interval that ends at the question's horizon."""
         return self.grid.between.index(question.outcome.horizon) + 1
 
-    def last_of(self, study: SurvivalProtocol, question: TimesQuestion, strata: Sequence[Sequence[int]] = ()) -> int:
+    def last_of(self, study: SurvivalStudy, question: TimesQuestion, strata: Sequence[Sequence[int]] = ()) -> int:
         """Return the interval with which a question ends.
 
         It is that of its horizon, or where a study restricts it an earlier one, the last that can be told, if any can.
@@ -269,7 +268,7 @@ class JointCells:
         """Return a question of an arm in a subgroup, or in all together."""
         return TimesContrast(question, group, arm, self.two_arms(self.members(group), arm, part), part)
 
-    def asked(self, study: SurvivalProtocol) -> tuple[TimesContrast, ...]:
+    def asked(self, study: SurvivalStudy) -> tuple[TimesContrast, ...]:
         """Return every question in the order of the table.
 
         By question and arm, everybody comes first, then subgroups.
@@ -315,6 +314,6 @@ class JointCells:
         return min(critical(covariance, errors, confidence), most)
 
 
-def label_of(study: SurvivalProtocol, group: int | None) -> str:
+def label_of(study: SurvivalStudy, group: int | None) -> str:
     """Return a group's name."""
     return ALL_UNITS if group is None else study.groups[group]

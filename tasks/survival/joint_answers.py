@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, ConfoundingStatement, CovariateBalance
-from causalveil.schemas.errors import CausalveilError
-from causalveil.schemas.estimators.survival import Beyond, Curves, Measure
-from causalveil.schemas.estimators.survival_protocol import GroupCurves, SurvivalProtocol, SurvivalStudy
+from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, ConfoundingStatement
+from causalveil.schemas.estimators.survival import Beyond, Measure
+from causalveil.schemas.estimators.survival_protocol import GroupCurves, SurvivalStudy
 from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.plan import Sizes
-from causalveil.schemas.privacy import Coverage
-from causalveil.schemas.protocols.answers import Answer, BalanceRow, Calibration, Limits, State, in_table
+from causalveil.schemas.protocols.answers import Answer, Calibration, Limits, State
 from causalveil.schemas.protocols.study import OutcomeRole
-from causalveil.schemas.release import Interval, Variance
-from causalveil.tasks.inference.assemble import NOISY
+from causalveil.tasks.inference.assemble import NOISY, Findings
 from causalveil.tasks.inference.covered import covered
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
@@ -46,48 +42,13 @@ class RowAdjusted:
     covers: tuple[Limit, ...]
 
 
-@dataclass(frozen=True)
-class TimesTable:
-    """Findings of a protocol of times.
-
-    Attributes:
-        cells: the noisy numbers that all else is read off, of arms as they are.
-        adjusted: of one group and two arms, what is said of the first question's adjustment.
-    """
-
-    answers: tuple[Answer, ...]
-    curves: tuple[GroupCurves, ...]
-    calibration: Calibration
-    not_covered: tuple[Limit, ...]
-    details: dict[str, float | int | str | bool]
-    balance: tuple[BalanceRow, ...] = ()
-    cells: tuple[float, ...] | None = None
-    adjusted: RowAdjusted | None = None
-
-    def fields(self, study: SurvivalProtocol) -> dict[str, Any]:
-        """Return the fields that an ``EffectRelease`` has beside those of every release."""
-        return {
-            "estimand": study.estimand,
-            "confidence": study.confidence,
-            "coverage": Coverage.normal_approximation,
-            "answers": in_table(self.answers),
-            "covers": covered(study, self.answers),
-            "balance": self.balance,
-            "calibration": self.calibration if self.calibration.controls else None,
-            "not_covered": self.not_covered,
-            "curves": self.curves,
-            "cells": self.cells,
-            "details": self.details,
-        }
-
-
-def table_stage(study: SurvivalProtocol, sizes: Sizes, released: FloatArray) -> TimesTable:
+def table_stage(study: SurvivalStudy, sizes: Sizes, released: FloatArray) -> Findings:
     """Read every answer and all curves off the released cells and public facts; reads no row."""
-    found = table_of(study, JointCells.read(released, study, sizes))
+    found = findings_of(study, JointCells.read(released, study, sizes))
     return replace(found, cells=tuple(released.tolist()))
 
 
-def table_of(study: SurvivalProtocol, cells: JointCells) -> TimesTable:
+def findings_of(study: SurvivalStudy, cells: JointCells) -> Findings:
     """Read every answer and all curves off cells."""
     # Many small matrices: threads of the libraries below would wait for each other longer than they work.
     with one_thread():
@@ -102,7 +63,16 @@ def table_of(study: SurvivalProtocol, cells: JointCells) -> TimesTable:
         **people_told(study, cells),
     }
     left = (*open_to, *of_the_end(study, cells.grid))
-    return TimesTable(tuple(answers), drawn, _controls(study), left, details)
+    found = Findings(
+        answers=tuple(answers),
+        confidence=study.confidence,
+        covers=covered(study, answers),
+        details=details,
+        not_covered=left,
+        calibration=_controls(study),
+        curves=drawn,
+    )
+    return of_one_outcome(study, found) if study.asks_one else found
 
 
 def of_the_grid(cells: JointCells, followed: int) -> dict[str, float]:
@@ -112,7 +82,7 @@ def of_the_grid(cells: JointCells, followed: int) -> dict[str, float]:
     return {"intervals": grid.intervals, "cells": grid.numbers, "followed_until": until}
 
 
-def of_the_end(study: SurvivalProtocol, grid: Grid) -> tuple[Limit, ...]:
+def of_the_end(study: SurvivalStudy, grid: Grid) -> tuple[Limit, ...]:
     """Return what intervals do not cover of the grid, and of an end that noise chose."""
     earlier = () if study.censoring.beyond is Beyond.refuse else (limit(Code.earlier_horizon),)
     return (*earlier, limit(Code.grid, intervals=(grid.intervals,)))
@@ -124,7 +94,7 @@ def _together(answers: int, factor: float) -> dict[str, str]:
     return {"simultaneous": said} if answers > 1 else {}
 
 
-def people_told(study: SurvivalProtocol, cells: JointCells) -> dict[str, float]:
+def people_told(study: SurvivalStudy, cells: JointCells) -> dict[str, float]:
     """Return the noisy number of people of each subgroup and arm, as details have it."""
     return {
         f"units[{label}][{name}]": float(cells.counts[list(cells.members(group)), arm].sum())
@@ -133,9 +103,7 @@ def people_told(study: SurvivalProtocol, cells: JointCells) -> dict[str, float]:
     }
 
 
-def compare(
-    study: SurvivalProtocol, cells: JointCells, asked: tuple[TimesContrast, ...]
-) -> tuple[list[Compared], float]:
+def compare(study: SurvivalStudy, cells: JointCells, asked: tuple[TimesContrast, ...]) -> tuple[list[Compared], float]:
     """Return every comparison, and the critical value of those that noise leaves.
 
     All of these hold together within so many standard errors.
@@ -153,7 +121,7 @@ def half_together(found: Compared, factor: float) -> float:
     return found.bias + factor * math.sqrt(found.sampling + found.noise)
 
 
-def _answer(study: SurvivalProtocol, one: TimesContrast, found: Compared, factor: float) -> Answer:
+def _answer(study: SurvivalStudy, one: TimesContrast, found: Compared, factor: float) -> Answer:
     """One row of the table."""
     whole, span = found.whole_range, one.both.span(one.question.measure)
     half = max(half_together(found, factor), (found.upper - found.lower) / 2)
@@ -184,7 +152,7 @@ def _answer(study: SurvivalProtocol, one: TimesContrast, found: Compared, factor
     )
 
 
-def group_curves(study: SurvivalProtocol, cells: JointCells) -> tuple[GroupCurves, ...]:
+def group_curves(study: SurvivalStudy, cells: JointCells) -> tuple[GroupCurves, ...]:
     """Return curves of each arm beside the reference's, everybody first, as figures have them."""
     first, names = study.outcomes[0], study.arm_names
     shown = TimesShown(study.horizons[-1], first.unit_of_measure, first.origin, study.labels)
@@ -199,7 +167,7 @@ def group_curves(study: SurvivalProtocol, cells: JointCells) -> tuple[GroupCurve
     return tuple(found)
 
 
-def _controls(study: SurvivalProtocol) -> Calibration:
+def _controls(study: SurvivalStudy) -> Calibration:
     """Say what is done with negative controls: they stand beside the answers."""
     many = sum(one.role is OutcomeRole.negative_control for one in study.outcomes)
     if many == 0:
@@ -211,104 +179,34 @@ def _controls(study: SurvivalProtocol) -> Calibration:
     )
 
 
-@dataclass(frozen=True)
-class MeasuredEffect:
-    """One measure of the time to an event in both arms, and their difference with its interval."""
+def of_one_outcome(study: SurvivalStudy, found: Findings, adjusted: RowAdjusted | None = None) -> Findings:
+    """Return the table of one outcome with what is told of it alone.
 
-    measure: Measure
-    treated: float
-    control: float
-    estimate: float
-    interval: Interval
-    variance: Variance
+    It is over all units and of two arms.
 
-
-@dataclass(frozen=True)
-class SurvivalFindings:
-    """Findings of a study of one outcome, of which the first measure is the answer.
-
-    Attributes:
-        restricted_to: when measures end, where that is before the study's horizon.
-        cells: the noisy numbers that all else is read off, of arms as they are.
-        table: of one row, which these are read off.
+    Args:
+        study: the study.
+        found: its table.
+        adjusted: what is said of the adjustment; None: the arms are compared as they are.
     """
-
-    measures: tuple[MeasuredEffect, ...]
-    curves: Curves
-    details: dict[str, float | int | str | bool]
-    confounding: ConfoundingStatement
-    not_covered: tuple[Limit, ...]
-    restricted_to: float | None
-    balance: tuple[CovariateBalance, ...]
-    cells: tuple[float, ...] | None
-    table: TimesTable
-
-    @property
-    def interval(self) -> Interval:
-        """Interval of the first measure."""
-        return self.measures[0].interval
-
-    def fields(self, study: SurvivalStudy) -> dict[str, Any]:
-        """Return the fields that an ``EffectRelease`` has beside those of every release."""
-        found = self.table.fields(study.table)
-        done = {"adjustment": self.confounding.words, "confounding": self.confounding, "simultaneous": None}
-        # The test of events stands with the first measure.
-        tests = (self.curves.log_rank, *(None for _ in self.measures[1:]))
-        pair = self.table.curves[0]
-        return {
-            **found,
-            "answers": tuple(
-                row.model_copy(update={**done, "log_rank": test})
-                for row, test in zip(self.table.answers, tests, strict=True)
-            ),
-            "covers": self.interval.covers,
-            "curves": (pair.model_copy(update={"curves": pair.curves.model_copy(update={"log_rank": None})}),),
-            "details": {key: one for key, one in self.details.items() if key != "adjustment"},
-        }
-
-
-def one_row(study: SurvivalStudy, table: TimesTable) -> SurvivalFindings:
-    """Return a table of one row as the findings of a study of one outcome."""
-    trial, first = study.estimator.trial, table.answers[0]
-    adjusted = table.adjusted or RowAdjusted(RANDOMISED if trial else AS_THEY_ARE, {}, ())
-    measures = tuple(_measured(study, *each, adjusted) for each in zip(study.measure, table.answers, strict=True))
-    details: dict[str, float | int | str | bool] = {
-        **{key: table.details[key] for key in ("intervals", "followed_until")},
-        "noise_standard_error": math.sqrt(measures[0].variance.noise),
-        "sampling_standard_error": math.sqrt(measures[0].variance.sampling),
-        "adjustment": adjusted.done.words,
-        **adjusted.details,
-        **{key: table.details[key] for key in ("strata", "pooled_strata") if key in table.details},
-    }
-    return SurvivalFindings(
-        measures,
-        table.curves[0].curves,
-        details,
-        adjusted.done,
-        table.not_covered,
-        first.restricted_to,
-        tuple(CovariateBalance(**one.model_dump(exclude={"group", "arm"})) for one in table.balance),
-        table.cells,
-        table,
-    )
-
-
-def _measured(study: SurvivalStudy, measure: Measure, row: Answer, adjusted: RowAdjusted) -> MeasuredEffect:
-    """Return one row as a measure in both arms."""
-    if row.estimate is None or row.interval is None or row.values is None:
-        raise CausalveilError("an answer of times has no numbers; report this")
-    bias, noise, sampling = (float(one or 0.0) for one in (row.bias, row.noise_error, row.sampling_error))
+    adjusted = adjusted or RowAdjusted(RANDOMISED if study.estimator.trial else AS_THEY_ARE, {}, ())
+    first, pair = found.answers[0], found.curves[0]
+    told = {"adjustment": adjusted.done.words, "confounding": adjusted.done, "log_rank": None}
+    rows = [row.model_copy(update=told) for row in found.answers]
+    # The test of events stands with the first measure.
+    rows[0] = rows[0].model_copy(update={"log_rank": pair.curves.log_rank})
     covers = (*NOISY[:2], *adjusted.covers)
-    interval = Interval(
-        **dict(row.interval),
-        confidence=study.confidence,
-        covers=covers if bias == 0 else (*covers, limit(Code.confounding_of_prior)),
-        coverage=Coverage.normal_approximation,
-        whole_range=row.state is State.unresolved,
-        bias=bias,
-    )
-    variance = Variance(sampling=sampling**2, noise=noise**2)
-    control, treated = row.values
-    return MeasuredEffect(
-        measure=measure, treated=treated, control=control, estimate=row.estimate, interval=interval, variance=variance
+    kept = ("intervals", "followed_until", "strata", "pooled_strata")
+    return replace(
+        found,
+        answers=tuple(rows),
+        covers=covers if not first.bias else (*covers, limit(Code.confounding_of_prior)),
+        details={
+            **{key: found.details[key] for key in kept[:2]},
+            "noise_standard_error": first.noise_error or 0.0,
+            "sampling_standard_error": first.sampling_error or 0.0,
+            **adjusted.details,
+            **{key: found.details[key] for key in kept[2:] if key in found.details},
+        },
+        curves=(pair.model_copy(update={"curves": pair.curves.model_copy(update={"log_rank": None})}),),
     )

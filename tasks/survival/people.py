@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from causalveil.schemas.estimators.survival import ExpectedTimes
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.study import CategoricalCovariate, Missing
 from causalveil.tasks.covariates import blocks, scale
@@ -20,13 +20,13 @@ from causalveil.tasks.inference.people import chances, people
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
 
 
-def counted_kinds(study: SurvivalProtocol) -> list[int]:
+def counted_kinds(study: SurvivalStudy) -> list[int]:
     """Return the places of the kinds of events that a question counts, from 1."""
     named = {name for one in study.outcomes for name in one.of}
     return [place for place, kind in enumerate(study.kinds, 1) if kind[0] in named]
 
 
-def people_of_times(study: SurvivalProtocol, stand_in: StandIn, count: int, sample: int | None) -> MemoryEnclave:
+def people_of_times(study: SurvivalStudy, stand_in: StandIn, count: int, sample: int | None) -> MemoryEnclave:
     """Return people of a study.
 
     Subgroups are of one size, and so are more than two arms. Each kind of event that a question counts has the risk
@@ -59,7 +59,7 @@ def people_of_times(study: SurvivalProtocol, stand_in: StandIn, count: int, samp
     return MemoryEnclave([{**made, "t": t, "u": time, "k": k, "g": g, "h": ranks(count)}])
 
 
-def strata_of_people(study: SurvivalProtocol, x: FloatArray, chance: FloatArray) -> IntArray:
+def strata_of_people(study: SurvivalStudy, x: FloatArray, chance: FloatArray) -> IntArray:
     """Return each person's combination of levels, by which censoring may differ.
 
     It is counted as ``stages.strata_of_rows`` counts it within a subgroup. Levels of a covariate are her own, so that

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.tasks.machine.arrays import IntArray
 from causalveil.tasks.survival.division import divided
 from causalveil.tasks.survival.joint import JointCells
@@ -35,7 +35,7 @@ class Stratum:
     places: tuple[int, ...]
 
 
-def pool_strata(study: SurvivalProtocol, cells: JointCells, group: int, until: int) -> tuple[Stratum, ...]:
+def pool_strata(study: SurvivalStudy, cells: JointCells, group: int, until: int) -> tuple[Stratum, ...]:
     """Pool strata in which too few people of an arm are seen until an interval ends.
 
     Args:
@@ -58,7 +58,7 @@ def pool_strata(study: SurvivalProtocol, cells: JointCells, group: int, until: i
     return tuple(map(of, divided(study.censoring.shape, seen)))
 
 
-def pooled_words(study: SurvivalProtocol, strata: Sequence[Stratum]) -> tuple[list[str], list[str]]:
+def pooled_words(study: SurvivalStudy, strata: Sequence[Stratum]) -> tuple[list[str], list[str]]:
     """Return each pooled stratum in words, and the columns whose levels are pooled.
 
     Args:

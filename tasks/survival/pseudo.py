@@ -17,7 +17,7 @@ from functools import partial
 import numpy as np
 
 from causalveil.schemas.estimators.survival import Measure
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.curves import Grid
@@ -68,7 +68,7 @@ class TimesOutcomes:
         return np.concatenate([own, np.zeros((self.grid.arms * self.grid.cells, own.shape[1]))])
 
 
-def times_outcomes(study: SurvivalProtocol, cells: JointCells) -> TimesOutcomes:
+def times_outcomes(study: SurvivalStudy, cells: JointCells) -> TimesOutcomes:
     """Make the tables of all questions' outcomes of released cells; reads no row."""
     grid, questions = cells.grid, study.questions
     groups, many = len(study.groups), grid.strata_of_group
@@ -107,7 +107,7 @@ def times_outcomes(study: SurvivalProtocol, cells: JointCells) -> TimesOutcomes:
 
 
 def _ended(
-    study: SurvivalProtocol, cells: JointCells, group: int, place: int
+    study: SurvivalStudy, cells: JointCells, group: int, place: int
 ) -> tuple[QuestionCells, tuple[Stratum, ...]]:
     """Return the cells of a question until it ends, and the strata of censoring of a subgroup until then."""
     question = study.questions[place]

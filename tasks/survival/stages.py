@@ -10,7 +10,7 @@ import polars as pl
 
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.survival import TimeToEvent
-from causalveil.schemas.estimators.survival_protocol import AnyTimes, SurvivalProtocol
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.study import ZERO_ONE, CategoricalCovariate, Missing
 from causalveil.tasks.covariates import Block
@@ -37,7 +37,7 @@ from causalveil.tasks.survival.strategy import SLOT, measured
 CHUNK_ROWS = 1 << 18
 
 
-def normalise_times(asked: AnyTimes, segment: LoadedSegment, place: Path, key: bytes) -> None:
+def normalise_times(study: SurvivalStudy, segment: LoadedSegment, place: Path, key: bytes) -> None:
     """Write t.npy, u.npy, k.npy, g.npy and h.npy of one segment; rows ascending by keyed hash.
 
     With covariates also x.npy.
@@ -45,8 +45,7 @@ def normalise_times(asked: AnyTimes, segment: LoadedSegment, place: Path, key: b
     Raises:
         DataError: a value that admission refuses.
     """
-    study, frame = asked.table, segment.frame
-    first = study.outcomes[0]
+    frame, first = segment.frame, study.outcomes[0]
     order = hashed_order(values_of(frame, study.data.unit), place, key)
     save_array(place / "t.npy", arms_of(study, values_of(frame, study.treatment))[order])
     time, kind = followed(first, study.kinds, values_of(frame, first.time), values_of(frame, first.event))
@@ -58,7 +57,7 @@ def normalise_times(asked: AnyTimes, segment: LoadedSegment, place: Path, key: b
         write_covariates(rows, columns(rows, frame), order, place / "x.npy")
 
 
-def strata_of_rows(study: SurvivalProtocol, frame: pl.DataFrame) -> ByteArray:
+def strata_of_rows(study: SurvivalStudy, frame: pl.DataFrame) -> ByteArray:
     """Return each person's subgroup and combination of levels, counted from 0, shape (n,).
 
     A combination is of the levels of the columns of ``censoring.by``. People who are not eligible are in one behind
@@ -155,7 +154,9 @@ def count_cells(enclave: Enclave, grid: Grid, workers: int) -> IntArray:
     return total
 
 
-def release_stage(study: AnyTimes, sizes: Sizes, enclave: Enclave, budget: Budget, times: float = 1.0) -> FloatArray:
+def release_stage(
+    study: SurvivalStudy, sizes: Sizes, enclave: Enclave, budget: Budget, times: float = 1.0
+) -> FloatArray:
     """Release the cells of all eligible people, shape (numbers,).
 
     In rehearsals a row stands for ``times`` people.

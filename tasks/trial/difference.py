@@ -15,9 +15,7 @@ import numpy as np
 from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, ConfoundingStatement
 from causalveil.schemas.estimators.difference import DifferenceEstimator, DifferenceStudy
 from causalveil.schemas.limits import Code, Limit, limit
-from causalveil.schemas.release import Interval
 from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.inference.assemble import covering
 from causalveil.tasks.models.nearest import traversal
 from causalveil.tasks.weighting.imbalance import Weighing
 from causalveil.tasks.weighting.weighted_means import WeightedUnits, weigh_units
@@ -33,9 +31,9 @@ def not_covered(estimator: DifferenceEstimator) -> tuple[Limit, ...]:
     return (limit(Code.not_randomised if estimator.trial else Code.beyond_prior),)
 
 
-def covers(estimator: DifferenceEstimator, interval: Interval) -> Interval:
-    """Return the interval with what it allows for beside sampling and noise."""
-    return interval if estimator.allowed == 0 else covering(interval, limit(Code.confounding_of_prior))
+def covers(estimator: DifferenceEstimator) -> tuple[Limit, ...]:
+    """Return what intervals allow for beside sampling and noise."""
+    return () if estimator.allowed == 0 else (limit(Code.confounding_of_prior),)
 
 
 def weigh(
@@ -60,7 +58,7 @@ def weigh(
         weights=units.summary,
         bias=settings.allowed / math.sqrt(squares),
         confounding=confounding(settings),
-        covers=() if settings.allowed == 0 else (limit(Code.confounding_of_prior),),
+        covers=covers(settings),
         not_covered=not_covered(settings),
         details={},
     )

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from causalveil.schemas.study import EffectStudy
+from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.tasks.covariates import Columns, NarrowRanges, Ranged, blocks
 from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray

@@ -14,7 +14,8 @@ import numpy as np
 
 from causalveil.schemas.confounding import ConfoundingPrior, ConfoundingStatement
 from causalveil.schemas.limits import Limit
-from causalveil.schemas.study import EffectStudy, Estimand
+from causalveil.schemas.protocols.study import EffectStudy
+from causalveil.schemas.study import Estimand
 from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.inference.assemble import part_hidden
 from causalveil.tasks.machine.arrays import FloatArray, Int32Array, IntArray

@@ -17,7 +17,7 @@ from causalveil.flows.sequence.declare import plan_study
 from causalveil.schemas.asked.asks_for import asks_for
 from causalveil.schemas.asked.study_file import load_study_file, parse_study_file
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.protocols.study import ALL_UNITS, ProtocolStudy
+from causalveil.schemas.protocols.study import ALL_UNITS, EffectStudy
 from causalveil.schemas.release import EffectRelease
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.where import Condition, Operator
@@ -92,7 +92,7 @@ def test_a_plain_study_answers_of_the_eligible(estimator: str, tmp_path: Path) -
     path = study_in(tmp_path / "study", 20_000, where=[AGE], estimator={"penalty": ..., "name": estimator})
     assert check(path) == []
     study, plan = plan_study(path)
-    assert isinstance(study, ProtocolStudy)
+    assert isinstance(study, EffectStudy)
     assert study.question.endswith("where age >= 40")
     found = run_study(path, out=tmp_path / "out", engine="direct")
     release = found.release

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from causalveil.flows.sequence.estimators import estimator_of
-from causalveil.schemas.estimators.protocols import BalancingProtocol, MatchingProtocol
+from causalveil.schemas.estimators.balancing import BalancingStudy
+from causalveil.schemas.estimators.matching import MatchingStudy
 from tests.matching_help import matching_changes
 from tests.studies import people, write_study
 
@@ -78,7 +79,7 @@ def test_at_label_level_what_pairs_units_names_it_and_all_else_runs(tmp_path: Pa
         assert ("needs numba, which is not installed; install causalveil[matching]" in said) == AT_LABEL[name][1]
 
 
-@pytest.mark.parametrize("study", [MatchingProtocol, BalancingProtocol])
+@pytest.mark.parametrize("study", [MatchingStudy, BalancingStudy])
 def test_a_protocol_names_it_too(study: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from causalveil.schemas.errors import StudyError
 

@@ -77,6 +77,7 @@ def test_effects_have_one_order(name: str, tmp_path: Path) -> None:
                 "x": encode(twins.study, columns(twins.study, frame), order),
                 "t": frame["treated"].cast(pl.UInt8).to_numpy()[order],
                 "u": scaled_outcome(twins.study, frame["score"])[order],
+                "g": np.zeros(len(order), np.uint8),
                 "h": hashes,
             }
             for frame, order, hashes in twins.parts
@@ -111,7 +112,7 @@ def test_times_have_one_order(tmp_path: Path) -> None:
     path = write_survival(tmp_path / "study", frame=patients(900), partitions=3)
     study = resolved(path)
     frames = [pl.read_parquet(file) for file in sorted(path.parent.glob("*.parquet"))]
-    parts = [followed(study.outcome, study.table.kinds, frame["days"], frame["status"]) for frame in frames]
+    parts = [followed(study.outcome, study.kinds, frame["days"], frame["status"]) for frame in frames]
     segments = []
     for frame, (time, kind) in zip(frames, parts, strict=True):
         rows = {"t": frame["treated"].cast(pl.UInt8).to_numpy(), "g": np.zeros(frame.height, np.uint8)}

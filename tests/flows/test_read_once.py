@@ -21,9 +21,9 @@ from causalveil.schemas.estimators.matching import MatchingEstimator
 from causalveil.schemas.estimators.regression import RegressionEstimator, RegressionStudy
 from causalveil.schemas.estimators.survival import SurvivalEstimator
 from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.release import Release
 from causalveil.schemas.specification import unrecorded_words
-from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.report.guidelines.settings import PHRASES, UNTOLD, settings_words
 from causalveil.tasks.report.numbers import span
 from causalveil.tasks.report.page import likelihood, report_html

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from causalveil.schemas.errors import BundleError
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.release import load_release, release_text
 from causalveil.schemas.sites.pooled import PooledRelease, load_published
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
@@ -58,7 +58,7 @@ def test_every_study_of_the_hospitals_is_one_that_their_contracts_answer(tmp_pat
             path.write_text(script["study_of"](site, file))
             study = resolved(path)
             assert study.name == path.stem.replace("study", "early-physiotherapy")
-            assert isinstance(study, SurvivalProtocol) == (file == "study-times.yaml")
+            assert isinstance(study, SurvivalStudy) == (file == "study-times.yaml")
 
 
 @pytest.mark.long

@@ -272,11 +272,15 @@ def test_a_site_that_ends_earlier_has_no_part(parties: Parties, tmp_path: Path) 
 
 
 FOREIGN: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
-    ("horizon", lambda one: one["specification"]["outcome"].update(horizon=180.0), "outcome.horizon"),
-    ("events that count", lambda one: one["specification"]["outcome"].update(of=["relapse"]), "outcome.of"),
-    ("events", lambda one: one["specification"]["outcome"]["codes"].update(stroke=9), "outcome.events"),
-    ("unit", lambda one: one["specification"]["outcome"].update(unit_of_measure="months"), "outcome.unit_of_measure"),
-    ("origin", lambda one: one["specification"]["outcome"].update(origin="diagnosed"), "outcome.origin"),
+    ("horizon", lambda one: one["specification"]["outcomes"][0].update(horizon=180.0), "outcomes"),
+    ("events that count", lambda one: one["specification"]["outcomes"][0].update(of=["relapse"]), "outcomes"),
+    ("events", lambda one: one["specification"]["outcomes"][0]["codes"].update(stroke=9), "outcomes"),
+    (
+        "unit",
+        lambda one: one["specification"]["outcomes"][0].update(unit_of_measure="months"),
+        "outcomes",
+    ),
+    ("origin", lambda one: one["specification"]["outcomes"][0].update(origin="diagnosed"), "outcomes"),
     ("measures", lambda one: one["specification"].update(measure=["risk"]), "measure"),
     ("confidence", lambda one: one["specification"].update(confidence=0.9), "confidence"),
     ("epsilon", lambda one: one["specification"]["privacy"].update(epsilon=2.0), "privacy.epsilon"),
@@ -304,7 +308,7 @@ def test_codes_names_of_censoring_and_longest_times_are_each_sites_own(parties: 
     call = call_of(tmp_path, parties)
 
     def own(document: dict[str, Any]) -> None:
-        outcome = document["specification"]["outcome"]
+        outcome = document["specification"]["outcomes"][0]
         outcome |= {"upper": 400.0, "step": 7.0, "censoring": "lost", "codes": {"lost": 0, "death": 7, "relapse": 8}}
         document["study_digest"] = "0" * 64
 

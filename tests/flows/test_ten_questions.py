@@ -160,9 +160,7 @@ def outcomes(release: Read) -> list[str]:
     specification = release.specification
     if "pair" in specification:
         return [specification["pair"][one]["name"] for one in ("x", "y")]
-    one = specification.get("outcome") or {}
-    named = [one.get("name") or one.get("event")] if one else []
-    return [*named, *(each.get("name") for each in specification.get("outcomes") or ()), ""][:1]
+    return [*(each.get("name") or each.get("event") for each in specification.get("outcomes") or ()), ""][:1]
 
 
 def answers(release: Read) -> dict[str, list[str]]:

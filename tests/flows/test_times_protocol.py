@@ -14,15 +14,15 @@ from causalveil.flows.planning.study_plan import planned
 from causalveil.flows.sequence.declare import plan_study
 from causalveil.flows.sequence.estimators import rehearse
 from causalveil.schemas.errors import CausalveilError
-from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
+from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.limits import Code, limit
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.release import EffectRelease, release_schema
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
+from causalveil.tasks.inference.assemble import Findings
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.report.page import report_html
-from causalveil.tasks.survival.joint_answers import TimesTable
 from causalveil.tasks.survival.stages import followed
 from tests.studies import resolved
 from tests.survival_help import MANY, kept_whole, of_sites, write_survival, write_times
@@ -90,7 +90,7 @@ def test_files_and_memory_have_the_same_cells(tmp_path: Path) -> None:
     path = write_times(tmp_path / "rows", frame=frame, partitions=3)
     release = run_study(path, out=tmp_path / "out", run_id="many", simulate=11, engine="direct").release
     study = parse_study(resolved(path).model_dump(mode="json"))
-    assert isinstance(study, SurvivalProtocol)
+    assert isinstance(study, SurvivalStudy)
     site = {"north": 0, "south": 1, "east": 2}
     parts = []
     for file in sorted((tmp_path / "rows").glob("*.parquet")):
@@ -100,7 +100,7 @@ def test_files_and_memory_have_the_same_cells(tmp_path: Path) -> None:
         arm = rows["treated"].cast(pl.UInt8).to_numpy()
         parts.append({"t": arm, "u": time, "k": kind, "g": group, "h": ranks(rows.height)})
     table = rehearse(study, MemoryEnclave(parts), RehearsalBudget(11))
-    assert isinstance(table, TimesTable)
+    assert isinstance(table, Findings)
     assert isinstance(release, EffectRelease)
     fields = table.fields(study)
     # A release adds what it says of every effect.
@@ -116,7 +116,7 @@ def test_a_plain_study_with_subgroups_is_a_protocol_of_its_question(tmp_path: Pa
     asked = {"subgroups": "site"}
     path = write_survival(tmp_path, frame=of_sites(900), study=asked, contract={"columns": site})
     study = resolved(path)
-    assert isinstance(study, SurvivalProtocol)
+    assert isinstance(study, SurvivalStudy)
     labels = [one.label for one in study.questions]
     assert labels == ["risk of death until 365 days", "mean time without event until 365 days"]
     assert study.groups == ("north", "south", "east")

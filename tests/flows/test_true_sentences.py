@@ -439,7 +439,7 @@ def test_a_pooled_panel_says_what_was_adjusted_for_and_what_is_left(
     documents: Documents, name: str, unit: str | None, fits: int | None
 ) -> None:
     document = documents[name]
-    outcome = document["specification"].get("outcome") or {"name": document["answers"][0]["outcome"]}
+    outcome = document["specification"]["outcomes"][0]
     ample = {**documents["effect"]["budget"], "fits": 1_000}
     left = None if fits is None else {**ample, "fits": fits, "share_left": 0.125}
     sites = [{**site, "budget": left if place else ample} for place, site in enumerate(document["sites"])]

@@ -225,7 +225,7 @@ def enclave(study: Any, last: dict[str, Any]) -> MemoryEnclave:
         pairs = np.column_stack([scaled(one, frame[one.name]) for one in (study.pair.x, study.pair.y)])
         return MemoryEnclave([{"xy": pairs, "h": hashes}])
     if isinstance(study, SurvivalStudy):
-        time, kind = followed(study.outcome, study.table.kinds, frame["score"], frame["treated"])
+        time, kind = followed(study.outcome, study.kinds, frame["score"], frame["treated"])
         arm = frame["treated"].cast(pl.UInt8).to_numpy()
         return MemoryEnclave([{"t": arm, "u": time, "k": kind, "g": np.zeros(PEOPLE, np.uint8), "h": hashes}])
     order = np.arange(PEOPLE)

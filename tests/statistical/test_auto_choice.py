@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from causalveil.flows.sequence.estimators import expected_width, likely, rehearse_effect
+from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.studies import parse_study
-from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.regression_help import in_rows, make_regression

@@ -17,7 +17,7 @@ from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.inference.assemble import Findings
 from causalveil.tasks.ipw import weights
 from causalveil.tasks.ipw.interval import findings
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
@@ -58,7 +58,7 @@ def truth(estimand: str) -> float:
     return effect
 
 
-def simulate(study: IpwStudy, n: int, runs: int, seed: int) -> list[EffectFindings]:
+def simulate(study: IpwStudy, n: int, runs: int, seed: int) -> list[Findings]:
     """`runs` studies with `n` estimation units and the true scores; noise from the production mechanism."""
     sizes = sizes_of(study, n).model_copy(update={"estimation": n})
     random, budget = np.random.default_rng(seed), RehearsalBudget(seed)
@@ -70,7 +70,7 @@ def simulate(study: IpwStudy, n: int, runs: int, seed: int) -> list[EffectFindin
     return results
 
 
-def measure(results: list[EffectFindings], target: float) -> dict[str, float]:
+def measure(results: list[Findings], target: float) -> dict[str, float]:
     """Coverage, mean width, and the width that an oracle who knew the estimates' spread would need."""
     errors = np.array([found.estimate - target for found in results])
     lower, upper = (np.array([getattr(found.interval, end) for found in results]) for end in ("lower", "upper"))

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from causalveil.flows.sequence.estimators import rehearse_effect
-from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.inference.assemble import Findings
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.protocols import parts
 from tests.matching_help import population, two_covariates
@@ -49,7 +49,7 @@ CASES = {
 }
 
 
-def run(case: Case, tables: int = TABLES) -> list[EffectFindings]:
+def run(case: Case, tables: int = TABLES) -> list[Findings]:
     found = []
     study = two_covariates(**case.study)
     for seed in range(tables):
@@ -58,7 +58,7 @@ def run(case: Case, tables: int = TABLES) -> list[EffectFindings]:
     return found
 
 
-def share_covered(case: Case, found: list[EffectFindings]) -> float:
+def share_covered(case: Case, found: list[Findings]) -> float:
     hits = 0
     for one in found:
         corrected = case.study.get("correct_attenuation", False)

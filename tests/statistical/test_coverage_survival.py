@@ -25,15 +25,15 @@ def test_intervals_and_bands_hold_the_truth(trial: Trial) -> None:
     halves = {"risk": 0, "rmst": 0}
     for seed in range(RUNS):
         found = found_of(study, trial.people(np.random.default_rng([seed, 8]), UNITS), seed)
-        for one in found.measures:
+        for one in found.answers:
             far, half = abs(one.estimate - trial.truth(one.measure)), one.interval.upper - one.estimate
             held[one.measure] += far <= half
             halves[one.measure] += far <= half / 2
-        times = np.array(found.curves.times)
+        times = np.array(found.curves[0].curves.times)
         held["bands"] += all(
             np.all(np.array(curve.lower) <= trial.curve(arm, times) + 1e-6)
             and np.all(trial.curve(arm, times) - 1e-6 <= np.array(curve.upper))
-            for arm, curve in enumerate(found.curves.arms)
+            for arm, curve in enumerate(found.curves[0].curves.arms)
         )
     assert min(held.values()) >= LEAST, held
     assert max(halves.values()) < LEAST, "a test that half as wide intervals pass sees nothing"
@@ -58,7 +58,7 @@ def test_adjusted_intervals_hold_the_truth() -> None:
     for seed in range(RUNS):
         found = one.found(3_000, "1", Measure.risk, seed)
         far, half = (
-            abs(found.measures[0].estimate - one.truth(Measure.risk)),
+            abs(found.answers[0].estimate - one.truth(Measure.risk)),
             (found.interval.upper - found.interval.lower) / 2,
         )
         held, halves = held + (far <= half), halves + (far <= half / 2)

@@ -16,10 +16,10 @@ import pytest
 from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.schemas.confounding import AdjustmentState
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
+from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.studies import parse_study
-from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.enclave.enclave import Rows
-from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.inference.assemble import Findings
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.limits import words
 from tests.regression_help import in_rows, make_regression
@@ -151,7 +151,7 @@ def test_an_honest_answer_or_a_refusal_by_public_facts(estimator: str, case: str
     rows = table(case)
     study = asked(estimator, rows.x.shape[1] - 1)
     label = study.privacy.level == "label"
-    found: EffectFindings | CausalveilError
+    found: Findings | CausalveilError
     try:
         found = rehearse_effect(study, rows, RehearsalBudget(SEED))
     except CausalveilError as error:

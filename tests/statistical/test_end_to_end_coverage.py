@@ -25,7 +25,7 @@ from causalveil.tasks.covariates import feature_names
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.split import training_size
 from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
-from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.inference.assemble import Findings
 from causalveil.tasks.ipw import weights as weigh
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models import logistic
@@ -115,7 +115,7 @@ def shrunk(assignment: FloatArray, penalty: float) -> FloatArray:
 class Run:
     """What one study found, its released coefficients, and the estimate of an oracle on the same estimation half."""
 
-    found: EffectFindings
+    found: Findings
     coefficients: FloatArray
     oracle: float
 

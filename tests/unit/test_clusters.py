@@ -141,6 +141,7 @@ def test_intervals_hold_where_whole_schools_were_treated_and_people_are_alike() 
         u = np.clip(0.1 * random.standard_normal(40)[school] + 0.1 * x + 0.2 * noise, -1, 1)
         rows = in_rows(x[:, None], t[school], u)
         parts = {"x": rows.x, "t": rows.t, "u": rows.u, "h": ranks(4_000), "c": school.astype(np.uint64)}
+        parts["g"] = np.zeros(4_000, np.uint8)
         enclave = MemoryEnclave([{name: one[a:b] for name, one in parts.items()} for a, b in ((0, 900), (900, 4_000))])
         found = rehearse_effect(with_them, enclave, RehearsalBudget(seed))
         held += found.interval.lower <= 0 <= found.interval.upper

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from causalveil.flows.sequence.estimators import rehearse_effect
+from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.studies import parse_study
-from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.covariates import Columns, NarrowRanges
-from causalveil.tasks.inference.assemble import EffectFindings, covers_imbalance
+from causalveil.tasks.inference.assemble import Findings, covers_imbalance
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.weighting.features import in_ranges
@@ -30,15 +30,13 @@ def people(random: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray,
     return x, t, 5 + x[:, 0] + TRUTH * t + random.normal(size=n)
 
 
-def of_range(width: float, name: str, units: int = UNITS, **settings: Any) -> EffectFindings:
+def of_range(width: float, name: str, units: int = UNITS, **settings: Any) -> Findings:
     """One seeded run where each number is declared to lie within this of 0, epsilon 1."""
     declared = {f"x{place}": {"lower": -width, "upper": width} for place in range(3)}
     return of_ranges(declared, name, 0, units, **settings)
 
 
-def of_ranges(
-    declared: dict[str, dict[str, float]], name: str, seed: int, units: int, **settings: Any
-) -> EffectFindings:
+def of_ranges(declared: dict[str, dict[str, float]], name: str, seed: int, units: int, **settings: Any) -> Findings:
     """One seeded run at the level at which the estimator is used, epsilon 1."""
     sample = name == "regression"
     population = KnownPopulation("ranges", "ranges", TRUTH, (0, 10), declared, people)
@@ -54,7 +52,7 @@ def test_what_ranges_cut_away_is_named_and_allowed_for(name: str) -> None:
     found = of_range(0.004, name)
     assert found.interval.lower <= TRUTH <= found.interval.upper
     assert found.interval.upper - found.interval.lower < 4
-    assert str(found.details["adjustment"]).startswith("partly adjusted")
+    assert str(found.headline.adjustment).startswith("partly adjusted")
     assert covers_imbalance() in found.interval.covers
     assert "confounding by x0, x1, x2 beyond the declared range" in words(found.not_covered)
 
@@ -63,7 +61,7 @@ def test_what_ranges_cut_away_is_named_and_allowed_for(name: str) -> None:
 def test_ranges_that_fit_are_not_named(name: str) -> None:
     found = of_range(4.0, name)
     assert found.interval.upper - found.interval.lower < 0.8
-    assert "partly" not in str(found.details["adjustment"])
+    assert "partly" not in str(found.headline.adjustment)
     assert "beyond the declared range" not in words(found.not_covered)
 
 

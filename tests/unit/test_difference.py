@@ -23,7 +23,7 @@ from tests.limits import codes
 
 def test_without_noise_it_is_the_textbooks() -> None:
     study, (rows, _) = make_difference(), confounded(20_000, seed=1)
-    found = difference.one_difference(study, sizes_of(study, 20_000), difference_sums(study, rows))
+    found = difference.findings(study, sizes_of(study, 20_000), difference_sums(study, rows))
     arms = [5 * rows.u[rows.t == arm] for arm in (1, 0)]
     assert found.estimate == pytest.approx(arms[0].mean() - arms[1].mean(), abs=1e-4)
     # A deviation of the noise that second moments would have is added.
@@ -40,8 +40,8 @@ def test_the_declared_noise_error_is_that_of_repeated_releases() -> None:
     random, estimates = np.random.default_rng(3), []
     for _ in range(2000):
         noisy = exact + random.normal(0, scale, len(exact))
-        estimates.append(difference.one_difference(study, sizes, noisy).estimate)
-    declared = difference.one_difference(study, sizes, exact).details["noise_standard_error"]
+        estimates.append(difference.findings(study, sizes, noisy).estimate)
+    declared = difference.findings(study, sizes, exact).details["noise_standard_error"]
     assert np.std(estimates) == pytest.approx(declared, rel=0.05)
 
 
@@ -78,7 +78,7 @@ def test_people_who_were_not_randomised_are_compared_unadjusted_with_an_allowanc
     found = rehearse_effect(study, rows, RehearsalBudget(3))
     assert found.estimate > 5 * effect + 0.4
     assert found.interval.lower <= 5 * effect <= found.interval.upper
-    assert found.details["adjustment"] == "unadjusted"
+    assert found.headline.adjustment == "unadjusted"
     assert Code.confounding_of_prior in codes(found.interval.covers)
     deviation = 5 * math.sqrt(np.mean([np.var(rows.u[rows.t == arm]) for arm in (0, 1)]))
     assert found.interval.bias == pytest.approx(math.sqrt(0.5) * deviation, rel=0.05)
@@ -89,7 +89,7 @@ def test_a_declared_trial_is_not_called_unadjusted(level: str) -> None:
     changes = {"level": level, "delta": "0" if level == "label" else "1e-6"}
     study = make_difference(estimator={"name": "difference_in_means", "trial": True}, **changes)
     found = rehearse_effect(study, confounded(20_000, seed=1)[0], RehearsalBudget(3))
-    assert found.details["adjustment"] == "not adjusted: treatment was randomised"
+    assert found.headline.adjustment == "not adjusted: treatment was randomised"
     assert found.interval.bias == 0
 
 

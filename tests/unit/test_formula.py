@@ -15,7 +15,6 @@ from causalveil.schemas.asked.formula import terms_of
 from causalveil.schemas.asked.resolve import resolve
 from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.estimators.protocols import table_of
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.tasks.adjustment.features import Encoding, line_values
@@ -149,7 +148,7 @@ def test_more_terms_than_size_and_budget_serve_are_refused_with_a_number() -> No
     study = study_of("age^2", "age^3", "ns(age, 6)", "ns(income, 6)", *products)
 
     def recipe(units: int) -> Any:
-        return joint_recipe(table_of(study), Sizes(units=units, train=units // 2, estimation=units - units // 2))
+        return joint_recipe(study, Sizes(units=units, train=units // 2, estimation=units - units // 2))
 
     with pytest.raises(StudyError, match=r"'terms' make 18 columns, and of 1,000 units .* at most \d+ can be served"):
         recipe(1_000)

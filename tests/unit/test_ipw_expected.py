@@ -15,7 +15,7 @@ from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.limits import Code
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.assemble import EffectFindings, Noise
+from causalveil.tasks.inference.assemble import Findings, Noise
 from causalveil.tasks.ipw import interval
 from causalveil.tasks.ipw.interval import adjustment_share
 from causalveil.tasks.models import logistic
@@ -45,9 +45,9 @@ def width(study: IpwStudy, units: int) -> float:
     return found
 
 
-def drawn(study: IpwStudy, units: int, **stand_in: Any) -> EffectFindings:
+def drawn(study: IpwStudy, units: int, **stand_in: Any) -> Findings:
     """Return the findings of the first draw."""
-    found: EffectFindings = IPW.draws(study, sizes_of(study, units), StandIn(**stand_in), many=1)[0].found
+    found: Findings = IPW.draws(study, sizes_of(study, units), StandIn(**stand_in), many=1)[0].found
     return found
 
 
@@ -156,7 +156,7 @@ def test_a_release_says_what_the_penalty_leaves() -> None:
     for penalty, level, words in ((0.1, "sample", "partly"), (1e-4, "sample", "partly"), (1e-4, "label", clean)):
         study = make_study(penalty=penalty, level=level)
         found = drawn(study, 1_000_000)
-        assert str(found.details["adjustment"]).startswith(words)
+        assert str(found.headline.adjustment).startswith(words)
 
 
 @pytest.mark.parametrize(("level", "delta", "penalty"), [("sample", "1e-6", 0.1), ("training_units", "0", 0.001)])

@@ -174,7 +174,7 @@ def test_private_scores_allow_for_all_that_is_declared() -> None:
     assert found.interval.bias == pytest.approx(np.sqrt(0.5) * min(deviation, 1.0), rel=0.05)
     assert found.interval.upper - found.interval.lower > none.interval.upper - none.interval.lower
     assert Code.confounding_of_prior in codes(found.interval.covers)
-    assert str(found.details["adjustment"]).startswith("partly adjusted")
+    assert str(found.headline.adjustment).startswith("partly adjusted")
     assert found.estimate == none.estimate
     public = two_covariates(level="label", confounding_prior={"outcome_r2": 1, "distance": 10})
     assert findings(public, sizes_of(public, 1000), REUSE, numbers).interval.bias == 0.0

@@ -12,7 +12,7 @@ import pytest
 from causalveil.flows.api import report, run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.sequence.check import check
-from causalveil.schemas.protocols.study import ALL_UNITS, ProtocolStudy
+from causalveil.schemas.protocols.study import ALL_UNITS, EffectStudy
 from causalveil.schemas.release import EffectRelease, load_release
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.protocols.parts import Risks, fieller, over_all
@@ -24,10 +24,10 @@ EVENT: dict[str, Any] = {"name": "y0", "lower": 0, "upper": 1, "codes": {"no": 0
 ALL = ["difference", "ratio", "odds_ratio"]
 
 
-def trial(groups: int = 1, epsilon: str = "1", **changes: Any) -> ProtocolStudy:
+def trial(groups: int = 1, epsilon: str = "1", **changes: Any) -> EffectStudy:
     study = make_protocol(1, 1, groups, name="difference_in_means", trial=True, epsilon=epsilon)
     made = parse_study(study.model_dump() | {"outcomes": [EVENT], "measure": ALL} | changes)
-    assert isinstance(made, ProtocolStudy)
+    assert isinstance(made, EffectStudy)
     return made
 
 

@@ -15,14 +15,14 @@ from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, AdjustmentMethod, of_share
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.estimators.protocols import RegressionProtocol
+from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.protocols.answers import GateVerdict, State
-from causalveil.schemas.protocols.study import ALL_UNITS, ProtocolStudy
+from causalveil.schemas.protocols.study import ALL_UNITS, EffectStudy
 from causalveil.tasks.adjustment.recipe import joint_recipe
 from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
 from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.inference.assemble import Findings
 from causalveil.tasks.inference.people import check_cells
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.protocols.calibration import systematic_error
@@ -53,10 +53,10 @@ LABEL: dict[str, Any] = {
 }
 
 
-def resolved(**changes: Any) -> ProtocolStudy:
+def resolved(**changes: Any) -> EffectStudy:
     public = changes.pop("public", OWNED["public"])
     study = resolve(parse_study_file(ASKED | changes), Contract.model_validate(OWNED | {"public": public}))
-    assert isinstance(study, ProtocolStudy)
+    assert isinstance(study, EffectStudy)
     return study
 
 
@@ -125,7 +125,7 @@ def test_one_outcome_is_short_for_a_list_of_one(outcomes: list[Any]) -> None:
 
 @pytest.mark.parametrize("missing", ["treated", "group", "age"])
 def test_at_label_level_every_column_but_outcomes_must_be_public(missing: str) -> None:
-    assert resolved(**LABEL).LEVELS == ("label",)
+    assert resolved(**LABEL).TABLES == ("label",)
     public = [name for name in OWNED["public"] if name != missing]
     with pytest.raises(StudyError, match=f"column '{missing}' is not among the contract's 'public' columns"):
         resolved(**LABEL, public=public)
@@ -133,12 +133,12 @@ def test_at_label_level_every_column_but_outcomes_must_be_public(missing: str) -
 
 def test_more_cells_than_the_budget_serves_are_refused_with_the_number_that_it_can() -> None:
     study = make_protocol(2, 2, 50)
-    assert isinstance(study, RegressionProtocol)
+    assert isinstance(study, RegressionStudy)
     with pytest.raises(StudyError, match=r"it can serve \d+ subgroups") as told:
         joint_recipe(study, sizes_of(study, 3_000))
     most = int(str(told.value).split("it can serve ")[1].split()[0])
     fewer = make_protocol(2, 2, max(most, 2))
-    assert isinstance(fewer, RegressionProtocol)
+    assert isinstance(fewer, RegressionStudy)
     joint_recipe(fewer, sizes_of(fewer, 3_000))
 
 
@@ -173,7 +173,7 @@ def test_a_protocol_of_one_question_is_that_question() -> None:
     rows, _ = confounded(20_000, 1, seed=3)
     alone = Rows(rows.x, rows.t, rows.u[:, 0])
 
-    def both(epsilon: str, seed: int) -> tuple[Any, EffectFindings]:
+    def both(epsilon: str, seed: int) -> tuple[Any, Findings]:
         study = make_protocol(2, 1, epsilon=epsilon)
         return analysed(study, rows, seed).answers[0], rehearse_effect(study.questions[0], alone, RehearsalBudget(seed))
 
@@ -395,7 +395,7 @@ def test_at_label_level_one_outcome_of_everybody_is_the_single_study(name: str, 
     (answer,) = analysed(study, rows, seed=3).answers
     single = study.questions[0]
     alone = rehearse(single, MemoryEnclave.of(Rows(rows.x, rows.t, rows.u[:, 0])), RehearsalBudget(3))
-    assert isinstance(alone, EffectFindings)
+    assert isinstance(alone, Findings)
     assert answer.estimate == pytest.approx(alone.estimate, abs=1e-4)
     assert answer.noise_error == pytest.approx(math.sqrt(alone.variance.noise), rel=1e-4)
     assert answer.interval is not None

@@ -10,10 +10,10 @@ import pytest
 from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.limits import Code
-from causalveil.schemas.study import EffectStudy
+from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
 from causalveil.tasks.inference.allowance import allowance, allowance_beside, laplace_allowance
-from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble, effect_in_twins
+from causalveil.tasks.inference.assemble import Estimate, Findings, Noise, assemble, effect_in_twins
 from causalveil.tasks.matching.public import weigh
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.weighting.features import learn_features
@@ -35,7 +35,7 @@ def asked(population: str, estimator: dict[str, Any], epsilon: str, units: int =
     return study, rows_of(study, KNOWN[population], units, 0)
 
 
-def analysed(population: str, estimator: dict[str, Any], epsilon: str) -> EffectFindings:
+def analysed(population: str, estimator: dict[str, Any], epsilon: str) -> Findings:
     study, rows = asked(population, estimator, epsilon)
     return rehearse_effect(study, rows, RehearsalBudget(1))
 
@@ -46,14 +46,14 @@ def test_matching_is_not_narrow_where_no_line_says_who_is_treated(population: st
     found = analysed(population, {"name": "matching"}, "8")
     assert found.interval.lower <= 1 <= found.interval.upper
     assert found.estimate - 1 > 0.1
-    assert str(found.details["adjustment"]).startswith("partly adjusted, by matching")
+    assert str(found.headline.adjustment).startswith("partly adjusted, by matching")
     assert Code.imbalance in codes(found.interval.covers)
     assert 0 < found.details["largest_difference_after"] < found.details["largest_difference_before"]
 
 
 def test_matching_that_leaves_little_allows_for_little() -> None:
     found = analysed("normals2", {"name": "matching"}, "8")
-    assert str(found.details["adjustment"]).startswith("adjusted")
+    assert str(found.headline.adjustment).startswith("adjusted")
     assert 0 < found.interval.bias < 0.1
 
 
@@ -61,7 +61,7 @@ def test_matching_that_leaves_little_allows_for_little() -> None:
 def test_a_declared_trial_allows_for_nothing(name: str) -> None:
     found = analysed("trial6", {"name": name, **TRIAL}, "4")
     assert found.interval.bias == 0
-    assert str(found.details["adjustment"]).startswith("adjusted")
+    assert str(found.headline.adjustment).startswith("adjusted")
 
 
 @pytest.mark.parametrize(("epsilon", "width"), [("1", 0.45), ("8", 0.2)])
@@ -77,7 +77,7 @@ def test_a_penalty_that_shrinks_all_adjustment_is_told_and_allowed_for() -> None
     found = analysed("normals2", {"name": "ipw", "penalty": 10}, "8")
     assert found.interval.lower <= 1 <= found.interval.upper
     assert found.estimate - 1 > 0.5
-    assert str(found.details["adjustment"]).startswith("partly adjusted, by inverse probability weights")
+    assert str(found.headline.adjustment).startswith("partly adjusted, by inverse probability weights")
 
 
 def test_the_imbalance_is_that_of_the_weighted_means() -> None:

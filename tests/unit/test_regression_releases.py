@@ -13,7 +13,6 @@ import pytest
 
 from causalveil.flows.estimators.regression import REGRESSION
 from causalveil.flows.planning.facts import what_matters
-from causalveil.schemas.estimators.protocols import table_of
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.adjustment import questions
@@ -107,7 +106,7 @@ def test_rows_say_what_arrays_in_memory_say(delta: str, terms: tuple[str, ...]) 
     study = make_regression(0, covariates=COVARIATES, epsilon="50", delta=delta, terms=in_full(*terms))
     frame, t, u = people(random)
     rows = Rows(encode(study, columns(study, frame), slice(0, UNITS)), t.astype(np.uint8), u)
-    plan = joint_recipe(table_of(study), sizes_of(study, UNITS))
+    plan = joint_recipe(study, sizes_of(study, UNITS))
     (z,) = [np.concatenate([block[:, : part.stop - part.start].T for part, block in _blocks(plan, rows)])]
     pieces = Pieces(lambda piece: CellRows.of(rows[1_000 * piece : 1_000 * (piece + 1)]), 4, UNITS)
     drawn = JointDraws(plan, pieces, Exact())
@@ -144,7 +143,7 @@ def _blocks(plan: Any, rows: Rows) -> Any:
 def test_noise_is_as_the_decisions_take_it(delta: str, parts: Any) -> None:
     """What the posterior plans by is what the mechanisms draw, to the rounding of amounts."""
     study = make_regression(0, covariates=COVARIATES, delta=delta, parts=parts)
-    plan = joint_recipe(table_of(study), sizes_of(study, UNITS))
+    plan = joint_recipe(study, sizes_of(study, UNITS))
     public, lines, scores = plan.public(0, UNITS), plan.mechanism(LINES), plan.mechanism(SCORES)
     assert lines is not None
     assert scores is not None

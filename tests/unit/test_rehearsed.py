@@ -7,7 +7,7 @@ import pytest
 from causalveil.flows.estimators.rehearsal import SLOW, louder
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.schemas.plan import StandIn
-from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil_replication.accuracy.cells import run_cell
@@ -69,7 +69,7 @@ def test_widths_of_two_peaks_are_told_by_their_mean() -> None:
 def test_a_study_that_is_louder_asks_its_questions_so() -> None:
     """Questions of a protocol carry its budget: a copy had kept those of the study that it was made of."""
     study = MANY["protocol, balancing"]
-    assert isinstance(study, ProtocolStudy)
+    assert isinstance(study, EffectStudy)
     assert study.questions[0].privacy == study.privacy
     made = louder(study, 3.0)
     assert made.questions[0].privacy == made.privacy

@@ -20,13 +20,14 @@ from causalveil.schemas.errors import ContractError, DataError, StudyError
 from causalveil.schemas.estimators.survival import Measure
 from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.plan import StandIn
+from causalveil.schemas.protocols.answers import State
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.curves import Grid
 from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.joint import grid_of, mechanism
-from causalveil.tasks.survival.joint_answers import one_row, table_stage
+from causalveil.tasks.survival.joint_answers import table_stage
 from causalveil.tasks.survival.stages import followed
 from causalveil.tasks.survival.strategy import measured
 from tests.survival_help import People, exact_cells, exact_findings, make_survival, write_survival
@@ -82,21 +83,21 @@ def test_without_noise_curves_are_those_of_lifelines() -> None:
 def test_the_findings_say_the_same() -> None:
     study = make_survival(outcome={"horizon": 105}, intervals=21)
     found = exact_findings(study, staggered().counts(GRID))
-    risk, mean = found.measures
-    assert (risk.control, risk.treated) == pytest.approx(LIFELINES["first kind"], abs=1e-12)
+    risk, mean = found.answers
+    assert risk.values == pytest.approx(LIFELINES["first kind"], abs=1e-12)
     assert mean.estimate == pytest.approx(LIFELINES["rmst"][1] - LIFELINES["rmst"][0], abs=1e-9)
     assert mean.interval.lower < mean.estimate < mean.interval.upper
-    test = found.curves.log_rank
+    test = found.answers[0].log_rank
     assert test is not None
     assert test.p_value == pytest.approx(P_VALUE, rel=1e-5)
     assert test.hazard_ratio is not None
     assert test.hazard_ratio.lower < test.hazard_ratio.estimate < test.hazard_ratio.upper
-    assert found.curves.seen_until == 105
-    for arm in found.curves.arms:
+    assert found.curves[0].curves.seen_until == 105
+    for arm in found.curves[0].curves.arms:
         assert list(arm.survival) == sorted(arm.survival, reverse=True)
         assert all(a <= b <= c for a, b, c in zip(arm.lower, arm.survival, arm.upper, strict=True))
         assert arm.at_risk_error == (0.0,) * 21
-    assert found.curves.grid_bracket is None, "events compete"
+    assert found.curves[0].curves.grid_bracket is None, "events compete"
 
 
 def test_the_grid_bracket_holds_every_order_within_intervals() -> None:
@@ -141,14 +142,14 @@ def test_whatever_was_released_there_is_an_honest_answer(counts: np.ndarray) -> 
     study = make_survival(competing=False, intervals=20)
     cells = np.concatenate([counts[:, :20], counts[:, 20:40], counts[:, 41:]], axis=1)
     found = exact_findings(study, cells)
-    for one in found.measures:
+    for one in found.answers:
         span = 1.0 if one.measure is Measure.risk else 365.0
-        assert np.isfinite([one.estimate, one.variance.sampling, one.variance.noise]).all()
-        assert one.interval.whole_range
+        assert np.isfinite([one.estimate, one.sampling_error, one.noise_error]).all()
+        assert one.state is State.unresolved
         assert (one.interval.lower, one.interval.upper) == (-span, span)
-    for arm in found.curves.arms:
+    for arm in found.curves[0].curves.arms:
         assert np.isfinite([arm.survival, arm.lower, arm.upper, arm.at_risk]).all()
-    assert found.curves.seen_until < 365
+    assert found.curves[0].curves.seen_until < 365
 
 
 def test_no_noise_makes_a_release_fail() -> None:
@@ -161,8 +162,8 @@ def test_no_noise_makes_a_release_fail() -> None:
         grid, draw = grid_of(study, n), mechanism(study)
         counts = random.multinomial(n, random.dirichlet(np.full(2 * grid.cells, 0.05)))
         noisy = measured(counts, grid, plain=False) + random.normal(0, draw.known_scale, 2 * grid.cells)
-        found = one_row(study, table_stage(study.table, sizes_of(study, n), noisy))
-        assert all(one.interval.lower <= one.estimate <= one.interval.upper for one in found.measures)
+        found = table_stage(study, sizes_of(study, n), noisy)
+        assert all(one.interval.lower <= one.estimate <= one.interval.upper for one in found.answers)
 
 
 def test_gradients_are_exact_where_few_of_many_are_at_risk() -> None:
@@ -180,7 +181,7 @@ def test_gradients_are_exact_where_few_of_many_are_at_risk() -> None:
 
 def followed_as(study: SurvivalStudy, times: pl.Series, events: pl.Series) -> tuple[FloatArray, ByteArray]:
     """Rows as a study has them."""
-    return followed(study.outcome, study.table.kinds, times, events)
+    return followed(study.outcome, study.kinds, times, events)
 
 
 def test_rows_become_times_and_kinds() -> None:
@@ -331,7 +332,7 @@ def test_the_plan_is_what_releases_come_to() -> None:
         event, lost = (random.exponential(365 / -np.log1p(-share), n) for share in (0.4, 0.3))
         people = People((np.arange(n) % 2).astype(np.uint8), np.minimum(event, lost), (event <= lost).astype(np.uint8))
         found = found_of(study, people, seed)
-        halves.append([(one.interval.upper - one.interval.lower) / 2 for one in found.measures])
+        halves.append([(one.interval.upper - one.interval.lower) / 2 for one in found.answers])
     said = SURVIVAL.expected(study, sizes_of(study, n), StandIn(), 0.1)
     assert np.mean(halves, axis=0) == pytest.approx([one["everybody"] for one in said["answers"]], rel=0.1)
     assert said["half_width"] == said["answers"][0]["everybody"]

@@ -24,6 +24,7 @@ from causalveil.tasks.adjustment.released import EDGES, ReleasedScales
 from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
 from causalveil.tasks.enclave.normalise import columns, encode
 from causalveil.tasks.enclave.split import sizes_of
+from causalveil.tasks.inference.assemble import Findings
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.gaussian import composed, mu_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
@@ -32,7 +33,6 @@ from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.curves import ARMS, Grid
 from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.joint import JointCells, grid_of, mechanism
-from causalveil.tasks.survival.joint_answers import TimesTable
 from causalveil.tasks.survival.pseudo import lost_error
 from causalveil.tasks.survival.stages import strata_of_rows
 from causalveil.tasks.survival.strategy import NoisyCells, measured
@@ -180,9 +180,10 @@ def test_confounding_is_taken_off(measure: Measure) -> None:
     assert found.interval.lower < truth < found.interval.upper
     assert not found.interval.lower < crude < found.interval.upper
     assert float(found.details["unadjusted"]) == pytest.approx(crude, rel=0.4)
-    assert str(found.details["adjustment"]).startswith("adjusted for")
-    one = found.measures[0]
-    assert one.treated - one.control == pytest.approx(one.estimate, abs=1e-9)
+    assert str(found.headline.adjustment).startswith("adjusted for")
+    one = found.answers[0]
+    control, treated = one.values
+    assert treated - control == pytest.approx(one.estimate, abs=1e-9)
 
 
 def test_below_the_floor_nothing_is_said() -> None:
@@ -212,7 +213,7 @@ def test_censoring_may_depend_on_declared_levels() -> None:
         people = by_flag(np.random.default_rng([seed, 3]), 10_000)
         for name, by in (("by arm", {}), ("by levels", {"flag": GROUP})):
             study = adjusting(epsilon="3", covariates=covariates, censoring={"by": by})
-            estimates[name].append(found_of(study, people, seed).measures[0].estimate)
+            estimates[name].append(found_of(study, people, seed).estimate)
     off = {name: abs(np.mean(found) + 0.102) for name, found in estimates.items()}
     assert off["by arm"] > 0.03
     assert off["by levels"] < 0.02
@@ -299,7 +300,7 @@ def test_losses_may_follow_levels_within_subgroups() -> None:
         arrays = {"t": people.arm, "u": people.time, "k": people.kind, "g": strata_of_rows(study, lived)}
         enclave = MemoryEnclave([{**arrays, "x": x, "h": ranks(20_000)}])
         found = rehearse(study, enclave, RehearsalBudget(1), 1)
-        assert isinstance(found, TimesTable)
+        assert isinstance(found, Findings)
         assert ("strata[north]" in found.details) == bool(by)
         off[name] = [abs(float(one.estimate or 0.0) + 0.102) for one in found.answers]
     assert off["by arm"][0] > 0.02

@@ -71,7 +71,7 @@ def test_intervals_of_the_eligible_hold_their_effect() -> None:
     where the true coverage is .95; half as wide they hold it seldom enough to tell."""
     study = make_survival(competing=False, where=[OLDER], measure=["risk"], covariates={"age": AGE})
     found = [found_of(study, of_two_ages(2_000, seed), seed) for seed in range(20)]
-    away = np.array([one.measures[0].estimate - risk_difference(HORIZON) for one in found])
+    away = np.array([one.answers[0].estimate - risk_difference(HORIZON) for one in found])
     half = np.array([(one.interval.upper - one.interval.lower) / 2 for one in found])
     assert (np.abs(away) <= half).sum() >= 17
     assert half.max() < 0.6
@@ -83,7 +83,7 @@ def test_nobody_eligible_is_an_answer_of_nothing(adjusted: bool) -> None:
     found = found_of(asking(adjusted, where=nobody), of_two_ages(2_000, 2), 1)
     assert found.interval.whole_range
     assert (found.interval.lower, found.interval.upper) == (-1, 1)
-    assert np.isfinite([one.estimate for one in found.measures]).all()
+    assert np.isfinite([one.estimate for one in found.answers]).all()
 
 
 def test_the_ineligible_have_no_cell() -> None:
@@ -103,14 +103,16 @@ def test_a_study_may_restrict_its_horizon(adjusted: bool) -> None:
     people, where = of_two_ages(20_000, 6, followed=200.0), [OLDER]
     refused = found_of(asking(adjusted, where=where), people, 1)
     assert refused.interval.whole_range
-    assert refused.restricted_to is None
+    assert refused.headline.restricted_to is None
     told = found_of(asking(adjusted, where=where, censoring={"beyond": "restrict"}), people, 1)
-    assert told.restricted_to is not None
-    assert 150 < told.restricted_to < 200 + HORIZON / 50, "the interval in which the last are lost begins with them"
-    assert float(refused.details["followed_until"]) == told.restricted_to
-    assert told.interval.lower < risk_difference(told.restricted_to) < told.interval.upper < 0
+    assert told.headline.restricted_to is not None
+    assert 150 < told.headline.restricted_to < 200 + HORIZON / 50, (
+        "the interval in which the last are lost begins with them"
+    )
+    assert float(refused.details["followed_until"]) == told.headline.restricted_to
+    assert told.interval.lower < risk_difference(told.headline.restricted_to) < told.interval.upper < 0
     assert Code.earlier_horizon in codes(told.not_covered)
-    assert told.curves.horizon == HORIZON
+    assert told.curves[0].curves.horizon == HORIZON
 
 
 def test_a_floor_that_holds_to_the_end_restricts_nothing() -> None:
@@ -118,16 +120,16 @@ def test_a_floor_that_holds_to_the_end_restricts_nothing() -> None:
     plain, restricted = (
         found_of(asking(True, censoring={"beyond": beyond}), people, 1) for beyond in ("refuse", "restrict")
     )
-    assert restricted.restricted_to is None
-    assert restricted.measures[0].estimate == plain.measures[0].estimate
+    assert restricted.headline.restricted_to is None
+    assert restricted.answers[0].estimate == plain.answers[0].estimate
 
 
 def test_restricted_mean_times_end_with_the_measure() -> None:
     people = of_two_ages(20_000, 8, followed=200.0)
     study = asking(False, censoring={"beyond": "restrict"}, measure=["rmst"])
     found = found_of(study, people, 1)
-    assert found.restricted_to is not None
-    assert 0 < found.measures[0].control < found.restricted_to
+    assert found.headline.restricted_to is not None
+    assert 0 < found.answers[0].values[0] < found.headline.restricted_to
 
 
 CLASSES: list[tuple[Any, tuple[float, ...]]] = [
@@ -150,14 +152,14 @@ def test_a_number_has_public_classes(by: Any, classes: tuple[float, ...], tmp_pa
     assert not asks_for(load_study_file(other), study)
     ages = pl.DataFrame({"age": [19.0, 25.0, 39.99, 40.0, 99.0]})
     expected = np.searchsorted(classes, ages["age"].to_numpy(), side="right")
-    assert strata_of_rows(study.table, ages).tolist() == expected.tolist()
+    assert strata_of_rows(study, ages).tolist() == expected.tolist()
 
 
 def test_a_missing_number_is_a_class_of_its_own() -> None:
     by = {"by": {"age": {**AGE, "nulls": "indicator"}}, "classes": {"age": [40.0]}}
     study = asking(True, covariates={"age": {**AGE, "nulls": "indicator"}}, missing="indicator", censoring=by)
     assert study.censoring.groups == 3
-    assert strata_of_rows(study.table, pl.DataFrame({"age": [None, 20.0, float("nan"), 50.0]})).tolist() == [2, 0, 2, 1]
+    assert strata_of_rows(study, pl.DataFrame({"age": [None, 20.0, float("nan"), 50.0]})).tolist() == [2, 0, 2, 1]
 
 
 def test_a_column_may_be_called_so(tmp_path: Path) -> None:
@@ -200,7 +202,7 @@ def test_eligibility_is_part_of_the_study(tmp_path: Path) -> None:
     study, asked = load(path).study, load_study_file(path)
     assert isinstance(study, SurvivalStudy)
     assert asks_for(asked, study)
-    assert study.question == "risk of death until 365, where age >= 40"
+    assert study.question == "risk of death until 365 days, where age >= 40"
     assert study.columns == ("person", "treated", "days", "status", "age", "group")
     assert not asks_for(load_study_file(write_adjusted(tmp_path / "other")), study)
 

@@ -16,10 +16,10 @@ from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.normalise import columns, encode
 from causalveil.tasks.enclave.split import sizes_of
+from causalveil.tasks.inference.assemble import Findings
 from causalveil.tasks.survival.curves import ARMS
 from causalveil.tasks.survival.division import divided
 from causalveil.tasks.survival.joint import grid_of
-from causalveil.tasks.survival.joint_answers import SurvivalFindings
 from causalveil.tasks.survival.people import strata_of_people
 from causalveil.tasks.survival.stages import strata_of_rows
 from replication.benchmarks.survival_strata import CELLS, Stratified
@@ -62,7 +62,7 @@ def test_every_combination_is_in_one_stratum_that_is_seen() -> None:
             assert all(b - a == 1 for own in held for a, b in pairwise(own.tolist()))
 
 
-def half_of(found: SurvivalFindings) -> float:
+def half_of(found: Findings) -> float:
     return (found.interval.upper - found.interval.lower) / 2
 
 
@@ -121,7 +121,7 @@ def test_where_an_earlier_end_answers_strata_are_pooled_until_then() -> None:
     )
     study = one.study(declared=True, epsilon="3", censoring={"beyond": "restrict"})
     found = found_of(study, ended, 1)
-    assert found.restricted_to is not None
+    assert found.headline.restricted_to is not None
     assert found.details["strata"] == 2
 
 
@@ -168,9 +168,9 @@ def test_made_people_are_in_the_strata_of_their_covariates() -> None:
             for ward in ("a", "b")
         ]
     )
-    rows = study.table.bounded.questions[0]
+    rows = study.bounded.questions[0]
     x = encode(rows, columns(rows, frame), slice(0, 12))
-    assert strata_of_people(study.table, x, np.full(12, 0.3)).tolist() == strata_of_rows(study.table, frame).tolist()
+    assert strata_of_people(study, x, np.full(12, 0.3)).tolist() == strata_of_rows(study, frame).tolist()
     alone = make_survival(False, trial=False, missing="indicator", covariates={"ward": BESIDE["ward"]}, censoring=by)
-    found = strata_of_people(alone.table, np.zeros((8, 3)), (np.arange(8) + 0.5) / 8)
+    found = strata_of_people(alone, np.zeros((8, 3)), (np.arange(8) + 0.5) / 8)
     assert np.bincount(found, minlength=12).tolist() == [2, 0, 2, 0, 2, 0, 2, 0, 0, 0, 0, 0]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from causalveil.flows.estimators.survival import SURVIVAL_PROTOCOL
+from causalveil.flows.estimators.survival import SURVIVAL
 from causalveil.flows.sequence.estimators import rehearse
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.limits import Code
@@ -17,12 +17,13 @@ from causalveil.schemas.plan import StandIn
 from causalveil.schemas.protocols.answers import State
 from causalveil.schemas.protocols.study import ALL_UNITS
 from causalveil.tasks.enclave.split import sizes_of
+from causalveil.tasks.inference.assemble import Findings
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.survival.curves import Grid
 from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.joint import JointCells, grid_of, mechanism
-from causalveil.tasks.survival.joint_answers import TimesTable, compare
+from causalveil.tasks.survival.joint_answers import compare
 from causalveil.tasks.survival.stages import count_cells, release_stage
 from causalveil.tasks.survival.strategy import BITS, measured, strategy
 from tests.limits import codes
@@ -52,9 +53,9 @@ def exact(study: Any, people: People) -> JointCells:
     return JointCells(grid, shaped, np.zeros((grid.cells, grid.cells)), None)
 
 
-def table(study: Any, people: People, seed: int) -> TimesTable:
+def table(study: Any, people: People, seed: int) -> Findings:
     found = rehearse(study, people.enclave(), RehearsalBudget(seed), seed)
-    assert isinstance(found, TimesTable)
+    assert isinstance(found, Findings)
     return found
 
 
@@ -319,14 +320,14 @@ def test_what_cannot_be_asked_is_refused(case: str) -> None:
 def test_more_subgroups_than_the_budget_can_serve_are_refused_before_a_row_is_read() -> None:
     study = make_times(subgroups={"name": "site", "column": {"levels": [f"s{k}" for k in range(60)]}})
     with pytest.raises(CausalveilError, match="it can serve"):
-        SURVIVAL_PROTOCOL.declare(study, sizes_of(study, 1_000))
-    assert len(SURVIVAL_PROTOCOL.declare(study, sizes_of(study, 100_000))) == 1
+        SURVIVAL.declare(study, sizes_of(study, 1_000))
+    assert len(SURVIVAL.declare(study, sizes_of(study, 100_000))) == 1
 
 
 def test_a_plan_says_what_a_run_then_has() -> None:
     """Half-widths of the plan and of a run on people as the plan assumes them: within a tenth over everybody."""
     study = make_times(subgroups=GROUPS, intervals=12, expect={"risk": 0.77, "lost": 0.39})
-    plan = SURVIVAL_PROTOCOL.expected(study, sizes_of(study, 30_000), StandIn(), 0.05)
+    plan = SURVIVAL.expected(study, sizes_of(study, 30_000), StandIn(), 0.05)
     found = table(study, crowd(30_000, 9, groups=3), 9)
     for row in plan["answers"]:
         if "relapse until" in row["outcome"]:

@@ -1,7 +1,5 @@
 """Answers of a table at label level, from released numbers and public weights.
 
-A single effect is a table of one row.
-
 Each answer is that of one question (``docs/proofs/balancing.md`` 4, ``docs/proofs/matching.md`` 5) with the noise of
 the joint draw; how sizes of subgroups, balance and overlap enter is exact, for all of that is public.
 """
@@ -12,20 +10,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from causalveil.schemas.estimators.protocols import table_of
 from causalveil.schemas.limits import united
 from causalveil.schemas.protocols.answers import BalanceRow, GateResult
-from causalveil.schemas.protocols.study import ProtocolStudy
-from causalveil.schemas.study import EffectStudy
+from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.tasks.inference.allowance import allowance_beside
-from causalveil.tasks.inference.assemble import EffectFindings, covering
+from causalveil.tasks.inference.assemble import NOISY, Findings
+from causalveil.tasks.inference.covered import covered
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.protocols.calibration import calibrate
-from causalveil.tasks.protocols.findings import ProtocolFindings, together
+from causalveil.tasks.protocols.findings import together
 from causalveil.tasks.protocols.gates import balance_gate, critical_of, gated, overlap_gate
 from causalveil.tasks.protocols.label.draw import JointDraw
 from causalveil.tasks.protocols.label.weights import Comparison
-from causalveil.tasks.protocols.parts import Part, effect_of, table, with_everybody
+from causalveil.tasks.protocols.parts import Part, table, told_of_errors, with_everybody, with_statement
 from causalveil.tasks.weighting.imbalance import Weighing
 from causalveil.tasks.weighting.weighted_means import NoisyDifference
 
@@ -33,7 +30,7 @@ TOO_SMALL = "an arm is too small to be compared"
 
 
 def part_of(
-    study: ProtocolStudy,
+    study: EffectStudy,
     draw: JointDraw,
     outcome: int,
     place: tuple[str, str],
@@ -81,34 +78,32 @@ def part_of(
     )
 
 
-def effect_stage(study: EffectStudy, weighed: Sequence[Weighing | None], released: FloatArray) -> EffectFindings:
-    """Return the effect of a study of one outcome: the answer of its table of one row."""
-    asked = table_of(study)
-    (weighing,) = weighed
+def _of_one_question(study: EffectStudy, found: Findings, weighing: Weighing | None) -> Findings:
+    """Return a table of one row with what is told of one question alone."""
     if weighing is None:
         raise ValueError("a table without weights is refused before its draw")
-    place = (asked.groups[0], asked.arm_names[1])
-    part = part_of(asked, JointDraw.of(asked), 0, place, weighing, released[0, 0].tolist(), 1)
-    found = effect_of(part, study.outcome.width, study.confidence)
     return replace(
-        found,
-        interval=covering(found.interval, *weighing.covers),
-        details={**found.details, **weighing.weights.details(study.outcome.width), **weighing.details},
-        not_covered=weighing.not_covered,
+        with_statement(found, weighing.confounding),
+        covers=(*NOISY, *weighing.covers),
+        details={
+            **told_of_errors(study, found),
+            **weighing.weights.details(study.outcome.width),
+            **weighing.details,
+        },
     )
 
 
-def number_of_answers(study: ProtocolStudy) -> int:
+def number_of_answers(study: EffectStudy) -> int:
     """Return the number of rows of the table."""
     return len(study.outcomes) * (len(study.arm_names) - 1) * len(study.answered_groups)
 
 
 def answers_stage(
-    study: ProtocolStudy,
+    study: EffectStudy,
     comparisons: Sequence[Comparison],
     weighed: Sequence[Weighing | None],
     released: FloatArray,
-) -> ProtocolFindings:
+) -> Findings:
     """Return the answers: the last stage reads nothing but public and released values."""
     draw, answers = JointDraw.of(study), number_of_answers(study)
     parts = []
@@ -129,8 +124,11 @@ def answers_stage(
         # In the order of the arms, of which the reference is the first.
         details[f"units[{comparison.group}][{study.arm_names[0]}]"] = comparison.arms[1]
         details[f"units[{comparison.group}][{comparison.arm}]"] = comparison.arms[0]
-    return ProtocolFindings(
-        answers=gated(study, rows, gates),
+    answered = gated(study, rows, gates)
+    found = Findings(
+        answers=answered,
+        confidence=study.confidence,
+        covers=covered(study, answered),
         balance=tuple(
             BalanceRow(
                 group=comparison.group,
@@ -149,10 +147,11 @@ def answers_stage(
         not_covered=united(limit for one in weighed if one is not None for limit in one.not_covered),
         details=details,
     )
+    return _of_one_question(study, found, weighed[0]) if study.asks_one else found
 
 
 def gates_of(
-    study: ProtocolStudy, comparisons: Sequence[Comparison], weighed: Sequence[Weighing | None]
+    study: EffectStudy, comparisons: Sequence[Comparison], weighed: Sequence[Weighing | None]
 ) -> tuple[GateResult, ...]:
     """Return every declared gate in every comparison.
 

@@ -19,7 +19,7 @@ from scipy.special import ndtri
 from causalveil.schemas.estimators.matching import MatchingEstimator
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import PrivacyCost
-from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.inference.people import check_cells
 from causalveil.tasks.machine.arrays import FloatArray
@@ -39,7 +39,7 @@ class JointDraw:
     arms: int
 
     @classmethod
-    def of(cls, study: ProtocolStudy) -> JointDraw:
+    def of(cls, study: EffectStudy) -> JointDraw:
         """Return the draw of a study."""
         return cls(study.privacy.cost, study.weights, len(study.arm_names))
 
@@ -74,14 +74,14 @@ class JointDraw:
         return (1.0 if self.gaussian else math.sqrt(2)) * self.mechanism.known_scale / self.part(outcome)
 
 
-def without_delta(study: ProtocolStudy) -> float:
+def without_delta(study: EffectStudy) -> float:
     """Return the first primary outcome's noise if no delta were spent, over what it is."""
     privacy = study.privacy.model_copy(update={"delta": Decimal(0)})
     other = JointDraw.of(study.model_copy(update={"privacy": privacy}))
     return other.deviation(study.first) / JointDraw.of(study).deviation(study.first)
 
 
-def mechanism(study: ProtocolStudy, sizes: Sizes | None) -> Mechanism:
+def mechanism(study: EffectStudy, sizes: Sizes | None) -> Mechanism:
     """Return the mechanism of the protocol's one draw, the same whatever its size.
 
     Raises:
@@ -98,7 +98,7 @@ def mechanism(study: ProtocolStudy, sizes: Sizes | None) -> Mechanism:
 
 
 def exact_numbers(
-    study: ProtocolStudy, enclave: Enclave, comparisons: Sequence[Comparison], weighed: Sequence[Weighing | None]
+    study: EffectStudy, enclave: Enclave, comparisons: Sequence[Comparison], weighed: Sequence[Weighing | None]
 ) -> FloatArray:
     """Return the numbers before their noise, shape (comparisons, outcomes, 2).
 
@@ -120,7 +120,7 @@ def exact_numbers(
 
 
 def perturb_stage(
-    study: ProtocolStudy,
+    study: EffectStudy,
     enclave: Enclave,
     comparisons: Sequence[Comparison],
     weighed: Sequence[Weighing | None],

@@ -20,8 +20,8 @@ from causalveil.schemas.estimators.balancing import BalancingStudy
 from causalveil.schemas.estimators.difference import DifferenceStudy
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.estimators.matching import MatchingStudy
-from causalveil.schemas.protocols.study import ProtocolStudy
-from causalveil.schemas.study import EffectStudy, Estimand
+from causalveil.schemas.protocols.study import EffectStudy
+from causalveil.schemas.study import Estimand
 from causalveil.tasks.balancing import weights as balancing
 from causalveil.tasks.covariates import Columns
 from causalveil.tasks.enclave.enclave import Enclave
@@ -97,7 +97,7 @@ def _subgroup(group: str) -> str:
     return "all-" + group.encode().hex()
 
 
-def compare_stage(study: ProtocolStudy, enclave: Enclave) -> tuple[Comparison, ...]:
+def compare_stage(study: EffectStudy, enclave: Enclave) -> tuple[Comparison, ...]:
     """Write the rows of each comparison, and say how many there are.
 
     They are written subgroup by subgroup, arm by arm; nothing is written where one holds all rows.
@@ -157,7 +157,7 @@ METHODS: Mapping[type[EffectStudy], Weigh] = {
 
 
 def weigh_stage(
-    study: ProtocolStudy, enclave: Enclave, comparisons: Sequence[Comparison], louder: float
+    study: EffectStudy, enclave: Enclave, comparisons: Sequence[Comparison], louder: float
 ) -> tuple[Weighing | None, ...]:
     """Leave every unit's weight and the pairs of the variance.
 

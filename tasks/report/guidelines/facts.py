@@ -10,7 +10,7 @@ from typing import Any
 
 from causalveil.schemas.columns import labels_of, levels_text
 from causalveil.schemas.contract import Contract
-from causalveil.schemas.specification import unrecorded_words
+from causalveil.schemas.specification import outcomes_of, unrecorded_words
 from causalveil.schemas.where import where_words
 from causalveil.tasks.report.flow import UnitFlow
 from causalveil.tasks.report.guidelines.settings import settings_words
@@ -61,17 +61,13 @@ def facts_of(
     }
 
 
-def _outcomes(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return list(spec["outcomes"]) if "outcomes" in spec else [{"role": "primary", **spec["outcome"]}]
-
-
 def _question(release: Mapping[str, Any]) -> dict[str, str]:
     spec, estimand = release["specification"], release["estimand"]
     groups, several = spec.get("subgroups"), spec.get("arms")
     arms = f"{spec['treatment']}: {codes_text(spec)}"
     against = "every other level against the reference" if several else "treated against control"
     return {
-        **_of_outcomes(spec, estimand),
+        **_ofoutcomes_of(spec, estimand),
         "unit": f"One {spec['data']['unit']} is one participant.",
         "strategies": f"{arms}; {against}.",
         "covariates": _covariates(release),
@@ -105,9 +101,9 @@ def compared_as_they_are(release: Mapping[str, Any]) -> bool:
     return bool(known) and all(one["state"] == "unadjusted" for one in known)
 
 
-def _of_outcomes(spec: Mapping[str, Any], estimand: str) -> dict[str, str]:
+def _ofoutcomes_of(spec: Mapping[str, Any], estimand: str) -> dict[str, str]:
     """Return the sentences on measured outcomes; those on times to an event are ``times_facts``."""
-    outcomes, whom = _outcomes(spec), over_whom(spec, estimand)
+    outcomes, whom = outcomes_of(spec), over_whom(spec, estimand)
     if any("horizon" in one for one in outcomes):
         return {}
     binary = all(one.get("codes") for one in outcomes)
@@ -390,8 +386,7 @@ def rows_text(contract: Contract) -> str:
 
 def descriptions_text(spec: Mapping[str, Any], contract: Contract) -> str:
     """Return what the owner says of the study's columns."""
-    outcomes = spec["outcomes"] if "outcomes" in spec else [spec["outcome"]]
-    columns = [one[key] for one in outcomes for key in ("name", "time", "event") if key in one]
+    columns = [one[key] for one in outcomes_of(spec) for key in ("name", "time", "event") if key in one]
     named = [spec["treatment"], *columns, *(spec.get("covariates") or {})]
     told = []
     for name in dict.fromkeys(named):

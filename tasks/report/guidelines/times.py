@@ -17,8 +17,7 @@ CURVES = METHODS["survival"]
 
 def asks_for_times(specification: Mapping[str, Any]) -> bool:
     """Return whether a study in full asks for times to an event."""
-    several = specification.get("outcomes") or [specification.get("outcome") or {}]
-    return "horizon" in several[0]
+    return any("horizon" in one for one in outcomes_of(specification))
 
 
 def times_facts(release: Mapping[str, Any], facts: Mapping[str, str], estimand: Mapping[str, str]) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from rich.markup import escape
 
+from causalveil.schemas.specification import one_outcome
 from causalveil.tasks.report.numbers import confidence_level, counted, freedom, in_place, is_whole, percent, within
 from causalveil.tasks.report.panel.direction import head_of
 from causalveil.tasks.report.panel.parts import (
@@ -89,7 +90,7 @@ def _only(release: EffectTable, unit: str | None) -> list[str]:
 
 def _share(release: EffectTable) -> str | None:
     """Return what is counted of an outcome of two words: an effect on it is one on the share with that word."""
-    codes = (release.specification.get("outcome") or {}).get("codes") or {}
+    codes = (one_outcome(release.specification) or {}).get("codes") or {}
     return f"in the share with '{codes['yes']}'" if isinstance(codes.get("yes"), str) else None
 
 

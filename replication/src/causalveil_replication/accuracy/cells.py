@@ -16,8 +16,8 @@ import numpy as np
 from causalveil.flows.sequence.estimators import estimator_of, rehearse_effect
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.privacy import Level
+from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.studies import parse_study
-from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
 from causalveil.tasks.enclave.split import sizes_of

@@ -10,11 +10,11 @@ from typing import Any
 from causalveil.flows.engine.engine import DirectEngine, R, Task
 from causalveil.flows.estimators.stage import Run
 from causalveil.flows.sequence.estimators import estimator_of
+from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.studies import parse_study
-from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
 from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.inference.assemble import Findings
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil_replication.accuracy.methods import CONFIDENCES, Method
 from causalveil_replication.accuracy.populations import KnownPopulation
@@ -50,7 +50,7 @@ class Recorded(DirectEngine):
         return super().__call__(task)
 
 
-def at_every_confidence(study: EffectStudy, rows: Rows, seed: int) -> list[EffectFindings]:
+def at_every_confidence(study: EffectStudy, rows: Rows, seed: int) -> list[Findings]:
     """One run, its interval said at each of ``CONFIDENCES``.
 
     Raises:
@@ -61,7 +61,7 @@ def at_every_confidence(study: EffectStudy, rows: Rows, seed: int) -> list[Effec
         asked = study.model_copy(update={"confidence": confidence})
         run = Run(asked, sizes_of(asked, enclave.units), enclave, RehearsalBudget(seed), None, rehearsal_seed=seed)
         one = estimator_of(asked).estimate(run, engine if place == 0 else engine.again())
-        if not isinstance(one, EffectFindings):
+        if not isinstance(one, Findings):
             raise TypeError(f"'{study.estimator.name}' finds no effect")
         found.append(one)
     return found

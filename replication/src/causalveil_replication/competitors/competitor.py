@@ -17,8 +17,8 @@ from itertools import pairwise
 import numpy as np
 
 from causalveil.schemas.privacy import PrivacyCost, Scope
+from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.studies import parse_study
-from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.logistic import clipped_scores, fit

@@ -27,7 +27,7 @@ import numpy as np
 import polars as pl
 
 from causalveil.schemas.errors import DataError
-from causalveil.schemas.study import EffectStudy
+from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
 

@@ -23,7 +23,7 @@ from scipy import stats
 
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.privacy import PrivacyCost
-from causalveil.schemas.study import EffectStudy
+from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.tasks.aipw_asymptotic import influence
 from causalveil.tasks.aipw_asymptotic.stages import domain, learners, table
 from causalveil.tasks.enclave.enclave import Rows

@@ -15,10 +15,10 @@ import numpy as np
 import polars as pl
 
 from causalveil.flows.sequence.estimators import rehearse_effect
+from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.studies import parse_study
-from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
-from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.inference.assemble import Findings
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.simulate import penalty
 from causalveil_replication.schroeder2025.data import Population, draw, rows_of, shuffled
@@ -115,7 +115,7 @@ def shuffled_runs(study: EffectStudy, frame: pl.DataFrame, runs: Iterable[int]) 
     return [answer for run, order in orders for answer in _answers(run, analyse(study, order, NOISE_SEED + run))]
 
 
-def analyse(study: EffectStudy, rows: Rows, seed: int, levels: Sequence[float] = LEVELS) -> list[EffectFindings]:
+def analyse(study: EffectStudy, rows: Rows, seed: int, levels: Sequence[float] = LEVELS) -> list[Findings]:
     """One run by the study's estimator: the same data and draws of noise, read at each confidence level.
 
     Args:
@@ -152,7 +152,7 @@ def summarise(answers: Sequence[OneInterval], truth: float) -> list[Summary]:
     return result
 
 
-def _answers(run: int, findings: Sequence[EffectFindings]) -> list[OneInterval]:
+def _answers(run: int, findings: Sequence[Findings]) -> list[OneInterval]:
     return [
         OneInterval(run, found.interval.confidence, found.estimate, found.interval.lower, found.interval.upper)
         for found in findings

@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from causalveil.schemas.study import EffectStudy
+from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.tasks.machine.distribute import in_steps
 from causalveil.tasks.report.plots import write_table
 from causalveil_replication.figures import write_page

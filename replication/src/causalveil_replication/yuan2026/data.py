@@ -19,7 +19,7 @@ import polars as pl
 
 from causalveil.schemas.documents import read_yaml
 from causalveil.schemas.errors import DataError
-from causalveil.schemas.study import EffectStudy
+from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
 from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
