@@ -5,7 +5,7 @@ Run: python -m replication.benchmarks.terms [RUNS [CPS1988.csv]]
 Noise is numpy's at the declared sensitivities. Each cell's people and noise are those of its seed, and the same with
 and without terms. No setting was chosen on them. The last cell is a published table: AER's CPS1988 (28,155 men), the
 effect of part-time work on the logarithm of wages; part-time workers are at both ends of experience, and wages rise and
-fall with it. What stands for its truth is augmented inverse probability weighting with cubes of both numbers, without
+fall with it. What stands for its truth is augmented inverse probability weighting with fourth powers, without
 privacy; its runs differ in noise alone.
 """
 

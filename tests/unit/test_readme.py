@@ -25,7 +25,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def test_the_study_and_contract_of_the_pages_are_valid(tmp_path: Path) -> None:
-    study, contract, where = blocks(ROOT / "docs/how-to/study.md", "yaml")
+    study, contract, where, terms = blocks(ROOT / "docs/how-to/study.md", "yaml")
     (protocol,) = blocks(ROOT / "docs/how-to/questions.md", "yaml")
     (tmp_path / "study.yaml").write_text(study)
     assert yaml.safe_load(where)["where"]
@@ -34,6 +34,9 @@ def test_the_study_and_contract_of_the_pages_are_valid(tmp_path: Path) -> None:
     assert found.dataset == "fertility"
     (asked,) = candidates(load_study_file(tmp_path / "study.yaml"), found, "study.yaml")
     assert asked.outcome.name == "weeks"
+    (tmp_path / "terms.yaml").write_text(study + terms)
+    (stated,) = candidates(load_study_file(tmp_path / "terms.yaml"), found, "terms.yaml")
+    assert len(stated.terms) == 4
     (tmp_path / "protocol.yaml").write_text(protocol)
     shipped = load_contract(ROOT / "data" / "fertility" / "dataset.yaml")
     assert len(resolve(load_study_file(tmp_path / "protocol.yaml"), shipped).groups) == 3
