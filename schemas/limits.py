@@ -93,7 +93,8 @@ SENTENCES: dict[Code, str] = {
     Code.alike_within_groups: "likeness of units that share a school, clinic or household, which matters most where "
     "treatment was given by it",
     Code.beyond_prior: "confounding larger than the size that `confounding_prior` assumes",
-    Code.other_curves: "non-linear confounding other than by squares, bends, steps and products of two covariates",
+    Code.other_curves: "non-linear confounding other than by squares, bends, products of two covariates and steps at a "
+    "few quantiles",
     Code.any_curves: "non-linear confounding: no squares, steps or products of covariates were looked for",
     Code.other_terms: "non-linear confounding other than by the declared terms",
     Code.curves_beyond_index: "non-linear confounding beyond squares, products and the propensity index",

@@ -254,7 +254,9 @@ def law_of(
     lost = losses(scales, learnt, scores.cut)
     error = error - float(lost[0] - lost[1]) + LOSS_DOUBT * np.hypot(*lost) * random.standard_normal(count)
     middle, expected = float(error.mean()), math.sqrt(public.prior.outcome_r2) * public.prior.distance
-    confounds = float(learnt.error.std()) / max(expected, 1e-9)
+    # Curves that were looked for and not kept confound as far as their draws say; else lines alone are spoken of.
+    curves = kept.left if looks_for_curves(public) else np.zeros(count)
+    confounds = float((learnt.error + curves).std()) / max(expected, 1e-9)
     return ErrorLaw(
         (value - middle) * arms.spread,
         (error - middle) * arms.spread,

@@ -21,7 +21,7 @@ from causalveil.tasks.adjustment.decide import Learnt, unit
 from causalveil.tasks.adjustment.features import Curve, FeatureMap, Screen, Shape, curve_values, line_values, raw_values
 from causalveil.tasks.adjustment.recipe import MOST_CANDIDATES, MOST_KEPT, RADIUS, radius_of, scores_sd
 from causalveil.tasks.adjustment.released import EDGES, ColumnKind, Public, RandomDraws, ReleasedScreen
-from causalveil.tasks.adjustment.scales import MIDDLE, FoundScales, normal_scores
+from causalveil.tasks.adjustment.scales import MIDDLE, FoundScales, Margin, normal_scores
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 
 # Rows of the synthetic table: the least, one for so many units, the most. A correlation is off by 1/sqrt(rows), so that
@@ -34,6 +34,9 @@ STEPS, MANY = (1 / 6, 1 / 3, 1 / 2, 2 / 3, 5 / 6), 8
 BENT = 0.8
 # A candidate varies by so much; at least so much of it is taken to be left beside lines. Ridge of that regression.
 VARIES, LEAST_LEFT, RIDGE = 0.05, 0.25, 1e-3
+# A number of which fewer lie in other cells than the two fullest has two values: a bend or step beside its line is that
+# of so few.
+FEW_BETWEEN = 0.01
 # Candidates that correlate so much are the same.
 SAME = 0.9
 
@@ -69,7 +72,7 @@ def synthetic(
 def library(public: Public, scales: FoundScales, features: FeatureMap, f: FloatArray) -> list[Curve]:
     """Return the candidates: of each number its square, a bend and steps.
 
-    There are products of numbers and of flags too.
+    A number of two values has none of these. There are products of numbers and of flags too.
     """
     kinds = [public.columns[place].kind for place in scales.kept]
     numbers = [place for place, kind in enumerate(kinds) if kind is ColumnKind.number]
@@ -80,6 +83,8 @@ def library(public: Public, scales: FoundScales, features: FeatureMap, f: FloatA
 
     found = []
     for place in numbers:
+        if two_valued(scales.margins[place]):
+            continue
         found.append(curve(Shape.square, place, place))
         steps = np.quantile(f[:, place], STEPS if len(numbers) <= MANY else STEPS[1::2])
         found += [curve(Shape.step, place, place, np.array([step])) for step in np.unique(steps)]
@@ -93,6 +98,11 @@ def library(public: Public, scales: FoundScales, features: FeatureMap, f: FloatA
     pairs = itertools.combinations(single, 2)
     found += [curve(Shape.product, i, j) for i, j in itertools.islice(pairs, max(0, MOST_CANDIDATES - len(found)))]
     return found[:MOST_CANDIDATES]
+
+
+def two_valued(margin: Margin | None) -> bool:
+    """Return whether a number has two values, so that its square and steps are its line."""
+    return margin is not None and float(np.sort(margin.shares)[:-2].sum()) < FEW_BETWEEN
 
 
 def beside_lines(found: list[Curve], f: FloatArray) -> tuple[tuple[Curve, ...], FloatArray]:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from causalveil.schemas.limits import SENTENCES, Code, Limit, limit, united
 
-FACTS = {"columns": ("age", "sex"), "factor": 0.25, "share": "40%", "intervals": (30,)}
+FACTS = {"columns": ("age", "sex"), "column": "school", "factor": 0.25, "share": "40%", "intervals": (30,)}
 
 
 @pytest.mark.parametrize("code", Code)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from causalveil.tasks.adjustment.decide import Learnt, errors_of, leaning, learn, losses, scores_of, slopes_of, tilt_of
-from causalveil.tasks.adjustment.features import FeatureMap, LineFeature, line_values
+from causalveil.tasks.adjustment.features import FeatureMap, LineFeature, Shape, line_values
 from causalveil.tasks.adjustment.five_releases import FiveReleases, differences, effective
 from causalveil.tasks.adjustment.moments import SeenMoments, moments_of
 from causalveil.tasks.adjustment.posterior import (
@@ -34,7 +34,7 @@ from causalveil.tasks.adjustment.released import (
     generator,
 )
 from causalveil.tasks.adjustment.scales import FoundScales, lines_of, margin, normal_scores, scales_of
-from causalveil.tasks.adjustment.screen import CurvePrior
+from causalveil.tasks.adjustment.screen import CurvePrior, library
 from replication.benchmarks.adjust_in_memory import InMemory, adjust, encode, feature_values, four_releases, mu_of
 
 LOUD = 1e4
@@ -77,6 +77,19 @@ def test_parts_add_up_to_one_and_screens_are_planned_from_public_facts() -> None
     assert parts_of(public_of(n=100, mu=0.1)) == LINES_ALONE
     assert parts_of(public_of(n=100, mu=0.1, pure=True)) == PURE_LINES_ALONE
     assert parts_of(public_of(n=10_000, mu=1.0, trial=True)) == LINES_ALONE
+
+
+def test_a_number_of_two_values_has_no_curve_of_its_own() -> None:
+    """A square and a step of it are its line; its product with another number is not."""
+    public = public_of()
+    source, _, _, _ = first_releases(public)
+    source.z[:, 0] = np.where(source.z[:, 0] > 0.1, 1.0, -1.0)
+    scales = scales_of(public, source.scales(parts_of(public).scales))
+    features = lines_of(public, scales)
+    found = library(public, scales, features, line_values(features.lines, source.z))
+    assert {one.shape for one in found if one.first == one.second == 0} == set()
+    assert {Shape.square, Shape.step} <= {one.shape for one in found if one.first == one.second == 1}
+    assert any(one.shape is Shape.product and 0 in (one.first, one.second) for one in found)
 
 
 def test_a_ball_widens_where_noise_is_small() -> None:
