@@ -87,8 +87,8 @@ class StandIn(Frozen):
     its variance that covariates explain; ``correlation``: between any two; ``spread``: a numeric covariate's
     standard deviation over half its declared range, None: each estimator's own guess. ``distance``: by how many
     standard deviations the arms' means of what drives treatment differ, unless it is randomised. ``eligible``: share of
-    units that meet a study's ``where``; None: half, and a plan says so. ``icc``: intraclass correlation of the outcome
-    within clusters, where a study has them.
+    units that meet a study's ``where``; None: half, and a plan says so. ``icc``: intraclass correlation within
+    clusters, where a study has them; None: .05 where whole clusters were treated, else .01.
     """
 
     treated: float = 0.5
@@ -99,7 +99,7 @@ class StandIn(Frozen):
     spread: float | None = None
     distance: float = 1.0
     eligible: float | None = None
-    icc: float = 0.05
+    icc: float | None = None
 
     @property
     def eligible_share(self) -> float:

@@ -260,6 +260,21 @@ class ClustersStatement(Clusters):
 
     outcomes: tuple[OutcomeLikeness, ...]
 
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """One sentence of each outcome, for people."""
+        of = "" if len(self.outcomes) == 1 else " in {}"
+        return tuple(self._said(one, of.format(one.outcome)) for one in self.outcomes)
+
+    def _said(self, one: OutcomeLikeness, of: str) -> str:
+        if one.hidden:
+            return f"Noise hides how alike units of one {self.column} are{of}; the interval allows for what is usual."
+        found, ends = one.correlation, f"{one.correlation.low:.2g} to {one.correlation.high:.2g}"
+        return (
+            f"Units of one {self.column} are alike{of}: correlation {found.median:.2g} ({ends}), so all tell as much "
+            f"as {one.effective_people:,.0f} that are not."
+        )
+
 
 class EffectTable(OfStudy):
     """A table of effects of a run, of sites or of blocks, the headline answer first.

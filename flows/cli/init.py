@@ -127,6 +127,9 @@ def init(
     means: Annotated[
         bool, typer.Option("--means", help="units, such as schools, have several rows, and their means count")
     ] = False,
+    each_alone: Annotated[
+        bool, typer.Option("--each-alone", help="draft no clusters: intervals count each unit by itself")
+    ] = False,
     epsilon: Annotated[float, typer.Option(min=0.001, max=20, help="what the study may spend")] = 1.0,
     name: Annotated[str | None, typer.Option(metavar="WORD", help="of the dataset [default: the file's name]")] = None,
     table: Annotated[
@@ -204,6 +207,7 @@ def init(
         last_by=last_by,
         key=None if key is None else key_of(key, seen.found, file_names(seen)),
         means=means,
+        each_alone=each_alone,
         epsilon=f"{epsilon:g}",
     )
     kept = None

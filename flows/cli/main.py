@@ -198,6 +198,10 @@ def plan(
     eligible: Annotated[
         float | None, typer.Option(min=0.01, max=1, help="share of units that meet 'where' [default: 0.5]")
     ] = None,
+    icc: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="correlation within clusters [default: 0.05, or 0.01 where arms share them]"),
+    ] = None,
     sweep: Annotated[Sweep | None, typer.Option(help="of a direction study: what each penalty would mean")] = None,
     target_half_width: Annotated[
         float | None, typer.Option(help="a half-width in outcome units: which epsilon gives it?")
@@ -220,6 +224,7 @@ def plan(
         spread=spread,
         distance=distance,
         eligible=eligible,
+        icc=icc,
     )
     found = planned(study, units, told, effect, target=target_half_width, curve=curve, penalties=sweep is not None)
     if json_:

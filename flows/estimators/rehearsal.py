@@ -33,6 +33,7 @@ from causalveil.schemas.study import Study
 from causalveil.tasks.covariates import dimension
 from causalveil.tasks.enclave.enclave import LIKENESS, MemoryEnclave
 from causalveil.tasks.enclave.split import sizes_of
+from causalveil.tasks.inference.clusters import assumed_icc
 from causalveil.tasks.inference.people import PublicPeople, enough, people, stand_in_outcomes
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
@@ -140,7 +141,7 @@ def people_of_effect(study: EffectStudy, made: Made) -> MemoryEnclave:
     """Return people of a study of one outcome, by seed and assumptions."""
     sample, effect = made.sample, made.effect
     found = MemoryEnclave.of(people(study, made.stand_in, made.count, made.randomised, sample=sample, effect=effect))
-    found.save(LIKENESS, np.array([made.stand_in.icc]))
+    found.save(LIKENESS, np.array([assumed_icc(study.clusters, made.stand_in)]))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -11,7 +12,8 @@ from causalveil.flows.estimators.rehearsal import hidden_in, summary
 from causalveil.flows.estimators.table import Rehearsed
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.privacy import Level
-from causalveil.schemas.study import Study
+from causalveil.schemas.study import Clusters, Study
+from causalveil.tasks.inference.clusters import assumed_icc, design_effect
 from causalveil.tasks.report.numbers import confidence_level, number
 
 
@@ -113,6 +115,26 @@ def say_interval(confidence: float, numbers: Mapping[str, Any]) -> str:
         f"Expected {confidence_level(confidence)} interval: estimate ± {number(numbers['half_width'], 3)} "
         f"(standard error {made_of}), for a treated share of {numbers['treated']:g}.",
     )
+
+
+def say_clusters(clusters: Clusters, units: int, stand_in: StandIn, numbers: dict[str, Any]) -> list[str]:
+    """Return what clusters do to the expected interval, and put its numbers beside the others."""
+    icc = assumed_icc(clusters, stand_in)
+    effect, noise = design_effect(clusters, units, icc), numbers["noise_standard_error"] ** 2
+    sampling = numbers["sampling_standard_error"] ** 2
+    alone = math.sqrt((sampling / effect + noise) / (sampling + noise)) if sampling > 0 else 1.0
+    numbers |= {"icc": icc, "design_effect": effect, "effective_people": units / effect}
+    numbers["half_width_one_by_one"] = numbers["half_width"] * alone
+    others = " and ".join(
+        f"{units / design_effect(clusters, units, other):,.0f} at {other:g}" for other in (0.0, 0.2) if other != icc
+    )
+    assumed = "" if stand_in.icc is not None else " Not told, so assumed: state it with `--icc`."
+    text = (
+        f"Likeness of units of one {clusters.column}: at a correlation of {icc:g} the design effect is {effect:.3g}, "
+        f"so {units:,} units tell as much as {units / effect:,.0f} ({others}). Counted one by one they would promise "
+        f"± {number(numbers['half_width_one_by_one'], 3)}, which does not hold.{assumed}"
+    )
+    return [Sentence(Importance.expected, text)]
 
 
 def say_draws(

@@ -50,6 +50,7 @@ ALLOWED = {
     "spread": (0.001, 1.0),
     "distance": (0.0, 5.0),
     "eligible": (0.01, 1.0),
+    "icc": (0.0, 1.0),
 }
 
 
@@ -103,6 +104,7 @@ def plan(
     spread: float | None = None,
     distance: float | None = None,
     eligible: float | None = None,
+    icc: float | None = None,
 ) -> StudyPlan:
     """Plan a study: every charge, and how wide its interval would be. Reads no private column.
 
@@ -122,6 +124,7 @@ def plan(
         distance: by how many standard deviations the arms' means of what drives treatment differ, from 0 to 5; default:
             1.
         eligible: share of units that meet ``where``, from 0.01 to 1; default: 0.5, and the plan says so.
+        icc: correlation within clusters, from 0 to 1; default: 0.05 where whole clusters were treated, else 0.01.
 
     Raises:
         StudyError: the study or an argument is wrong.
@@ -146,6 +149,7 @@ def plan(
         "spread": spread,
         "distance": distance,
         "eligible": eligible,
+        "icc": icc,
     }
     _refuse_other_than_numbers({"units": units, "effect": effect, **facts})
     if units is not None and units < 2:

@@ -153,6 +153,8 @@ def _answers(asked: EffectStudyFile) -> bool:
         return False
     if asked.terms and "terms" not in study.model_fields:
         return False
+    if asked.clusters is not None and not getattr(getattr(study, "SINGLE", study), "TAKES_CLUSTERS", False):
+        return False
     return asked.measures == (EffectMeasure.difference,) or study.ARM_MEANS
 
 

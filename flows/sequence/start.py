@@ -24,12 +24,12 @@ from causalveil.schemas.documents import parse_yaml
 from causalveil.schemas.errors import DataError, StudyError, kind_of
 from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.sources import Kind, TextReading
-from causalveil.schemas.study import Study
+from causalveil.schemas.study import FEWEST_CLUSTERS, FEWEST_OF_AN_ARM, Study
 from causalveil.schemas.warehouse import SOURCE_FILE, CsvFiles, DuckDb, Manifest, ParquetFiles, TableFile, Warehouse
 from causalveil.tasks.enclave.cells import eligible
 from causalveil.tasks.machine.files import refuse_url_as_path, write_whole
 from causalveil.tasks.machine.frames import named, values_of
-from causalveil.tasks.start.doubts import Doubts, as_read, doubts, given_by, unlike_by_lot
+from causalveil.tasks.start.doubts import Doubts, GivenBy, as_read, doubts, given_by, unlike_by_lot
 from causalveil.tasks.start.draft import Draft, Repeats, draft
 from causalveil.tasks.start.options import read_as_missing, told_far, told_missing
 from causalveil.tasks.start.periods import key_question, refuse_no_dates
@@ -377,7 +377,7 @@ def _rows_say(rows: Survey, seen: Survey, wishes: Wishes, parts: Cast, drafted: 
     """Return what rows of sensitive data would add to their draft, for the owner's eyes."""
     frame = rows.sample.frame
     told = told_by_rows(rows.found, seen.found, drafted.taken)
-    told += [f"'{name}': {why}" for name, why in _by_group(rows, parts).items()]
+    told += [f"'{name}': {why}" for name, why in _by_group(_given(rows, parts), parts, clustered=False).items()]
     told += others(frame, (seen.found[name] for name in drafted.with_others))
     if (varies := _varies(frame, parts, wishes)) is not None:
         told.append(f"'{parts.treatment.name}': {varies}")
@@ -484,7 +484,9 @@ def _doubts(seen: Survey, parts: Cast, wishes: Wishes) -> Doubts:
     found = _doubts_of_columns(seen, parts, wishes)
     if wishes.data_class is DataClass.sensitive:
         return found
-    by_group = _by_group(seen, parts)
+    given = _given(seen, parts)
+    clustered = _clustered(given, seen, parts, wishes)
+    by_group, found = _by_group(given, parts, clustered), replace(found, clusters=given if clustered else None)
     if wishes.covariates is None:
         left_out = {name: why for name, why in found.left_out.items() if name not in by_group}
         found = replace(found, left_out=left_out, decide=found.decide | by_group)
@@ -498,20 +500,44 @@ def _doubts(seen: Survey, parts: Cast, wishes: Wishes) -> Doubts:
     return replace(found, asked=found.asked | told)
 
 
-def _by_group(seen: Survey, parts: Cast) -> dict[str, str]:
-    """Return the column by whose groups treatment was given, with what follows; empty if it was given row by row."""
+def _given(seen: Survey, parts: Cast) -> GivenBy | None:
+    """Return the groups by which treatment was given; None: it was given row by row."""
     if parts.arms:
-        return {}
+        return None
     taken = {one.name for one in (parts.unit, *parts.recorded)}
     others = (one for one in seen.found.values() if one.name not in taken)
-    found = given_by(seen.sample.frame, others, *(seen.found[one.name] for one in (parts.unit, parts.treatment)))
-    if found is None:
+    return given_by(seen.sample.frame, others, *(seen.found[one.name] for one in (parts.unit, parts.treatment)))
+
+
+def _clustered(given: GivenBy | None, seen: Survey, parts: Cast, wishes: Wishes) -> bool:
+    """Return whether a draft declares groups as clusters, so that a study may have them."""
+    if given is None or wishes.each_alone or wishes.means or wishes.last_by or parts.event is not None:
+        return False
+    if parts.where or parts.subgroups is not None or parts.measures or wishes.key is not None:
+        return False
+    ids = values_of(seen.sample.frame, parts.unit.source_name).drop_nulls()
+    if ids.n_unique() < len(ids):
+        return False
+    taken = {one.name for one in parts.covariates} if wishes.covariates is not None else set()
+    enough = given.number >= FEWEST_CLUSTERS and given.fewer >= FEWEST_OF_AN_ARM
+    return enough and float(wishes.delta) > 0 and given.column not in taken and parts.codes[1] in given.of_arms
+
+
+def _by_group(given: GivenBy | None, parts: Cast, clustered: bool) -> dict[str, str]:
+    """Return the column by whose groups treatment was given, with what follows; empty if it was given row by row."""
+    if given is None:
         return {}
-    name, groups, fewer = found
-    return {
-        name: f"treatment was given by it ({groups} groups, {fewer} in the smaller arm), not by '{parts.unit.name}': "
+    name, groups = given.column, given.number
+    far = (
         "intervals count each unit by itself and are far too narrow where units of a group are alike (in a simulation "
-        f"of 30 schools 6 of 15 held); --unit '{name}' --means compares whole groups, with the noise of a study of "
+    )
+    far += "of 30 schools 6 of 15 held)"
+    if clustered:
+        far = f"intervals that count each unit by itself would be far too narrow, so `clusters: {name}` is drafted; "
+        far += "--each-alone takes it out"
+    return {
+        name: f"treatment was given by it ({groups} groups, {given.fewer} in the smaller arm), not by "
+        f"'{parts.unit.name}': {far}; --unit '{name}' --means compares whole groups, with the noise of a study of "
         f"{groups} units, as `causalveil plan` says"
     }
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from causalveil.schemas.plan import StandIn
 from causalveil.schemas.release import ClustersStatement, Correlation, OutcomeLikeness
 from causalveil.schemas.study import Clusters
 from causalveil.tasks.machine.arrays import FloatArray
@@ -31,6 +32,28 @@ SIZES, POINTS = 40, 60
 NOTHING, TOLD = 1e-7, (0.05, 0.5, 0.95)
 # The noise hides rho where the posterior leaves more than so much of what the prior left possible.
 HIDES = 0.8
+
+
+# What a plan assumes of the correlation where its reader does not say: of outcomes of whole clusters that were treated;
+# of scores where treatment varies within clusters, whose arms share what is alike (cell 4: .009 of .05).
+WHOLE, WITHIN = 0.05, 0.01
+
+
+def assumed_icc(clusters: Clusters | None, stand_in: StandIn) -> float:
+    """Return the correlation that a plan takes, as told or assumed."""
+    if stand_in.icc is not None or clusters is None:
+        return stand_in.icc or 0.0
+    return WITHIN if clusters.treated is None else WHOLE
+
+
+def design_effect(clusters: Clusters, units: int, icc: float) -> float:
+    """Return the variance of a total over that of people who are not alike.
+
+    >>> design_effect(Clusters(column="school", number=50, spread=0), 5_000, 0.05)
+    5.95
+    """
+    known = KnownClusters(float(units), float(units), float(clusters.number), clusters.spread)
+    return round(float(known.totals(np.array([icc]))[0][0]) / units, 12)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import numpy as np
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.tasks.enclave.enclave import LIKENESS, MemoryEnclave, ranks
+from causalveil.tasks.inference.clusters import assumed_icc
 from causalveil.tasks.inference.people import people
 
 
@@ -32,5 +33,5 @@ def people_of(
     g = (np.arange(count) % groups).astype(np.uint8)
     u = np.column_stack([one.u for one in own])
     found = MemoryEnclave([{"x": own[0].x, "t": t, "u": u, "g": g, "h": ranks(count)}])
-    found.save(LIKENESS, np.array([stand_in.icc]))
+    found.save(LIKENESS, np.array([assumed_icc(study.clusters, stand_in)]))
     return found

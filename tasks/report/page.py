@@ -285,6 +285,7 @@ def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
         context |= _direction(release)
     if isinstance(release, EffectRelease):
         context["robustness"] = robustness_sentences(release)
+        context["alike"] = () if release.clusters is None else release.clusters.sentences
     return context
 
 

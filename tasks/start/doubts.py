@@ -14,6 +14,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -62,6 +63,28 @@ _MOMENTS, _SERIAL = (7_305, 47_482), (20_000, 60_000)
 
 
 @dataclass(frozen=True)
+class GivenBy:
+    """Groups that were treated whole.
+
+    Attributes:
+        column: that names them.
+        number: how many there are.
+        of_arms: how many of each arm, by the arm as it is read.
+        spread: standard deviation of their sizes over the mean size.
+    """
+
+    column: str
+    number: int
+    of_arms: Mapping[Any, int]
+    spread: float
+
+    @property
+    def fewer(self) -> int:
+        """The number of groups of the arm that has fewer."""
+        return min(self.of_arms.values())
+
+
+@dataclass(frozen=True)
 class Doubts:
     """Columns in doubt, each with the reason.
 
@@ -69,11 +92,13 @@ class Doubts:
         left_out: no covariates: ids, moments, copies and parts of treatment or outcome.
         decide: may come after treatment; a person has to say.
         asked: covariates that may be read otherwise.
+        clusters: groups that were treated whole, where the draft declares them.
     """
 
     left_out: dict[str, str]
     decide: dict[str, str]
     asked: dict[str, str]
+    clusters: GivenBy | None = None
 
 
 def doubts(
@@ -127,14 +152,12 @@ def doubts(
     return Doubts(left_out, decide, asked)
 
 
-def given_by(
-    frame: pl.DataFrame, columns: Iterable[Found], unit: Found, treatment: Found
-) -> tuple[str, int, int] | None:
-    """Return the column whose groups were treated whole, their number, and that of one arm.
+def given_by(frame: pl.DataFrame, columns: Iterable[Found], unit: Found, treatment: Found) -> GivenBy | None:
+    """Return the column whose groups were treated whole.
 
-    Treatment never varies within a group, which is no accident, and each arm has several groups; the number is of the
-    arm that has fewer. Of several such columns it is the one with the fewest groups: schools, where treatment was given
-    by school, and not their classes. None: there is none.
+    Treatment never varies within a group, which is no accident, and each arm has several groups. Of several such
+    columns it is the one with the fewest groups: schools, where treatment was given by school, and not their classes.
+    None: there is none.
 
     Args:
         frame: the rows that count; of a unit its first one tells.
@@ -152,14 +175,19 @@ def given_by(
         groups = pairs.group_by("group").agg(rows=pl.len(), arms=pl.col("arm").n_unique(), arm=pl.col("arm").first())
         shares = pairs.group_by("arm").agg(share=pl.len() / max(len(pairs), 1))
         groups = groups.join(shares, on="arm")
-        by_arm = groups.group_by("arm").len()["len"].to_list()
+        by_arm = dict(groups.group_by("arm").len().iter_rows())
         fewest = FEWEST_NAMED if named else FEWEST_GROUPS
-        if len(by_arm) != 2 or min(by_arm) < fewest or 2 * len(groups) > len(pairs) or (groups["arms"] > 1).any():
+        if (
+            len(by_arm) != 2
+            or min(by_arm.values()) < fewest
+            or 2 * len(groups) > len(pairs)
+            or (groups["arms"] > 1).any()
+        ):
             continue
         if ((groups["rows"] - 1) * groups["share"].log()).sum() < math.log(NO_ACCIDENT):
-            found.append((len(groups), one.name, min(by_arm)))
-    number, name, fewer = min(found, default=(0, "", 0))
-    return (name, number, fewer) if number else None
+            sizes = groups["rows"].to_numpy()
+            found.append(GivenBy(one.name, len(groups), by_arm, float(sizes.std() / sizes.mean())))
+    return min(found, key=lambda one: (one.number, one.column), default=None)
 
 
 def as_read(frame: pl.DataFrame, one: Found) -> pl.Series:

@@ -16,7 +16,7 @@ from typing import Any
 
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.sources import Kind, TextReading
-from causalveil.tasks.start.doubts import Doubts
+from causalveil.tasks.start.doubts import Doubts, GivenBy
 from causalveil.tasks.start.recognise import MOST_LEVELS, Found, Looks
 from causalveil.tasks.start.roles import USABLE, WHOLE, Cast, Value, Wishes
 from causalveil.tasks.start.times import asked_times, declared_event, declared_time
@@ -96,6 +96,8 @@ def draft(
         declared = {name: value for name, value in declared.items() if name not in kinds}
         parts = replace(parts, covariates=tuple(one for one in parts.covariates if one.name not in kinds))
         left_out = left_out | kinds
+    if doubtful.clusters is not None:
+        declared.pop(doubtful.clusters.column, None)
     undeclared = [name for name, value in declared.items() if value is None]
     open_levels = [name for name in undeclared if name != parts.outcome.name and asks_for_levels(found[name])]
     open_ranges = [name for name in undeclared if name not in open_levels]
@@ -110,9 +112,9 @@ def draft(
         for name in open_ranges
     ] + [f"the levels of '{name}': --levels '{name}=A,B,C', or write them into dataset.yaml" for name in open_levels]
     return Draft(
-        contract=_contract(parts, wishes, declared, open_ranges, open_levels, with_nulls, repeats),
+        contract=_contract(parts, wishes, declared, open_ranges, open_levels, with_nulls, repeats, doubtful.clusters),
         study=_study(parts, wishes, kept, counted, doubtful),
-        source=_source(found, parts, wishes, source),
+        source=_source(found, parts, wishes, source, doubtful.clusters),
         assumed=(
             *(f"'{one.name}': {note}" for one in found.values() if one.looks in _READ for note in one.notes),
             *_which_counts(parts),
@@ -122,7 +124,7 @@ def draft(
         decide=tuple(f"'{name}': {why}" for name, why in (doubtful.decide | doubtful.asked).items()),
         questions=tuple(questions),
         with_others=tuple(name for name, value in declared.items() if value is not None and "others" in value[0]),
-        reads=tuple(one.name for one in _taken(found, parts)),
+        reads=tuple(one.name for one in _taken(found, parts, doubtful.clusters)),
     )
 
 
@@ -301,6 +303,7 @@ def _contract(
     open_levels: list[str],
     with_nulls: set[str],
     repeats: Repeats | None,
+    clusters: GivenBy | None,
 ) -> str:
     secret = wishes.data_class is DataClass.sensitive
     lines = [
@@ -350,6 +353,10 @@ def _contract(
         what = "The same row may stand there twice" if repeats.copies_only else "A unit may have several rows"
         lines += comment(f"{what}: the last counts, by the order of a column. Aggregates: mean, sum, min, max, any.")
         lines.append(f"{PER_UNIT}: {{keep: last, order: {scalar(repeats.order)}}}")
+    if clusters is not None:
+        spread = math.ceil(100 * clusters.spread) / 100
+        lines += comment("Which units are alike: how many groups there are, and how unlike their sizes (0: all alike).")
+        lines.append(f"clusters: {flow({clusters.column: {'number': clusters.number, 'spread': spread}})}")
     lines += ["public: []  # columns that are public: no noise need protect them"]
     if secret:
         lines += comment(
@@ -398,12 +405,22 @@ def _study(parts: Cast, wishes: Wishes, covariates: Iterable[Found], counted: tu
         *_terms(covariates),
         *_within(parts),
         *_unrecorded(parts, counted),
+        *_clusters(parts, doubtful.clusters),
         "estimand: ATE",
         *_estimator(parts, wishes, names),
         f"privacy: {{epsilon: {wishes.epsilon}, delta: {wishes.delta}, level: sample}}",
         "confidence: 0.95",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _clusters(parts: Cast, clusters: GivenBy | None) -> list[str]:
+    """Write the line of the groups that were treated whole."""
+    if clusters is None:
+        return []
+    asked = {"column": clusters.column, "treated": clusters.of_arms[parts.codes[1]]}
+    said = f"Treatment was given by {clusters.column} ({clusters.number} of them), not by {parts.unit.name}."
+    return [*comment(said), f"clusters: {flow(asked)}"]
 
 
 def _covariates(names: list[str], doubtful: Doubts, parts: Cast) -> list[str]:
@@ -494,11 +511,14 @@ def _unrecorded(parts: Cast, counted: tuple[str, ...]) -> list[str]:
     return lines
 
 
-def _taken(found: dict[str, Found], parts: Cast) -> list[Found]:
-    return [one for one in found.values() if one.looks in _READ or one == parts.unit]
+def _taken(found: dict[str, Found], parts: Cast, clusters: GivenBy | None) -> list[Found]:
+    named = None if clusters is None else clusters.column
+    return [one for one in found.values() if one.looks in _READ or one == parts.unit or one.name == named]
 
 
-def _source(found: dict[str, Found], parts: Cast, wishes: Wishes, source: dict[str, Any]) -> str:
+def _source(
+    found: dict[str, Found], parts: Cast, wishes: Wishes, source: dict[str, Any], clusters: GivenBy | None
+) -> str:
     counted = _counted(parts, wishes)
     required = [one.name for one in (parts.unit, *parts.recorded) if one.nulls and one.name not in counted]
     lines = [
@@ -509,7 +529,7 @@ def _source(found: dict[str, Found], parts: Cast, wishes: Wishes, source: dict[s
         *([] if wishes.key is None else [f"key: {flow(wishes.key.model_dump(mode='json'))}"]),
         "columns:",
     ]
-    for one in _taken(found, parts):
+    for one in _taken(found, parts, clusters):
         reading = one.reading
         if one == parts.unit and isinstance(reading, TextReading) and reading.kind is not Kind.integer:
             # Ids are names: nothing in them is read as a number or made one with another.

@@ -45,6 +45,7 @@ class Wishes:
         missing: by column, the values that stand for none.
         last_by: of sensitive data, the column by whose order the last row of a unit counts; None: a unit has one row.
         means: whether the means of all rows of a unit count.
+        each_alone: whether no clusters are drafted where treatment was given by group.
         where: conditions that units must meet, such as "age >= 25".
         subgroups: the column whose levels are asked about by themselves.
         measures: how the effect is measured beside the difference.
@@ -77,6 +78,7 @@ class Wishes:
     missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     last_by: str | None = None
     means: bool = False
+    each_alone: bool = False
     where: tuple[str, ...] = ()
     subgroups: str | None = None
     measures: tuple[str, ...] = ()

@@ -16,6 +16,7 @@ from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.sequence.admit import admit_folder
 from causalveil.flows.sequence.check import beyond_check, check
 from causalveil.flows.sequence.start import Begun, begin, survey
+from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.contract import DataClass, load_contract
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.limits import Code
@@ -35,9 +36,7 @@ TABLE: dict[str, Any] = {
     "girl": RANDOM.integers(0, 2, N),
     "score": (RANDOM.normal(50, 9, N) + TREATED).round(1),
 }
-SAID = (
-    "'school': treatment was given by it (20 groups, 10 in the smaller arm), not by 'pupil': intervals count each unit"
-)
+SAID = "'school': treatment was given by it (20 groups, 10 in the smaller arm), not by 'pupil': intervals "
 BY_PUPIL = {"treated": RANDOM.integers(0, 2, N)}
 PLACES = np.array(["nord", "ost", "west", "mitte"])
 
@@ -60,7 +59,13 @@ def test_init_says_what_follows_and_the_study_holds_it(tmp_path: Path) -> None:
     assert "--unit 'school' --means" in line
     assert "treatment was given by it (20 groups" in " ".join(found.draft.study.replace("#", "").split())
     assert "school" not in found.draft.taken
-    assert "school" in load_contract(tmp_path / "a/out/dataset.yaml").columns, "a later contract may declare it"
+    contract = load_contract(tmp_path / "a/out/dataset.yaml")
+    assert contract.clusters["school"].number == SCHOOLS
+    assert "school" not in contract.columns, "a column of clusters has no other part"
+    asked: Any = load_study_file(tmp_path / "a/out/study.yaml")
+    assert (asked.clusters.column, asked.clusters.treated) == ("school", SCHOOLS // 2)
+    alone = begun(tmp_path / "alone", {}, each_alone=True)
+    assert "clusters" not in alone.draft.study + alone.draft.contract
     (named,) = told(begun(tmp_path / "b", {}, covariates=("age",)))
     assert named == line
 
@@ -122,7 +127,7 @@ def test_of_sensitive_data_the_owner_alone_is_told(tmp_path: Path) -> None:
 
 
 def test_check_and_every_release_of_an_effect_say_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    begun(tmp_path / "a", {}, trial=True, epsilon="9")
+    begun(tmp_path / "a", {}, trial=True, epsilon="9", each_alone=True)
     study = tmp_path / "a/out/study.yaml"
     release = run_study(study, simulate=1, engine="direct", out=tmp_path / "release").release
     assert Code.alike_within_groups in [one.code for one in release.not_covered]  # type: ignore[union-attr]

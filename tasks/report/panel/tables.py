@@ -120,6 +120,8 @@ def _about(release: EffectRelease) -> list[str]:
         said = f"Attenuated: noise on treatments leaves about {factor} of the effect in the estimate."
         lines.append(f"[yellow]{said}[/yellow]")
     lines += [*_of_times(release), *_gates(release.gates)]
+    if release.clusters is not None:
+        lines += [escape(one) for one in release.clusters.sentences[:1]]
     if seen := part_seen(release):
         lines.append(f"[yellow]{escape(seen)}[/yellow]")
     if release.calibration is not None:
