@@ -34,7 +34,7 @@ from causalveil.tasks.start.draft import Draft, Repeats, draft
 from causalveil.tasks.start.options import read_as_missing, told_far, told_missing
 from causalveil.tasks.start.periods import key_question, refuse_no_dates
 from causalveil.tasks.start.recognise import Found, Looks, recognise
-from causalveil.tasks.start.roles import WHOLE, Cast, Wishes, cast, column_of, resolved
+from causalveil.tasks.start.roles import USABLE, WHOLE, Cast, Wishes, cast, column_of, resolved
 from causalveil.tasks.start.stated import misfits, others, stated, told_by_rows
 from causalveil.tasks.start.times import ends_by_stem, followed_to, no_event, other_time, step_of, times_in_doubt
 from causalveil.tasks.survival.hidden import fewest_followed
@@ -238,6 +238,7 @@ def _prepared(seen: Survey, wishes: Wishes, folder: Path) -> _Prepared:
     seen, parts = _that_count(seen, cast(seen.found, wishes), wishes)
     wishes = resolved(seen.found, wishes)
     if not secret:
+        seen = _read_once(seen, parts)
         parts, far = _near(seen, parts, wishes)
         if told := no_event(seen.sample.frame, parts, wishes):
             raise StudyError(f"--event: {told}")
@@ -275,6 +276,14 @@ def file_names(seen: Survey) -> tuple[str, ...]:
     """Return the names of a source's files; none of a source that is no folder of files."""
     source = seen.sample.source
     return tuple(by_name(source, Path())) if isinstance(source, CsvFiles | ParquetFiles) else ()
+
+
+def _read_once(seen: Survey, parts: Cast) -> Survey:
+    """Return the survey with columns as they are read: what is read already reads as itself."""
+    frame = seen.sample.frame
+    read = [one for one in seen.found.values() if one.looks in (*USABLE, Looks.date) and one.name != parts.unit.name]
+    frame = frame.with_columns(as_read(frame, one).alias(one.source_name) for one in read)
+    return replace(seen, sample=replace(seen.sample, frame=frame))
 
 
 def _near(seen: Survey, parts: Cast, wishes: Wishes) -> tuple[Cast, dict[str, str]]:

@@ -121,6 +121,8 @@ def doubts(
         levels: categories whose levels are said.
         ranges: numbers whose range is said, which are no codes.
     """
+    # Each column is read once: what is read already reads as itself.
+    frame = frame.with_columns(as_read(frame, one).alias(one.source_name) for one in (*candidates, treatment, outcome))
     step = max(1, frame.height // MOST_ROWS)
     left_out, decide, asked = dict[str, str](), dict[str, str](), dict[str, str]()
     for one in candidates:

@@ -133,7 +133,7 @@ _READ = (Looks.binary, Looks.category, Looks.number, Looks.date, Looks.moment)
 
 def _which_counts(parts: Cast) -> tuple[str, ...]:
     """Say which of two words of an outcome is counted, and how the other one would be."""
-    if parts.outcome_codes is None or not isinstance(parts.outcome_codes[1], str):
+    if parts.outcome_codes is None or parts.outcome_codes[1] in (True, 1, "yes"):
         return ()
     no, yes = parts.outcome_codes
     return (f"'{parts.outcome.name}': the answer is of the share with '{yes}'; --counted '{no}' counts the other",)

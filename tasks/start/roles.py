@@ -258,7 +258,9 @@ def _event(found: Mapping[str, Found], wishes: Wishes, others: tuple[Found, ...]
             f"--outcome: column '{outcome.name}' holds {outcome.looks}; with --event it is a time, a number"
         )
     if wishes.horizon <= 0:
-        raise StudyError("--horizon: say until when times are compared, as in --horizon 365")
+        there = f"; '{outcome.name}' goes from {outcome.lower:g} to {outcome.upper:g}"
+        told = "" if wishes.data_class is DataClass.sensitive else there
+        raise StudyError(f"--horizon: say until when times are compared, as in --horizon 365{told}")
     if event.looks not in USABLE:
         raise StudyError(f"--event: column '{event.name}' holds {event.looks}; name a column of a few codes")
     return event

@@ -49,7 +49,8 @@ ID_NAME = (
 )
 # Names of groups by their ids. Words that merely end so, as "paid" and "covid", are none.
 GROUP_ID = (
-    r"(?i)(^|[\W_])((school|hospital|clinic|site|county|state|city|village|region|district|firm|company|plant|store|shop|"
+    r"(?i)^(psu|strat(um|a)?)[ _-]?(id|no|nr|num)?$|"
+    r"(^|[\W_])((school|hospital|clinic|site|county|state|city|village|region|district|firm|company|plant|store|shop|"
     r"household|hh|family|class|teacher|doctor|physician|provider|centre|center|cluster|group|plot)[ _-]?)?"
     r"(id|ids|uid|uuid)(?=$|[\W_\d])|"
     r"(^|[\W_])(school|hosp|hospital|clinic|site|county|village|district|firm|company|plant|store|shop|household|hh|"
@@ -90,14 +91,14 @@ TIME_WORD = (
 # Names of codes: their numbers stand for kinds, and no line follows them.
 CODE_NAME = (
     r"(?i)(^|[\W_])(marital|married|region|code|cd|type|kind|class|category|cat|group|grp|zip|postal|county|state|country|"
-    r"province|district|precinct|ward|clinic|site|hospital|dept|department|occupation|occ|job|industry|sector|branch|race|ethnic\w*|"
-    r"religion|status|cause|reason|education|educ|insurance|payer|provider|center|centre|school|sex|gender)(?=$|[\W_\d])"
+    r"province|district|precinct|ward|clinic|site|hospital|dept|department|occ|occup(ation)?|job|industry|sector|branch|"
+    r"race|ethnic\w*|religion|status|cause|reason|education|educ|insurance|payer|provider|center|centre|school|sex|gender)(?=$|[\W_\d])"
 )
 # Words for kinds without an order, at the end of a name; and words beside them that tell of a count or an amount.
 KIND_NAME = (
     r"(?i)(^|[\W_])(marital|region|code|cd|type|kind|zip|zipcode|postal|postcode|county|state|country|province|district|"
-    r"precinct|ward|clinic|site|hospital|dept|department|occupation|occ|job|industry|sector|branch|race|ethnic\w*|religion|"
-    r"cause|reason|insurance|payer|provider|center|centre|school|village|city|town|firm|gender|sex)"
+    r"precinct|ward|clinic|site|hospital|dept|department|occ|occup(ation)?|job|industry|sector|branch|race|ethnic\w*|"
+    r"religion|cause|reason|insurance|payer|provider|center|centre|school|village|city|town|firm|gender|sex)"
     r"([\W_]?(code|cd|nr|no|num))?[\W_\d]*$"
 )
 # Names of kinds that stand for a count where their numbers begin with 0: years of school.

@@ -131,6 +131,8 @@ def _no_csv(path: Path, start: bytes) -> str | None:
         return named
     if _JSON.match(start.removeprefix(codecs.BOM_UTF8)):
         return "holds JSON; write it as Parquet or CSV, one column for each name"
+    if re.search(rb"(?im)^@relation\s", start):
+        return "is an ARFF file of Weka; write its table as CSV"
     return next((what for mark, what in _OTHER.items() if start.startswith(mark)), None)
 
 

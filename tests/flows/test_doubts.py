@@ -21,7 +21,7 @@ from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.sources import Kind
 from causalveil.tasks.start.doubts import unlike_by_lot
 from causalveil.tasks.start.options import seem_missing
-from causalveil.tasks.start.recognise import Found, Looks
+from causalveil.tasks.start.recognise import Found, Looks, _plain_numbers
 from causalveil.tasks.start.roles import Wishes
 from causalveil.tasks.start.words import number_reading
 from tests.studies import resolved
@@ -614,3 +614,13 @@ def test_which_of_two_words_is_counted_is_said_and_can_be_chosen(tmp_path: Path)
     assert '"yes": died' in other.contract
     with pytest.raises(StudyError, match="--counted: column 'end' has the values 'died' and 'lived'"):
         begun(tmp_path / "no", {"end": ends}, outcome="end", counted="dead")
+
+
+def test_plain_numbers_are_told_in_one_pass_as_word_by_word() -> None:
+    words = [["1", "22", "-3"], ["1.5", "+2", "1e5"], ["01", "2"], ["1", "2x"], [".5", "3."], ["1,5", "2"], ["9" * 19]]
+    for some in words:
+        found = _plain_numbers(pl.Series(some), 0)
+        reading, fits, _ = number_reading(some, ",", 0)
+        slow = reading is not None and fits == set(some) and reading.decimal == "." and not reading.remove
+        assert found == (reading.kind if slow and reading is not None else None), some
+    assert _plain_numbers(pl.Series(["1", "2"]), 2) is None, "few whole numbers may be codes"

@@ -91,7 +91,9 @@ def _only(release: EffectTable, unit: str | None) -> list[str]:
 def _share(release: EffectTable) -> str | None:
     """Return what is counted of an outcome of two words: an effect on it is one on the share with that word."""
     codes = (one_outcome(release.specification) or {}).get("codes") or {}
-    return f"in the share with '{codes['yes']}'" if isinstance(codes.get("yes"), str) else None
+    return (
+        f"in the share with '{codes['yes']}'" if isinstance(codes.get("yes"), str) and codes["yes"] != "yes" else None
+    )
 
 
 def _origin(release: EffectTable) -> str:
