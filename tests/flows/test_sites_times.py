@@ -148,7 +148,7 @@ def test_every_measure_is_pooled_as_one_effect_is(parties: Parties, tmp_path: Pa
         assert release.chosen(measure) == getattr(measure, model)
         assert len(measure.leave_one_out) == len(NAMES)
     assert release.units == 7_500
-    asked = release.specification["outcome"]
+    asked = release.specification["outcomes"][0]
     assert (asked["of"], asked["unit_of_measure"], asked["origin"]) == (["death"], "days", "randomised")
     # One effect and restricted means that it implies, by six standard errors.
     risk = release.answers[0].fixed
