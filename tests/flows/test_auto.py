@@ -161,10 +161,3 @@ def test_auto_has_no_place_in_a_contract(tmp_path: Path, capfd: pytest.CaptureFi
     code, line, _ = refused(capfd, "run", str(path), "--engine", "direct", "--out", str(tmp_path / "out"))
     assert code == 2
     assert "auto" in line
-
-
-def test_the_shipped_study_runs(tmp_path: Path) -> None:
-    study = Path(__file__).parents[2] / "data" / "fertility" / "study.yaml"
-    found = run_study(study, out=tmp_path, engine="direct", simulate=1).release
-    assert found.estimator == "regression"
-    assert -7 < found.interval.lower < found.interval.upper < -5.5

@@ -56,6 +56,20 @@ def test_a_run_keeps_its_request_and_is_close_to_it() -> None:
     assert 0.8 <= bound <= 1.0
 
 
+def test_who_meets_most_decides_what_a_run_costs() -> None:
+    """Two draws of one half and a small one of the other: the first half keeps all of the request."""
+    parts = divide(REQUEST, {"one": Decimal("0.5"), "other": Decimal("0.5")})
+    draws = [
+        (Scope.train, parts["one"]),
+        (Scope.train, parts["other"]),
+        (Scope.estimation, portion(REQUEST, Decimal("0.01"))),
+    ]
+    sensitivity = m.Sensitivity(S, Norm.l2, "2")
+    run = [m.vector_mechanism(sensitivity, cost).charge(m.Slot(str(k), scope)) for k, (scope, cost) in enumerate(draws)]
+    assert 0.99 <= float(total(run, REQUEST).epsilon) <= 1
+    assert float(total(run[2:], REQUEST).epsilon) < 0.2
+
+
 def forgotten_fold() -> list[Charge]:
     """The models' share divided as if a unit met one model only."""
     return declared(divide(REQUEST, {"model": Decimal("0.6"), "effect": Decimal("0.4")}))

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from scipy.spatial.distance import cdist
 
 from causalveil.flows.estimators.survival import SURVIVAL
 from causalveil.flows.planning.facts import untold
@@ -20,11 +19,9 @@ from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.limits import Code
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.survival.curves import ARMS, Grid
 from causalveil.tasks.survival.joint import grid_of
 from causalveil.tasks.survival.stages import count_cells, strata_of_rows
-from causalveil.tasks.survival.strategy import measured
 from tests.limits import codes
 from tests.survival_help import HORIZON, People, found_of, make_survival, write_adjusted
 
@@ -216,18 +213,3 @@ def test_a_plan_is_of_the_eligible_share() -> None:
     assert "eligible" in {fact.name for fact in untold(study, SURVIVAL.facts_of(study), StandIn(), ())}
     adjusted = make_survival(competing=False, where=[OLDER], covariates={"age": AGE}, measure=["risk"])
     assert SURVIVAL.expected(adjusted, sizes, StandIn(eligible=0.25), None)["half_width"] > told["half_width"]
-
-
-@pytest.mark.parametrize("groups", [1, 2, 3])
-@pytest.mark.parametrize("kinds", [1, 2])
-@pytest.mark.parametrize("intervals", [1, 2, 9])
-def test_one_person_moves_cells_of_groups_by_the_root_of_two(intervals: int, kinds: int, groups: int) -> None:
-    """All pairs of cells of all groups through what is released, and who is not eligible, who has none."""
-    grid = Grid(intervals, kinds, 1.0, groups, everybody=False)
-    rows = np.vstack([np.zeros(grid.numbers, np.int64), np.eye(grid.numbers, dtype=np.int64)])
-    for plain, most in ((False, np.sqrt(2)), (True, 2.0)):
-        values: FloatArray = np.stack([measured(row, grid, plain) for row in rows])
-        far = cdist(values, values, "cityblock" if plain else "euclidean")
-        assert far.max() <= most
-        assert far.max() > most * (1 - 1e-4)
-        assert far[0].max() <= most / np.sqrt(2)
