@@ -36,6 +36,7 @@ from causalveil.schemas.plan import Plan
 from causalveil.schemas.release import (
     DirectionRelease,
     EffectRelease,
+    EffectTable,
     Release,
     release_file,
 )
@@ -80,7 +81,7 @@ painted_by(Release, head_html)
 painted_by(PooledRelease, head_html)
 for _kind in (Release, PooledRelease, Series):
     written_by(_kind, panel_text)
-tabled_by(EffectRelease, frame_of)
+tabled_by(EffectTable, frame_of)
 painted_by(StudyPlan, lambda study_plan: plan_html(study_plan, study_plan.specification))
 
 

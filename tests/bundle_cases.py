@@ -355,7 +355,7 @@ TAMPERED: list[tuple[Case, str]] = [
     (signed_in_the_future, "site 'north': early: signed on"),
     (signed_before_the_run, "site 'north': early: signed before"),
     (another_estimand, "site 'north': foreign: it ran another study; differing: estimand"),
-    (other_bounds, "site 'north': foreign: it ran another study; differing: outcome.upper"),
+    (other_bounds, "site 'north': foreign: it ran another study; differing: outcomes.1.upper"),
     (another_level, "site 'north': foreign: it ran another study; differing: privacy.level"),
     (another_epsilon, "site 'north': foreign: it ran another study; differing: privacy.epsilon"),
     (epsilon_not_as_agreed, "site 'north': foreign: it ran another study; differing: privacy.epsilon"),

@@ -328,7 +328,7 @@ def direction(ran: dict[str, Any], favours: str | None, weight: float) -> dict[s
     changes: dict[str, Any] = dict.fromkeys(
         (
             *("estimand", "confidence", "coverage", "answers", "covers", "not_covered", "balance", "gates"),
-            *("calibration", "curves", "restricted_to", "cells"),
+            *("calibration", "clusters", "curves", "restricted_to", "cells"),
         ),
         ...,
     )

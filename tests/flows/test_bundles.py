@@ -61,6 +61,7 @@ def call(tmp_path: Path, honest: Call) -> Call:
 def test_an_honest_round_is_pooled_and_again_the_same(call: Call) -> None:
     first = call.pool()
     assert [site.site for site in first.release.sites] == list(NAMES)
+    assert first.release.to_frame()["estimate"].to_list() == [first.release.estimate]
     text = first.path.read_text()
     assert call.pool().path.read_text() == text
 
