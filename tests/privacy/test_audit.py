@@ -24,7 +24,7 @@ from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Norm, Scope
 from causalveil.tasks.adjustment.drawn import joined
 from causalveil.tasks.adjustment.recipe import TWO_ARMS, TableRecipe
-from causalveil.tasks.adjustment.releases import by_block, numbers_of
+from causalveil.tasks.adjustment.releases import absolute_totals, by_block, numbers_of
 from causalveil.tasks.aipw.recipe import OutcomeModel, known_recipe
 from causalveil.tasks.aipw.stages import summed
 from causalveil.tasks.balancing.weights import weigh
@@ -41,6 +41,7 @@ from causalveil.tasks.matching import weights as match_weights
 from causalveil.tasks.models import logistic
 from causalveil.tasks.privacy.mechanisms import L2Laplace, Mechanism, RandomisedResponse, Slot
 from causalveil.tasks.privacy.noise import SeededNoise
+from causalveil.tasks.protocols import difference as means
 from causalveil.tasks.protocols.label.draw import JointDraw
 from causalveil.tasks.survival import strategy
 from causalveil.tasks.survival.curves import Grid
@@ -182,6 +183,27 @@ def difference() -> Case:
     return Case(difference_mechanism(study, sizes_of(study, 21)), *exact)
 
 
+def absolute(treated: int | None, factor: float = 1.0) -> Case:
+    """Absolute totals of six clusters, the first of whose ten people turns around.
+
+    ``factor``: of what a person counts; a mutant cuts nobody.
+    """
+    clusters = {"column": "school", "number": 6, "treated": treated}
+    study: Any = make_protocol(
+        0, 1, name="difference_in_means", trial=True, epsilon="3", delta="0.05", clusters=clusters
+    )
+    mechanism, codes = means.clusters_mechanism(study, sizes_of(study, 100_000)), np.arange(60).astype(np.uint64) % 6
+    t, u, found = (np.arange(60) % 2).astype(np.uint8), np.ones(60), []
+    influence = means.Influence(np.zeros((1, 2)), np.ones((1, 2)), [], np.ones(1))
+    for last in (1.0, -1.0):
+        u[0] = last
+        rows = CellRows(np.zeros((60, 1)), t, u[:, None].copy(), np.zeros(60, np.uint8))
+        of = partial(influence.of_rows, by_arm=treated is not None)
+        numbers = 1 if treated is None else 2
+        found.append(factor * absolute_totals(Pieces([rows].__getitem__, 1, 60), lambda _: codes, of, numbers, 1))
+    return Case(mechanism, *found)
+
+
 def public_weights(name: str, *, forgets_reuse: bool = False) -> Case:
     """The unit of the largest weight has its outcome at either end of the range; all else is public."""
     people = confounded(200, 3 if name == "ipw" else 2)
@@ -306,6 +328,8 @@ def cases() -> dict[str, Callable[[], Case]]:
     return found | {
         "doubly robust scores": doubly_robust,
         "difference in means": difference,
+        "clusters": partial(absolute, None),
+        "clusters by arm": partial(absolute, 3),
         **{f"weights of {name}": partial(public_weights, name) for name in ("balancing", "ipw", "matching")},
         **{
             f"label table, {name}, {arms} arms, delta {delta}": partial(label_table, name, delta, arms)
@@ -373,6 +397,7 @@ MUTANTS: dict[str, Callable[[], Case]] = {
     "a budget for each subgroup": lambda: scaled("scales, (4, 2, 2), delta 0.01", 4),
     "moments that weigh the arms more": arms_in_full,
     "a range of the data's own": own_range,
+    "totals of clusters that nobody is cut for": lambda: absolute(3, 6.0),
     "a sensitivity that forgets reuse": lambda: public_weights("matching", forgets_reuse=True),
     "everybody beside subgroups": lambda: cells("0.01", Grid(20, 2, 365.0, 3, 3), True)._replace(runs=40_000),
     "columns as long as they are": lambda: scaled("cells", 1.8)._replace(runs=20_000),
