@@ -332,7 +332,7 @@ def direction(ran: dict[str, Any], favours: str | None, weight: float) -> dict[s
         ),
         ...,
     )
-    specification = dict.fromkeys(("treatment", "outcome", "covariates"), ...)
+    specification = dict.fromkeys(("treatment", "outcomes", "covariates"), ...)
     score = {
         **{"score": "hsic", "answered": favours is not None, "x_to_y": None, "y_to_x": None},
         **{"margin": None if favours is None else 0.031, "favours": favours, "order_kept": None},

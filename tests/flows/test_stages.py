@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -87,7 +88,7 @@ MISBEHAVING: dict[str, tuple[Run, Run | None, str]] = {
     "draws twice": (twice, None, "'scores', which it did not declare so or has drawn before"),
     "draws what another declared": (of_another_stage, None, "'scales', which it did not declare"),
     "reads what it does not name": (unnamed_reading, None, "reads 'lines', which it does not name"),
-    "has no charge and asks for a budget": (SCORES.run, draws_without_charges, "'interval' declares no charge"),
+    "has no charge and asks for a budget": (SCORES.run, draws_without_charges, "'answers' declares no charge"),
     "draws when its stage has ended": (keeps_its_budget, draws_with_anothers_budget, "'scores' draws 'scores'"),
 }
 
@@ -95,9 +96,12 @@ MISBEHAVING: dict[str, tuple[Run, Run | None, str]] = {
 def misbehave(patch: pytest.MonkeyPatch, scores: Run, interval: Run | None) -> None:
     """Have the default estimator's last two stages do other things."""
     bad = replace(SCORES, run=scores)
-    reads = tuple(bad if one is SCORES else one for one in regression.INTERVAL.reads)
-    last = replace(regression.INTERVAL, run=interval or regression.INTERVAL.run, reads=reads)
-    stages = tuple({SCORES: bad, regression.INTERVAL: last}.get(one, one) for one in REGRESSION.stages_of(None))
+    reads = tuple(bad if one is SCORES else one for one in regression.ANSWERS.reads)
+    last = replace(regression.ANSWERS, run=interval or regression.ANSWERS.run, reads=reads)
+    stages = tuple(
+        {SCORES: bad, regression.ANSWERS: last}.get(one, one)
+        for one in REGRESSION.stages_of(SimpleNamespace(clusters=None))
+    )
     patch.setattr(regression, "REGRESSION", replace(REGRESSION, stages=stages))
 
 
@@ -141,7 +145,10 @@ def test_a_charge_too_many_is_refused_before_anything_is_reserved(
     def more(study: Any, sizes: Any) -> Any:
         return [*SCORES.charges(study, sizes), (Slot("extra", Scope.all), plan(study, sizes).mechanism(recipe.SCORES))]
 
-    stages = tuple(replace(one, charges=more) if one is SCORES else one for one in REGRESSION.stages_of(None))
+    stages = tuple(
+        replace(one, charges=more) if one is SCORES else one
+        for one in REGRESSION.stages_of(SimpleNamespace(clusters=None))
+    )
     monkeypatch.setattr(regression, "REGRESSION", replace(REGRESSION, stages=stages))
     with pytest.raises(StudyError, match="adds up to"):
         run_study(path, out=tmp_path / "out", run_id="one")
