@@ -168,9 +168,9 @@ def no_event(frame: pl.DataFrame, parts: Cast, wishes: Wishes) -> str | None:
     censored = codes[said["censored"]] if "censored" in said else 0
     ended = (as_read(frame, parts.outcome) <= wishes.horizon) & as_read(frame, parts.event).is_not_null()
     values = as_read(frame, parts.event).filter(ended.fill_null(value=False))
-    values = (values.cast(pl.Int64) if values.dtype.is_numeric() or values.dtype == pl.Boolean else values).cast(
-        pl.String
-    )
+    values = (
+        values.cast(pl.Int64, strict=False) if values.dtype.is_numeric() or values.dtype == pl.Boolean else values
+    ).cast(pl.String)
     if not len(values) or bool((values != str(censored)).any()):
         return None
     other = next((code for code in codes.values() if code != censored), censored)
