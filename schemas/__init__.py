@@ -16,6 +16,7 @@
 - ``plan``: Declarations of a run before a row is read: the layout of the data, and every charge.
 - ``privacy``: Name the terms of the guarantee: amounts, neighbours, levels, costs and keys.
 - ``release``: release.json: everything that may leave the enclave.
+- ``remarks``: Say what a plan expects of a study: codes with facts, and the one sentence of each.
 - ``shown``: Base of documents that a notebook, ``print`` and a console show, each in its own way.
 - ``sources``: Declare how text of a source becomes values, and name the state of an open table.
 - ``specification``: Read the specification of a study: a plain document, which may come from another site.

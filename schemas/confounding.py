@@ -1,7 +1,7 @@
 """State facts on adjustment for confounding, and what an analyst assumes of it.
 
-The sentences of panel and report are made from these facts alone. The analyst's assumption about confounding is what an
-estimate allows for where the releases show none of it.
+Methods and shortfalls are codes; here alone they are said, so that panel, page and log say the same. The analyst's
+assumption about confounding is what an estimate allows for where the releases show none of it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, computed_field
 
+from causalveil.schemas.limits import Worded, capital
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.study import Finite
 
@@ -29,12 +30,22 @@ class AdjustmentState(StrEnum):
 class AdjustmentMethod(StrEnum):
     """Name the method by which covariates were adjusted for."""
 
-    regression = "regression on noisy moments"
-    balancing = "balancing weights"
-    weighting = "inverse probability weights"
-    matching = "matching on scores that are linear in the covariates"
-    private_matching = "matching on private scores"
-    doubly_robust = "augmented inverse probability weights"
+    regression = "regression"
+    balancing = "balancing"
+    weighting = "weighting"
+    matching = "matching"
+    private_matching = "private_matching"
+    doubly_robust = "doubly_robust"
+
+
+METHODS = {
+    AdjustmentMethod.regression: "regression on noisy moments",
+    AdjustmentMethod.balancing: "balancing weights",
+    AdjustmentMethod.weighting: "inverse probability weights",
+    AdjustmentMethod.matching: "matching on scores that are linear in the covariates",
+    AdjustmentMethod.private_matching: "matching on private scores",
+    AdjustmentMethod.doubly_robust: "augmented inverse probability weights",
+}
 
 
 # Methods whose intervals are narrower in a trial by what covariates explain.
@@ -44,11 +55,20 @@ PRECISE = (AdjustmentMethod.regression, AdjustmentMethod.doubly_robust, Adjustme
 class Shortfall(StrEnum):
     """Say why not all confounding was adjusted for."""
 
-    not_asked = "the arms are compared as they are"
-    noise = "the noise was too large for this many people and this budget"
-    penalty = "the penalty and the noise of the propensity model leave confounding"
-    imbalance = "covariates still differ between the weighted arms"
-    private_scores = "noise on the scores makes matches of people who differ"
+    not_asked = "not_asked"
+    noise = "noise"
+    penalty = "penalty"
+    imbalance = "imbalance"
+    private_scores = "private_scores"
+
+
+SHORTFALLS = {
+    Shortfall.not_asked: "the arms are compared as they are",
+    Shortfall.noise: "the noise was too large for this many people and this budget",
+    Shortfall.penalty: "the penalty and the noise of the propensity model leave confounding",
+    Shortfall.imbalance: "covariates still differ between the weighted arms",
+    Shortfall.private_scores: "noise on the scores makes matches of people who differ",
+}
 
 
 class PriorSource(StrEnum):
@@ -58,7 +78,7 @@ class PriorSource(StrEnum):
     declared = "declared"
 
 
-class ConfoundingStatement(Frozen):
+class ConfoundingStatement(Worded):
     """State what was done about confounding, and how well.
 
     Attributes:
@@ -82,15 +102,16 @@ class ConfoundingStatement(Frozen):
     shortfall: Shortfall | None = None
     explained: Annotated[Finite, Field(ge=0, le=1)] | None = None
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
-    def words(self) -> str:
-        """Say it in a clause, as ``details["adjustment"]`` has it."""
+    def sentence(self) -> str:
+        """The statement in words, which begin with a small letter and end without a full stop."""
         if self.state is AdjustmentState.randomised:
             return self._of_trial
         if self.state is AdjustmentState.unadjusted:
             noise = self.shortfall is Shortfall.noise
-            return f"unadjusted: {self.shortfall}" if noise else "unadjusted"
-        how = f"by {self.method}"
+            return f"unadjusted: {SHORTFALLS[self.shortfall]}" if noise and self.shortfall else "unadjusted"
+        how = "" if self.method is None else f"by {METHODS[self.method]}"
         if self.share is not None:
             how = f"for {whole_percent(self.share)} of possible {'linear ' if self.linear else ''}confounding"
             # The share is of covariates that the noise lets be seen: ``tasks.adjustment.interval``.
@@ -103,7 +124,7 @@ class ConfoundingStatement(Frozen):
         if self.method is None:
             return "not adjusted: treatment was randomised"
         gain = "for precision " if self.method in PRECISE else ""
-        said = f"adjusted {gain}by {self.method}: treatment was randomised"
+        said = f"adjusted {gain}by {METHODS[self.method]}: treatment was randomised"
         if self.explained is None:
             return said
         return f"{said}, and covariates explain about {whole_percent(self.explained)} of the outcome's variance"
@@ -112,8 +133,8 @@ class ConfoundingStatement(Frozen):
     def done(self) -> str:
         """Say to a person what was done."""
         if self.shortfall is Shortfall.not_asked:
-            return f"Unadjusted: {self.shortfall}."
-        return f"{self.words[:1].upper()}{self.words[1:]}."
+            return f"Unadjusted: {SHORTFALLS[self.shortfall]}."
+        return f"{capital(self.sentence)}."
 
     @property
     def unable(self) -> str:
@@ -125,8 +146,8 @@ class ConfoundingStatement(Frozen):
     @property
     def sentences(self) -> tuple[str, ...]:
         """Say what was done, why no more, and what could not be."""
-        partly = self.state is AdjustmentState.partly and self.shortfall is not None
-        why = f"{self.shortfall[:1].upper()}{self.shortfall[1:]}." if partly and self.shortfall else ""
+        why = SHORTFALLS[self.shortfall] if self.state is AdjustmentState.partly and self.shortfall else ""
+        why = why and f"{capital(why)}."
         return tuple(one for one in (self.done, why, self.unable) if one)
 
 

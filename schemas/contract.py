@@ -18,7 +18,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from causalveil.schemas.columns import levels_text
 from causalveil.schemas.declared import Declared, DeclaredColumn, LevelsColumn, RowsPerUnit, offered
-from causalveil.schemas.documents import MAX_BYTES, parse_yaml, read_text
+from causalveil.schemas.documents import MAX_BYTES, Breach, RuleBroken, parse_yaml, read_text
 from causalveil.schemas.errors import BudgetRefused, ContractError, StudyError
 from causalveil.schemas.mistakes import validate
 from causalveil.schemas.privacy import Accounting, Frozen, Guarantee, Half, Level, PrivacyCost, PublicKey
@@ -135,58 +135,72 @@ class Contract(Frozen):
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Contract:
-        problems = [*self._roles_clash(), *self._promises_without_effect()]
+        breaches = [*self._roles_clash(), *self._promises_without_effect()]
         try:
             if self.rows is not None:
                 self.rows.check(self.unit, self.columns)
-        except ValueError as problem:
-            problems.append(str(problem))
+        except RuleBroken as problem:
+            breaches += problem.breaches
         else:
             # Which columns a study can name is known only where rows can be reduced.
-            problems += self._names_without_values()
-        if problems:
-            raise ValueError("; ".join(problems))
+            breaches += self._names_without_values()
+        if breaches:
+            raise RuleBroken("", also=breaches)
         return self
 
-    def _roles_clash(self) -> Iterator[str]:
+    def _roles_clash(self) -> Iterator[Breach]:
         if self.unit in self.columns:
-            yield f"'unit' is column '{self.unit}', which stands under 'columns' too; take it out there"
+            yield self._twice("columns")
         if self.unit in self.public:
-            yield f"'unit' is column '{self.unit}', which stands under 'public' too; take it out there"
+            yield self._twice("public")
         for name in self.clusters:
             if name in self.columns or name == self.unit:
-                yield f"'clusters' names '{name}', which is declared already; a column of clusters has no other part"
+                text = f"'clusters' names '{name}', which is declared already; a column of clusters has no other part"
+                yield Breach("clusters", text, (name,))
         if self.clusters and self.blocks is not None:
-            yield "'clusters' do not go with 'blocks', over which a cluster may be spread; leave one of them out"
+            text = "'clusters' do not go with 'blocks', over which a cluster may be spread; leave one of them out"
+            yield Breach("clusters", text)
         if self.clusters and self.rows is not None:
-            yield "'clusters' do not go with 'rows', which make one row of several; leave one of them out"
+            text = "'clusters' do not go with 'rows', which make one row of several; leave one of them out"
+            yield Breach("clusters", text)
         for name in self.open_ranges:
             if name in self.columns or name == self.unit:
-                yield f"'open_ranges' names '{name}', which is declared already; take it out there"
+                text = f"'open_ranges' names '{name}', which is declared already; take it out there"
+                yield Breach("open_ranges", text, (name,))
 
-    def _names_without_values(self) -> Iterator[str]:
+    def _twice(self, key: str) -> Breach:
+        text = f"'unit' is column '{self.unit}', which stands under '{key}' too; take it out there"
+        return Breach("unit", text, (self.unit,))
+
+    def _names_without_values(self) -> Iterator[Breach]:
         for name in self.public:
             if name not in self.offered and name != self.unit and name not in self.clusters:
-                yield f"'public' names '{name}', which is no key of 'columns'; declare it there"
+                text = f"'public' names '{name}', which is no key of 'columns'; declare it there"
+                yield Breach("public", text, (name,))
         for name in self.bounds_from_data:
             if name not in self.columns:
-                yield f"'bounds_from_data' names '{name}', which is no key of 'columns'; take it out"
+                text = f"'bounds_from_data' names '{name}', which is no key of 'columns'; take it out"
+                yield Breach("bounds_from_data", text, (name,))
         if self.blocks is not None and self.blocks.key in (self.unit, *self.columns, *self.offered):
-            yield f"'blocks.key' is '{self.blocks.key}', a folder key; no column may have its name"
+            text = f"'blocks.key' is '{self.blocks.key}', a folder key; no column may have its name"
+            yield Breach("blocks.key", text, (self.blocks.key,))
 
-    def _promises_without_effect(self) -> Iterator[str]:
+    def _promises_without_effect(self) -> Iterator[Breach]:
         if Guarantee.asymptotic in self.guarantees and self.data_class is DataClass.sensitive:
-            yield (
+            yield Breach(
+                "guarantees",
                 "'guarantees': asymptotic has no privacy guarantee at any number of units and prints exact numbers "
-                "of the data, so it needs 'data_class: public' or 'synthetic'; take it out"
+                "of the data, so it needs 'data_class: public' or 'synthetic'; take it out",
             )
         if self.bounds_from_data and self.data_class is DataClass.sensitive:
-            yield (
+            yield Breach(
+                "bounds_from_data",
                 "'bounds_from_data': a range that is read off sensitive data tells of the person at its end; declare "
-                "it from public knowledge and take the column out, or let `causalveil ranges` find it"
+                "it from public knowledge and take the column out, or let `causalveil ranges` find it",
             )
         if self.review is Review.required and self.owner_key is None:
-            yield "'review: required' needs 'owner_key': the owner prints it by `causalveil owner key`"
+            text = "'review: required' needs 'owner_key': the owner prints it by `causalveil owner key`"
+            yield Breach("review", text, ("owner_key",))
 
     @property
     def units_span_blocks(self) -> bool:

@@ -23,6 +23,7 @@ from causalveil.schemas.columns import (
     sane_range,
     scaled_ends,
 )
+from causalveil.schemas.documents import RuleBroken
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.study import (
     Bounds,
@@ -97,7 +98,9 @@ class LevelsColumn(DeclaredColumn):
         if self.others is Others.other and self.names is not None:
             labels = level_labels(self.codes, self.names)
             if labels[OTHER] == ANY_OTHER:
-                raise ValueError(f"'levels' has a code of the name '{OTHER}', as undeclared values would; rename it")
+                raise RuleBroken(
+                    f"'levels' has a code of the name '{OTHER}', as undeclared values would; rename it", "levels"
+                )
         return self
 
     @property
@@ -151,7 +154,9 @@ class FollowUp(Frozen):
     @model_validator(mode="after")
     def _holds_a_step(self) -> Self:
         if self.step > self.upper:
-            raise ValueError("'step' is the smallest difference that is recorded, and must not be above 'upper'")
+            raise RuleBroken(
+                "'step' is the smallest difference that is recorded, and must not be above 'upper'", "step"
+            )
         return self
 
 
@@ -181,11 +186,11 @@ class EventColumn(DeclaredColumn):
         sane_names(tuple(self.codes), codes)
         event_codes(tuple(codes))
         if self.censored is not None and self.censored not in self.event:
-            raise ValueError(f"'censored' is '{self.censored}', which is none of the names of 'event'")
+            raise RuleBroken(f"'censored' is '{self.censored}', which is none of the names of 'event'", "censored")
         if self.censored is None and 0 not in codes:
             raise ValueError("no code of 'event' is 0, so say which of its names is censoring: 'censored: NAME'")
         if self.others is Others.other and OTHER in self.event:
-            raise ValueError(f"'event' has a code of the name '{OTHER}', as undeclared codes would; rename it")
+            raise RuleBroken(f"'event' has a code of the name '{OTHER}', as undeclared codes would; rename it", "event")
         return self
 
     @property
@@ -292,16 +297,23 @@ class RowsPerUnit(Frozen):
         """
         for name, aggregate in self.aggregates.items():
             if name not in columns:
-                raise ValueError(f"'rows.aggregates' names '{name}', which is no key of 'columns'; declare it there")
+                raise RuleBroken(
+                    f"'rows.aggregates' names '{name}', which is no key of 'columns'; declare it there",
+                    "rows.aggregates",
+                    name,
+                )
             allowed = _allowed(columns[name])
             if aggregate not in allowed:
-                raise ValueError(
+                raise RuleBroken(
                     f"'rows.aggregates.{name}': a column of its kind cannot be '{aggregate}'; one of: "
-                    f"{', '.join(allowed)}"
+                    f"{', '.join(allowed)}",
+                    f"rows.aggregates.{name}",
                 )
             if aggregate is Aggregate.sum and self.at_most is None:
-                raise ValueError(
-                    f"'rows.aggregates.{name}': a sum over any number of rows has no bound; add 'rows.at_most'"
+                raise RuleBroken(
+                    f"'rows.aggregates.{name}': a sum over any number of rows has no bound; add 'rows.at_most'",
+                    f"rows.aggregates.{name}",
+                    "at_most",
                 )
         self._check_order(unit, columns)
         self._check_count(unit, columns)
@@ -312,25 +324,29 @@ class RowsPerUnit(Frozen):
 
     def _check_order(self, unit: str, columns: Mapping[str, Declared]) -> None:
         if self.order == unit:
-            raise ValueError(
-                "'rows.order' is the unit, which is the same in all rows of a unit; name a date or a number"
+            raise RuleBroken(
+                "'rows.order' is the unit, which is the same in all rows of a unit; name a date or a number",
+                "rows.order",
             )
         if self.order is None:
             by_order = [name for name in columns if self.aggregate(name) in _OF_ORDER]
             if self.at_most is not None or by_order:
                 reason = "'at_most'" if not by_order else f"column '{by_order[0]}'"
-                raise ValueError(
+                raise RuleBroken(
                     f"'rows.order' is missing: {reason} needs to know which rows come first; name a column of the "
-                    "data, such as a date"
+                    "data, such as a date",
+                    "rows.order",
                 )
 
     def _check_count(self, unit: str, columns: Mapping[str, Declared]) -> None:
         if self.count is None:
             return
         if self.count in (unit, self.order, *columns):
-            raise ValueError(f"'rows.count' is '{self.count}', a column of the data; give the new column another name")
+            raise RuleBroken(
+                f"'rows.count' is '{self.count}', a column of the data; give the new column another name", "rows.count"
+            )
         if self.at_most is None or self.at_most < 2:
-            raise ValueError("'rows.count' counts up to 'rows.at_most', which must be given and above 1")
+            raise RuleBroken("'rows.count' counts up to 'rows.at_most', which must be given and above 1", "rows.count")
 
 
 def offered(rows: RowsPerUnit | None, columns: Mapping[str, Declared]) -> dict[str, Declared]:
@@ -390,4 +406,4 @@ def _sane(name: str, lower: float, upper: float) -> None:
     try:
         sane_range(lower, upper)
     except ValueError as problem:
-        raise ValueError(f"'rows': the range that follows for '{name}': {problem}") from None
+        raise RuleBroken(f"'rows': the range that follows for '{name}': {problem}", "rows") from None

@@ -10,7 +10,8 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,34 @@ MAX_DOCUMENT_BYTES = 64_000_000
 # A study nests four levels deep; its longest number has some twenty characters.
 MAX_DEPTH = 20
 MAX_NUMBER = 100
+
+
+@dataclass(frozen=True)
+class Breach:
+    """A rule of a document that is broken.
+
+    Attributes:
+        place: the key that is wrong, with dots between keys, as people write it; empty: the whole document.
+        text: what is wrong and what to do.
+        names: columns and keys that it is about beside its place. Where one of them is wrong itself, this is no news.
+    """
+
+    place: str
+    text: str
+    names: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return the text."""
+        return self.text
+
+
+class RuleBroken(ValueError):
+    """Rules of a whole document that are broken, each at the key where it stands."""
+
+    def __init__(self, text: str, place: str = "", *names: str, also: Iterable[Breach] = ()) -> None:
+        """``also``: further rules; ``text`` may then be empty."""
+        self.breaches = (*([Breach(place, text, names)] if text else []), *also)
+        super().__init__("; ".join(map(str, self.breaches)))
 
 
 class _Loader(yaml.SafeLoader):

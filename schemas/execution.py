@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from causalveil.schemas.documents import RuleBroken
 from causalveil.schemas.privacy import Frozen
 
 SITE_FILE = "site.toml"
@@ -50,11 +51,11 @@ class Execution(Frozen):
     def _cluster_needs_prefect(self) -> Execution:
         if self.runner is Runner.threads:
             if self.address is not None:
-                raise ValueError("'address' is that of a cluster; runner 'threads' has none")
+                raise RuleBroken("'address' is that of a cluster; runner 'threads' has none", "address")
         elif self.engine == "direct":
             raise ValueError(f"runner '{self.runner}' is one of Prefect's task runners; it needs engine 'prefect'")
         if self.tls is not None and (self.runner is not Runner.dask or self.address is None):
-            raise ValueError("'tls' is for a Dask scheduler that 'address' names")
+            raise RuleBroken("'tls' is for a Dask scheduler that 'address' names", "tls")
         return self
 
 

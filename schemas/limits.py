@@ -6,9 +6,10 @@ alone they are said, so that a page, a panel, a log and a pooled document say th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Annotated, Any
+from string import Formatter
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, computed_field, model_validator
 
@@ -18,7 +19,7 @@ Fact = int | float | str | tuple[int, ...] | tuple[str, ...]
 
 
 class Code(StrEnum):
-    """Name a source of error that an interval covers, or one that it does not."""
+    """Name a source of error that an interval covers or not, or why noise hides an answer."""
 
     # Sources of error that intervals cover.
     sampling = "sampling"
@@ -67,10 +68,14 @@ class Code(StrEnum):
     other_samples = "other_samples"
     common_cause = "common_cause"
     not_additive = "not_additive"
+    # Why noise hides an answer.
+    noise_hides_arm = "noise_hides_arm"
+    arm_too_small = "arm_too_small"
+    too_few_followed = "too_few_followed"
 
 
 # Facts stand in braces; several are listed, and of several numbers the least and the largest are said.
-SENTENCES: dict[Code, str] = {
+SENTENCES: dict[StrEnum, str] = {
     Code.sampling: "sampling error",
     Code.privacy_noise: "privacy noise",
     Code.noise_of_estimate: "privacy noise on the estimate",
@@ -123,34 +128,111 @@ SENTENCES: dict[Code, str] = {
     Code.other_samples: "sampling: other units could favour the other direction",
     Code.common_cause: "a common cause of both, or effects in both directions",
     Code.not_additive: "an effect that is not a smooth function of its cause plus independent noise",
+    Code.noise_hides_arm: "noise hides an arm",
+    Code.arm_too_small: "an arm is too small to be compared",
+    Code.too_few_followed: "through the noise too few people are seen to be followed so long",
 }
 
 
-class Limit(Frozen):
+def number(value: float, digits: int = 4) -> str:
+    """Return a number of so many digits for a terminal, a large one whole.
+
+    It has a plain minus, and no exponent below ten million.
+
+    >>> number(8943.4), number(8182.9, 3)
+    ('8,943', '8,183')
+    """
+    return f"{value:,.0f}" if 10**digits - 0.5 <= abs(value) < 1e7 else f"{value:,.{digits}g}"
+
+
+class _Sentence(Formatter):
+    """Fill a sentence with facts.
+
+    Numbers that name no format have three digits. Lists have commas; of whole numbers the ends are shown.
+    """
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if format_spec:
+            return format(value, format_spec)
+        if isinstance(value, tuple):
+            numbers = sorted({one for one in value if isinstance(one, int)})
+            return " to ".join(map(str, {numbers[0]: 0, numbers[-1]: 0})) if numbers else ", ".join(map(str, value))
+        return number(value, 3) if isinstance(value, float) else str(value)
+
+
+def capital(text: str) -> str:
+    """Return a text that begins a sentence.
+
+    >>> capital("no covariate")
+    'No covariate'
+    """
+    return text[:1].upper() + text[1:]
+
+
+def shown(sentence: str, facts: Mapping[str, Fact]) -> str:
+    """Return a sentence with its facts.
+
+    >>> shown("{columns} vary by {ratio} or {ratio:.0%}", {"columns": ("age", "sex"), "ratio": 0.12345})
+    'age, sex vary by 0.123 or 12%'
+    """
+    return _Sentence().vformat(sentence, (), facts)
+
+
+class Worded(Frozen):
+    """Base of facts with a computed sentence.
+
+    The sentence of a document is left out when it is read, as it follows.
+    """
+
+    @model_validator(mode="before")
+    @classmethod
+    def _said_anew(cls, document: Any) -> Any:
+        """Leave out what is computed."""
+        if not isinstance(document, dict):
+            return document
+        return {key: one for key, one in document.items() if key not in cls.model_computed_fields}
+
+
+class Stated(Worded):
+    """Base of a code with the facts that its sentence has."""
+
+    # The sentence of each code.
+    sentences: ClassVar[Mapping[StrEnum, str]]
+    code: StrEnum
+    facts: Annotated[dict[str, Fact], Field(description="by name, as the sentence has them")] = Field(
+        default_factory=dict
+    )
+
+    @model_validator(mode="after")
+    def _has_facts(self) -> Self:
+        try:
+            _ = self.sentence
+        except (KeyError, ValueError):
+            raise ValueError(f"'{self.code}' does not have the facts of its sentence") from None
+        return self
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def sentence(self) -> str:
+        """The code and its facts in words."""
+        return shown(self.sentences[self.code], self.facts)
+
+    def __str__(self) -> str:
+        """Return the sentence."""
+        return self.sentence
+
+
+class Limit(Stated):
     """A source of error as a code, with the facts of this run that its sentence has.
+
+    Its words begin with a small letter and end without a full stop.
 
     >>> Limit(code=Code.left_out, facts={"columns": ("age", "sex")}).sentence
     'confounding by age, sex, which could not be adjusted for everywhere'
     """
 
+    sentences: ClassVar = SENTENCES
     code: Code
-    facts: Annotated[dict[str, Fact], Field(description="by name, as the sentence has them")] = Field(
-        default_factory=dict
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _said_anew(cls, document: Any) -> Any:
-        """Leave the sentence of a document out: it follows from code and facts."""
-        return (
-            {key: one for key, one in document.items() if key != "sentence"} if isinstance(document, dict) else document
-        )
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def sentence(self) -> str:
-        """The limit in words, which begin with a small letter and end without a full stop."""
-        return SENTENCES[self.code].format(**{name: _shown(fact) for name, fact in self.facts.items()})
 
 
 def limit(code: Code, **facts: Fact) -> Limit:
@@ -169,13 +251,6 @@ def in_order(limits: Iterable[Limit]) -> tuple[Limit, ...]:
     ['unmeasured', 'censoring']
     """
     return tuple(sorted(limits, key=lambda one: list(Code).index(one.code)))
-
-
-def _shown(fact: Fact) -> str:
-    if isinstance(fact, tuple):
-        numbers = sorted({one for one in fact if isinstance(one, int)})
-        return " to ".join(map(str, {numbers[0]: 0, numbers[-1]: 0})) if numbers else ", ".join(map(str, fact))
-    return f"{fact:.3g}" if isinstance(fact, float) else str(fact)
 
 
 def united(limits: Iterable[Limit]) -> tuple[Limit, ...]:

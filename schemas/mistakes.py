@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, Tag, ValidationError
 
-from causalveil.schemas.documents import MAX_DEPTH, Document, Place, parse_json
+from causalveil.schemas.documents import MAX_DEPTH, Breach, Document, Place, RuleBroken, parse_json
 from causalveil.schemas.errors import DataError, StudyError
 
 # Control characters, ends of lines, halves of pairs, and Unicode's embeddings, overrides and isolates, by which text
@@ -76,6 +76,14 @@ AS_IN = {
     "blocks": "blocks: {key: month, units_span: false}",
     "select.blocks": "blocks: [2026-07]",
 }
+# How pydantic calls a bound that a number breaks, and in words.
+BOUNDS = {
+    "less_than": ("lt", "less than"),
+    "less_than_equal": ("le", "less than or equal to"),
+    "greater_than": ("gt", "greater than"),
+    "greater_than_equal": ("ge", "greater than or equal to"),
+}
+OTHERS = {"finite_number": "must be a finite number", "int_from_float": "must be a whole number"}
 _NAME = "must begin with a letter or digit and have letters, digits, '.', '-' and '_' alone"
 
 
@@ -119,9 +127,12 @@ def plain_message(item: Mapping[str, Any], place: str) -> str:
         return "must be true or false"
     if kind == "string_type":
         return f"must be a text string{example(key)}"
-    if kind in ("less_than", "less_than_equal", "greater_than", "greater_than_equal"):
-        return f"{item['msg'].replace('Input should be', 'must be')}{example(key)}"
-    return str(item["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
+    if kind in BOUNDS:
+        bound, words = BOUNDS[kind]
+        # Of a decimal within a union pydantic tells the bound as text.
+        end = told[bound] if isinstance(told[bound], str) else f"{told[bound]:.15g}"
+        return f"must be {words} {end}{example(key)}"
+    return str(told["error"]) if kind == "value_error" else OTHERS.get(kind, str(item["msg"]))
 
 
 # A model, and the tag by which a union knows it.
@@ -265,12 +276,13 @@ def validate(model: type[Model], document: Any, where: str, error: type[StudyErr
 class Problem:
     """One mistake in a document: where it stands and what to do.
 
-    ``line`` counts from 1; None: no line.
+    ``line`` counts from 1; None: no line. ``place``: the keys down to it; empty: the whole document.
     """
 
     file: str
     line: int | None
     text: str
+    place: Place = ()
 
     def __str__(self) -> str:
         """As compilers write it, so that editors find the place."""
@@ -308,7 +320,7 @@ def every_problem(model: type[Model], document: Mapping[str, Any], where: str) -
     Returns:
         The model of the document without its wrong keys, None if it cannot do without them; and the problems.
     """
-    hidden = [Problem(where, line_of(document, place), said) for place, said in _hidden(document)]
+    hidden = [Problem(where, line_of(document, place), said, place) for place, said in _hidden(document)]
     if hidden:
         return None, hidden
     rest = copy.deepcopy(dict(document))
@@ -330,11 +342,11 @@ def every_problem(model: type[Model], document: Mapping[str, Any], where: str) -
                 continue
             # What lacks a key only because that was taken out is told already, and goes as a whole.
             if not (missing and any(key[:-1] == place[:-1] for key in removed)):
-                told = _said(item, ".".join(str(part) for part in place), model)
-                # Rules for the whole document tell several problems in one, each of which begins with its place.
-                for one in [told] if place else re.split(r"; (?=')", told):
-                    if not any(f"'{key[-1]}'" in one for key in removed):
-                        problems[Problem(where, line_of(document, place), one)] = None
+                gone = {key[-1] for key in removed if key[: len(place)] == place}
+                for one in _breaches(item, place, model):
+                    at = place or place_of(one.place, document)
+                    if gone.isdisjoint((*one.names, *one.place.split("."))):
+                        problems[Problem(where, line_of(document, at), one.text, at)] = None
             wrong = place[:-1] if missing else place
             if _take_out(rest, wrong):
                 removed.add(wrong)
@@ -355,6 +367,20 @@ def _take_out(document: Any, place: Place) -> bool:
     except (KeyError, IndexError, TypeError):
         return False
     return True
+
+
+def place_of(key: str, document: Any) -> Place:
+    """Return the place of a key with dots.
+
+    A name may stand in a list, of whose items people count from 1.
+    """
+    first, _, rest = key.partition(".")
+    listed = document.get(first) if isinstance(document, Mapping) else None
+    if isinstance(listed, list | tuple):
+        if rest.isdecimal():
+            return (first, int(rest) - 1)
+        return (first, listed.index(rest)) if rest in listed else (first,)
+    return (first, *rest.split(".")) if rest else (first,) if first else ()
 
 
 def line_of(document: Any, place: Place) -> int | None:
@@ -384,6 +410,17 @@ def _place(location: Place, document: Any, *, missing: bool) -> Place:
         elif missing and position == len(location) - 1 and isinstance(here, dict | list | tuple):
             place.append(part)
     return tuple(place)
+
+
+def _breaches(item: Any, place: Place, model: type[BaseModel]) -> tuple[Breach, ...]:
+    """Return what pydantic tells of one place.
+
+    Rules of the whole document may be several, each with its own.
+    """
+    broken, said = (item.get("ctx") or {}).get("error"), _said(item, ".".join(map(str, place)), model)
+    if not isinstance(broken, RuleBroken):
+        return (Breach("", said),)
+    return tuple(Breach(one.place, said, one.names) for one in broken.breaches) if place else broken.breaches
 
 
 def _said(item: Any, place: str, model: type[BaseModel]) -> str:

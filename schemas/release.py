@@ -38,6 +38,7 @@ from causalveil.schemas.protocols.answers import (
     GateVerdict,
     State,
 )
+from causalveil.schemas.remarks import Remark
 from causalveil.schemas.shown import Shown, table_of
 from causalveil.schemas.sources import TableSnapshot
 from causalveil.schemas.study import Clusters, Estimand, Finite
@@ -194,7 +195,7 @@ class Release(OfStudy):
         str | None, Field(description="what must be read first: that this release has no privacy guarantee; else null")
     ] = None
     warnings: Annotated[
-        tuple[str, ...],
+        tuple[Remark, ...],
         Field(description="what `plan` warned of before a row was read, by public facts and its stand-in population"),
     ] = ()
     privacy: PrivacyStatement

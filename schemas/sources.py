@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
+from causalveil.schemas.documents import RuleBroken
 from causalveil.schemas.privacy import Frozen
 
 
@@ -65,11 +66,13 @@ class TextReading(Frozen):
     def _fits_its_kind(self) -> TextReading:
         numeric = self.kind in (Kind.integer, Kind.number)
         if (self.remove or self.decimal != ".") and not numeric:
-            raise ValueError("'remove' and 'decimal' are for kind integer or number")
+            raise RuleBroken("'remove' and 'decimal' are for kind integer or number", "remove")
         if self.since is not None and not (self.kind is Kind.number and self.formats):
-            raise ValueError("'since' makes a date a number of days: write kind number, and 'formats' of the date")
+            raise RuleBroken(
+                "'since' makes a date a number of days: write kind number, and 'formats' of the date", "since"
+            )
         if self.formats and not (self.since or self.kind in (Kind.date, Kind.timestamp)):
-            raise ValueError("'formats' are for kind date or timestamp, or a number of days with 'since'")
+            raise RuleBroken("'formats' are for kind date or timestamp, or a number of days with 'since'", "formats")
         if self.kind in (Kind.date, Kind.timestamp) and not self.formats:
             raise ValueError("a date that is read off text needs 'formats', such as ['%Y-%m-%d']")
         return self

@@ -12,10 +12,11 @@ from typing import Any
 from causalveil.schemas.columns import (
     codes_of,
 )
+from causalveil.schemas.remarks import PlanCode, Remark, remark
 from causalveil.schemas.study import MissingOutcome, MissingTreatment
 
 
-def unrecorded_words(specification: Mapping[str, Any]) -> tuple[str, ...]:
+def unrecorded(specification: Mapping[str, Any]) -> tuple[Remark, ...]:
     """Say what units without a treatment or an outcome count as, and the effect of that.
 
     The effect is how far it may move an answer.
@@ -25,8 +26,7 @@ def unrecorded_words(specification: Mapping[str, Any]) -> tuple[str, ...]:
     """
     told = []
     if specification.get("missing_treatment") == MissingTreatment.control:
-        name = specification["treatment"]
-        told.append(f"units without '{name}' count as controls: the answer is of being recorded as treated")
+        told.append(remark(PlanCode.no_treatment, column=specification["treatment"]))
     end = specification.get("missing_outcome") or MissingOutcome.refuse
     if end == MissingOutcome.refuse:
         return tuple(told)
@@ -35,10 +35,7 @@ def unrecorded_words(specification: Mapping[str, Any]) -> tuple[str, ...]:
         value = {"middle": lower + (upper - lower) / 2, "lower": lower, "upper": upper}[end]
         far = max(upper - value, value - lower)
         where = "the middle" if end == MissingOutcome.middle else f"the {end} end"
-        told.append(
-            f"units without '{one['name']}' count with {value:.6g}, {where} of its declared range. This moves the "
-            f"answer by at most {far:.6g} times the sum of the arms' shares of such units"
-        )
+        told.append(remark(PlanCode.no_outcome, column=one["name"], value=float(value), place=where, far=float(far)))
     return tuple(told)
 
 

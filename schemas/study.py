@@ -40,7 +40,7 @@ from causalveil.schemas.columns import (
     sane_range,
     scaled_ends,
 )
-from causalveil.schemas.documents import AnyPath, digest_of
+from causalveil.schemas.documents import AnyPath, RuleBroken, digest_of
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.privacy import Amount, Frozen, Guarantee, Half, Level, Neighbours, PrivacyCost
 
@@ -216,7 +216,7 @@ def distinct_names(names: tuple[str, ...] | None, levels: tuple[str | int, ...])
     if names is None:
         return
     if len(names) != len(levels):
-        raise ValueError("'names' are one of each level, in the same order")
+        raise RuleBroken("'names' are one of each level, in the same order", "names")
     sane_names(names, levels)
 
 
@@ -394,7 +394,9 @@ class Select(Frozen):
     def _one_way(self) -> Select:
         ways = (self.newest is not None, self.blocks is not None, self.first is not None or self.last is not None)
         if sum(ways) != 1:
-            raise ValueError("choose by one of: 'newest', 'blocks', or 'from' and 'to'")
+            raise RuleBroken(
+                "choose by one of: 'newest', 'blocks', or 'from' and 'to'", "", "newest", "blocks", "from", "to"
+            )
         return self
 
     @model_serializer(mode="plain")
@@ -417,7 +419,7 @@ class DataSource(Frozen):
     @model_validator(mode="after")
     def _select_needs_blocks(self) -> DataSource:
         if self.select is not None and self.blocks is None:
-            raise ValueError("'select' needs 'blocks': name the partition key to select by")
+            raise RuleBroken("'select' needs 'blocks': name the partition key to select by", "select")
         return self
 
 
@@ -594,9 +596,10 @@ class Clusters(DeclaredClusters):
             return self
         fewer = min(self.treated, self.number - self.treated)
         if fewer < FEWEST_OF_AN_ARM:
-            raise ValueError(
+            raise RuleBroken(
                 f"'treated' leaves an arm {max(fewer, 0)} of {self.number} clusters; each arm needs at least "
-                f"{FEWEST_OF_AN_ARM}"
+                f"{FEWEST_OF_AN_ARM}",
+                "treated",
             )
         return self
 
@@ -625,20 +628,26 @@ def refuse_clusters(study: Any, takes: bool, beside: Sequence[str] = ()) -> None
     if study.clusters is None:
         return
     if not takes:
-        raise ValueError(
+        raise RuleBroken(
             f"'clusters': estimator '{study.estimator.name}' counts people one by one; 'regression' and "
-            "'difference_in_means' take clusters"
+            "'difference_in_means' take clusters",
+            "clusters",
         )
     if study.privacy.level is not Level.sample:
-        raise ValueError("'clusters' are taken at level 'sample' alone; declare that, or leave 'clusters' out")
+        raise RuleBroken(
+            "'clusters' are taken at level 'sample' alone; declare that, or leave 'clusters' out", "clusters"
+        )
     if study.privacy.delta == 0:
-        raise ValueError("'clusters' need a delta above 0, as in delta: 1e-6; without one leave 'clusters' out")
+        raise RuleBroken(
+            "'clusters' need a delta above 0, as in delta: 1e-6; without one leave 'clusters' out", "clusters"
+        )
     if study.data.blocks is not None:
-        raise ValueError(
+        raise RuleBroken(
             "'clusters' do not go with blocks, over which a cluster may be spread; leave 'clusters' out, or let the "
-            "owner admit one block as a dataset of its own"
+            "owner admit one block as a dataset of its own",
+            "clusters",
         )
     for key in beside:
-        raise ValueError(
-            f"'{key}' does not go with 'clusters', whose likeness is measured over all units; leave one out"
+        raise RuleBroken(
+            f"'{key}' does not go with 'clusters', whose likeness is measured over all units; leave one out", key
         )

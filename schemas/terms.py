@@ -13,6 +13,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from causalveil.schemas.columns import NumberScale
+from causalveil.schemas.documents import RuleBroken
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.study import CategoricalCovariate, Covariate, Finite, Name, NumericCovariate
 
@@ -111,13 +112,14 @@ def refuse_terms(terms: tuple[DeclaredTerm, ...], covariates: Mapping[str, Covar
     for term in terms:
         wrong = wrong_term(term, covariates)
         if wrong is not None:
-            raise ValueError(f"'terms': '{term.text}': {wrong[1]}")
+            raise RuleBroken(f"'terms': '{term.text}': {wrong[1]}", "terms")
     if len({term.factors for term in terms}) < len(terms):
-        raise ValueError("'terms': a term stands twice; write it once")
+        raise RuleBroken("'terms': a term stands twice; write it once", "terms")
     columns = sum(term_columns(term, covariates) for term in terms)
     if columns > MOST_TERM_COLUMNS:
-        raise ValueError(
-            f"'terms' make {columns} columns, more than {MOST_TERM_COLUMNS}; name fewer, or columns of fewer levels"
+        raise RuleBroken(
+            f"'terms' make {columns} columns, more than {MOST_TERM_COLUMNS}; name fewer, or columns of fewer levels",
+            "terms",
         )
 
 

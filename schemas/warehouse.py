@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from causalveil.schemas.documents import AnyPath, LocalPath, digest_of, read_yaml
+from causalveil.schemas.documents import AnyPath, LocalPath, RuleBroken, digest_of, read_yaml
 from causalveil.schemas.mistakes import parse_written, validate
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.sources import Kind, TableSnapshot, TextReading
@@ -92,7 +92,7 @@ class Warehouse(Frozen):
     @model_validator(mode="after")
     def _driver_of_adbc(self) -> Warehouse:
         if self.driver is not None and self.kind != "adbc":
-            raise ValueError("'driver' is for kind: adbc; a SQLAlchemy URL names its own")
+            raise RuleBroken("'driver' is for kind: adbc; a SQLAlchemy URL names its own", "driver")
         return self
 
 
@@ -248,7 +248,9 @@ class Source(Frozen):
     def _required_are_taken(self) -> Source:
         unknown = [name for name in self.required if name not in self.columns]
         if unknown:
-            raise ValueError(f"'required' names '{unknown[0]}', which is no key of 'columns'; take it, or leave it out")
+            raise RuleBroken(
+                f"'required' names '{unknown[0]}', which is no key of 'columns'; take it, or leave it out", "required"
+            )
         return self
 
     @property

@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from causalveil.schemas.columns import Column, Nulls, labels_of
 from causalveil.schemas.declared import CodesColumn, Declared, LevelsColumn
+from causalveil.schemas.documents import RuleBroken
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.study import (
     CategoricalCovariate,
@@ -192,12 +193,15 @@ def refuse_roles(conditions: Iterable[Condition], roles: Mapping[str | None, str
     conditions = tuple(conditions)
     for one in conditions:
         if one.column in roles:
-            raise ValueError(
+            raise RuleBroken(
                 f"'where' names '{one.column}', which is {roles[one.column]}; who is eligible is told by what is known "
-                "before treatment"
+                "before treatment",
+                "where",
             )
     if column := never_met(conditions):
-        raise ValueError(f"'where': no value of '{column}' meets all comparisons, so no unit would be eligible")
+        raise RuleBroken(
+            f"'where': no value of '{column}' meets all comparisons, so no unit would be eligible", "where"
+        )
 
 
 def never_met(conditions: Iterable[Condition]) -> str | None:
@@ -269,7 +273,7 @@ class AskedCondition(Frozen):
     def _as_many_as_it_takes(self) -> Self:
         if (self.values is None) == self.op.several or (self.value is None) != self.op.several:
             takes = "'values', a list" if self.op.several else "one 'value'"
-            raise ValueError(f"'{self.op}' takes {takes}")
+            raise RuleBroken(f"'{self.op}' takes {takes}", "", "value", "values")
         return self
 
     @property

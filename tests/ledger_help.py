@@ -118,7 +118,7 @@ def release_of(ledger: Ledger, request: Reservation, **more: Any) -> EffectRelea
         "answers": [
             {
                 **{"outcome": "y", "role": "primary", "group": "all units", "arm": "1", "reference": "0"},
-                **{"state": "answered", "adjustment": "", "estimate": 0.1, "interval": {"lower": -1.0, "upper": 1.0}},
+                **{"state": "answered", "estimate": 0.1, "interval": {"lower": -1.0, "upper": 1.0}},
                 **{"noise_error": 0.3, "sampling_error": 0.3, "bias": 0.0},
             }
         ],

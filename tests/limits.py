@@ -1,17 +1,18 @@
-"""Limits of releases by code, and in words."""
+"""Codes and words of limits and remarks, as tests hold them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-from causalveil.schemas.limits import Code, Limit
-
-
-def codes(limits: Iterable[Limit]) -> list[Code]:
-    """Their codes, in order."""
-    return [one.code for one in limits]
+from causalveil.schemas.limits import Stated
 
 
-def words(limits: Iterable[Limit]) -> str:
-    """Their sentences, one after the other."""
-    return "; ".join(one.sentence for one in limits)
+def codes(said: Iterable[Stated]) -> list[Any]:
+    """Return the codes of limits or remarks, in their order."""
+    return [one.code for one in said]
+
+
+def words(said: Iterable[Stated]) -> str:
+    """Return limits or remarks in words, for tests of what a fact of a run becomes in its sentence."""
+    return "; ".join(one.sentence for one in said)

@@ -106,7 +106,7 @@ def releases(folder: Path) -> Documents:
     charge = {**charge, "noise_scale": 1000 * charge["noise_scale"]}
     effect = told(ran, clear)
     # What the others of these say of an adjustment is their own.
-    ran = told(ran, {"adjustment": "", "confounding": None})
+    ran = told(ran, {"confounding": None})
     return {
         "effect": effect,
         "protocol": asked,
@@ -192,13 +192,11 @@ def releases(folder: Path) -> Documents:
                     "estimator": "regression",
                     **estimator(name="regression", clip=..., trial=False),
                     "confounding": said_of(done),
-                    "adjustment": done.words,
                 },
             )
             | {"details": {"curves": "square of age"}}
             for place, done in enumerate(STATEMENTS)
         },
-        "in words": told(ran, {**clear, "adjustment": "adjusted linearly, in words alone"}),
         "balance": told(
             ran,
             {

@@ -7,7 +7,7 @@ and ranges of numbers that are found privately.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +20,7 @@ from causalveil.tasks.report.numbers import counted
 
 if TYPE_CHECKING:
     from causalveil.flows.sequence.start import Begun, Survey
+    from causalveil.schemas.admission.rules import Rule
     from causalveil.schemas.warehouse import Manifest
 
 
@@ -312,12 +313,11 @@ def _show_rows(begun: Begun, manifest: Manifest) -> None:
         )
 
 
-def _together(lines: tuple[str, ...]) -> list[str]:
+def _together(reasons: Mapping[str, str]) -> list[str]:
     """Name columns with one reason on one line."""
     columns: dict[str, list[str]] = {}
-    for line in lines:
-        column, _, why = line.partition("': ")
-        columns.setdefault(why, []).append(f"{column}'")
+    for name, why in reasons.items():
+        columns.setdefault(why, []).append(f"'{name}'")
     return [f"{', '.join(names)}: {why}" for why, names in columns.items()]
 
 
@@ -338,12 +338,12 @@ def _show(begun: Begun, seen: Survey) -> None:
         show.line(f"  Read as: {one}")
     none = "none, arms are compared as they are"
     show.line(f"  Covariates, taken: {', '.join(draft.taken) or none}.")
-    for title, lines in (("Left out", draft.left_out), ("Decide yourself", draft.decide)):
-        for one in _together(lines):
+    for title, reasons in (("Left out", draft.unused), ("Decide yourself", draft.doubtful)):
+        for one in _together(reasons):
             show.line(f"  {title}: {one}")
     if begun.followed:
         show.line(f"  Followed to the horizon or longer: {begun.followed}")
-    if draft.left_out or draft.decide:
+    if draft.unused or draft.doubtful:
         show.line("  To change that: --covariates A,B,C (these alone), --not A,B,C (all others).")
     if getattr(seen.sample.source, "row_number", None):
         show.line("Each row is treated as one person. Check that no person has two rows.")
@@ -382,7 +382,7 @@ def check(
 
     if schema:
         contract, held = schema_of(study)
-        columns = {
+        columns: dict[str, tuple[str, *tuple[Rule, ...]]] = {
             name: (f"{kind}; names: {text}" if (text := contract.named_levels.get(name)) else kind, *rules)
             for name, (kind, *rules) in held.told().items()
         }
@@ -397,7 +397,10 @@ def check(
     if json_:
         show.document(
             {
-                "problems": [{"file": shown(one.file), "line": one.line, "text": shown(one.text)} for one in problems],
+                "problems": [
+                    {"file": shown(one.file), "line": one.line, "place": list(one.place), "text": shown(one.text)}
+                    for one in problems
+                ],
                 "beyond": beyond,
             }
         )

@@ -29,6 +29,7 @@ from causalveil.tasks.report.panel import whole
 if TYPE_CHECKING:
     from causalveil.flows.engine.engine import Watcher
     from causalveil.flows.sequence.finished import RunResult
+    from causalveil.schemas.admission.rules import Rule
     from causalveil.schemas.ledger import Account
     from causalveil.schemas.plan import Plan
     from causalveil.schemas.privacy import Charge
@@ -61,7 +62,10 @@ FOLDED = 13
 
 def document(content: Mapping[str, Any]) -> None:
     """Print one JSON document on standard output."""
-    sys.stdout.write(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    text = json.dumps(
+        content, indent=2, ensure_ascii=False, allow_nan=False, default=lambda one: one.model_dump(mode="json")
+    )
+    sys.stdout.write(text + "\n")
 
 
 def line(text: str) -> None:
@@ -256,7 +260,7 @@ def _sweep_table(rows: list[dict[str, float]]) -> Table:
     return table
 
 
-def schema(dataset: str, columns: Mapping[str, tuple[str, ...]]) -> None:
+def schema(dataset: str, columns: Mapping[str, tuple[str, *tuple[Rule, ...]]]) -> None:
     """Show what a dataset's columns are held to before any row of them counts."""
     line(f"Admission of {dataset} holds each row to this pandera schema. No unit may have two rows.")
     table = Table(box=SIMPLE_HEAD)
@@ -264,7 +268,7 @@ def schema(dataset: str, columns: Mapping[str, tuple[str, ...]]) -> None:
     table.add_column("type")
     table.add_column("a row that breaks it is told as")
     for name, (kind, *rules) in columns.items():
-        table.add_row(escape(name), kind, "\n".join(rule.partition(";")[0] for rule in rules))
+        table.add_row(escape(name), kind, "\n".join(rule.brief for rule in rules))
     Console().print(table)
 
 

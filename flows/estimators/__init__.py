@@ -15,5 +15,5 @@
 - ``stage``: A stage of a flow.
 - ``survival``: Times to an event (``docs/proofs/survival.md``):
 - ``table``: What one rehearsal says of a table: half-widths of each outcome, for all units.
-- ``words``: Sentences of `plan` that estimators share.
+- ``words``: Remarks of `plan` that estimators share; their sentences stand in ``schemas/remarks.py``.
 """

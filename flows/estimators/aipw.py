@@ -22,10 +22,11 @@ from causalveil.flows.estimators.estimator import ENTRY, NORMALISE, Estimator, S
 from causalveil.flows.estimators.rehearsal import SLOW, Rehearsal, as_it_is, mostly_whole, summed
 from causalveil.flows.estimators.stage import Stage, recalled
 from causalveil.flows.estimators.table import Rehearsed
-from causalveil.flows.estimators.words import WHOLE_RANGE, Importance, Sentence, Words
+from causalveil.flows.estimators.words import Words
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Guarantee
+from causalveil.schemas.remarks import PlanCode, Remark, remark
 from causalveil.tasks.adjustment.recipe import SCORES as SLOT
 from causalveil.tasks.aipw import recipe, stages
 from causalveil.tasks.aipw.recipe import OutcomeModel
@@ -89,9 +90,8 @@ def words(study: AipwStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Reh
     own, folds = plan(study, sizes), study.estimator.folds
     return Words(
         [
-            f"Cross-fitting: each unit trains the models of {folds - 1} of {folds} folds, and is scored in its own. "
-            "It pays for those models and for one estimate.",
-            f"Decided from public sizes: the outcome model has {'slopes' if own.slopes else 'arm means alone'}.",
+            remark(PlanCode.cross_fitting, others=folds - 1, folds=folds),
+            remark(PlanCode.public_sizes, terms="slopes" if own.slopes else "arm means alone"),
         ],
         {
             "treated": own.chance,
@@ -101,12 +101,12 @@ def words(study: AipwStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Reh
     )
 
 
-def warned(study: AipwStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]) -> list[str]:
+def warned(study: AipwStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]) -> list[Remark]:
     """Return warnings of what a guarantee leaves open, or of noise beyond the range."""
     del sizes, stand_in
     if study.guarantee is Guarantee.asymptotic:
-        return [Sentence(Importance.unprotected, f"not protected: {sentence}.") for sentence in study.unprotected]
-    return [WHOLE_RANGE] if mostly_whole(few()) else []
+        return [remark(PlanCode.unprotected, what=what) for what in study.unprotected]
+    return [remark(PlanCode.whole_range)] if mostly_whole(few()) else []
 
 
 def rehearsal(study: AipwStudy) -> Rehearsal:

@@ -12,14 +12,10 @@ from causalveil.flows.estimators import protocol as of_several
 from causalveil.flows.estimators.estimator import Estimator
 from causalveil.flows.estimators.rehearsal import rows_balanced
 from causalveil.flows.estimators.table import Rehearsed
-from causalveil.flows.estimators.words import Importance, Sentence, Words, say_imbalance
+from causalveil.flows.estimators.words import Words, say_imbalance
 from causalveil.schemas.estimators.balancing import BalancingStudy
 from causalveil.schemas.plan import Sizes, StandIn
-
-NO_DELTA = Sentence(
-    Importance.declare,
-    "with delta: 0 the interval is narrower, since a release of two numbers gains nothing by a delta.",
-)
+from causalveil.schemas.remarks import PlanCode, Remark, remark
 
 
 def words(study: BalancingStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
@@ -30,11 +26,13 @@ def words(study: BalancingStudy, sizes: Sizes, stand_in: StandIn, found: Sequenc
     return Words(say_imbalance(found) if study.estimator.allowance > 0 else (), {"largest_weight": weight})
 
 
-def warned(study: BalancingStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]) -> list[str]:
+def warned(
+    study: BalancingStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]
+) -> list[Remark]:
     """Return the warnings of a plan."""
     if not study.asks_one:
         return of_several.warned(study, sizes, stand_in, few)
-    return [NO_DELTA] if study.privacy.delta > 0 else []
+    return [remark(PlanCode.delta_unused)] if study.privacy.delta > 0 else []
 
 
 BALANCING = Estimator(

@@ -10,9 +10,10 @@ from causalveil.flows.estimators import protocol as of_several
 from causalveil.flows.estimators.estimator import CELLS, VALIDATE, Estimator, Stages
 from causalveil.flows.estimators.rehearsal import QUICK, Rehearsal, summed
 from causalveil.flows.estimators.stage import Stage
-from causalveil.flows.estimators.words import UNADJUSTED, Words
+from causalveil.flows.estimators.words import Words
 from causalveil.schemas.estimators.difference import DifferenceStudy
 from causalveil.schemas.privacy import Level
+from causalveil.schemas.remarks import PlanCode, remark
 from causalveil.tasks.inference.assemble import Findings
 from causalveil.tasks.protocols import difference
 
@@ -41,7 +42,7 @@ DIFFERENCE_IN_MEANS = Estimator(
     rehearsal=rehearsal,
     words=lambda study, *told: Words() if study.asks_one else of_several.words(study, *told),
     warned=lambda study, *told: [
-        *([] if study.estimator.trial else [UNADJUSTED]),
+        *([] if study.estimator.trial else [remark(PlanCode.unadjusted)]),
         *([] if study.asks_one else of_several.warned(study, *told)),
     ],
     facts=("treated", "mean", "deviation", "eligible"),

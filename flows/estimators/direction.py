@@ -19,10 +19,11 @@ from typing import Any
 from causalveil.flows.estimators.estimator import HALVES as HALVES_OF_EFFECTS
 from causalveil.flows.estimators.estimator import VALIDATE, Estimator, normalised_by
 from causalveil.flows.estimators.stage import Stage
-from causalveil.flows.estimators.words import Importance, Sentence, Words
+from causalveil.flows.estimators.words import Words
 from causalveil.schemas.estimators.direction import DirectionStudy, Score
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Half
+from causalveil.schemas.remarks import PlanCode, Remark, remark
 from causalveil.tasks.direction import answers as direction_expected
 from causalveil.tasks.direction import draws, stages
 from causalveil.tasks.direction.answers import DirectionFindings
@@ -54,11 +55,11 @@ ANSWER = Stage[DirectionStudy, DirectionFindings](
 )
 
 
-def _said(study: DirectionStudy, sizes: Sizes) -> tuple[Words, list[str]]:
+def _said(study: DirectionStudy, sizes: Sizes) -> tuple[Words, list[Remark]]:
     """Return the margins that noise leaves in order, the tests' chances, and HSIC on a stand-in; and warnings."""
     numbers: dict[str, Any] = {}
-    sentences: list[str] = []
-    warnings: list[str] = []
+    sentences: list[Remark] = []
+    warnings: list[Remark] = []
     for draw in draws.draws(study, sizes):
         if isinstance(draw.mechanism, Laplace):
             _margin(study, draw, numbers, sentences, warnings)
@@ -68,43 +69,30 @@ def _said(study: DirectionStudy, sizes: Sizes) -> tuple[Words, list[str]]:
     if foreseen is not None:
         margin, scale, right = foreseen
         numbers |= {"hsic_stand_in_margin": margin, "hsic_right_direction": right}
-        sentences.append(
-            Sentence(
-                Importance.expected,
-                f"HSIC on an example, {direction_expected.STAND_IN}: the margin is {margin:.2g}, and the direction is "
-                f"right with probability {right:.2g}.",
-            )
-        )
+        sentences.append(remark(PlanCode.example, example=direction_expected.STAND_IN, margin=margin, right=right))
         if right < ENOUGH:
-            warnings.append(
-                Sentence(
-                    Importance.hidden,
-                    f"noise of scale {scale:.2g} hides margins of HSIC that are as small as {margin:.2g}.",
-                )
-            )
+            warnings.append(remark(PlanCode.margin_hidden, scale=scale, margin=margin))
     if Half.train in study.estimator.protect:
         estimator = study.estimator
         movement = residual_movement(sizes.train, estimator.penalty, estimator.variant)
         numbers["residual_movement_bound"] = movement
-        sentences.append(f"One training unit moves a residual, which lies in [-2, 2], by at most {movement:.2g}.")
-    warnings += [Sentence(Importance.unprotected, f"not protected: {sentence}.") for sentence in study.unprotected]
+        sentences.append(remark(PlanCode.residuals, movement=movement))
+    warnings += [remark(PlanCode.unprotected, what=what) for what in study.unprotected]
     return Words(sentences, numbers), warnings
 
 
 def _margin(
-    study: DirectionStudy, draw: draws.Draw, numbers: dict[str, Any], sentences: list[str], warnings: list[str]
+    study: DirectionStudy, draw: draws.Draw, numbers: dict[str, Any], sentences: list[Remark], warnings: list[Remark]
 ) -> None:
     """Add the margin between scores that keeps its order through Laplace noise."""
     (score,) = draw.scores
     margin, largest = direction_expected.sure_margin(study, draw, SURE), LARGEST[score]
     numbers[f"{score}_sure_margin"] = margin
-    text = f"{SCORES[score]}: noise keeps the order of a margin of {margin:.3g} with probability {SURE:g}"
     if margin < largest:
-        sentences.append(Sentence(Importance.expected, f"{text}."))
+        sentences.append(remark(PlanCode.margin_kept, score=SCORES[score], margin=margin, sure=SURE))
     else:
-        warnings.append(
-            Sentence(Importance.hidden, f"{text}. No margin is above {largest:g}, so noise hides this score.")
-        )
+        told = remark(PlanCode.score_hidden, score=SCORES[score], margin=margin, sure=SURE, largest=float(largest))
+        warnings.append(told)
 
 
 def _test(
@@ -112,8 +100,8 @@ def _test(
     sizes: Sizes,
     draw: draws.Draw,
     numbers: dict[str, Any],
-    sentences: list[str],
-    warnings: list[str],
+    sentences: list[Remark],
+    warnings: list[Remark],
 ) -> None:
     """Add the distance that a test needs, and its chance of an answer on spread-out values."""
     if isinstance(draw.mechanism, Laplace):
@@ -125,13 +113,17 @@ def _test(
     if not isinstance(draw.mechanism, StableRelease):
         numbers["iqr_bin"] = draw.bin
         other, values = f"bin of log IQR, {draw.bin:.2g} wide", "evenly spread"
-    name, least = SCORES.get(draw.slot.name, draw.slot.name), draw.mechanism.threshold
-    text = (
-        f"{name}: it answers if about {least:.3g} units would have to change to reach another {other}. "
-        f"For {values} values {distance} would, and it answers with probability {chance:.2g}."
-    )
     answered = chance >= ENOUGH
-    (sentences if answered else warnings).append(Sentence(Importance.expected if answered else Importance.hidden, text))
+    told = remark(
+        PlanCode.answer if answered else PlanCode.no_answer,
+        score=SCORES.get(draw.slot.name, draw.slot.name),
+        least=float(draw.mechanism.threshold),
+        other=other,
+        values=values,
+        distance=distance,
+        chance=chance,
+    )
+    (sentences if answered else warnings).append(told)
 
 
 DIRECTION = Estimator(

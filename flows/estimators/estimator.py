@@ -18,18 +18,11 @@ from causalveil.flows.engine.engine import Engine
 from causalveil.flows.estimators.rehearsal import DRAWS, FEW, Rehearsal, summary
 from causalveil.flows.estimators.stage import Run, Stage, StageRun, carry_out
 from causalveil.flows.estimators.table import Rehearsed
-from causalveil.flows.estimators.words import (
-    Importance,
-    Words,
-    in_order,
-    say_clusters,
-    say_draws,
-    say_effect,
-    say_interval,
-)
+from causalveil.flows.estimators.words import Words, say_clusters, say_draws, say_effect, say_interval
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge
+from causalveil.schemas.remarks import PlanCode, Remark, in_order, remark
 from causalveil.schemas.study import Study
 from causalveil.tasks.enclave import cells, normalise, split, validate
 from causalveil.tasks.enclave.split import sizes_of
@@ -73,7 +66,7 @@ class Estimator(Generic[S]):
     stages: Stages | Callable[[S], Stages]
     rehearsal: Callable[[S], Rehearsal] | None = None
     words: Callable[[S, Sizes, StandIn, Sequence[Rehearsed]], Words] = lambda *_: Words()
-    warned: Callable[[S, Sizes, StandIn, Callable[[], Sequence[Rehearsed]]], Sequence[str]] = lambda *_: ()
+    warned: Callable[[S, Sizes, StandIn, Callable[[], Sequence[Rehearsed]]], Sequence[Remark]] = lambda *_: ()
     facts: tuple[str, ...] | Callable[[S], tuple[str, ...]] = FACTS
 
     def facts_of(self, study: S) -> tuple[str, ...]:
@@ -133,14 +126,13 @@ class Estimator(Generic[S]):
         many = FEW if self.rehearsal is None else self.rehearsal(study).point
         return self.width(study, sizes, stand_in, people, many)
 
-    def warnings(self, study: S, sizes: Sizes, stand_in: StandIn) -> tuple[str, ...]:
+    def warnings(self, study: S, sizes: Sizes, stand_in: StandIn) -> tuple[Remark, ...]:
         """Return the warnings that ``expected`` gives where no effect is named.
 
         Those of what is not protected are left out: a release has a field for it.
         """
         found = self.warned(study, sizes, stand_in, lambda: self.draws(study, sizes, stand_in, many=FEW))
-        kept = [one for one in found if getattr(one, "kind", None) is not Importance.unprotected]
-        return tuple(in_order(kept, Importance.wrong))
+        return tuple(in_order(one for one in found if one.code is not PlanCode.unprotected))
 
     def expected(
         self,
@@ -165,7 +157,10 @@ class Estimator(Generic[S]):
         try:
             found = self.draws(study, sizes, stand_in, people)
         except DataError as problem:
-            return {"sentences": [], "warnings": [f"for a treated share of {stand_in.treated:g} {problem}."]}
+            return {
+                "sentences": [],
+                "warnings": [remark(PlanCode.cannot_plan, treated=stand_in.treated, problem=str(problem))],
+            }
         words = self.words(study, sizes, stand_in, found)
         # Of the first draws alone, which are those of a release's warnings.
         few = () if self.rehearsal is None else found[: self.rehearsal(study).affordable(FEW)]
@@ -173,7 +168,7 @@ class Estimator(Generic[S]):
         if not found:
             return {**words.numbers, "sentences": [*words.sentences], "warnings": warnings}
         treated = stand_in.treated if people is None else people.treated
-        numbers, sentences = {"treated": treated, **summary(found), **words.numbers}, list[str]()
+        numbers, sentences = {"treated": treated, **summary(found), **words.numbers}, list[Remark]()
         if words.name:
             numbers["half_width_of"] = words.name
         adjusts = "explained" in self.facts_of(study)

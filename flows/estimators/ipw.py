@@ -32,10 +32,11 @@ from causalveil.flows.estimators.rehearsal import (
 )
 from causalveil.flows.estimators.stage import Stage
 from causalveil.flows.estimators.table import Rehearsed
-from causalveil.flows.estimators.words import OF_A_PAPER, WHOLE_RANGE, Importance, Sentence, Words, say_imbalance
+from causalveil.flows.estimators.words import OF_A_PAPER, Words, say_imbalance
 from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
+from causalveil.schemas.remarks import PlanCode, Remark, remark
 from causalveil.schemas.study import Variant
 from causalveil.tasks.covariates import dimension
 from causalveil.tasks.inference.assemble import Findings, Noise
@@ -84,43 +85,34 @@ def words(study: IpwStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehe
     kept = interval.adjustment_share(study, stand_in.treated)
     allows = settings.confounding_prior.outcome_r2 > 0
     sentences = [
-        f"Propensity model: noise of standard deviation {noise:.3g} on each coefficient.",
-        f"The penalty, {settings.penalty:g}, keeps the norm of the coefficients below "
-        f"{logistic.coefficient_bound(settings.penalty):.3g} and shrinks each to about {kept:.0%}.",
-        "For what noise and penalty leave, the interval allows for the confounding that `confounding_prior` assumes."
-        if allows
-        else Sentence(
-            Importance.wrong,
-            "The interval covers neither the noise on the propensity model's coefficients nor their shrinkage.",
+        remark(PlanCode.propensity_noise, noise=noise),
+        remark(
+            PlanCode.shrinkage,
+            penalty=settings.penalty,
+            bound=logistic.coefficient_bound(settings.penalty),
+            kept=kept,
         ),
+        remark(PlanCode.prior_allowed if allows else PlanCode.models_uncovered),
     ]
     numbers: dict[str, Any] = {"propensity_noise": noise, "adjustment": kept}
     if settings.weighting is Weighting.horvitz_thompson:
         bias = interval.lemma3_bound(study, sizes, stand_in)
         numbers["propensity_bias_bound"] = bias if bias != float("inf") else None
-        sentences.append(
-            f"Bias from the propensity noise: at most {number(bias, 3)}, if fitted scores are right and none is "
-            "clipped (Lemma 3, corrected)."
-        )
+        sentences.append(remark(PlanCode.lemma_3, bias=number(bias, 3)))
     return Words(sentences, numbers)
 
 
-def warned(study: IpwStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]) -> list[str]:
+def warned(study: IpwStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]) -> list[Remark]:
     """Return warnings of a penalty that takes the adjustment, or of too much noise."""
     if not study.asks_one:
         return [*of_several.warned(study, sizes, stand_in, few), OF_A_PAPER[study.privacy.level]]
-    warnings, kept = list[str](), interval.adjustment_share(study, stand_in.treated)
+    warnings, kept = list[Remark](), interval.adjustment_share(study, stand_in.treated)
     if study.privacy.level is not Level.label and kept < interval.ENOUGH:
-        said = "Unless treatment was randomised, lower it as far as the noise on the coefficients allows."
-        if study.estimator.confounding_prior.outcome_r2 > 0:
-            said = "The interval allows for the confounding that `confounding_prior` assumes. Estimator 'auto' adjusts "
-            said += "for more of it, if size and budget allow."
-        warnings.append(
-            f"the penalty, {study.estimator.penalty:g}, shrinks the propensity model: about {kept:.0%} of each "
-            f"coefficient is left, and as much of the adjustment. {said}"
-        )
+        allows = study.estimator.confounding_prior.outcome_r2 > 0
+        code = PlanCode.penalty_allowed if allows else PlanCode.penalty
+        warnings.append(remark(code, penalty=study.estimator.penalty, kept=kept))
     if mostly_whole(few()):
-        warnings.append(WHOLE_RANGE)
+        warnings.append(remark(PlanCode.whole_range))
     # At level training_units nothing else answers.
     return [*warnings, OF_A_PAPER[study.privacy.level]] if study.privacy.level in OF_A_PAPER else warnings
 

@@ -34,10 +34,11 @@ from causalveil.flows.estimators.rehearsal import (
 )
 from causalveil.flows.estimators.stage import Run, Stage
 from causalveil.flows.estimators.table import Rehearsed, Smaller
-from causalveil.flows.estimators.words import OF_A_PAPER, WHOLE_RANGE, Words, say_imbalance
+from causalveil.flows.estimators.words import OF_A_PAPER, Words, say_imbalance
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
+from causalveil.schemas.remarks import PlanCode, Remark, remark
 from causalveil.schemas.study import Variant
 from causalveil.tasks.covariates import dimension
 from causalveil.tasks.inference.assemble import Findings
@@ -106,19 +107,20 @@ def words(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, found: Sequence
         return of_several.words(study, sizes, stand_in, found)
     details = found[0].found.details
     numbers: dict[str, Any] = {name: details[name] for name in SAID if name in details}
-    sentences = [
-        f"A treated unit may be matched {details['cap_treated']} times, a control {details['cap_controls']} times. "
-        "Noise grows with the largest weight, which the release prints."
-    ]
+    sentences = [remark(PlanCode.reuse, treated=details["cap_treated"], controls=details["cap_controls"])]
     if study.privacy.level is Level.label:
         return Words([*sentences, *say_imbalance(found)], numbers)
     kept = keep(study)
     left = interval.attenuation(stand_in.treated, kept)
     parts = study.estimator.budget_shares.divide(study.privacy.epsilon)
     sentences += [
-        f"Epsilon is divided into {', '.join(f'{name} {part.normalize():f}' for name, part in parts.items())}.",
-        f"Each treatment is flipped with probability {1 - kept:.3g}, which attenuates the effect to {left:.0%}"
-        + ("; the estimate is divided by that." if study.corrects_attenuation else "."),
+        remark(PlanCode.parts, parts=tuple(f"{name} {part.normalize():f}" for name, part in parts.items())),
+        remark(
+            PlanCode.flips,
+            flipped=1 - kept,
+            left=left,
+            divided="; the estimate is divided by that" if study.corrects_attenuation else "",
+        ),
     ]
     numbers |= {
         "budget_shares": {name: float(part) for name, part in parts.items()},
@@ -129,23 +131,19 @@ def words(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, found: Sequence
     return Words(sentences, numbers, left=1.0 if study.corrects_attenuation else left)
 
 
-def warned(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]) -> list[str]:
+def warned(
+    study: MatchingStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]
+) -> list[Remark]:
     """Return warnings of attenuation, scores that noise mixes, or too much noise."""
     if not study.asks_one:
         return [*of_several.warned(study, sizes, stand_in, few), OF_A_PAPER[study.privacy.level]]
-    warnings, left = list[str](), interval.attenuation(stand_in.treated, keep(study))
+    warnings, left = list[Remark](), interval.attenuation(stand_in.treated, keep(study))
     if not study.corrects_attenuation and left < 1 - BLURRED:
-        warnings.append(
-            f"noise on treatments leaves about {left:.0%} of the effect in the estimate. With correct_attenuation: "
-            "true this is corrected, and the interval is wider."
-        )
+        warnings.append(remark(PlanCode.attenuated, left=left))
     if (noise := score_noise(study)) > BLURRED:
-        warnings.append(
-            f"the propensity scores range from 0 to 1, and their noise has standard deviation {noise:.3g}: matches are "
-            "nearly random. Unless treatment was randomised, most confounding remains."
-        )
+        warnings.append(remark(PlanCode.noisy_scores, noise=noise))
     if mostly_whole(few()):
-        warnings.append(WHOLE_RANGE)
+        warnings.append(remark(PlanCode.whole_range))
     return [*warnings, OF_A_PAPER[study.privacy.level]]
 
 

@@ -33,23 +33,13 @@ from causalveil.flows.estimators.table import Rehearsed
 from causalveil.flows.estimators.words import Words, stated_terms
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.schemas.remarks import PlanCode, Remark, remark
 from causalveil.tasks.adjustment import questions
 from causalveil.tasks.adjustment.recipe import candidates_of, joint_recipe
 from causalveil.tasks.enclave.cells import everybody
 from causalveil.tasks.inference.assemble import Findings
 from causalveil.tasks.inference.people import PEOPLE
 from causalveil.tasks.protocols.regression import regression_findings
-
-NO_CURVES = (
-    "at this size and budget non-linear terms cannot be detected. The estimate is adjusted for linear terms alone, and "
-    "its interval allows for little non-linear confounding."
-)
-
-NOT_LOOKED_FOR = (
-    "no non-linear terms are looked for, as `curves: none` asks. The estimate is adjusted for linear terms alone, and "
-    "its interval allows for little non-linear confounding."
-)
-
 
 plan = recalled(joint_recipe)
 FIVE = joint_stages(plan, lambda step: everybody(step.enclave), rows=(CELLS,))
@@ -71,7 +61,7 @@ def _stages(study: RegressionStudy) -> Stages:
 
 def warned(
     study: RegressionStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]
-) -> list[str]:
+) -> list[Remark]:
     """Return the warnings of a plan."""
     if not study.asks_one:
         return of_several.warned(study, sizes, stand_in, few)
@@ -81,7 +71,7 @@ def warned(
     # Where no covariate has a non-linear term nothing is lost.
     if "screen" in recipe.costs or study.estimator.trial or not candidates_of(recipe.everybody):
         return []
-    return [NOT_LOOKED_FOR if study.estimator.curves == "none" else NO_CURVES]
+    return [remark(PlanCode.curves_not_asked if study.estimator.curves == "none" else PlanCode.no_curves)]
 
 
 def _alike(study: RegressionStudy, results: Results) -> Results:

@@ -17,18 +17,11 @@ from causalveil.flows.estimators.protocol import equal_arms
 from causalveil.flows.estimators.rehearsal import FEW, QUESTIONS, QUICK, Rehearsal, summed
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.flows.estimators.table import Rehearsed, middle_of
-from causalveil.flows.estimators.words import (
-    OTHERWISE,
-    UNADJUSTED_TIMES,
-    Importance,
-    Sentence,
-    Words,
-    say_row,
-    stated_terms,
-)
+from causalveil.flows.estimators.words import Words, say_row, stated_terms
 from causalveil.schemas.estimators.survival import Beyond, TimeToEvent
 from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.schemas.remarks import PlanCode, Remark, remark
 from causalveil.schemas.study import Missing
 from causalveil.tasks.adjustment import questions
 from causalveil.tasks.covariates import dimension
@@ -104,24 +97,31 @@ def words(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, found: Sequence
     """Return half-widths of every question, by itself and with all others, and the grid."""
     rows = middle_of(found)
     one = "One budget" if study.covariates else "One release"
-    sentences: list[str] = [Sentence(Importance.expected, f"{one} for all: {study.question}.")]
+    sentences = [remark(PlanCode.asked, releases=one, question=study.question)]
     for row in rows:
         group = None if study.subgroups is None else (row.group, row.group_together)
-        said = say_row(row.outcome, row.everybody, row.everybody_together, group)
-        how = f" {row.adjustment[:1].upper()}{row.adjustment[1:]}." if study.covariates else ""
-        sentences.append(Sentence(Importance.expected, f"{said}{how}"))
+        how = row.adjustment if study.covariates else ""
+        sentences.append(say_row(row.outcome, row.everybody, row.everybody_together, group, how))
     arms = f"a treated share of {stand_in.treated:g}" if len(study.arm_names) == 2 else "arms of one size"
     kinds = " of each kind of event" if len(counted_kinds(study)) > 1 else ""
     grid, at_risk = grid_of(study, sizes.units), noise_at_risk(study, sizes)
     sentences += [
-        Sentence(
-            Importance.expected,
-            f"That is for {arms}, a risk of {study.expect.risk:.0%}{kinds} and {study.expect.lost:.0%} lost until "
-            f"{study.horizons[-1]:g} in all arms. {OTHERWISE}",
+        remark(
+            PlanCode.assumed_times,
+            arms=arms,
+            kinds=kinds,
+            risk=study.expect.risk,
+            lost=study.expect.lost,
+            horizon=study.horizons[-1],
         ),
-        f"{grid.intervals} intervals of {'about ' if len(study.horizons) > 1 else ''}"
-        f"{number(grid.horizon / grid.intervals)}{_unit(study)}{_ruled(study, sizes)}.",
-        f"Numbers at risk have noise of {number(at_risk, 3)} people in the last interval.",
+        remark(
+            PlanCode.grid,
+            intervals=grid.intervals,
+            length=f"{'about ' if len(study.horizons) > 1 else ''}{number(grid.horizon / grid.intervals)}",
+            unit=_unit(study),
+            rule=_ruled(study, sizes),
+        ),
+        remark(PlanCode.at_risk, noise=float(at_risk)),
     ]
     numbers = {"answers": [vars(row) for row in rows], "intervals": grid.intervals, "at_risk_noise": at_risk}
     return Words(sentences, numbers, name=f"the {rows[study.first].outcome}")
@@ -140,11 +140,13 @@ def _ruled(study: SurvivalStudy, sizes: Sizes) -> str:
     return f" (n mu = {sizes.units / cells * budget_of(study):.4g})"
 
 
-def warned(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]) -> list[str]:
+def warned(
+    study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]
+) -> list[Remark]:
     """Return warnings of no adjustment, missing times, pooled strata, and late horizons."""
     del sizes, stand_in
     draws = few()
-    warnings = [] if study.estimator.trial or study.covariates else [UNADJUSTED_TIMES]
+    warnings = [] if study.estimator.trial or study.covariates else [remark(PlanCode.unadjusted_times)]
     warnings += [*stated_terms(study), *without_time(study.outcomes[0]), *_pooled(study, draws)]
     followed, horizon = 1 - study.expect.lost, study.horizons[-1]
     # A study that restricts its measures answers until an earlier time, and any other not at all.
@@ -152,36 +154,21 @@ def warned(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, few: Callable[
     then = "measures would end earlier" if earlier else "the interval would be the whole range"
     short = sum(any(row.restricted_to is not None for row in one.found.answers) for one in draws) * 2 > len(draws)
     if study.covariates and followed < study.censoring.floor:
-        warnings.append(
-            Sentence(
-                Importance.hidden,
-                f"{followed:.0%} are expected to be followed to {horizon:g}, below 'censoring.floor': {then}. Ask for "
-                "an earlier horizon.",
-            )
-        )
+        warnings.append(remark(PlanCode.below_floor, followed=followed, horizon=horizon, then=then))
     elif short or any(row.hidden > MOSTLY for row in middle_of(draws)):
         where = "of a subgroup of average size " if study.subgroups is not None else ""
         fewer = ", fewer subgroups" if study.subgroups is not None else ""
-        warnings.append(
-            Sentence(
-                Importance.hidden,
-                f"too few {where}would be seen at risk at {horizon:g} through the noise: {then}. Ask for an earlier "
-                f"horizon{fewer}, or for more epsilon.",
-            )
-        )
+        warnings.append(remark(PlanCode.few_at_risk, where=where, horizon=horizon, then=then, fewer=fewer))
     return warnings
 
 
-def _pooled(study: SurvivalStudy, draws: Sequence[Rehearsed]) -> list[str]:
+def _pooled(study: SurvivalStudy, draws: Sequence[Rehearsed]) -> list[Remark]:
     """Return the warning of strata that the run would pool; empty if it would pool none."""
     many = study.censoring.groups
     told = round(median(_strata(one.found) for one in draws))
     if told == many:
         return []
-    return [
-        f"noise would leave about {told} of {many} strata of 'censoring.by': others are pooled with neighbours, and "
-        "losses that follow pooled levels are not covered. Name fewer columns or levels, or ask for more epsilon."
-    ]
+    return [remark(PlanCode.pooled_strata, left=told, strata=many)]
 
 
 def _strata(found: Findings) -> float:
@@ -189,11 +176,11 @@ def _strata(found: Findings) -> float:
     return fmean([int(many) for key, many in found.details.items() if key.startswith("strata")] or [1])
 
 
-def without_time(outcome: TimeToEvent) -> list[str]:
+def without_time(outcome: TimeToEvent) -> list[Remark]:
     """Return the warning of people without a time, who count as censored at once."""
     columns = ((outcome.time, outcome.time_nulls), (outcome.event, outcome.event_nulls))
     missing = [name for name, nulls in columns if nulls is Missing.indicator]
-    return [f"who has no value of {' or '.join(map(repr, missing))} counts as censored at once."] if missing else []
+    return [remark(PlanCode.no_time, columns=" or ".join(f"'{name}'" for name in missing))] if missing else []
 
 
 def rehearsal(study: SurvivalStudy) -> Rehearsal:

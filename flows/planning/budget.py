@@ -13,7 +13,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from causalveil.flows.estimators.words import Importance, Sentence
 from causalveil.flows.planning.curves import with_epsilon
 from causalveil.flows.sequence.declare import blocks_charged, data_folder, declare, find_data, plan_study
 from causalveil.schemas.contract import Contract
@@ -21,6 +20,7 @@ from causalveil.schemas.errors import BudgetRefused, CausalveilError, LedgerErro
 from causalveil.schemas.ledger import BudgetOutlook, Reservation
 from causalveil.schemas.plan import Plan
 from causalveil.schemas.privacy import Accounting, Level, PrivacyCost, amount_text
+from causalveil.schemas.remarks import PlanCode, Remark, remark
 from causalveil.schemas.study import Study
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import read_layout
@@ -50,8 +50,8 @@ class PlannedBudget(NamedTuple):
     """
 
     outlook: BudgetOutlook | None
-    sentences: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    sentences: tuple[Remark, ...] = ()
+    warnings: tuple[Remark, ...] = ()
 
     def add_to(self, expected: dict[str, Any]) -> None:
         """Add it to what a plan expects."""
@@ -72,7 +72,7 @@ def budget_of(path: Path, study: Study, declared: Plan) -> PlannedBudget:
     contract = None if folder is None else folder.find_contract()
     if folder is None or contract is None:
         return PlannedBudget(None)
-    level, warnings = study.privacy.level, list[str]()
+    level, warnings = study.privacy.level, list[Remark]()
     book, known = Book(""), False
     try:
         ledger = ledger_at_hand()
@@ -80,32 +80,22 @@ def budget_of(path: Path, study: Study, declared: Plan) -> PlannedBudget:
             book = ledger.standing(contract.dataset)
             known = contract.dataset in book.caps
     except LedgerError as problem:
-        warnings.append(Sentence(Importance.cost, f"the ledger could not be asked what is left: {problem}."))
+        warnings.append(remark(PlanCode.no_ledger, problem=str(problem)))
     accounts = accounts_in(book, contract.dataset, level, blocks_of(study, folder, contract), contract)
     if not accounts:
-        warnings.append(
-            Sentence(Importance.refused, f"'{contract.dataset}' has no cap for level {level}: a run would be refused.")
-        )
+        warnings.append(remark(PlanCode.no_cap, dataset=contract.dataset, level=str(level)))
         return PlannedBudget(None, warnings=tuple(warnings))
     found = outlook(accounts, use_of(declared.charges, declared.total), "ledger" if known else "contract")
     if found.fits == 0:
-        warnings.append(
-            Sentence(
-                Importance.refused,
-                f"a run would be refused for lack of budget: it takes epsilon {amount_text(declared.total.epsilon)}, "
-                f"and {account_text(found)}. Ask for a smaller epsilon, or the data's owner for a larger cap.",
-            )
-        )
+        epsilon = amount_text(declared.total.epsilon)
+        warnings.append(remark(PlanCode.over_budget, epsilon=epsilon, account=account_text(found)))
         return PlannedBudget(found, warnings=tuple(warnings))
     whose = "" if known else " (by its contract: no ledger knows the dataset)"
     taken = "all" if found.share is None else f"{100 * found.share:.3g}%"
     runs = "one such run is possible" if found.fits == 1 else f"{found.fits:,} such runs are possible"
-    sentence = Sentence(
-        Importance.cost,
-        f"This run uses {taken} of what is left of the budget of '{contract.dataset}'{whose}; {runs} "
-        f"({account_text(found)}).",
-    )
-    return PlannedBudget(found, (sentence,), tuple(warnings))
+    facts = {"taken": taken, "dataset": contract.dataset, "whose": whose, "runs": runs}
+    cost = remark(PlanCode.budget, **facts, account=account_text(found))
+    return PlannedBudget(found, (cost,), tuple(warnings))
 
 
 def book_of(ledger: Ledger, dataset: str) -> Book:

@@ -14,11 +14,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
+from causalveil.flows.estimators.words import of_answer
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.mistakes import validate
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import amount_text
+from causalveil.schemas.remarks import PlanCode, remark
 from causalveil.schemas.study import Study
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.people import PublicPeople
@@ -186,18 +188,19 @@ def target(
         StudyError: see ``least_epsilon``.
     """
     epsilon, expected = least_epsilon(study, sizes, stand_in, width, people, here)
-    reached, text, asked = expected <= width, amount_text(epsilon), f" of {of}" if of else ""
-    if not reached:
-        sentence = f"No epsilon gives a half-width of {width:,.12g}{asked}: {text} still leaves {number(expected, 3)}. "
-        sentence += "Bring more units."
-    else:
-        less = " or less" if epsilon == _amount(0) else ""
-        sentence = f"A half-width of {width:,.12g}{asked} takes epsilon {text}{less}: expected {number(expected, 3)}."
+    reached, text = expected <= width, amount_text(epsilon) + (" or less" if epsilon == _amount(0) else "")
+    told = remark(
+        PlanCode.target if reached else PlanCode.target_missed,
+        wanted=width,
+        of=of_answer(of),
+        epsilon=text,
+        half_width=number(expected, 3),
+    )
     return {
         "half_width": width,
         "epsilon": float(epsilon) if reached else None,
         "expected": expected if math.isfinite(expected) else None,
-        "sentence": sentence,
+        "remark": told,
     }
 
 

@@ -11,15 +11,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from causalveil.flows.estimators.words import Importance, Sentence
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.protocols.study import EffectStudy, TableStudy
+from causalveil.schemas.remarks import PlanCode, Remark, remark
 from causalveil.schemas.study import Study
 from causalveil.tasks.inference.people import PublicPeople, assumed
-from causalveil.tasks.report.numbers import number
 
 # Other values of a fact that nobody stated: one in ten is treated, or has the rarer value of an outcome; an outcome
 # that varies half as much as assumed, since a quarter of its range is much; half and twice as much of what covariates
@@ -63,7 +62,7 @@ class Fact:
         follows = {"deviation": None} if self.name == "mean" else {}
         return study, assumed(study, stand_in.model_copy(update={self.name: other, **follows}))
 
-    def sentence(self, there: Mapping[float, float]) -> str:
+    def sentence(self, there: Mapping[float, float]) -> Remark:
         """Return what the fact is assumed to be, and the half-width at its other values."""
         where = (
             f"in the study, as `expect: {{{self.name}: {_plain(self.assumed)}}}`"
@@ -71,11 +70,7 @@ class Fact:
             else f"with `--{self.name}`"
         )
         each = " and ".join(f"± {_plain(width)} at {_plain(other)}" for other, width in there.items())
-        return Sentence(
-            Importance.declare,
-            f"Not told: {self.words}, assumed to be {_plain(self.assumed)}. The half-width would be about {each}: "
-            f"state it {where}.",
-        )
+        return remark(PlanCode.untold, fact=self.words, assumed=_plain(self.assumed), others=each, where=where)
 
 
 def untold(study: Study, asked: Collection[str], stand_in: StandIn, told: Collection[str]) -> list[Fact]:
@@ -140,7 +135,7 @@ def what_matters(
     told: Collection[str],
     found: dict[str, Any],
     people: PublicPeople | None = None,
-) -> list[str]:
+) -> list[Remark]:
     """Return a sentence for each fact that was not stated and matters.
 
     What was found is given the half-width at that of its other values which moves it most, by the fact's name, and its
@@ -156,7 +151,7 @@ def what_matters(
         people: the run's own, where their covariates and treatments are public; what these say is known.
     """
     told = told if people is None else {*told, *SEEN}
-    sentences, widths, half_width = list[str](), dict[str, float](), float(found["half_width"])
+    sentences, widths, half_width = list[Remark](), dict[str, float](), float(found["half_width"])
     every = [half_width, *found.get("half_width_range", ())]
     found["half_width_if"] = widths
     try:
@@ -182,9 +177,7 @@ def what_matters(
         found["half_width_range"] = [min(every), max(every)]
     if sentences:
         # Each of these facts alone: together they may move it further.
-        low, high = number(min(every), 3), number(max(every), 3)
-        text = f"By noise and any one of these it lies between ± {low} and ± {high}."
-        sentences.append(Sentence(Importance.declare, text))
+        sentences.append(remark(PlanCode.untold_range, low=float(min(every)), high=float(max(every))))
     return sentences
 
 

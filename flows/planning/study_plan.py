@@ -12,7 +12,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from causalveil.flows.estimators.words import Importance, Sentence, in_order
+from causalveil.flows.estimators.words import of_answer
 from causalveil.flows.planning import curves
 from causalveil.flows.planning.budget import budget_of
 from causalveil.flows.planning.facts import what_matters
@@ -25,14 +25,14 @@ from causalveil.schemas.mistakes import validate
 from causalveil.schemas.plan import Plan, Sizes, StandIn
 from causalveil.schemas.privacy import amount_text
 from causalveil.schemas.protocols.study import EffectStudy, TableStudy
+from causalveil.schemas.remarks import PlanCode, Remark, in_order, remark
 from causalveil.schemas.shown import Shown
-from causalveil.schemas.specification import unrecorded_words
+from causalveil.schemas.specification import unrecorded
 from causalveil.schemas.study import Study
 from causalveil.tasks.direction.answers import sweep
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.public_columns import public_rows
 from causalveil.tasks.inference.people import PublicPeople, assumed
-from causalveil.tasks.report.numbers import number
 
 if TYPE_CHECKING:
     from causalveil.flows.start_run import ArrowTable, Drafted
@@ -60,16 +60,16 @@ class StudyPlan(Shown, Plan):
     ``str`` of it reads as the command's output.
 
     ``expected`` has numbers by name, in outcome units (``half_width`` for an estimator with an interval); it is empty
-    where the number of units is unknown. ``sentences`` and ``warnings`` say the same in words. ``budget``:
-    what it would take of the dataset's budget; None where no contract lies beside the data.
+    where the number of units is unknown. ``sentences`` and ``warnings`` have code, facts and sentence.
+    ``budget``: what it would take of the dataset's budget; None where no contract lies beside the data.
     """
 
     specification: dict[str, Any]
     question: str
     estimator: str
     expected: dict[str, Any]
-    sentences: tuple[str, ...]
-    warnings: tuple[str, ...]
+    sentences: tuple[Remark, ...]
+    warnings: tuple[Remark, ...]
     budget: BudgetOutlook | None = None
 
     def brief(self) -> str:
@@ -230,13 +230,12 @@ def planned(
         sizes = known_sizes(declared)
         of = found.get("half_width_of", "")
         found["target"] = curves.target(study, sizes, stand_in, target, people, found.get("half_width"), of)
-        found["sentences"].append(Sentence(Importance.declare, found["target"]["sentence"]))
+        found["sentences"].append(found["target"].pop("remark"))
     if curve is not None:
         found["curve"] = str(curves.draw(study, known_sizes(declared), stand_in, curve, people))
-        of = f" of {found['half_width_of']}" if "half_width_of" in found else ""
-        found["sentences"].append(f"Half-width{of} against epsilon and units: {found['curve']}")
-    found["sentences"] = in_order(found["sentences"], Importance.informs)
-    found["warnings"] = in_order(found["warnings"], Importance.wrong)
+        of = of_answer(found.get("half_width_of", ""))
+        found["sentences"].append(remark(PlanCode.curve, of=of, path=found["curve"]))
+    found["sentences"], found["warnings"] = in_order(found["sentences"]), in_order(found["warnings"])
     return Planned(study, declared, found, budget.outlook)
 
 
@@ -288,22 +287,12 @@ def expected(
         effect: an effect in outcome units that the reader hopes to see.
         people: the run's own, where their covariates and treatments are public.
     """
-    why = [] if study.choice is None else [f"{study.choice}."]
-    unrecorded = [f"{one}." for one in unrecorded_words(study.specification())]
+    why = [] if study.choice is None else [remark(PlanCode.chosen, choice=study.choice)]
+    unrecorded_units = unrecorded(study.specification())
     if plan.sizes is None:
         return {
-            "sentences": [
-                *why,
-                Sentence(
-                    Importance.declare,
-                    "The number of units is unknown: give --units N, or put the partitions in place.",
-                ),
-                Sentence(
-                    Importance.declare,
-                    "Where a unit may have several rows, an admission counts units: causalveil admit FOLDER.",
-                ),
-            ],
-            "warnings": unrecorded,
+            "sentences": [*why, remark(PlanCode.no_units), remark(PlanCode.count_units)],
+            "warnings": list(unrecorded_units),
         }
     told, stand_in = stand_in.model_fields_set, assumed(study, stand_in)
     if "treated" in told and isinstance(study, TableStudy) and len(study.arm_names) > 2:
@@ -312,7 +301,7 @@ def expected(
             "to be of one size; leave it out"
         )
     found = estimator_of(study).expected(study, plan.sizes, stand_in, effect, people)
-    found["warnings"] = [*unrecorded, *found["warnings"]]
+    found["warnings"] = [*unrecorded_units, *found["warnings"]]
     if found.get("half_width") is not None:
         found["sentences"] = [*found["sentences"], *what_matters(study, plan.sizes, stand_in, told, found, people)]
     found["sentences"] = [*why, *found["sentences"]]
@@ -323,7 +312,7 @@ def expected(
 
 def _other_delta(
     study: Study, sizes: Sizes, stand_in: StandIn, people: PublicPeople | None, found: dict[str, Any]
-) -> list[str]:
+) -> list[Remark]:
     """Return what the half-width would be with a delta, or without one, where that is worth a thought."""
     delta = SUGGESTED_DELTA if study.privacy.delta == 0 else Decimal(0)
     privacy = study.privacy.model_copy(update={"delta": delta})
@@ -338,17 +327,7 @@ def _other_delta(
         return []
     found["half_width_without_delta" if delta == 0 else "half_width_with_delta"] = width
     if delta > 0 and width <= NOT_WORTH * found["half_width"]:
-        return [
-            Sentence(
-                Importance.declare,
-                f"With delta: {amount_text(delta)} the half-width would be ± {number(width, 3)}, by Gaussian noise.",
-            )
-        ]
+        return [remark(PlanCode.gaussian, delta=amount_text(delta), half_width=width)]
     if delta == 0 and width < SPARED * found["half_width"]:
-        return [
-            Sentence(
-                Importance.declare,
-                f"With delta: 0 the half-width would be ± {number(width, 3)}, and no delta would be spent.",
-            )
-        ]
+        return [remark(PlanCode.no_delta, half_width=width)]
     return []

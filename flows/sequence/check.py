@@ -24,7 +24,7 @@ from causalveil.schemas.contract import CONTRACT_FILE, Contract, DataClass, refu
 from causalveil.schemas.documents import parse_yaml, read_yaml
 from causalveil.schemas.errors import CausalveilError, ContractError, StudyError, shown
 from causalveil.schemas.limits import SENTENCES, Code
-from causalveil.schemas.mistakes import Problem, every_problem, line_of
+from causalveil.schemas.mistakes import Problem, every_problem, line_of, place_of
 from causalveil.schemas.study import Study
 from causalveil.schemas.warehouse import SOURCE_FILE, load_source
 from causalveil.tasks.admission.manifests import kept_admission
@@ -178,42 +178,23 @@ def _together(
     path: Path, asked: StudyFile, document: Mapping[str, Any], contract: Contract, found: Checked
 ) -> Study | None:
     """Return the study in full, if study and contract agree."""
-    broken = {
-        one.text.split("'")[1].removeprefix("columns.").split(".")[0] for one in found.problems if "'" in one.text
-    }
+    broken = {str(part) for one in found.problems for part in one.place[:2]} - set(contract.offered)
     auto = isinstance(asked.estimator, AutoEstimator)
     if not auto and found.trying(path, lambda: answering(asked, str(path))) is None:
         return None
     full, problems = completed(asked, contract)
-    for text in (*problems, *not_public_enough(asked, contract)):
+    for one in (*problems, *not_public_enough(asked, contract)):
         # A column whose declaration is wrong is not missing as well.
-        if not any(f"column '{name}'" in text for name in broken if name not in contract.offered):
-            found.add(path, line_of(document, _place(text, document)), text)
+        if not broken.intersection(one.names):
+            found.add(path, line_of(document, place_of(one.place, document)), one.text)
     if problems or found.problems:
         return None
     if auto:
         return found.trying(path, lambda: load_study(path))
     study, problems_in_full = every_problem(answering(asked), full, str(path))
-    for one in problems_in_full:
-        found.add(path, line_of(document, _place(one.text, document)), one.text)
+    for wrong in problems_in_full:
+        found.add(path, line_of(document, wrong.place), wrong.text)
     return study
-
-
-def _place(text: str, document: Mapping[str, Any]) -> tuple[str | int, ...]:
-    """Return the place in the study file that a problem's text names in quotes at its start.
-
-    A covariate may be in a list.
-    """
-    if not text.startswith("'"):
-        return ()
-    first, _, name = text.split("'")[1].partition(".")
-    listed = document.get(first)
-    if isinstance(listed, list | tuple):
-        if name.isdecimal():
-            # People count from 1.
-            return (first, int(name) - 1)
-        return (first, listed.index(name)) if name in listed else (first,)
-    return (first, *name.split(".")) if name else (first,)
 
 
 def _with_data(path: Path, folder: DataFolder, study: Study, contract: Contract, found: Checked) -> None:
@@ -235,7 +216,7 @@ def _with_data(path: Path, folder: DataFolder, study: Study, contract: Contract,
         return
     budget = found.trying(path, lambda: budget_of(path, study, plan))
     for warning in () if budget is None else budget.warnings:
-        found.add(contract_file, None, warning)
+        found.add(contract_file, None, warning.sentence)
     if contract.data_class is DataClass.sensitive and layout is not None and kept_admission(folder, contract) is None:
         found.add(place, None, f"its owner has not admitted it under this contract: causalveil admit {folder}")
     ungranted = _ungranted(contract, contract_file)

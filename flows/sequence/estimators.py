@@ -38,7 +38,8 @@ from causalveil.schemas.execution import Execution
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level, amount_text
 from causalveil.schemas.protocols.study import EffectMeasure, EffectStudy
-from causalveil.schemas.specification import unrecorded_words
+from causalveil.schemas.remarks import Remark
+from causalveil.schemas.specification import unrecorded
 from causalveil.schemas.studies import STUDIES
 from causalveil.schemas.study import NOTHING_TO_ADJUST_FOR, Study
 from causalveil.schemas.terms import TAKES_TERMS
@@ -84,7 +85,7 @@ def estimator_of(study: S) -> Estimator[S]:
     return cast(Estimator[S], getattr(import_module(f"causalveil.flows.estimators.{module}"), name))
 
 
-def warnings_of(study: Study, sizes: Sizes) -> tuple[str, ...]:
+def warnings_of(study: Study, sizes: Sizes) -> tuple[Remark, ...]:
     """Return the warnings that `plan` gives and the release repeats.
 
     They rest on public facts and the planner's own stand-in population alone.
@@ -92,7 +93,7 @@ def warnings_of(study: Study, sizes: Sizes) -> tuple[str, ...]:
     What units without a treatment or an outcome count as comes first. The planner adds nothing where it has no numbers
     for such a study.
     """
-    told = tuple(f"{one}." for one in unrecorded_words(study.specification()))
+    told = unrecorded(study.specification())
     try:
         return (*told, *estimator_of(study).warnings(study, sizes, assumed(study, StandIn())))
     except CausalveilError:

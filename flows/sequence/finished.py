@@ -41,6 +41,7 @@ from causalveil.schemas.release import (
     Variance,
     load_release_text,
 )
+from causalveil.schemas.remarks import Remark
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import Study
 from causalveil.tasks.enclave.data_folder import dataset_around
@@ -61,7 +62,7 @@ def assemble_release(
     study: Study,
     contract: Contract,
     plan: Plan,
-    warnings: tuple[str, ...],
+    warnings: tuple[Remark, ...],
     found: Result,
     budget: FlowBudget,
     data: DataStatement | None,

@@ -103,7 +103,9 @@ def today(one: Asked) -> Answer:
     """Return what the product's `regression` says."""
     found = at_every_confidence(one.study, one.rows, one.seed)
     intervals = tuple((each.interval.lower, each.interval.upper) for each in found)
-    return Answer(found[-1].estimate, intervals, str(found[-1].details.get("adjustment", "")))
+    return Answer(
+        found[-1].estimate, intervals, "" if found[-1].confounding is None else found[-1].confounding.sentence
+    )
 
 
 def least_squares(one: Asked) -> Answer:

@@ -175,7 +175,7 @@ class ContractSchema:
         finally:
             self._tally.forget()
 
-    def told(self) -> dict[str, tuple[str, ...]]:
+    def told(self) -> dict[str, tuple[Rule, ...]]:
         """Return what the schema refuses of each column, its type first.
 
         It is as pandera's schema has it now.
@@ -184,8 +184,8 @@ class ContractSchema:
         rules = [Rule(str(check.name)) for check in self.schema.checks]
         return {
             str(column.title): (
-                type_rule(self._roles[str(column.title)]).value,
-                *(rule.value for rule in rules if column.title in about[rule]),
+                type_rule(self._roles[str(column.title)]),
+                *(rule for rule in rules if column.title in about[rule]),
             )
             for column in self.schema.columns.values()
         }

@@ -22,7 +22,19 @@ from causalveil.schemas.study import Missing, Others
 
 
 class Rule(StrEnum):
-    """Every way in which a column can break the schema, as the message words it."""
+    """Every way in which a column can break the schema, as the message words it.
+
+    That is what is wrong and, after a semicolon, what to do.
+    """
+
+    brief: str
+
+    def __new__(cls, brief: str, advice: str = "") -> Rule:
+        """Return a rule whose value is its message; ``brief`` is what is wrong."""
+        text = f"{brief}; {advice}" if advice else brief
+        rule = str.__new__(cls, text)
+        rule._value_, rule.brief = text, brief
+        return rule
 
     missing = "is missing"
     unit_type = "must be a column of whole numbers, or a text column"
@@ -33,23 +45,25 @@ class Rule(StrEnum):
     text_level_type = "must be a text column, since its declared levels are text"
     order_type = "must be a date, a time, a number or text, since rows are put in order by it"
     integer_level_type = "must be a column of numbers or text, since its declared levels are integers"
-    same_type = "has a type that cannot be read as one with that of the first partition; write all with one schema"
+    same_type = "has a type that cannot be read as one with that of the first partition", "write all with one schema"
     null = "holds nulls or NaN"
     null_unit = "holds nulls, or numbers that are not whole or have too many digits to tell units apart"
-    null_covariate = "holds nulls or NaN; fill them, or declare 'nulls: indicator' in the contract"
+    null_covariate = "holds nulls or NaN", "fill them, or declare 'nulls: indicator' in the contract"
     null_code = (
-        "holds nulls or NaN; fill them, or let the contract say by 'nulls' that it may hold them, and a study whose "
-        "treatment it is by 'missing_treatment' what they count as"
+        "holds nulls or NaN",
+        "fill them, or let the contract say by 'nulls' that it may hold them, and a study whose "
+        "treatment it is by 'missing_treatment' what they count as",
     )
-    finite = "holds infinity, which is no finite number; write missing values as nulls"
-    level = "holds a value that is not among its declared levels; declare it, or 'others: other', in the contract"
+    finite = "holds infinity, which is no finite number", "write missing values as nulls"
+    level = "holds a value that is not among its declared levels", "declare it, or 'others: other', in the contract"
     binary = "must hold 0 and 1 only"
     codes = "must hold its two declared codes only"
     unique = (
-        "names a unit twice; each unit has one row over all partitions, or 'rows' of the contract makes one of several"
+        "names a unit twice",
+        "each unit has one row over all partitions, or 'rows' of the contract makes one of several",
     )
-    unique_in_block = "names a unit twice in a block; each unit has one row in a block"
-    folder = "says otherwise than the name of the folder that the file lies in; move the file, or mend the column"
+    unique_in_block = "names a unit twice in a block", "each unit has one row in a block"
+    folder = "says otherwise than the name of the folder that the file lies in", "move the file, or mend the column"
 
 
 def _null_rule(role: Column) -> Rule:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from causalveil.schemas.columns import NumberScale, sane_range
+from causalveil.schemas.documents import RuleBroken
 from causalveil.schemas.estimators.survival import FLOOR, Beyond
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.protocols.study import AskedOf, OutcomeRole
@@ -174,8 +175,8 @@ def refuse_entry(document: Any) -> Any:
     if isinstance(document, Mapping):
         for key in ("entry", "start", "start_time", "time2"):
             if key in document:
-                raise ValueError(
-                    f"'{key}': all units are followed from the origin; people who entered later cannot be compared"
+                raise RuleBroken(
+                    f"'{key}': all units are followed from the origin; people who entered later cannot be compared", key
                 )
     return document
 

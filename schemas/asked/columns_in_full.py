@@ -15,7 +15,8 @@ from causalveil.schemas.asked.columns import AskedArms, AskedCovariate, AskedNum
 from causalveil.schemas.asked.study_file import EffectStudyFile
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.declared import CodesColumn, Declared, EventColumn, LevelsColumn, NumberColumn, TimeColumn
-from causalveil.schemas.mistakes import nearest
+from causalveil.schemas.documents import Breach
+from causalveil.schemas.mistakes import nearest, plain_message
 from causalveil.schemas.study import (
     UNRECORDED,
     Missing,
@@ -24,7 +25,13 @@ from causalveil.schemas.study import (
 )
 from causalveil.schemas.where import AskedWhere, Condition
 
-Problems = list[str]
+
+class Problems(list[Breach]):
+    """Contradictions of a study and its contract, as they are found."""
+
+    def add(self, place: str, said: str, *names: str) -> None:
+        """Add one at a place of the study file; ``names``: see ``Breach``."""
+        self.append(Breach(place, f"'{place}': {said}", names))
 
 
 def unrecorded(asked: EffectStudyFile) -> dict[str, str]:
@@ -62,14 +69,16 @@ def times_in_full(
     time = declared_column(times.time, f"{place}.time", contract, problems)
     event = declared_column(times.event, f"{place}.event", contract, problems)
     if time is not None and not isinstance(time, TimeColumn):
-        problems.append(
-            f"'{place}.time': column '{times.time}' is no time in the contract; its owner declares it as "
-            f"{times.time}: {{time: {{upper: .., origin: ..}}}}"
+        problems.add(
+            f"{place}.time",
+            f"column '{times.time}' is no time in the contract; its owner declares it as "
+            f"{times.time}: {{time: {{upper: .., origin: ..}}}}",
         )
     if event is not None and not isinstance(event, EventColumn):
-        problems.append(
-            f"'{place}.event': column '{times.event}' has no events in the contract; its owner declares it as "
-            f"{times.event}: {{event: {{censored: 0, NAME: 1}}}}"
+        problems.add(
+            f"{place}.event",
+            f"column '{times.event}' has no events in the contract; its owner declares it as "
+            f"{times.event}: {{event: {{censored: 0, NAME: 1}}}}",
         )
     if not (isinstance(time, TimeColumn) and isinstance(event, EventColumn)):
         return None
@@ -94,9 +103,10 @@ def _travelling_times(times: AskedTimes, place: str, problems: Problems) -> dict
     Codes, the name of censoring and the longest time are each contract's own; what stands for them is in no digest.
     """
     if times.events is None or times.origin is None:
-        problems.append(
-            f"'{place}': no contract is at hand, so the study must declare 'events', all that end follow-up, and "
-            "'origin', and 'unit_of_measure' if the contracts name one, each as every contract has it"
+        problems.add(
+            place,
+            "no contract is at hand, so the study must declare 'events', all that end follow-up, and "
+            "'origin', and 'unit_of_measure' if the contracts name one, each as every contract has it",
         )
         return None
     return {
@@ -117,12 +127,12 @@ def _declared_alike(times: AskedTimes, place: str, time: TimeColumn, event: Even
     """Hold what a study says of times and events itself to the contract."""
     declared = [name for name in event.kinds if name != event.censoring]
     if times.events is not None and set(times.events) != set(declared):
-        problems.append(f"'{place}.events': the contract's events are {_quoted(declared)}")
+        problems.add(f"{place}.events", f"the contract's events are {_quoted(declared)}")
     if times.origin is not None and times.origin != time.time.origin:
-        problems.append(f"'{place}.origin': the contract's times begin at '{time.time.origin}'")
+        problems.add(f"{place}.origin", f"the contract's times begin at '{time.time.origin}'")
     if times.unit_of_measure is not None and times.unit_of_measure != time.unit_of_measure:
         named = "names none" if time.unit_of_measure is None else f"has '{time.unit_of_measure}'"
-        problems.append(f"'{place}.unit_of_measure': the contract {named}; 'horizon' is in its unit")
+        problems.add(f"{place}.unit_of_measure", f"the contract {named}; 'horizon' is in its unit")
 
 
 def _quoted(names: Iterable[str]) -> str:
@@ -142,9 +152,10 @@ def conditions_in_full(
     found = []
     for place, one in enumerate(asked, 1):
         if contract is None and one.column not in covariates:
-            problems.append(
-                f"'where.{place}': no contract is at hand that declares '{one.column}'; make it a covariate with its "
-                "range or levels, or put the contract in place"
+            problems.add(
+                f"where.{place}",
+                f"no contract is at hand that declares '{one.column}'; make it a covariate with its "
+                "range or levels, or put the contract in place",
             )
             continue
         before = len(problems)
@@ -156,8 +167,8 @@ def conditions_in_full(
             offered = None if contract is None else contract.offered.get(one.column)
             found.append(Condition.model_validate(one.in_full(holds, offered)).model_dump())
         except ValidationError as wrong:
-            said = "; ".join(error["msg"].removeprefix("Value error, ") for error in wrong.errors())
-            problems.append(f"'where.{place}': {said}")
+            said = "; ".join(plain_message(error, "") for error in wrong.errors())
+            problems.add(f"where.{place}", said)
     return found
 
 
@@ -171,15 +182,15 @@ def arms_in_full(arms: AskedArms, treatment: str, column: Declared | None, probl
         declared, names, reference = column.codes, column.names, column.coded(reference)
         asked = None if asked is None else tuple(map(column.coded, asked))
         if column.others is Others.other:
-            problems.append(f"'arms': column '{treatment}' may hold other values than its levels")
+            problems.add("arms", f"column '{treatment}' may hold other values than its levels")
     elif column is not None:
-        problems.append(f"'arms': column '{treatment}' has no levels in the contract")
+        problems.add("arms", f"column '{treatment}' has no levels in the contract")
     if declared is not None and asked is not None and set(asked) != set(declared):
-        problems.append("'arms.levels' are not the contract's; leave them out")
+        problems.append(Breach("arms.levels", "'arms.levels' are not the contract's; leave them out"))
     if declared is not None and reference not in declared:
-        problems.append(f"'arms.reference': '{arms.reference}' is no level of '{treatment}' in the contract")
+        problems.add("arms.reference", f"'{arms.reference}' is no level of '{treatment}' in the contract")
     if declared is None and column is None and asked is None:
-        problems.append("'arms': no contract is at hand, so the study must declare 'levels'")
+        problems.add("arms", "no contract is at hand, so the study must declare 'levels'")
     return {"reference": reference, "levels": declared or asked, "names": names}
 
 
@@ -191,16 +202,18 @@ def declared_column(name: str, place: str, contract: Contract | None, problems: 
     if contract is None:
         return None
     if name in contract.open_ranges:
-        problems.append(
-            f"'{place}': the contract of '{contract.dataset}' leaves the range of '{name}' open; its owner moves it "
-            f"from 'open_ranges' to 'columns', as {name}: {{lower: .., upper: ..}}, or finds one by `causalveil ranges`"
+        problems.add(
+            place,
+            f"the contract of '{contract.dataset}' leaves the range of '{name}' open; its owner moves it "
+            f"from 'open_ranges' to 'columns', as {name}: {{lower: .., upper: ..}}, or finds one by `causalveil "
+            "ranges`",
         )
         return None
     if name not in contract.offered:
         known = ", ".join(f"'{one}'" for one in list(contract.offered)[:20])
         asked = nearest(name, contract.offered, 0.6).rstrip("?")
-        problems.append(
-            f"'{place}': the contract of '{contract.dataset}' declares no column '{name}'{asked}; it has {known}"
+        problems.add(
+            place, f"the contract of '{contract.dataset}' declares no column '{name}'{asked}; it has {known}", name
         )
         return None
     return contract.offered[name]
@@ -226,7 +239,7 @@ def ask_what_nulls_count_as(
     """
     key, says = _COUNTED[place.removesuffix("s")]
     if column is not None and column.nulls is Missing.indicator and unrecorded(asked)[key] == "refuse":
-        problems.append(f"'{place}': column '{name}' may hold nulls; say what they count as: {says}")
+        problems.add(place, f"column '{name}' may hold nulls; say what they count as: {says}")
 
 
 def number_in_full(
@@ -243,13 +256,14 @@ def number_in_full(
     """
     column = declared_column(name, place, contract, problems)
     if isinstance(column, LevelsColumn):
-        problems.append(f"'{place}': column '{name}' has levels in the contract; name a column with a range or codes")
+        problems.add(place, f"column '{name}' has levels in the contract; name a column with a range or codes")
         return {}
     if isinstance(column, TimeColumn | EventColumn):
         what = "a time to an event" if isinstance(column, TimeColumn) else "what ended follow-up"
-        problems.append(
-            f"'{place}': column '{name}' is {what} in the contract, and no plain number; estimator 'survival' reads "
-            "it, as 'outcome: {time: .., event: .., horizon: ..}'"
+        problems.add(
+            place,
+            f"column '{name}' is {what} in the contract, and no plain number; estimator 'survival' reads "
+            "it, as 'outcome: {time: .., event: .., horizon: ..}'",
         )
         return {}
     covariate = place.startswith("covariates")
@@ -261,9 +275,10 @@ def number_in_full(
         codes = dict(zip(YesOrNo.model_fields, column.codes.written, strict=True))
         ends, extra = {"lower": 0.0, "upper": 1.0}, {"codes": codes, "nulls": column.nulls}
     elif contract is None and (asked.lower is None or asked.upper is None):
-        problems.append(
-            f"'{place}': no contract is at hand, so the study must declare the range of '{name}': {{lower, upper}}"
-            + (", or its levels: {levels: [a, b]}; two codes are {lower: 0, upper: 1}" if covariate else "")
+        problems.add(
+            place,
+            f"no contract is at hand, so the study must declare the range of '{name}': {{lower, upper}}"
+            + (", or its levels: {levels: [a, b]}; two codes are {lower: 0, upper: 1}" if covariate else ""),
         )
     given = {key: value for key in ("lower", "upper") if (value := getattr(asked, key)) is not None}
     return {**ends, **given, **{key: value for key, value in extra.items() if key in keep}}
@@ -290,20 +305,20 @@ def covariate_in_full(
         codes = isinstance(column, CodesColumn)
         what = "two codes" if codes else "a number"
         way = ", or write {lower: 0, upper: 1}" if codes else ""
-        problems.append(f"'{place}': the contract declares {what}, not levels; remove 'levels'{way}")
+        problems.add(place, f"the contract declares {what}, not levels; remove 'levels'{way}")
         return {}
     if asked.lower is not None or asked.upper is not None:
-        problems.append(f"'{place}': the contract declares levels, not a range; remove 'lower' and 'upper'")
+        problems.add(place, "the contract declares levels, not a range; remove 'lower' and 'upper'")
     if asked.scale is not None:
-        problems.append(f"'{place}': the contract declares levels, which have no scale; remove 'scale'")
+        problems.add(place, "the contract declares levels, which have no scale; remove 'scale'")
     levels = column.codes if asked.levels is None else tuple(map(column.coded, asked.levels))
     unknown = [level for level in levels if level not in column.codes]
     if unknown:
         known = () if column.names is None else column.names
         meant = nearest(str(unknown[0]), known, 0.6) if isinstance(unknown[0], str) else ""
-        problems.append(
-            f"'{place}': '{unknown[0]}' is no level in the contract{meant.rstrip('?')}; a study can leave levels out, "
-            "not add any"
+        problems.add(
+            place,
+            f"'{unknown[0]}' is no level in the contract{meant.rstrip('?')}; a study can leave levels out, not add any",
         )
     fewer = set(levels) < set(column.codes)
     named = None if column.names is None or unknown else dict(zip(column.codes, column.names, strict=True))

@@ -28,6 +28,7 @@ from causalveil.schemas.asked.formula import terms_of
 from causalveil.schemas.asked.study_file import DirectionStudyFile, EffectStudyFile, StudyFile
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.declared import CodesColumn
+from causalveil.schemas.documents import Breach
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.estimators.survival import equal_classes
 from causalveil.schemas.execution import Execution
@@ -63,7 +64,7 @@ def resolve(
     model = answering(asked, where)
     document, problems = completed(asked, contract, execution)
     if problems:
-        raise StudyError(f"{where}: " + "; ".join(problems))
+        raise StudyError(f"{where}: " + "; ".join(map(str, problems)))
     if private := not_public_enough(asked, contract):
         raise ContractError(f"{where}: {private[0]}")
     return validate(model, document, where)
@@ -102,9 +103,9 @@ def completed(
 ) -> tuple[dict[str, Any], Problems]:
     """Return the document of a study in full, and all contradictions of study and contract.
 
-    Each contradiction begins with the place in the study file, in quotes.
+    Each contradiction has its place in the study file.
     """
-    problems: Problems = []
+    problems = Problems()
     document: dict[str, Any] = {
         "kind": asked.kind,
         "name": asked.name,
@@ -120,7 +121,7 @@ def completed(
         "execution": execution or Execution(),
     }
     if contract is not None and asked.data.select is not None and contract.blocks is None:
-        problems.append("'data.select': the contract declares no blocks; remove it")
+        problems.add("data.select", "the contract declares no blocks; remove it")
     if contract is None and asked.data.select is not None:
         # Which blocks there are is the contract's to say; without one nothing is read.
         document["data"]["select"] = None
@@ -154,11 +155,9 @@ def _effect(asked: EffectStudyFile, contract: Contract | None, problems: Problem
         return document
     fields = answering(asked).model_fields
     if asked.terms and "terms" not in fields:
-        problems.append(f"'terms': estimator '{asked.estimator.name}' takes no terms; {TAKES_TERMS}")
+        problems.add("terms", f"estimator '{asked.estimator.name}' takes no terms; {TAKES_TERMS}")
     if asked.clusters is not None and "clusters" not in fields:
-        problems.append(
-            f"'clusters': estimator '{asked.estimator.name}' counts people one by one; leave 'clusters' out"
-        )
+        problems.add("clusters", f"estimator '{asked.estimator.name}' counts people one by one; leave 'clusters' out")
     return {key: value for key, value in document.items() if key in fields}
 
 
@@ -168,10 +167,10 @@ def _clusters(asked: EffectStudyFile, contract: Contract | None, problems: Probl
         return None
     declared = None if contract is None else contract.clusters.get(asked.clusters.column)
     if declared is None:
-        named = f"'clusters': the contract declares no clusters by column '{asked.clusters.column}'"
+        named = f"the contract declares no clusters by column '{asked.clusters.column}'"
         known = f"; it declares {', '.join(map(repr, contract.clusters))}" if contract and contract.clusters else ""
         way = f"; its owner may write 'clusters: {{{asked.clusters.column}: {{number: N}}}}'"
-        problems.append(f"{named}{known or way}")
+        problems.add("clusters", f"{named}{known or way}")
         return None
     return {**declared.model_dump(), **asked.clusters.model_dump()}
 
@@ -195,7 +194,7 @@ def _terms(asked: EffectStudyFile, covariates: dict[str, Any], problems: Problem
     if not asked.terms:
         return ()
     placed, wrong = terms_of(asked.terms)
-    problems += wrong
+    problems += [Breach("terms", text) for text in wrong]
     known = {name: _COVARIATE.validate_python(one) for name, one in covariates.items() if not problems}
     others = {asked.treatment: "the treatment"}
     for question in asked.questions:
@@ -207,16 +206,15 @@ def _terms(asked: EffectStudyFile, covariates: dict[str, Any], problems: Problem
         for place, factor in enumerate(one.term.factors):
             if factor.column in others:
                 role = others[factor.column]
-                problems.append(f"{one.at(place)}: '{factor.column}' is {role}; a term is of covariates: remove it")
+                text = f"{one.at(place)}: '{factor.column}' is {role}; a term is of covariates: remove it"
+                problems.append(Breach("terms", text))
             elif factor.column not in asked.covariates:
                 near = nearest(factor.column, asked.covariates)
-                problems.append(
-                    f"{one.at(place)}: '{factor.column}' is no covariate; add it to 'covariates', or remove the "
-                    f"term{near}"
-                )
+                text = f"{one.at(place)}: '{factor.column}' is no covariate; add it to 'covariates', or remove the "
+                problems.append(Breach("terms", f"{text}term{near}", (factor.column,)))
         found = wrong_term(one.term, known) if known and not problems else None
         if found is not None:
-            problems.append(f"{one.at(found[0])}: {found[1]}")
+            problems.append(Breach("terms", f"{one.at(found[0])}: {found[1]}"))
     return tuple(one.term for one in placed)
 
 
@@ -227,8 +225,8 @@ def _nulls_refused(asked: EffectStudyFile, contract: Contract | None, problems: 
     for name in asked.covariates:
         declared = contract.offered.get(name)
         if declared is not None and declared.nulls is Missing.indicator:
-            problems.append(
-                f"'missing': the contract says that '{name}' may hold nulls; remove 'missing' or write 'indicator'"
+            problems.add(
+                "missing", f"the contract says that '{name}' may hold nulls; remove 'missing' or write 'indicator'"
             )
 
 
@@ -261,19 +259,21 @@ def _groups_and_arms(asked: EffectStudyFile, contract: Contract | None, problems
     elif isinstance(column, CodesColumn):
         document["treatment_codes"] = dict(zip(Codes.model_fields, column.codes.written, strict=True))
     elif column is not None:
-        problems.append(
-            f"'treatment': column '{asked.treatment}' is no pair of codes in the contract; a treatment is declared as "
+        problems.add(
+            "treatment",
+            f"column '{asked.treatment}' is no pair of codes in the contract; a treatment is declared as "
             "{codes: {control: 0, treated: 1}}. With several levels say which one the others are compared with: "
-            "'arms: {reference: LEVEL}'"
+            "'arms: {reference: LEVEL}'",
         )
     if asked.subgroups is not None:
         levels = AskedCovariate(levels=asked.subgroups.levels)
         group = covariate_in_full(asked.subgroups.name, levels, contract, problems, "subgroups")
         document["subgroups"] = {"name": asked.subgroups.name, "column": group}
         if asked.subgroups.name in asked.covariates:
-            problems.append(
-                f"'subgroups': '{asked.subgroups.name}' is a covariate too; take it out there: each answer is within "
-                "one of its levels"
+            problems.add(
+                "subgroups",
+                f"'{asked.subgroups.name}' is a covariate too; take it out there: each answer is within "
+                "one of its levels",
             )
     document["where"] = conditions_in_full(asked.where, contract, problems, asked.covariates)
     return document
@@ -285,14 +285,18 @@ def not_public_enough(asked: StudyFile, contract: Contract | None) -> Problems:
     At label level everything but outcomes is printed as it is.
     """
     if contract is None or asked.privacy.level is not Level.label:
-        return []
+        return Problems()
     if not isinstance(asked, EffectStudyFile):
-        return []
+        return Problems()
     groups = [] if asked.subgroups is None else [asked.subgroups.name]
     columns = (asked.treatment, *groups, *asked.covariates, *dict.fromkeys(one.column for one in asked.where))
-    return [
-        f"level 'label' protects the outcome alone, and column '{name}' is not among the contract's "
-        "'public' columns; its owner may list it there, or the study use level 'sample'"
+    return Problems(
+        Breach(
+            "",
+            f"level 'label' protects the outcome alone, and column '{name}' is not among the contract's 'public' "
+            "columns; its owner may list it there, or the study use level 'sample'",
+            (name,),
+        )
         for name in columns
         if name not in contract.public
-    ]
+    )

@@ -34,7 +34,7 @@ from causalveil.schemas.asked.columns import (
     OneOutcome,
     refuse_entry,
 )
-from causalveil.schemas.documents import AnyPath, read_yaml
+from causalveil.schemas.documents import AnyPath, RuleBroken, read_yaml
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.direction import DirectionEstimator
 from causalveil.schemas.estimators.ipw import with_free_penalty
@@ -105,7 +105,9 @@ class StudyFile(Frozen):
             data = document.get("data")
             for place, keys in (("", document), ("data.", data if isinstance(data, Mapping) else {})):
                 for key in ELSEWHERE.keys() & keys.keys():
-                    raise ValueError(f"'{place}{key}' has no place in a study: {ELSEWHERE[key]}; remove it")
+                    raise RuleBroken(
+                        f"'{place}{key}' has no place in a study: {ELSEWHERE[key]}; remove it", f"{place}{key}"
+                    )
         refuse_entry(document)
         return with_free_penalty(document)
 
@@ -157,9 +159,9 @@ class EffectStudyFile(StudyFile):
     @model_validator(mode="after")
     def _one_list(self) -> Self:
         if self.outcome is not None and self.outcomes is not None:
-            raise ValueError("'outcome' is short for 'outcomes' of one: write one of the two keys")
+            raise RuleBroken("'outcome' is short for 'outcomes' of one: write one of the two keys", "outcome")
         if self.outcome is None and self.outcomes is None:
-            raise ValueError(missing_key("outcome"))
+            raise RuleBroken(missing_key("outcome"), "outcome")
         return self
 
     @model_validator(mode="after")
@@ -169,23 +171,27 @@ class EffectStudyFile(StudyFile):
             return self
         for one in self.questions:
             if isinstance(one, AskedTimes) and not self.of_times:
-                raise ValueError(
+                raise RuleBroken(
                     f"'{self.place}': a time to an event is asked for by 'estimator: {{name: survival}}'; any other "
-                    "outcome is one column, as {name: COLUMN}"
+                    "outcome is one column, as {name: COLUMN}",
+                    self.place,
                 )
             if self.of_times and not isinstance(one, AskedTimes):
-                raise ValueError(
+                raise RuleBroken(
                     f"'{self.place}': estimator 'survival' asks for a time to an event: {{time: COLUMN, event: COLUMN, "
-                    "horizon: N}"
+                    "horizon: N}",
+                    self.place,
                 )
         unused, of = (OF_NUMBERS, "columns of numbers") if self.of_times else (OF_TIMES, "times to an event")
         for key in unused:
             if getattr(self, key) != type(self).model_fields[key].default:
-                raise ValueError(f"'{key}' is for outcomes that are {of}; remove it")
+                raise RuleBroken(f"'{key}' is for outcomes that are {of}; remove it", key)
         known = tuple(map(str, Measure if self.of_times else EffectMeasure))
         for asked in self.measure or ():
             if asked not in known:
-                raise ValueError(f"'measure' must be one of {', '.join(map(repr, known))} of such an outcome")
+                raise RuleBroken(
+                    f"'measure' must be one of {', '.join(map(repr, known))} of such an outcome", "measure"
+                )
         return self
 
     @property

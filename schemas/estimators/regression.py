@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from causalveil.schemas.confounding import ConfoundingPrior
+from causalveil.schemas.documents import RuleBroken
 from causalveil.schemas.privacy import Amount, Frozen, Level, add
 from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.study import EstimatorSettings
@@ -57,7 +58,7 @@ class RegressionEstimator(EstimatorSettings):
     @model_validator(mode="after")
     def _no_curves_without_their_parts(self) -> Self:
         if self.curves == "none" and self.parts != "auto" and self.parts.screen > 0:
-            raise ValueError("'curves: none' looks for no curve: parts.screen and parts.refit must be 0")
+            raise RuleBroken("'curves: none' looks for no curve: parts.screen and parts.refit must be 0", "curves")
         return self
 
 

@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 
 from causalveil.schemas.columns import Column, Holds, Nulls
 from causalveil.schemas.confounding import ConfoundingPrior
+from causalveil.schemas.documents import RuleBroken
 from causalveil.schemas.privacy import Amount, Frozen
 from causalveil.schemas.study import (
     ZERO_ONE,
@@ -81,21 +82,25 @@ class TimeToEvent(Frozen):
     def _within_the_contract(self) -> Self:
         event_codes(self.declared_codes)
         if self.codes.get(self.censoring) is None:
-            raise ValueError(f"'censoring' is '{self.censoring}', which has no code")
+            raise RuleBroken(f"'censoring' is '{self.censoring}', which has no code", "censoring")
         if self.horizon > self.upper:
-            raise ValueError(
-                f"'horizon' is {self.horizon:g}, and the contract's times end at {self.upper:g}; ask for an earlier one"
+            raise RuleBroken(
+                f"'horizon' is {self.horizon:g}, and the contract's times end at {self.upper:g}; ask for an "
+                "earlier one",
+                "horizon",
             )
         if self.horizon < self.step:
-            raise ValueError(f"'horizon' is {self.horizon:g}, less than one step of the times, which is {self.step:g}")
+            raise RuleBroken(
+                f"'horizon' is {self.horizon:g}, less than one step of the times, which is {self.step:g}", "horizon"
+            )
         known = ", ".join(f"'{name}'" for name in self.codes if name != self.censoring)
         for name in self.of:
             if name == self.censoring:
-                raise ValueError(f"'of' names '{name}', which is censoring and no event; events are {known}")
+                raise RuleBroken(f"'of' names '{name}', which is censoring and no event; events are {known}", "of")
             if name not in self.codes:
-                raise ValueError(f"'of' names '{name}', which is no event of '{self.event}'; events are {known}")
+                raise RuleBroken(f"'of' names '{name}', which is no event of '{self.event}'; events are {known}", "of")
         if len(set(self.of)) < len(self.of):
-            raise ValueError("'of' names an event twice; write it once")
+            raise RuleBroken("'of' names an event twice; write it once", "of")
         return self
 
     @property
@@ -149,7 +154,7 @@ class SurvivalEstimator(EstimatorSettings):
     @model_validator(mode="after")
     def _of_few_digits(self) -> Self:
         if self.share != round(self.share, 4):
-            raise ValueError("'share' has more than four digits")
+            raise RuleBroken("'share' has more than four digits", "share")
         return self
 
     @property
@@ -196,23 +201,28 @@ class Censoring(Frozen):
         for name, column in self.by.items():
             number = isinstance(column, NumericCovariate) and column.codes is None
             if number and name not in self.classes:
-                raise ValueError(
+                raise RuleBroken(
                     f"'censoring.by' names '{name}', a number; name columns with declared levels or codes, or its "
-                    f"classes: '{name} in four', or {{{name}: [where classes begin, ..]}}"
+                    f"classes: '{name} in four', or {{{name}: [where classes begin, ..]}}",
+                    "censoring.by",
                 )
             if not number and name in self.classes:
-                raise ValueError(f"'censoring.by' divides '{name}', which is no number; name it by itself")
+                raise RuleBroken(
+                    f"'censoring.by' divides '{name}', which is no number; name it by itself", "censoring.by"
+                )
             if isinstance(column, NumericCovariate) and number:
                 edges = (column.lower, *self.classes[name], column.upper)
                 if any(a >= b for a, b in pairwise(edges)):
-                    raise ValueError(
+                    raise RuleBroken(
                         f"'censoring.by' divides '{name}' at {', '.join(f'{one:g}' for one in self.classes[name])}; "
-                        f"these must ascend between {column.lower:g} and {column.upper:g}, the ends of its range"
+                        f"these must ascend between {column.lower:g} and {column.upper:g}, the ends of its range",
+                        "censoring.by",
                     )
         if self.groups > MOST_GROUPS:
-            raise ValueError(
+            raise RuleBroken(
                 f"'censoring.by' makes {self.groups} groups of an arm; at most {MOST_GROUPS} are served: name fewer "
-                "columns, or fewer levels"
+                "columns, or fewer levels",
+                "censoring.by",
             )
         return self
 
@@ -223,9 +233,11 @@ class Censoring(Frozen):
             ValueError: names the setting.
         """
         if self.by and not covariates:
-            raise ValueError("'censoring.by' is for adjusted effects: name covariates, or remove it")
+            raise RuleBroken("'censoring.by' is for adjusted effects: name covariates, or remove it", "censoring.by")
         if self.floor != FLOOR and not covariates:
-            raise ValueError("'censoring.floor' is for adjusted effects: name covariates, or remove it")
+            raise RuleBroken(
+                "'censoring.floor' is for adjusted effects: name covariates, or remove it", "censoring.floor"
+            )
 
     def names(self, name: str) -> tuple[str, ...]:
         """Return the groups into which a column divides, as people read them.

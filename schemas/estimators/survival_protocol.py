@@ -17,6 +17,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from causalveil.schemas.columns import Column, Holds, Nulls
+from causalveil.schemas.documents import RuleBroken
 from causalveil.schemas.estimators.regression import RegressionEstimator, RegressionStudy, of_stated_form
 from causalveil.schemas.estimators.survival import (
     MOST_INTERVALS,
@@ -127,7 +128,7 @@ class SurvivalStudy(TableStudy):
         if not any(one.role is OutcomeRole.primary for one in self.outcomes):
             raise ValueError("one outcome at least needs 'role: primary'")
         if len(set(self.measure)) < len(self.measure):
-            raise ValueError("'measure' names one twice; write it once")
+            raise RuleBroken("'measure' names one twice; write it once", "measure")
         return self
 
     @model_validator(mode="after")
@@ -157,9 +158,10 @@ class SurvivalStudy(TableStudy):
                 f"most {int(self.horizons[-1] / step)} fit into the horizon"
             )
         if self.intervals is not None and self.privacy.delta == 0 and self.intervals > MOST_WITHOUT_DELTA:
-            raise ValueError(
+            raise RuleBroken(
                 f"'intervals' is {self.intervals}, more than the {MOST_WITHOUT_DELTA} that are served without a delta, "
-                "where each adds noise of its own; declare 'privacy.delta', as 1.0e-6, or fewer intervals"
+                "where each adds noise of its own; declare 'privacy.delta', as 1.0e-6, or fewer intervals",
+                "intervals",
             )
         return self
 
@@ -170,14 +172,16 @@ class SurvivalStudy(TableStudy):
         censoring.refuse_unused(self.covariates)
         refuse_terms(self.terms, self.covariates)
         if censoring.beyond is Beyond.restrict and self.subgroups is not None:
-            raise ValueError(
+            raise RuleBroken(
                 "'censoring.beyond: restrict' with 'subgroups' would end each at a time of its own; remove it and add "
-                "an outcome with an earlier horizon"
+                "an outcome with an earlier horizon",
+                "censoring.beyond",
             )
         if len(self.groups) * censoring.groups > MOST_STRATA:
-            raise ValueError(
+            raise RuleBroken(
                 f"'censoring.by' makes {len(self.groups) * censoring.groups} groups of an arm over all subgroups; at "
-                f"most {MOST_STRATA} are served: name fewer columns, or fewer levels"
+                f"most {MOST_STRATA} are served: name fewer columns, or fewer levels",
+                "censoring.by",
             )
         if not self.covariates:
             return self

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from causalveil.schemas.confounding import ConfoundingStatement, CovariateBalance
 from causalveil.schemas.estimators.survival import LogRankTest, Measure
+from causalveil.schemas.limits import Limit
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.protocols.study import ALL_UNITS, EffectMeasure, OutcomeRole
 from causalveil.schemas.study import Finite
@@ -62,8 +63,8 @@ class Answer(Frozen):
 
     The effect is against the reference arm.
 
-    ``confounding`` states what was done about confounding, and ``adjustment`` says the same in words; of an answer
-    that noise hides it may say why. ``noise_error`` and ``sampling_error`` are standard errors in outcome units;
+    ``confounding`` states what was done about confounding; of an answer that noise hides ``reason`` may say why.
+    ``noise_error`` and ``sampling_error`` are standard errors in outcome units;
     ``bias`` is what the intervals allow for to either side. All simultaneous intervals of the release hold together
     with the declared confidence. ``calibrated`` is the single interval widened and moved by what the negative controls
     show. ``spread`` is the released standard deviation of the outcome within arms, in which systematic error is
@@ -78,7 +79,7 @@ class Answer(Frozen):
     reference: str
     measure: Annotated[Measure | None, Field(description="of a time to an event; null of all other outcomes")] = None
     state: State
-    adjustment: str
+    reason: Annotated[Limit | None, Field(description="why noise hides the answer; null of all others")] = None
     estimate: Finite | None
     interval: Limits | None
     simultaneous: Annotated[Limits | None, Field(description="null where there is one answer")] = None
@@ -103,6 +104,12 @@ class Answer(Frozen):
         LogRankTest | None,
         Field(description="test of this answer's events until its horizon; null of other answers, and behind noise"),
     ] = None
+
+    @property
+    def adjustment(self) -> str:
+        """The adjustment for confounding in words, or the reason why noise hides the answer."""
+        told = self.confounding or self.reason
+        return "" if told is None else told.sentence
 
 
 class Placed(Protocol):

@@ -20,6 +20,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from causalveil.schemas.columns import Column, Holds, Nulls, codes_of, level_labels
+from causalveil.schemas.documents import RuleBroken
 from causalveil.schemas.privacy import Frozen, Level
 from causalveil.schemas.study import (
     NOTHING_TO_ADJUST_FOR,
@@ -147,7 +148,7 @@ class Arms(Frozen):
         distinct_levels(self.levels)
         distinct_names(self.names, self.levels)
         if self.reference not in self.levels or type(self.reference) is not type(self.levels[0]):
-            raise ValueError("'reference' is none of the treatment's levels")
+            raise RuleBroken("'reference' is none of the treatment's levels", "reference")
         if len(self.levels) > MOST_ARMS:
             raise ValueError(f"{len(self.levels)} arms are more than {MOST_ARMS}")
         if len({str(level) for level in self.levels}) < len(self.levels):
@@ -337,7 +338,7 @@ class EffectStudy(TableStudy):
     @model_validator(mode="after")
     def _measures_that_are_released(self) -> Self:
         if len(set(self.measure)) < len(self.measure):
-            raise ValueError("'measure' names one twice")
+            raise RuleBroken("'measure' names one twice", "measure")
         if not self.ratios:
             return self
         wanted = self.ratios[0]

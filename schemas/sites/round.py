@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, field_validator, model_validator
 
-from causalveil.schemas.documents import digest_of, read_yaml
+from causalveil.schemas.documents import RuleBroken, digest_of, read_yaml
 from causalveil.schemas.ledger import RunId
 from causalveil.schemas.mistakes import validate
 from causalveil.schemas.privacy import Amount, Frozen, PublicKey
@@ -144,7 +144,7 @@ class Terms(Frozen):
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
         if self.closes is not None and not self.opened < self.closes:
-            raise ValueError("'closes' must be after 'opened'")
+            raise RuleBroken("'closes' must be after 'opened'", "closes")
         keys = [site.key for site in self.sites.values()]
         if len(set(keys)) != len(keys):
             raise ValueError("two sites have one key; each site signs with its own")

@@ -25,6 +25,7 @@ from causalveil.tasks.adjustment.interval import ErrorLaw, law_of
 from causalveil.tasks.adjustment.moments import moments_of
 from causalveil.tasks.adjustment.posterior import Posterior
 from causalveil.tasks.adjustment.released import (
+    ColumnKind,
     Public,
     RandomDraws,
     ReleasedMoments,
@@ -37,6 +38,10 @@ from causalveil.tasks.adjustment.released import (
 from causalveil.tasks.adjustment.scales import FoundScales, lines_of, scales_of
 from causalveil.tasks.adjustment.screen import Kept, Screening, kept_of, screen_of
 from causalveil.tasks.machine.arrays import FloatArray
+
+# A value that fewer units lack is taken not to matter: the rule of thumb of Jakobsen et al. (2017, BMC Medical Research
+# Methodology 17:162).
+FEW_MISSING = 0.05
 
 Released = TypeVar("Released")
 
@@ -60,6 +65,20 @@ class FiveReleases:
     def found_scales(self) -> FoundScales:
         """Scales that release 1 gives."""
         return scales_of(self.public, _given(self.scales))
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Names of the columns that could not be adjusted for, as noise hides whether they vary.
+
+        A null indicator is not one of them where the release shows that few units lack the value, or none.
+        """
+        released, columns = _given(self.scales), self.public.columns
+        return tuple(
+            columns[place].name
+            for place in self.found_scales.left_out.tolist()
+            if columns[place].kind is not ColumnKind.missing
+            or released.columns[place][0] + 2 * released.cells_sd[place] > FEW_MISSING
+        )
 
     @cached_property
     def lines_asked(self) -> FeatureMap:

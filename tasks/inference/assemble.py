@@ -206,7 +206,6 @@ class Findings:
             arm=study.arm_names[1],
             reference=study.arm_names[0],
             state=State.unresolved if interval.whole_range else State.answered,
-            adjustment=confounding.words,
             confounding=confounding,
             estimate=value,
             interval=Limits(lower=interval.lower, upper=interval.upper),

@@ -91,7 +91,7 @@ def _part(
     if row is None:
         return Part(outcome, label, study.arm_names[arm], False, 0.0, 0.0, 0.0, 0.0, 0.0, None)
     half = study.outcomes[outcome].width / 2
-    left_out = (one.public.columns[place].name for one in row for place in one.found_scales.left_out)
+    left_out = tuple(dict.fromkeys(name for one in row for name in one.left_out))
     law = laws[0] if len(row) == 1 else _contrast(laws[arm], laws[0], row[arm], row[0])
     return Part(
         outcome=outcome,
@@ -103,9 +103,7 @@ def _part(
         noise=(float(law.error.var()) + law.noise.deviation**2) * half**2,
         bias=0.0,
         spread=float(np.mean([one.found_scales.arms.spread for one in row])) * half,
-        confounding=confounding(
-            study, row[0].public, law.adjusted_share, tuple(dict.fromkeys(left_out)), law.explained
-        ),
+        confounding=confounding(study, row[0].public, law.adjusted_share, left_out, law.explained),
         mixing=law.mixing,
         error=law.error * half,
         adjusted=None if study.estimator.trial else law.adjusted_share,
@@ -180,12 +178,7 @@ def not_covered(study: RegressionStudy, asked: Asked, calibrated: bool) -> tuple
         return (limit(Code.not_randomised),)
     controls = any(outcome.role is OutcomeRole.negative_control for outcome in study.outcomes)
     revealed = limit(Code.calibrated_controls if calibrated else Code.controls)
-    columns = {
-        group[0][0].public.columns[place].name: None
-        for group in asked
-        if group is not None
-        for place in group[0][0].found_scales.left_out
-    }
+    columns = dict.fromkeys(name for group in asked if group is not None for name in group[0][0].left_out)
     left_out = [limit(Code.left_out, columns=tuple(columns))] if columns else []
     first = [group[study.first][0] for group in asked if group is not None]
     narrow = united(found for one in first for found in cut_away(one.public, one.found_scales, one.second)[1].limits)

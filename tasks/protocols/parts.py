@@ -20,6 +20,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from causalveil.schemas.confounding import ConfoundingStatement, over_parts
+from causalveil.schemas.limits import Code, limit
 from causalveil.schemas.protocols.answers import Answer, Limits, MeasureAnswer, State
 from causalveil.schemas.protocols.study import ALL_UNITS, EffectMeasure, EffectStudy
 from causalveil.schemas.release import ClustersStatement
@@ -157,7 +158,7 @@ class Part:
     confounding: ConfoundingStatement | None
     mixing: float | None = None
     averaged: bool = False
-    hidden: str = "noise hides an arm"
+    hidden: Code = Code.noise_hides_arm
     risks: Risks | None = None
     error: FloatArray | None = None
     adjusted: float | None = None
@@ -351,7 +352,7 @@ def table(study: EffectStudy, parts: Sequence[Part]) -> tuple[Answer, ...]:
                 arm=part.arm,
                 reference=reference,
                 state=State.answered if part.answered else State.unresolved,
-                adjustment=part.confounding.words if part.answered and part.confounding is not None else part.hidden,
+                reason=None if part.answered else limit(part.hidden),
                 confounding=part.confounding if part.answered else None,
                 estimate=value,
                 interval=single,
@@ -413,5 +414,5 @@ def with_statement(found: Findings, done: ConfoundingStatement, **told: Any) -> 
     It does so whether or not noise hides the answer.
     """
     (own,) = found.answers
-    told |= {"adjustment": done.words, "confounding": done}
+    told |= {"reason": None, "confounding": done}
     return replace(found, answers=(own.model_copy(update=told),))

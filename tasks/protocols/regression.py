@@ -35,7 +35,7 @@ def _of_one_question(
     told = _hidden(scales) if question is None else _details(question, study.outcome.width / 2)
     lacking = () if question is None or public.trial else _extrapolated(*effective(question))
     narrow = () if question is None else question.law.narrow.limits
-    done = found.confounding or confounding(study, public, 0.0, tuple(one.name for one in public.columns))
+    done = found.confounding or confounding(study, public, 0.0, tuple(study.covariates))
     return replace(
         with_statement(found, done),
         covers=(*NOISY[:2], limit(Code.noise_of_models), *covers_unseen(public)),

@@ -39,7 +39,6 @@ from causalveil.tasks.protocols.gates import balance_of
 from causalveil.tasks.protocols.parts import Part, table
 from causalveil.tasks.survival.joint import JointCells, cells_share
 from causalveil.tasks.survival.joint_answers import (
-    HIDDEN,
     RowAdjusted,
     group_curves,
     of_one_outcome,
@@ -124,7 +123,9 @@ def times_parts(
             return part
         group, arm = groups.index(part.group), arms.index(part.arm)
         if not outcomes.told[group, part.outcome, arm]:
-            return Part(part.outcome, part.group, part.arm, False, 0.0, 0.0, 0.0, 0.0, 0.0, None, hidden=HIDDEN)
+            return Part(
+                part.outcome, part.group, part.arm, False, 0.0, 0.0, 0.0, 0.0, 0.0, None, hidden=Code.too_few_followed
+            )
         half = float(outcomes.half[group, part.outcome])
         factor = half / (study.questions[part.outcome].span / 2)
         error = None if part.error is None else part.error * factor
@@ -304,8 +305,7 @@ def _first_row(
         return RowAdjusted(AS_THEY_ARE, {**details, "features": 0, "curves": "none"}, ())
     one = asked[0][0][0]
     law = one.law
-    left_out = tuple(one.public.columns[place].name for place in one.found_scales.left_out)
-    done = answer.confounding or confounding(study.bounded, one.public, law.adjusted_share, left_out, law.explained)
+    done = answer.confounding or confounding(study.bounded, one.public, law.adjusted_share, one.left_out, law.explained)
     details |= {
         "confounding_adjusted_for": law.adjusted_share,
         "features": one.refit_asked.count,

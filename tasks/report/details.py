@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from causalveil.schemas.specification import outcomes_of, unrecorded_words
+from causalveil.schemas.limits import capital
+from causalveil.schemas.specification import outcomes_of, unrecorded
 from causalveil.schemas.where import where_words
 from causalveil.tasks.report.guidelines.facts import bounds_text, codes_text
 from causalveil.tasks.report.guidelines.settings import MODELS
@@ -236,7 +237,7 @@ def _events(spec: Mapping[str, Any]) -> str:
         said += [f"Competing events, which end the time at risk: {', '.join(others)}."] if others else []
         said.append(_censored(outcome))
     else:
-        said += [f"{one[:1].upper()}{one[1:]}." for one in unrecorded_words(spec)]
+        said += [capital(one.sentence) for one in unrecorded(spec)]
     return " ".join(said)
 
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from causalveil.schemas.specification import unrecorded_words
+from causalveil.schemas.remarks import counted
+from causalveil.schemas.specification import unrecorded
 from causalveil.schemas.where import where_words
 from causalveil.tasks.report.numbers import ALL_UNITS, figure, percent, place_label
 
@@ -79,8 +80,7 @@ def unit_flow(release: Mapping[str, Any], rows: str) -> UnitFlow:
         kept = "other rows add nothing, and the exact number is private" if noisy else "other rows add nothing"
         steps = (*steps, FlowBox("Eligible", None, f"where {among}; {kept}"))
         return UnitFlow(steps, (), FlowBox("Analysed", None, _arms_note(release), parts, noisy))
-    counted = [one.partition(". ")[0] for one in unrecorded_words(specification)]
-    notes = ["the run left out no unit of the dataset", *counted, _arms_note(release)]
+    notes = ["the run left out no unit of the dataset", *map(counted, unrecorded(specification)), _arms_note(release)]
     note = "; ".join(one for one in notes if one)
     return UnitFlow(steps, _halves(release, units), FlowBox("Analysed", units, note, parts, noisy))
 

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from causalveil.schemas.columns import labels_of
+from causalveil.schemas.limits import number as number
 from causalveil.schemas.plan import natural_order
 
 # Which side is subtracted from which where there are two arms.
@@ -74,17 +75,6 @@ def figure(value: float | None) -> str:
         mantissa, _, power = f"{rounded:.2e}".partition("e")
         text = _power(mantissa.rstrip("0").rstrip("."), str(int(power)))
     return text.replace("-", "−")
-
-
-def number(value: float, digits: int = 4) -> str:
-    """Return a number of so many digits for a terminal, a large one whole.
-
-    It has a plain minus, and no exponent below ten million.
-
-    >>> number(8943.4), number(8182.9, 3)
-    ('8,943', '8,183')
-    """
-    return f"{value:,.0f}" if 10**digits - 0.5 <= abs(value) < 1e7 else f"{value:,.{digits}g}"
 
 
 def within(value: float, lower: float, upper: float) -> str:

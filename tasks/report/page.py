@@ -191,12 +191,8 @@ def _render(release: Published, layout: str, sheet: str, contract: Contract | No
 
 def _done(release: Published) -> tuple[str, ...]:
     """Say what was done about confounding, by a table for its first answer."""
-    if not isinstance(release, EffectTable):
-        return ()
-    first = release.answers[0]
-    if first.confounding is None and first.adjustment and first.state != "unresolved":
-        return (f"{first.adjustment[:1].upper()}{first.adjustment[1:]}.",)
-    return () if first.confounding is None else tuple(first.confounding.sentences)
+    found = release.answers[0].confounding if isinstance(release, EffectTable) else None
+    return () if found is None else tuple(found.sentences)
 
 
 def _approval(release: Published) -> str:

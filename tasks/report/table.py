@@ -17,6 +17,7 @@ import polars as pl
 from pydantic import BaseModel
 
 from causalveil.schemas.estimators.survival_protocol import MEAN_TIME
+from causalveil.schemas.limits import capital
 from causalveil.schemas.protocols.answers import Answer, BalanceRow
 from causalveil.schemas.protocols.study import EffectMeasure
 from causalveil.schemas.release import EffectRelease, EffectTable
@@ -216,7 +217,7 @@ def adjustments(rows: Sequence[Answer]) -> list[str]:
     for row in rows:
         if row.confounding is not None:
             parts = [row.outcome, *([row.group] if grouped else []), *([row.arm] if several else [])]
-            found.setdefault(row.confounding.words, []).append(", ".join(parts))
+            found.setdefault(row.confounding.sentence, []).append(", ".join(parts))
     if len(found) < 2 and first_of(rows).confounding is not None:
         return []
     return [f"{words}: {'; '.join(places)}" for words, places in found.items()]
@@ -245,7 +246,7 @@ def first_answer(release: EffectTable) -> First:
     if interval is None:
         reason = why(row)
     elif interval.whole_range:
-        reason = row.adjustment if row.confounding is None and row.adjustment else "the privacy noise is too large"
+        reason = "the privacy noise is too large" if row.reason is None else row.reason.sentence
     sides = (row.arm, row.reference) if release.specification.get("arms") else None
     ends = None if interval is None else interval.model_dump(mode="json")
     return First("none" if ends is None else verdict_of(ends), row.outcome, row.estimate, ends, reason, sides)
@@ -349,7 +350,7 @@ def ends_earlier(release: EffectTable) -> str:
     unit = release.curves[0].curves.unit if release.curves else None
     of = f" {unit}" if unit else ""
     said = "; ".join(f"{outcome}: until {figure(until)}{of} alone" for outcome, until in found.items())
-    return f"Too few are followed to the horizon. {said[:1].upper()}{said[1:]}." if found else ""
+    return f"Too few are followed to the horizon. {capital(said)}." if found else ""
 
 
 TEXTS = ("outcome", "role", "group", "arm", "reference", "measure", "state", "adjustment")
@@ -364,16 +365,18 @@ def rows_of(release: EffectTable) -> list[dict[str, Any]]:
     """
     rows, asked = [], any(answer.measures for answer in release.answers)
     names = _names(release.specification)
-    for answer in release.model_dump(mode="json")["answers"]:
+    for one, answer in zip(release.answers, release.model_dump(mode="json")["answers"], strict=True):
+        answer["adjustment"] = one.adjustment
         texts = {key: names.get(key, {}).get(answer[key], answer[key]) for key in TEXTS}
         row: dict[str, Any] = texts | {"estimate": answer["estimate"]}
         for name in INTERVALS:
             for end in ("lower", "upper"):
                 row[f"{name}_{end}"] = None if answer[name] is None else answer[name][end]
         row |= {key: answer[key] for key in NUMBERS}
-        for one in (EffectMeasure.ratio, EffectMeasure.odds_ratio) if asked else ():
-            found: dict[str, Any] = next((given for given in answer["measures"] if given["measure"] == one), {})
-            row |= {str(one): found.get("estimate")} | {f"{one}_{end}": found.get(end) for end in ("lower", "upper")}
+        for measure in (EffectMeasure.ratio, EffectMeasure.odds_ratio) if asked else ():
+            found: dict[str, Any] = next((given for given in answer["measures"] if given["measure"] == measure), {})
+            row |= {f"{measure}": found.get("estimate")}
+            row |= {f"{measure}_{end}": found.get(end) for end in ("lower", "upper")}
         rows.append(row)
     return rows
 

@@ -132,7 +132,6 @@ def _answer(
         **question_fields(cell.row),
         **number_fields(declared if told else None),
         state=state,
-        adjustment="" if confounding is None else confounding.words,
         simultaneous=simultaneous if told else None,
         calibrated=calibrated if told else None,
         spread=cell.spread or None if told else None,

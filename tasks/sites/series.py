@@ -149,7 +149,6 @@ def _answer(cell: CombinedCell) -> SeriesAnswer:
         **question_fields(cell.row),
         **number_fields(cell.of(Model.fixed)),
         state=state,
-        adjustment="" if confounding is None else confounding.words,
         simultaneous=cell.simultaneous(Model.fixed),
         confounding=confounding,
         fixed=cell.of(Model.fixed),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,8 +34,8 @@ class Draft:
         contract, study, source: the texts.
         assumed: what was read into the data, a sentence each.
         taken: the covariates.
-        left_out: columns that are not used, each with the reason.
-        decide: columns of which a person has to say whether they are covariates, and why.
+        unused: columns that are not used, each with the reason.
+        doubtful: columns of which a person has to say whether they are covariates, and why.
         questions: what only the owner can say before the study runs.
         with_others: columns of which other values than the declared levels are read as one more.
         reads: columns that the source is read for.
@@ -46,11 +46,21 @@ class Draft:
     source: str
     assumed: tuple[str, ...]
     taken: tuple[str, ...]
-    left_out: tuple[str, ...]
-    decide: tuple[str, ...]
+    unused: Mapping[str, str]
+    doubtful: Mapping[str, str]
     questions: tuple[str, ...]
     with_others: tuple[str, ...]
     reads: tuple[str, ...]
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Columns that are not used, a sentence each."""
+        return tuple(f"'{name}': {why}" for name, why in self.unused.items())
+
+    @property
+    def decide(self) -> tuple[str, ...]:
+        """Columns of which a person has to say whether they are covariates, a sentence each."""
+        return tuple(f"'{name}': {why}" for name, why in self.doubtful.items())
 
 
 @dataclass(frozen=True)
@@ -120,8 +130,8 @@ def draft(
             *_which_counts(parts),
         ),
         taken=tuple(one.name for one in kept),
-        left_out=tuple(f"'{name}': {why}" for name, why in (unused | left_out).items()),
-        decide=tuple(f"'{name}': {why}" for name, why in (doubtful.decide | doubtful.asked).items()),
+        unused=unused | left_out,
+        doubtful=doubtful.decide | doubtful.asked,
         questions=tuple(questions),
         with_others=tuple(name for name, value in declared.items() if value is not None and "others" in value[0]),
         reads=tuple(one.name for one in _taken(found, parts, doubtful.clusters)),

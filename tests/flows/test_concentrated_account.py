@@ -11,8 +11,8 @@ from causalveil.flows.api import run_study
 from causalveil.flows.planning.study_plan import NOT_WORTH, plan
 from causalveil.flows.sequence.declare import plan_study
 from causalveil.schemas.errors import BudgetRefused
+from causalveil.schemas.remarks import PlanCode, remark
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from causalveil.tasks.report.numbers import number as written
 from tests.ledger_help import assert_agreed
 from tests.studies import people, write_study
 
@@ -67,7 +67,7 @@ def test_plan_says_what_a_delta_would_give(tmp_path: Path) -> None:
         found, other = plan(path, units=units), plan(with_delta, units=units)
         width = other.expected["half_width"]
         assert found.expected["half_width_with_delta"] == width
-        said = f"With delta: 1e-6 the half-width would be ± {written(width, 3)}, by Gaussian noise." in found.sentences
+        said = remark(PlanCode.gaussian, delta="1e-6", half_width=width) in found.sentences
         # Where a delta clearly widens the interval nothing is said.
         assert said is (width <= NOT_WORTH * found.expected["half_width"])
         told.append(said)

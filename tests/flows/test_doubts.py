@@ -190,7 +190,7 @@ def test_ids_of_groups_and_weights_of_rows_are_for_a_person_to_decide(tmp_path: 
 def test_columns_with_one_reason_share_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from causalveil.flows.cli.init import _together
 
-    assert _together(("'a': x: y", "'b': z", "'c': x: y")) == ["'a', 'c': x: y", "'b': z"]
+    assert _together({"a": "x: y", "b": "z", "c": "x: y"}) == ["'a', 'c': x: y", "'b': z"]
 
 
 @pytest.mark.parametrize(

@@ -179,3 +179,16 @@ def test_a_person_may_write_lines_and_any_script_in_yaml() -> None:
     with pytest.raises(StudyError) as told:
         validate(EffectRelease, parse_yaml(text, "study.yaml"), "study.yaml")
     assert "control character" not in str(told.value)
+
+
+def test_a_problem_has_its_place_and_none_is_told_that_follows_from_another(tmp_path: Path) -> None:
+    """A rule of the whole contract stands at its own key; of a column whose declaration is wrong it says nothing."""
+    path = write_study(tmp_path / "rule", contract={**ALLOWED, "public": ["nobody"]})
+    (one,) = check(path)
+    assert one.place == ("public",)
+    lines = path.with_name("dataset.yaml").read_text().splitlines()
+    assert one.line is not None
+    assert lines[one.line - 1].startswith("public:")
+    broken = {**ALLOWED, "public": ["age"], "columns": {"age": {"lower": "low", "upper": 60}}}
+    path = write_study(tmp_path / "follows", contract=broken)
+    assert [one.place for one in check(path)] == [("columns", "age", "lower")]

@@ -89,7 +89,7 @@ def test_names_change_no_answer(kind: str, words: tuple[str, ...], tmp_path: Pat
     for one, age in zip(told, ("age", names["age"]), strict=True):
         for answer in one.get("answers", ()):
             answer.pop("outcome")
-            answer.pop("adjustment")
+            answer["confounding"].pop("sentence")
             left_out = [name.replace(age, "age") for name in answer["confounding"]["left_out"]]
             answer["confounding"]["left_out"] = left_out
     assert told[0] == told[1]

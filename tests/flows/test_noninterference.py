@@ -204,7 +204,7 @@ def observe(
     # What regression adjusted and what its weights leave is read off noisy numbers; of others a study says it.
     adjusts = asked["estimator"]["name"] in ("regression", "survival")
     hidden = NOISY | ({"balance"} if adjusts else set())
-    of_answers = NUMBERS | ({"confounding", "adjustment"} if adjusts else set())
+    of_answers = NUMBERS | ({"confounding"} if adjusts else set())
     noisy = {name: getattr(release, name) for name in hidden if hasattr(release, name)}
     asked_for = [one.model_dump(mode="json", exclude=of_answers) for one in getattr(release, "answers", ())]
     return {

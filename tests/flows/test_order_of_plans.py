@@ -1,22 +1,22 @@
 """A plan says what matters most first, by one order of kinds: spoiled answers, width, cost, what to declare, the rest.
 
-The kinds stand here once more, by the sentences' own words and not by the marks in the code: a new sentence of a plan
-gets a line here, and so somebody decides how much it matters.
+The order is that of the codes, and each sentence is made of its facts alone.
 """
 
 from __future__ import annotations
 
-import re
-from itertools import pairwise
+from collections.abc import Sequence
 from pathlib import Path
+from string import Formatter
 
 import pytest
 
 from causalveil.flows.api import plan
 from causalveil.flows.cli import show
-from causalveil.flows.estimators.words import Importance, Sentence, in_order
 from causalveil.flows.planning.study_plan import planned
+from causalveil.schemas.limits import Fact
 from causalveil.schemas.plan import StandIn
+from causalveil.schemas.remarks import REMARKS, PlanCode, Remark, in_order, remark
 from tests.studies import write_study
 
 DATA = Path(__file__).parents[2] / "data"
@@ -30,97 +30,21 @@ STUDIES = {
     "sites/study.yaml": None,
     "sites/study-protocol.yaml": 20_000,
 }
-KINDS = {
-    Importance.refused: ("a run would be refused for lack of budget", "'small' has no cap for level"),
-    Importance.wrong: (
-        "the penalty, .*, shrinks the propensity model",
-        "each score gets noise",
-        "no covariate is adjusted for",
-        "at this size and budget no curve",
-        "who has no value of",
-        "The interval covers neither the noise",
-    ),
-    Importance.hidden: (
-        "the noise exceeds the outcome's declared range",
-        "noise of scale .* hides margins",
-        r"[\w' ]+: noise keeps the order of a margin",
-        "the expected half-width, .* is larger than an effect",
-        r"[\w' ]+: it answers if about",
-        "too few ",
-    ),
-    Importance.unprotected: ("not protected: ",),
-    Importance.expected: (
-        r"Expected \d+% interval",
-        "One (budget|release) for all",
-        r"[\w ,:]+: ± ",
-        "That is for ",
-        "The half-width[^:]* is between",
-        "Depending on the size of the effect",
-        "The interval allows for a bias",
-        "If (treatment|it) depends",
-        "An effect of .* is larger than the expected half-width",
-        r"[\w' ]+: noise keeps the order of a margin",
-        "HSIC on an example",
-        r"[\w' ]+: it answers if about",
-    ),
-    Importance.cost: ("This run uses ", "the ledger could not be asked"),
-    Importance.declare: (
-        "Not told: ",
-        "By noise and any one of these",
-        "With delta: ",
-        "The number of units is unknown",
-        "Where a unit may have several rows",
-        r"\d+ negative controls? (is|are) shown",
-        "with delta: 0 the interval is narrower",
-        "without a delta the noise on",
-        "this is the method of a paper",
-    ),
-    Importance.informs: (
-        "auto chose ",
-        "The half-width[^:]* is the (median|mean) of",
-        "The half-width[^:]* is that of one draw",
-        "In .* noise hides the answer",
-        "(Assumed|This assumes)",
-        "Propensity model: ",
-        "The penalty, ",
-        "No outcome was read",
-        "For what noise and penalty leave",
-        "Bias from the propensity noise",
-        "Covariates and treatments are public",
-        "A treated unit may serve",
-        "Epsilon is divided into",
-        "A treatment is flipped",
-        "Cross-fitting: ",
-        "Decided from public sizes",
-        r"\d+ intervals of",
-        "Numbers at risk have noise",
-        "One training unit moves a residual",
-    ),
-}
 
 
-def kind_of(sentence: str, *, warns: bool) -> Importance:
-    """Return the kind of a sentence; of a test that may or may not answer it depends on whether it warns."""
-    found = [kind for kind, starts in KINDS.items() if any(re.match(start, sentence) for start in starts)]
-    if len(found) == 2:
-        found = [kind for kind in found if warns == (kind < Importance.expected)]
-    assert len(found) == 1, f"of what kind is this: {sentence}"
-    return found[0]
-
-
-def in_places(sentences: list[str] | tuple[str, ...], *, warns: bool) -> list[Importance]:
-    """Return the kinds of sentences, which are in order."""
-    kinds = [kind_of(one, warns=warns) for one in sentences]
-    assert all(before <= after for before, after in pairwise(kinds)), list(zip(kinds, sentences, strict=True))
-    return kinds
+def in_places(remarks: Sequence[Remark]) -> bool:
+    """Return whether remarks stand in the order of their codes."""
+    places = [list(PlanCode).index(one.code) for one in remarks]
+    return places == sorted(places)
 
 
 @pytest.mark.parametrize("study", STUDIES)
 def test_a_plan_of_each_shipped_study_is_in_order(study: str, capfd: pytest.CaptureFixture[str]) -> None:
     found = planned(DATA / study, STUDIES[study], StandIn.told(), effect=1e-3)
     told, warned = found.expected["sentences"], found.expected["warnings"]
-    assert in_places(told, warns=False)
-    in_places(warned, warns=True)
+    assert told
+    assert in_places(told)
+    assert in_places(warned)
     show.plan(found.study, found.declared, found.expected)
     lines = [line for line in capfd.readouterr().out.splitlines() if line.startswith(("- ", "Warning: "))]
     assert [line[:2] for line in lines] == ["Wa"] * len(warned) + ["- "] * len(told), "warnings come first"
@@ -129,21 +53,34 @@ def test_a_plan_of_each_shipped_study_is_in_order(study: str, capfd: pytest.Capt
 def test_what_a_run_would_be_refused_for_comes_before_all_else(tmp_path: Path) -> None:
     caps = {"caps": {"sample": {"epsilon": "0.5"}}}
     found = plan(write_study(tmp_path / "study", contract=caps), effect=1e-3)
-    assert in_places(found.warnings, warns=True)[0] is Importance.refused
+    assert found.warnings[0].code is PlanCode.over_budget
     assert len(found.warnings) > 1
-    assert Importance.cost not in in_places(found.sentences, warns=False), "a run that is refused costs nothing"
+    assert PlanCode.budget not in [one.code for one in found.sentences], "a run that is refused costs nothing"
     text = str(found)
     assert text.index("Warning: a run would be refused") < text.index("Warning: the expected") < text.index("\n- ")
 
 
-def test_sentences_of_a_kind_keep_their_places_and_become_plain_texts() -> None:
+def test_remarks_of_a_code_keep_their_places() -> None:
     told = [
-        Sentence(Importance.declare, "c"),
-        "e",
-        Sentence(Importance.wrong, "a"),
-        Sentence(Importance.declare, "d"),
-        Sentence(Importance.cost, "b"),
-        "f",
+        remark(PlanCode.one_draw, of=" of a"),
+        remark(PlanCode.curve, of="", path="b"),
+        remark(PlanCode.unadjusted),
+        remark(PlanCode.curve, of="", path="a"),
     ]
-    assert in_order(told, Importance.informs) == ["a", "b", "c", "d", "e", "f"]
-    assert {type(one) for one in in_order(told, Importance.informs)} == {str}
+    assert in_order(told) == [told[2], told[0], told[1], told[3]]
+
+
+@pytest.mark.parametrize("code", PlanCode)
+def test_each_sentence_of_a_plan_is_made_of_its_facts(code: PlanCode) -> None:
+    """A fact that a sentence has and a remark lacks is an error; read again, a remark says the same."""
+    facts: dict[str, Fact] = {
+        name: (5 if form == "," else 0.5) if form else "x"
+        for _, name, form, _ in Formatter().parse(REMARKS[code])
+        if name
+    }
+    one = remark(code, **facts)
+    assert "{" not in one.sentence
+    assert Remark.model_validate_json(one.model_dump_json()) == one
+    for name in facts:
+        with pytest.raises(ValueError, match="does not have the facts"):
+            remark(code, **{key: fact for key, fact in facts.items() if key != name})

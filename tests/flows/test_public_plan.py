@@ -13,6 +13,7 @@ from causalveil.flows.planning.curves import target
 from causalveil.flows.planning.study_plan import people_of
 from causalveil.flows.sequence.declare import known_sizes, plan_study
 from causalveil.schemas.plan import Layout, StandIn
+from causalveil.schemas.remarks import PlanCode, remark
 from causalveil.tasks.enclave import public_columns
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import read_layout
@@ -32,7 +33,7 @@ ESTIMATORS: dict[str, dict[str, Any]] = {
 }
 CAPS = {level: {"epsilon": 1000, "delta": "1e-2"} for level in ("sample", "label")}
 OWNER: dict[str, Any] = {"estimators": list(ESTIMATORS), "caps": CAPS}
-OF_PEOPLE = "so weights and imbalance are those of the data folder"
+OF_PEOPLE = remark(PlanCode.public_columns)
 
 
 def said_of(folder: Path, name: str, frame: pl.DataFrame, **study: Any) -> dict[str, Any]:
@@ -46,7 +47,7 @@ def said_of(folder: Path, name: str, frame: pl.DataFrame, **study: Any) -> dict[
 def test_public_columns_are_looked_at_and_outcomes_are_not(name: str, tmp_path: Path) -> None:
     frame = people(400)
     said = said_of(tmp_path / "a", name, frame)
-    assert any(OF_PEOPLE in sentence for sentence in said["sentences"])
+    assert OF_PEOPLE in said["sentences"]
     assert said["treated"] == pytest.approx(frame["treated"].mean())
     assert said["half_width_range"][0] <= said["half_width"] <= said["half_width_range"][1]
     # Outcomes that no run could read make no difference, a bit of it.
@@ -74,12 +75,12 @@ def test_the_epsilon_for_a_width_is_the_one_at_which_a_plan_says_that_width(tmp_
 def test_where_the_people_are_not_at_hand_a_plan_speaks_of_people_who_nobody_is(tmp_path: Path) -> None:
     frame, estimator = people(400), ESTIMATORS["ipw"]
     path = write_study(tmp_path / "a", frame=frame, study=LABEL | {"estimator": estimator}, contract=OWNER)
-    assert any(OF_PEOPLE in sentence for sentence in plan_of(path).sentences)
+    assert OF_PEOPLE in plan_of(path).sentences
     # Of another number of units the folder tells nothing.
-    assert not any(OF_PEOPLE in sentence for sentence in plan_of(path, units=401).sentences)
+    assert OF_PEOPLE not in plan_of(path, units=401).sentences
     # Nor where treatments and covariates are private.
     path = write_study(tmp_path / "b", frame=frame, study={"estimator": estimator}, contract=OWNER)
-    assert not any(OF_PEOPLE in sentence for sentence in plan_of(path).sentences)
+    assert OF_PEOPLE not in plan_of(path).sentences
     # What a run would refuse is a run's to refuse.
     for place, wrong in enumerate(
         (
@@ -91,13 +92,13 @@ def test_where_the_people_are_not_at_hand_a_plan_speaks_of_people_who_nobody_is(
         )
     ):
         said = said_of(tmp_path / f"wrong{place}", "ipw", wrong)["sentences"]
-        assert not any(OF_PEOPLE in sentence for sentence in said), place
+        assert OF_PEOPLE not in said, place
     damaged = write_study(tmp_path / "d", frame=frame, study=LABEL | {"estimator": estimator}, contract=OWNER)
     file = tmp_path / "d" / "part-0.parquet"
     content = bytearray(file.read_bytes())
     content[20:600] = bytes(580)
     file.write_bytes(bytes(content))
-    assert not any(OF_PEOPLE in sentence for sentence in plan_of(damaged).sentences)
+    assert OF_PEOPLE not in plan_of(damaged).sentences
 
 
 def test_an_even_part_of_large_data_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

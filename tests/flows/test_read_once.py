@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from causalveil.flows.estimators.regression import NO_CURVES, NOT_LOOKED_FOR, warned
+from causalveil.flows.estimators.regression import warned
 from causalveil.flows.estimators.words import say_interval
 from causalveil.schemas.estimators.aipw import AipwEstimator
 from causalveil.schemas.estimators.balancing import BalancingEstimator
@@ -22,12 +22,14 @@ from causalveil.schemas.estimators.regression import RegressionEstimator, Regres
 from causalveil.schemas.estimators.survival import SurvivalEstimator
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.release import Release
-from causalveil.schemas.specification import unrecorded_words
+from causalveil.schemas.remarks import PlanCode, counted
+from causalveil.schemas.specification import unrecorded
 from causalveil.tasks.report.guidelines.settings import PHRASES, UNTOLD, settings_words
 from causalveil.tasks.report.numbers import span
 from causalveil.tasks.report.page import likelihood, report_html
 from causalveil.tasks.report.panel.whole import panel_text
 from tests.flows.test_true_sentences import further
+from tests.limits import codes
 from tests.report_help import LONG, Documents, load, told
 from tests.studies import RESOLVED, merge
 
@@ -141,8 +143,8 @@ def test_attenuation_is_a_percent_on_panel_and_page(documents: Documents) -> Non
 
 
 def test_warnings_of_a_plan_begin_as_sentences(documents: Documents) -> None:
-    page = report_html(release_of(merge(documents["effect"], {"warnings": ["at this size one thing."]})))
-    assert "<li>At this size one thing.</li>" in page
+    page = report_html(release_of(merge(documents["effect"], {"warnings": [{"code": "whole_range"}]})))
+    assert "<li>The noise exceeds the outcome's declared range: expect" in unescape(page)
 
 
 def test_a_sampling_error_that_noise_hides_is_not_nothing(documents: Documents) -> None:
@@ -153,7 +155,9 @@ def test_a_sampling_error_that_noise_hides_is_not_nothing(documents: Documents) 
         told(documents["effect"], hidden | {"noise_error": 0.0, "privacy": {"level": "training_units"}})
     )
     numbers = {"half_width": 8943.2, "sampling_standard_error": 0.0, "noise_standard_error": 8182.9, "treated": 0.5}
-    assert "± 8,943 (standard error 8,183 from noise, which hides that of sampling), for" in say_interval(0.95, numbers)
+    assert "± 8,943 (standard error 8,183 from noise, which hides that of sampling), for" in str(
+        say_interval(0.95, numbers)
+    )
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3, 4_000.0, 1e9, 1e-12])
@@ -278,28 +282,27 @@ def test_halves_and_scores_of_a_direction_have_one_name_everywhere(documents: Do
 
 def test_what_counts_in_place_of_missing_outcomes_is_told_in_two_sentences() -> None:
     outcome = {"name": "score", "lower": 0, "upper": 10}
-    (said,) = unrecorded_words({"outcome": outcome, "missing_outcome": "middle"})
-    first, second = said.split(". ")
-    assert first == "units without 'score' count with 5, the middle of its declared range"
-    assert second == "This moves the answer by at most 5 times the sum of the arms' shares of such units"
+    (said,) = unrecorded({"outcome": outcome, "missing_outcome": "middle"})
+    assert said.facts == {"column": "score", "value": 5.0, "place": "the middle", "far": 5.0}
+    assert str(said).startswith(f"{counted(said)}. ")
 
 
 @pytest.mark.parametrize(
-    ("curves", "covariates", "words"),
+    ("curves", "covariates", "code"),
     [
-        ("auto", {"age": {"lower": 20, "upper": 60}}, NO_CURVES),
-        ("none", {"age": {"lower": 20, "upper": 60}}, NOT_LOOKED_FOR),
+        ("auto", {"age": {"lower": 20, "upper": 60}}, PlanCode.no_curves),
+        ("none", {"age": {"lower": 20, "upper": 60}}, PlanCode.curves_not_asked),
         ("auto", {"sex": {"levels": ["f", "m"]}}, None),
     ],
 )
 def test_a_warning_of_linear_terms_says_why_there_are_no_others(
-    curves: str, covariates: dict[str, Any], words: str | None
+    curves: str, covariates: dict[str, Any], code: PlanCode | None
 ) -> None:
     """By size and budget, or since the study asks for none; two levels have no other terms."""
     study = {"estimator": {"name": "regression", "penalty": ..., "curves": curves}, "covariates": covariates}
     asked = merge({**RESOLVED, "covariates": {}}, study)
     found = warned(RegressionStudy.model_validate(asked), Sizes(units=300, train=150, estimation=150), StandIn(), list)
-    assert found == ([] if words is None else [words])
+    assert codes(found) == ([] if code is None else [code])
 
 
 def test_a_trial_with_little_to_weigh_does_not_print_many_zeros(documents: Documents) -> None:

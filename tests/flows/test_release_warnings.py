@@ -14,9 +14,12 @@ from causalveil.flows.api import report, run_study
 from causalveil.flows.cli import show
 from causalveil.flows.planning.study_plan import expected
 from causalveil.flows.sequence.declare import plan_study
+from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, ConfoundingStatement
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.release import load_release_text
+from causalveil.schemas.remarks import PlanCode
 from causalveil.tasks.report.panel import whole
+from tests.limits import codes
 from tests.studies import write_study
 
 CAPS = {level: {"epsilon": 1000, "delta": "1e-2"} for level in ("sample", "label", "training_units")}
@@ -24,22 +27,22 @@ CONTRACT: dict[str, Any] = {
     "estimators": ["ipw", "aipw", "regression", "balancing", "difference_in_means", "matching"],
     "caps": CAPS,
 }
-CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "regression": ({"name": "regression"}, {}, "non-linear terms cannot be detected"),
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any], PlanCode]] = {
+    "regression": ({"name": "regression"}, {}, PlanCode.no_curves),
     "aipw": (
         {"name": "aipw", "propensity": {"known": 0.5}},
         {"epsilon": "0.005"},
-        "the noise exceeds the outcome's declared range",
+        PlanCode.whole_range,
     ),
-    "difference": ({"name": "difference_in_means"}, {}, "no covariate is adjusted for"),
+    "difference": ({"name": "difference_in_means"}, {}, PlanCode.unadjusted),
     "difference label": (
         {"name": "difference_in_means"},
         {"level": "label", "delta": 0},
-        "no covariate is adjusted for",
+        PlanCode.unadjusted,
     ),
-    "balancing": ({"name": "balancing"}, {"level": "label", "delta": "1e-6"}, "with delta: 0 the interval is narrower"),
-    "ipw": ({"name": "ipw", "penalty": 0.1}, {}, "The interval allows for the confounding that"),
-    "matching": ({"name": "matching", "penalty": 0.1}, {"delta": 0}, "matches are nearly random"),
+    "balancing": ({"name": "balancing"}, {"level": "label", "delta": "1e-6"}, PlanCode.delta_unused),
+    "ipw": ({"name": "ipw", "penalty": 0.1}, {}, PlanCode.penalty_allowed),
+    "matching": ({"name": "matching", "penalty": 0.1}, {"delta": 0}, PlanCode.noisy_scores),
 }
 
 
@@ -48,19 +51,19 @@ def test_the_release_repeats_what_plan_warned_of(
     case: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "400")
-    estimator, privacy, words = CASES[case]
+    estimator, privacy, code = CASES[case]
     changes = {"estimator": {"penalty": ..., **estimator}, "privacy": privacy}
     path = write_study(tmp_path / "study", study=changes, contract=CONTRACT)
     study, plan = plan_study(path)
     foreseen = expected(study, plan, StandIn())["warnings"]
-    assert any(words in sentence for sentence in foreseen), foreseen
+    assert code in codes(foreseen)
     result = run_study(path, out=tmp_path / "out", engine="direct")
     assert list(result.release.warnings) == foreseen
     page = unescape(report(result).read_text())
     show.outcome(result)
     printed = capfd.readouterr().out
     assert "`causalveil plan` warns of " in printed
-    for sentence in foreseen:
+    for sentence in map(str, foreseen):
         said = re.sub("`([^`]*)`", r"<code>\1</code>", f"{sentence[:1].upper()}{sentence[1:]}")
         assert f"<li>{said}</li>" in page
         assert all(len(one.split()) <= 25 for one in re.split(r"(?<=[.:]) ", sentence)), sentence
@@ -81,7 +84,7 @@ def test_arms_as_they_are_are_called_so_unless_treatment_was_randomised(
     path = write_study(tmp_path / "study", study=changes, contract=CONTRACT)
     result = run_study(path, out=tmp_path / "out", engine="direct")
     said = json.loads(result.path.read_text())
-    assert said["answers"][0]["adjustment"] == ("not adjusted: treatment was randomised" if trial else "unadjusted")
+    assert ConfoundingStatement(**said["answers"][0]["confounding"]) == (RANDOMISED if trial else AS_THEY_ARE)
     assert (said["answers"][0]["bias"] > 0) is not trial
     assert ("confounding_of_prior" in [one["code"] for one in said["covers"]]) is not trial
     show.outcome(result)

@@ -149,7 +149,6 @@ SAYS = {
         "Could not be adjusted for: group is b.",
     ],
     "adjusted 4": ["Adjusted for 97% of possible confounding.", "the declared confounding_prior"],
-    "in words": ["Adjusted linearly, in words alone."],
     "attenuated": ["Attenuated: noise on treatments leaves about 34% of the effect"],
     "confounding": ["allows for a bias of 0.3 to either side"],
     "trial": ["Treatment was randomised, with a chance of 0.5"],

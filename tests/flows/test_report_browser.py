@@ -41,7 +41,6 @@ NAMES = (
         "protocol, long",
     ),
     *(f"adjusted {place}" for place in range(len(STATEMENTS))),
-    "in words",
 )
 
 

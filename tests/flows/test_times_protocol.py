@@ -18,6 +18,7 @@ from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.limits import Code, limit
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.release import EffectRelease, release_schema
+from causalveil.schemas.remarks import PlanCode
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
 from causalveil.tasks.inference.assemble import Findings
@@ -77,11 +78,12 @@ def test_a_plan_names_the_answer_that_a_width_is_of(study: dict[str, Any], first
     path = write_times(tmp_path, frame=of_sites(300), study=study)
     found = planned(path, 40_000, StandIn(), target=0.9).expected
     assert found["half_width_of"] == first
-    assert f" of {first}" in found["target"]["sentence"]
+    (target,) = (one for one in found["sentences"] if one.code in (PlanCode.target, PlanCode.target_missed))
+    assert target.facts["of"] == f" of {first}"
     single = "subgroups" in study
-    assert any("to hold together with all other answers" in one for one in found["sentences"]) != single
-    asked = next(one for one in found["sentences"] if one.startswith("One release for all: "))
-    assert (" in 3 subgroups." in asked) != single
+    assert any("to hold together with all other answers" in str(one) for one in found["sentences"]) != single
+    asked = next(one for one in found["sentences"] if one.code is PlanCode.asked)
+    assert (" in 3 subgroups." in str(asked)) != single
 
 
 def test_files_and_memory_have_the_same_cells(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from causalveil.schemas.contract import DataClass
 from causalveil.schemas.documents import digest_of
 from causalveil.schemas.privacy import amount_text
 from causalveil.schemas.release import ApprovalStatement, EffectRelease, Release
+from causalveil.schemas.remarks import PlanCode
 from causalveil.schemas.sites.pooled import PooledRelease
 from causalveil.tasks.report.numbers import number
 from causalveil.tasks.report.page import TEMPLATES, environment, report_html
@@ -54,7 +55,7 @@ FACTS: dict[str, tuple[Any, ...]] = {
     "guarantee": ("finite_sample", "asymptotic"),
     "missing_outcome": (None, "middle", "lower"),
     "bias": (0.0, 0.3),
-    "warnings": ((), ("one thing.",), ("one thing.", "another thing.")),
+    "warnings": ((), (PlanCode.whole_range,), (PlanCode.unadjusted, PlanCode.whole_range)),
     "corrected": (None, False),
     "unit": (None, "weeks"),
     "approval": (
@@ -205,14 +206,14 @@ def with_facts(document: dict[str, Any], facts: Mapping[str, Any]) -> Release:
             "guarantee": facts["guarantee"],
             "headline": "NO PRIVACY GUARANTEE" if asymptotic else None,
             "privacy": {"level": facts["level"]},
-            "warnings": list(facts["warnings"]),
+            "warnings": [{"code": code} for code in facts["warnings"]],
             "units_of_measure": {"score": facts["unit"] or ...},
             "specification": {"estimator": {"name": "regression", "clip": ..., "trial": trial}, **missing},
             "details": {"curves": "none", **attenuated},
         },
     )
     stated = {key: facts[key] for key in ("data", "approval")}
-    done = {"confounding": said_of(facts["done"]), "adjustment": facts["done"].words}
+    done = {"confounding": said_of(facts["done"])}
     released = load(told(changed, done) | stated)
     assert isinstance(released, EffectRelease)
     return released
@@ -360,8 +361,8 @@ def test_a_protocol_says_of_each_answer_what_was_adjusted_for(
     page, lines = plain(report_html(release)), lines_of(release)
     shown = plain("\n".join(lines))
     for one in {one for one in each if one is not None}:
-        assert one.words in page.replace(one.done, one.words)
-    different = {one.words for one in each if one is not None}
+        assert one.sentence in page.replace(one.done, one.sentence)
+    different = {one.sentence for one in each if one is not None}
     assert ("What was adjusted for, by answer:" in page) == (len(different) > 1 or first is None)
     assert ("Worst: " in shown) == (len(different) > 1)
     if first is not None:

@@ -26,6 +26,7 @@ from causalveil.schemas.contract import load_contract
 from causalveil.schemas.errors import BudgetRefused
 from causalveil.schemas.oversight import Author, Desk, DeskDataset, DeskGrant, DeskRefusal, DeskRun, Pace
 from causalveil.schemas.release import DirectionRelease, EffectRelease, Release
+from causalveil.schemas.remarks import PlanCode, Remark
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.privacy.keys import owner_key
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
@@ -244,7 +245,7 @@ def test_a_plan_says_what_a_run_takes_and_whether_it_fits(tmp_path: Path) -> Non
             run_study(path, out=tmp_path / f"out{place}", engine="direct")
         study, plan = plan_study(path)
         found = budget_of(path, study, plan)
-        told = " ".join([*found.sentences, *found.warnings])
+        told = " ".join(map(str, [*found.sentences, *found.warnings]))
         fit = int(float(cap)) - runs
         assert ("refused for lack of budget" in told) == (fit < 1), told
         assert ("one such run is possible" in told) == (fit == 1), told
@@ -255,11 +256,11 @@ def test_a_plan_says_what_a_run_takes_and_whether_it_fits(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("effect", "half"), [(1.0, 0.5), (0.5, 0.5), (-1.0, 0.5), (0.1, 0.5)])
 def test_a_plan_says_whether_an_effect_is_larger_than_the_half_width(effect: float, half: float) -> None:
-    numbers, sentences, warnings = {"half_width": half}, list[str](), list[str]()
+    numbers, sentences, warnings = {"half_width": half}, list[Remark](), list[Remark]()
     say_effect(effect, numbers, sentences, warnings)
     large = abs(effect) > half
-    assert any(f"An effect of {effect:g} is larger than" in one for one in sentences) == large
-    assert any(f"is larger than an effect of {effect:,.12g}" in one for one in warnings) == (not large)
+    assert [(one.code, one.facts["effect"]) for one in sentences] == [(PlanCode.effect_seen, effect)] * large
+    assert [(one.code, one.facts["effect"]) for one in warnings] == [(PlanCode.effect_hidden, effect)] * (not large)
 
 
 CHECKS: dict[str, tuple[Any, ...]] = {

@@ -16,6 +16,7 @@ from causalveil.flows.sequence.admit import admit_folder, fill
 from causalveil.schemas.contract import load_contract
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.release import EffectRelease
+from causalveil.schemas.remarks import PlanCode, remark
 from causalveil.tasks.admission.manifests import rows_folder
 from causalveil.tasks.enclave.cells import arms_of
 from causalveil.tasks.enclave.data_folder import DataFolder
@@ -164,7 +165,8 @@ def test_a_run_counts_everybody_and_the_report_says_with_what(tmp_path: Path) ->
     assert isinstance(release, EffectRelease)
     assert release.units == 4000
     assert release.estimate == pytest.approx(1.5, abs=0.7)
-    assert "units without 'score' count with 5, the middle of its declared range" in release.warnings[0]
+    counted = {"column": "score", "value": 5.0, "place": "the middle", "far": 5.0}
+    assert release.warnings[0] == remark(PlanCode.no_outcome, **counted)
     page = report(tmp_path / "out/release.json").read_text()
     assert "by at most 5 times the sum of the arms" in page
     assert "outcome are never missing" not in page

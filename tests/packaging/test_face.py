@@ -40,7 +40,7 @@ def test_a_study_from_start_to_page(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert isinstance(plan, causalveil.Plan)
     assert plan.expected["half_width"] > 0
     assert "small: ATE by ipw on 400 units" in str(plan)
-    assert all(sentence in str(plan) for sentence in (*plan.sentences, *plan.warnings))
+    assert all(str(one) in str(plan) for one in (*plan.sentences, *plan.warnings))
     result = causalveil.run(path, engine="direct", out=tmp_path / "out", run_id="first", simulate=3)
     assert isinstance(result.release, causalveil.EffectRelease)
     assert result.release.privacy.epsilon == plan.total.epsilon

@@ -15,6 +15,7 @@ from causalveil.schemas.confounding import (
     Shortfall,
     by,
     of_share,
+    of_trial,
     over_parts,
 )
 
@@ -46,3 +47,37 @@ def test_a_mean_names_what_any_of_its_parts_left_out_and_any_declared_prior() ->
     assert found.left_out == ("age", "b")
     assert found.prior is PriorSource.declared
     assert found.state is AdjustmentState.partly
+
+
+HALF, NOTHING = of_share(0.5, left_out=("age",)), TOO_NOISY.model_copy(update={"left_out": ("a", "b")})
+# Each sentence of a statement once; elsewhere tests hold codes and facts.
+SAID = {
+    "Not adjusted: treatment was randomised.": RANDOMISED,
+    "Adjusted for precision by balancing weights: treatment was randomised.": of_trial(AdjustmentMethod.balancing),
+    "Adjusted by matching on private scores: treatment was randomised.": of_trial(AdjustmentMethod.private_matching),
+    "Adjusted for precision by regression on noisy moments: treatment was randomised, and covariates explain about 25% "
+    "of the outcome's variance.": of_trial(AdjustmentMethod.regression, 0.25),
+    "Unadjusted: the arms are compared as they are.": AS_THEY_ARE,
+    "Unadjusted: the noise was too large for this many people and this budget. 2 covariates or levels could not be "
+    "adjusted for: privacy noise hides how they vary.": NOTHING,
+    "Adjusted for 95% of possible linear confounding.": of_share(0.95, linear=True),
+    "Adjusted for more than 99% of possible confounding.": of_share(0.9999),
+    "Partly adjusted, for 50% of possible confounding by the other covariates. The noise was too large for this many "
+    "people and this budget. 1 covariate or level could not be adjusted for: privacy noise hides how it varies.": HALF,
+    "Adjusted by matching on scores that are linear in the covariates.": by(AdjustmentMethod.matching),
+    "Adjusted by augmented inverse probability weights.": by(AdjustmentMethod.doubly_robust),
+    "Partly adjusted, by balancing weights. Covariates still differ between the weighted arms.": PART,
+    "Partly adjusted, by inverse probability weights. The penalty and the noise of the propensity model leave "
+    "confounding.": by(AdjustmentMethod.weighting, Shortfall.penalty),
+    "Partly adjusted, by matching on private scores. Noise on the scores makes matches of people who differ.": by(
+        AdjustmentMethod.private_matching, Shortfall.private_scores
+    ),
+}
+
+
+def test_a_statement_is_said_by_its_code_and_facts() -> None:
+    assert {" ".join(one.sentences): one for one in SAID.values()} == SAID
+    assert {one.method for one in SAID.values()} == {None, *AdjustmentMethod}
+    assert {one.shortfall for one in SAID.values()} == {None, *Shortfall}
+    for one in SAID.values():
+        assert ConfoundingStatement.model_validate_json(one.model_dump_json()) == one

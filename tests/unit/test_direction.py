@@ -17,6 +17,7 @@ from causalveil.schemas.estimators.direction import Favours, Releases, Score
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Scope
 from causalveil.schemas.release import ScoreRelease
+from causalveil.schemas.remarks import PlanCode
 from causalveil.schemas.study import Variant
 from causalveil.tasks.admission.stages import admit_stage
 from causalveil.tasks.direction import sensitivity
@@ -233,7 +234,7 @@ def test_what_is_expected(option: dict[str, Any]) -> None:
         sizes = Sizes(units=units, train=units // 2, estimation=units // 2)
         found = DIRECTION.expected(study, sizes, StandIn(), None)
         assert found["sentences"] or found["warnings"]
-        unprotected = [line for line in found["warnings"] if "no privacy bound" in line]
+        unprotected = [one for one in found["warnings"] if one.code is PlanCode.unprotected]
         assert len(unprotected) == 2 - len(option["protect"])
         assert 0.0 <= found["hsic_right_direction"] <= 1.0
 

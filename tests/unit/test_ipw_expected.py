@@ -11,9 +11,11 @@ from scipy.stats import norm
 
 from causalveil.flows.estimators import ipw
 from causalveil.flows.estimators.ipw import IPW
+from causalveil.schemas.confounding import AdjustmentMethod, Shortfall, by
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.limits import Code
 from causalveil.schemas.plan import StandIn
+from causalveil.schemas.remarks import PlanCode
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.assemble import Findings, Noise
 from causalveil.tasks.ipw import interval
@@ -74,8 +76,9 @@ def test_an_effect_that_noise_hides_is_said_to_be_and_how_many_units_would_do() 
     said = IPW.expected(study, sizes_of(study, 445), StandIn(), 1800)
     assert said["hidden_by_noise"]
     assert said["sign_wrong"] > 0.4
-    assert f"{said['units_needed']:,} units" in said["warnings"][-1]
-    assert "is larger than an effect of 1,800" in said["warnings"][-1]
+    (hidden,) = (one for one in said["warnings"] if one.code is PlanCode.effect_hidden)
+    assert hidden.facts["effect"] == 1800
+    assert f"{said['units_needed']:,} units" in str(hidden)
     assert width(study, said["units_needed"]) == pytest.approx(1800, rel=0.05)
     unseen = make_study(outcome={"lower": 0, "upper": 60_000})
     assert IPW.expected(unseen, sizes_of(unseen, 445), StandIn(), 1800)["units_needed"] is None
@@ -144,19 +147,18 @@ def test_a_plan_calls_nothing_a_bound_that_a_distribution_of_the_estimate_breaks
     wrong = share * norm.cdf(3.0) + (1 - share) * norm.sf(eta / said["noise_standard_error"])
     assert wrong > 0.9
     assert [name for name, value in said.items() if "sign" in name and "bound" in name and value < wrong] == []
-    assert not any("bounds" in sentence for sentence in said["sentences"])
+    assert not any("bounds" in str(one) for one in said["sentences"])
     # Lemma 3 is of weights that do not add up to one.
     assert ("propensity_bias_bound" in said) == (weighting == "horvitz_thompson")
-    assert any("Lemma 3" in sentence for sentence in said["sentences"]) == (weighting == "horvitz_thompson")
+    assert (PlanCode.lemma_3 in codes(said["sentences"])) == (weighting == "horvitz_thompson")
 
 
 def test_a_release_says_what_the_penalty_leaves() -> None:
     """At any number of people: more of them do not bring back what a penalty takes off."""
-    clean = "adjusted by inverse probability weights"
-    for penalty, level, words in ((0.1, "sample", "partly"), (1e-4, "sample", "partly"), (1e-4, "label", clean)):
+    partly, clean = by(AdjustmentMethod.weighting, Shortfall.penalty), by(AdjustmentMethod.weighting)
+    for penalty, level, told in ((0.1, "sample", partly), (1e-4, "sample", partly), (1e-4, "label", clean)):
         study = make_study(penalty=penalty, level=level)
-        found = drawn(study, 1_000_000)
-        assert str(found.headline.adjustment).startswith(words)
+        assert drawn(study, 1_000_000).headline.confounding == told
 
 
 @pytest.mark.parametrize(("level", "delta", "penalty"), [("sample", "1e-6", 0.1), ("training_units", "0", 0.001)])

@@ -15,8 +15,10 @@ from causalveil.flows.estimators.words import OF_A_PAPER
 from causalveil.flows.sequence.estimators import rehearse_effect
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.privacy import Level
+from causalveil.schemas.remarks import PlanCode
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from tests.limits import codes
 from tests.matching_help import CONTRACT, matching_changes, population, two_covariates
 from tests.studies import write_study
 
@@ -52,16 +54,13 @@ def test_warnings_where_they_belong() -> None:
     assert label["warnings"] == [OF_A_PAPER[Level.label]]
     assert not label["hidden_by_noise"]
     sample = expected_at(two_covariates(epsilon="1", correct_attenuation=False), 445, effect=0.1)
-    told = " ".join(sample["warnings"])
-    assert "correct_attenuation" in told
-    assert "matches are nearly random" in told
-    assert "is larger than an effect of" in told
+    assert {PlanCode.attenuated, PlanCode.noisy_scores, PlanCode.effect_hidden} <= set(codes(sample["warnings"]))
     assert sample["hidden_by_noise"]
     assert sample["units_needed"] > 445
     assert sample["attenuation_factor"] == pytest.approx(0.336, abs=1e-3)
     assert sample["budget_shares"] == {"weights": 0.05, "scores": 0.05, "treatment": 0.7, "outcome": 0.2}
     corrected = expected_at(two_covariates(epsilon="1"), 445)
-    assert "is about the effect" not in " ".join(corrected["warnings"])
+    assert PlanCode.attenuated not in codes(corrected["warnings"])
 
 
 def test_units_needed_are_enough() -> None:
@@ -73,7 +72,9 @@ def test_units_needed_are_enough() -> None:
 def test_an_arm_that_would_be_too_small_is_said_and_no_error() -> None:
     found = expected_at(two_covariates(level="label", ratio=20), 60, treated=0.1)
     assert "half_width" not in found
-    assert "fewer than 20 units" in found["warnings"][0]
+    (told,) = found["warnings"]
+    assert told.code is PlanCode.cannot_plan
+    assert "fewer than 20 units" in told.facts["problem"]
 
 
 def test_charges_need_no_number_of_units_but_for_the_model() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from causalveil.flows.estimators.rehearsal import Made, people_of_effect
 from causalveil.flows.planning.study_plan import expected
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.plan import Plan, StandIn
+from causalveil.schemas.remarks import PlanCode, Remark, remark
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.people import assumed, stand_in_outcomes
@@ -40,22 +42,27 @@ def test_each_fact_that_was_not_told_is_named_with_what_it_changes(name: str, tm
     allowed = {"estimators": ["regression", "difference_in_means"]}
     study = write_study(tmp_path, frame=people(200), study=STUDIES[name], contract=allowed)
     silent = plan_of(study, units=50_000)
-    said = [sentence for sentence in silent.sentences if sentence.startswith("Not told: ")]
+    said = untold_of(silent.sentences)
     if name != "difference":
         # An unadjusted difference allows for the declared confounding, which is most of it whoever is treated.
-        assert any("the treated share, assumed to be 0.5. The half-width would be about" in one for one in said)
+        assert "the treated share" in [one.facts["fact"] for one in said]
     # The advice is true: told, the plan says about that width, and names the fact no longer.
     for fact, value in {"treated": 0.1, "deviation": silent_deviation(said)}.items():
         told = plan_of(study, units=50_000, **{fact: value})
-        assert not any(f"--{fact}" in one for one in told.sentences if one.startswith("Not told: "))
+        assert f"with `--{fact}`" not in [one.facts["where"] for one in untold_of(told.sentences)]
         ratio = told.expected["half_width"] / silent.expected["half_width_if"][fact]
         assert 1 / AGREES[name] <= ratio <= AGREES[name], fact
 
 
-def silent_deviation(said: list[str]) -> float:
+def untold_of(said: Iterable[Remark]) -> list[Remark]:
+    """What a plan says of facts that it was not told."""
+    return [one for one in said if one.code is PlanCode.untold]
+
+
+def silent_deviation(said: list[Remark]) -> float:
     """The other deviation that the plan speaks of."""
-    (one,) = (sentence for sentence in said if "--deviation" in sentence)
-    return float(one.split(" at ")[1].split(": state")[0].replace(",", ""))
+    (one,) = (one for one in said if one.facts["where"] == "with `--deviation`")
+    return float(str(one.facts["others"]).split(" at ")[1].replace(",", ""))
 
 
 def test_a_value_is_told_if_it_is_given_even_if_it_is_the_default() -> None:
@@ -71,8 +78,10 @@ def test_a_protocol_and_a_study_of_times_name_the_treated_share_too() -> None:
             total=study.privacy.cost, epsilon_pld=None,
         )  # fmt: skip
         silent, told = expected(study, plan, StandIn()), expected(study, plan, StandIn.told(treated=0.1))
-        assert any("the treated share, assumed to be 0.5" in one for one in silent["sentences"])
-        assert not any("--treated" in one for one in told["sentences"])
+        assert ("the treated share", "0.5") in [
+            (one.facts["fact"], one.facts["assumed"]) for one in untold_of(silent["sentences"])
+        ]
+        assert "the treated share" not in [one.facts["fact"] for one in untold_of(told["sentences"])]
         assert told["half_width"] > 1.3 * silent["half_width"]
         low, high = silent["half_width_range"]
         assert low <= silent["half_width"] < silent["half_width_if"]["treated"] <= high
@@ -86,7 +95,7 @@ def test_several_arms_are_of_one_size_and_a_treated_share_is_refused() -> None:
         total=study.privacy.cost, epsilon_pld=None,
     )  # fmt: skip
     sentences = expected(study, plan, StandIn())["sentences"]
-    assert any("arms of one size, 5,000 units each" in one for one in sentences)
+    assert remark(PlanCode.equal_arms, units=5_000.0) in sentences
     with pytest.raises(StudyError, match="this study has 4, which a plan takes to be of one size"):
         expected(study, plan, StandIn.told(treated=0.1))
 
@@ -100,9 +109,14 @@ def test_times_ask_for_what_their_study_does_not_expect(make: Any) -> None:
         total=silent.privacy.cost, epsilon_pld=None,
     )  # fmt: skip
     said, after = expected(silent, plan, StandIn()), expected(told, plan, StandIn.told(eligible=0.5))
-    for where in ("`expect: {risk: 0.5}`", "`expect: {lost: 0.3}`", "`--eligible`"):
-        assert any(one.startswith("Not told: ") and where in one for one in said["sentences"]), where
-        assert not any(where.split(":")[0] in one for one in after["sentences"] if one.startswith("Not told: "))
+    asked = [one.facts["where"] for one in untold_of(said["sentences"])]
+    for where in (
+        "in the study, as `expect: {risk: 0.5}`",
+        "in the study, as `expect: {lost: 0.3}`",
+        "with `--eligible`",
+    ):
+        assert where in asked
+        assert where not in [one.facts["where"] for one in untold_of(after["sentences"])]
     assert after["half_width"] == pytest.approx(said["half_width_if"]["risk"], rel=0.05)
 
 

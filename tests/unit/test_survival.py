@@ -21,6 +21,7 @@ from causalveil.schemas.estimators.survival import Measure
 from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.protocols.answers import State
+from causalveil.schemas.remarks import PlanCode
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.survival import curves
@@ -30,6 +31,7 @@ from causalveil.tasks.survival.joint import grid_of, mechanism
 from causalveil.tasks.survival.joint_answers import table_stage
 from causalveil.tasks.survival.stages import followed
 from causalveil.tasks.survival.strategy import measured
+from tests.limits import codes
 from tests.survival_help import People, exact_cells, exact_findings, make_survival, write_survival
 
 # lifelines 0.30.3 on ``staggered()``: KaplanMeierFitter, its event table's Greenwood variance,
@@ -336,14 +338,14 @@ def test_the_plan_is_what_releases_come_to() -> None:
     said = SURVIVAL.expected(study, sizes_of(study, n), StandIn(), 0.1)
     assert np.mean(halves, axis=0) == pytest.approx([one["everybody"] for one in said["answers"]], rel=0.1)
     assert said["half_width"] == said["answers"][0]["everybody"]
-    assert any("intervals of" in sentence for sentence in said["sentences"])
+    assert PlanCode.grid in codes(said["sentences"])
 
 
 def test_a_plan_warns_where_nobody_would_be_seen() -> None:
     study = make_survival(epsilon="0.05", expect={"lost": 0.9})
     said = SURVIVAL.expected(study, sizes_of(study, 500), StandIn(), None)
     assert said["whole_range"]
-    assert any("earlier horizon" in one for one in said["warnings"])
+    assert PlanCode.few_at_risk in codes(said["warnings"])
     unadjusted = make_survival(trial=False)
     told = SURVIVAL.expected(unadjusted, sizes_of(unadjusted, 5_000), StandIn(), None)
     trial = SURVIVAL.expected(make_survival(), sizes_of(unadjusted, 5_000), StandIn(), None)

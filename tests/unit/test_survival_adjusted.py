@@ -19,6 +19,7 @@ from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.estimators.survival import Measure
 from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
 from causalveil.schemas.plan import StandIn
+from causalveil.schemas.remarks import PlanCode
 from causalveil.tasks.adjustment.drawn import JointScales
 from causalveil.tasks.adjustment.released import EDGES, ReleasedScales
 from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
@@ -36,6 +37,7 @@ from causalveil.tasks.survival.joint import JointCells, grid_of, mechanism
 from causalveil.tasks.survival.pseudo import lost_error
 from causalveil.tasks.survival.stages import strata_of_rows
 from causalveil.tasks.survival.strategy import NoisyCells, measured
+from tests.limits import codes
 from tests.survival_help import (
     HORIZON,
     ONE_KIND,
@@ -240,12 +242,12 @@ def test_the_plan_is_what_releases_come_to() -> None:
     """The half-width that `plan` expects, against the median of 15 releases of such people; seed 6, within a fifth."""
     study = adjusting(expect={"risk": 0.5, "lost": 0.3})
     planned = SURVIVAL.expected(study, sizes_of(study, 5_000), StandIn(), None)
-    assert any("median of" in one for one in planned["sentences"])
+    assert PlanCode.median_of_draws in codes(planned["sentences"])
     found = [found_of(study, confounded(np.random.default_rng([seed, 6]), 5_000), seed) for seed in range(15)]
     halves = [(one.interval.upper - one.interval.lower) / 2 for one in found]
     assert np.median(halves) == pytest.approx(planned["half_width"], rel=0.2)
     few = adjusting(expect={"risk": 0.5, "lost": 0.95})
-    assert any("censoring.floor" in one for one in SURVIVAL.warnings(few, sizes_of(few, 5_000), StandIn()))
+    assert PlanCode.below_floor in codes(SURVIVAL.warnings(few, sizes_of(few, 5_000), StandIn()))
 
 
 STUDIES: list[tuple[dict[str, Any], str]] = [

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from causalveil.schemas.limits import united
+from causalveil.schemas.limits import Code, united
 from causalveil.schemas.protocols.answers import BalanceRow, GateResult
 from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.tasks.inference.allowance import allowance_beside
@@ -25,8 +25,6 @@ from causalveil.tasks.protocols.label.weights import Comparison
 from causalveil.tasks.protocols.parts import Part, table, told_of_errors, with_everybody, with_statement
 from causalveil.tasks.weighting.imbalance import Weighing
 from causalveil.tasks.weighting.weighted_means import NoisyDifference
-
-TOO_SMALL = "an arm is too small to be compared"
 
 
 def part_of(
@@ -52,7 +50,7 @@ def part_of(
     group, arm = place
     half, mixing = study.outcomes[outcome].width / 2, None if draw.gaussian else 1.0
     if weighing is None:
-        return Part(outcome, group, arm, False, 0.0, 0.0, 0.0, 0.0, half / 2, None, mixing, hidden=TOO_SMALL)
+        return Part(outcome, group, arm, False, 0.0, 0.0, 0.0, 0.0, half / 2, None, mixing, hidden=Code.arm_too_small)
     weights, bias, deviation = weighing.weights, weighing.bias, draw.deviation(outcome)
     own = [number / draw.part(outcome) for number in numbers]
     read = NoisyDifference.of(weights, draw.cost, own, bias, draw.louder(outcome))

@@ -10,7 +10,8 @@ from typing import Any
 
 from causalveil.schemas.columns import labels_of, levels_text
 from causalveil.schemas.contract import Contract
-from causalveil.schemas.specification import outcomes_of, unrecorded_words
+from causalveil.schemas.limits import capital
+from causalveil.schemas.specification import outcomes_of, unrecorded
 from causalveil.schemas.where import where_words
 from causalveil.tasks.report.flow import UnitFlow
 from causalveil.tasks.report.guidelines.settings import settings_words
@@ -211,14 +212,14 @@ def _analysis(release: Mapping[str, Any]) -> dict[str, str]:
     name = METHODS.get(str(estimator["name"]), str(estimator["name"]).replace("_", " "))
     settings = settings_words(estimator, release["privacy"]["level"] == "label")
     done = _adjustment(release)
-    adjusted = f"{done[:1].upper()}{done[1:]}." if done else ""
+    adjusted = f"{capital(done)}." if done else ""
     confidence, biases = release["confidence"], [row["bias"] for row in release["answers"] if row["bias"]]
     told = "Intervals allow for the bias that stands beside each answer in the table." if biases else ""
     if biases and len(release["answers"]) == 1:
         told = f"The interval allows for a bias of {figure(biases[0])} to either side."
     balance = bool(release.get("balance"))
     noise = "exact, for they are public" if release["privacy"]["level"] == "label" else "as released with noise"
-    how = f"{name[:1].upper()}{name[1:]}, {percent(float(confidence))} intervals."
+    how = f"{capital(name)}, {percent(float(confidence))} intervals."
     how += f" Settings: {settings}." if settings else ""
     how += f" {adjusted}" if adjusted else ""
     return {
@@ -318,8 +319,8 @@ def _answers(release: Mapping[str, Any]) -> dict[str, str]:
 
 def _adjustment(release: Mapping[str, Any]) -> str:
     """Return how far covariates were adjusted for: every wording once, but of answers without a statement."""
-    told = [row["adjustment"] for row in release["answers"] if row["state"] != "unresolved" or row["confounding"]]
-    return "; ".join(dict.fromkeys(one for one in told if one))
+    told = [row["confounding"]["sentence"] for row in release["answers"] if row["confounding"]]
+    return "; ".join(dict.fromkeys(told))
 
 
 def _plain(sentence: str) -> str:
@@ -362,7 +363,7 @@ def _missing_in_rows(spec: Mapping[str, Any]) -> str:
     covariates = spec.get("covariates") or {}
     everywhere = spec.get("missing") == "indicator"
     welcome = [name for name, one in covariates.items() if everywhere or one.get("nulls") == "indicator"]
-    told = [f"{one[:1].upper()}{one[1:]}." for one in unrecorded_words(spec)]
+    told = [capital(one.sentence) for one in unrecorded(spec)]
     if welcome:
         told.insert(0, f"{', '.join(welcome)} may be missing and enter by an indicator beside a fixed value.")
     if not told:

@@ -107,7 +107,8 @@ def adjusted_by_answer(stated: Sequence[ConfoundingStatement | None]) -> list[st
     found.sort(key=lambda one: (order.index(one.state), -(one.share or 0.0)))
     if found[0].done == found[-1].done:
         return [escape(found[0].done)]
-    return [f"Best adjusted answer: {escape(found[0].words)}.", f"[yellow]Worst: {escape(found[-1].words)}.[/yellow]"]
+    best, worst = escape(found[0].sentence), escape(found[-1].sentence)
+    return [f"Best adjusted answer: {best}.", f"[yellow]Worst: {worst}.[/yellow]"]
 
 
 def runs_left(fits: int) -> str:

@@ -111,8 +111,6 @@ def _about(release: EffectRelease) -> list[str]:
     first, details = release.answers[0], release.details
     one = len(release.answers) == 1
     lines = adjusted(first.confounding) if one else adjusted_by_answer([row.confounding for row in release.answers])
-    if one and not lines and first.adjustment and first.state != "unresolved":
-        lines = [escape(f"{first.adjustment[:1].upper()}{first.adjustment[1:]}.")]
     if details.get("chance_contradicted"):
         lines.append("[yellow]The released share of treated contradicts the declared chance of treatment.[/yellow]")
     elif one and first.state == "unresolved":

@@ -92,7 +92,7 @@ def run_cell(
         errors.append(found.estimate - population.truth)
         hits += found.interval.lower <= population.truth <= found.interval.upper
         widths.append((found.interval.upper - found.interval.lower) / 2)
-        words = str(found.details.get("adjustment", ""))
+        words = "" if found.confounding is None else found.confounding.sentence
         said[words] = said.get(words, 0) + 1
     sizes, seen = sizes_of(study, units), seen_people(study, population, units, range(min(runs, plans)))
     found_plans = [
