@@ -151,7 +151,7 @@ def releases(folder: Path) -> Documents:
                 "outcome": "<b>bold</b>" + LONG,
                 "specification": {
                     "treatment": LONG,
-                    "outcome": {"name": "<b>bold</b>" + LONG},
+                    "outcomes": [{**ran["specification"]["outcomes"][0], "name": "<b>bold</b>" + LONG}],
                     "covariates": {LONG: {"lower": -1e300, "upper": 1e300}, "g": {"levels": [LONG, "</style>"]}},
                 },
                 "details": {f"propensity_coefficient[{LONG}{index}]": index / 7 for index in range(80)},
