@@ -1,8 +1,11 @@
 """Read the terms of a study, in Wilkinson's notation, as facts.
 
-formulaic parses the text to a tree, and nothing evaluates it: only the forms below are taken from the tree, each
-as a fact, so that the text of a hostile file never becomes code. Importing formulaic imports pandas, which takes a
-second, so that it is imported where a study has terms.
+A formula of this grammar is read and never evaluated, so that the text of a hostile file never becomes code. The
+libraries for it evaluate what they do not know, and import pandas, which would cost every command a second.
+
+    sum        product + product ...           braces and parentheses go round a product or a comparison
+    product    factor : factor, factor * factor
+    factor     name, name ^ n, name > number, log(name), sqrt(name), ns(name, ...), I(factor)
 
     age^2  bmi^3  age^4        powers of a number, centred and scaled by its declared range
     log(income)  sqrt(income)  of a number whose declared range allows it
@@ -16,13 +19,10 @@ second, so that it is imported where a study has terms.
 
 from __future__ import annotations
 
-import ast
 import math
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
@@ -40,8 +40,14 @@ POWERS = ("^", "**")
 COMPARED = {">": False, "<=": False, ">=": True, "<": True}
 PRODUCTS = (":", "*")
 FORMS = "write age^2, log(x), sqrt(x), ns(x, 4), x > 65, or a product of two as sex:age"
-_PYTHON = {ast.Gt: ">", ast.LtE: "<=", ast.GtE: ">=", ast.Lt: "<"}
-_QUOTED = re.compile(r"`([^`]*)`")
+UNKNOWN = f"this is no formula that is known; {FORMS}"
+CLOSES = {"(": ")", "{": "}", "[": "]"}
+# How deeply parentheses may lie in one another; a term needs two.
+DEEPEST = 16
+_TOKEN = re.compile(
+    r"\s*(?:`(?P<quoted>[^`]+)`|(?P<name>[^\W\d][\w.]*)|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
+    r"|(?P<sign>\*\*|>=|<=|[-+*:^<>(){}\[\],=]))"
+)
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,7 @@ def terms_of(texts: Sequence[str]) -> tuple[tuple[PlacedTerm, ...], list[str]]:
     problems: list[str] = []
     for number, text in enumerate(texts, 1):
         try:
-            for factors in _factors(text):
+            for factors in _Parser.of(text).terms():
                 term = DeclaredTerm(text=_words([one for one, _ in factors]), factors=tuple(one for one, _ in factors))
                 found.append(PlacedTerm(term, number, tuple(at + 1 for _, at in factors)))
         except FormulaError as wrong:
@@ -98,83 +104,165 @@ def terms_of(texts: Sequence[str]) -> tuple[tuple[PlacedTerm, ...], list[str]]:
 Placed = tuple[TermFactor, int]
 
 
-def _factors(text: str) -> Iterator[list[Placed]]:
-    """Yield the factors of each term of a text, each with its character from 0."""
-    from formulaic.errors import FormulaicError
-    from formulaic.parser.algos.tokenize import tokenize
-    from formulaic.parser.algos.tokens_to_ast import tokens_to_ast
-
-    try:
-        tree = tokens_to_ast(tokenize(text), operator_resolver=_resolver())
-    except (FormulaicError, SyntaxError, ValueError, RecursionError) as wrong:
-        raise FormulaError(0, f"this is no formula that is known; {FORMS}") from wrong
-    if tree is None:
-        raise FormulaError(0, f"this is empty; {FORMS}")
-    yield from _terms(tree)
+@dataclass(frozen=True)
+class _Token:
+    kind: str
+    text: str
+    at: int
 
 
-@lru_cache(maxsize=1)
-def _resolver() -> Any:
-    """Return the operators of terms, with the precedence that R and Python give them."""
-    from formulaic.parser.types import Operator, OperatorResolver, Token
+@dataclass
+class _Parser:
+    """Reads the tokens of one text from left to right."""
 
-    class OfTerms(OperatorResolver):  # type: ignore[misc]
-        """The operators that a term may have, and no others."""
+    tokens: list[_Token]
+    place: int = field(default=0)
+    depth: int = field(default=0)
 
-        @property
-        def operators(self) -> list[Operator]:
-            two: dict[str, Any] = {"arity": 2, "associativity": "left"}
-            return [
-                Operator("+", precedence=100, **two),
-                *(Operator(one, precedence=50, **two) for one in COMPARED),
-                *(Operator(one, precedence=300, **two) for one in PRODUCTS),
-                *(Operator(one, precedence=500, **two) for one in POWERS),
-                Operator("-", precedence=600, arity=1, fixity="prefix"),
-            ]
+    @classmethod
+    def of(cls, text: str) -> _Parser:
+        """Return the parser of a text, whose last token is empty."""
+        found, at, end = list[_Token](), 0, len(text.rstrip())
+        while at < end:
+            match = _TOKEN.match(text, at)
+            if match is None:
+                raise FormulaError(0, UNKNOWN)
+            kind = str(match.lastgroup)
+            begin = match.start(kind) - (kind == "quoted")
+            found.append(_Token("name" if kind == "quoted" else kind, match[kind], begin))
+            at = match.end()
+        if not found:
+            raise FormulaError(0, f"this is empty; {FORMS}")
+        return cls([*found, _Token("end", "", end)])
 
-        def resolve(self, token: Any) -> Iterator[tuple[Any, Any]]:
-            """Take 'x >-1' for two operators, which the tokens have as one."""
-            one = token.token
-            if len(one) > 1 and one not in self.operator_table and one.endswith("-"):
-                for part in (one[:-1].strip(), "-"):
-                    own = Token(part, kind=token.kind, source=token.source, source_start=token.source_start)
-                    yield self._resolve(own, part)
-                return
-            yield self._resolve(token, one)
+    @property
+    def next(self) -> _Token:
+        return self.tokens[self.place]
 
-    return OfTerms()
+    def take(self, *signs: str) -> _Token | None:
+        """Return the next token, and go on, if it is one of these signs."""
+        one = self.next
+        if one.kind != "sign" or one.text not in signs:
+            return None
+        self.place += 1
+        return one
 
+    def expect(self, *signs: str) -> _Token:
+        one = self.take(*signs)
+        if one is None:
+            raise FormulaError(0, UNKNOWN)
+        return one
 
-def _terms(node: Any) -> Iterator[list[Placed]]:
-    if _operator(node) == "+":
-        for one in node.args:
-            yield from _terms(one)
-        return
-    yield _product(node)
+    def terms(self) -> list[list[Placed]]:
+        """Return the factors of each term of the text, each with its character from 0."""
+        found = [self.product()]
+        while self.take("+"):
+            found.append(self.product())
+        if self.next.kind != "end":
+            raise FormulaError(0, UNKNOWN)
+        for term in found:
+            if len(term) > 2:
+                raise FormulaError(term[2][1], "a product of three; write products of two, as a:b and b:c")
+        return found
 
+    def product(self) -> list[Placed]:
+        found = self.factor()
+        while self.take(*PRODUCTS):
+            found += self.factor()
+        return found
 
-def _product(node: Any) -> list[Placed]:
-    if _operator(node) not in PRODUCTS:
-        return [_factor(node)]
-    found = [placed for one in node.args for placed in _product(one)]
-    if len(found) > 2:
-        raise FormulaError(found[2][1], "a product of three; write products of two, as a:b and b:c")
-    return found
+    def factor(self) -> list[Placed]:
+        """Return one factor, or those of a product in parentheses."""
+        opened = self.take("(", "{")
+        if opened:
+            self.depth += 1
+            if self.depth > DEEPEST:
+                raise FormulaError(0, UNKNOWN)
+            inner = self.product()
+            if self.next.text == "+":
+                raise FormulaError(inner[0][1], f"a name of a covariate belongs here; {FORMS}")
+            self.expect(CLOSES[opened.text])
+            self.depth -= 1
+            return inner
+        one = self.next
+        self.place += 1
+        if one.kind == "name":
+            return [(self.of_call(one) if self.take("(") else self.of_name(one), one.at)]
+        if one.kind == "number":
+            raise FormulaError(one.at, f"a number by itself is no term; {FORMS}")
+        raise FormulaError(0, UNKNOWN)
 
+    def of_name(self, name: _Token) -> TermFactor:
+        if self.take(*POWERS):
+            at = self.next.at
+            sign = self.next.text == "-"
+            return _power(name.text, self.number(), at + sign)
+        compared = self.take(*COMPARED)
+        if compared:
+            return _threshold(name.text, compared.text, self.number())
+        return TermFactor(column=name.text)
 
-def _factor(node: Any) -> Placed:
-    operator, at = _operator(node), _start(node)
-    if operator in POWERS:
-        return _power(_name(node.args[0]), _value(node.args[1]), _start(node.args[1])), at
-    if operator in COMPARED:
-        return _threshold(_name(node.args[0]), operator, _value(node.args[1]), at), at
-    if operator:
-        raise FormulaError(at, f"'{operator}' is no part of a term here; {FORMS}")
-    if node.kind is node.Kind.NAME:
-        return TermFactor(column=node.token), at
-    if node.kind is node.Kind.PYTHON:
-        return _of_call(node.token, at), at
-    raise FormulaError(at, f"a number by itself is no term; {FORMS}")
+    def of_call(self, function: _Token) -> TermFactor:
+        """Return the factor of a function, whose parenthesis was taken."""
+        if function.text == "I":
+            ((inner, _),) = self.one_factor()
+        elif function.text in ("log", "sqrt") and self.next.kind == "name":
+            inner = TermFactor(column=self.covariate(), function=TermFunction(function.text))
+        elif function.text == "ns" and self.next.kind == "name":
+            inner = self.spline(self.covariate(), function.at)
+        else:
+            raise FormulaError(function.at, f"no such function of a covariate is known; {FORMS}")
+        self.expect(")")
+        return inner
+
+    def one_factor(self) -> list[Placed]:
+        found = self.factor()
+        if len(found) != 1:
+            raise FormulaError(found[0][1], f"a product is no part of a function; {FORMS}")
+        return found
+
+    def covariate(self) -> str:
+        self.place += 1
+        return self.tokens[self.place - 1].text
+
+    def spline(self, name: str, at: int) -> TermFactor:
+        self.expect(",")
+        named = self.next.text if self.next.kind == "name" else "df"
+        if self.next.kind == "name":
+            self.place += 1
+            self.expect("=")
+        if named == "knots":
+            knots = self.numbers()
+            if 0 < len(knots) < MOST_SPLINE:
+                return TermFactor(column=name, function=TermFunction.spline, knots=knots)
+        elif named == "df":
+            degree = self.number()
+            if degree in range(LEAST_SPLINE, MOST_SPLINE + 1):
+                return TermFactor(column=name, function=TermFunction.spline, degree=int(degree))
+        raise FormulaError(
+            at,
+            f"a spline has {LEAST_SPLINE} to {MOST_SPLINE} columns, or up to {MOST_SPLINE - 1} knots; "
+            f"write ns({name}, 4) or ns({name}, knots=[40, 60])",
+        )
+
+    def numbers(self) -> tuple[float, ...]:
+        opened = self.expect("[", "(")
+        found = [self.number()]
+        while self.take(","):
+            found.append(self.number())
+        self.expect(CLOSES[opened.text])
+        return tuple(found)
+
+    def number(self) -> float:
+        """Return the number that comes next, with its sign."""
+        sign = -1.0 if self.take("-") else 1.0
+        one = self.next
+        if one.kind == "end":
+            raise FormulaError(0, UNKNOWN)
+        if one.kind != "number" or not math.isfinite(float(one.text)):
+            raise FormulaError(one.at, f"a number belongs here; {FORMS}")
+        self.place += 1
+        return sign * float(one.text)
 
 
 def _power(name: str, degree: float, at: int) -> TermFactor:
@@ -183,105 +271,8 @@ def _power(name: str, degree: float, at: int) -> TermFactor:
     return TermFactor(column=name, function=TermFunction.power, degree=int(degree))
 
 
-def _threshold(name: str, operator: str, value: float, at: int) -> TermFactor:
-    if not math.isfinite(value):
-        raise FormulaError(at, f"a threshold is a number; write {name} > 65")
+def _threshold(name: str, operator: str, value: float) -> TermFactor:
     return TermFactor(column=name, function=TermFunction.above, knots=(value,), reached=COMPARED[operator])
-
-
-def _operator(node: Any) -> str:
-    """Return the operator of a node; empty for a token."""
-    return str(node.operator.symbol) if hasattr(node, "operator") else ""
-
-
-def _start(node: Any) -> int:
-    """Return the character at which a node begins."""
-    if hasattr(node, "operator"):
-        return min((_start(one) for one in node.args), default=0)
-    return int(node.source_start or 0)
-
-
-def _name(node: Any) -> str:
-    if hasattr(node, "operator") or node.kind is not node.Kind.NAME:
-        raise FormulaError(_start(node), f"a name of a covariate belongs here; {FORMS}")
-    return str(node.token)
-
-
-def _value(node: Any) -> float:
-    if _operator(node) == "-":
-        return -_value(node.args[0])
-    if hasattr(node, "operator") or node.kind is not node.Kind.VALUE:
-        raise FormulaError(_start(node), f"a number belongs here; {FORMS}")
-    try:
-        return float(node.token)
-    except ValueError:
-        raise FormulaError(_start(node), f"a number belongs here; {FORMS}") from None
-
-
-def _of_call(text: str, at: int) -> TermFactor:
-    """Return the factor that a call says, read by Python's own parser and never evaluated."""
-    names: list[str] = []
-
-    def placeholder(found: re.Match[str]) -> str:
-        names.append(found.group(1))
-        return f"quoted_{len(names) - 1}_"
-
-    try:
-        tree = ast.parse(_QUOTED.sub(placeholder, text).strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise FormulaError(at, f"'{text}' is no function that is known; {FORMS}") from None
-    quoted = {f"quoted_{place}_": name for place, name in enumerate(names)}
-    return _of_python(tree, quoted, at)
-
-
-def _of_python(node: ast.expr, quoted: dict[str, str], at: int) -> TermFactor:
-    match node:
-        case ast.Call(func=ast.Name(id="I"), args=[inner], keywords=[]):
-            return _of_python(inner, quoted, at)
-        case ast.Call(func=ast.Name(id="log" | "sqrt" as function), args=[ast.Name(id=name)], keywords=[]):
-            return TermFactor(column=quoted.get(name, name), function=TermFunction(function))
-        case ast.Call(func=ast.Name(id="ns"), args=[ast.Name(id=name), *rest], keywords=named):
-            return _spline(quoted.get(name, name), rest, named, at)
-        case ast.BinOp(left=ast.Name(id=name), op=ast.BitXor() | ast.Pow(), right=right):
-            return _power(quoted.get(name, name), _number(right, at), at)
-        case ast.Compare(left=ast.Name(id=name), ops=[operator], comparators=[value]) if type(operator) in _PYTHON:
-            return _threshold(quoted.get(name, name), _PYTHON[type(operator)], _number(value, at), at)
-    raise FormulaError(at, f"no such function of a covariate is known; {FORMS}")
-
-
-def _spline(name: str, rest: list[ast.expr], named: list[ast.keyword], at: int) -> TermFactor:
-    match rest, [(one.arg, one.value) for one in named]:
-        case ([value], []) | ([], [("df", value)]):
-            degree = _number(value, at)
-            if degree in range(LEAST_SPLINE, MOST_SPLINE + 1):
-                return TermFactor(column=name, function=TermFunction.spline, degree=int(degree))
-        case [], [("knots", ast.List(elts=values) | ast.Tuple(elts=values))] if 0 < len(values) < MOST_SPLINE:
-            knots = tuple(_number(value, at) for value in values)
-            return TermFactor(column=name, function=TermFunction.spline, knots=knots)
-    raise FormulaError(
-        at,
-        f"a spline has {LEAST_SPLINE} to {MOST_SPLINE} columns, or up to {MOST_SPLINE - 1} knots; "
-        f"write ns({name}, 4) or ns({name}, knots=[40, 60])",
-    )
-
-
-def _number(node: ast.expr, at: int) -> float:
-    match node:
-        case ast.UnaryOp(op=ast.USub(), operand=inner):
-            return -_number(inner, at)
-        case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
-            return _finite(value, at)
-    raise FormulaError(at, f"a number belongs here; {FORMS}")
-
-
-def _finite(value: int | float, at: int) -> float:
-    try:
-        found = float(value)
-    except OverflowError:
-        found = math.inf
-    if not math.isfinite(found):
-        raise FormulaError(at, f"a number belongs here; {FORMS}")
-    return found
 
 
 def _words(factors: list[TermFactor]) -> str:

@@ -109,12 +109,12 @@ HEAVY = (
         "dp_accounting",
     ),
     *("hypothesis", "pytest", "matplotlib", "sklearn", "numba", "opendp", "mpmath", "cryptography", "jinja2"),
-    *("pandas", "formulaic"),
+    "pandas",
 )
 # Where hypothesis is installed, as for developers, pandera takes it along, and it pytest.
 TOO_HEAVY = (
     *("prefect", "alembic", "dp_accounting", "matplotlib", "sklearn", "numba", "opendp"),
-    *("jinja2", "scipy.stats", "scipy.signal", "distributed", "ray", "fastapi", "formulaic"),
+    *("jinja2", "scipy.stats", "scipy.signal", "distributed", "ray", "fastapi"),
 )
 
 
