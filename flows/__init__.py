@@ -10,6 +10,6 @@
 - ``cli/``: The `causalveil` command: arguments in, documents out; no order of stages, no arithmetic.
 - ``engine/``: Engines that run stages: direct calls, or Prefect's tasks with its runners and events.
 - ``estimators/``: The order of each estimator's stages, which reads like its paper's algorithm box.
-- ``planning/``: Expected findings and costs of a study, from public facts alone: `causalveil plan`.
-- ``sequence/``: Declare, reserve, release: the order of a run around its stages, and of a round of sites.
+- ``plan/``: Expected findings and costs of a study, from public facts alone: `causalveil plan`.
+- ``run/``: Declare, reserve, release: the order of a run around its stages, and of a round of sites.
 """

@@ -15,10 +15,10 @@ from prefect import flow  # noqa: E402  (settings must be in place first)
 from causalveil.flows.engine.deployment import one_at_a_time, refuse_open_server, store_nothing  # noqa: E402
 from causalveil.flows.engine.engine import Watcher, guarded  # noqa: E402
 from causalveil.flows.engine.prefect_engine import PrefectEngine, in_this_process, tagged  # noqa: E402
-from causalveil.flows.sequence.admit import admit_folder  # noqa: E402
-from causalveil.schemas.admission.manifest import Admission  # noqa: E402
-from causalveil.tasks.enclave.data_folder import DataFolder  # noqa: E402
-from causalveil.tasks.object_storage.copies import folder_at  # noqa: E402
+from causalveil.flows.run.admit import admit_folder  # noqa: E402
+from causalveil.schemas.admission import Admission  # noqa: E402
+from causalveil.tasks.data.data_folder import DataFolder  # noqa: E402
+from causalveil.tasks.machine.object_storage import folder_at  # noqa: E402
 
 
 @flow(name="admit", log_prints=False, persist_result=False, validate_parameters=False)

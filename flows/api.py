@@ -16,11 +16,11 @@ from typing import Any, Literal
 import yaml
 
 from causalveil.flows.engine.engine import DirectEngine, Watcher
-from causalveil.flows.planning.study_plan import StudyPlan, plan
-from causalveil.flows.sequence.declare import load_study
-from causalveil.flows.sequence.finished import RunResult
-from causalveil.flows.sequence.pooling import PooledResult, pool_sites
-from causalveil.flows.sequence.start import begin_on_frame
+from causalveil.flows.plan.study_plan import StudyPlan, plan
+from causalveil.flows.run.declare import load_study
+from causalveil.flows.run.finished import RunResult
+from causalveil.flows.run.pooling import PooledResult, pool_sites
+from causalveil.flows.run.start import begin_on_frame
 from causalveil.flows.start_run import (
     ArrowTable,
     Drafted,
@@ -30,7 +30,7 @@ from causalveil.flows.start_run import (
     study_given,
 )
 from causalveil.schemas.contract import Contract, DataClass, load_contract
-from causalveil.schemas.documents import path_of
+from causalveil.schemas.documents import painted_by, path_of, tabled_by, written_by
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.plan import Plan
 from causalveil.schemas.release import (
@@ -40,17 +40,11 @@ from causalveil.schemas.release import (
     Release,
     release_file,
 )
-from causalveil.schemas.shown import painted_by, tabled_by, written_by
-from causalveil.schemas.sites.pooled import (
-    PooledRelease,
-    Published,
-    load_published,
-)
-from causalveil.schemas.sites.series import Series
+from causalveil.schemas.sites.pooled import PooledRelease, Published, Series, load_published
 from causalveil.schemas.study import Study
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.report.page import head_html, plan_html, report_html
-from causalveil.tasks.report.panel.whole import panel_text
+from causalveil.tasks.report.panel import panel_text
 from causalveil.tasks.report.robustness import SensitivityAnalysis, sensitivity_of
 from causalveil.tasks.report.table import frame_of
 from causalveil.tasks.start.draft import slug

@@ -20,7 +20,7 @@ from prefect import State, flow  # noqa: E402  (settings must be in place first)
 from causalveil.flows.engine.deployment import one_at_a_time, refuse_open_server, store_nothing, tell_late  # noqa: E402
 from causalveil.flows.engine.engine import Watcher, guarded  # noqa: E402
 from causalveil.flows.engine.prefect_engine import PrefectEngine, ended_as, in_this_process, tagged  # noqa: E402
-from causalveil.flows.sequence.admit import Extracted, extract_source, late_line  # noqa: E402
+from causalveil.flows.run.admit import Extracted, extract_source, late_line  # noqa: E402
 from causalveil.schemas.warehouse import load_source  # noqa: E402
 
 _LOG = logging.getLogger("causalveil.flow")

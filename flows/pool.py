@@ -17,10 +17,10 @@ from prefect import State, flow  # noqa: E402  (settings must be in place first)
 
 from causalveil.flows.engine.deployment import refuse_open_server, store_nothing  # noqa: E402
 from causalveil.flows.engine.prefect_engine import PrefectEngine, ended_as, tagged  # noqa: E402
-from causalveil.flows.sequence.pooling import PooledResult, pool_sites  # noqa: E402
+from causalveil.flows.run.pooling import PooledResult, pool_sites  # noqa: E402
 from causalveil.schemas.asked.study_file import load_study_file  # noqa: E402
 from causalveil.schemas.sites.round import load_sites  # noqa: E402
-from causalveil.tasks.protocols.gates import failed_gates  # noqa: E402
+from causalveil.tasks.estimate.findings import failed_gates  # noqa: E402
 from causalveil.tasks.report.table import labelled  # noqa: E402
 
 

@@ -20,8 +20,8 @@ from prefect.states import Cancelled  # noqa: E402
 from causalveil.flows.engine.deployment import refuse_open_server, store_nothing  # noqa: E402
 from causalveil.flows.engine.engine import guarded  # noqa: E402
 from causalveil.flows.engine.prefect_engine import PrefectEngine, tagged  # noqa: E402
-from causalveil.flows.sequence.declare import already, load  # noqa: E402
-from causalveil.flows.sequence.pooling import SeriesResult, make_series  # noqa: E402
+from causalveil.flows.run.declare import already, load  # noqa: E402
+from causalveil.flows.run.pooling import SeriesResult, make_series  # noqa: E402
 from causalveil.schemas.errors import TooFewBlocks  # noqa: E402
 
 _LOG = logging.getLogger("causalveil.flow")

@@ -21,9 +21,9 @@ import polars as pl
 import yaml
 
 from causalveil.flows.engine.engine import DirectEngine, Watcher, guarded
-from causalveil.flows.sequence.declare import already, load
-from causalveil.flows.sequence.finished import RunResult, find_stored, give_back
-from causalveil.flows.sequence.study import check_run_id, execute, new_run_id, refuse_ahead, run_of_question
+from causalveil.flows.run.declare import already, load
+from causalveil.flows.run.finished import RunResult, find_stored, give_back
+from causalveil.flows.run.study import check_run_id, execute, new_run_id, refuse_ahead, run_of_question
 from causalveil.schemas.contract import CONTRACT_FILE, Contract, DataClass
 from causalveil.schemas.documents import path_of, read_text
 from causalveil.schemas.errors import ContractError, StudyError

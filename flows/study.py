@@ -33,13 +33,13 @@ from causalveil.flows.engine.prefect_engine import (  # noqa: E402
     tagged,
 )
 from causalveil.flows.engine.shown import tags_by  # noqa: E402
-from causalveil.flows.sequence.declare import Loaded, find_data, load  # noqa: E402
-from causalveil.flows.sequence.finished import RunResult, find_stored, give_back  # noqa: E402
-from causalveil.flows.sequence.study import check_run_id, execute, run_of_question  # noqa: E402
+from causalveil.flows.run.declare import Loaded, find_data, load  # noqa: E402
+from causalveil.flows.run.finished import RunResult, find_stored, give_back  # noqa: E402
+from causalveil.flows.run.study import check_run_id, execute, run_of_question  # noqa: E402
 from causalveil.schemas.asked.study_file import load_study_file  # noqa: E402
 from causalveil.schemas.errors import BudgetRefused, CausalveilError, ReleaseHeld  # noqa: E402
 from causalveil.schemas.release import load_release_text  # noqa: E402
-from causalveil.tasks.protocols.gates import failed_gates  # noqa: E402
+from causalveil.tasks.estimate.findings import failed_gates  # noqa: E402
 from causalveil.tasks.report.table import labelled  # noqa: E402
 
 

@@ -11,7 +11,7 @@ scale is declared, never taken from the data, so the transformation is public an
 A code may have a name, which the owner declares and people read in place of the code. Rows, sums and keys of a release
 have the code.
 
-``schemas/admission/rules.py`` makes checks of what the columns of a study must hold.
+``schemas/admission.py`` makes checks of what the columns of a study must hold.
 """
 
 from __future__ import annotations

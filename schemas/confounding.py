@@ -114,7 +114,7 @@ class ConfoundingStatement(Worded):
         how = "" if self.method is None else f"by {METHODS[self.method]}"
         if self.share is not None:
             how = f"for {whole_percent(self.share)} of possible {'linear ' if self.linear else ''}confounding"
-            # The share is of covariates that the noise lets be seen: ``tasks.adjustment.interval``.
+            # The share is of covariates that the noise lets be seen: ``tasks.estimate.adjust.interval``.
             how += " by the other covariates" if self.left_out else ""
         return f"partly adjusted, {how}" if self.state is AdjustmentState.partly else f"adjusted {how}"
 

@@ -279,7 +279,7 @@ def load_contract(path: Path) -> Contract:
 
     The path is named to grant the contract or to quote it.
 
-    Code that reads rows has the contract from the folder that it opened: ``tasks.enclave.data_folder``.
+    Code that reads rows has the contract from the folder that it opened: ``tasks.data.data_folder``.
 
     Raises:
         ContractError: missing, a link, or wrong.

@@ -9,9 +9,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from causalveil.schemas.composition import largest_sum
-from causalveil.schemas.privacy import Charge, Guarantee, Level, amount_text
-from causalveil.schemas.protocols.answers import Answer, Limits, State
+from causalveil.schemas.answers import Answer, Limits, State
+from causalveil.schemas.privacy import Charge, Guarantee, Level, amount_text, largest_sum
 from causalveil.schemas.study import Variant
 
 if TYPE_CHECKING:
@@ -22,9 +21,11 @@ if TYPE_CHECKING:
         PooledEstimate,
         PooledPrivacy,
         PooledRelease,
+        Series,
+        SeriesPrivacy,
+        SeriesRun,
         SiteRecord,
     )
-    from causalveil.schemas.sites.series import Series, SeriesPrivacy, SeriesRun
 
 # The count of units that a float still holds exactly.
 MOST_UNITS = 2**53
@@ -46,7 +47,7 @@ def contradictions(release: Release) -> Iterator[str]:
     """Yield what contradicts itself in a release, as field and reason.
 
     Examples:
-        >>> from causalveil.schemas.protocols.answers import Limits
+        >>> from causalveil.schemas.answers import Limits
         >>> list(_ends("interval", Limits(lower=1.0, upper=-1.0), None))
         ["'interval': its lower end is above its upper end"]
     """

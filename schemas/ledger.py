@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 from pydantic import Field, PlainSerializer, WithJsonSchema, field_validator, model_validator
 
 from causalveil.schemas.privacy import Accounting, Charge, Frozen, Guarantee, Half, Level, PrivacyCost, subtract
-from causalveil.schemas.sources import TableSnapshot
 from causalveil.schemas.study import Slug
+from causalveil.schemas.warehouse import TableSnapshot
 
 # The name under which a run's finished document lies beside its charges.
 DOCUMENT = "release"

@@ -1,5 +1,7 @@
 """Name the terms of the guarantee: amounts, neighbours, levels, costs and keys.
 
+Add up charges over the parts of the units that they touch, in exact decimals.
+
 Amounts of privacy budget are exact decimals, parsed from text and never from binary floats. Three spends of 0.1 fit
 into 0.3 only in decimals. At most 15 significant digits are accepted, so that an amount written to JSON as a number and
 read back is the same decimal.
@@ -14,12 +16,34 @@ from __future__ import annotations
 import decimal
 import math
 import re
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 from pydantic_core import core_schema
+
+
+def largest_sum(charges: Sequence[Charge], amount: Callable[[Charge], Decimal]) -> Decimal:
+    """Return the largest sum of an amount that one unit can meet.
+
+    Of each partition of the units a unit is in one part, and meets the charges that touch it.
+
+    Raises:
+        decimal.Inexact: the sum has too many digits.
+    """
+    common = add(*(amount(charge) for charge in charges if not charge.scope.whole))
+    return add(common, *(max(add(*map(amount, met)) for met in group) for group in by_part(charges)))
+
+
+def by_part(charges: Sequence[Charge]) -> list[list[list[Charge]]]:
+    """Return the charges that touch each part of each partition that scopes speak of."""
+    wholes = dict.fromkeys(charge.scope.whole for charge in charges if charge.scope.whole)
+    return [
+        [[c for c in charges if c.scope.whole == whole and part in c.scope.parts] for part in whole] for whole in wholes
+    ]
+
 
 MAX_DIGITS = 15
 SMALLEST = Decimal("1e-30")

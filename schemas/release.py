@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, TypeAdapter
 
+from causalveil.schemas.answers import Answer, BalanceRow, Calibration, GateResult, GateVerdict, State
 from causalveil.schemas.contradictions import contradictions
-from causalveil.schemas.documents import as_written, parse_json, read_text
+from causalveil.schemas.documents import Shown, as_written, parse_json, read_text, table_of
 from causalveil.schemas.errors import ReleaseContradicted, StudyError
 from causalveil.schemas.estimators.direction import Favours, Pair, Score
-from causalveil.schemas.estimators.survival_protocol import GroupCurves
+from causalveil.schemas.estimators.survival import GroupCurves
 from causalveil.schemas.ledger import BudgetOutlook
 from causalveil.schemas.limits import Limit
 from causalveil.schemas.mistakes import validate
@@ -30,18 +31,9 @@ from causalveil.schemas.privacy import (
     PublicKey,
     amount_text,
 )
-from causalveil.schemas.protocols.answers import (
-    Answer,
-    BalanceRow,
-    Calibration,
-    GateResult,
-    GateVerdict,
-    State,
-)
 from causalveil.schemas.remarks import Remark
-from causalveil.schemas.shown import Shown, table_of
-from causalveil.schemas.sources import TableSnapshot
 from causalveil.schemas.study import Clusters, Estimand, Finite
+from causalveil.schemas.warehouse import TableSnapshot
 
 if TYPE_CHECKING:
     import polars as pl

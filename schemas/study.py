@@ -41,7 +41,7 @@ from causalveil.schemas.columns import (
     scaled_ends,
 )
 from causalveil.schemas.documents import AnyPath, RuleBroken, digest_of
-from causalveil.schemas.execution import Execution
+from causalveil.schemas.plan import Execution
 from causalveil.schemas.privacy import Amount, Frozen, Guarantee, Half, Level, Neighbours, PrivacyCost
 
 Finite = Annotated[float, Field(allow_inf_nan=False, strict=False)]

@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from causalveil.flows.sequence.estimators import rehearse_effect
+from causalveil.flows.run.estimators import rehearse_effect
 from causalveil.schemas.estimators.aipw import AipwEstimator, AipwStudy
 from causalveil.schemas.estimators.difference import DifferenceStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.enclave.cells import CellRows
-from causalveil.tasks.enclave.enclave import Rows
-from causalveil.tasks.enclave.split import Pieces, fold_sizes
-from causalveil.tasks.inference.assemble import Findings
+from causalveil.tasks.data.cells import CellRows
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.data.split import Pieces, fold_sizes
+from causalveil.tasks.estimate import difference
+from causalveil.tasks.estimate.interval import Findings
 from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil.tasks.privacy.mechanisms import Mechanism
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.protocols import difference
 from tests.studies import RESOLVED, merge
 
 HAIR = 1 - 2.0**-40

@@ -13,12 +13,12 @@ from typing import Any
 
 import polars as pl
 
-from causalveil.schemas.admission.manifest import Admission
+from causalveil.schemas.admission import Admission
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.estimators.ipw import IpwStudy
-from causalveil.tasks.admission.stages import admit_stage
-from causalveil.tasks.enclave.data_folder import DataFolder
-from causalveil.tasks.enclave.partitions import list_partitions
+from causalveil.tasks.data.admit import admit_stage
+from causalveil.tasks.data.data_folder import DataFolder
+from causalveil.tasks.data.partitions import list_partitions
 
 # A value that no message may repeat, as text and as a number.
 CANARY = "Xq7canary"

@@ -8,7 +8,7 @@ import numpy as np
 
 from causalveil.schemas.estimators.balancing import BalancingEstimator, BalancingStudy
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.enclave.enclave import Rows
+from causalveil.tasks.data.enclave import Rows
 from tests.regression_help import in_rows
 from tests.studies import RESOLVED, merge
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from causalveil.flows.sequence.pooling import load_round
+from causalveil.flows.run.pooling import load_round
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.sites.bundle import digest_of
 from causalveil.tasks.sites.terms import sign_terms

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from causalveil.flows.sequence.estimators import rehearse
+from causalveil.flows.run.estimators import rehearse
 from causalveil.schemas.estimators.direction import DirectionStudy
-from causalveil.tasks.direction.answers import DirectionFindings
-from causalveil.tasks.direction.stages import TestRows
-from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
+from causalveil.tasks.data.enclave import MemoryEnclave, ranks
+from causalveil.tasks.estimate.papers.direction.stages import DirectionFindings, TestRows
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Budget
 from tests.studies import CONTRACT, RESOLVED, merge, write_study

@@ -23,11 +23,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from causalveil.flows.api import load_study, run_study
 from causalveil.flows.cli.main import main
-from causalveil.flows.sequence.pooling import load_round, pool_accepted
+from causalveil.flows.run.pooling import load_round, pool_accepted
 from causalveil.schemas.release import Release
-from causalveil.schemas.sites.pooled import PooledRelease
+from causalveil.schemas.sites.pooled import PooledRelease, Series
 from causalveil.schemas.sites.round import Bundle, SignedTerms, Statement
-from causalveil.schemas.sites.series import Series
 from causalveil.schemas.studies import estimator_names
 from causalveil.tasks.sites.accept import Accepted
 from causalveil.tasks.sites.series import series_of

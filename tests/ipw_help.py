@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from causalveil.schemas.estimators.ipw import IpwStudy
-from causalveil.tasks.enclave.enclave import Rows
+from causalveil.tasks.data.enclave import Rows
 from tests.studies import RESOLVED, merge
 
 ESTIMANDS = ("ATE", "ATT", "ATC")

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from causalveil.schemas.protocols.study import EffectStudy
-from causalveil.tasks.adjustment.drawn import joined
-from causalveil.tasks.adjustment.features import ArmScales
-from causalveil.tasks.adjustment.recipe import LINES, SCALES, SCORES, SCREEN, TableRecipe, joint_recipe
-from causalveil.tasks.adjustment.releases import (
+from causalveil.schemas.table import EffectStudy
+from causalveil.tasks.data.cells import CellRows
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.adjust.features import ArmScales
+from causalveil.tasks.estimate.adjust.questions import joined
+from causalveil.tasks.estimate.adjust.recipe import LINES, SCALES, SCORES, SCREEN, TableRecipe, joint_recipe
+from causalveil.tasks.estimate.adjust.releases import (
     JointMomentSums,
     JointScaleSums,
     JointScoreSums,
@@ -20,8 +22,6 @@ from causalveil.tasks.adjustment.releases import (
     JointSums,
     Residuals,
 )
-from causalveil.tasks.enclave.cells import CellRows
-from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Mechanism
 from tests.protocol_help import make_protocol

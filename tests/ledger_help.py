@@ -19,8 +19,8 @@ from causalveil.schemas.plan import Plan
 from causalveil.schemas.privacy import Charge
 from causalveil.schemas.release import EffectRelease, Release, load_release, release_schema, release_text
 from causalveil.tasks.privacy.budget import FlowBudget
+from causalveil.tasks.privacy.ledger.accounts import use_of
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
-from causalveil.tasks.privacy.ledger.usage import use_of
 
 DATASET = "trial"
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.privacy import Charge
-from causalveil.tasks.enclave.enclave import Rows
+from causalveil.tasks.data.enclave import Rows
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.noise import NoiseSource
 from tests.studies import RESOLVED, merge

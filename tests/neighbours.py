@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from causalveil.tasks.enclave.enclave import Rows
+from causalveil.tasks.data.enclave import Rows
 
 
 def neighbour(rows: Rows, other: Rows, level: str = "sample") -> Rows:

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 
 from causalveil.flows.estimators.rehearsal import Made, people_of_effect
-from causalveil.flows.sequence.estimators import estimator_of, rehearse
-from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
+from causalveil.flows.run.estimators import estimator_of, rehearse
+from causalveil.schemas.answers import Answer
+from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.plan import StandIn
-from causalveil.schemas.protocols.answers import Answer
-from causalveil.schemas.protocols.study import ALL_UNITS, EffectStudy
 from causalveil.schemas.study import Study
-from causalveil.tasks.enclave.enclave import MemoryEnclave
-from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.protocols.people import people_of
-from causalveil.tasks.survival.people import people_of_times
+from causalveil.schemas.table import ALL_UNITS, EffectStudy
+from causalveil.tasks.data.enclave import MemoryEnclave
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.people import people_of
+from causalveil.tasks.estimate.times.people import people_of_times
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from tests.protocol_help import make_protocol
 from tests.survival_help import make_survival, make_times
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from causalveil.flows.sequence.estimators import rehearse
-from causalveil.schemas.protocols.study import EffectStudy
+from causalveil.flows.run.estimators import rehearse
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.enclave.cells import CellRows
-from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
-from causalveil.tasks.inference.assemble import Findings
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.schemas.table import EffectStudy
+from causalveil.tasks.data.cells import CellRows
+from causalveil.tasks.data.enclave import MemoryEnclave, ranks
+from causalveil.tasks.estimate.interval import Findings
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from tests.regression_help import in_rows
 
 OUTCOMES = 2

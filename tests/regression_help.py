@@ -8,7 +8,8 @@ import numpy as np
 
 from causalveil.schemas.estimators.regression import RegressionEstimator, RegressionStudy
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.adjustment.features import (
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.estimate.adjust.features import (
     ArmScales,
     Curve,
     Encoding,
@@ -18,7 +19,6 @@ from causalveil.tasks.adjustment.features import (
     Screen,
     Shape,
 )
-from causalveil.tasks.enclave.enclave import Rows
 from tests.studies import RESOLVED, merge
 
 NONE = np.zeros(1)

@@ -27,13 +27,11 @@ from scipy.spatial.distance import cdist
 
 from causalveil.flows.engine.engine import DirectEngine, Task
 from causalveil.flows.estimators.stage import Run
-from causalveil.flows.sequence.estimators import estimator_of
+from causalveil.flows.run.estimators import estimator_of
 from causalveil.schemas.estimators.direction import DirectionStudy
-from causalveil.schemas.estimators.survival import TimeToEvent
-from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
+from causalveil.schemas.estimators.survival import SurvivalStudy, TimeToEvent
 from causalveil.schemas.plan import Partition, Sizes
 from causalveil.schemas.privacy import Charge, Half, Level, Norm
-from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.study import (
     ZERO_ONE,
     CategoricalCovariate,
@@ -43,19 +41,19 @@ from causalveil.schemas.study import (
     MissingTreatment,
     Study,
 )
-from causalveil.tasks.direction import stages
-from causalveil.tasks.enclave.cells import normalise_cells
-from causalveil.tasks.enclave.enclave import Enclave, MemoryEnclave, ranks
-from causalveil.tasks.enclave.normalise import normalise_segment
-from causalveil.tasks.enclave.partitions import LoadedSegment
-from causalveil.tasks.enclave.split import fold_sizes, sizes_of, training_size
-from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
+from causalveil.schemas.table import EffectStudy
+from causalveil.tasks.data.cells import normalise_cells
+from causalveil.tasks.data.enclave import Enclave, MemoryEnclave, ranks
+from causalveil.tasks.data.normalise import normalise_segment
+from causalveil.tasks.data.partitions import LoadedSegment
+from causalveil.tasks.data.split import ascending, fold_sizes, keyed_hash, sizes_of, training_size
+from causalveil.tasks.estimate.models.lattice_sums import BITS
+from causalveil.tasks.estimate.papers.direction import stages
+from causalveil.tasks.estimate.times.releases import normalise_times
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import distributing_by
-from causalveil.tasks.models.lattice_sums import BITS
+from causalveil.tasks.privacy.mechanisms import ProposeTestRelease, StableRelease
 from causalveil.tasks.privacy.noise import NoiseSource, SeededNoise
-from causalveil.tasks.privacy.special_mechanisms import ProposeTestRelease, StableRelease
-from causalveil.tasks.survival.stages import normalise_times
 
 Arrays = dict[str, NDArray[Any]]
 TESTED = (ProposeTestRelease.NAME, StableRelease.NAME)

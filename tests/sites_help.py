@@ -15,7 +15,7 @@ import yaml
 
 from causalveil.flows.api import run_study
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.pooling import PooledResult, load_round, pool_sites
+from causalveil.flows.run.pooling import PooledResult, load_round, pool_sites
 from causalveil.schemas.sites.round import AgreedTerms, SignedTerms, Statement
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.sites.bundle import make_bundle, public_key, read_bundle, sign

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from causalveil.flows.sequence.estimators import estimator_of
+from causalveil.flows.run.estimators import estimator_of
 from causalveil.schemas.studies import parse_study
 from tests.aipw_help import make_aipw, make_difference
 from tests.balancing_help import make_balancing

@@ -123,7 +123,7 @@ def write_study(
 
 def resolved(path: Path) -> Any:
     """The study at `path` in full, as a run has it."""
-    from causalveil.flows.sequence.declare import load
+    from causalveil.flows.run.declare import load
 
     return load(path).study
 

@@ -12,27 +12,24 @@ import polars as pl
 from jsonschema import Draft202012Validator
 
 from causalveil.flows.api import run_study
-from causalveil.flows.sequence.estimators import rehearse
-from causalveil.flows.sequence.finished import RunResult
-from causalveil.schemas.asked.asks_for import asks_for
+from causalveil.flows.run.estimators import rehearse
+from causalveil.flows.run.finished import RunResult
+from causalveil.schemas.asked.resolve import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
-from causalveil.schemas.estimators.survival import Measure
-from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
+from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
-from causalveil.tasks.enclave.normalise import columns, encode
-from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.assemble import Findings
+from causalveil.tasks.data.enclave import MemoryEnclave, ranks
+from causalveil.tasks.data.normalise import columns, encode
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.interval import Findings
+from causalveil.tasks.estimate.times.answers import findings_of
+from causalveil.tasks.estimate.times.curves import ARMS, Grid, NoisyCells
+from causalveil.tasks.estimate.times.effects import TwoArms
+from causalveil.tasks.estimate.times.pseudo import TimesOutcomes, times_outcomes, values_by_cell
+from causalveil.tasks.estimate.times.releases import JointCells, QuestionCells, grid_of, strata_of_rows
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.survival.curves import ARMS, Grid
-from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.joint import JointCells, QuestionCells, grid_of
-from causalveil.tasks.survival.joint_answers import findings_of
-from causalveil.tasks.survival.pseudo import TimesOutcomes, times_outcomes, values_by_cell
-from causalveil.tasks.survival.stages import strata_of_rows
-from causalveil.tasks.survival.strategy import NoisyCells
 from tests.studies import CONTRACT, merge, resolved, write_study
 
 HORIZON = 365.0

@@ -2,11 +2,9 @@
 
 - ``audit``: `causalveil audit` and `causalveil server`.
 - ``init``: `causalveil init`, `check` and `ranges`: what comes before a first run.
-- ``ledger``: `causalveil ledger`: what the data's owner and the auditor do.
 - ``main``: The `causalveil` command.
-- ``owner``: Commands of a data owner beside granting.
+- ``owner``: Commands of a data owner and of an auditor.
 - ``releases``: `causalveil report`, `series`, `bundle` and `pool`.
 - ``show``: Options that several commands share, and their output for a person or a script.
-- ``stop``: Ctrl-C and SIGTERM.
 - ``wizard``: Questions of `causalveil init` in a terminal.
 """

@@ -125,7 +125,7 @@ def trail_of(run_id: str) -> Trail:
         RunConflict: neither of the two knows the run.
     """
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
-    from causalveil.tasks.privacy.outlook.standing import ledger_trail, refusals_of
+    from causalveil.tasks.privacy.ledger.outlook import ledger_trail, refusals_of
 
     ledger = open_ledger()
     chain = ledger.verify()

@@ -19,8 +19,8 @@ from causalveil.schemas.errors import StudyError, printable, shown
 from causalveil.tasks.report.numbers import counted
 
 if TYPE_CHECKING:
-    from causalveil.flows.sequence.start import Begun, Survey
-    from causalveil.schemas.admission.rules import Rule
+    from causalveil.flows.run.start import Begun, Survey
+    from causalveil.schemas.admission import Rule
     from causalveil.schemas.warehouse import Manifest
 
 
@@ -157,10 +157,10 @@ def init(
     """
     from causalveil.flows.cli import wizard
     from causalveil.flows.engine.engine import DirectEngine
-    from causalveil.flows.sequence.start import ROW, begin, file_names, numbered, survey, without_missing
+    from causalveil.flows.run.start import ROW, begin, file_names, numbered, survey, without_missing
     from causalveil.tasks.start.draft import slug
-    from causalveil.tasks.start.periods import key_of
     from causalveil.tasks.start.roles import Wishes
+    from causalveil.tasks.start.times import key_of
 
     with show.progress() as watch:
         watch("reading")
@@ -377,8 +377,8 @@ def check(
 
     Reads no row, charges nothing.
     """
-    from causalveil.flows.sequence.check import beyond_check, schema_of
-    from causalveil.flows.sequence.check import check as problems_of
+    from causalveil.flows.run.check import beyond_check, schema_of
+    from causalveil.flows.run.check import check as problems_of
 
     if schema:
         contract, held = schema_of(study)
@@ -431,7 +431,7 @@ def ranges(
     The ranges come from a noisy histogram of magnitudes, charged at level sample.
     """
     from causalveil.flows.engine.engine import DirectEngine
-    from causalveil.flows.sequence.ranges import declared_lines, find_ranges, write_into
+    from causalveil.flows.run.ranges import declared_lines, find_ranges, write_into
 
     chosen = None if columns is None else tuple(part.strip() for part in columns.split(",") if part.strip())
     with show.progress() as watch:

@@ -1,5 +1,8 @@
 """The `causalveil` command.
 
+Ctrl-C and SIGTERM.
+A run unwinds, so that its scratch goes, and one line says what it holds and how to go on.
+
 Every command has --help and --json: one JSON document on standard output.
 
 Exit codes: 0 done; 2 study or contract wrong, or ids clash; 3 data do not meet the schema; 4 the budget refuses;
@@ -10,17 +13,16 @@ is held for the data's owner; 8 the release is written, but a gate that the prot
 
 from __future__ import annotations
 
-import sys
-
-if __name__ == "__main__" and not __package__:
-    # Before the imports, which fail with a traceback where nothing is installed.
-    sys.exit("causalveil: this file is part of a package; install it and run `causalveil` or `python -m causalveil`")
-
 import json
 import logging
-from collections.abc import Callable
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
@@ -30,15 +32,114 @@ from typer.main import get_command
 from causalveil.flows.cli import show
 from causalveil.flows.cli.audit import audit, server_app
 from causalveil.flows.cli.init import check, init, ranges
-from causalveil.flows.cli.ledger import ledger_app
-from causalveil.flows.cli.owner import admit, chart, desk, export, extract, forecast, owner_app
+from causalveil.flows.cli.owner import admit, chart, desk, export, extract, forecast, ledger_app, owner_app
 from causalveil.flows.cli.releases import bundle_app, pool, report, round_app, sensitivity, series
 from causalveil.flows.cli.show import EngineChoice, Json, Sweep
-from causalveil.flows.cli.stop import code_of, saying_what_is_held, unwind_on_sigterm
 from causalveil.flows.engine import server, settings
 from causalveil.flows.engine.engine import named, place
 from causalveil.schemas.errors import CausalveilError
 from causalveil.tasks.report.numbers import counted
+
+INTERRUPTED, TERMINATED = 130, 143
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which then ends a program as Ctrl-C does.
+
+    It is an exception that every ``finally`` sees.
+    """
+
+
+class Stopped(CausalveilError):
+    """A signal that ended the command: Ctrl-C or SIGTERM.
+
+    The exit code is the shell's for the signal: 128 and its number.
+    """
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        """Say what was stopped and how to go on."""
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc]  # here it is the signal's, and no property of the class
+
+
+def unwind_on_sigterm() -> None:
+    """Have SIGTERM raise :class:`Terminated` in the main thread from now on."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise Terminated
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, stop)
+
+
+def code_of(problem: BaseException | None) -> int:
+    """Return the exit code of what stopped a command.
+
+    Prefect has a class of its own for SIGTERM during a flow.
+    """
+    if isinstance(problem, Terminated) or type(problem).__name__ == "TerminationSignal":
+        return TERMINATED
+    return INTERRUPTED if isinstance(problem, KeyboardInterrupt) else 1
+
+
+@contextmanager
+def saying_what_is_held(study: Path, run_ids: list[str], *, simulated: bool) -> Iterator[None]:
+    """Turn a signal that ends the block into one line.
+
+    Args:
+        study: the study file, for the command that goes on.
+        run_ids: holds the run's id once it is known.
+        simulated: whether nothing can be reserved.
+
+    Raises:
+        Stopped: the run was stopped; its message is true by the ledger.
+    """
+    code = 1
+    try:
+        yield
+        return
+    except BaseException as problem:
+        code = code_of(problem)
+        if code == 1:
+            raise
+    known = run_ids[-1] if run_ids and not simulated else None
+    raise Stopped(_line(study, known), code)
+
+
+def _line(study: Path, run_id: str | None) -> str:
+    if run_id is None:
+        return "stopped; nothing was reserved or charged"
+    from causalveil.tasks.privacy.ledger.ledger import open_ledger
+
+    try:
+        run: Any = open_ledger().record(run_id)
+    except CausalveilError as problem:
+        return f"stopped; what run {run_id} holds cannot be said, since its ledger cannot be read ({problem})"
+    if run is None:
+        return f"stopped before run {run_id} reserved anything; nothing was charged"
+    if run.state == "reserved":
+        return _reserved(study, run_id, run)
+    if run.state == "finished":
+        return f"stopped; run {run_id} is finished; its release: causalveil ledger release {run_id} --out DIR"
+    return f"stopped; run {run_id} is {run.state}"
+
+
+def _reserved(study: Path, run_id: str, run: Any) -> str:
+    from causalveil.schemas.privacy import amount_text
+
+    cost, drawn, declared = run.reservation.cost, len(run.charges), len(run.reservation.charges)
+    return (
+        f"stopped; run {run_id} holds its reservation of epsilon {amount_text(cost.epsilon)}, delta "
+        f"{amount_text(cost.delta)} on '{run.reservation.dataset}', with {drawn} of {declared} charges in the ledger; "
+        f"go on: causalveil run {study} --run-id {run_id}; or free what was not drawn: causalveil ledger void {run_id} "
+        "--reason TEXT"
+    )
+
+
+if __name__ == "__main__" and not __package__:
+    # Before the imports, which fail with a traceback where nothing is installed.
+    sys.exit("causalveil: this file is part of a package; install it and run `causalveil` or `python -m causalveil`")
+
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -114,7 +215,7 @@ def run(
 
     terms = None
     if site is not None or round_ is not None:
-        from causalveil.flows.sequence.pooling import check_signer
+        from causalveil.flows.run.pooling import check_signer
 
         terms = check_signer(site, round_, simulated=simulate is not None, study=study)
     settings.prepare(quiet=True)
@@ -137,7 +238,7 @@ def run(
         )
     bundle = None
     if site is not None and terms is not None:
-        from causalveil.flows.sequence.pooling import leave_bundle
+        from causalveil.flows.run.pooling import leave_bundle
         from causalveil.schemas.sites.round import BUNDLE_FILE
 
         bundle = leave_bundle(outcome.run_id, site, terms, outcome.path.with_name(BUNDLE_FILE))
@@ -212,7 +313,7 @@ def plan(
     json_: Json = False,
 ) -> None:
     """Show what STUDY would cost and how wide its interval would be. Reads no private column."""
-    from causalveil.flows.planning.study_plan import planned
+    from causalveil.flows.plan.study_plan import planned
     from causalveil.schemas.plan import StandIn
 
     told = StandIn.told(
@@ -245,7 +346,7 @@ def simulate(
     json_: Json = False,
 ) -> None:
     """Write a synthetic study with a known effect; streams, so ten million units work."""
-    from causalveil.tasks.simulate import simulate as write
+    from causalveil.tasks.data.simulate import simulate as write
 
     with show.progress() as watch:
         watch("writing")
@@ -269,7 +370,7 @@ def clean(
 
     That is scratch, and rows that were being reduced.
     """
-    from causalveil.tasks.admission.manifests import clean_reduced
+    from causalveil.tasks.data.manifests import clean_reduced
     from causalveil.tasks.machine.site import clean as sweep
 
     removed = sweep()

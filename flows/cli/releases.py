@@ -17,10 +17,10 @@ from rich.table import Table
 from causalveil.flows.cli import show
 from causalveil.flows.cli.show import Json
 from causalveil.flows.engine import settings
-from causalveil.tasks.report.panel import whole
+from causalveil.tasks.report import panel
 
 if TYPE_CHECKING:
-    from causalveil.flows.sequence.pooling import PooledResult, SeriesResult
+    from causalveil.flows.run.pooling import PooledResult, SeriesResult
     from causalveil.schemas.release import Release
     from causalveil.schemas.sites.round import Bundle
 
@@ -88,7 +88,7 @@ def series(
     Shows trend, heterogeneity and the newest block's place. Charges nothing.
     """
     from causalveil.flows.engine.engine import DirectEngine
-    from causalveil.flows.sequence.pooling import make_series
+    from causalveil.flows.run.pooling import make_series
 
     settings.prepare(quiet=True)
     found = make_series(study, out, DirectEngine())
@@ -130,7 +130,7 @@ def make(
     json_: Json = False,
 ) -> None:
     """Sign what RUN released, for one round. The ledger must hold the release."""
-    from causalveil.flows.sequence.pooling import check_signer, leave_bundle
+    from causalveil.flows.run.pooling import check_signer, leave_bundle
 
     terms = check_signer(site, round_)
     path = leave_bundle(run, site, terms, out or Path(f"{site}.json"))
@@ -179,7 +179,7 @@ def open_(
 
     The coordinator's key is made on first use. Terms that are changed later are those of a new round.
     """
-    from causalveil.flows.sequence.pooling import open_round
+    from causalveil.flows.run.pooling import open_round
     from causalveil.tasks.sites.bundle import fingerprint
 
     signed, path = open_round(sites, out)
@@ -217,7 +217,7 @@ def pool(
     Reads no row.
     """
     from causalveil.flows.engine.engine import DirectEngine
-    from causalveil.flows.sequence.pooling import pool_sites
+    from causalveil.flows.run.pooling import pool_sites
 
     outcome = pool_sites(sites, out, DirectEngine())
     if json_:
@@ -231,7 +231,7 @@ def print_bundle(content: Bundle, release: Release, path: Path) -> None:
     """Print all that a coordinator would get, before it is sent."""
     from causalveil.schemas.release import EffectRelease
     from causalveil.schemas.sites.round import instant_text
-    from causalveil.tasks.report.panel.parts import estimate_line
+    from causalveil.tasks.report.panel import estimate_line
     from causalveil.tasks.report.table import units_in
     from causalveil.tasks.sites.bundle import fingerprint
 
@@ -274,7 +274,7 @@ def print_bundle(content: Bundle, release: Release, path: Path) -> None:
 def print_pooled(outcome: PooledResult) -> None:
     """Print a pooled release for a person."""
     release, console = outcome.release, Console()
-    show.panel(whole.panel_of(release), f"round {release.round}")
+    show.panel(panel.panel_of(release), f"round {release.round}")
     for sentence in release.privacy.unprotected:
         console.print(f"[yellow]Not protected: {escape(sentence)}[/yellow]", highlight=False)
     console.print(f"Release: {outcome.path}", highlight=False, soft_wrap=True)
@@ -284,7 +284,7 @@ def print_pooled(outcome: PooledResult) -> None:
 def print_series(result: SeriesResult) -> None:
     """Print a series for a person."""
     found, console = result.series, Console()
-    show.panel(whole.panel_of(found), f"series of {found.dataset}")
+    show.panel(panel.panel_of(found), f"series of {found.dataset}")
     for sentence in found.privacy.unprotected:
         console.print(f"[yellow]Not protected: {escape(sentence)}[/yellow]", highlight=False)
     console.print(found.statement, highlight=False)

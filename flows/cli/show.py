@@ -23,13 +23,13 @@ from rich.table import Table
 from rich.text import Text
 
 from causalveil.schemas.errors import GateFailed
+from causalveil.tasks.report import panel as whole
 from causalveil.tasks.report.numbers import number
-from causalveil.tasks.report.panel import whole
 
 if TYPE_CHECKING:
     from causalveil.flows.engine.engine import Watcher
-    from causalveil.flows.sequence.finished import RunResult
-    from causalveil.schemas.admission.rules import Rule
+    from causalveil.flows.run.finished import RunResult
+    from causalveil.schemas.admission import Rule
     from causalveil.schemas.ledger import Account
     from causalveil.schemas.plan import Plan
     from causalveil.schemas.privacy import Charge
@@ -206,7 +206,7 @@ def check_gates(release: Published) -> None:
     Raises:
         GateFailed: names gates and subgroups, which are released.
     """
-    from causalveil.tasks.protocols.gates import failed_gates
+    from causalveil.tasks.estimate.findings import failed_gates
     from causalveil.tasks.report.table import labelled
 
     said = failed_gates(labelled(release))

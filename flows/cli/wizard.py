@@ -22,7 +22,7 @@ import typer
 from causalveil.schemas.errors import StudyError
 
 if TYPE_CHECKING:
-    from causalveil.flows.sequence.start import Survey
+    from causalveil.flows.run.start import Survey
     from causalveil.schemas.contract import DataClass
     from causalveil.tasks.start.recognise import Found
     from causalveil.tasks.start.roles import Wishes
@@ -150,7 +150,7 @@ def asked(seen: Survey, wishes: Wishes, classed: bool, kept: Answers) -> tuple[S
 
 
 def _unit(seen: Survey, wishes: Wishes, kept: Answers) -> tuple[Survey, Wishes]:
-    from causalveil.flows.sequence.start import ROW, numbered
+    from causalveil.flows.run.start import ROW, numbered
     from causalveil.tasks.start.roles import unit_candidates, unit_of
 
     candidates = unit_candidates(seen.found)
@@ -267,8 +267,8 @@ def _times(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
 
 def _blocks(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
     """Ask which column cuts rows into blocks, where files are named by periods."""
-    from causalveil.flows.sequence.start import file_names
-    from causalveil.tasks.start.periods import key_of, periods_of, refuse_no_dates
+    from causalveil.flows.run.start import file_names
+    from causalveil.tasks.start.times import key_of, periods_of, refuse_no_dates
 
     names = file_names(seen)
     named = periods_of(names)
@@ -286,7 +286,7 @@ def _blocks(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
 
 def _adjusted(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
     """Ask what to adjust for, of whom the study is, and how effects are measured."""
-    from causalveil.flows.sequence.start import parts_of
+    from causalveil.flows.run.start import parts_of
     from causalveil.tasks.start.roles import cast
 
     def holds(asks: Wishes) -> object:
@@ -336,9 +336,9 @@ def _declared(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
 
     An empty answer leaves one open.
     """
-    from causalveil.flows.sequence.start import parts_of
+    from causalveil.flows.run.start import parts_of
     from causalveil.schemas.contract import DataClass
-    from causalveil.tasks.machine.frames import values_of
+    from causalveil.tasks.machine.arrays import values_of
     from causalveil.tasks.start.recognise import Looks
     from causalveil.tasks.start.roles import column_of, resolved
     from causalveil.tasks.start.stated import example_of, not_plain

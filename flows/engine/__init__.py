@@ -2,8 +2,7 @@
 
 - ``deployment``: Requirements of a deployed flow on Prefect's server.
 - ``engine``: The one small place that binds stages to an engine.
-- ``failing``: Failures of Prefect, told from failures of code that Prefect called.
-- ``prefect_engine``: Prefect's engine: each task is one task run of the flow run that is going on.
+- ``prefect_engine``: Run stages as Prefect's tasks, and tell Prefect's failures from those of code.
 - ``runners``: Work on partitions on the cluster of one of Prefect's task runners, for the time of a run.
 - ``server``: A Prefect server of the user's own, and which server a command's flow runs on.
 - ``settings``: The settings that causalveil relies on, set before Prefect is imported.

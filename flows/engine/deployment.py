@@ -36,8 +36,8 @@ from prefect.filesystems import LocalFileSystem
 from prefect.settings import PREFECT_API_URL
 
 from causalveil.flows.engine.engine import withheld
-from causalveil.flows.engine.failing import of_prefect
-from causalveil.flows.sequence.finished import RunResult
+from causalveil.flows.engine.prefect_engine import of_prefect
+from causalveil.flows.run.finished import RunResult
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import CausalveilError, EngineLost, SiteError
 from causalveil.schemas.ledger import BlockAccount

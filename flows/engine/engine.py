@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
 
 from causalveil.schemas.errors import CausalveilError, kind_of
-from causalveil.schemas.execution import Execution, Runner
 from causalveil.schemas.ledger import Reservation
+from causalveil.schemas.plan import Execution, Runner
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.machine.distribute import distributing_by
 

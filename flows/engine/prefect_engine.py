@@ -1,8 +1,18 @@
-"""Prefect's engine: each task is one task run of the flow run that is going on."""
+"""Run stages as Prefect's tasks, and tell Prefect's failures from those of code.
+
+Failures of Prefect, told from failures of code that Prefect called.
+A line that blames Prefect's server sends its reader to a server that is well, where a hook of the caller's own, a full
+disk or a defect of ours was at fault. Whose failure it is, the traceback says: the innermost frame that is either ours
+or Prefect's. A library that we called, such as pyarrow, lies below a frame of ours; a connection that broke lies below
+one of Prefect's.
+
+Prefect's engine: each task is one task run of the flow run that is going on.
+"""
 
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -10,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import prefect
 from prefect import State, runtime, tags
 from prefect import task as prefect_task
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
@@ -20,8 +31,7 @@ from prefect.exceptions import MissingResult
 from prefect.logging.handlers import APILogHandler
 from prefect.states import Completed
 
-from causalveil.flows.engine.engine import Task, Watcher, guarded, guarded_as, withheld
-from causalveil.flows.engine.failing import answering, of_prefect
+from causalveil.flows.engine.engine import Task, Watcher, guarded, guarded_as, is_ours, withheld
 from causalveil.flows.engine.server import on_a_server
 from causalveil.flows.engine.shown import (
     answer_markdown,
@@ -34,9 +44,60 @@ from causalveil.flows.engine.shown import (
     tags_of,
 )
 from causalveil.schemas.errors import CausalveilError, EngineLost
-from causalveil.schemas.execution import Execution
 from causalveil.schemas.ledger import Reservation
+from causalveil.schemas.plan import Execution
 from causalveil.schemas.release import Release
+
+_LOG = logging.getLogger("causalveil.flow")
+PREFECT = Path(prefect.__file__).parent
+
+
+def of_prefect(problem: BaseException) -> bool:
+    """Return whether Prefect failed, and not code that it called or a block of ours."""
+    # Prefect ends a block whose turn is lost by an error of its own, at whatever line the block is.
+    if type(problem).__module__.partition(".")[0] == "prefect":
+        return True
+    files = [frame.filename for frame in traceback.extract_tb(problem.__traceback__)]
+    whose = [is_ours(file) for file in files if is_ours(file) or Path(file).is_relative_to(PREFECT)]
+    return bool(whose) and not whose[-1]
+
+
+@contextmanager
+def answering(doing: str, run: Reservation | None) -> Iterator[None]:
+    """Turn a failure of Prefect itself within the block into one line that says how to go on.
+
+    The line is in the worker's log too. Of any other failure the text is withheld, as :func:`withheld` says.
+
+    Args:
+        doing: what Prefect is asked for.
+        run: whose budget is spent, once it is reserved.
+
+    Raises:
+        EngineLost: Prefect failed, as it does where its server went away.
+        CausalveilError: the block's own, or that something else than Prefect failed in it.
+    """
+    failure: CausalveilError
+    try:
+        yield
+    except CausalveilError:
+        raise
+    except Exception as problem:
+        failure = _lost(doing, run, problem) if of_prefect(problem) else withheld(doing, problem)
+    else:
+        return
+    # Prefect itself may not be able to record how the run ended: then this line is all that there is.
+    _LOG.error(str(failure))
+    # No traceback prints what the block failed with, which may quote data.
+    raise failure from None
+
+
+def _lost(doing: str, run: Reservation | None, problem: Exception) -> EngineLost:
+    go_on = "start it again" if run is None else f"start run id {run.run_id} again: what it drew is charged once"
+    return EngineLost(
+        f"Prefect's server did not answer for {doing} ({type(problem).__name__}); once it is up again "
+        f"(PREFECT_API_URL, causalveil server status), {go_on}"
+    )
+
 
 R = TypeVar("R")
 

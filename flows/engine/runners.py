@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from causalveil.flows.engine.engine import guarded
 from causalveil.schemas.errors import CausalveilError, StudyError
-from causalveil.schemas.execution import Execution, Runner
+from causalveil.schemas.plan import Execution, Runner
 from causalveil.tasks.machine.distribute import Distributor, distributing_by, gathered, worker_part, worker_parts
 
 T = TypeVar("T")

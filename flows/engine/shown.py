@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from pathlib import Path
 
+from causalveil.schemas.answers import Answer
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.privacy import Charge, amount_text
-from causalveil.schemas.protocols.answers import Answer
 from causalveil.schemas.release import DirectionRelease, EffectRelease, Release
 from causalveil.tasks.privacy.accountant import sum_text
 from causalveil.tasks.report.numbers import confidence_level, within
-from causalveil.tasks.report.panel.parts import span_of
+from causalveil.tasks.report.panel import span_of
 from causalveil.tasks.report.table import units_in
 
 # Answers that a page of Prefect lists.

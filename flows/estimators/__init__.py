@@ -5,15 +5,14 @@
 - ``difference``: Differences of arm means, of a randomised trial or unadjusted.
 - ``direction``: Causal direction between two variables by additive noise models.
 - ``estimator``: An estimator: its stages, in order, and what can be expected of them.
-- ``five_releases``: The stages of a table's five releases, by which covariates are adjusted for.
 - ``ipw``: Inverse probability weighting with two private steps.
 - ``label``: The stages at level label: weights are public, outcomes private.
 - ``matching``: PrivATE: matching on a private propensity score (Yuan et al. 2026, Algorithm 4).
-- ``protocol``: What a plan says of several questions, and how it rehearses a table.
-- ``regression``: Covariate adjustment from noisy moments.
+- ``regression``: Covariate adjustment from noisy moments: stages of five releases, and their plan.
 - ``rehearsal``: Rehearsals of an estimator's own stages on people made of public facts.
 - ``stage``: A stage of a flow.
 - ``survival``: Times to an event (``docs/proofs/survival.md``):
 - ``table``: What one rehearsal says of a table: half-widths of each outcome, for all units.
+- ``table_plan``: What a plan says of several questions, and how it rehearses a table.
 - ``words``: Remarks of `plan` that estimators share; their sentences stand in ``schemas/remarks.py``.
 """

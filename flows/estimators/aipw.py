@@ -27,17 +27,17 @@ from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Guarantee
 from causalveil.schemas.remarks import PlanCode, Remark, remark
-from causalveil.tasks.adjustment.recipe import SCORES as SLOT
-from causalveil.tasks.aipw import recipe, stages
-from causalveil.tasks.aipw.recipe import OutcomeModel
-from causalveil.tasks.aipw_asymptotic import stages as asymptotic
-from causalveil.tasks.covariates import dimension
-from causalveil.tasks.enclave import split
-from causalveil.tasks.inference.assemble import Findings
-from causalveil.tasks.inference.people import PEOPLE
+from causalveil.tasks.data import split
+from causalveil.tasks.data.covariates import dimension
+from causalveil.tasks.estimate.adjust.recipe import SCORES as SLOT
+from causalveil.tasks.estimate.interval import Findings
+from causalveil.tasks.estimate.papers.aipw import stages
+from causalveil.tasks.estimate.papers.aipw.stages import OutcomeModel
+from causalveil.tasks.estimate.papers.aipw_asymptotic import stages as asymptotic
+from causalveil.tasks.estimate.people import PEOPLE
 from causalveil.tasks.machine.arrays import FloatArray
 
-plan = recalled(recipe.known_recipe)
+plan = recalled(stages.known_recipe)
 
 FOLDS = Stage[AipwStudy, None](
     "folds", lambda step: split.folds_stage(step.enclave, step.study.estimator.folds), reads=(NORMALISE,)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from causalveil.flows.estimators import label
-from causalveil.flows.estimators import protocol as of_several
+from causalveil.flows.estimators import label, table_plan
 from causalveil.flows.estimators.estimator import Estimator
 from causalveil.flows.estimators.rehearsal import rows_balanced
 from causalveil.flows.estimators.table import Rehearsed
@@ -21,7 +20,7 @@ from causalveil.schemas.remarks import PlanCode, Remark, remark
 def words(study: BalancingStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
     """Return what imbalance the weights leave, and the largest weight of the draws."""
     if not study.asks_one:
-        return of_several.words(study, sizes, stand_in, found)
+        return table_plan.words(study, sizes, stand_in, found)
     weight = max(float(one.found.details["largest_weight"]) for one in found)
     return Words(say_imbalance(found) if study.estimator.allowance > 0 else (), {"largest_weight": weight})
 
@@ -31,7 +30,7 @@ def warned(
 ) -> list[Remark]:
     """Return the warnings of a plan."""
     if not study.asks_one:
-        return of_several.warned(study, sizes, stand_in, few)
+        return table_plan.warned(study, sizes, stand_in, few)
     return [remark(PlanCode.delta_unused)] if study.privacy.delta > 0 else []
 
 

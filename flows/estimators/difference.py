@@ -5,8 +5,7 @@ One release and its own private intervals.
 
 from __future__ import annotations
 
-from causalveil.flows.estimators import label
-from causalveil.flows.estimators import protocol as of_several
+from causalveil.flows.estimators import label, table_plan
 from causalveil.flows.estimators.estimator import CELLS, VALIDATE, Estimator, Stages
 from causalveil.flows.estimators.rehearsal import QUICK, Rehearsal, summed
 from causalveil.flows.estimators.stage import Stage
@@ -14,8 +13,8 @@ from causalveil.flows.estimators.words import Words
 from causalveil.schemas.estimators.difference import DifferenceStudy
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.remarks import PlanCode, remark
-from causalveil.tasks.inference.assemble import Findings
-from causalveil.tasks.protocols import difference
+from causalveil.tasks.estimate import difference
+from causalveil.tasks.estimate.interval import Findings
 
 DIFFERENCE = Stage[DifferenceStudy, Findings](
     "difference",
@@ -33,17 +32,17 @@ def rehearsal(study: DifferenceStudy) -> Rehearsal:
     """Return how a plan rehearses a study: every subgroup has people."""
     if study.privacy.level is Level.label:
         return label.rehearsal(study)
-    return of_several.rehearsal_of(study, QUICK, summed, len(study.groups))
+    return table_plan.rehearsal_of(study, QUICK, summed, len(study.groups))
 
 
 DIFFERENCE_IN_MEANS = Estimator(
     DifferenceStudy,
     _stages,
     rehearsal=rehearsal,
-    words=lambda study, *told: Words() if study.asks_one else of_several.words(study, *told),
+    words=lambda study, *told: Words() if study.asks_one else table_plan.words(study, *told),
     warned=lambda study, *told: [
         *([] if study.estimator.trial else [remark(PlanCode.unadjusted)]),
-        *([] if study.asks_one else of_several.warned(study, *told)),
+        *([] if study.asks_one else table_plan.warned(study, *told)),
     ],
     facts=("treated", "mean", "deviation", "eligible"),
 )

@@ -24,12 +24,10 @@ from causalveil.schemas.estimators.direction import DirectionStudy, Score
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Half
 from causalveil.schemas.remarks import PlanCode, Remark, remark
-from causalveil.tasks.direction import answers as direction_expected
-from causalveil.tasks.direction import draws, stages
-from causalveil.tasks.direction.answers import DirectionFindings
-from causalveil.tasks.direction.sensitivity import residual_movement
-from causalveil.tasks.privacy.mechanisms import Laplace
-from causalveil.tasks.privacy.special_mechanisms import StableRelease
+from causalveil.tasks.estimate.papers.direction import stages
+from causalveil.tasks.estimate.papers.direction.scores import residual_movement
+from causalveil.tasks.estimate.papers.direction.stages import DirectionFindings
+from causalveil.tasks.privacy.mechanisms import Laplace, StableRelease
 from causalveil.tasks.report.numbers import SCORES
 
 SURE = 0.95
@@ -43,14 +41,14 @@ HALVES = replace(HALVES_OF_EFFECTS, reads=(NORMALISE,))
 REGRESS = Stage[DirectionStudy, None](
     "regress",
     lambda step: stages.regress_stage(*step.given, step.budget),
-    charges=lambda study, sizes: [(fit.slot, fit.mechanism) for fit in draws.fits(study, sizes)],
+    charges=lambda study, sizes: [(fit.slot, fit.mechanism) for fit in stages.fits(study, sizes)],
     reads=(HALVES,),
 )
 SCORE = Stage[DirectionStudy, None]("score", lambda step: stages.score_stage(*step.given), reads=(HALVES, REGRESS))
 ANSWER = Stage[DirectionStudy, DirectionFindings](
     "answer",
     lambda step: stages.answer_stage(*step.given, step.budget),
-    charges=lambda study, sizes: [(draw.slot, draw.mechanism) for draw in draws.draws(study, sizes)],
+    charges=lambda study, sizes: [(draw.slot, draw.mechanism) for draw in stages.draws(study, sizes)],
     reads=(SCORE,),
 )
 
@@ -60,16 +58,16 @@ def _said(study: DirectionStudy, sizes: Sizes) -> tuple[Words, list[Remark]]:
     numbers: dict[str, Any] = {}
     sentences: list[Remark] = []
     warnings: list[Remark] = []
-    for draw in draws.draws(study, sizes):
+    for draw in stages.draws(study, sizes):
         if isinstance(draw.mechanism, Laplace):
             _margin(study, draw, numbers, sentences, warnings)
         else:
             _test(study, sizes, draw, numbers, sentences, warnings)
-    foreseen = direction_expected.expected_order_kept(study, sizes)
+    foreseen = stages.expected_order_kept(study, sizes)
     if foreseen is not None:
         margin, scale, right = foreseen
         numbers |= {"hsic_stand_in_margin": margin, "hsic_right_direction": right}
-        sentences.append(remark(PlanCode.example, example=direction_expected.STAND_IN, margin=margin, right=right))
+        sentences.append(remark(PlanCode.example, example=stages.STAND_IN, margin=margin, right=right))
         if right < ENOUGH:
             warnings.append(remark(PlanCode.margin_hidden, scale=scale, margin=margin))
     if Half.train in study.estimator.protect:
@@ -82,11 +80,11 @@ def _said(study: DirectionStudy, sizes: Sizes) -> tuple[Words, list[Remark]]:
 
 
 def _margin(
-    study: DirectionStudy, draw: draws.Draw, numbers: dict[str, Any], sentences: list[Remark], warnings: list[Remark]
+    study: DirectionStudy, draw: stages.Draw, numbers: dict[str, Any], sentences: list[Remark], warnings: list[Remark]
 ) -> None:
     """Add the margin between scores that keeps its order through Laplace noise."""
     (score,) = draw.scores
-    margin, largest = direction_expected.sure_margin(study, draw, SURE), LARGEST[score]
+    margin, largest = stages.sure_margin(study, draw, SURE), LARGEST[score]
     numbers[f"{score}_sure_margin"] = margin
     if margin < largest:
         sentences.append(remark(PlanCode.margin_kept, score=SCORES[score], margin=margin, sure=SURE))
@@ -98,7 +96,7 @@ def _margin(
 def _test(
     study: DirectionStudy,
     sizes: Sizes,
-    draw: draws.Draw,
+    draw: stages.Draw,
     numbers: dict[str, Any],
     sentences: list[Remark],
     warnings: list[Remark],
@@ -106,7 +104,7 @@ def _test(
     """Add the distance that a test needs, and its chance of an answer on spread-out values."""
     if isinstance(draw.mechanism, Laplace):
         return
-    distance = direction_expected.expected_distance(study, sizes, draw)
+    distance = stages.expected_distance(study, sizes, draw)
     chance = draw.mechanism.answer_probability(distance)
     numbers[f"{draw.slot.name}_answer_probability"] = chance
     other, values = ("order", "random")

@@ -24,9 +24,9 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge
 from causalveil.schemas.remarks import PlanCode, Remark, in_order, remark
 from causalveil.schemas.study import Study
-from causalveil.tasks.enclave import cells, normalise, split, validate
-from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.people import PublicPeople
+from causalveil.tasks.data import cells, manifests, normalise, split
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.people import PublicPeople
 
 S = TypeVar("S", bound=Study)
 Stages = tuple[Stage[Any, Any], ...]
@@ -220,7 +220,7 @@ class Estimator(Generic[S]):
 
 def _validate(step: StageRun[Any]) -> None:
     where = step.source
-    validate.validate_stage(step.study, where.folder, where.layout, where.admission)
+    manifests.validate_stage(step.study, where.folder, where.layout, where.admission)
 
 
 VALIDATE = Stage[Study, None]("validate", _validate, from_files=True)

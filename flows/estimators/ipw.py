@@ -18,8 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from causalveil.flows.estimators import label
-from causalveil.flows.estimators import protocol as of_several
+from causalveil.flows.estimators import label, table_plan
 from causalveil.flows.estimators.estimator import ENTRY, HALVES, Estimator, Stages
 from causalveil.flows.estimators.rehearsal import (
     LASTING,
@@ -38,11 +37,11 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.remarks import PlanCode, Remark, remark
 from causalveil.schemas.study import Variant
-from causalveil.tasks.covariates import dimension
-from causalveil.tasks.inference.assemble import Findings, Noise
-from causalveil.tasks.ipw import interval, weights
+from causalveil.tasks.data.covariates import dimension
+from causalveil.tasks.estimate.interval import Findings, Noise
+from causalveil.tasks.estimate.models import logistic
+from causalveil.tasks.estimate.papers.ipw import interval, weights
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.models import logistic
 from causalveil.tasks.report.numbers import number
 
 PROPENSITY = Stage[IpwStudy, FloatArray](
@@ -77,7 +76,7 @@ def _stages(study: IpwStudy) -> Stages:
 def words(study: IpwStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
     """Return what noise, the penalty and the clip do to the adjustment."""
     if not study.asks_one:
-        return of_several.words(study, sizes, stand_in, found)
+        return table_plan.words(study, sizes, stand_in, found)
     if study.privacy.level is Level.label:
         return Words(say_imbalance(found))
     settings = study.estimator
@@ -105,7 +104,7 @@ def words(study: IpwStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehe
 def warned(study: IpwStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]) -> list[Remark]:
     """Return warnings of a penalty that takes the adjustment, or of too much noise."""
     if not study.asks_one:
-        return [*of_several.warned(study, sizes, stand_in, few), OF_A_PAPER[study.privacy.level]]
+        return [*table_plan.warned(study, sizes, stand_in, few), OF_A_PAPER[study.privacy.level]]
     warnings, kept = list[Remark](), interval.adjustment_share(study, stand_in.treated)
     if study.privacy.level is not Level.label and kept < interval.ENOUGH:
         allows = study.estimator.confounding_prior.outcome_r2 > 0

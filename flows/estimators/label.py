@@ -18,36 +18,38 @@ from typing import Any
 import numpy as np
 
 from causalveil.flows.estimators.estimator import CELLS, VALIDATE, Stages
-from causalveil.flows.estimators.protocol import rehearsal_of
 from causalveil.flows.estimators.rehearsal import QUESTIONS, SLOW, Rehearsal, Results, in_step
 from causalveil.flows.estimators.stage import Stage, StageRun
-from causalveil.schemas.protocols.study import EffectStudy
-from causalveil.tasks.inference.assemble import Findings
+from causalveil.flows.estimators.table_plan import rehearsal_of
+from causalveil.schemas.table import EffectStudy
+from causalveil.tasks.estimate.interval import Findings
+from causalveil.tasks.estimate.label import comparisons
+from causalveil.tasks.estimate.label.comparisons import Comparison
+from causalveil.tasks.estimate.weights.features import Weighing
+from causalveil.tasks.estimate.weights.weighted_means import SLOT
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.protocols.label import answers, draw, weights
-from causalveil.tasks.protocols.label.weights import Comparison
-from causalveil.tasks.weighting.imbalance import Weighing
-from causalveil.tasks.weighting.weighted_means import SLOT
 
 
 def _weigh(step: StageRun[Any]) -> tuple[Weighing | None, ...]:
     study = step.study
-    return weights.weigh_stage(study, step.enclave, step[COMPARE], draw.JointDraw.of(study).louder(study.first))
+    return comparisons.weigh_stage(
+        study, step.enclave, step[COMPARE], comparisons.JointDraw.of(study).louder(study.first)
+    )
 
 
 COMPARE = Stage[Any, tuple[Comparison, ...]](
-    "compare", lambda step: weights.compare_stage(step.study, step.enclave), reads=(CELLS,)
+    "compare", lambda step: comparisons.compare_stage(step.study, step.enclave), reads=(CELLS,)
 )
 WEIGH = Stage[Any, tuple[Weighing | None, ...]]("weigh", _weigh, reads=(COMPARE,))
 PERTURB = Stage[Any, FloatArray](
     "perturb",
-    lambda step: draw.perturb_stage(step.study, step.enclave, step[COMPARE], step[WEIGH], step.budget),
-    charges=lambda study, sizes: [(SLOT, draw.mechanism(study, sizes))],
+    lambda step: comparisons.perturb_stage(step.study, step.enclave, step[COMPARE], step[WEIGH], step.budget),
+    charges=lambda study, sizes: [(SLOT, comparisons.mechanism(study, sizes))],
     reads=(COMPARE, WEIGH),
 )
 ANSWERS = Stage[Any, Findings](
     "answers",
-    lambda step: answers.answers_stage(step.study, step[COMPARE], step[WEIGH], step[PERTURB]),
+    lambda step: comparisons.answers_stage(step.study, step[COMPARE], step[WEIGH], step[PERTURB]),
     reads=(COMPARE, WEIGH, PERTURB),
 )
 STAGES: Stages = (VALIDATE, CELLS, COMPARE, WEIGH, PERTURB, ANSWERS)

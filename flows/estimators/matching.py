@@ -19,8 +19,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from causalveil.flows.estimators import label
-from causalveil.flows.estimators import protocol as of_several
+from causalveil.flows.estimators import label, table_plan
 from causalveil.flows.estimators.estimator import ENTRY, HALVES, Estimator, Stages
 from causalveil.flows.estimators.rehearsal import (
     DRAWS,
@@ -40,12 +39,12 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.remarks import PlanCode, Remark, remark
 from causalveil.schemas.study import Variant
-from causalveil.tasks.covariates import dimension
-from causalveil.tasks.inference.assemble import Findings
+from causalveil.tasks.data.covariates import dimension
+from causalveil.tasks.estimate.interval import Findings
+from causalveil.tasks.estimate.models.nearest import traversal
+from causalveil.tasks.estimate.papers.matching import interval, scores, weights
+from causalveil.tasks.estimate.papers.matching.weights import Reuse
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.matching import interval, scores, weights
-from causalveil.tasks.matching.weights import Reuse
-from causalveil.tasks.models.nearest import traversal
 
 # Noise on a score, against its range of 1, beyond which neighbours are near each other by chance.
 BLURRED = 0.1
@@ -104,7 +103,7 @@ def _other_outcomes(run: Run[Any]) -> None:
 def words(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
     """Return how often units may serve, and what randomised treatments leave."""
     if not study.asks_one:
-        return of_several.words(study, sizes, stand_in, found)
+        return table_plan.words(study, sizes, stand_in, found)
     details = found[0].found.details
     numbers: dict[str, Any] = {name: details[name] for name in SAID if name in details}
     sentences = [remark(PlanCode.reuse, treated=details["cap_treated"], controls=details["cap_controls"])]
@@ -136,7 +135,7 @@ def warned(
 ) -> list[Remark]:
     """Return warnings of attenuation, scores that noise mixes, or too much noise."""
     if not study.asks_one:
-        return [*of_several.warned(study, sizes, stand_in, few), OF_A_PAPER[study.privacy.level]]
+        return [*table_plan.warned(study, sizes, stand_in, few), OF_A_PAPER[study.privacy.level]]
     warnings, left = list[Remark](), interval.attenuation(stand_in.treated, keep(study))
     if not study.corrects_attenuation and left < 1 - BLURRED:
         warnings.append(remark(PlanCode.attenuated, left=left))

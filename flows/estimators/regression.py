@@ -1,5 +1,9 @@
-"""Covariate adjustment from noisy moments.
+"""Covariate adjustment from noisy moments: stages of five releases, and their plan.
 
+The stages of a table's five releases, by which covariates are adjusted for.
+They are the same for every estimator that has them; a study of one outcome is a table of one row.
+
+Covariate adjustment from noisy moments.
 Five releases on all units, by subgroup, read by one posterior that knows their noise.
 
     1  arms' sums of every outcome, histograms of covariates and outcomes                   scales
@@ -20,26 +24,146 @@ and ``docs/proofs/questions.md``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from causalveil.flows.estimators import protocol as of_several
+from causalveil.flows.estimators import table_plan
 from causalveil.flows.estimators.estimator import CELLS, VALIDATE, Estimator, Stages
-from causalveil.flows.estimators.five_releases import clusters_stage, joint_stages
 from causalveil.flows.estimators.rehearsal import QUESTIONS, Rehearsal, Results, summed
-from causalveil.flows.estimators.stage import Stage, StageRun, recalled
+from causalveil.flows.estimators.stage import Draws, Stage, StageRun, recalled
 from causalveil.flows.estimators.table import Rehearsed
 from causalveil.flows.estimators.words import Words, stated_terms
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.remarks import PlanCode, Remark, remark
-from causalveil.tasks.adjustment import questions
-from causalveil.tasks.adjustment.recipe import candidates_of, joint_recipe
-from causalveil.tasks.enclave.cells import everybody
-from causalveil.tasks.inference.assemble import Findings
-from causalveil.tasks.inference.people import PEOPLE
-from causalveil.tasks.protocols.regression import regression_findings
+from causalveil.schemas.study import Study
+from causalveil.tasks.data.cells import everybody
+from causalveil.tasks.data.split import Pieces
+from causalveil.tasks.estimate.adjust import questions, recipe
+from causalveil.tasks.estimate.adjust.questions import Asked, JointDraws, JointScales
+from causalveil.tasks.estimate.adjust.recipe import TableRecipe, candidates_of, joint_recipe
+from causalveil.tasks.estimate.adjust.releases import codes_of
+from causalveil.tasks.estimate.interval import Findings
+from causalveil.tasks.estimate.people import PEOPLE
+from causalveil.tasks.estimate.regression import regression_findings
+from causalveil.tasks.privacy.mechanisms import Slot
+
+S = TypeVar("S", bound=Study)
+
+
+@dataclass(frozen=True)
+class FiveStages(Generic[S]):
+    """The stages in order; those without charges are public."""
+
+    scales: Stage[S, JointScales]
+    lines: Stage[S, Any]
+    learn: Stage[S, Asked]
+    screen: Stage[S, Any]
+    choose: Stage[S, Asked]
+    refit: Stage[S, Any]
+    again: Stage[S, Asked]
+    scores: Stage[S, Any]
+
+    @property
+    def all(self) -> tuple[Stage[S, Any], ...]:
+        """All of them."""
+        return tuple(vars(self).values())
+
+
+def clusters_stage(
+    plan: Callable[[S, Sizes | None], TableRecipe],
+    pieces: Callable[[StageRun[S]], Pieces],
+    rows: tuple[Stage[Any, Any], ...],
+    five: FiveStages[S],
+) -> Stage[S, Any]:
+    """Return the stage of release 6, which studies with clusters have.
+
+    Arguments are those of :func:`joint_stages`.
+    """
+
+    def run(step: StageRun[S]) -> Any:
+        joint, workers = plan(step.study, step.sizes), step.study.execution.workers
+        draws = JointDraws(joint, pieces(step), step.budget, workers, step.times)
+        return draws.clusters(step[five.again], step[five.scores], codes_of(step.study, step.enclave))
+
+    def declared(study: S, sizes: Sizes | None) -> Draws:
+        own = plan(study, sizes)
+        return [(own.slot(recipe.CLUSTERS), own.mechanism(recipe.CLUSTERS))]
+
+    return Stage("clusters", run, charges=declared, reads=(*rows, five.again, five.scores))
+
+
+def joint_stages(
+    plan: Callable[[S, Sizes | None], TableRecipe],
+    pieces: Callable[[StageRun[S]], Pieces],
+    rows: tuple[Stage[Any, Any], ...],
+    known: Callable[[StageRun[S], JointScales], JointScales] = lambda _, scales: scales,
+) -> FiveStages[S]:
+    """Return the stages of a table's five releases.
+
+    Args:
+        plan: every draw, by study and sizes.
+        pieces: all units, with their outcomes.
+        rows: the stages whose results every release reads.
+        known: release 1 with what is public of it.
+    """
+
+    def draws(slot: Slot) -> Callable[[S, Sizes | None], Draws]:
+        def declared(study: S, sizes: Sizes | None) -> Draws:
+            own = plan(study, sizes)
+            return [(own.slot(slot), own.mechanism(slot))]
+
+        return declared
+
+    def drawn(step: StageRun[S]) -> JointDraws:
+        joint, workers = plan(step.study, step.sizes), step.study.execution.workers
+        return JointDraws(joint, pieces(step), step.budget, workers, step.times)
+
+    def begun(step: StageRun[S]) -> Asked:
+        return questions.begun(plan(step.study, step.sizes), step[scales])
+
+    scales = Stage[S, JointScales](
+        "scales", lambda step: known(step, drawn(step).scales()), charges=draws(recipe.SCALES), reads=rows
+    )
+    lines = Stage[S, Any](
+        "lines",
+        lambda step: drawn(step).lines(begun(step)),
+        charges=draws(recipe.LINES),
+        reads=(*rows, scales),
+    )
+    learn = Stage[S, Asked](
+        "learn",
+        lambda step: questions.with_lines(plan(step.study, step.sizes).first, begun(step), step[lines]),
+        reads=(scales, lines),
+    )
+    screen = Stage[S, Any](
+        "screen",
+        lambda step: drawn(step).screen(step[learn]),
+        charges=draws(recipe.SCREEN),
+        reads=(*rows, learn),
+    )
+    choose = Stage[S, Asked](
+        "choose", lambda step: questions.with_screen(step[learn], step[screen]), reads=(learn, screen)
+    )
+    refit = Stage[S, Any](
+        "refit",
+        lambda step: drawn(step).refit(step[choose]),
+        charges=draws(recipe.REFIT),
+        reads=(*rows, choose),
+    )
+    again = Stage[S, Asked](
+        "learn again", lambda step: questions.with_refit(step[choose], step[refit]), reads=(choose, refit)
+    )
+    scores = Stage[S, Any](
+        "scores",
+        lambda step: drawn(step).scores(step[again]),
+        charges=draws(recipe.SCORES),
+        reads=(*rows, again),
+    )
+    return FiveStages(scales, lines, learn, screen, choose, refit, again, scores)
+
 
 plan = recalled(joint_recipe)
 FIVE = joint_stages(plan, lambda step: everybody(step.enclave), rows=(CELLS,))
@@ -64,7 +188,7 @@ def warned(
 ) -> list[Remark]:
     """Return the warnings of a plan."""
     if not study.asks_one:
-        return of_several.warned(study, sizes, stand_in, few)
+        return table_plan.warned(study, sizes, stand_in, few)
     if stated := stated_terms(study):
         return stated
     recipe = plan(study, sizes)
@@ -87,13 +211,13 @@ def rehearsal(study: RegressionStudy) -> Rehearsal:
     """Return how a plan rehearses a study: one subgroup has people, and stands for all."""
     arms = len(study.arm_names)
     many = QUESTIONS if study.asks_one else len(study.outcomes) * (1 if arms == 2 else arms)
-    return of_several.rehearsal_of(study, PEOPLE, summed, alike=_alike, questions=many)
+    return table_plan.rehearsal_of(study, PEOPLE, summed, alike=_alike, questions=many)
 
 
 REGRESSION = Estimator(
     RegressionStudy,
     _stages,
     rehearsal=rehearsal,
-    words=lambda study, *told: Words() if study.asks_one else of_several.words(study, *told),
+    words=lambda study, *told: Words() if study.asks_one else table_plan.words(study, *told),
     warned=warned,
 )

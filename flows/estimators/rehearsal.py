@@ -28,18 +28,18 @@ from causalveil.flows.estimators.stage import Run, Stage, carry_out
 from causalveil.flows.estimators.table import Rehearsed, Smaller, of_table
 from causalveil.schemas.errors import ConvergenceError, DataError
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.study import Study
-from causalveil.tasks.covariates import dimension
-from causalveil.tasks.enclave.enclave import LIKENESS, MemoryEnclave
-from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.clusters import assumed_icc
-from causalveil.tasks.inference.people import PublicPeople, enough, people, stand_in_outcomes
+from causalveil.schemas.table import EffectStudy
+from causalveil.tasks.data.covariates import dimension
+from causalveil.tasks.data.enclave import LIKENESS, MemoryEnclave
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.clusters import assumed_icc
+from causalveil.tasks.estimate.people import PublicPeople, enough, people, stand_in_outcomes
+from causalveil.tasks.estimate.weights.features import features_of, learn_features
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil.tasks.privacy.gaussian import unit_sigma
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.weighting.features import features_of, learn_features
 
 S = TypeVar("S", bound=Study)
 Stages = Sequence[Stage[Any, Any]]

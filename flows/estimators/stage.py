@@ -20,13 +20,13 @@ from typing import Any, Generic, TypeVar
 
 from causalveil.flows.engine.engine import Engine, Task
 from causalveil.flows.engine.shown import stage_line
-from causalveil.schemas.admission.manifest import Admission
+from causalveil.schemas.admission import Admission
 from causalveil.schemas.errors import ChargesDiffer
 from causalveil.schemas.plan import Layout, Sizes
 from causalveil.schemas.privacy import Charge, Scope
 from causalveil.schemas.study import Study
-from causalveil.tasks.enclave.data_folder import DataFolder
-from causalveil.tasks.enclave.enclave import Enclave
+from causalveil.tasks.data.data_folder import DataFolder
+from causalveil.tasks.data.enclave import Enclave
 from causalveil.tasks.privacy.budget import FlowBudget, StageBudget
 from causalveil.tasks.privacy.keys import key_of
 from causalveil.tasks.privacy.mechanisms import Budget, Declared, Slot

@@ -12,31 +12,27 @@ from collections.abc import Callable, Sequence
 from statistics import fmean, median
 
 from causalveil.flows.estimators.estimator import VALIDATE, Estimator, Stages, normalised_by
-from causalveil.flows.estimators.five_releases import joint_stages
-from causalveil.flows.estimators.protocol import equal_arms
+from causalveil.flows.estimators.regression import joint_stages
 from causalveil.flows.estimators.rehearsal import FEW, QUESTIONS, QUICK, Rehearsal, summed
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.flows.estimators.table import Rehearsed, middle_of
+from causalveil.flows.estimators.table_plan import equal_arms
 from causalveil.flows.estimators.words import Words, say_row, stated_terms
-from causalveil.schemas.estimators.survival import Beyond, TimeToEvent
-from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
+from causalveil.schemas.estimators.survival import Beyond, SurvivalStudy, TimeToEvent
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.remarks import PlanCode, Remark, remark
 from causalveil.schemas.study import Missing
-from causalveil.tasks.adjustment import questions
-from causalveil.tasks.covariates import dimension
-from causalveil.tasks.inference.assemble import Findings
-from causalveil.tasks.inference.people import PEOPLE, counted_units
+from causalveil.tasks.data.covariates import dimension
+from causalveil.tasks.estimate.adjust import questions
+from causalveil.tasks.estimate.interval import Findings
+from causalveil.tasks.estimate.people import PEOPLE, counted_units
+from causalveil.tasks.estimate.times import answers, pseudo, releases
+from causalveil.tasks.estimate.times.curves import SLOT
+from causalveil.tasks.estimate.times.people import counted_kinds, noise_at_risk, people_of_times
+from causalveil.tasks.estimate.times.pseudo import TimesOutcomes
+from causalveil.tasks.estimate.times.releases import budget_of, grid_of, served
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.protocols import times
 from causalveil.tasks.report.numbers import number
-from causalveil.tasks.survival import joint_answers as answers
-from causalveil.tasks.survival import stages
-from causalveil.tasks.survival.hidden import noise_at_risk
-from causalveil.tasks.survival.joint import budget_of, grid_of, served
-from causalveil.tasks.survival.people import counted_kinds, people_of_times
-from causalveil.tasks.survival.pseudo import TimesOutcomes
-from causalveil.tasks.survival.strategy import SLOT
 
 # A question is told to be hidden where this share of its answers is; and what part of the time of an adjustment one
 # answer takes.
@@ -45,10 +41,10 @@ MOSTLY, ANSWER = 0.5, QUESTIONS / 2
 Step = StageRun[SurvivalStudy]
 
 
-NORMALISE = normalised_by(lambda: stages.normalise_times)
+NORMALISE = normalised_by(lambda: releases.normalise_times)
 CELLS = Stage[SurvivalStudy, FloatArray](
     "cells",
-    lambda step: stages.release_stage(*step.given, step.budget, step.times),
+    lambda step: releases.release_stage(*step.given, step.budget, step.times),
     charges=lambda study, sizes: [(SLOT, served(study, sizes))],
     reads=(NORMALISE,),
 )
@@ -59,26 +55,26 @@ ANSWERS = Stage[SurvivalStudy, Findings](
 )
 OUTCOMES = Stage[SurvivalStudy, TimesOutcomes](
     "outcomes",
-    lambda step: times.times_outcomes_stage(step.study, step.sizes, step[CELLS]),
+    lambda step: pseudo.times_outcomes_stage(step.study, step.sizes, step[CELLS]),
     reads=(CELLS,),
 )
 
 
-plan = recalled(times.times_recipe)
+plan = recalled(pseudo.times_recipe)
 
 
 FIVE = joint_stages(
     plan,
-    lambda step: times.people_of(step.enclave, step[OUTCOMES]),
+    lambda step: pseudo.people_of(step.enclave, step[OUTCOMES]),
     rows=(NORMALISE, OUTCOMES),
-    known=lambda step, scales: times.known_scales(step[OUTCOMES], scales),
+    known=lambda step, scales: pseudo.known_scales(step[OUTCOMES], scales),
 )
 
 
 def _adjusted(step: Step) -> Findings:
     """Return adjusted answers, beside curves of the arms as they are."""
     asked = questions.with_scores(step[FIVE.again], step[FIVE.scores])
-    return times.times_findings(step.study, step.sizes, step[CELLS], step[OUTCOMES], asked, step[FIVE.scales])
+    return pseudo.times_findings(step.study, step.sizes, step[CELLS], step[OUTCOMES], asked, step[FIVE.scales])
 
 
 ADJUSTED = Stage[SurvivalStudy, Findings](

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import Any, Generic, TypeVar
 
+from causalveil.schemas.answers import Answer, Limits, State
 from causalveil.schemas.errors import DataError
-from causalveil.schemas.protocols.answers import Answer, Limits, State
-from causalveil.schemas.protocols.study import ALL_UNITS
 from causalveil.schemas.study import Study
-from causalveil.tasks.inference.assemble import Findings
+from causalveil.schemas.table import ALL_UNITS
+from causalveil.tasks.estimate.interval import Findings
 
 S = TypeVar("S", bound=Study)
 

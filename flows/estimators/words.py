@@ -14,7 +14,7 @@ from causalveil.schemas.plan import StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.remarks import PlanCode, Remark, remark
 from causalveil.schemas.study import Clusters, Study
-from causalveil.tasks.inference.clusters import assumed_icc, design_effect
+from causalveil.tasks.estimate.clusters import assumed_icc, design_effect
 from causalveil.tasks.report.numbers import confidence_level, number
 
 # Of ipw and matching; docs/estimators.md has by how much.

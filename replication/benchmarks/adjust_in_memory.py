@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from causalveil.tasks.adjustment.features import FeatureMap, Scores, Screen, curve_values, line_values
-from causalveil.tasks.adjustment.five_releases import FiveReleases
-from causalveil.tasks.adjustment.recipe import (
+from causalveil.tasks.estimate.adjust.features import FeatureMap, Scores, Screen, curve_values, line_values
+from causalveil.tasks.estimate.adjust.five_releases import FiveReleases
+from causalveil.tasks.estimate.adjust.recipe import (
     LINES_ALONE,
     MOMENTS_L2,
     PURE_LINES_ALONE,
@@ -26,7 +26,7 @@ from causalveil.tasks.adjustment.recipe import (
     asked_of,
     parts_of,
 )
-from causalveil.tasks.adjustment.released import (
+from causalveil.tasks.estimate.adjust.released import (
     EDGES,
     ColumnKind,
     EncodedColumn,
@@ -37,10 +37,10 @@ from causalveil.tasks.adjustment.released import (
     ReleasedScores,
     ReleasedScreen,
 )
-from causalveil.tasks.adjustment.scales import FoundScales
-from causalveil.tasks.adjustment.sums import SCORES_L1, SQUARE_L1
-from causalveil.tasks.inference.people import FLOOR_DEVIATIONS
-from causalveil.tasks.protocols.parts import Part, limits
+from causalveil.tasks.estimate.adjust.scales import FoundScales
+from causalveil.tasks.estimate.adjust.sums import SCORES_L1, SQUARE_L1
+from causalveil.tasks.estimate.answers import Part, limits
+from causalveil.tasks.estimate.people import FLOOR_DEVIATIONS
 
 Array = NDArray[np.float64]
 LEVELS = (0.8, 0.9, 0.95)

@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from causalveil.flows.sequence.estimators import candidates, chosen, expected_width
+from causalveil.flows.run.estimators import candidates, chosen, expected_width
 from causalveil.schemas.asked.study_file import parse_study_file
-from causalveil.tasks.report.plots import figure, legend, series, write_table
+from causalveil.tasks.report.figures import figure, legend, series, write_table
 
 SIZES = tuple(round(100 * 10 ** (step / 4)) for step in range(21))
 BUDGETS = ("0.05", "0.2", "1", "4", "16")

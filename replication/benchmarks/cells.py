@@ -18,9 +18,9 @@ from unittest import mock
 import numpy as np
 import polars as pl
 
+from causalveil.tasks.estimate.weights import features
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.weighting import features
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil_replication.accuracy.cells import run_cell
 from causalveil_replication.accuracy.populations import KnownPopulation
 from causalveil_replication.competitors.competitor import Fitted, Instance

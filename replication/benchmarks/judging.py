@@ -29,14 +29,14 @@ import numpy as np
 import polars as pl
 from scipy.stats import norm, skew
 
-from causalveil.flows.sequence.estimators import estimator_of
+from causalveil.flows.run.estimators import estimator_of
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import StandIn
-from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.enclave.enclave import Rows
-from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
-from causalveil.tasks.enclave.split import sizes_of
+from causalveil.schemas.table import EffectStudy
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.data.normalise import columns, encode, scaled_outcome
+from causalveil.tasks.data.split import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil_replication.accuracy.measure import at_every_confidence

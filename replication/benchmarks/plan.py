@@ -15,14 +15,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from causalveil.flows.planning import curves
-from causalveil.flows.sequence.estimators import estimator_of, rehearse_effect
+from causalveil.flows.plan import curves
+from causalveil.flows.run.estimators import estimator_of, rehearse_effect
 from causalveil.schemas.plan import StandIn
-from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.people import people
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.schemas.table import EffectStudy
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.people import people
+from causalveil.tasks.privacy.budget import RehearsalBudget
 
 T = TypeVar("T")
 # By name: settings of the estimator, privacy beside epsilon, and whether it is a trial.

@@ -33,9 +33,9 @@ from typing import Any
 
 import numpy as np
 
-from causalveil.tasks import adjustment
-from causalveil.tasks.adjustment.posterior import Sweeps
-from causalveil.tasks.adjustment.recipe import Parts
+from causalveil.tasks.estimate import adjust
+from causalveil.tasks.estimate.adjust.posterior import Sweeps
+from causalveil.tasks.estimate.adjust.recipe import Parts
 from causalveil.tasks.machine.distribute import one_thread
 from replication.benchmarks import adjust_in_memory
 from replication.benchmarks import judging as bench
@@ -113,7 +113,7 @@ SETTINGS = (
     Setting("posterior", "CURVE", "deviation of a kept curve's part in the outcome", 0),
     Setting("posterior", "CURVE", "deviation of its part in treatment", 1),
     Setting("posterior", "MOSTLY_SMALL", "count of small differences of arms, before", 0),
-    Setting("moments", "CURVE_DOUBT", "doubt in a kept curve's variance"),
+    Setting("scales", "CURVE_DOUBT", "doubt in a kept curve's variance"),
     Setting("features", "CURVE_CUT", "deviations at which a curve is cut"),
     Setting("screen", "BENT", "skewness from which line and score are both candidates"),
     Setting("screen", "VARIES", "least deviation of a candidate"),
@@ -127,9 +127,9 @@ SETTINGS = (
     Setting("screen", "BOTH", "prior count of those that confound"),
     Setting("screen", "LIKELY", "chance from which a candidate is kept"),
     Setting("screen", "HARM", "expected bias from which it is kept"),
-    Setting("decide", "DISCREPANCY", "part of the residual variance by which slopes are off"),
-    Setting("decide", "LEAST_RESIDUAL", "part of its variance that a residual keeps"),
-    Setting("decide", "TAIL", "tail beyond which scores are cut", None, 0.6, 1.0),
+    Setting("posterior", "DISCREPANCY", "part of the residual variance by which slopes are off"),
+    Setting("posterior", "LEAST_RESIDUAL", "part of its variance that a residual keeps"),
+    Setting("posterior", "TAIL", "tail beyond which scores are cut", None, 0.6, 1.0),
     Setting("interval", "CLEAR", "variances from which a mean score is a misfit"),
     Setting("interval", "FLOOR", "share at the lowest value from which there is a floor", None, 0.3, 0.8),
     Setting("interval", "SQUARE_DOUBT", "doubt in squared scores"),
@@ -138,9 +138,9 @@ SETTINGS = (
 
 # Numbers that are not varied, and why.
 DERIVED: Mapping[str, str] = {
-    "decide.CUTS": "cuts that are compared",
-    "decide.NODES": "Gauss-Hermite quadrature",
-    "decide.NODE_WEIGHTS": "Gauss-Hermite quadrature",
+    "posterior.CUTS": "cuts that are compared",
+    "posterior.NODES": "Gauss-Hermite quadrature",
+    "posterior.NODE_WEIGHTS": "Gauss-Hermite quadrature",
     "features.BLOCK": "rows at a time",
     "features.HAIR": "rounding",
     "features.TWO": "levels of a flag",
@@ -189,7 +189,7 @@ DERIVED: Mapping[str, str] = {
     "recipe.SCALES_OF_GROUPS": "proof",
     "recipe.SCORES_L1_OF_BLOCKS": "proof",
     "recipe.TWO_ARMS": "counted",
-    "drawn.FEWEST_UNITS": "of which there is a variance",
+    "questions.FEWEST_UNITS": "of which there is a variance",
     "sums.COUNT_L1": "proof",
     "sums.MOMENTS_ALIKE": "proof",
     "sums.SCALES_L1": "proof",
@@ -201,12 +201,12 @@ DERIVED: Mapping[str, str] = {
 
 
 def _module(name: str) -> ModuleType:
-    return import_module(f"{adjustment.__name__}.{name}")
+    return import_module(f"{adjust.__name__}.{name}")
 
 
 @lru_cache(maxsize=1)
 def _modules() -> tuple[ModuleType, ...]:
-    return (*(_module(one.name) for one in pkgutil.iter_modules(adjustment.__path__)), adjust_in_memory)
+    return (*(_module(one.name) for one in pkgutil.iter_modules(adjust.__path__)), adjust_in_memory)
 
 
 def every_number() -> set[str]:
@@ -214,7 +214,7 @@ def every_number() -> set[str]:
     found = set()
     for module in _modules():
         short = module.__name__.rpartition(".")[2]
-        if module.__name__.startswith(adjustment.__name__):
+        if module.__name__.startswith(adjust.__name__):
             found |= {f"{short}.{name}" for name in _own(module) if _is_number(getattr(module, name))}
     return found
 

@@ -13,11 +13,11 @@ import sys
 
 import numpy as np
 
-from causalveil.flows.sequence.estimators import rehearse_effect
-from causalveil.schemas.protocols.study import EffectStudy
+from causalveil.flows.run.estimators import rehearse_effect
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.enclave.enclave import Rows
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.schemas.table import EffectStudy
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from tests.studies import RESOLVED
 
 COLUMNS, EFFECT, SPREAD = 10, 0.3, 0.25

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from causalveil.tasks.simulate import penalty
+from causalveil.tasks.data.simulate import penalty
 
 PARTITION = 1_000_000
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "POLARS_MAX_THREADS")

@@ -19,9 +19,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from causalveil.schemas.estimators.survival import Measure
-from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
-from causalveil.tasks.inference.assemble import Findings
+from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
+from causalveil.tasks.estimate.interval import Findings
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from replication.benchmarks.survival import Cell, scale
 from tests.survival_help import HORIZON, People, found_of, make_survival

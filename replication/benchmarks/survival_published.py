@@ -14,13 +14,12 @@ from pathlib import Path
 import numpy as np
 from scipy.special import ndtri
 
-from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
+from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.tasks.estimate.times import curves
+from causalveil.tasks.estimate.times.curves import Grid, NoisyCells, measured
+from causalveil.tasks.estimate.times.effects import TwoArms
+from causalveil.tasks.estimate.times.releases import grid_of, mechanism
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.survival import curves
-from causalveil.tasks.survival.curves import Grid
-from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.joint import grid_of, mechanism
-from causalveil.tasks.survival.strategy import NoisyCells, measured
 from tests.survival_help import People, make_survival, read_cells
 
 PAGE = Path(__file__).parents[2] / "docs" / "figures" / "survival_published.md"

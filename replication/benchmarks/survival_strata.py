@@ -19,10 +19,10 @@ import polars as pl
 from scipy.special import ndtr
 
 from causalveil.flows.estimators.survival import SURVIVAL
-from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
+from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.plan import StandIn
-from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.assemble import Findings
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.interval import Findings
 from replication.benchmarks.survival import Cell
 from tests.survival_help import HORIZON, People, found_of, make_survival
 

@@ -16,15 +16,14 @@ from typing import Any
 import numpy as np
 
 from causalveil.flows.estimators.rehearsal import gaussian_epsilon
-from causalveil.flows.sequence.estimators import rehearse
-from causalveil.schemas.estimators.survival import Measure
-from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
-from causalveil.schemas.protocols.answers import State
-from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
-from causalveil.tasks.enclave.normalise import columns, encode
-from causalveil.tasks.inference.assemble import Findings
+from causalveil.flows.run.estimators import rehearse
+from causalveil.schemas.answers import State
+from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
+from causalveil.tasks.data.enclave import MemoryEnclave, ranks
+from causalveil.tasks.data.normalise import columns, encode
+from causalveil.tasks.estimate.interval import Findings
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil.tasks.privacy.gaussian import unit_sigma
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from replication.benchmarks.survival_adjusted import CONFOUNDED, COVARIATES, MANY, Confounded
 from tests.survival_help import HORIZON, IN_FULL, ONE_KIND, found_of, make_survival, make_times
 

@@ -25,7 +25,7 @@ from scipy.special import expit
 from causalveil.schemas.asked.resolve import resolve
 from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.estimators.regression import RegressionStudy
-from causalveil.tasks.adjustment.features import Encoding
+from causalveil.tasks.estimate.adjust.features import Encoding
 from causalveil.tasks.machine.distribute import one_thread
 from replication.benchmarks.adjust_in_memory import Array, adjust
 

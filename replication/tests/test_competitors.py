@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.errors import StudyError
-from causalveil.tasks.enclave.enclave import Rows
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil.tasks.privacy.concentrated import rho_of_cap
 from causalveil.tasks.privacy.gaussian import composed, mu_of
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil_replication.competitors import aim, packaged, privsyn, split, strata
 from causalveil_replication.competitors.coded import coded, estimate
 from causalveil_replication.competitors.competitor import CLIP, SLOT, Competitor, Instance, cost, groups

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.estimators.direction import Score
-from causalveil.tasks.direction.scores import kendall
+from causalveil.tasks.estimate.papers.direction.scores import kendall
 from causalveil_replication.kusner2016.neighbours import (
     cluster_distances,
     cluster_hsic,

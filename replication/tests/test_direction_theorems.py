@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import pytest
 
-from causalveil.tasks.direction import sensitivity
+from causalveil.tasks.estimate.papers.direction import scores
 from causalveil_replication.kusner2016.runs import THEOREMS, rehearse_theorems
 
 DRAWS = 10_000
 FORMULAS = dict(
     zip(
         THEOREMS,
-        (sensitivity.order_kept_one_draw, sensitivity.order_kept_two_draws, sensitivity.order_kept_four_draws),
+        (scores.order_kept_one_draw, scores.order_kept_two_draws, scores.order_kept_four_draws),
         strict=True,
     )
 )

@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from causalveil.schemas.estimators.aipw import AipwStudy
-from causalveil.tasks.aipw_asymptotic import stages
-from causalveil.tasks.aipw_asymptotic.influence import InfluenceMoments
+from causalveil.tasks.estimate.papers.aipw_asymptotic import stages
+from causalveil.tasks.estimate.papers.aipw_asymptotic.influence import InfluenceMoments
 from causalveil_replication.schroeder2025 import fits
 from causalveil_replication.schroeder2025.data import DATASET_1, TRIAL, draw, rows_of
 from causalveil_replication.schroeder2025.grouped import GROUPS, _group, grouped_difference

@@ -10,7 +10,7 @@ import pytest
 
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.ipw import IpwStudy
-from causalveil.schemas.protocols.study import EffectStudy
+from causalveil.schemas.table import EffectStudy
 from causalveil_replication.yuan2026.data import NAMES, SOURCES, PublishedData, load, rows_of, synth
 from tests.needs import FOLDERS
 

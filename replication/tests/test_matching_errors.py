@@ -12,8 +12,8 @@ import math
 import numpy as np
 import pytest
 
-from causalveil.flows.sequence.estimators import rehearse_effect
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.flows.run.estimators import rehearse_effect
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil_replication.yuan2026.data import SOURCES, load
 from causalveil_replication.yuan2026.errors import RelativeError, penalty
 from causalveil_replication.yuan2026.runs import Prepared, Setting, prepare
@@ -85,8 +85,8 @@ def test_penalty_is_the_packages_own() -> None:
     """scikit-learn's C = 1 on covariates in [0, 1] has nearly the scores of our fit at that penalty."""
     from sklearn.linear_model import LogisticRegression
 
-    from causalveil.tasks.enclave.split import sizes_of
-    from causalveil.tasks.matching.scores import exact_scores, fitted
+    from causalveil.tasks.data.split import sizes_of
+    from causalveil.tasks.estimate.papers.matching.scores import exact_scores, fitted
 
     ready = prepared("LaLonde")
     assert ready.penalty == penalty(445, 8) == 0.001

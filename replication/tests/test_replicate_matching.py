@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from causalveil.flows.sequence.estimators import rehearse_effect
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.flows.run.estimators import rehearse_effect
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil_replication.main import main
 from causalveil_replication.yuan2026 import costs, runs, sweeps, tables
 from causalveil_replication.yuan2026.bound import bounds

@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 
 from causalveil.schemas.errors import DataError
-from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.covariates import dimension
+from causalveil.schemas.table import EffectStudy
+from causalveil.tasks.data.covariates import dimension
 from causalveil_replication.schroeder2025 import data
 from tests import needs
 

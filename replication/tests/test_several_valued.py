@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.privacy import PrivacyCost, Scope
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil.tasks.privacy.mechanisms import Slot
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil_replication.competitors import several_valued as several
 
 SLOT = Slot(name="treatment", scope=Scope.all)

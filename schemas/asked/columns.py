@@ -15,7 +15,6 @@ from causalveil.schemas.columns import NumberScale, sane_range
 from causalveil.schemas.documents import RuleBroken
 from causalveil.schemas.estimators.survival import FLOOR, Beyond
 from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.protocols.study import AskedOf, OutcomeRole
 from causalveil.schemas.study import (
     Code,
     Finite,
@@ -25,6 +24,7 @@ from causalveil.schemas.study import (
     Name,
     distinct_levels,
 )
+from causalveil.schemas.table import AskedOf, OutcomeRole
 from causalveil.schemas.terms import LONGEST_TERM, MOST_TERMS
 
 

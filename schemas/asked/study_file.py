@@ -1,5 +1,10 @@
 """study.yaml: what the analyst asks.
 
+The automatic estimator, and what it may choose from.
+``estimator: {name: auto}`` leaves the estimator to public facts. It becomes a study of one of the estimators below
+before anything is declared, so no stage and no ledger entry knows it. Which one is decided where the number of units is
+known (``flows/run/estimators.py``).
+
 Columns by name; what they hold is the owner's contract's to say.
 
 A study may narrow a range or a list of levels, which is public and applies to all units. One that travels between
@@ -10,12 +15,12 @@ or the machine can be named here but the folder (``data.path``).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias, Union
 
 from pydantic import Discriminator, Field, TypeAdapter, model_validator
 
-from causalveil.schemas.asked.auto import AutoEstimator
 from causalveil.schemas.asked.columns import (
     AskedArms,
     AskedCensoring,
@@ -34,15 +39,18 @@ from causalveil.schemas.asked.columns import (
     OneOutcome,
     refuse_entry,
 )
+from causalveil.schemas.confounding import ConfoundingPrior
 from causalveil.schemas.documents import AnyPath, RuleBroken, read_yaml
 from causalveil.schemas.errors import StudyError
+from causalveil.schemas.estimators.aipw import AipwEstimator, Propensity
+from causalveil.schemas.estimators.balancing import BalancingEstimator
+from causalveil.schemas.estimators.difference import DifferenceEstimator
 from causalveil.schemas.estimators.direction import DirectionEstimator
-from causalveil.schemas.estimators.ipw import with_free_penalty
-from causalveil.schemas.estimators.regression import of_stated_form
+from causalveil.schemas.estimators.ipw import IpwEstimator, with_free_penalty
+from causalveil.schemas.estimators.regression import RegressionEstimator, of_stated_form
 from causalveil.schemas.estimators.survival import MOST_INTERVALS, ExpectedTimes, Measure
 from causalveil.schemas.mistakes import line_of, missing_key, validate
-from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.protocols.study import AskedOf, EffectMeasure, Gates, OutcomeRole
+from causalveil.schemas.privacy import Frozen, Level
 from causalveil.schemas.studies import STUDIES, named
 from causalveil.schemas.study import (
     Estimand,
@@ -54,7 +62,48 @@ from causalveil.schemas.study import (
     Select,
     Slug,
 )
+from causalveil.schemas.table import AskedOf, EffectMeasure, Gates, OutcomeRole
 from causalveil.schemas.where import AskedWhere
+
+# What a study file says under ``estimator`` and ``privacy``.
+Option = tuple[EstimatorSettings, PrivacyRequest]
+
+
+class AutoEstimator(EstimatorSettings):
+    """The estimator of least expected error, by level, size, budget and design.
+
+    ``trial``: treatment was randomised. ``known``: each unit's known chance of treatment in it.
+    """
+
+    name: Literal["auto"]
+    trial: bool = False
+    known: Annotated[Finite, Field(gt=0, lt=1)] | None = None
+
+
+def options(auto: AutoEstimator, privacy: PrivacyRequest) -> list[Option]:
+    """Return the estimators, with their privacy, that ``auto`` may choose, most usual first.
+
+    All are of one level and design, so that a release identifies its study file. At label level no option spends a
+    delta: a draw of two numbers gains nothing by it.
+    """
+    trial = auto.trial or auto.known is not None
+    none = ConfoundingPrior(outcome_r2=0)
+    if privacy.level is Level.training_units:
+        return [(IpwEstimator(name="ipw", confounding_prior=none) if trial else IpwEstimator(name="ipw"), privacy)]
+    if privacy.level is Level.label:
+        free = privacy.model_copy(update={"delta": Decimal(0)})
+        how = {"allowance": 0.0} if trial else {}
+        return [(BalancingEstimator(name="balancing", **how), free)]
+    if not trial:
+        return [(RegressionEstimator(name="regression"), privacy)]
+    found: list[Option] = [
+        (RegressionEstimator(name="regression", trial=True), privacy),
+        (DifferenceEstimator(name="difference_in_means", trial=True), privacy),
+    ]
+    if auto.known is not None:
+        found.append((AipwEstimator(name="aipw", propensity=Propensity(known=auto.known)), privacy))
+    return found
+
 
 if TYPE_CHECKING:
     AskedEstimator: TypeAlias = EstimatorSettings

@@ -7,6 +7,5 @@
 - ``ipw``: A study by inverse probability weighting.
 - ``matching``: A study by capped nearest-neighbour matching (PrivATE: Yuan et al. 2026).
 - ``regression``: A study by covariate adjustment from noisy moments.
-- ``survival``: Time to event of two arms.
-- ``survival_protocol``: Many questions of times to an event.
+- ``survival``: Ask for times to an event: curves and effects, unadjusted or adjusted.
 """

@@ -14,8 +14,8 @@ from pydantic import Field, model_validator
 
 from causalveil.schemas.columns import CLIP_MARGIN
 from causalveil.schemas.privacy import Amount, Coverage, Frozen, Guarantee, Level, add
-from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.study import Clip, Estimand, EstimatorSettings, Finite
+from causalveil.schemas.table import EffectStudy
 
 # The headline of such a release.
 NO_GUARANTEE = "No privacy guarantee but in the limit of many units: exact numbers of the data are printed."

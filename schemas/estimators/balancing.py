@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from causalveil.schemas.privacy import Level
-from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.study import EstimatorSettings, Finite
+from causalveil.schemas.table import EffectStudy
 
 
 class BalancingEstimator(EstimatorSettings):

@@ -11,8 +11,8 @@ from pydantic import model_validator
 
 from causalveil.schemas.confounding import ConfoundingPrior
 from causalveil.schemas.privacy import Level
-from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.study import Estimand, EstimatorSettings
+from causalveil.schemas.table import EffectStudy
 
 
 class DifferenceEstimator(EstimatorSettings):

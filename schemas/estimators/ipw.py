@@ -10,8 +10,8 @@ from pydantic import Field, model_validator
 
 from causalveil.schemas.confounding import ConfoundingPrior
 from causalveil.schemas.privacy import Level
-from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.study import Clip, EstimatorSettings, Finite, Penalty, Variant
+from causalveil.schemas.table import EffectStudy
 
 
 class Weighting(StrEnum):

@@ -9,8 +9,8 @@ from pydantic import Field, model_validator
 
 from causalveil.schemas.confounding import ConfoundingPrior
 from causalveil.schemas.privacy import Amount, Frozen, Level, subtract
-from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.study import UNPROTECTED, Estimand, EstimatorSettings, Finite, Penalty, Variant
+from causalveil.schemas.table import EffectStudy
 
 # The paper's c (label level) and h (sample level).
 ERROR_COEFFICIENTS = {Level.label: 0.01, Level.sample: 0.001}

@@ -13,8 +13,8 @@ from pydantic import Field, model_validator
 from causalveil.schemas.confounding import ConfoundingPrior
 from causalveil.schemas.documents import RuleBroken
 from causalveil.schemas.privacy import Amount, Frozen, Level, add
-from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.study import EstimatorSettings
+from causalveil.schemas.table import EffectStudy
 from causalveil.schemas.terms import MOST_TERM_COLUMNS, DeclaredTerm, refuse_terms
 
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from causalveil.flows.api import draft, load_release, plan, pool, report, run, sensitivity
-    from causalveil.flows.planning.study_plan import StudyPlan
-    from causalveil.flows.sequence.declare import load_study
-    from causalveil.flows.sequence.finished import RunResult
-    from causalveil.flows.sequence.pooling import PooledResult
+    from causalveil.flows.plan.study_plan import StudyPlan
+    from causalveil.flows.run.declare import load_study
+    from causalveil.flows.run.finished import RunResult
+    from causalveil.flows.run.pooling import PooledResult
     from causalveil.flows.start_run import Drafted
     from causalveil.schemas.errors import (
         BudgetRefused,

@@ -29,8 +29,8 @@ import platformdirs
 
 from causalveil.schemas.documents import read_text
 from causalveil.schemas.errors import CausalveilError, SiteError, StudyError, in_own_words, kind_of
-from causalveil.schemas.execution import SITE_FILE, SiteSettings
 from causalveil.schemas.mistakes import validate
+from causalveil.schemas.plan import SITE_FILE, SiteSettings
 
 HOME_VARIABLE = "CAUSALVEIL_HOME"
 

@@ -20,9 +20,18 @@ from functools import lru_cache
 from itertools import chain, product
 from typing import Any, NamedTuple
 
-from causalveil.schemas.composition import by_part, largest_sum
 from causalveil.schemas.errors import CausalveilError, StudyError
-from causalveil.schemas.privacy import Charge, PrivacyCost, add, amount_text, float_below, parse_amount, subtract
+from causalveil.schemas.privacy import (
+    Charge,
+    PrivacyCost,
+    add,
+    amount_text,
+    by_part,
+    float_below,
+    largest_sum,
+    parse_amount,
+    subtract,
+)
 from causalveil.tasks.privacy.concentrated import rho_of, tested_delta
 from causalveil.tasks.privacy.gaussian import composed, composed_epsilon, epsilon_of, keeps
 

@@ -1,8 +1,13 @@
-"""A run's budget: the only way from a stage to the noise.
+"""Hold a run's budget: the only way from a stage to the noise.
 
+A run's budget: the only way from a stage to the noise.
 ``spend`` commits each noisy value with its charge before anybody sees it, and returns the stored one from then
 on: after a retry, a crash or in a second process. Noise is never drawn twice for one (run, name), so it cannot be
 averaged away, and nothing is charged twice.
+
+A budget for rehearsals: seeded noise, a list of charges, no ledger.
+For replicating papers' tables on public or synthetic data, where thousands of draws are wanted and none is a release.
+It keeps no promise to anybody: it has no reservation, so no release document can be made from it.
 """
 
 from __future__ import annotations
@@ -28,6 +33,7 @@ from causalveil.tasks.machine.distribute import refuse_on_worker
 from causalveil.tasks.machine.files import make_folder_durably, whole_file
 from causalveil.tasks.machine.site import site_folder
 from causalveil.tasks.privacy.ledger.ledger import Ledger, Released
+from causalveil.tasks.privacy.noise import NoiseSource, SeededNoise
 
 if TYPE_CHECKING:
     from causalveil.tasks.privacy.mechanisms import Budget
@@ -259,3 +265,22 @@ def _decode(released: Released) -> FloatArray:
         return np.array(numbers, dtype=np.float64).reshape(stored["shape"])  # type: ignore[index]
     except (TypeError, KeyError, ValueError):
         raise LedgerError(f"ledger entry {released.entry_hash} holds no value that can be read back") from None
+
+
+class RehearsalBudget:
+    """Grants every charge, remembers it, and draws from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        """Start from ``seed``, which fixes every draw."""
+        self._noise: NoiseSource = SeededNoise(seed)
+        self.charges: list[Charge] = []
+
+    def spend(self, charge: Charge, draw: Callable[[NoiseSource], FloatArray]) -> FloatArray:
+        """Remember the charge and draw, shape (d,)."""
+        self.charges.append(charge)
+        return draw(self._noise)
+
+    def spend_records(self, charge: Charge, draw: Callable[[NoiseSource], NDArray[Any]]) -> NDArray[Any]:
+        """Remember the charge and draw an entry per unit, shape (n,)."""
+        self.charges.append(charge)
+        return draw(self._noise)

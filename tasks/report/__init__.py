@@ -1,15 +1,13 @@
 """A release as a page for people.
 
 - ``burndown``: The burn-down of a dataset's accounts and the owner's desk, as pages and figures.
-- ``details``: The table of details of a report, and its estimand, in the field's words.
-- ``figures``: Positions in the figures of a report, in percent of their width.
-- ``flow``: The flow of units through a study, after CONSORT.
+- ``details``: Fill the table of details and the checklists of reporting guidelines.
+- ``facts``: State facts of a study, its flow of units and its settings, for guidelines and details.
+- ``figures``: Draw figures in one house style, and place them in reports.
 - ``numbers``: Numbers and labels as the pages of reports write them.
 - ``page``: A release, a plan or a series as a page for people.
-- ``plots``: Write tables as CSV and figures as SVG in one house style.
+- ``panel``: Write the panel of a release of any kind, for a terminal and as plain text.
 - ``robustness``: Say how strong an unmeasured confounder would have to be, of a release's first answer.
 - ``table``: Answers of one site or of several, for their page and as tables.
 - ``times``: Curves and effects of a study of times, of one site or of several, as a page draws them.
-- ``guidelines/``: Reporting guidelines, filled in as far as documents know; the rest is marked for people.
-- ``panel/``: The panel that a run ends with: answer, limits and cost, in at most twelve short lines.
 """

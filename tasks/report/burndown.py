@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from causalveil.schemas.ledger import Account
 from causalveil.schemas.oversight import Desk, DeskDataset
-from causalveil.tasks.privacy.outlook.standing import Burndown, BurndownStep
+from causalveil.tasks.privacy.ledger.outlook import Burndown, BurndownStep
 from causalveil.tasks.report.numbers import amount, blocks_label, figure, percent
 from causalveil.tasks.report.page import environment, style
 

@@ -23,7 +23,7 @@ SCORES = {"hsic": "HSIC", "spearman": "Spearman's ρ", "kendall": "Kendall's τ"
 ACROSS = 42
 # A label longer than this leaves its numbers no room beside it.
 LONGEST_LABEL = 20
-# As ``schemas/protocols/study.py`` names the subgroup of those without a value, and that of all units.
+# As ``schemas/table.py`` names the subgroup of those without a value, and that of all units.
 MISSING, ALL_UNITS = "(missing)", "all units"
 # Units that an estimand averages over.
 OF_ESTIMAND = {"ATE": "", "ATT": "treated ", "ATC": "untreated "}

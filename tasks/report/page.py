@@ -23,14 +23,12 @@ from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.ledger import UNANCHORED
 from causalveil.schemas.plan import Plan
 from causalveil.schemas.release import DirectionRelease, EffectRelease, EffectTable, Release
-from causalveil.schemas.sites.pooled import Published
-from causalveil.schemas.sites.series import Series
+from causalveil.schemas.sites.pooled import Published, Series
 from causalveil.schemas.specification import one_outcome, outcomes_of
 from causalveil.schemas.where import condition_words, where_words
-from causalveil.tasks.report.details import PLACEHOLDER, as_used, detail_rows, estimand_of, text_of
+from causalveil.tasks.report.details import PLACEHOLDER, as_used, detail_rows, estimand_of, guidelines_context, text_of
+from causalveil.tasks.report.facts import bounds_text
 from causalveil.tasks.report.figures import Axis, Line, waterfalls
-from causalveil.tasks.report.guidelines.facts import bounds_text
-from causalveil.tasks.report.guidelines.items import guidelines_context
 from causalveil.tasks.report.numbers import (
     SCORES,
     amount,
@@ -50,7 +48,7 @@ from causalveil.tasks.report.numbers import (
     shortened,
     span,
 )
-from causalveil.tasks.report.panel.parts import runs_left
+from causalveil.tasks.report.panel import runs_left
 from causalveil.tasks.report.robustness import robustness_sentences
 from causalveil.tasks.report.table import context_of, forest_of_parts, labelled, lost_within, place_of, sites_context
 from causalveil.tasks.report.times import curves_context

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from causalveil.schemas.release import EffectRelease
-from causalveil.tasks.inference.robustness import Robustness, largest_bias, robustness_of
+from causalveil.tasks.estimate.robustness import Robustness, largest_bias, robustness_of
 from causalveil.tasks.report.numbers import confidence_level, figure, percent
 
 NO_ANSWER = (

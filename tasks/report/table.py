@@ -16,15 +16,15 @@ from typing import Any, TypeVar, cast
 import polars as pl
 from pydantic import BaseModel
 
-from causalveil.schemas.estimators.survival_protocol import MEAN_TIME
+from causalveil.schemas.answers import Answer, BalanceRow
+from causalveil.schemas.estimators.survival import MEAN_TIME
 from causalveil.schemas.limits import capital
-from causalveil.schemas.protocols.answers import Answer, BalanceRow
-from causalveil.schemas.protocols.study import EffectMeasure
 from causalveil.schemas.release import EffectRelease, EffectTable
 from causalveil.schemas.sites.pooled import CombinedAnswer, CombinedTable, PooledRelease
 from causalveil.schemas.specification import level_names, outcomes_of
+from causalveil.schemas.table import EffectMeasure
+from causalveil.tasks.machine.arrays import csv_text
 from causalveil.tasks.machine.files import write_whole
-from causalveil.tasks.machine.frames import csv_text
 from causalveil.tasks.report.figures import Axis, Line, LovePlot, axis_of, line_of, site_bars
 from causalveil.tasks.report.numbers import (
     TWO_SIDES,

@@ -20,17 +20,17 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from causalveil.schemas.answers import State
 from causalveil.schemas.documents import digest_of
 from causalveil.schemas.errors import BundleError, StudyError
-from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
-from causalveil.schemas.protocols.answers import State
+from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.release import EffectRelease
 from causalveil.schemas.sites.round import AgreedTerms, Bundle, Reason, Site, Statement, instant_text
 from causalveil.schemas.specification import level_names, travelling
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.privacy.ledger.ledger import Ledger
-from causalveil.tasks.sites.asked import Asked, Question, questions_of
 from causalveil.tasks.sites.bundle import read_bundle, refuse_unfit, release_of
+from causalveil.tasks.sites.pool import Asked, Question, questions_of
 from causalveil.tasks.sites.terms import coordinators_key, refuse_other_terms
 
 # How far a site's clock may run ahead of the coordinator's.

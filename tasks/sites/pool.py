@@ -1,11 +1,20 @@
-"""Combining what several sites or blocks released.
+"""Pool tables of sites or blocks into one table.
 
+The table that sites or blocks are asked for: its rows, and how far each effect may reach.
+
+Combining what several sites or blocks released.
 Fixed and random effects, heterogeneity, leave-one-site-out.
 
 Post-processing of released values; costs nothing. Notation: site i of k has estimate theta_i, released sampling
 variance v_i, known noise variance s_i^2, V_i = v_i + s_i^2, and an interval of half-width h_i, which allows for a bias
 of at most b_i. Why each formula holds with private variances, clamped denominators and noise that is not normal:
 ``docs/sites.md``.
+
+One question over several sites or blocks: each one's answer, and the pooled row.
+Every question is pooled as ``tasks/sites/pool.py`` pools an effect, over the sites or blocks that answered it: where
+noise hides a subgroup at a site, a measure ends before its horizon there, or a gate withholds it, that site has no part
+in it. Which sites these are depends on released values of who is there, not on any estimate. Simultaneous intervals
+are pooled from the sites' own, at the same confidence. Post-processing of released values; costs nothing.
 """
 
 from __future__ import annotations
@@ -14,19 +23,67 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import chdtrc, ndtri, stdtrit
 
+from causalveil.schemas.answers import Answer, Limits, State, headline_first
+from causalveil.schemas.confounding import ConfoundingStatement, over_parts
 from causalveil.schemas.errors import BundleError
+from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.privacy import Coverage
-from causalveil.schemas.protocols.answers import Answer, State
 from causalveil.schemas.release import EffectRelease, Interval, Variance
 from causalveil.schemas.sites.pooled import Heterogeneity, PooledEstimate, WithoutSite
-from causalveil.tasks.inference.assemble import NOISY, Noise
+from causalveil.schemas.sites.round import Model
+from causalveil.schemas.table import EffectStudy, OutcomeRole
+from causalveil.tasks.estimate.interval import NOISY, Noise
 from causalveil.tasks.machine.arrays import FloatArray
+
+# What can be asked of several sites together, and of one block after the other.
+Asked: TypeAlias = EffectStudy | SurvivalStudy
+
+
+@dataclass(frozen=True)
+class Question:
+    """The question of a row of answers."""
+
+    outcome: str
+    role: OutcomeRole
+    group: str
+    arm: str
+    reference: str
+
+    @classmethod
+    def of(cls, row: Answer) -> Question:
+        """Return the question that an answer is to."""
+        return cls(row.outcome, row.role, row.group, row.arm, row.reference)
+
+
+def questions_of(study: Asked) -> list[Question]:
+    """Return every question of a study, in the order of a release's answers."""
+    names, groups = study.arm_names, study.answered_groups
+    return headline_first(
+        Question(outcome, role, group, arm, names[0])
+        for outcome, (role, _) in outcomes_of(study).items()
+        for arm in names[1:]
+        for group in groups
+    )
+
+
+def outcomes_of(study: Asked) -> dict[str, tuple[OutcomeRole, float]]:
+    """Return the role of each outcome, and how far an effect on it may reach to either side."""
+    if isinstance(study, SurvivalStudy):
+        return {question.label: (question.role, question.span) for question in study.questions}
+    return {outcome.name: (outcome.role, outcome.width) for outcome in study.outcomes}
+
+
+def widths_of(study: Asked) -> dict[str, float]:
+    """Return how far an effect on each outcome may reach to either side."""
+    return {name: width for name, (_, width) in outcomes_of(study).items()}
+
 
 # Squares of weights, which are reciprocals of variances, are ordinary floats from here on.
 SMALLEST = 1e-150
@@ -278,3 +335,162 @@ def estimate_of(
         ends = answer.simultaneous or answer.interval or interval
         interval = interval.model_copy(update={"lower": ends.lower, "upper": ends.upper, "confidence": together})
     return SiteEstimate(site=name, estimate=answer.estimate, variance=variance, interval=interval)
+
+
+FEWEST = 2
+
+
+@dataclass(frozen=True)
+class SourceAnswer:
+    """The answer of one site or block to a question, and the release that it stands in."""
+
+    source: str
+    release: EffectRelease
+    row: Answer
+
+    @property
+    def state(self) -> State:
+        """The state as a part of a pooled answer: unresolved where the measure ends earlier."""
+        return self.row.state if self.row.restricted_to is None else State.unresolved
+
+    @property
+    def speaks(self) -> bool:
+        """True if there is an answer."""
+        return self.state in (State.answered, State.marked) and self.row.estimate is not None
+
+
+@dataclass(frozen=True)
+class CombinedCell:
+    """One question: the answers to it, and what they come to if two sites or blocks gave one.
+
+    Attributes:
+        width: how far the effect may reach to either side.
+        said: by site or block.
+        pooled: of those that answered; None: fewer than two.
+        together: the same from simultaneous intervals; None also where the table has one row.
+        weights: of those that answered, by both models.
+    """
+
+    width: float
+    said: tuple[SourceAnswer, ...]
+    pooled: Pooled | None
+    together: Pooled | None
+    weights: dict[str, tuple[float, float]]
+
+    @property
+    def row(self) -> Answer:
+        """The first answer, whose question is that of all."""
+        return self.said[0].row
+
+    @property
+    def told(self) -> tuple[SourceAnswer, ...]:
+        """The answers that have a part in the pooled one."""
+        return tuple(one for one in self.said if one.source in self.weights)
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the outcome within arms, over the sites."""
+        return math.sqrt(math.fsum(self.weights[one.source][0] * (one.row.spread or 0.0) ** 2 for one in self.told))
+
+    def weight(self, source: str, model: Model) -> float:
+        """Return the weight of a site or block under a model, 0 of one without an answer."""
+        return self.weights.get(source, (0.0, 0.0))[0 if model is Model.fixed else 1]
+
+    def of(self, model: Model) -> PooledEstimate | None:
+        """Return the estimate under a model."""
+        return None if self.pooled is None else by_model(self.pooled, model)
+
+    def simultaneous(self, model: Model) -> Limits | None:
+        """Return the interval under a model that holds with those of all other rows."""
+        return None if self.together is None else limits_of(by_model(self.together, model).interval)
+
+    def confounding(self, model: Model) -> ConfoundingStatement | None:
+        """Return what was done about confounding, over the parts as a model weighs them."""
+        return over_sources([(one.row.confounding, self.weight(one.source, model)) for one in self.told])
+
+
+def by_model(pooled: Pooled, model: Model) -> PooledEstimate:
+    """Return the estimate of a model."""
+    return pooled.fixed if model is Model.fixed else pooled.random
+
+
+def cell_of(said: Sequence[SourceAnswer], confidence: float, width: float) -> CombinedCell:
+    """Pool one question of a table.
+
+    Args:
+        said: the answers of sites or blocks to it, each once.
+        confidence: of each interval by itself.
+        width: how far the effect may reach to either side.
+
+    Raises:
+        BundleError: an answer reports no variance at all.
+    """
+    found = [(one, estimate_of(one.source, one.release, one.row)) for one in said]
+    told = [(one, estimate) for one, estimate in found if estimate is not None]
+    if len(told) < FEWEST:
+        return CombinedCell(width, tuple(said), None, None, {})
+    bounds = (-width, width)
+    pooled = pool([estimate for _, estimate in told], confidence, bounds)
+    weights = {
+        one.source: (float(fixed), float(random))
+        for (one, _), fixed, random in zip(told, pooled.weights_fixed, pooled.weights_random, strict=True)
+    }
+    together = None
+    if (rows := len(told[0][0].release.answers)) > 1:
+        each = together_at(confidence, rows)
+        all_ = [estimate_of(one.source, one.release, one.row, each) for one, _ in told]
+        together = pool([one for one in all_ if one is not None], each, bounds)
+    return CombinedCell(width, tuple(said), pooled, together, weights)
+
+
+def together_at(confidence: float, rows: int) -> float:
+    """Return the confidence of each interval with which all of a table hold together."""
+    return 1 - (1 - confidence) / rows
+
+
+def over_sources(stated: Sequence[tuple[ConfoundingStatement | None, float]]) -> ConfoundingStatement | None:
+    """Return what sites or blocks did about confounding together, each by its weight.
+
+    Return None if one has none.
+    """
+    known = [(one, weight) for one, weight in stated if one is not None]
+    return over_parts(known) if known and len(known) == len(stated) else None
+
+
+def question_fields(row: Answer) -> dict[str, Any]:
+    """Return the fields that say which question a row answers."""
+    return {name: getattr(row, name) for name in ("outcome", "role", "group", "arm", "reference", "measure")}
+
+
+def number_fields(shown: PooledEstimate | None) -> dict[str, Any]:
+    """Return the fields of a row that the declared estimate says; None: it has no numbers."""
+    if shown is None:
+        return dict.fromkeys(("estimate", "interval", "sampling_error", "noise_error", "bias"))
+    return {
+        "estimate": shown.estimate,
+        "interval": limits_of(shown.interval),
+        "sampling_error": math.sqrt(shown.variance.sampling),
+        "noise_error": math.sqrt(shown.variance.noise),
+        "bias": shown.interval.bias,
+    }
+
+
+def part_fields(cell: CombinedCell, one: SourceAnswer, *, withheld: bool = False) -> dict[str, Any]:
+    """Return the fields of a site's or a block's part in a row.
+
+    ``withheld``: a gate withholds the whole row.
+    """
+    row, shown = one.row, one.speaks and not withheld
+    numbers = ("estimate", "interval", "sampling_error", "noise_error")
+    return {
+        "state": one.state,
+        **{name: getattr(row, name) if shown else None for name in numbers},
+        "weight_fixed": cell.weight(one.source, Model.fixed),
+        "weight_random": cell.weight(one.source, Model.random),
+        "confounding": row.confounding,
+    }
+
+
+def limits_of(interval: Interval) -> Limits:
+    """Return an interval's ends alone."""
+    return Limits(lower=interval.lower, upper=interval.upper)

@@ -1,5 +1,10 @@
-"""From accepted bundles to the pooled release: one table over the sites, row by row.
+"""Make the pooled release of accepted bundles, of effects and of times.
 
+Times to an event over sites by released cells: arms are compared within sites.
+Whether any unit was followed to the horizon at a site follows from released numbers at risk, not from estimates.
+Post-processing of released values; costs nothing.
+
+From accepted bundles to the pooled release: one table over the sites, row by row.
 With the rows are pooled negative controls, which calibrate intervals, and balance, on which declared gates are judged
 again. Each site's part is stated. Post-processing of released values; costs nothing.
 """
@@ -8,41 +13,168 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
+import numpy as np
 from scipy.special import ndtri, stdtrit
 
+from causalveil.schemas.answers import Answer, BalanceRow, Calibration, GateResult, GateVerdict, Limits, State
 from causalveil.schemas.documents import digest_of
-from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
-from causalveil.schemas.limits import united
+from causalveil.schemas.errors import BundleError
+from causalveil.schemas.estimators.survival import GroupCurves, LogRankTest, Measure, SurvivalStudy
+from causalveil.schemas.limits import Code, Limit, limit, united
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Coverage
-from causalveil.schemas.protocols.answers import (
-    BalanceRow,
-    Calibration,
-    GateResult,
-    GateVerdict,
-    Limits,
-    State,
+from causalveil.schemas.release import EffectRelease, Interval, Software, Variance
+from causalveil.schemas.sites.pooled import (
+    PooledAnswer,
+    PooledEstimate,
+    PooledPrivacy,
+    PooledRelease,
+    SiteGate,
+    SitePart,
+    SiteRecord,
 )
-from causalveil.schemas.protocols.study import ALL_UNITS, FailedGate, Gates, OutcomeRole
-from causalveil.schemas.release import EffectRelease, Software
-from causalveil.schemas.sites.pooled import PooledAnswer, PooledPrivacy, PooledRelease, SiteGate, SitePart, SiteRecord
-from causalveil.schemas.sites.round import AgreedTerms, Model, PooledBy
+from causalveil.schemas.sites.round import AgreedTerms, Model, PooledBy, Reason
 from causalveil.schemas.specification import level_names, with_level_names
-from causalveil.tasks.protocols.calibration import Measured, learn, scale_of
-from causalveil.tasks.protocols.gates import balance_gate, critical_of
+from causalveil.schemas.studies import parse_study
+from causalveil.schemas.table import ALL_UNITS, FailedGate, Gates, OutcomeRole
+from causalveil.tasks.estimate.answers import Measured, learn, scale_of
+from causalveil.tasks.estimate.findings import balance_gate, critical_of
+from causalveil.tasks.estimate.interval import NOISY
+from causalveil.tasks.estimate.times.answers import TimesShown, table_stage, told_test
+from causalveil.tasks.estimate.times.curves import NoisyCells
+from causalveil.tasks.estimate.times.effects import TwoArms
+from causalveil.tasks.estimate.times.releases import JointCells, grid_of
+from causalveil.tasks.estimate.times.strata import Strata
 from causalveil.tasks.sites.accept import Accepted
-from causalveil.tasks.sites.asked import Asked, outcomes_of, widths_of
-from causalveil.tasks.sites.combined import (
+from causalveil.tasks.sites.pool import (
+    Asked,
     CombinedCell,
     SourceAnswer,
     cell_of,
+    limits_of,
     number_fields,
+    outcomes_of,
     part_fields,
     question_fields,
+    together_at,
+    widths_of,
 )
-from causalveil.tasks.sites.pooled_times import OfCells, no_cells, of_cells
+
+
+@dataclass(frozen=True)
+class OfCells:
+    """The estimates of a table that released cells give; of none, pooling is by effects.
+
+    Attributes:
+        by_effects: whether there are no cells.
+        rows: the estimate that is stratified by site.
+        together: its interval that holds with those of all other rows; None where there is one row.
+        curves: the arms' means over sites, where all have one grid.
+        log_rank: the test within sites of the first row's events.
+    """
+
+    by_effects: bool
+    rows: tuple[PooledEstimate | None, ...]
+    together: tuple[Limits | None, ...]
+    curves: tuple[GroupCurves, ...] = ()
+    log_rank: LogRankTest | None = None
+
+
+def no_cells(rows: int) -> OfCells:
+    """Return that answers are pooled by effects."""
+    return OfCells(True, (None,) * rows, (None,) * rows)
+
+
+def of_cells(study: SurvivalStudy, releases: Mapping[str, EffectRelease]) -> OfCells:
+    """Compare arms within sites by their released cells.
+
+    Raises:
+        BundleError: a release has no cells, or says something else than they do.
+    """
+    strata, rows = _strata(releases), len(study.measure)
+    each = together_at(study.confidence, rows)
+    together = [limits_of(_stratified(study, strata, measure, each).interval) for measure in study.measure]
+    return OfCells(
+        False,
+        tuple(_stratified(study, strata, measure, study.confidence) for measure in study.measure),
+        tuple(together) if rows > 1 else (None,),
+        (_curves(study, strata, next(iter(releases.values())).answers[0]),) if strata.one_grid else (),
+        told_test(strata.log_rank(study.confidence)),
+    )
+
+
+def _strata(releases: Mapping[str, EffectRelease]) -> Strata:
+    """Return both arms of every site as its released cells have them.
+
+    Raises:
+        BundleError: a release has no cells, or says something else than they do.
+    """
+    found = [_cells_of(site, release) for site, release in releases.items()]
+    return Strata(tuple(map(TwoArms, found)), tuple(release.units for release in releases.values()))
+
+
+def _cells_of(site: str, release: EffectRelease) -> NoisyCells:
+    if release.cells is None:
+        raise BundleError(
+            f"site '{site}': {Reason.unfit}: its release has no cells, as an older version of causalveil made it; "
+            "write 'pooled_by: effects', which pools the same bundles"
+        )
+    study = parse_study(release.specification, f"the study of site '{site}'")
+    if isinstance(study, SurvivalStudy):
+        released = np.array(release.cells)
+        sizes = Sizes(units=release.units, train=release.units, estimation=release.units)
+        whole = len(released) == grid_of(study, release.units).numbers
+        if whole and _alike(table_stage(study, sizes, released).answers, release.answers):
+            return JointCells.read(released, study, sizes).two_arms((0,), 1).cells
+    raise BundleError(f"site '{site}': {Reason.foreign}: its release contradicts its own cells")
+
+
+def _alike(found: Sequence[Answer], said: Sequence[Answer]) -> bool:
+    """Return whether answers are the same, up to what another machine rounds otherwise."""
+    if len(found) != len(said) or any(one.estimate is None or one.interval is None for one in said):
+        return False
+    ours, theirs = (
+        np.array([(one.estimate, *dict(one.interval or {}).values(), one.sampling_error) for one in rows], dtype=float)
+        for rows in (found, said)
+    )
+    return bool(np.allclose(ours, theirs, rtol=1e-6, atol=1e-9))
+
+
+def _curves(study: SurvivalStudy, strata: Strata, row: Answer) -> GroupCurves:
+    outcome = study.outcome
+    shown = TimesShown(outcome.horizon, outcome.unit_of_measure, outcome.origin, outcome.labels)
+    curves = strata.curves(shown, study.confidence, (row.reference, row.arm))
+    return GroupCurves(group=row.group, arm=row.arm, reference=row.reference, curves=curves)
+
+
+def _stratified(study: SurvivalStudy, strata: Strata, measure: Measure, confidence: float) -> PooledEstimate:
+    """Return a measure that is stratified by site."""
+    found = strata.contrast(measure, confidence, study.estimator.allowed)
+    covers: tuple[Limit, ...] = NOISY[:2]
+    if study.estimator.allowed > 0:
+        covers = (*covers, limit(Code.confounding_of_prior))
+    if not strata.all_seen:
+        covers = (*covers, limit(Code.unseen_sites))
+    interval = Interval(
+        lower=found.lower,
+        upper=found.upper,
+        confidence=confidence,
+        covers=covers,
+        coverage=Coverage.normal_approximation,
+        whole_range=found.whole_range,
+        bias=found.bias,
+    )
+    return PooledEstimate(
+        estimate=found.estimate,
+        interval=interval,
+        variance=Variance(sampling=found.sampling, noise=found.noise),
+        standard_error=math.sqrt(found.sampling + found.noise),
+    )
+
 
 DEPENDENCIES = ("numpy", "scipy", "cryptography")
 Releases = Mapping[str, EffectRelease]

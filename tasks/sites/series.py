@@ -11,31 +11,24 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from causalveil.schemas.answers import State
 from causalveil.schemas.errors import StudyError, TooFewBlocks
 from causalveil.schemas.limits import united
 from causalveil.schemas.plan import natural_order
 from causalveil.schemas.privacy import Coverage
-from causalveil.schemas.protocols.answers import State
 from causalveil.schemas.release import EffectRelease, Release
+from causalveil.schemas.sites.pooled import Drift, Newest, Series, SeriesAnswer, SeriesBlock, SeriesPrivacy, SeriesRun
 from causalveil.schemas.sites.round import Model
-from causalveil.schemas.sites.series import (
-    Drift,
-    Newest,
-    Series,
-    SeriesAnswer,
-    SeriesBlock,
-    SeriesPrivacy,
-    SeriesRun,
-)
-from causalveil.tasks.sites.asked import Asked, widths_of
-from causalveil.tasks.sites.combined import (
+from causalveil.tasks.sites.pool import (
     FEWEST,
+    Asked,
     CombinedCell,
     SourceAnswer,
     cell_of,
     number_fields,
     part_fields,
     question_fields,
+    widths_of,
 )
 
 

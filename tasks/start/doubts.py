@@ -20,9 +20,8 @@ import numpy as np
 import polars as pl
 
 from causalveil.schemas.contract import DataClass
-from causalveil.schemas.sources import TextReading
-from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.machine.frames import values_of
+from causalveil.schemas.warehouse import TextReading
+from causalveil.tasks.machine.arrays import FloatArray, values_of
 from causalveil.tasks.start.recognise import MOST_LEVELS, MOST_PLACES, Found, Looks, names_kinds
 from causalveil.tasks.start.words import (
     AFTER,

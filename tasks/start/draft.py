@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from causalveil.schemas.contract import DataClass
-from causalveil.schemas.sources import Kind, TextReading
+from causalveil.schemas.warehouse import Kind, TextReading
 from causalveil.tasks.start.doubts import Doubts, GivenBy
 from causalveil.tasks.start.recognise import MOST_LEVELS, Found, Looks
 from causalveil.tasks.start.roles import USABLE, WHOLE, Cast, Value, Wishes

@@ -16,9 +16,9 @@ import polars as pl
 from causalveil.schemas.columns import OTHER
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.sources import TextReading
+from causalveil.schemas.warehouse import TextReading
 from causalveil.schemas.where import Operator
-from causalveil.tasks.machine.frames import named, values_of
+from causalveil.tasks.machine.arrays import named, values_of
 from causalveil.tasks.start.recognise import TYPED_FORMATS, Found, Looks, as_read, recognise
 
 MEASURES = ("difference", "ratio", "odds_ratio")

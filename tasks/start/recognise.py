@@ -13,8 +13,8 @@ from enum import StrEnum
 
 import polars as pl
 
-from causalveil.schemas.admission.casts import whole_values
-from causalveil.schemas.sources import Kind, TextReading
+from causalveil.schemas.admission import whole_values
+from causalveil.schemas.warehouse import Kind, TextReading
 from causalveil.tasks.start.words import (
     AMOUNT_WORD,
     COUNTED_NAME,

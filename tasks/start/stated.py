@@ -13,10 +13,10 @@ from dataclasses import replace
 
 import polars as pl
 
-from causalveil.schemas.admission.casts import whole_values
+from causalveil.schemas.admission import whole_values
 from causalveil.schemas.columns import OTHER
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.sources import Kind, TextReading
+from causalveil.schemas.warehouse import Kind, TextReading
 from causalveil.tasks.start.doubts import as_read
 from causalveil.tasks.start.options import after_name
 from causalveil.tasks.start.recognise import MOST_ODD_WORDS, TYPED_FORMATS, Found, Looks

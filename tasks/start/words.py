@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from causalveil.schemas.sources import Kind, TextReading
+from causalveil.schemas.warehouse import Kind, TextReading
 
 
 def _words(text: str) -> frozenset[str]:

@@ -35,7 +35,6 @@ import pyarrow.parquet as pq
 
 from causalveil.schemas.documents import parse_json, read_regular
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError, in_own_words, kind_of
-from causalveil.schemas.sources import TableSnapshot
 from causalveil.schemas.warehouse import (
     MANIFEST_FILE,
     ExtractedBlock,
@@ -43,9 +42,10 @@ from causalveil.schemas.warehouse import (
     Manifest,
     Source,
     SourceFile,
+    TableSnapshot,
 )
+from causalveil.tasks.machine.arrays import frame_of
 from causalveil.tasks.machine.files import sync_folder, whole_file
-from causalveil.tasks.machine.frames import frame_of
 from causalveil.tasks.warehouse.extract import BLOCK_FILE, EVERYTHING, KeyInterval, begin_change, end_change
 from causalveil.tasks.warehouse.read_files import SourceChanges, changes_since, named_files
 from causalveil.tasks.warehouse.read_sql import batches, refuse_keyless, rows_there, snapshot_of, target_schema

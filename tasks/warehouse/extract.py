@@ -15,7 +15,7 @@ from pathlib import Path
 
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.warehouse import MANIFEST_FILE, PREVIOUS, Key, Step
-from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.tasks.data.data_folder import DataFolder
 from causalveil.tasks.machine.files import sync_folder, whole_file
 
 MOST_BLOCKS = 100_000

@@ -23,8 +23,7 @@ import pyarrow as pa
 
 from causalveil.schemas.documents import is_stored
 from causalveil.schemas.errors import CausalveilError, DataError, in_own_words
-from causalveil.schemas.sources import NO_SNAPSHOT, TableSnapshot
-from causalveil.schemas.warehouse import DeltaSource, IcebergSource, Key
+from causalveil.schemas.warehouse import NO_SNAPSHOT, DeltaSource, IcebergSource, Key, TableSnapshot
 from causalveil.tasks.warehouse.adbc import quoted
 from causalveil.tasks.warehouse.extract import EVERYTHING, KEYLESS, KeyInterval
 from causalveil.tasks.warehouse.values import BATCH_ROWS, check_key, led

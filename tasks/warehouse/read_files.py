@@ -18,12 +18,21 @@ from pyarrow import types
 
 from causalveil.schemas.documents import is_stored
 from causalveil.schemas.errors import CausalveilError, DataError, in_own_words, kind_of
-from causalveil.schemas.sources import Kind, TextReading
-from causalveil.schemas.warehouse import CsvFiles, Files, Manifest, Source, SourceFile, Step, TableFile
-from causalveil.tasks.enclave.partitions import NO_VALUE, contradictions, values_in
+from causalveil.schemas.warehouse import (
+    CsvFiles,
+    Files,
+    Kind,
+    Manifest,
+    Source,
+    SourceFile,
+    Step,
+    TableFile,
+    TextReading,
+)
+from causalveil.tasks.data.partitions import NO_VALUE, contradictions, values_in
+from causalveil.tasks.machine.arrays import frame_of, plain_type
 from causalveil.tasks.machine.folders import refuse_log_in, refuse_open_table
-from causalveil.tasks.machine.frames import frame_of, plain_type
-from causalveil.tasks.object_storage.copies import StoredFile, arrow_place, opened, stored_files
+from causalveil.tasks.machine.object_storage import StoredFile, arrow_place, opened, stored_files
 from causalveil.tasks.warehouse.csv_files import NO_BYTES, csv_input
 from causalveil.tasks.warehouse.extract import EVERYTHING, KEYLESS, KeyInterval
 from causalveil.tasks.warehouse.table_files import frame_in

@@ -18,7 +18,6 @@ from typing import Any
 import pyarrow as pa
 
 from causalveil.schemas.errors import CausalveilError, DataError, in_own_words
-from causalveil.schemas.sources import Kind, TableSnapshot
 from causalveil.schemas.warehouse import (
     AdbcDriver,
     CsvFiles,
@@ -26,12 +25,14 @@ from causalveil.schemas.warehouse import (
     DuckDb,
     IcebergSource,
     Key,
+    Kind,
     ParquetFiles,
     Source,
     TableFile,
+    TableSnapshot,
     Warehouse,
 )
-from causalveil.tasks.machine.frames import plain
+from causalveil.tasks.machine.arrays import plain
 from causalveil.tasks.warehouse.adbc import adbc_batches, literal, quoted
 from causalveil.tasks.warehouse.extract import KEYLESS, KeyInterval
 from causalveil.tasks.warehouse.open_tables import delta_batches, delta_snapshot, iceberg_batches, iceberg_snapshot

@@ -29,10 +29,10 @@ from causalveil.schemas.warehouse import (
     TableFile,
     Warehouse,
 )
-from causalveil.tasks.enclave.partitions import NO_VALUE, reading
+from causalveil.tasks.data.partitions import NO_VALUE, reading
+from causalveil.tasks.machine.arrays import frame_of, named, polars_types
 from causalveil.tasks.machine.folders import is_delta, refuse_open_table
-from causalveil.tasks.machine.frames import frame_of, named, polars_types
-from causalveil.tasks.object_storage.copies import StoredFile, arrow_place
+from causalveil.tasks.machine.object_storage import StoredFile, arrow_place
 from causalveil.tasks.warehouse.adbc import adbc_batches, quoted
 from causalveil.tasks.warehouse.csv_files import (
     NO_BYTES,

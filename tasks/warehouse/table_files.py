@@ -17,7 +17,7 @@ import polars as pl
 
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError, in_own_words
 from causalveil.schemas.warehouse import TableFile
-from causalveil.tasks.machine.frames import named
+from causalveil.tasks.machine.arrays import named
 from causalveil.tasks.warehouse.csv_files import MOST_COLUMNS, NO_BYTES, footer_rows, sums_of, title_rows
 
 # Kinds of files by the ends of their names.

@@ -1,6 +1,6 @@
 """Read values of a source: types without loss, and text as source.yaml declares it.
 
-A type becomes the kind that source.yaml declares (``schemas/sources.py``) without loss, or not at all. No value is
+A type becomes the kind that source.yaml declares (``schemas/warehouse.py``) without loss, or not at all. No value is
 guessed at here.
 """
 
@@ -13,10 +13,9 @@ import polars as pl
 import pyarrow as pa
 from pyarrow import types
 
-from causalveil.schemas.admission.casts import whole_values
+from causalveil.schemas.admission import whole_values
 from causalveil.schemas.errors import DataError
-from causalveil.schemas.sources import Kind, TextReading
-from causalveil.schemas.warehouse import Key, Source, Step
+from causalveil.schemas.warehouse import Key, Kind, Source, Step, TextReading
 
 BATCH_ROWS = 65_536
 

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from causalveil.schemas.execution import SITE_FILE
+from causalveil.schemas.plan import SITE_FILE
 from causalveil.schemas.release import load_release, release_text
 from causalveil.tasks.machine.site import VARIABLES
 from causalveil.tasks.machine.site import home as state_folder

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.admit import fill
+from causalveil.flows.run.admit import fill
 from causalveil.schemas.errors import DataError, StudyError
-from causalveil.tasks.enclave.data_folder import DataFolder
-from causalveil.tasks.enclave.partitions import list_partitions
+from causalveil.tasks.data.data_folder import DataFolder
+from causalveil.tasks.data.partitions import list_partitions
 from tests.children import process
 from tests.warehouse import files, read, visits, write_source
 

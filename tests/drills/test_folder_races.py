@@ -21,11 +21,11 @@ import pytest
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.declare import plan_study
-from causalveil.flows.sequence.ranges import find_ranges
+from causalveil.flows.run.declare import plan_study
+from causalveil.flows.run.ranges import find_ranges
 from causalveil.schemas.errors import CausalveilError, DataError
-from causalveil.tasks.enclave.data_folder import DataFolder
-from causalveil.tasks.enclave.partitions import list_partitions, read_rows
+from causalveil.tasks.data.data_folder import DataFolder
+from causalveil.tasks.data.partitions import list_partitions, read_rows
 from causalveil.tasks.machine import folders
 from causalveil.tasks.privacy.keys import owner_key
 from causalveil.tasks.privacy.ledger.ledger import open_ledger

@@ -13,7 +13,7 @@ from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.documents import MAX_BYTES, parse_json, read_text, read_yaml
 from causalveil.schemas.errors import BundleError, CausalveilError, DataError, StudyError
 from causalveil.schemas.release import load_release
-from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.tasks.data.data_folder import DataFolder
 from causalveil.tasks.sites.bundle import open_bundle, read_bundle
 
 HOSTILE = {

@@ -194,7 +194,7 @@ def _extract(folder: Path, _number: int) -> None:
 
 def _pool(folder: Path, _number: int) -> None:
     from causalveil.flows.engine.engine import DirectEngine
-    from causalveil.flows.sequence.pooling import pool_sites
+    from causalveil.flows.run.pooling import pool_sites
 
     with at_home(folder / "call" / "home"):
         pool_sites(folder / "call" / "sites.yaml", folder / "out", DirectEngine())

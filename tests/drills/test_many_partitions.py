@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 
 from causalveil.schemas.release import load_release
-from causalveil.tasks.enclave.partitions import MANY
+from causalveil.tasks.data.partitions import MANY
 from tests.children import CONTEXT, process
 from tests.direction_help import DIRECTION, DIRECTION_CONTRACT, cause_and_effect
 from tests.studies import people, write_study

@@ -53,7 +53,7 @@ def run(path: str, home: str, told: Connection | None, values: int | None) -> No
     """Run a study; tell by how much it raised the process's peak, in bytes."""
     os.environ["CAUSALVEIL_HOME"] = home
     from causalveil.flows.api import run_study
-    from causalveil.tasks.enclave import partitions
+    from causalveil.tasks.data import partitions
 
     if values is not None:
         partitions.VALUES = values

@@ -19,7 +19,7 @@ from tests.studies import write_study
 # waits there for the signal, as a stage does that has much to compute.
 PROGRAM = """
 import sys, time
-from causalveil.tasks.ipw import weights
+from causalveil.tasks.estimate.papers.ipw import weights
 from causalveil.flows.estimators import ipw
 def weigh_stage(*arguments):
     print("in the middle", file=sys.stderr, flush=True)

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.admit import fill
+from causalveil.flows.run.admit import fill
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
 from causalveil.schemas.warehouse import AdbcDriver, Key, Manifest, Step
 from causalveil.tasks.warehouse.extract import intervals

@@ -12,17 +12,17 @@ import polars as pl
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.flows.sequence.declare import plan_study
-from causalveil.schemas.estimators.survival_protocol import MEAN_TIME
+from causalveil.flows.run.declare import plan_study
+from causalveil.schemas.estimators.survival import MEAN_TIME
 from causalveil.schemas.release import EffectRelease, release_schema
 from causalveil.schemas.studies import parse_study
+from causalveil.tasks.estimate.times.curves import read_blocks
+from causalveil.tasks.estimate.times.effects import TwoArms
+from causalveil.tasks.estimate.times.pseudo import times_outcomes
+from causalveil.tasks.estimate.times.releases import JointCells, grid_of, mechanism
 from causalveil.tasks.privacy.gaussian import mu_of
 from causalveil.tasks.report.page import report_html
-from causalveil.tasks.report.panel.whole import panel_text
-from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.joint import JointCells, grid_of, mechanism
-from causalveil.tasks.survival.pseudo import times_outcomes
-from causalveil.tasks.survival.strategy import read_blocks
+from causalveil.tasks.report.panel import panel_text
 from tests.studies import resolved
 from tests.survival_help import (
     by_cell,

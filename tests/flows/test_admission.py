@@ -16,9 +16,9 @@ import yaml
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
-from causalveil.schemas.admission.manifest import ADMISSION_FILE
+from causalveil.schemas.admission import ADMISSION_FILE
 from causalveil.schemas.errors import CausalveilError, DataError, LedgerError, RunConflict, StudyError
-from causalveil.tasks.ipw import weights
+from causalveil.tasks.estimate.papers.ipw import weights
 from causalveil.tasks.privacy.keys import OwnerKey, owner_key
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.studies import people, write_study

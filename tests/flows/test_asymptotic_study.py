@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
-from causalveil.flows.sequence.declare import plan_study
+from causalveil.flows.run.declare import plan_study
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.estimators.aipw import CAVEATS, NO_GUARANTEE
 from causalveil.schemas.privacy import Guarantee

@@ -97,7 +97,7 @@ def test_a_run_that_nobody_knows_is_an_error(study: Path, tmp_path: Path, no_pre
 
 
 def test_what_was_never_drawn_is_said(study: Path, no_prefect: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    from causalveil.tasks.ipw import weights
+    from causalveil.tasks.estimate.papers.ipw import weights
 
     def fails(*_: Any) -> None:
         raise RuntimeError("power cut")

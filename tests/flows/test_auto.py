@@ -10,8 +10,8 @@ import pytest
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
-from causalveil.flows.sequence.declare import plan_study
-from causalveil.flows.sequence.estimators import candidates, chosen, expected_width, likely
+from causalveil.flows.run.declare import plan_study
+from causalveil.flows.run.estimators import candidates, chosen, expected_width, likely
 from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.study import Study

@@ -14,10 +14,10 @@ from pyarrow import fs
 
 from causalveil.flows.api import run_study
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.admit import extract_source
+from causalveil.flows.run.admit import extract_source
 from causalveil.schemas.errors import CausalveilError
-from causalveil.tasks.object_storage import copies
-from causalveil.tasks.object_storage.writing import LOCK, alone_at
+from causalveil.tasks.machine import object_storage
+from causalveil.tasks.machine.object_storage import LOCK, alone_at
 from tests.needs import AZURITE, NO_AZURITE
 from tests.warehouse import visits, write_source
 
@@ -44,13 +44,13 @@ def container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[fs.Az
                 if there.connect_ex(("127.0.0.1", port)) == 0:
                     break
             time.sleep(0.1)
-        store, _ = copies.file_system(f"abfs://clinic@{ACCOUNT}.dfs.core.windows.net/a")
+        store, _ = object_storage.file_system(f"abfs://clinic@{ACCOUNT}.dfs.core.windows.net/a")
         store.create_dir("clinic")
         yield store
     finally:
-        for copy in copies._COPIES.values():
+        for copy in object_storage._COPIES.values():
             copy.forget()
-        copies._COPIES.clear()
+        object_storage._COPIES.clear()
         server.terminate()
         server.wait()
 

@@ -18,8 +18,8 @@ import yaml
 from causalveil.flows.api import run_study
 from causalveil.schemas.errors import CausalveilError, ContractError, DataError, RunConflict, StudyError
 from causalveil.schemas.release import EffectRelease
-from causalveil.tasks.enclave.data_folder import DataFolder
-from causalveil.tasks.enclave.partitions import read_layout
+from causalveil.tasks.data.data_folder import DataFolder
+from causalveil.tasks.data.partitions import read_layout
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.studies import CONTRACT, people, resolved, write_study
 
@@ -125,7 +125,7 @@ if os.getuid() == 0:
     os.setgid(65534); os.setuid(65534)
 from pathlib import Path
 from causalveil.schemas.errors import DataError
-from causalveil.tasks.enclave.partitions import _parquet_files
+from causalveil.tasks.data.partitions import _parquet_files
 try:
     list(_parquet_files(Path(sys.argv[1])))
 except DataError as problem:
@@ -204,7 +204,7 @@ def test_an_edited_contract_is_another_contract(tmp_path: Path) -> None:
 
 def test_a_run_that_comes_back_finds_the_rows_that_it_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run drew from one table, died, and went on with another of as many rows under the same charges."""
-    from causalveil.tasks.ipw import weights
+    from causalveil.tasks.estimate.papers.ipw import weights
 
     path = write_study(tmp_path / "study", frame=people(400))
     with monkeypatch.context() as patch:

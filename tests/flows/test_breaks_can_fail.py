@@ -12,11 +12,11 @@ import polars as pl
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.flows.sequence import declare
+from causalveil.flows.run import declare
 from causalveil.schemas import study as study_schema
 from causalveil.schemas.errors import CausalveilError
-from causalveil.tasks.admission.stages import _Look
-from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.tasks.data.admit import _Look
+from causalveil.tasks.data.data_folder import DataFolder
 from causalveil.tasks.privacy.ledger import rules
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.studies import people, write_study
@@ -89,7 +89,7 @@ def test_the_whole_cap_for_each_name_of_a_month(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_run_that_comes_back_to_other_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from causalveil.tasks.ipw import weights
+    from causalveil.tasks.estimate.papers.ipw import weights
 
     path = write_study(tmp_path / "study")
     with monkeypatch.context() as patch:

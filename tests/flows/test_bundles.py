@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from causalveil.flows.cli.main import main
-from causalveil.flows.sequence.pooling import leave_bundle
+from causalveil.flows.run.pooling import leave_bundle
 from causalveil.schemas.errors import BundleError, CausalveilError, ReleaseContradicted, RunConflict, StudyError
 from causalveil.schemas.sites.pooled import load_published
 from causalveil.tasks.privacy.ledger.ledger import open_ledger

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 from causalveil.flows.cli.main import main
-from causalveil.flows.sequence.check import check
-from causalveil.schemas.admission.rules import Rule
+from causalveil.flows.run.check import check
+from causalveil.schemas.admission import Rule
 from tests.studies import write_study
 
 ROOT = Path(__file__).parents[2]

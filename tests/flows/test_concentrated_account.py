@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.flows.planning.study_plan import NOT_WORTH, plan
-from causalveil.flows.sequence.declare import plan_study
+from causalveil.flows.plan.study_plan import NOT_WORTH, plan
+from causalveil.flows.run.declare import plan_study
 from causalveil.schemas.errors import BudgetRefused
 from causalveil.schemas.remarks import PlanCode, remark
 from causalveil.tasks.privacy.ledger.ledger import open_ledger

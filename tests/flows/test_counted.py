@@ -12,7 +12,7 @@ from causalveil.flows.api import load_contract, report, run_study
 from causalveil.flows.cli.main import main
 from causalveil.schemas.errors import ContractError
 from causalveil.schemas.release import EffectRelease
-from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.tasks.data.data_folder import DataFolder
 from causalveil.tasks.report.numbers import arm_means
 from causalveil.tasks.report.page import report_html
 
@@ -99,9 +99,9 @@ def test_reports_say_which_bounds_were_read_off_the_data(tmp_path: Path, capsys:
 
 
 def test_nothing_is_counted_of_sensitive_data(tmp_path: Path) -> None:
-    from causalveil.flows.sequence.declare import Asked, data_statement, load
+    from causalveil.flows.run.declare import Asked, data_statement, load
     from causalveil.schemas.contract import DataClass
-    from causalveil.tasks.enclave.partitions import read_layout
+    from causalveil.tasks.data.partitions import read_layout
     from tests.studies import write_study
 
     loaded = load(write_study(tmp_path))

@@ -16,14 +16,14 @@ import pytest
 from causalveil.flows.cli.main import main
 from causalveil.flows.estimators import rehearsal
 from causalveil.flows.estimators.rehearsal import DRAWS, FEW
-from causalveil.flows.planning import curves
-from causalveil.flows.planning.curves import half_width, least_epsilon, with_epsilon
-from causalveil.flows.sequence.estimators import estimator_of
+from causalveil.flows.plan import curves
+from causalveil.flows.plan.curves import half_width, least_epsilon, with_epsilon
+from causalveil.flows.run.estimators import estimator_of
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.studies import STUDIES, parse_study
 from causalveil.schemas.study import Study
-from causalveil.tasks.enclave.split import sizes_of
+from causalveil.tasks.data.split import sizes_of
 from tests.studies import RESOLVED, merge, write_study
 from tests.survival_help import make_survival
 

@@ -13,10 +13,10 @@ import polars as pl
 import pytest
 import yaml
 
-from causalveil.flows.planning.ledger_files import write_desk
+from causalveil.flows.plan.ledger_files import write_desk
 from causalveil.schemas.errors import BudgetRefused
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
-from causalveil.tasks.privacy.outlook.desk import desk_of
+from causalveil.tasks.privacy.ledger.outlook import desk_of
 from tests import browser
 from tests.flows.test_cli import call, call_json
 from tests.flows.test_report_browser import CONTRASTS, OUTSIDE, OVERLAPS
@@ -92,7 +92,7 @@ def test_the_pace_of_a_schedule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     moments = iter(start + timedelta(weeks=number) for number in range(4))
     times = {f"week-{number}": next(moments) for number in range(4)}
     monkeypatch.setattr(
-        "causalveil.tasks.privacy.outlook.desk._moment",
+        "causalveil.tasks.privacy.ledger.outlook._moment",
         lambda entry: times.get(entry.run_id, start),
     )
     pace = desk_of(made).datasets[0].pace

@@ -12,7 +12,7 @@ import pytest
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
-from causalveil.flows.sequence.declare import plan_study
+from causalveil.flows.run.declare import plan_study
 from causalveil.schemas.estimators.direction import Favours
 from causalveil.schemas.release import DirectionRelease
 from causalveil.tasks.privacy.ledger.ledger import open_ledger

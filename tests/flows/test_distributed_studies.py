@@ -16,9 +16,9 @@ import cloudpickle
 import pytest
 
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.declare import load
-from causalveil.flows.sequence.study import execute
-from causalveil.schemas.execution import Execution
+from causalveil.flows.run.declare import load
+from causalveil.flows.run.study import execute
+from causalveil.schemas.plan import Execution
 from causalveil.schemas.release import Release
 from causalveil.schemas.studies import estimator_names
 from causalveil.tasks.machine.distribute import distributing_by, gathered, worker_part, worker_parts
@@ -73,6 +73,6 @@ def test_sent_away_or_not_gives_one_release(name: str, tmp_path: Path) -> None:
         path = write_study(tmp_path / "study", frame=people(2000), partitions=5, study=change, contract=contract)
     away = SendingEngine()
     assert released(path, tmp_path / "a", away) == released(path, tmp_path / "b", DirectEngine())
-    assert {"causalveil.tasks.enclave.normalise"} <= set(away.sent)
+    assert {"causalveil.tasks.data.normalise"} <= set(away.sent)
     # Balancing weights come from passes over all segments at once, in the process of the run.
     assert name == "balancing" or len(set(away.sent)) > 1, "and something of the estimator's own"

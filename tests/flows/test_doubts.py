@@ -13,12 +13,12 @@ import pytest
 
 from causalveil.flows.api import load_study
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.check import check
-from causalveil.flows.sequence.start import Begun, begin, numbered, survey, without_missing
+from causalveil.flows.run.check import check
+from causalveil.flows.run.start import Begun, begin, numbered, survey, without_missing
 from causalveil.schemas.contract import DataClass, load_contract
 from causalveil.schemas.declared import CodesColumn, LevelsColumn, NumberColumn
 from causalveil.schemas.errors import DataError, StudyError
-from causalveil.schemas.sources import Kind
+from causalveil.schemas.warehouse import Kind
 from causalveil.tasks.start.doubts import unlike_by_lot
 from causalveil.tasks.start.options import seem_missing
 from causalveil.tasks.start.recognise import Found, Looks, _plain_numbers

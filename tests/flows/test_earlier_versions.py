@@ -16,7 +16,7 @@ import pytest
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
-from causalveil.flows.sequence import study as sequence
+from causalveil.flows.run import study as sequence
 from causalveil.schemas.documents import own_version
 from causalveil.schemas.errors import CausalveilError, LedgerError, RunConflict
 from causalveil.schemas.release import Release, release_text

@@ -12,16 +12,16 @@ import pytest
 import yaml
 
 from causalveil.flows.api import report, run_study
-from causalveil.flows.sequence.check import check
-from causalveil.flows.sequence.declare import plan_study
-from causalveil.schemas.asked.asks_for import asks_for
+from causalveil.flows.run.check import check
+from causalveil.flows.run.declare import plan_study
+from causalveil.schemas.asked.resolve import asks_for
 from causalveil.schemas.asked.study_file import load_study_file, parse_study_file
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.protocols.study import ALL_UNITS, EffectStudy
 from causalveil.schemas.release import EffectRelease
 from causalveil.schemas.studies import parse_study
+from causalveil.schemas.table import ALL_UNITS, EffectStudy
 from causalveil.schemas.where import Condition, Operator
-from causalveil.tasks.enclave.cells import eligible
+from causalveil.tasks.data.cells import eligible
 from tests.protocol_help import analysed, in_cells, make_protocol
 from tests.studies import people, refused, resolved, write_study
 

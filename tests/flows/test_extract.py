@@ -24,11 +24,11 @@ import yaml
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.admit import admit_folder, extract_source
-from causalveil.flows.sequence.ranges import find_ranges
+from causalveil.flows.run.admit import admit_folder, extract_source
+from causalveil.flows.run.ranges import find_ranges
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
 from causalveil.schemas.warehouse import Key, Manifest
-from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.tasks.data.data_folder import DataFolder
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.warehouse.blocks import extracting
 from causalveil.tasks.warehouse.extract import begin_change, intervals

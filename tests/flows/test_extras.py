@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from causalveil.flows.sequence.estimators import estimator_of
+from causalveil.flows.run.estimators import estimator_of
 from causalveil.schemas.estimators.balancing import BalancingStudy
 from causalveil.schemas.estimators.matching import MatchingStudy
 from tests.matching_help import matching_changes

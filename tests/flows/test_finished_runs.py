@@ -12,9 +12,9 @@ import pytest
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
-from causalveil.flows.sequence import study as sequence_study
+from causalveil.flows.run import study as sequence_study
 from causalveil.schemas.errors import CausalveilError, DataError, RunConflict, StudyError
-from causalveil.tasks.enclave import split
+from causalveil.tasks.data import split
 from causalveil.tasks.machine.site import home
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.studies import people, write_study

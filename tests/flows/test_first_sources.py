@@ -13,11 +13,11 @@ import pytest
 
 from causalveil.flows.api import run_study
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.admit import fill
-from causalveil.flows.sequence.start import Begun, begin, survey
+from causalveil.flows.run.admit import fill
+from causalveil.flows.run.start import Begun, begin, survey
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import DataError, StudyError
-from causalveil.tasks.enclave.partitions import NO_VALUE
+from causalveil.tasks.data.partitions import NO_VALUE
 from causalveil.tasks.start.roles import Wishes
 from causalveil.tasks.warehouse.sample import URL_VARIABLE
 from tests.postgres import WHY_NOT, database

@@ -22,10 +22,9 @@ from causalveil.flows.api import run_study
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.privacy import Charge, amount_text
 from causalveil.tasks.privacy.budget import FlowBudget
-from causalveil.tasks.privacy.ledger.accounts import RunRecord
+from causalveil.tasks.privacy.ledger.accounts import RunRecord, Use
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from causalveil.tasks.privacy.ledger.usage import Use
-from causalveil.tasks.privacy.outlook.standing import ledger_trail
+from causalveil.tasks.privacy.ledger.outlook import ledger_trail
 from tests.golden_studies import ONE_EACH, made
 from tests.ledger_help import audit_lines, logged
 from tests.studies import write_study

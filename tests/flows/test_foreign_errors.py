@@ -13,8 +13,7 @@ import pytest
 
 from causalveil.flows.api import run_study
 from causalveil.flows.engine.deployment import limit_name, one_at_a_time
-from causalveil.flows.engine.failing import answering
-from causalveil.flows.engine.prefect_engine import in_this_process
+from causalveil.flows.engine.prefect_engine import answering, in_this_process
 from causalveil.flows.start_run import ENGINES
 from causalveil.schemas.errors import CausalveilError, EngineLost
 from tests.faults import free_port

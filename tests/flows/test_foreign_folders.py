@@ -14,12 +14,12 @@ import yaml
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.ranges import find_ranges
-from causalveil.schemas.admission.manifest import ADMISSION_FILE
+from causalveil.flows.run.ranges import find_ranges
+from causalveil.schemas.admission import ADMISSION_FILE
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import BudgetRefused, CausalveilError, DataError, StudyError
-from causalveil.tasks.admission.manifests import FOLDER
-from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.tasks.data.data_folder import DataFolder
+from causalveil.tasks.data.manifests import FOLDER
 from causalveil.tasks.machine import folders
 from causalveil.tasks.privacy.keys import owner_key
 from causalveil.tasks.privacy.ledger.ledger import open_ledger

@@ -13,14 +13,14 @@ import pytest
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.admit import admit_folder
-from causalveil.flows.sequence.check import beyond_check, check
-from causalveil.flows.sequence.start import Begun, begin, survey
+from causalveil.flows.run.admit import admit_folder
+from causalveil.flows.run.check import beyond_check, check
+from causalveil.flows.run.start import Begun, begin, survey
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.contract import DataClass, load_contract
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.limits import Code
-from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.tasks.data.data_folder import DataFolder
 from causalveil.tasks.start.roles import Wishes
 
 RANDOM = np.random.default_rng(8)

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from causalveil.flows.api import run_study
 from causalveil.flows.cli import init as command
 from causalveil.flows.cli.main import app
-from causalveil.flows.sequence.check import check
+from causalveil.flows.run.check import check
 
 N = 400
 RANDOM = np.random.default_rng(7)

@@ -11,8 +11,8 @@ import pytest
 
 from causalveil.flows.cli.main import main
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.check import check
-from causalveil.flows.sequence.start import Begun, begin, numbered, survey
+from causalveil.flows.run.check import check
+from causalveil.flows.run.start import Begun, begin, numbered, survey
 from causalveil.schemas.contract import DataClass, load_contract
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.tasks.start.roles import Wishes

@@ -13,18 +13,17 @@ import yaml
 
 from causalveil.flows.api import run_study
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.declare import load
-from causalveil.flows.sequence.start import Begun, begin, survey
+from causalveil.flows.run.declare import load
+from causalveil.flows.run.start import Begun, begin, survey
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import DataError, StudyError
-from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
+from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.release import EffectRelease
+from causalveil.tasks.estimate.times.curves import ARMS, measured
+from causalveil.tasks.estimate.times.effects import TwoArms
+from causalveil.tasks.estimate.times.people import fewest_followed
+from causalveil.tasks.estimate.times.releases import grid_of, mechanism
 from causalveil.tasks.start.roles import Wishes
-from causalveil.tasks.survival.curves import ARMS
-from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.hidden import fewest_followed
-from causalveil.tasks.survival.joint import grid_of, mechanism
-from causalveil.tasks.survival.strategy import measured
 from tests.studies import resolved
 from tests.survival_help import cared_for, patients, read_cells
 

@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.admit import admit_folder
-from causalveil.flows.sequence.start import Begun, begin, survey
+from causalveil.flows.run.admit import admit_folder
+from causalveil.flows.run.start import Begun, begin, survey
 from causalveil.schemas.contract import CONTRACT_FILE, DataClass, load_contract
 from causalveil.schemas.declared import CodesColumn, LevelsColumn, NumberColumn
 from causalveil.schemas.errors import DataError
-from causalveil.schemas.sources import TextReading
-from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.schemas.warehouse import TextReading
+from causalveil.tasks.data.data_folder import DataFolder
 from causalveil.tasks.start.recognise import Looks, recognise
 from causalveil.tasks.start.roles import Wishes
 from causalveil.tasks.warehouse.values import value_of

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.admit import extract_source
+from causalveil.flows.run.admit import extract_source
 from causalveil.schemas.errors import DataError
 from tests.postgres import WHY_NOT, database
 from tests.warehouse import delta_table, duckdb_file, files, load, visits, write_source

@@ -17,8 +17,8 @@ import pytest
 
 from causalveil.flows.api import run_study
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.admit import fill
-from causalveil.flows.sequence.start import begin, numbered, survey
+from causalveil.flows.run.admit import fill
+from causalveil.flows.run.start import begin, numbered, survey
 from causalveil.schemas.contract import DataClass, load_contract
 from causalveil.schemas.declared import LevelsColumn, NumberColumn
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from causalveil.flows.sequence.check import check
+from causalveil.flows.run.check import check
 from causalveil.schemas.documents import parse_yaml
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.mistakes import validate

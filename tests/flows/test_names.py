@@ -13,12 +13,12 @@ import yaml
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.admit import admit_folder
-from causalveil.flows.sequence.check import check
-from causalveil.flows.sequence.start import begin, survey
-from causalveil.schemas.admission.manifest import NotAdmitted
+from causalveil.flows.run.admit import admit_folder
+from causalveil.flows.run.check import check
+from causalveil.flows.run.start import begin, survey
+from causalveil.schemas.admission import NotAdmitted
 from causalveil.schemas.contract import DataClass
-from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.tasks.data.data_folder import DataFolder
 from causalveil.tasks.start.roles import Wishes
 from tests.studies import CONTRACT, STUDY, merge, people, write_study
 
@@ -141,7 +141,7 @@ def test_ranges_of_such_names_are_found(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 # Names that this program gives itself.
-OWN = ("flows/planning",)
+OWN = ("flows/plan",)
 
 
 def test_no_name_of_a_person_reaches_polars_as_a_pattern() -> None:
@@ -156,7 +156,7 @@ def test_no_name_of_a_person_reaches_polars_as_a_pattern() -> None:
             if "polars" not in text:
                 continue
             wrong += [f"{place}:{line}" for line in _names_as_patterns(ast.parse(text))]
-    assert not wrong, f"use tasks/machine/frames.py: {', '.join(wrong)}"
+    assert not wrong, f"use tasks/machine/arrays.py: {', '.join(wrong)}"
 
 
 def _names_as_patterns(tree: ast.AST) -> list[int]:

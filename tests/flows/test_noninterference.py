@@ -354,7 +354,7 @@ def test_the_observer_would_see_a_leak(
     caplog: Any,
 ) -> None:
     """Test of the test: a stage that logs one data-dependent number is caught."""
-    from causalveil.tasks.ipw import weights
+    from causalveil.tasks.estimate.papers.ipw import weights
 
     honest = weights.weigh_stage
 

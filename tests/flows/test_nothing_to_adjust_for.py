@@ -10,8 +10,8 @@ import pytest
 
 from causalveil.flows.api import plan as plan_of
 from causalveil.flows.api import report, run_study
-from causalveil.flows.sequence.check import check
-from causalveil.flows.sequence.declare import plan_study
+from causalveil.flows.run.check import check
+from causalveil.flows.run.declare import plan_study
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.release import EffectRelease
 from tests.studies import resolved, write_study

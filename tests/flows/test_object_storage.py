@@ -17,8 +17,8 @@ from typer.main import get_command
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import app
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.admit import fill
-from causalveil.flows.sequence.start import begin, survey
+from causalveil.flows.run.admit import fill
+from causalveil.flows.run.start import begin, survey
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
 from causalveil.schemas.warehouse import Manifest
@@ -144,7 +144,7 @@ def test_a_store_that_refuses_is_busy_or_cuts_is_told_in_one_line(
 
 
 def test_an_object_that_is_replaced_while_it_is_read_is_told(tmp_path: Path, server: Any) -> None:
-    from causalveil.tasks.object_storage.copies import stored_files
+    from causalveil.tasks.machine.object_storage import stored_files
 
     url = put("changing")
     listed = stored_files(url, "parquet")

@@ -12,8 +12,8 @@ import polars as pl
 
 from causalveil.flows.api import run_study
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.admit import extract_source
-from causalveil.flows.sequence.check import check
+from causalveil.flows.run.admit import extract_source
+from causalveil.flows.run.check import check
 from causalveil.schemas.release import EffectRelease
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "omop.md"

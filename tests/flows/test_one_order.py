@@ -14,19 +14,19 @@ import polars as pl
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.flows.sequence.estimators import rehearse, rehearse_effect
+from causalveil.flows.run.estimators import rehearse, rehearse_effect
 from causalveil.schemas.limits import Code, in_order, limit
 from causalveil.schemas.release import DirectionRelease, EffectRelease
 from causalveil.schemas.studies import estimator_names
-from causalveil.tasks.aipw_asymptotic.stages import SEED_LABEL
-from causalveil.tasks.direction.stages import scaled
-from causalveil.tasks.enclave.enclave import HashArray, MemoryEnclave, ranks
-from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
-from causalveil.tasks.enclave.unit_hash import HASH_LABEL, ascending, keyed_hash
+from causalveil.tasks.data.enclave import HashArray, MemoryEnclave, ranks
+from causalveil.tasks.data.normalise import columns, encode, scaled_outcome
+from causalveil.tasks.data.split import HASH_LABEL, ascending, keyed_hash
+from causalveil.tasks.estimate.papers.aipw_asymptotic.stages import SEED_LABEL
+from causalveil.tasks.estimate.papers.direction.stages import scaled
+from causalveil.tasks.estimate.times.releases import followed
 from causalveil.tasks.machine.arrays import IntArray
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil.tasks.privacy.keys import key_of
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.survival.stages import followed
 from tests.golden_studies import ONE_EACH, made
 from tests.studies import resolved
 from tests.survival_help import patients, write_survival

@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from causalveil.flows.api import run_study
-from causalveil.flows.sequence.estimators import rehearse_effect
-from causalveil.schemas.protocols.answers import State
+from causalveil.flows.run.estimators import rehearse_effect
+from causalveil.schemas.answers import State
 from causalveil.schemas.release import EffectRelease
-from causalveil.tasks.enclave.enclave import Rows
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from tests.aipw_help import confounded, make_difference
 from tests.protocol_help import analysed, in_cells, make_protocol
 

@@ -13,7 +13,7 @@ import pytest
 
 from causalveil.flows.api import plan
 from causalveil.flows.cli import show
-from causalveil.flows.planning.study_plan import planned
+from causalveil.flows.plan.study_plan import planned
 from causalveil.schemas.limits import Fact
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.remarks import REMARKS, PlanCode, Remark, in_order, remark

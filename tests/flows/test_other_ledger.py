@@ -12,9 +12,9 @@ import pytest
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.ranges import find_ranges
+from causalveil.flows.run.ranges import find_ranges
 from causalveil.schemas.errors import LedgerError
-from causalveil.tasks.admission.manifests import ANCHOR_FILE
+from causalveil.tasks.data.manifests import ANCHOR_FILE
 from causalveil.tasks.privacy.keys import owner_key
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.children import process

@@ -10,10 +10,10 @@ import pytest
 
 from causalveil.flows.api import run, run_study
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.declare import load, plan_study
-from causalveil.flows.sequence.study import execute
+from causalveil.flows.run.declare import load, plan_study
+from causalveil.flows.run.study import execute
 from causalveil.schemas.errors import StudyError
-from causalveil.tasks.object_storage import copies
+from causalveil.tasks.machine import object_storage
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.flows.test_protocol_study import study_in
 from tests.s3 import BUCKET, s3_server
@@ -100,6 +100,6 @@ def test_a_url_among_stored_rows_is_refused(study: Path, tmp_path: Path, monkeyp
         assert open_ledger().record("one") is None
         for place in ("clinic/out", "clinic", "clinic/rows/_out"):
             run_study(asked, out=f"s3://{BUCKET}/{place}", run_id=place.replace("/", "-"), engine="direct")
-        for copy in copies._COPIES.values():
+        for copy in object_storage._COPIES.values():
             copy.forget()
-        copies._COPIES.clear()
+        object_storage._COPIES.clear()

@@ -9,15 +9,15 @@ import yaml
 
 from causalveil.flows import api
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.admit import hold
-from causalveil.flows.sequence.declare import load, prepare, reserve
-from causalveil.flows.sequence.finished import left_after
+from causalveil.flows.run.admit import hold
+from causalveil.flows.run.declare import load, prepare, reserve
+from causalveil.flows.run.finished import left_after
 from causalveil.schemas.privacy import Level
 from causalveil.tasks.privacy.budget import FlowBudget
 from causalveil.tasks.privacy.keys import key_of
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from causalveil.tasks.privacy.ledger.outlook import accounts_in
 from causalveil.tasks.privacy.noise import SecureNoise
-from causalveil.tasks.privacy.outlook.standing import accounts_in
 from tests.flows.test_cli import call, call_json
 from tests.studies import write_study
 

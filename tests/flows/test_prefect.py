@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.flows.sequence import declare
+from causalveil.flows.run import declare
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.errors import BudgetRefused, DataError, SiteError
 from causalveil.schemas.privacy import amount_text

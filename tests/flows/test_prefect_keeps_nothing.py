@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from causalveil.flows.cli.main import main
-from causalveil.schemas.admission.manifest import Finding, NotAdmitted
+from causalveil.schemas.admission import Finding, NotAdmitted
 from causalveil.schemas.errors import CausalveilError
 from causalveil.tasks.privacy.keys import owner_key
 from tests.studies import people, write_study

@@ -14,8 +14,7 @@ from causalveil.schemas.sites.pooled import Published
 from causalveil.tasks.report.details import AS_THEY_ARE, detail_label
 from causalveil.tasks.report.numbers import all_of, is_whole
 from causalveil.tasks.report.page import report_html
-from causalveil.tasks.report.panel.parts import LINES
-from causalveil.tasks.report.panel.whole import panel_text
+from causalveil.tasks.report.panel import LINES, panel_text
 from tests.limits import codes
 from tests.report_help import Documents, load
 from tests.studies import merge

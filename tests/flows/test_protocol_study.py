@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
-from causalveil.flows.sequence.declare import plan_study
+from causalveil.flows.run.declare import plan_study
 from causalveil.schemas.limits import Code
 from causalveil.schemas.release import EffectRelease, release_schema, release_text
 from causalveil.tasks.privacy.ledger.ledger import open_ledger

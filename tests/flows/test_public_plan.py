@@ -9,16 +9,16 @@ import polars as pl
 import pytest
 
 from causalveil.flows.api import plan as plan_of
-from causalveil.flows.planning.curves import target
-from causalveil.flows.planning.study_plan import people_of
-from causalveil.flows.sequence.declare import known_sizes, plan_study
+from causalveil.flows.plan.curves import target
+from causalveil.flows.plan.study_plan import people_of
+from causalveil.flows.run.declare import known_sizes, plan_study
 from causalveil.schemas.plan import Layout, StandIn
 from causalveil.schemas.remarks import PlanCode, remark
-from causalveil.tasks.enclave import public_columns
-from causalveil.tasks.enclave.data_folder import DataFolder
-from causalveil.tasks.enclave.partitions import read_layout
-from causalveil.tasks.enclave.public_columns import public_rows
-from causalveil.tasks.inference.people import assumed
+from causalveil.tasks.data import normalise
+from causalveil.tasks.data.data_folder import DataFolder
+from causalveil.tasks.data.normalise import public_rows
+from causalveil.tasks.data.partitions import read_layout
+from causalveil.tasks.estimate.people import assumed
 from causalveil_replication.accuracy.cells import run_cell
 from causalveil_replication.accuracy.later import LATER
 from causalveil_replication.accuracy.methods import METHODS
@@ -117,7 +117,7 @@ def test_an_even_part_of_large_data_is_read(tmp_path: Path, monkeypatch: pytest.
 
     assert places(10_000) == list(range(1000))
     assert places(100) == list(range(0, 1000, 10))
-    monkeypatch.setattr(public_columns, "READ", 500)
+    monkeypatch.setattr(normalise, "READ", 500)
     assert places(10_000) == [row for row in range(1000) if row // 100 % 2 == 0]
 
 

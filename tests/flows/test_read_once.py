@@ -24,10 +24,10 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.release import Release
 from causalveil.schemas.remarks import PlanCode, counted
 from causalveil.schemas.specification import unrecorded
-from causalveil.tasks.report.guidelines.settings import PHRASES, UNTOLD, settings_words
+from causalveil.tasks.report.facts import PHRASES, UNTOLD, settings_words
 from causalveil.tasks.report.numbers import span
 from causalveil.tasks.report.page import likelihood, report_html
-from causalveil.tasks.report.panel.whole import panel_text
+from causalveil.tasks.report.panel import panel_text
 from tests.flows.test_true_sentences import further
 from tests.limits import codes
 from tests.report_help import LONG, Documents, load, told

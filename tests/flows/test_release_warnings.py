@@ -12,13 +12,13 @@ import pytest
 
 from causalveil.flows.api import report, run_study
 from causalveil.flows.cli import show
-from causalveil.flows.planning.study_plan import expected
-from causalveil.flows.sequence.declare import plan_study
+from causalveil.flows.plan.study_plan import expected
+from causalveil.flows.run.declare import plan_study
 from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, ConfoundingStatement
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.release import load_release_text
 from causalveil.schemas.remarks import PlanCode
-from causalveil.tasks.report.panel import whole
+from causalveil.tasks.report import panel
 from tests.limits import codes
 from tests.studies import write_study
 
@@ -67,7 +67,7 @@ def test_the_release_repeats_what_plan_warned_of(
         said = re.sub("`([^`]*)`", r"<code>\1</code>", f"{sentence[:1].upper()}{sentence[1:]}")
         assert f"<li>{said}</li>" in page
         assert all(len(one.split()) <= 25 for one in re.split(r"(?<=[.:]) ", sentence)), sentence
-    lines = whole.lines_of(result)
+    lines = panel.lines_of(result)
     assert len(lines) <= 12
     assert all(len(line.split()) <= 25 for line in lines), lines
     assert all(line in printed for line in lines if "[" not in line and not line.startswith("- ")), printed

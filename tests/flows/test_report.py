@@ -16,7 +16,7 @@ from causalveil.schemas.sites.pooled import load_published
 from causalveil.tasks.report.figures import Axis, Line, axis_of, waterfalls
 from causalveil.tasks.report.numbers import amount, beside, broken, confidence_level, figure, near, percent
 from causalveil.tasks.report.page import TEMPLATES, head_html, report_html
-from causalveil.tasks.report.panel.whole import panel_text
+from causalveil.tasks.report.panel import panel_text
 from tests.report_help import LONG, WHOLE, Documents, load, told
 from tests.studies import merge
 

@@ -13,13 +13,13 @@ import pytest
 from causalveil.flows.api import load_study, plan, run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.admit import admit_folder
-from causalveil.flows.sequence.check import check
-from causalveil.schemas.admission.manifest import NotAdmitted
+from causalveil.flows.run.admit import admit_folder
+from causalveil.flows.run.check import check
+from causalveil.schemas.admission import NotAdmitted
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.release import EffectRelease
-from causalveil.tasks.admission.manifests import DRAFT, clean_reduced, reduced_root, rows_folder, scratch_name
-from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.tasks.data.data_folder import DataFolder
+from causalveil.tasks.data.manifests import DRAFT, clean_reduced, reduced_root, rows_folder, scratch_name
 from causalveil.tasks.machine.site import home, open_scratch
 from causalveil.tasks.privacy.keys import owner_key
 from causalveil.tasks.privacy.ledger.ledger import open_ledger

@@ -17,7 +17,7 @@ import pytest
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.audit import prefect_trail
 from causalveil.schemas.errors import CausalveilError, DataError
-from causalveil.schemas.execution import SITE_FILE
+from causalveil.schemas.plan import SITE_FILE
 from causalveil.schemas.release import EffectRelease
 from causalveil.tasks.machine.site import VARIABLES, home
 from causalveil.tasks.privacy.ledger.ledger import open_ledger

@@ -13,9 +13,9 @@ import polars as pl
 import pytest
 
 import causalveil as cv
-from causalveil.flows.sequence.declare import load
-from causalveil.flows.sequence.finished import RunResult
-from causalveil.flows.sequence.study import run_of_question
+from causalveil.flows.run.declare import load
+from causalveil.flows.run.finished import RunResult
+from causalveil.flows.run.study import run_of_question
 from causalveil.flows.start_run import run_study
 from causalveil.schemas.errors import BudgetRefused
 from causalveil.tasks.privacy.ledger.ledger import open_ledger

@@ -14,11 +14,11 @@ import pytest
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
-from causalveil.schemas.sites.series import Series
+from causalveil.schemas.sites.pooled import Series
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.report.numbers import blocks_label
 from causalveil.tasks.report.page import series_html
-from causalveil.tasks.report.panel.parts import estimated
+from causalveil.tasks.report.panel import estimated
 from tests.studies import people, refused, write_study
 from tests.survival_help import (
     cared_for_at_sites,

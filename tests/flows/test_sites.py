@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from causalveil.schemas.errors import BundleError
-from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
+from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.release import load_release, release_text
 from causalveil.schemas.sites.pooled import PooledRelease, load_published
 from causalveil.tasks.privacy.ledger.ledger import open_ledger

@@ -19,8 +19,8 @@ from causalveil.schemas.errors import BundleError
 from causalveil.schemas.release import EffectRelease, load_release
 from causalveil.schemas.sites.pooled import PooledAnswer, PooledRelease, load_published, pooled_schema
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.protocols.calibration import systematic_error
-from causalveil.tasks.protocols.gates import NUMBERS
+from causalveil.tasks.estimate.answers import systematic_error
+from causalveil.tasks.estimate.findings import NUMBERS
 from causalveil.tasks.report.page import head_html, report_html
 from tests.bundle_cases import resign
 from tests.pooled_help import NAMES, call_of, hospitals

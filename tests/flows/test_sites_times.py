@@ -16,8 +16,8 @@ from jsonschema import Draft202012Validator
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.cli.releases import print_pooled as shown
+from causalveil.schemas.answers import Answer
 from causalveil.schemas.errors import BundleError, StudyError
-from causalveil.schemas.protocols.answers import Answer
 from causalveil.schemas.release import EffectRelease, load_release
 from causalveil.schemas.sites.pooled import PooledRelease, load_pooled, load_published, pooled_schema
 from causalveil.tasks.privacy.ledger.ledger import open_ledger

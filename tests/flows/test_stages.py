@@ -18,8 +18,8 @@ from causalveil.flows.estimators.regression import FIVE, REGRESSION, plan
 from causalveil.flows.estimators.stage import Stage, StageRun, carry_out
 from causalveil.schemas.errors import ChargesDiffer, StudyError
 from causalveil.schemas.privacy import Scope
-from causalveil.tasks.adjustment import recipe
-from causalveil.tasks.enclave.split import sizes_of
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.adjust import recipe
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.privacy.mechanisms import Slot
 from tests import crash, stage_map

@@ -18,15 +18,14 @@ import pytest
 
 from causalveil.flows.api import run_study
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.pooling import make_series
+from causalveil.flows.run.pooling import make_series
 from causalveil.schemas.confounding import ConfoundingStatement
 from causalveil.schemas.privacy import amount_text
 from causalveil.schemas.release import DirectionRelease, EffectRelease, EffectTable, Release
-from causalveil.schemas.sites.pooled import PooledRelease
-from causalveil.schemas.sites.series import Series
+from causalveil.schemas.sites.pooled import PooledRelease, Series
 from causalveil.tasks.report.numbers import amount, figure, percent, within
 from causalveil.tasks.report.page import report_html, series_html
-from causalveil.tasks.report.panel.whole import panel_text
+from causalveil.tasks.report.panel import panel_text
 from tests.flows.test_sites_times import Clinic, call_of
 from tests.flows.test_sites_times import pooled as of_times
 from tests.report_help import Documents, load

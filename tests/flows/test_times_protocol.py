@@ -10,21 +10,21 @@ import polars as pl
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.flows.planning.study_plan import planned
-from causalveil.flows.sequence.declare import plan_study
-from causalveil.flows.sequence.estimators import rehearse
+from causalveil.flows.plan.study_plan import planned
+from causalveil.flows.run.declare import plan_study
+from causalveil.flows.run.estimators import rehearse
 from causalveil.schemas.errors import CausalveilError
-from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
+from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.limits import Code, limit
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.release import EffectRelease, release_schema
 from causalveil.schemas.remarks import PlanCode
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
-from causalveil.tasks.inference.assemble import Findings
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.data.enclave import MemoryEnclave, ranks
+from causalveil.tasks.estimate.interval import Findings
+from causalveil.tasks.estimate.times.releases import followed
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil.tasks.report.page import report_html
-from causalveil.tasks.survival.stages import followed
 from tests.studies import resolved
 from tests.survival_help import MANY, kept_whole, of_sites, write_survival, write_times
 

@@ -17,7 +17,7 @@ import pytest
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
-from causalveil.flows.sequence.declare import plan_study
+from causalveil.flows.run.declare import plan_study
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.limits import Code
 from causalveil.schemas.release import EffectRelease

@@ -10,11 +10,11 @@ import polars as pl
 import pytest
 
 from causalveil.flows.api import report, run_study
-from causalveil.flows.sequence.estimators import rehearse_effect
+from causalveil.flows.run.estimators import rehearse_effect
 from causalveil.schemas.confounding import RANDOMISED, AdjustmentMethod, AdjustmentState, of_trial, over_parts
 from causalveil.schemas.limits import Code
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.report.panel.whole import panel_text
+from causalveil.tasks.privacy.budget import RehearsalBudget
+from causalveil.tasks.report.panel import panel_text
 from tests.limits import codes
 from tests.regression_help import in_rows, make_regression
 from tests.studies import write_study

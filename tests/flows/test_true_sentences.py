@@ -16,8 +16,8 @@ import pytest
 from jinja2 import nodes
 
 from causalveil.flows.cli.owner import held_to
-from causalveil.flows.sequence.finished import RunResult
-from causalveil.flows.sequence.pooling import PooledResult
+from causalveil.flows.run.finished import RunResult
+from causalveil.flows.run.pooling import PooledResult
 from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, AdjustmentState, ConfoundingStatement, Shortfall
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.documents import digest_of
@@ -25,10 +25,10 @@ from causalveil.schemas.privacy import amount_text
 from causalveil.schemas.release import ApprovalStatement, EffectRelease, Release
 from causalveil.schemas.remarks import PlanCode
 from causalveil.schemas.sites.pooled import PooledRelease
+from causalveil.tasks.report import panel
 from causalveil.tasks.report.numbers import number
 from causalveil.tasks.report.page import TEMPLATES, environment, report_html
-from causalveil.tasks.report.panel import whole
-from causalveil.tasks.report.panel.parts import LINES
+from causalveil.tasks.report.panel import LINES
 from tests.report_help import ALL_OF_IT, PART_OF_IT, STATEMENTS, WHOLE, Documents, load, said_of, told
 from tests.studies import merge
 
@@ -183,7 +183,7 @@ def every_value() -> Iterator[dict[str, Any]]:
 
 def with_facts(document: dict[str, Any], facts: Mapping[str, Any]) -> Release:
     """Return a release in which all this is so."""
-    estimate, lower, upper, whole = facts["interval"]
+    estimate, lower, upper, panel = facts["interval"]
     left = facts["fits"] is not None and {**document["budget"], "fits": facts["fits"]}
     asymptotic = facts["guarantee"] == "asymptotic"
     attenuated = {"attenuation_corrected": False, "attenuation_factor": 0.34} if facts["corrected"] is False else {}
@@ -199,7 +199,7 @@ def with_facts(document: dict[str, Any], facts: Mapping[str, Any]) -> Release:
             "budget": left or None,
             "estimate": estimate,
             "interval": {"lower": lower, "upper": upper},
-            "state": "unresolved" if whole else "answered",
+            "state": "unresolved" if panel else "answered",
             "bias": facts["bias"],
             "not_for_release": facts["simulated"],
             "noise": {"source": "seeded" if facts["simulated"] else "operating_system"},
@@ -231,9 +231,9 @@ def test_each_sentence_is_there_if_and_only_if_it_is_so(documents: Documents) ->
             assert (words in page) == holds(facts), (words, facts)
         returned = {"new": 0, "resumed": 0, "finished": None}[facts["begun"]]
         result = RunResult(release, Path("r.json"), "r", facts["begun"] != "new", False, returned)
-        lines = whole.lines_of(result)
+        lines = panel.lines_of(result)
         assert len(lines) <= 12, lines
-        shown = plain(re.sub(r"\[/?[a-z ]+\]", "", "\n".join([*lines, *whole.notes(result)])))
+        shown = plain(re.sub(r"\[/?[a-z ]+\]", "", "\n".join([*lines, *panel.notes(result)])))
         for words, holds in SHOWN.items():
             assert (words in shown) == holds(facts), (words, facts, shown)
         assert all(len(line.split()) <= 25 for line in lines), lines
@@ -304,8 +304,8 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
     cells = {"pooled_by": "cells", "answers": [{**answer, "stratified": answer[pooled["model"]]}]}
     yield merge(pooled, cells | {"terms": {"terms": {"pooled_by": "cells"}}})
     several = documents["pooled protocol"]
-    whole = [one for one in several["answers"] if one["group"] == "all units"]
-    yield {**several, "answers": whole[:2]}
+    panel = [one for one in several["answers"] if one["group"] == "all units"]
+    yield {**several, "answers": panel[:2]}
     for half in ("train", "test"):
         yield merge(documents["direction"], {"unbounded_halves": [half]})
     times = documents["protocol of times"]
@@ -331,7 +331,7 @@ def test_no_sentence_of_a_report_is_never_rendered(documents: Documents, pages: 
 
 
 def lines_of(release: Release) -> list[str]:
-    return whole.lines_of(RunResult(release, Path("r.json"), "r", False, False, 0))
+    return panel.lines_of(RunResult(release, Path("r.json"), "r", False, False, 0))
 
 
 STATES = zip(
@@ -378,10 +378,10 @@ def test_a_protocol_says_of_each_answer_what_was_adjusted_for(
 def test_a_panel_of_any_kind_has_twelve_short_lines_and_a_console_one(documents: Documents) -> None:
     for name, document in documents.items():
         release = load(document)
-        lines = whole.panel_of(release)
+        lines = panel.panel_of(release)
         assert len(lines) <= LINES, (name, lines)
         assert all(len(line.split()) <= 25 for line in lines), (name, lines)
-        assert str(release).splitlines() == [whole.plain_text([line]) for line in lines]
+        assert str(release).splitlines() == [panel.plain_text([line]) for line in lines]
         assert repr(release) == f"<{type(release).__name__} {release.brief()}>"
         assert "\n" not in repr(release)
         # Names of a hundred letters stand whole.

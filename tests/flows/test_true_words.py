@@ -18,19 +18,19 @@ from causalveil.flows.api import run_study
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.engine.shown import answer_markdown, budget_markdown, committed_line, stage_line
 from causalveil.flows.estimators.words import say_effect
-from causalveil.flows.planning.budget import budget_of
-from causalveil.flows.sequence.admit import admit_folder
-from causalveil.flows.sequence.check import check
-from causalveil.flows.sequence.declare import plan_study
+from causalveil.flows.plan.budget import budget_of
+from causalveil.flows.run.admit import admit_folder
+from causalveil.flows.run.check import check
+from causalveil.flows.run.declare import plan_study
 from causalveil.schemas.contract import load_contract
 from causalveil.schemas.errors import BudgetRefused
 from causalveil.schemas.oversight import Author, Desk, DeskDataset, DeskGrant, DeskRefusal, DeskRun, Pace
 from causalveil.schemas.release import DirectionRelease, EffectRelease, Release
 from causalveil.schemas.remarks import PlanCode, Remark
-from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.tasks.data.data_folder import DataFolder
 from causalveil.tasks.privacy.keys import owner_key
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from causalveil.tasks.privacy.outlook.desk import desk_of
+from causalveil.tasks.privacy.ledger.outlook import desk_of
 from causalveil.tasks.report.burndown import dataset_html, desk_html
 from causalveil.tasks.report.page import TEMPLATES
 from tests.flows.test_true_sentences import ALL_OF_IT, PART_OF_IT, plain, texts

@@ -15,7 +15,7 @@ import pytest
 from causalveil.flows.engine.deployment import LEASE_SECONDS, limit_name, one_at_a_time
 from causalveil.flows.engine.engine import DirectEngine, guarded
 from causalveil.schemas.errors import CausalveilError
-from causalveil.schemas.execution import Execution, Runner
+from causalveil.schemas.plan import Execution, Runner
 from tests.children import CONTEXT, process
 from tests.own_server import own_server
 

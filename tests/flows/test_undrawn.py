@@ -13,8 +13,8 @@ from causalveil.flows.cli.main import main
 from causalveil.schemas.errors import ChargesDiffer
 from causalveil.schemas.ledger import DOCUMENT
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
+from causalveil.tasks.privacy.ledger.outlook import desk_of
 from causalveil.tasks.privacy.mechanisms import GaussianNoise, LatticeLaplace
-from causalveil.tasks.privacy.outlook.desk import desk_of
 from tests.ledger_help import contract, finished, reservation
 from tests.matching_help import matching_changes
 from tests.studies import write_study

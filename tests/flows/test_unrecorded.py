@@ -12,15 +12,15 @@ import yaml
 from causalveil.flows.api import load_study, plan, report, run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.admit import admit_folder, fill
+from causalveil.flows.run.admit import admit_folder, fill
 from causalveil.schemas.contract import load_contract
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.release import EffectRelease
 from causalveil.schemas.remarks import PlanCode, remark
-from causalveil.tasks.admission.manifests import rows_folder
-from causalveil.tasks.enclave.cells import arms_of
-from causalveil.tasks.enclave.data_folder import DataFolder
-from causalveil.tasks.enclave.normalise import arm_of, scaled_outcome
+from causalveil.tasks.data.cells import arms_of
+from causalveil.tasks.data.data_folder import DataFolder
+from causalveil.tasks.data.manifests import rows_folder
+from causalveil.tasks.data.normalise import arm_of, scaled_outcome
 from causalveil.tasks.privacy.keys import owner_key
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.bad_data import study as effect

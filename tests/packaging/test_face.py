@@ -167,12 +167,12 @@ def handle(problem: cv.BudgetRefused) -> int:
     return problem.exit_code
 """
 TYPES = [
-    "causalveil.flows.sequence.finished.RunResult",
+    "causalveil.flows.run.finished.RunResult",
     "causalveil.schemas.release.Release",
     "float | None",
     "causalveil.schemas.release.Interval | None",
-    "causalveil.flows.planning.study_plan.StudyPlan",
-    "causalveil.flows.sequence.pooling.PooledResult",
+    "causalveil.flows.plan.study_plan.StudyPlan",
+    "causalveil.flows.run.pooling.PooledResult",
     "pathlib.Path",
     "causalveil.schemas.release.Release | causalveil.schemas.sites.pooled.PooledRelease",
     "int",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from causalveil.tasks.enclave.normalise import normalise_segment
+from causalveil.tasks.data.normalise import normalise_segment
 from tests.packaging.conftest import ROOT, Installed, install
 
 
@@ -45,21 +45,21 @@ def files(folder: Path) -> list[Path]:
 def test_sdist_installs(built: dict[str, Path], tmp_path: Path) -> None:
     sdist = install(built["sdist"], tmp_path)
     done = sdist.run("-c", "import causalveil; causalveil.run; print(causalveil.plan.__module__)")
-    assert done.stdout == "causalveil.flows.planning.study_plan\n", done.stderr
+    assert done.stdout == "causalveil.flows.plan.study_plan\n", done.stderr
 
 
 def test_an_error_names_our_file_and_line(wheel: Installed) -> None:
     """A defect deep in our code, reached through a library, with a message that may quote data."""
     script = """
 from causalveil.flows.engine.engine import guarded
-from causalveil.tasks.enclave.split import sizes_of
+from causalveil.tasks.data.split import sizes_of
 guarded(sizes_of, object(), 5)
 """
     done = wheel.run("-c", script)
     last = done.stderr.splitlines()[-1]
-    found = re.search(r"stage 'sizes_of' failed with AttributeError at tasks/enclave/split\.py:(\d+); its mess", last)
+    found = re.search(r"stage 'sizes_of' failed with AttributeError at tasks/data/split\.py:(\d+); its mess", last)
     assert found, done.stderr
-    assert 0 < int(found[1]) <= len((ROOT / "tasks/enclave/split.py").read_text().splitlines())
+    assert 0 < int(found[1]) <= len((ROOT / "tasks/data/split.py").read_text().splitlines())
 
 
 def test_prefect_finds_flows_by_module(wheel: Installed, tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_workers_get_functions_by_import(wheel: Installed) -> None:
     script = f"import pickle; found = pickle.loads({sent!r}); print(found.__module__, found.__code__.co_filename)"
     done = wheel.run("-c", script)
     module, file = done.stdout.split()
-    assert module == "causalveil.tasks.enclave.normalise", done.stderr
+    assert module == "causalveil.tasks.data.normalise", done.stderr
     assert Path(file).is_relative_to(wheel.package)
 
 

@@ -18,9 +18,9 @@ from causalveil.tasks.privacy import mechanisms as m
 from causalveil.tasks.privacy.accountant import concentrate
 from causalveil.tasks.privacy.concentrated import rho_of_cap, rho_of_epsilon
 from causalveil.tasks.privacy.gaussian import mu_of
+from causalveil.tasks.privacy.ledger.accounts import Cap, Use, use_of
 from causalveil.tasks.privacy.ledger.ledger import Ledger
-from causalveil.tasks.privacy.ledger.usage import Cap, Use, use_of
-from causalveil.tasks.privacy.special_mechanisms import StableRelease
+from causalveil.tasks.privacy.mechanisms import StableRelease
 from tests.ledger_help import budget, contract, reservation, value
 
 

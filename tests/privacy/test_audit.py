@@ -22,32 +22,39 @@ import pytest
 from causalveil.schemas.estimators.direction import DirectionStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Norm, Scope
-from causalveil.tasks.adjustment.drawn import joined
-from causalveil.tasks.adjustment.recipe import TWO_ARMS, TableRecipe
-from causalveil.tasks.adjustment.releases import absolute_totals, by_block, numbers_of
-from causalveil.tasks.aipw.recipe import OutcomeModel, known_recipe
-from causalveil.tasks.aipw.stages import summed
-from causalveil.tasks.balancing.weights import weigh
-from causalveil.tasks.direction.draws import Draw, draws
-from causalveil.tasks.direction.stages import TestRows, measure, regress, release, release_regressions, vectors
-from causalveil.tasks.enclave.cells import CellRows
-from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
-from causalveil.tasks.enclave.split import Pieces, sizes_of
-from causalveil.tasks.ipw import public_scores
-from causalveil.tasks.ipw import weights as ipw
+from causalveil.tasks.data.cells import CellRows
+from causalveil.tasks.data.enclave import MemoryEnclave, Rows
+from causalveil.tasks.data.split import Pieces, sizes_of
+from causalveil.tasks.estimate import difference as means
+from causalveil.tasks.estimate.adjust.questions import joined
+from causalveil.tasks.estimate.adjust.recipe import TWO_ARMS, TableRecipe
+from causalveil.tasks.estimate.adjust.releases import absolute_totals, by_block, numbers_of
+from causalveil.tasks.estimate.label import ipw as public_scores
+from causalveil.tasks.estimate.label.balancing import weigh
+from causalveil.tasks.estimate.label.comparisons import JointDraw
+from causalveil.tasks.estimate.models import logistic
+from causalveil.tasks.estimate.papers.aipw.stages import OutcomeModel, known_recipe, summed
+from causalveil.tasks.estimate.papers.direction.stages import (
+    Draw,
+    TestRows,
+    draws,
+    measure,
+    regress,
+    release,
+    release_regressions,
+    vectors,
+)
+from causalveil.tasks.estimate.papers.ipw import weights as ipw
+from causalveil.tasks.estimate.papers.matching import scores as match_scores
+from causalveil.tasks.estimate.papers.matching import weights as match_weights
+from causalveil.tasks.estimate.times import curves
+from causalveil.tasks.estimate.times.curves import Grid
+from causalveil.tasks.estimate.times.releases import count_cells
+from causalveil.tasks.estimate.times.releases import mechanism as cells_of
+from causalveil.tasks.estimate.weights import weighted_means
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.matching import scores as match_scores
-from causalveil.tasks.matching import weights as match_weights
-from causalveil.tasks.models import logistic
 from causalveil.tasks.privacy.mechanisms import L2Laplace, Mechanism, RandomisedResponse, Slot
 from causalveil.tasks.privacy.noise import SeededNoise
-from causalveil.tasks.protocols import difference as means
-from causalveil.tasks.protocols.label.draw import JointDraw
-from causalveil.tasks.survival import strategy
-from causalveil.tasks.survival.curves import Grid
-from causalveil.tasks.survival.joint import mechanism as cells_of
-from causalveil.tasks.survival.stages import count_cells
-from causalveil.tasks.weighting import weighted_means
 from tests.aipw_help import difference_mechanism, difference_sums, in_memory, make_aipw, make_difference
 from tests.audit import OpenBudget, epsilon_lower_bound
 from tests.balancing_help import confounded, make_balancing
@@ -291,10 +298,10 @@ def cells(delta: str, grid: Grid = Grid(50, 2, 365.0), twice: bool = False) -> C
             np.array([0, 1] * 10 + [arm], np.uint8), np.append(np.linspace(1, 400, 20), 12.0), kinds, None, groups
         )
         counts = count_cells(people.enclave(), grid, 1)
-        parts = [strategy.measured(counts, grid, plain=delta == "0")]
+        parts = [curves.measured(counts, grid, plain=delta == "0")]
         if twice:
             # Everybody's cells beside those of subgroups: a person would be in two.
-            parts.append(strategy.measured(counts.reshape(grid.groups, -1).sum(axis=0), grid, plain=False))
+            parts.append(curves.measured(counts.reshape(grid.groups, -1).sum(axis=0), grid, plain=False))
         found.append(np.concatenate(parts))
     tell = np.flatnonzero(found[0] - found[1])
     return Case(cells_of(study), *(one[tell] for one in found), kept=1 / 3 if delta == "0" else 0.4, least=0.3)

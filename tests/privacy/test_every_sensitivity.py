@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.flows.sequence.estimators import ESTIMATORS, estimator_of
-from causalveil.tasks.adjustment import drawn, recipe
+from causalveil.flows.run.estimators import ESTIMATORS, estimator_of
+from causalveil.tasks.estimate.adjust import questions, recipe
 from causalveil.tasks.privacy import mechanisms
 from tests.sensitivity_cases import SHORT, cases
 from tests.sensitivity_search import SITES, Attack, Case, Effort, Found, lines_above
@@ -197,19 +197,19 @@ def test_no_short_search_finds_a_pair_beyond_a_declared_sensitivity(declared: se
 
 def test_the_search_sees_a_scale_of_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scores that are cut by the outcomes' own spread, and not by what earlier releases say."""
-    honest, sums = drawn.JointDraws.scores, drawn.JointScoreSums
+    honest, sums = questions.JointDraws.scores, questions.JointScoreSums
 
-    def scores(self: drawn.JointDraws, asked: Any) -> Any:
+    def scores(self: questions.JointDraws, asked: Any) -> Any:
         spread = float(np.std(np.concatenate([self.pieces.rows(one).u for one in range(self.pieces.count)])))
 
         def cut(recipe: Any, of: Any, residuals: Any) -> Any:
             return sums(recipe, [[replace(one, cut=one.cut * (0.5 + spread)) for one in row] for row in of], residuals)
 
         with monkeypatch.context() as patch:
-            patch.setattr(drawn, "JointScoreSums", cut)
+            patch.setattr(questions, "JointScoreSums", cut)
             return honest(self, asked)
 
-    monkeypatch.setattr(drawn.JointDraws, "scores", scores)
+    monkeypatch.setattr(questions.JointDraws, "scores", scores)
     attack = Attack(cases()["regression, missing number"])
     assert attack.moved_by_others("scores") > 0
     assert attack.moved_by_others("lines") == 0

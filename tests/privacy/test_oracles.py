@@ -15,7 +15,7 @@ from opendp.mod import OpenDPException
 from causalveil.schemas.privacy import Accounting, Charge, Norm, PrivacyCost, Scope
 from causalveil.tasks.privacy import mechanisms as m
 from causalveil.tasks.privacy.concentrated import epsilon_of_rho, rho_of
-from causalveil.tasks.privacy.ledger.usage import Cap, Use, use_of
+from causalveil.tasks.privacy.ledger.accounts import Cap, Use, use_of
 
 SPACE = domains.atom_domain(T=float, nan=False), metrics.absolute_distance(T=float)
 CAP = PrivacyCost(epsilon=Decimal(4), delta=Decimal("1e-5"))

@@ -11,10 +11,9 @@ import pytest
 
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.privacy import Accounting, Level
-from causalveil.tasks.privacy.ledger.accounts import Book
+from causalveil.tasks.privacy.ledger.accounts import Book, Cap, Use, use_of
 from causalveil.tasks.privacy.ledger.ledger import Ledger
-from causalveil.tasks.privacy.ledger.usage import Cap, Use, use_of
-from causalveil.tasks.privacy.outlook.standing import (
+from causalveil.tasks.privacy.ledger.outlook import (
     MOST_RUNS,
     Accounts,
     accounts_in,

@@ -16,9 +16,8 @@ from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
 from causalveil.tasks.privacy.accountant import compose
 from causalveil.tasks.privacy.budget import FlowBudget
 from causalveil.tasks.privacy.ledger.ledger import Ledger
-from causalveil.tasks.privacy.mechanisms import Sensitivity, Slot
+from causalveil.tasks.privacy.mechanisms import ProposeTestRelease, Sensitivity, Slot, StableRelease
 from causalveil.tasks.privacy.noise import NoiseSource, SecureNoise, SeededNoise
-from causalveil.tasks.privacy.special_mechanisms import ProposeTestRelease, StableRelease
 from tests.audit import OpenBudget, epsilon_lower_bound
 from tests.ledger_help import contract, reservation
 

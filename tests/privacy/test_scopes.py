@@ -11,8 +11,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from causalveil.flows.estimators.aipw import AIPW
 from causalveil.schemas.privacy import Charge, GaussianCost, Norm, PrivacyCost, Scope
-from causalveil.tasks.aipw.recipe import known_recipe
-from causalveil.tasks.enclave.split import sizes_of
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.papers.aipw.stages import known_recipe
 from causalveil.tasks.privacy.accountant import compose, epsilon_pld, total
 from causalveil.tasks.privacy.gaussian import mu_of
 from tests.aipw_help import make_aipw

@@ -21,25 +21,24 @@ from scipy.special import expit
 
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.privacy import Norm
-from causalveil.tasks.adjustment import features as of_rows
-from causalveil.tasks.adjustment import releases
-from causalveil.tasks.adjustment.drawn import joined
-from causalveil.tasks.adjustment.features import BLOCK, FeatureMap, features_of, lines_of, score_features
-from causalveil.tasks.adjustment.recipe import TableRecipe
-from causalveil.tasks.adjustment.released import Prior, Public
-from causalveil.tasks.adjustment.releases import by_block, numbers_of
-from causalveil.tasks.adjustment.screen import beside
-from causalveil.tasks.adjustment.sums import ScaleSums, in_cells
-from causalveil.tasks.aipw.recipe import OutcomeModel, known_recipe
-from causalveil.tasks.aipw.stages import summed
-from causalveil.tasks.enclave.cells import CellRows
-from causalveil.tasks.enclave.enclave import Rows
-from causalveil.tasks.enclave.split import Pieces, sizes_of
-from causalveil.tasks.ipw import weights as ipw
-from causalveil.tasks.matching import scores as match_scores
-from causalveil.tasks.matching import weights as match_weights
-from causalveil.tasks.models import lattice_sums, logistic
-from causalveil.tasks.weighting.weighted_means import WeightedUnits, mechanism, shares, sums, weigh_units
+from causalveil.tasks.data.cells import CellRows
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.data.split import Pieces, sizes_of
+from causalveil.tasks.estimate.adjust import features as of_rows
+from causalveil.tasks.estimate.adjust import releases
+from causalveil.tasks.estimate.adjust.features import BLOCK, FeatureMap, features_of, lines_of, score_features
+from causalveil.tasks.estimate.adjust.questions import joined
+from causalveil.tasks.estimate.adjust.recipe import TableRecipe
+from causalveil.tasks.estimate.adjust.released import Prior, Public
+from causalveil.tasks.estimate.adjust.releases import by_block, numbers_of
+from causalveil.tasks.estimate.adjust.screen import beside
+from causalveil.tasks.estimate.adjust.sums import ScaleSums, in_cells
+from causalveil.tasks.estimate.models import lattice_sums, logistic
+from causalveil.tasks.estimate.papers.aipw.stages import OutcomeModel, known_recipe, summed
+from causalveil.tasks.estimate.papers.ipw import weights as ipw
+from causalveil.tasks.estimate.papers.matching import scores as match_scores
+from causalveil.tasks.estimate.papers.matching import weights as match_weights
+from causalveil.tasks.estimate.weights.weighted_means import WeightedUnits, mechanism, shares, sums, weigh_units
 from replication.benchmarks.adjust_in_memory import feature_values
 from tests.aipw_help import difference_mechanism, difference_sums, encode, in_memory, make_aipw, make_difference
 from tests.balancing_help import make_balancing

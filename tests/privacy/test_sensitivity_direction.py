@@ -16,9 +16,16 @@ from hypothesis import strategies as st
 
 from causalveil.schemas.estimators.direction import Score
 from causalveil.schemas.study import Variant
-from causalveil.tasks.direction import scores, sensitivity
-from causalveil.tasks.direction.scores import Kernel, fit, residuals
-from causalveil.tasks.direction.sensitivity import Bins, QuartileRange, bin_distances, order_distance
+from causalveil.tasks.estimate.papers.direction import scores
+from causalveil.tasks.estimate.papers.direction.scores import (
+    Bins,
+    Kernel,
+    QuartileRange,
+    bin_distances,
+    fit,
+    order_distance,
+    residuals,
+)
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 
 VARIANTS = tuple(Variant)
@@ -65,7 +72,7 @@ def test_rank_bounds_are_attained_and_never_passed_by_any_table(m: int) -> None:
         assert signed[score] == pytest.approx(bound(m), abs=1e-12)
         # The worst move begins at 1 and, with enough rows, ends above 0: the score's size moves as far.
         assert absolute[score] == pytest.approx(bound(m), abs=1e-12) if m >= 5 else absolute[score] <= bound(m)
-        assert bound(m) <= sensitivity.score_sensitivity(score, m, Variant.ours) <= bound(m) * (1 + 1e-10)
+        assert bound(m) <= scores.score_sensitivity(score, m, Variant.ours) <= bound(m) * (1 + 1e-10)
 
 
 @pytest.mark.parametrize("score", RANK_SCORES)
@@ -89,7 +96,7 @@ def test_rank_scores_of_neighbours_are_close_with_ties_everywhere(data: st.DataO
     moved_a[place], moved_b[place] = new_a, new_b
     before, after = (RANK_SCORES[score](u, v, (None, ties)) for u, v in ((a, b), (moved_a, moved_b)))
     for variant in VARIANTS:
-        assert abs(before - after) <= sensitivity.score_sensitivity(score, m, variant)
+        assert abs(before - after) <= scores.score_sensitivity(score, m, variant)
 
 
 # HSIC ------------------------------------------------------------------------------------------------------
@@ -133,7 +140,7 @@ def climb(m: int, bandwidth: float, seed: int, steps: int) -> float:
 @pytest.mark.parametrize(("m", "bandwidth"), [(6, 0.02), (10, 0.2), (12, 0.05)])
 def test_no_search_passes_the_bound_of_hsic(m: int, bandwidth: float) -> None:
     found = max(climb(m, bandwidth, seed, 1200) for seed in range(4))
-    bound = sensitivity.score_sensitivity(Score.hsic, m, Variant.ours) * (m - 1) ** 2 / m
+    bound = scores.score_sensitivity(Score.hsic, m, Variant.ours) * (m - 1) ** 2 / m
     print(f"HSIC, m = {m}, h = {bandwidth}: moved by {found:.3f} m/(m - 1)^2 of {bound:.3f}")
     # The search is worth something: it finds most of what the worst pair that is known gives, 32/27 for large m.
     assert 0.85 <= found <= bound
@@ -177,7 +184,7 @@ def test_the_worst_known_pair_of_hsic_is_where_the_proof_puts_it(m: int) -> None
     a, b, moved = worst_hsic_pair(m)
     found = (hsic(a, b, 0.1) - hsic(a, moved, 0.1)) * (m - 1) ** 2 / m
     assert found == pytest.approx(32 / 27, abs=2 / m)
-    assert found <= sensitivity.score_sensitivity(Score.hsic, m, Variant.ours) * (m - 1) ** 2 / m
+    assert found <= scores.score_sensitivity(Score.hsic, m, Variant.ours) * (m - 1) ** 2 / m
 
 
 @settings(max_examples=200, deadline=None)
@@ -188,8 +195,8 @@ def test_hsic_of_neighbours_is_as_close_as_declared(data: st.DataObject, m: int,
     before, after = hsic(a[1:], b[1:], bandwidth), hsic(a[:-1], b[:-1], bandwidth)
     # a[1:] and a[:-1] differ in one row up to order, and HSIC does not know the order.
     for variant in VARIANTS:
-        assert abs(before - after) <= sensitivity.score_sensitivity(Score.hsic, m, variant)
-    assert before == pytest.approx(plain_hsic(a[1:], b[1:], bandwidth), abs=sensitivity.HSIC_ERROR)
+        assert abs(before - after) <= scores.score_sensitivity(Score.hsic, m, variant)
+    assert before == pytest.approx(plain_hsic(a[1:], b[1:], bandwidth), abs=scores.HSIC_ERROR)
 
 
 # Training units --------------------------------------------------------------------------------------------
@@ -217,8 +224,8 @@ def test_residuals_of_neighbouring_training_sets_are_as_close_as_declared(penalt
         moved = float(np.max(np.abs(one.predict(places) - other.predict(places))))
         distance = float(np.linalg.norm(one.weights - other.weights))
         for variant in VARIANTS:
-            assert moved <= sensitivity.residual_movement(n, penalty, variant)
-            assert distance <= sensitivity.weight_movement(n, penalty, variant)
+            assert moved <= scores.residual_movement(n, penalty, variant)
+            assert distance <= scores.weight_movement(n, penalty, variant)
 
 
 def test_residuals_move_as_regressions_do() -> None:
@@ -243,7 +250,7 @@ def test_the_bound_on_weights_is_within_a_known_factor_of_what_is_reached(penalt
     for sign in (1.0, -1.0):
         rows[0] = -0.9, sign
         pair.append(fit(lambda _: rows, 1, 0, penalty, 0.2).weights)
-    share = float(np.linalg.norm(pair[0] - pair[1])) / sensitivity.weight_movement(n, penalty, Variant.ours)
+    share = float(np.linalg.norm(pair[0] - pair[1])) / scores.weight_movement(n, penalty, Variant.ours)
     print(f"penalty {penalty}: {share:.3f} of the bound")
     pull = penalty / (penalty + 2 / n)
     expected = pull * math.sqrt(penalty) / (math.sqrt(penalty) + math.sqrt(0.5))
@@ -259,7 +266,7 @@ def test_a_wrong_parametrisation_would_be_caught() -> None:
     turned[0] = -0.9, -1.0
     wrong = [fit(lambda _, t=t: t, 1, 0, 2 * penalty / n, 0.2) for t in (rows, turned)]
     moved = abs(float(wrong[0].predict(np.array([-0.9]))[0] - wrong[1].predict(np.array([-0.9]))[0]))
-    assert moved > 10 * sensitivity.residual_movement(n, penalty, Variant.ours)
+    assert moved > 10 * scores.residual_movement(n, penalty, Variant.ours)
 
 
 @pytest.mark.parametrize("penalty", [0.02, 0.3, 1.0])
@@ -270,8 +277,8 @@ def test_hsic_moves_with_residuals_as_little_as_declared(penalty: float) -> None
     quarter for large.
     """
     m, n, bandwidth, largest = 200, 3000, 0.2, 0.0
-    movement = sensitivity.residual_movement(n, penalty, Variant.ours)
-    ours, paper = (sensitivity.hsic_training_sensitivity(n, m, penalty, bandwidth, variant) for variant in VARIANTS)
+    movement = scores.residual_movement(n, penalty, Variant.ours)
+    ours, paper = (scores.hsic_training_sensitivity(n, m, penalty, bandwidth, variant) for variant in VARIANTS)
     sides = np.repeat([-1.0, 1.0], m // 2)
     for gap, sign in itertools.product(np.linspace(0, 0.5, 26), (1, -1)):
         residual = sides * gap / 2
@@ -291,7 +298,7 @@ def test_hsic_of_neighbouring_training_sets_is_as_close_as_declared(penalty: flo
             r, _ = residuals(train, test, penalty, 0.2)
             found.append(hsic(test[:, 0], r, 0.2))
         for variant in VARIANTS:
-            assert abs(found[0] - found[1]) <= sensitivity.hsic_training_sensitivity(n, 60, penalty, 0.2, variant)
+            assert abs(found[0] - found[1]) <= scores.hsic_training_sensitivity(n, 60, penalty, 0.2, variant)
 
 
 # Distances -------------------------------------------------------------------------------------------------

@@ -19,21 +19,21 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from causalveil.flows.sequence.declare import declare
-from causalveil.flows.sequence.estimators import rehearse
+from causalveil.flows.run.declare import declare
+from causalveil.flows.run.estimators import rehearse
 from causalveil.schemas.columns import ordinary
 from causalveil.schemas.errors import CausalveilError, StudyError
-from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
+from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.privacy import Charge
 from causalveil.schemas.studies import STUDIES, parse_study
-from causalveil.tasks.direction.stages import scaled
-from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
-from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
-from causalveil.tasks.enclave.split import sizes_of
+from causalveil.tasks.data.enclave import MemoryEnclave, ranks
+from causalveil.tasks.data.normalise import columns, encode, scaled_outcome
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.papers.direction.stages import scaled
+from causalveil.tasks.estimate.times.releases import followed
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
+from causalveil.tasks.privacy.mechanisms import ProposeTestRelease, StableRelease
 from causalveil.tasks.privacy.noise import NoiseSource, SeededNoise
-from causalveil.tasks.privacy.special_mechanisms import ProposeTestRelease, StableRelease
-from causalveil.tasks.survival.stages import followed
 from tests.studies import merge, models_in
 
 PEOPLE = 60

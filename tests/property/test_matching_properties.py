@@ -13,9 +13,16 @@ from hypothesis import strategies as st
 
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.study import Estimand
-from causalveil.tasks.enclave.enclave import MemoryEnclave
-from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
-from causalveil.tasks.models.nearest import Matching, adaptive_limit, integer_caps, match_capped, most_used, traversal
+from causalveil.tasks.data.enclave import MemoryEnclave
+from causalveil.tasks.data.split import ascending, keyed_hash
+from causalveil.tasks.estimate.models.nearest import (
+    Matching,
+    adaptive_limit,
+    integer_caps,
+    match_capped,
+    most_used,
+    traversal,
+)
 from tests import matching_oracle as oracle
 
 STEP = 2.0**-20

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causalveil.schemas.columns import LARGEST, sane_range
-from causalveil.tasks.covariates import dimension, scale
-from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
+from causalveil.tasks.data.covariates import dimension, scale
+from causalveil.tasks.data.normalise import columns, encode, scaled_outcome
 from tests.bad_data import study
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causalveil.flows.sequence.declare import declare
+from causalveil.flows.run.declare import declare
 from causalveil.schemas.columns import ordinary
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.studies import STUDIES, parse_study
-from causalveil.tasks.enclave.enclave import Rows
-from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.ipw import weights
-from causalveil.tasks.models.lattice_sums import bounded
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.models.lattice_sums import bounded
+from causalveil.tasks.estimate.papers.ipw import weights
 from tests.studies import RESOLVED
 
 # Magnitudes of every power of ten that a float has, and both signs.

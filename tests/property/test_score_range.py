@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causalveil.tasks.adjustment.features import LineFeature
-from causalveil.tasks.aipw.recipe import OutcomeModel, common_range, expected_variance
-from causalveil.tasks.aipw.recipe import Precision as Known
+from causalveil.tasks.estimate.adjust.features import LineFeature
+from causalveil.tasks.estimate.papers.aipw.stages import OutcomeModel, common_range, expected_variance
+from causalveil.tasks.estimate.papers.aipw.stages import Precision as Known
 from causalveil.tasks.machine.arrays import FloatArray
 
 ENDS = np.array([-1.0, 1.0])

@@ -9,8 +9,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causalveil.tasks.enclave.split import leading_rows, training_size
-from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
+from causalveil.tasks.data.split import ascending, keyed_hash, leading_rows, training_size
 
 KEYS = st.binary(min_size=16, max_size=16)
 UNITS = st.one_of(

@@ -10,10 +10,10 @@ import math
 import numpy as np
 import pytest
 
-from causalveil.flows.sequence.estimators import rehearse_effect
-from causalveil.tasks.matching import interval
+from causalveil.flows.run.estimators import rehearse_effect
+from causalveil.tasks.estimate.papers.matching import interval
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil.tasks.privacy.lattice import flip_bits
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.matching_help import population, two_covariates
 
 KEEP = math.exp(0.7) / (1 + math.exp(0.7))

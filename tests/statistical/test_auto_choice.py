@@ -7,11 +7,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from causalveil.flows.sequence.estimators import expected_width, likely, rehearse_effect
-from causalveil.schemas.protocols.study import EffectStudy
+from causalveil.flows.run.estimators import expected_width, likely, rehearse_effect
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.enclave.enclave import Rows
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.schemas.table import EffectStudy
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from tests.regression_help import in_rows, make_regression
 
 P, SIZES, BUDGETS = 5, (445, 1_500, 5_000, 15_000), ("0.5", "1")

@@ -12,15 +12,14 @@ import numpy as np
 import pytest
 
 from causalveil.flows.estimators.aipw import AIPW
-from causalveil.flows.sequence.estimators import rehearse_effect
+from causalveil.flows.run.estimators import rehearse_effect
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import StandIn
-from causalveil.tasks.adjustment.features import LineFeature
-from causalveil.tasks.aipw.recipe import OutcomeModel, common_range, known_recipe
-from causalveil.tasks.aipw.stages import summed
-from causalveil.tasks.enclave.enclave import Rows
-from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.adjust.features import LineFeature
+from causalveil.tasks.estimate.papers.aipw.stages import OutcomeModel, common_range, known_recipe, summed
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from tests.aipw_help import analysed, confounded, encode, in_memory, make_aipw, make_difference
 
 TRUTH = 1.0

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.flows.sequence.estimators import rehearse_effect
+from causalveil.flows.run.estimators import rehearse_effect
 from causalveil.schemas.estimators.ipw import IpwStudy
-from causalveil.tasks.enclave.enclave import Rows
-from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.assemble import Findings
-from causalveil.tasks.ipw import weights
-from causalveil.tasks.ipw.interval import findings
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.interval import Findings
+from causalveil.tasks.estimate.papers.ipw import weights
+from causalveil.tasks.estimate.papers.ipw.interval import findings
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from tests.ipw_help import make_study
 
 SCORE = np.array([1.6, -1.0, 0.3])

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.flows.sequence.estimators import rehearse_effect
-from causalveil.tasks.inference.assemble import Findings
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.protocols import parts
+from causalveil.flows.run.estimators import rehearse_effect
+from causalveil.tasks.estimate import answers
+from causalveil.tasks.estimate.interval import Findings
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from tests.matching_help import population, two_covariates
 
 TABLES = 100
@@ -84,11 +84,11 @@ def test_intervals_cover_and_are_not_idle(name: str) -> None:
 
 def test_an_interval_without_the_noise_does_not_cover(monkeypatch: pytest.MonkeyPatch) -> None:
     """Test of the test."""
-    honest = parts.limits
+    honest = answers.limits
 
     def naive(part: Any, *others: Any) -> Any:
         return honest(replace(part, noise=0.0), *others)
 
-    monkeypatch.setattr(parts, "limits", naive)
+    monkeypatch.setattr(answers, "limits", naive)
     case = Case(LABEL | {"epsilon": "0.5"}, {})
     assert share_covered(case, run(case, 60)) < 0.75

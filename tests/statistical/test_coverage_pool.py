@@ -1,7 +1,7 @@
 """How often pooled intervals hold the effect, with the intervals, variances and noise that sites really release.
 
 Sites draw as the estimators do: an estimate with sampling error and effect noise, a sampling variance that is itself
-noisy and cut at zero, both noises from one spherical draw, the interval from ``tasks.inference.assemble``. Seeds are
+noisy and cut at zero, both noises from one spherical draw, the interval from ``tasks.estimate.interval``. Seeds are
 fixed; each test states how many rounds it plays, and the bound leaves four Monte-Carlo standard errors: false alarms
 below 1 in 10,000 per bound if the seed were drawn anew.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from causalveil.tasks.inference.assemble import Estimate, Noise, assemble
+from causalveil.tasks.estimate.interval import Estimate, Noise, assemble
 from causalveil.tasks.sites.pool import Pooled, SiteEstimate, pool
 
 EFFECT = 1.0

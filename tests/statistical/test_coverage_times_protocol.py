@@ -14,12 +14,11 @@ import pytest
 from scipy.stats import binom
 
 from causalveil.schemas.estimators.survival import Measure
-from causalveil.tasks.enclave.split import sizes_of
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.times.answers import compare, half_together
+from causalveil.tasks.estimate.times.releases import JointCells, TimesContrast, release_stage
 from causalveil.tasks.machine.distribute import one_thread
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.survival.joint import JointCells, TimesContrast
-from causalveil.tasks.survival.joint_answers import compare, half_together
-from causalveil.tasks.survival.stages import release_stage
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from tests.survival_help import People, make_times
 
 DEATH, RELAPSE, LOST = 500.0, 1200.0, 1500.0

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.flows.sequence.estimators import rehearse_effect
+from causalveil.flows.run.estimators import rehearse_effect
 from causalveil.schemas.confounding import AdjustmentState
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
-from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.enclave.enclave import Rows
-from causalveil.tasks.inference.assemble import Findings
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.schemas.table import EffectStudy
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.estimate.interval import Findings
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from tests.limits import words
 from tests.regression_help import in_rows, make_regression
 from tests.sensitivity_cases import in_full

@@ -19,17 +19,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from causalveil.flows.sequence.estimators import rehearse_effect
+from causalveil.flows.run.estimators import rehearse_effect
 from causalveil.schemas.estimators.ipw import IpwStudy
-from causalveil.tasks.covariates import feature_names
-from causalveil.tasks.enclave.enclave import Rows
-from causalveil.tasks.enclave.split import training_size
-from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
-from causalveil.tasks.inference.assemble import Findings
-from causalveil.tasks.ipw import weights as weigh
+from causalveil.tasks.data.covariates import feature_names
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.data.split import ascending, keyed_hash, training_size
+from causalveil.tasks.estimate.interval import Findings
+from causalveil.tasks.estimate.models import logistic
+from causalveil.tasks.estimate.papers.ipw import weights as weigh
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.models import logistic
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from tests.ipw_help import make_study
 
 UNITS, RUNS = 20_000, 300

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from causalveil.tasks.adjustment.scales import SKEWED, margin
+from causalveil.tasks.estimate.adjust.scales import SKEWED, margin
 from causalveil.tasks.machine.distribute import one_thread
 from replication.benchmarks.adjust_in_memory import EDGES, adjust
 

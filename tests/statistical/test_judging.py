@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from causalveil.tasks.adjustment import posterior, recipe, screen
+from causalveil.tasks.estimate.adjust import posterior, recipe, screen
 from replication.benchmarks import accuracy, settings
 from replication.benchmarks import judged_populations as judged
 from replication.benchmarks import judging as bench

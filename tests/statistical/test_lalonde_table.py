@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.study import Estimand
-from causalveil.tasks.enclave.enclave import Rows
-from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.ipw import weights
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.models import logistic
+from causalveil.tasks.estimate.papers.ipw import weights
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
-from causalveil.tasks.models import logistic
 from causalveil.tasks.privacy.noise import SeededNoise
 from tests import needs
 from tests.ipw_help import make_study

@@ -14,11 +14,11 @@ import polars as pl
 import pytest
 from scipy.stats import ks_2samp
 
-from causalveil.flows.sequence.estimators import rehearse_effect
-from causalveil.tasks.enclave.enclave import Rows
-from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
+from causalveil.flows.run.estimators import rehearse_effect
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.data.split import ascending, keyed_hash
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from tests.matching_help import population, two_covariates
 
 KEYS, N = 250, 300

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.flows.sequence.estimators import rehearse_effect
-from causalveil.schemas.protocols.study import ALL_UNITS
-from causalveil.tasks.enclave.cells import CellRows
-from causalveil.tasks.enclave.enclave import Rows
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.flows.run.estimators import rehearse_effect
+from causalveil.schemas.table import ALL_UNITS
+from causalveil.tasks.data.cells import CellRows
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from tests.protocol_help import analysed, confounded, in_cells, make_protocol
 
 RUNS = 500

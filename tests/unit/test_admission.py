@@ -12,23 +12,26 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causalveil.schemas.admission import contract_schema
-from causalveil.schemas.admission.casts import read_frame
-from causalveil.schemas.admission.manifest import (
+from causalveil.schemas import contract_schema
+from causalveil.schemas.admission import (
     ADMISSION_FILE,
     NotAdmitted,
+    Rule,
+    contract_roles,
     declarations,
     load_admission,
+    read_frame,
+    row_rules,
+    wrong_types,
 )
-from causalveil.schemas.admission.rules import Rule, contract_roles, row_rules, wrong_types
 from causalveil.schemas.columns import Column, Holds, Nulls
 from causalveil.schemas.contract import BlockKey
 from causalveil.schemas.errors import CausalveilError, DataError
-from causalveil.tasks.admission import rows as together
-from causalveil.tasks.admission.manifests import keep_beside
-from causalveil.tasks.admission.rows import Rules, SeenHashes, SeenUnits
-from causalveil.tasks.enclave.data_folder import DataFolder, file_digest, held_file
-from causalveil.tasks.enclave.partitions import list_partitions
+from causalveil.tasks.data import admit
+from causalveil.tasks.data.admit import Rules, SeenHashes, SeenUnits
+from causalveil.tasks.data.data_folder import DataFolder, file_digest, held_file
+from causalveil.tasks.data.manifests import keep_beside
+from causalveil.tasks.data.partitions import list_partitions
 from causalveil.tasks.machine import folders
 from tests.bad_data import (
     AGE,
@@ -182,7 +185,7 @@ def test_every_problem_is_told_at_once_with_counts(tmp_path: Path) -> None:
 def test_the_one_bad_file_of_many_small_ones_is_named(
     most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(together, "MOST_FILES", most)
+    monkeypatch.setattr(admit, "MOST_FILES", most)
     frames = [good(6, 6 * number) for number in range(40)]
     frames[17] = frames[17].with_columns(
         pl.when(pl.int_range(6) > 3).then(float("inf")).otherwise(pl.col(AGE)).alias(AGE)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from causalveil.tasks.inference.allowance import allowance, least_coverage
-from causalveil.tasks.inference.assemble import Estimate, Noise, assemble
+from causalveil.tasks.estimate.interval import Estimate, Noise, allowance, assemble, least_coverage
 
 
 @pytest.mark.parametrize("ratio", [0.03, 0.3, 3.0])

@@ -27,9 +27,9 @@ pytestmark = pytest.mark.xdist_group("architecture")
 # Who may touch randomness outside tasks/privacy, and for what other than noise on a release.
 RANDOM = {
     "flows/engine/server.py": {"secrets"},  # a password
-    "flows/sequence/study.py": {"secrets"},  # run ids
+    "flows/run/study.py": {"secrets"},  # run ids
     "replication/src/causalveil_replication/accuracy/populations.py": {"np.random"},  # synthetic data
-    "tasks/survival/effects.py": {"np.random"},  # critical values of bands, by a fixed seed
+    "tasks/estimate/times/effects.py": {"np.random"},  # critical values of bands, by a fixed seed
     "replication/src/causalveil_replication/accuracy/later.py": {"np.random"},  # synthetic data
     "replication/src/causalveil_replication/accuracy/public_data.py": {
         "np.random"
@@ -42,12 +42,14 @@ RANDOM = {
     "replication/src/causalveil_replication/competitors/graphical.py": {"np.random"},  # the same
     "replication/src/causalveil_replication/competitors/privsyn.py": {"np.random"},  # synthetic units from noisy tables
     "replication/src/causalveil_replication/yuan2026/data.py": {"np.random"},  # the simulated data set of a paper
-    "tasks/adjustment/released.py": {"np.random"},  # Monte Carlo draws of post-processing, seeded by released numbers
-    "tasks/inference/people.py": {"np.random"},  # the people that plans speak of
-    "tasks/simulate.py": {"np.random"},  # synthetic data
+    "tasks/estimate/adjust/released.py": {
+        "np.random"
+    },  # Monte Carlo draws of post-processing, seeded by released numbers
+    "tasks/estimate/people.py": {"np.random"},  # the people that plans speak of
+    "tasks/data/simulate.py": {"np.random"},  # synthetic data
 }
 # Who makes a noise source; it is handed to a budget at once.
-NOISE = {"flows/sequence/study.py", "flows/sequence/ranges.py"}
+NOISE = {"flows/run/study.py", "flows/run/ranges.py"}
 # The only doors to Prefect: the flows themselves, the engine, and the command that reads Prefect's record.
 PREFECT = (
     "flows/study.py",
@@ -63,25 +65,24 @@ WRITES = {
     "flows/engine/server.py",
     "tasks/machine/files.py",
     "tasks/machine/site.py",
-    "tasks/admission/rows.py",
+    "tasks/data/admit.py",
     "tasks/warehouse/blocks.py",
     "tasks/privacy/ledger/store.py",
 }
 # Rooms that open files with people's rows.
 ROWS = (
-    "tasks/enclave/",
-    "tasks/admission/",
+    "tasks/data/",
     "tasks/warehouse/",
-    "tasks/simulate.py",
     "replication/",
 )
 
 
-# Folders of tasks/ that answer questions, floor by floor: a protocol asks many questions, sites pool many studies. On
-# a floor nobody imports a neighbour, and imports go down only; what neighbours share lies in none of these.
+# Folders of tasks/ that answer questions, floor by floor: tables by public weights and of times stand on the papers'
+# methods, and sites pool many studies. On a floor nobody imports a neighbour, and imports go down only; what neighbours
+# share lies in none of these.
 QUESTIONS = (
-    {"aipw", "aipw_asymptotic", "balancing", "direction", "ipw", "matching", "survival", "trial"},
-    {"protocols"},
+    {f"estimate/papers/{paper}" for paper in ("aipw", "aipw_asymptotic", "direction", "ipw", "matching")},
+    {"estimate/label", "estimate/times"},
     {"sites"},
 )
 
@@ -102,10 +103,11 @@ def test_each_folder_lists_its_modules() -> None:
 def test_no_estimator_imports_another() -> None:
     floor = {room: n for n, rooms in enumerate(QUESTIONS) for room in rooms}
     found = {
-        (where.split("/")[1], other)
+        (where, other)
         for other in floor
-        for where in HOUSE.importers(f"causalveil.tasks.{other}", outside=f"tasks/{other}/")
-        if where.startswith("tasks/") and floor.get(where.split("/")[1], -1) <= floor[other]
+        for where in HOUSE.importers(f"causalveil.tasks.{other.replace('/', '.')}", outside=f"tasks/{other}/")
+        for room in floor
+        if where.startswith(f"tasks/{room}/") and floor[room] <= floor[other]
     }
     assert found == set()
 
@@ -148,7 +150,7 @@ def test_files_are_written_in_one_way() -> None:
 PLANTED: dict[str, tuple[str, str, Callable[[], None]]] = {
     "a schema imports a flow": ("schemas/plan.py", "import causalveil.flows.api", test_imports_go_down_only),
     "the product imports a replication": (
-        "flows/planning/curves.py",
+        "flows/plan/curves.py",
         "def late() -> None:\n    from causalveil_replication.figures import picture",
         test_imports_go_down_only,
     ),
@@ -158,13 +160,13 @@ PLANTED: dict[str, tuple[str, str, Callable[[], None]]] = {
         test_randomness_has_one_room,
     ),
     "a task imports a flow": (
-        "tasks/ipw/weights.py",
+        "tasks/estimate/papers/ipw/weights.py",
         "def late() -> None:\n    from causalveil.flows import api",
         test_imports_go_down_only,
     ),
     "an estimator imports another": (
-        "tasks/trial/difference.py",
-        "def late() -> None:\n    from causalveil.tasks.matching import weights",
+        "tasks/estimate/papers/ipw/weights.py",
+        "def late() -> None:\n    from causalveil.tasks.estimate.papers.matching import weights",
         test_no_estimator_imports_another,
     ),
     "a circle inside a function": (
@@ -172,21 +174,33 @@ PLANTED: dict[str, tuple[str, str, Callable[[], None]]] = {
         "def late() -> None:\n    from causalveil.schemas import study",
         test_no_circle_also_not_inside_functions,
     ),
-    "a module that its folder does not list": ("tasks/inference/*", "", test_each_folder_lists_its_modules),
-    "an assert": ("tasks/ipw/weights.py", "assert True", test_no_guard_is_an_assert),
-    "a file by hand": ("tasks/ipw/weights.py", "open('x', 'w')", test_files_are_written_in_one_way),
+    "a module that its folder does not list": ("tasks/estimate/*", "", test_each_folder_lists_its_modules),
+    "an assert": ("tasks/estimate/papers/ipw/weights.py", "assert True", test_no_guard_is_an_assert),
+    "a file by hand": ("tasks/estimate/papers/ipw/weights.py", "open('x', 'w')", test_files_are_written_in_one_way),
     "a text by hand": ("flows/api.py", "Path('x').write_text('x')", test_files_are_written_in_one_way),
-    "a second class of one name": ("tasks/ipw/weights.py", "class Release: ...", test_no_class_name_is_defined_twice),
-    "a draw by numpy": ("tasks/ipw/weights.py", "NOISE = np.random.default_rng()", test_randomness_has_one_room),
-    "a draw by OpenDP": ("tasks/ipw/weights.py", "import opendp.prelude", test_randomness_has_one_room),
+    "a second class of one name": (
+        "tasks/estimate/papers/ipw/weights.py",
+        "class Release: ...",
+        test_no_class_name_is_defined_twice,
+    ),
+    "a draw by numpy": (
+        "tasks/estimate/papers/ipw/weights.py",
+        "NOISE = np.random.default_rng()",
+        test_randomness_has_one_room,
+    ),
+    "a draw by OpenDP": ("tasks/estimate/papers/ipw/weights.py", "import opendp.prelude", test_randomness_has_one_room),
     "a second noise source": (
-        "tasks/ipw/weights.py",
+        "tasks/estimate/papers/ipw/weights.py",
         "from causalveil.tasks.privacy.noise import SecureNoise",
         test_noise_is_made_in_one_place,
     ),
-    "a task that knows Prefect": ("tasks/ipw/weights.py", "import prefect", test_prefect_is_known_to_its_doors_only),
+    "a task that knows Prefect": (
+        "tasks/estimate/papers/ipw/weights.py",
+        "import prefect",
+        test_prefect_is_known_to_its_doors_only,
+    ),
     "rows read elsewhere": (
-        "flows/planning/facts.py",
+        "flows/plan/study_plan.py",
         "import polars as pl\npl.read_parquet('x')",
         test_rows_are_read_in_their_rooms_only,
     ),

@@ -15,12 +15,12 @@ import pytest
 
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.privacy import PrivacyCost
-from causalveil.tasks.aipw_asymptotic import influence
-from causalveil.tasks.aipw_asymptotic.influence import Domain, InfluenceMoments, NuisanceSurfaces, Table
-from causalveil.tasks.aipw_asymptotic.learners import Learner, Role, Surface, learner
+from causalveil.tasks.estimate.papers.aipw_asymptotic import influence
+from causalveil.tasks.estimate.papers.aipw_asymptotic.influence import Domain, InfluenceMoments, NuisanceSurfaces, Table
+from causalveil.tasks.estimate.papers.aipw_asymptotic.learners import Learner, Role, Surface, learner
 from causalveil.tasks.privacy.accountant import compose, epsilon_pld
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.privacy.special_mechanisms import gross_error_gaussian
+from causalveil.tasks.privacy.budget import RehearsalBudget
+from causalveil.tasks.privacy.mechanisms import gross_error_gaussian
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,11 +13,10 @@ from causalveil.flows.estimators.balancing import BALANCING
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.study import Estimand
-from causalveil.tasks.balancing.dual import arm_sums_of, solve, weights_of
-from causalveil.tasks.balancing.weights import weigh
-from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows, ranks
-from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.allowance import laplace_allowance
+from causalveil.tasks.data.enclave import MemoryEnclave, Rows, ranks
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.interval import laplace_allowance
+from causalveil.tasks.estimate.label.balancing import arm_sums_of, solve, weigh, weights_of
 from tests.balancing_help import confounded, make_balancing
 from tests.regression_help import in_rows
 
@@ -147,8 +146,8 @@ def test_an_expected_interval_narrows_with_units_and_budget() -> None:
 
 def test_planned_width_is_what_weights_give() -> None:
     """On a trial, whose weights a stand-in knows: within 15%; 12 rows of noise that are the same every time."""
-    from causalveil.flows.sequence.estimators import rehearse_effect
-    from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+    from causalveil.flows.run.estimators import rehearse_effect
+    from causalveil.tasks.privacy.budget import RehearsalBudget
 
     random = np.random.default_rng(4)
     rows = in_rows(
@@ -164,7 +163,7 @@ def test_planned_width_is_what_weights_give() -> None:
 @pytest.mark.parametrize("ratio", [0.3, 3.0, 30.0])
 def test_the_laplace_allowance_covers_what_it_says(ratio: float) -> None:
     """200,000 draws a place, seed 0: a coverage of .95 has a standard error of .0005; false alarms below 1e-6."""
-    from causalveil.tasks.inference.assemble import Estimate, Noise, assemble
+    from causalveil.tasks.estimate.interval import Estimate, Noise, assemble
 
     random, confidence = np.random.default_rng(0), 0.95
     a = laplace_allowance(ratio, confidence)

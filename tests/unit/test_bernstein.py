@@ -11,8 +11,8 @@ from causalveil.flows.api import run_study
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import load_release
-from causalveil.tasks.aipw.stages import bernstein_half_width as half_width
-from causalveil.tasks.inference.assemble import Noise
+from causalveil.tasks.estimate.interval import Noise
+from causalveil.tasks.estimate.papers.aipw.stages import bernstein_half_width as half_width
 from tests.aipw_help import analysed, confounded, make_aipw
 from tests.limits import codes
 from tests.studies import write_study

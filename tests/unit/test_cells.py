@@ -7,10 +7,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from causalveil.tasks.balancing.weights import weigh
-from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows, ranks
-from causalveil.tasks.weighting import features as module
-from causalveil.tasks.weighting.features import Cells, spread
+from causalveil.tasks.data.enclave import MemoryEnclave, Rows, ranks
+from causalveil.tasks.estimate.label.balancing import weigh
+from causalveil.tasks.estimate.weights import features as module
+from causalveil.tasks.estimate.weights.features import Cells, spread
 from tests.balancing_help import make_balancing
 from tests.regression_help import in_rows
 

@@ -10,18 +10,18 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from causalveil.flows.sequence.estimators import rehearse_effect
+from causalveil.flows.run.estimators import rehearse_effect
 from causalveil.schemas.asked.resolve import resolve
 from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.contract import Contract, parse_contract
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.study import Clusters
-from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
-from causalveil.tasks.enclave.normalise import hashed_order, write_clusters
-from causalveil.tasks.inference.clusters import KnownClusters, expected_totals, likeness
+from causalveil.tasks.data.enclave import MemoryEnclave, ranks
+from causalveil.tasks.data.normalise import hashed_order, write_clusters
+from causalveil.tasks.estimate.answers import mixture_quantile
+from causalveil.tasks.estimate.clusters import KnownClusters, expected_totals, likeness
 from causalveil.tasks.machine.arrays import load_array
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.protocols.parts import mixture_quantile
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from tests.regression_help import in_rows, make_regression
 
 OWNER = """

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from causalveil.tasks.inference.assemble import Estimate, Noise, assemble
+from causalveil.tasks.estimate.interval import Estimate, Noise, assemble
 
 
 @pytest.mark.parametrize("noise", [Noise(0.0), Noise(1.3), Noise(0.8, 1.0), Noise(0.6, 1.5), Noise(0.4, 5.5)])

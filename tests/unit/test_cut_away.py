@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.flows.sequence.estimators import rehearse_effect
-from causalveil.schemas.protocols.study import EffectStudy
+from causalveil.flows.run.estimators import rehearse_effect
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.covariates import Columns, NarrowRanges
-from causalveil.tasks.inference.assemble import Findings, covers_imbalance
+from causalveil.schemas.table import EffectStudy
+from causalveil.tasks.data.covariates import Columns, NarrowRanges
+from causalveil.tasks.estimate.interval import Findings, covers_imbalance
+from causalveil.tasks.estimate.weights.features import in_ranges
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.weighting.features import in_ranges
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil_replication.accuracy.cells import rows_of
 from causalveil_replication.accuracy.populations import KnownPopulation
 from tests.limits import words

@@ -6,19 +6,20 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.errors import ConvergenceError, StudyError
-from causalveil.tasks.direction.scores import (
+from causalveil.tasks.estimate.papers.direction.scores import (
     CHUNK,
     PRECISION,
     Kernel,
+    QuartileRange,
     fit,
     hsic,
     kendall,
     ranks,
+    released_log,
     residuals,
     spearman,
     sum_of_squares,
 )
-from causalveil.tasks.direction.sensitivity import QuartileRange, released_log
 from tests.direction_help import cause_and_effect
 
 BANDWIDTHS = (0.02, 0.05, 0.2, 1.0, 10.0)

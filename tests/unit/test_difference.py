@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from causalveil.flows.estimators.difference import DIFFERENCE_IN_MEANS
-from causalveil.flows.sequence.estimators import rehearse_effect
+from causalveil.flows.run.estimators import rehearse_effect
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.limits import Code
 from causalveil.schemas.plan import StandIn
-from causalveil.tasks.enclave.enclave import Rows
-from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.protocols import difference
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate import difference
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from tests.aipw_help import confounded, difference_mechanism, difference_sums, make_difference
 from tests.limits import codes
 

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from causalveil.flows.sequence.declare import declare, known_sizes
+from causalveil.flows.run.declare import declare, known_sizes
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.estimators.direction import Favours, Releases, Score
 from causalveil.schemas.plan import Sizes, StandIn
@@ -19,16 +19,27 @@ from causalveil.schemas.privacy import Scope
 from causalveil.schemas.release import ScoreRelease
 from causalveil.schemas.remarks import PlanCode
 from causalveil.schemas.study import Variant
-from causalveil.tasks.admission.stages import admit_stage
-from causalveil.tasks.direction import sensitivity
-from causalveil.tasks.direction.answers import favoured, hsic_margin, stand_in_pairs, sweep, verdict
-from causalveil.tasks.direction.draws import draws, fits, shares
-from causalveil.tasks.direction.stages import normalise_segment, regress, score_values, vectors
-from causalveil.tasks.enclave.data_folder import DataFolder
-from causalveil.tasks.enclave.normalise import normalise_stage
-from causalveil.tasks.enclave.partitions import read_layout
+from causalveil.tasks.data.admit import admit_stage
+from causalveil.tasks.data.data_folder import DataFolder
+from causalveil.tasks.data.normalise import normalise_stage
+from causalveil.tasks.data.partitions import read_layout
+from causalveil.tasks.estimate.papers.direction import scores as sensitivity
+from causalveil.tasks.estimate.papers.direction.stages import (
+    draws,
+    favoured,
+    fits,
+    hsic_margin,
+    normalise_segment,
+    regress,
+    score_values,
+    shares,
+    stand_in_pairs,
+    sweep,
+    vectors,
+    verdict,
+)
 from causalveil.tasks.privacy.accountant import total
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from tests.direction_help import (
     OPTIONS,
     answered,

@@ -15,7 +15,7 @@ import pytest
 from pydantic import ValidationError
 
 from causalveil.schemas.errors import CausalveilError
-from causalveil.schemas.execution import Execution
+from causalveil.schemas.plan import Execution
 from causalveil.tasks.machine.distribute import (
     distribute,
     distributing_by,

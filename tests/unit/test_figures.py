@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from causalveil.schemas.errors import StudyError
-from causalveil.tasks.report.plots import COLOURS, DASHES, MARKERS, figure, legend, series, write_table
+from causalveil.tasks.report.figures import COLOURS, DASHES, MARKERS, figure, legend, series, write_table
 
 ROWS = [{"data": "a|b", "n": 3, "error": 0.123456}, {"data": "c", "n": 4, "error": float("nan")}]
 

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from causalveil.schemas.admission.manifest import NotAdmitted
+from causalveil.schemas.admission import NotAdmitted
 from causalveil.tasks.machine import folders
 from tests.bad_data import UNIT, admitted, contract, good
 from tests.stored import put

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.errors import CausalveilError, StudyError
-from causalveil.tasks.enclave.enclave import FileEnclave, segment_folder
-from causalveil.tasks.enclave.split import Folds, fold_sizes, folds_stage
+from causalveil.tasks.data.enclave import FileEnclave, segment_folder
+from causalveil.tasks.data.split import Folds, fold_sizes, folds_stage
 from causalveil.tasks.machine.arrays import save_array
 
 

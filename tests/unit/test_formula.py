@@ -17,11 +17,11 @@ from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes
-from causalveil.tasks.adjustment.features import Encoding, line_values
-from causalveil.tasks.adjustment.recipe import joint_recipe
-from causalveil.tasks.adjustment.released import EDGES, Public, ReleasedScales
-from causalveil.tasks.adjustment.scales import FoundScales, lines_of, scales_of
-from causalveil.tasks.adjustment.terms import natural_spline
+from causalveil.tasks.estimate.adjust.features import Encoding, line_values
+from causalveil.tasks.estimate.adjust.recipe import joint_recipe
+from causalveil.tasks.estimate.adjust.released import EDGES, Public, ReleasedScales
+from causalveil.tasks.estimate.adjust.scales import FoundScales, lines_of, scales_of
+from causalveil.tasks.estimate.adjust.terms import natural_spline
 from tests.studies import merge
 
 STUDY: dict[str, Any] = {

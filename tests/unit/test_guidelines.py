@@ -12,9 +12,8 @@ import pytest
 from causalveil.flows import api
 from causalveil.schemas.contract import load_contract
 from causalveil.schemas.errors import ContractError
-from causalveil.tasks.report.flow import unit_flow
-from causalveil.tasks.report.guidelines.facts import facts_of
-from causalveil.tasks.report.guidelines.items import GUIDELINES, checklists, items_of
+from causalveil.tasks.report.details import GUIDELINES, checklists, items_of
+from causalveil.tasks.report.facts import facts_of, unit_flow
 from tests.studies import write_study
 
 ARMS = {"randomised": False, "chance": None, "clip": [0.1, 0.9]}

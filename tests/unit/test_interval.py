@@ -14,11 +14,11 @@ from scipy.special import ndtri
 from scipy.stats import beta as beta_distribution
 
 from causalveil.schemas.limits import Code
-from causalveil.tasks.enclave.enclave import Rows
-from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.assemble import Estimate, Noise, assemble
-from causalveil.tasks.ipw import weights
-from causalveil.tasks.ipw.interval import FLOOR_DEVIATIONS, findings
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.interval import Estimate, Noise, assemble
+from causalveil.tasks.estimate.papers.ipw import weights
+from causalveil.tasks.estimate.papers.ipw.interval import FLOOR_DEVIATIONS, findings
 from tests.ipw_help import ESTIMANDS, make_study, random_rows
 from tests.limits import codes
 

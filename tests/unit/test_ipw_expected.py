@@ -16,11 +16,11 @@ from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.limits import Code
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.remarks import PlanCode
-from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.assemble import Findings, Noise
-from causalveil.tasks.ipw import interval
-from causalveil.tasks.ipw.interval import adjustment_share
-from causalveil.tasks.models import logistic
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.interval import Findings, Noise
+from causalveil.tasks.estimate.models import logistic
+from causalveil.tasks.estimate.papers.ipw import interval
+from causalveil.tasks.estimate.papers.ipw.interval import adjustment_share
 from tests.ipw_help import ESTIMANDS, make_study
 from tests.limits import codes
 

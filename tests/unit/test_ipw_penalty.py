@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from causalveil.flows.sequence.declare import load_study
+from causalveil.flows.run.declare import load_study
 from causalveil.schemas.estimators.ipw import FREE_PENALTY, IpwStudy
 from tests.studies import write_study
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.errors import StudyError
-from causalveil.tasks.aipw_asymptotic import learners
-from causalveil.tasks.aipw_asymptotic.learners import Learner, Role, by_differences, learner, register
+from causalveil.tasks.estimate.papers.aipw_asymptotic import learners
+from causalveil.tasks.estimate.papers.aipw_asymptotic.learners import Learner, Role, by_differences, learner, register
 
 MODELS = [(role, name) for role in Role for name in learners._REGISTRY[role]]
 

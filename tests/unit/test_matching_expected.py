@@ -12,12 +12,12 @@ import pytest
 from causalveil.flows.cli.main import main
 from causalveil.flows.estimators.matching import MATCHING
 from causalveil.flows.estimators.words import OF_A_PAPER
-from causalveil.flows.sequence.estimators import rehearse_effect
+from causalveil.flows.run.estimators import rehearse_effect
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.remarks import PlanCode
-from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from tests.limits import codes
 from tests.matching_help import CONTRACT, matching_changes, population, two_covariates
 from tests.studies import write_study

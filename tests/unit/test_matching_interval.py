@@ -12,12 +12,12 @@ from scipy.integrate import quad
 from scipy.stats import laplace, norm
 
 from causalveil.schemas.limits import Code
-from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.assemble import Noise, laplace_tail
-from causalveil.tasks.matching import weights
-from causalveil.tasks.matching.interval import Contrast, findings
-from causalveil.tasks.matching.weights import Reuse
-from causalveil.tasks.weighting.weighted_means import PublicWeights
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.interval import Noise, laplace_tail
+from causalveil.tasks.estimate.papers.matching import weights
+from causalveil.tasks.estimate.papers.matching.interval import Contrast, findings
+from causalveil.tasks.estimate.papers.matching.weights import Reuse
+from causalveil.tasks.estimate.weights.weighted_means import PublicWeights
 from tests.limits import codes
 from tests.matching_help import population, two_covariates
 

@@ -10,7 +10,7 @@ import pytest
 
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.study import Estimand
-from causalveil.tasks.models.nearest import match_capped, most_used
+from causalveil.tasks.estimate.models.nearest import match_capped, most_used
 from tests import matching_oracle as oracle
 
 CASES = 6000

@@ -11,11 +11,11 @@ import pytest
 
 from causalveil.flows.api import report, run_study
 from causalveil.flows.cli.main import main
-from causalveil.flows.sequence.check import check
-from causalveil.schemas.protocols.study import ALL_UNITS, EffectStudy
+from causalveil.flows.run.check import check
 from causalveil.schemas.release import EffectRelease, load_release
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.protocols.parts import Risks, fieller, over_all
+from causalveil.schemas.table import ALL_UNITS, EffectStudy
+from causalveil.tasks.estimate.answers import Risks, fieller, over_all
 from causalveil.tasks.report.table import rows_of
 from tests.protocol_help import analysed, in_cells, make_protocol
 from tests.studies import people, resolved, write_study

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from causalveil.tasks.covariates import DeclaredRanges, NarrowRanges, Ranged
+from causalveil.tasks.data.covariates import DeclaredRanges, NarrowRanges, Ranged
 from causalveil.tasks.machine.arrays import FloatArray
 
 MANY = 400_000

@@ -4,17 +4,16 @@ import numpy as np
 import polars as pl
 import pytest
 
-from causalveil.schemas.asked.asks_for import asks_for
-from causalveil.schemas.asked.resolve import resolve
+from causalveil.schemas.asked.resolve import asks_for, resolve
 from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import DataError, StudyError
-from causalveil.tasks.covariates import dimension, feature_names, scale
-from causalveil.tasks.enclave.data_folder import DataFolder
-from causalveil.tasks.enclave.enclave import segment_folder
-from causalveil.tasks.enclave.normalise import columns, encode, normalise_stage, scaled_outcome
-from causalveil.tasks.enclave.partitions import read_layout
-from causalveil.tasks.enclave.unit_hash import HASH_LABEL, keyed_hash
+from causalveil.tasks.data.covariates import dimension, feature_names, scale
+from causalveil.tasks.data.data_folder import DataFolder
+from causalveil.tasks.data.enclave import segment_folder
+from causalveil.tasks.data.normalise import columns, encode, normalise_stage, scaled_outcome
+from causalveil.tasks.data.partitions import read_layout
+from causalveil.tasks.data.split import HASH_LABEL, keyed_hash
 from causalveil.tasks.machine.arrays import load_array
 from causalveil.tasks.privacy.keys import simulated_key
 from tests.bad_data import AGE, CANARY, GROUP, OUTCOME, TREATMENT, UNIT, admitted, contract, good, study, write
@@ -237,7 +236,7 @@ def test_chunks_and_workers_do_not_change_the_rows(workers, tmp_path, monkeypatc
     frame = good(1000).with_columns(pl.when(pl.int_range(pl.len()) % 7 > 0).then(pl.col(AGE, GROUP)))
     folder = write(tmp_path / "data", frame)
     ((whole, *_),) = normalised(given, folder, tmp_path / "one")
-    monkeypatch.setattr("causalveil.tasks.enclave.normalise.CHUNK_ROWS", 64)
+    monkeypatch.setattr("causalveil.tasks.data.normalise.CHUNK_ROWS", 64)
     ((cut, *_),) = normalised(given, folder, tmp_path / "two")
     assert np.array_equal(whole, cut)
 

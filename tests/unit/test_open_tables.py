@@ -8,8 +8,8 @@ import pytest
 
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.warehouse import DeltaSource, ParquetFiles
-from causalveil.tasks.enclave.data_folder import DataFolder
-from causalveil.tasks.enclave.partitions import list_partitions
+from causalveil.tasks.data.data_folder import DataFolder
+from causalveil.tasks.data.partitions import list_partitions
 from causalveil.tasks.warehouse.open_tables import delta_batches, delta_snapshot
 from causalveil.tasks.warehouse.read_files import paths_of
 from causalveil.tasks.warehouse.sample import sample_of

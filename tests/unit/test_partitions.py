@@ -10,8 +10,8 @@ from causalveil.schemas.columns import Column, Holds
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.plan import Partition
 from causalveil.schemas.study import Select
-from causalveil.tasks.enclave.data_folder import DataFolder
-from causalveil.tasks.enclave.partitions import read_layout, read_rows
+from causalveil.tasks.data.data_folder import DataFolder
+from causalveil.tasks.data.partitions import read_layout, read_rows
 from tests.bad_data import LAYOUT_CASES, UNIT, good, study, write
 
 AGE = {"age": Column(holds=Holds.number)}

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.privacy import Scope
-from causalveil.tasks.enclave.enclave import MemoryEnclave
-from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.ipw import weights
-from causalveil.tasks.ipw import weights as weigh
+from causalveil.tasks.data.enclave import MemoryEnclave
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.papers.ipw import weights
+from causalveil.tasks.estimate.papers.ipw import weights as weigh
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil.tasks.privacy.mechanisms import GaussianAnalytic, GaussianClassic, L2Laplace
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.ipw_help import ESTIMANDS, make_study
 
 N = 2000

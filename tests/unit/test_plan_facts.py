@@ -16,14 +16,14 @@ from causalveil.flows.api import plan as plan_of
 from causalveil.flows.cli.main import main
 from causalveil.flows.estimators.regression import REGRESSION
 from causalveil.flows.estimators.rehearsal import Made, people_of_effect
-from causalveil.flows.planning.study_plan import expected
+from causalveil.flows.plan.study_plan import expected
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.plan import Plan, StandIn
 from causalveil.schemas.remarks import PlanCode, Remark, remark
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.people import assumed, stand_in_outcomes
-from causalveil.tasks.inference.people import people as stand_in_people
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.people import assumed, stand_in_outcomes
+from causalveil.tasks.estimate.people import people as stand_in_people
 from tests.protocol_help import make_protocol
 from tests.studies import people, write_study
 from tests.survival_help import make_survival, make_times

@@ -18,7 +18,7 @@ from causalveil.schemas.limits import Code
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, Variance
 from causalveil.schemas.sites.pooled import SCHEMA_FILE, pooled_schema
-from causalveil.tasks.inference.assemble import Noise
+from causalveil.tasks.estimate.interval import Noise
 from causalveil.tasks.sites.pool import Pooled, SiteEstimate, pool
 
 WIDE = (-1e9, 1e9)

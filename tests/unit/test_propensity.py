@@ -11,12 +11,12 @@ from sklearn.linear_model import LogisticRegression
 
 from causalveil.schemas.errors import ConvergenceError
 from causalveil.schemas.privacy import Scope
-from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
-from causalveil.tasks.enclave.split import SPLIT, sizes_of
-from causalveil.tasks.models import logistic
-from causalveil.tasks.models import logistic as propensity
+from causalveil.tasks.data.enclave import MemoryEnclave, Rows
+from causalveil.tasks.data.split import SPLIT, sizes_of
+from causalveil.tasks.estimate.models import logistic
+from causalveil.tasks.estimate.models import logistic as propensity
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil.tasks.privacy.mechanisms import GaussianAnalytic, GaussianClassic, L2Laplace
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.ipw_help import cut, make_study, random_rows
 
 PENALTIES = (1e-6, 1e-3, 0.03, 0.1, 0.17, 0.171, 0.5, 1.0, 10.0, 100.0)

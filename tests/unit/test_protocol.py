@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.flows.sequence.estimators import estimator_of, rehearse, rehearse_effect
-from causalveil.schemas.asked.asks_for import asks_for
-from causalveil.schemas.asked.resolve import resolve
+from causalveil.flows.run.estimators import estimator_of, rehearse, rehearse_effect
+from causalveil.schemas.answers import GateVerdict, State
+from causalveil.schemas.asked.resolve import asks_for, resolve
 from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, AdjustmentMethod, of_share
 from causalveil.schemas.contract import Contract
@@ -18,17 +18,15 @@ from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.limits import Code, limit
 from causalveil.schemas.plan import StandIn
-from causalveil.schemas.protocols.answers import GateVerdict, State
-from causalveil.schemas.protocols.study import ALL_UNITS, EffectStudy
 from causalveil.schemas.remarks import PlanCode
-from causalveil.tasks.adjustment.recipe import joint_recipe
-from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
-from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.assemble import Findings
-from causalveil.tasks.inference.people import check_cells
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.protocols.calibration import systematic_error
-from causalveil.tasks.protocols.parts import Part, mixture_quantile, over_groups
+from causalveil.schemas.table import ALL_UNITS, EffectStudy
+from causalveil.tasks.data.enclave import MemoryEnclave, Rows
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.adjust.recipe import joint_recipe
+from causalveil.tasks.estimate.answers import Part, mixture_quantile, over_groups, systematic_error
+from causalveil.tasks.estimate.interval import Findings
+from causalveil.tasks.estimate.people import check_cells
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from tests.limits import codes
 from tests.protocol_help import analysed, confounded, in_cells, make_protocol
 from tests.studies import CONTRACT, merge

@@ -7,16 +7,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.flows.sequence.estimators import rehearse_effect
+from causalveil.flows.run.estimators import rehearse_effect
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.limits import Code
-from causalveil.schemas.protocols.study import EffectStudy
-from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
-from causalveil.tasks.inference.allowance import allowance, allowance_beside, laplace_allowance
-from causalveil.tasks.inference.assemble import Estimate, Findings, Noise, assemble, effect_in_twins
-from causalveil.tasks.matching.public import weigh
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.weighting.features import learn_features
+from causalveil.schemas.table import EffectStudy
+from causalveil.tasks.data.enclave import MemoryEnclave, Rows
+from causalveil.tasks.estimate.interval import (
+    Estimate,
+    Findings,
+    Noise,
+    allowance,
+    allowance_beside,
+    assemble,
+    effect_in_twins,
+    laplace_allowance,
+)
+from causalveil.tasks.estimate.label.matching import weigh
+from causalveil.tasks.estimate.weights.features import learn_features
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil_replication.accuracy.cells import rows_of
 from causalveil_replication.accuracy.later import LATER
 from causalveil_replication.accuracy.measure import study_of

@@ -11,14 +11,14 @@ import polars as pl
 import pytest
 
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.ranges import RANGES, declared_lines, find_ranges, write_into
+from causalveil.flows.run.ranges import RANGES, declared_lines, find_ranges, write_into
 from causalveil.schemas.contract import load_contract
 from causalveil.schemas.errors import BudgetRefused, CausalveilError, DataError, StudyError
 from causalveil.schemas.privacy import PrivacyCost
 from causalveil.schemas.studies import RangesStudy
 from causalveil.schemas.study import DataSource, EstimatorSettings, PrivacyRequest
+from causalveil.tasks.data.ranges import BINS, EDGES, FALSE_BIN, counts, found, mechanism, threshold
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from causalveil.tasks.ranges import BINS, EDGES, FALSE_BIN, counts, found, mechanism, threshold
 
 VALUES = (None, float("nan"), -math.inf, math.inf, -3.0, 0.0, -0.0, 1e-12, 1.0, 1.999, 2.0, 7e15, -7e15, 5e-324)
 CONTRACT = """\

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from causalveil.flows.cli.main import main
-from causalveil.flows.sequence.estimators import candidates
+from causalveil.flows.run.estimators import candidates
 from causalveil.schemas.asked.resolve import resolve
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.contract import check_allowed, load_contract

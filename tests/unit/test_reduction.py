@@ -14,8 +14,8 @@ import pytest
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.declared import NumberColumn
 from causalveil.schemas.errors import DataError
-from causalveil.tasks import reduction
-from causalveil.tasks.reduction import reduce_rows
+from causalveil.tasks.data import reduction
+from causalveil.tasks.data.reduction import reduce_rows
 
 BASE: dict[str, Any] = {
     "dataset": "visits",

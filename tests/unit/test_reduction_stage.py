@@ -11,9 +11,9 @@ import pytest
 
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.plan import Layout, Partition
-from causalveil.tasks import reduction as reduction_stages
-from causalveil.tasks.enclave.data_folder import DataFolder
-from causalveil.tasks.reduction import counting_rows, reduce_rows, reduce_stage
+from causalveil.tasks.data import reduction as reduction_stages
+from causalveil.tasks.data.data_folder import DataFolder
+from causalveil.tasks.data.reduction import counting_rows, reduce_rows, reduce_stage
 
 BLOCKS = {"key": "month", "units_span": False}
 

@@ -9,22 +9,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.tasks.adjustment.decide import Learnt, errors_of, leaning, learn, losses, scores_of, slopes_of, tilt_of
-from causalveil.tasks.adjustment.features import FeatureMap, LineFeature, Shape, line_values
-from causalveil.tasks.adjustment.five_releases import FiveReleases, differences, effective
-from causalveil.tasks.adjustment.moments import SeenMoments, moments_of
-from causalveil.tasks.adjustment.posterior import (
+from causalveil.tasks.estimate.adjust.features import FeatureMap, LineFeature, Shape, line_values
+from causalveil.tasks.estimate.adjust.five_releases import FiveReleases, differences, effective
+from causalveil.tasks.estimate.adjust.posterior import (
     EVEN,
     WIDTHS,
     Draws,
+    Learnt,
     Mixture,
     Posterior,
     Symmetric,
+    errors_of,
     hidden_bias,
+    leaning,
+    learn,
+    losses,
     prior_of,
+    scores_of,
+    slopes_of,
+    tilt_of,
 )
-from causalveil.tasks.adjustment.recipe import FULL, LINES_ALONE, PURE, PURE_LINES_ALONE, parts_of, radius_of
-from causalveil.tasks.adjustment.released import (
+from causalveil.tasks.estimate.adjust.recipe import FULL, LINES_ALONE, PURE, PURE_LINES_ALONE, parts_of, radius_of
+from causalveil.tasks.estimate.adjust.released import (
     EDGES,
     ColumnKind,
     EncodedColumn,
@@ -33,8 +39,16 @@ from causalveil.tasks.adjustment.released import (
     ReleasedScales,
     generator,
 )
-from causalveil.tasks.adjustment.scales import FoundScales, lines_of, margin, normal_scores, scales_of
-from causalveil.tasks.adjustment.screen import CurvePrior, library
+from causalveil.tasks.estimate.adjust.scales import (
+    FoundScales,
+    SeenMoments,
+    lines_of,
+    margin,
+    moments_of,
+    normal_scores,
+    scales_of,
+)
+from causalveil.tasks.estimate.adjust.screen import CurvePrior, library
 from replication.benchmarks.adjust_in_memory import InMemory, adjust, encode, feature_values, four_releases, mu_of
 
 LOUD = 1e4

@@ -12,18 +12,18 @@ import polars as pl
 import pytest
 
 from causalveil.flows.estimators.regression import REGRESSION
-from causalveil.flows.planning.facts import what_matters
+from causalveil.flows.plan.study_plan import what_matters
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.privacy import Charge
-from causalveil.tasks.adjustment import questions
-from causalveil.tasks.adjustment.drawn import JointDraws
-from causalveil.tasks.adjustment.recipe import LINES, SCORES, joint_recipe, moments_sd, scores_sd
-from causalveil.tasks.adjustment.sums import moment_numbers
-from causalveil.tasks.enclave.cells import CellRows
-from causalveil.tasks.enclave.enclave import Rows
-from causalveil.tasks.enclave.normalise import columns, encode
-from causalveil.tasks.enclave.split import Pieces, sizes_of
-from causalveil.tasks.inference.assemble import Noise
+from causalveil.tasks.data.cells import CellRows
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.data.normalise import columns, encode
+from causalveil.tasks.data.split import Pieces, sizes_of
+from causalveil.tasks.estimate.adjust import questions
+from causalveil.tasks.estimate.adjust.questions import JointDraws
+from causalveil.tasks.estimate.adjust.recipe import LINES, SCORES, joint_recipe, moments_sd, scores_sd
+from causalveil.tasks.estimate.adjust.sums import moment_numbers
+from causalveil.tasks.estimate.interval import Noise
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.noise import NoiseSource
 from replication.benchmarks.adjust_in_memory import InMemory

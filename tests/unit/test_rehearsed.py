@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from causalveil.flows.estimators.rehearsal import SLOW, louder
-from causalveil.flows.sequence.estimators import estimator_of
+from causalveil.flows.run.estimators import estimator_of
 from causalveil.schemas.plan import StandIn
-from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.remarks import PlanCode
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.enclave.split import sizes_of
+from causalveil.schemas.table import EffectStudy
+from causalveil.tasks.data.split import sizes_of
 from causalveil_replication.accuracy.cells import run_cell
 from causalveil_replication.accuracy.later import LATER
 from causalveil_replication.accuracy.measure import study_of

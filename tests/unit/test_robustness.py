@@ -15,13 +15,7 @@ from causalveil.schemas.errors import StudyError
 from causalveil.schemas.limits import Code, limit
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import EffectRelease, Interval, Variance
-from causalveil.tasks.inference.robustness import (
-    Robustness,
-    e_value,
-    extreme_value,
-    largest_bias,
-    robustness_value,
-)
+from causalveil.tasks.estimate.robustness import Robustness, e_value, extreme_value, largest_bias, robustness_value
 from causalveil.tasks.report.page import report_html
 from causalveil.tasks.report.robustness import NO_ANSWER, SensitivityAnalysis, robustness_sentences
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.errors import CausalveilError
-from causalveil.tasks.enclave.enclave import FileEnclave, MemoryEnclave, segment_folder
-from causalveil.tasks.enclave.split import SPLIT, Halves
+from causalveil.tasks.data.enclave import FileEnclave, MemoryEnclave, segment_folder
+from causalveil.tasks.data.split import SPLIT, Halves
 from causalveil.tasks.machine.arrays import load_array, new_array, save_array
 from causalveil.tasks.machine.distribute import map_partitions
 from causalveil.tasks.machine.site import clean, home, open_scratch, scratch_root

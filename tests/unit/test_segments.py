@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition
-from causalveil.tasks.enclave import partitions as segments
-from causalveil.tasks.enclave.data_folder import DataFolder
-from causalveil.tasks.enclave.enclave import FileEnclave
-from causalveil.tasks.enclave.normalise import normalise_stage
-from causalveil.tasks.enclave.partitions import MANY, read_layout, read_segments, readings, segment_count
-from causalveil.tasks.enclave.unit_hash import keyed_hash
-from causalveil.tasks.enclave.validate import validate_stage
+from causalveil.tasks.data import partitions as segments
+from causalveil.tasks.data.data_folder import DataFolder
+from causalveil.tasks.data.enclave import FileEnclave
+from causalveil.tasks.data.manifests import validate_stage
+from causalveil.tasks.data.normalise import normalise_stage
+from causalveil.tasks.data.partitions import MANY, read_layout, read_segments, readings, segment_count
+from causalveil.tasks.data.split import keyed_hash
 from tests.bad_data import GROUP, TREATMENT, UNIT, admitted, contract, good, study, write
 
 

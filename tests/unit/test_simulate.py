@@ -6,12 +6,12 @@ import pytest
 
 from causalveil.schemas.contract import DataClass, load_contract
 from causalveil.schemas.errors import StudyError
-from causalveil.tasks.enclave.data_folder import DataFolder
-from causalveil.tasks.enclave.enclave import FileEnclave
-from causalveil.tasks.enclave.normalise import normalise_stage
-from causalveil.tasks.enclave.partitions import read_layout
-from causalveil.tasks.enclave.split import Halves, split_stage
-from causalveil.tasks.simulate import penalty, simulate, simulated_rows, unit_ids
+from causalveil.tasks.data.data_folder import DataFolder
+from causalveil.tasks.data.enclave import FileEnclave
+from causalveil.tasks.data.normalise import normalise_stage
+from causalveil.tasks.data.partitions import read_layout
+from causalveil.tasks.data.simulate import penalty, simulate, simulated_rows, unit_ids
+from causalveil.tasks.data.split import Halves, split_stage
 from tests.studies import resolved
 
 

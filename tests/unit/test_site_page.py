@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from causalveil.schemas.execution import Execution, Runner, SiteSettings
+from causalveil.schemas.plan import Execution, Runner, SiteSettings
 from causalveil.tasks.machine.site import ACTOR_VARIABLE, VARIABLES, site_settings
 
 ROOT = Path(__file__).parents[2]

@@ -8,16 +8,15 @@ import pytest
 from causalveil.schemas.estimators.survival import Measure
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, Variance
-from causalveil.tasks.inference.assemble import NOISY
+from causalveil.tasks.estimate.interval import NOISY
+from causalveil.tasks.estimate.times.answers import TimesShown
+from causalveil.tasks.estimate.times.curves import Grid, measured
+from causalveil.tasks.estimate.times.effects import TwoArms
+from causalveil.tasks.estimate.times.releases import grid_of, mechanism
+from causalveil.tasks.estimate.times.strata import Strata
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.sites.pool import SiteEstimate, pool
-from causalveil.tasks.survival.curves import Grid
-from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.findings import TimesShown
-from causalveil.tasks.survival.joint import grid_of, mechanism
-from causalveil.tasks.survival.strata import Strata
-from causalveil.tasks.survival.strategy import measured
 from tests.survival_help import HORIZON, exact_cells, make_survival, read_cells
 
 

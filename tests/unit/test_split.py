@@ -5,11 +5,11 @@ import pytest
 
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.privacy import Level
-from causalveil.tasks.enclave.data_folder import DataFolder
-from causalveil.tasks.enclave.enclave import FileEnclave
-from causalveil.tasks.enclave.normalise import normalise_stage
-from causalveil.tasks.enclave.partitions import read_layout
-from causalveil.tasks.enclave.split import Halves, leading_rows, split_stage, training_size
+from causalveil.tasks.data.data_folder import DataFolder
+from causalveil.tasks.data.enclave import FileEnclave
+from causalveil.tasks.data.normalise import normalise_stage
+from causalveil.tasks.data.partitions import read_layout
+from causalveil.tasks.data.split import Halves, leading_rows, split_stage, training_size
 from tests.bad_data import UNIT, good, study, write
 
 
@@ -89,7 +89,7 @@ def test_membership_is_a_fair_draw(tmp_path):
     """Over 400 run ids each of 20 units trains half of the time: chi-square on 20 counts, false alarm 1e-6."""
     from scipy.stats import chi2
 
-    from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
+    from causalveil.tasks.data.split import ascending, keyed_hash
     from causalveil.tasks.privacy.keys import run_key
 
     runs, units = 400, good(20)[UNIT]

@@ -10,8 +10,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from causalveil.tasks.machine.frames import csv_text, harmless
-from causalveil.tasks.report.plots import write_table
+from causalveil.tasks.machine.arrays import csv_text, harmless
+from causalveil.tasks.report.figures import write_table
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,4 +54,4 @@ def test_no_other_place_writes_csv() -> None:
         for path in (ROOT / floor).rglob("*.py")
         if re.search(r"write_csv\(|csv\.(Dict)?[wW]riter\(", path.read_text())
     }
-    assert writers <= {"frames.py", "plots.py"}, "write CSV by tasks/machine/frames.py"
+    assert writers <= {"frames.py", "plots.py"}, "write CSV by tasks/machine/arrays.py"

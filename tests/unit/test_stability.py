@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from causalveil.tasks.direction.sensitivity import (
+from causalveil.tasks.estimate.papers.direction.scores import (
     SLACK,
     SMALLEST,
     Bins,

@@ -18,16 +18,15 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from causalveil.flows.sequence.check import check
-from causalveil.schemas.admission.manifest import Admission
-from causalveil.schemas.admission.rules import contract_roles
+from causalveil.flows.run.check import check
+from causalveil.schemas.admission import Admission, contract_roles
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import DataError
-from causalveil.tasks.enclave.data_folder import DataFolder
-from causalveil.tasks.enclave.enclave import FileEnclave
-from causalveil.tasks.enclave.normalise import normalise_stage
-from causalveil.tasks.enclave.partitions import column_types, list_partitions, read_layout, read_rows, segment_count
-from causalveil.tasks.enclave.validate import validate_stage
+from causalveil.tasks.data.data_folder import DataFolder
+from causalveil.tasks.data.enclave import FileEnclave
+from causalveil.tasks.data.manifests import validate_stage
+from causalveil.tasks.data.normalise import normalise_stage
+from causalveil.tasks.data.partitions import column_types, list_partitions, read_layout, read_rows, segment_count
 from tests.bad_data import AGE, CANARY, GROUP, OUTCOME, TREATMENT, UNIT, admitted, contract, document, good, study
 from tests.stored import KINDS, TEXT_UNITS, WHOLE, Store, put
 

@@ -11,26 +11,23 @@ import pytest
 import yaml
 
 from causalveil.flows.estimators.survival import SURVIVAL
-from causalveil.flows.sequence.check import check
-from causalveil.flows.sequence.declare import load
-from causalveil.schemas.asked.asks_for import asks_for
+from causalveil.flows.run.check import check
+from causalveil.flows.run.declare import load
+from causalveil.schemas.answers import State
+from causalveil.schemas.asked.resolve import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.contract import load_contract
 from causalveil.schemas.errors import ContractError, DataError, StudyError
-from causalveil.schemas.estimators.survival import Measure
-from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
+from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.schemas.plan import StandIn
-from causalveil.schemas.protocols.answers import State
 from causalveil.schemas.remarks import PlanCode
-from causalveil.tasks.enclave.split import sizes_of
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.times import curves
+from causalveil.tasks.estimate.times.answers import table_stage
+from causalveil.tasks.estimate.times.curves import Grid, measured
+from causalveil.tasks.estimate.times.effects import TwoArms
+from causalveil.tasks.estimate.times.releases import followed, grid_of, mechanism
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
-from causalveil.tasks.survival import curves
-from causalveil.tasks.survival.curves import Grid
-from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.joint import grid_of, mechanism
-from causalveil.tasks.survival.joint_answers import table_stage
-from causalveil.tasks.survival.stages import followed
-from causalveil.tasks.survival.strategy import measured
 from tests.limits import codes
 from tests.survival_help import People, exact_cells, exact_findings, make_survival, write_survival
 

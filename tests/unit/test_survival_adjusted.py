@@ -11,32 +11,28 @@ import polars as pl
 import pytest
 
 from causalveil.flows.estimators.survival import SURVIVAL
-from causalveil.flows.sequence.declare import load
-from causalveil.flows.sequence.estimators import rehearse
-from causalveil.schemas.asked.asks_for import asks_for
+from causalveil.flows.run.declare import load
+from causalveil.flows.run.estimators import rehearse
+from causalveil.schemas.asked.resolve import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.errors import ContractError, StudyError
-from causalveil.schemas.estimators.survival import Measure
-from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
+from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.remarks import PlanCode
-from causalveil.tasks.adjustment.drawn import JointScales
-from causalveil.tasks.adjustment.released import EDGES, ReleasedScales
-from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
-from causalveil.tasks.enclave.normalise import columns, encode
-from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.assemble import Findings
+from causalveil.tasks.data.enclave import MemoryEnclave, ranks
+from causalveil.tasks.data.normalise import columns, encode
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.adjust.questions import JointScales
+from causalveil.tasks.estimate.adjust.released import EDGES, ReleasedScales
+from causalveil.tasks.estimate.interval import Findings
+from causalveil.tasks.estimate.times import curves
+from causalveil.tasks.estimate.times.curves import ARMS, Grid, NoisyCells, measured
+from causalveil.tasks.estimate.times.effects import TwoArms
+from causalveil.tasks.estimate.times.pseudo import known_scales, lost_error
+from causalveil.tasks.estimate.times.releases import JointCells, grid_of, mechanism, strata_of_rows
 from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil.tasks.privacy.gaussian import composed, mu_of
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.protocols.times import known_scales
-from causalveil.tasks.survival import curves
-from causalveil.tasks.survival.curves import ARMS, Grid
-from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.joint import JointCells, grid_of, mechanism
-from causalveil.tasks.survival.pseudo import lost_error
-from causalveil.tasks.survival.stages import strata_of_rows
-from causalveil.tasks.survival.strategy import NoisyCells, measured
 from tests.limits import codes
 from tests.survival_help import (
     HORIZON,

@@ -10,18 +10,17 @@ import polars as pl
 import pytest
 
 from causalveil.flows.estimators.survival import SURVIVAL
-from causalveil.flows.planning.facts import untold
-from causalveil.flows.sequence.declare import load
-from causalveil.schemas.asked.asks_for import asks_for
+from causalveil.flows.plan.study_plan import untold
+from causalveil.flows.run.declare import load
+from causalveil.schemas.asked.resolve import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
+from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.limits import Code
 from causalveil.schemas.plan import StandIn
-from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.survival.curves import ARMS, Grid
-from causalveil.tasks.survival.joint import grid_of
-from causalveil.tasks.survival.stages import count_cells, strata_of_rows
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.times.curves import ARMS, Grid
+from causalveil.tasks.estimate.times.releases import count_cells, grid_of, strata_of_rows
 from tests.limits import codes
 from tests.survival_help import HORIZON, People, found_of, make_survival, write_adjusted
 

@@ -11,17 +11,15 @@ import polars as pl
 import pytest
 
 from causalveil.flows.estimators.survival import SURVIVAL
-from causalveil.schemas.estimators.survival_protocol import SurvivalStudy
+from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.remarks import PlanCode
-from causalveil.tasks.enclave.normalise import columns, encode
-from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.assemble import Findings
-from causalveil.tasks.survival.curves import ARMS
-from causalveil.tasks.survival.division import divided
-from causalveil.tasks.survival.joint import grid_of
-from causalveil.tasks.survival.people import strata_of_people
-from causalveil.tasks.survival.stages import strata_of_rows
+from causalveil.tasks.data.normalise import columns, encode
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.interval import Findings
+from causalveil.tasks.estimate.times.curves import ARMS, divided
+from causalveil.tasks.estimate.times.people import strata_of_people
+from causalveil.tasks.estimate.times.releases import grid_of, strata_of_rows
 from replication.benchmarks.survival_strata import CELLS, Stratified
 from tests.limits import codes
 from tests.survival_help import People, found_of, make_survival

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.estimators.survival import Measure
-from causalveil.tasks.survival import curves
-from causalveil.tasks.survival.curves import Grid
-from causalveil.tasks.survival.effects import TwoArms
+from causalveil.tasks.estimate.times import curves
+from causalveil.tasks.estimate.times.curves import Grid
+from causalveil.tasks.estimate.times.effects import TwoArms
 from tests.survival_help import People, by_cell, exact_cells, outcomes_of
 
 

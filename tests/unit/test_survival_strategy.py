@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.estimators.survival import MOST_INTERVALS
-from causalveil.tasks.survival import curves
-from causalveil.tasks.survival.curves import Grid
-from causalveil.tasks.survival.joint import budget_of, grid_of, mechanism
-from causalveil.tasks.survival.strategy import BITS, measured, strategy
+from causalveil.tasks.estimate.times import curves
+from causalveil.tasks.estimate.times.curves import BITS, Grid, measured, strategy
+from causalveil.tasks.estimate.times.releases import budget_of, grid_of, mechanism
 from tests.survival_help import make_survival, read_cells
 
 

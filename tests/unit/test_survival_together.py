@@ -10,22 +10,20 @@ import pytest
 from scipy.special import ndtri
 
 from causalveil.flows.estimators.survival import SURVIVAL
-from causalveil.flows.sequence.estimators import rehearse
+from causalveil.flows.run.estimators import rehearse
+from causalveil.schemas.answers import State
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.limits import Code
 from causalveil.schemas.plan import StandIn
-from causalveil.schemas.protocols.answers import State
-from causalveil.schemas.protocols.study import ALL_UNITS
-from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.assemble import Findings
+from causalveil.schemas.table import ALL_UNITS
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.interval import Findings
+from causalveil.tasks.estimate.times.answers import compare
+from causalveil.tasks.estimate.times.curves import BITS, Grid, measured, strategy
+from causalveil.tasks.estimate.times.effects import TwoArms
+from causalveil.tasks.estimate.times.releases import JointCells, count_cells, grid_of, mechanism, release_stage
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.survival.curves import Grid
-from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.joint import JointCells, grid_of, mechanism
-from causalveil.tasks.survival.joint_answers import compare
-from causalveil.tasks.survival.stages import count_cells, release_stage
-from causalveil.tasks.survival.strategy import BITS, measured, strategy
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from tests.limits import codes
 from tests.survival_help import People, exact_cells, make_times
 

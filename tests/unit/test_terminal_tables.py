@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from causalveil.flows.cli import show
-from causalveil.flows.planning.study_plan import plan_study
+from causalveil.flows.plan.study_plan import plan_study
 from causalveil.schemas.ledger import Account, RunAccount, Sum
 from causalveil.schemas.plan import Plan
 from causalveil.schemas.privacy import Level, amount_text

@@ -6,7 +6,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from causalveil.schemas.errors import DataError
-from causalveil.tasks.enclave.unit_hash import CHUNK_ROWS, ascending, keyed_hash
+from causalveil.tasks.data.split import CHUNK_ROWS, ascending, keyed_hash
 
 KEY = bytes(range(16))
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows, ranks
-from causalveil.tasks.enclave.split import SPLIT, sizes_of
-from causalveil.tasks.ipw import weights as weigh
-from causalveil.tasks.models import lattice_sums
+from causalveil.tasks.data.enclave import MemoryEnclave, Rows, ranks
+from causalveil.tasks.data.split import SPLIT, sizes_of
+from causalveil.tasks.estimate.models import lattice_sums
+from causalveil.tasks.estimate.papers.ipw import weights as weigh
 from tests.ipw_help import ESTIMANDS, cut, make_study, random_rows
 
 W = np.array([2.0, -1.0, 0.5, 0.3])

@@ -76,7 +76,7 @@ def test_what_is_named_exists() -> None:
     [
         "see `tasks/rows.py`",
         "``tasks.normalise.normalise_stage``",
-        "`causalveil.tasks.enclave.enclave.no_such_name`",
+        "`causalveil.tasks.data.enclave.no_such_name`",
         "`docs/no-such-page.md`",
         "tests/unit/test_nothing_*.py",
         "[a page](no-such-page.md)",
@@ -237,7 +237,7 @@ def test_documentation_and_data_have_the_words_of_the_field() -> None:
 
 
 # Modules whose docstrings are read outside the source: as reference pages, by `--help`, or in a console.
-SHOWN = ("schemas/", "flows/cli/", "flows/api.py", "flows/planning/", "tasks/start/", "src/")
+SHOWN = ("schemas/", "flows/cli/", "flows/api.py", "flows/plan/", "tasks/start/", "src/")
 
 
 def docstrings(source: str) -> list[str]:

@@ -16,11 +16,11 @@ import pytest
 
 from causalveil.flows.start_run import study_on_frame
 from causalveil.schemas.errors import CausalveilError, StudyError
-from causalveil.tasks import reduction
-from causalveil.tasks.admission.rows import SeenUnits
+from causalveil.tasks.data import reduction
+from causalveil.tasks.data.admit import SeenUnits
+from causalveil.tasks.data.simulate import simulate
 from causalveil.tasks.machine.arrays import load_array, new_array, save_array
 from causalveil.tasks.machine.files import whole_file, write_whole
-from causalveil.tasks.simulate import simulate
 from tests.studies import CONTRACT, people
 
 LARGE = "x" * 1_000_000

@@ -47,8 +47,8 @@ nothing](figures/judging-constant.csv), [more people and more budget](figures/ju
     uv run --package causalveil-replication python -m replication.benchmarks.settings run FOLDER
     uv run --package causalveil-replication python -m replication.benchmarks.settings table FOLDER > settings.csv
 
-Every number that was chosen in `tasks/adjustment`, and not derived, was set to half and to double its value, one at a
-time, on 41 random tables (400 to 440) on which nothing was chosen or judged. As they are set .976 of 95% intervals
+Every number that was chosen in `tasks/estimate/adjust`, and not derived, was set to half and to double its value, one
+at a time, on 41 random tables (400 to 440) on which nothing was chosen or judged. As they are set .976 of 95% intervals
 hold. Of 94 changes the farthest make intervals .96 and 1.19 times as wide, and errors 1.19 times as large; the number
 that hold changes by at most 1 of 41: [settings](figures/settings.csv)."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from causalveil.tasks.machine.files import write_whole
-from causalveil.tasks.report.plots import Row
+from causalveil.tasks.report.figures import Row
 
 
 def write_page(path: Path, parts: Iterable[str]) -> None:

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from causalveil.tasks.report.plots import write_table
+from causalveil.tasks.report.figures import write_table
 
 Value = str | int | float | None
 

@@ -25,8 +25,7 @@ from causalveil.tasks.machine.site import home, site_settings
 from causalveil.tasks.privacy.accountant import sum_text
 from causalveil.tasks.privacy.ledger.accounts import Caps, RunRecord
 from causalveil.tasks.privacy.ledger.entry import Entry, amounts, log_event, whose
-from causalveil.tasks.privacy.ledger.journal import OwnerSide
-from causalveil.tasks.privacy.ledger.reader_side import ReaderSide
+from causalveil.tasks.privacy.ledger.reader_side import OwnerSide, ReaderSide
 from causalveil.tasks.privacy.ledger.rules import (
     BINDING_AHEAD,
     caps_with_room,

@@ -16,9 +16,8 @@ from causalveil.schemas.errors import (
 )
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.privacy import Charge, Level
-from causalveil.tasks.privacy.ledger.accounts import Book, Caps, RunRecord, caps_in_force, keeps
+from causalveil.tasks.privacy.ledger.accounts import TOUCHES, Book, Cap, Caps, RunRecord, caps_in_force, keeps
 from causalveil.tasks.privacy.ledger.entry import BY, Entry, document_text, granted
-from causalveil.tasks.privacy.ledger.usage import TOUCHES, Cap
 
 # What must be the same when a run id comes back; units, estimator and the rest follow from the digests.
 BINDING = {

@@ -30,10 +30,9 @@ from causalveil.schemas.errors import LedgerError, kind_of
 from causalveil.schemas.privacy import Level
 from causalveil.tasks.machine.files import whole_file
 from causalveil.tasks.machine.site import home
-from causalveil.tasks.privacy.ledger.accounts import Book, Caps, run_of
+from causalveil.tasks.privacy.ledger.accounts import Book, Caps, Use, run_of
 from causalveil.tasks.privacy.ledger.entry import NO_HASH, Entry, Grant, broken, canonical
 from causalveil.tasks.privacy.ledger.store import Store, entries
-from causalveil.tasks.privacy.ledger.usage import Use
 
 
 def leaves_traces(store: Store) -> bool:

@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from causalveil.flows.sequence.estimators import estimator_of, rehearse_effect
+from causalveil.flows.run.estimators import estimator_of, rehearse_effect
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.privacy import Level
-from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.enclave.enclave import Rows
-from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
-from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.people import PublicPeople, thinned
+from causalveil.schemas.table import EffectStudy
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.data.normalise import columns, encode, scaled_outcome
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.people import PublicPeople, thinned
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil_replication.accuracy.populations import KnownPopulation
 
 # Noise of run k has this seed plus k.

@@ -9,13 +9,13 @@ from typing import Any
 
 from causalveil.flows.engine.engine import DirectEngine, R, Task
 from causalveil.flows.estimators.stage import Run
-from causalveil.flows.sequence.estimators import estimator_of
-from causalveil.schemas.protocols.study import EffectStudy
+from causalveil.flows.run.estimators import estimator_of
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
-from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.inference.assemble import Findings
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.schemas.table import EffectStudy
+from causalveil.tasks.data.enclave import MemoryEnclave, Rows
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.interval import Findings
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil_replication.accuracy.methods import CONFIDENCES, Method
 from causalveil_replication.accuracy.populations import KnownPopulation
 

@@ -13,8 +13,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from causalveil.schemas.study import CategoricalCovariate
-from causalveil.tasks.enclave.enclave import Rows
-from causalveil.tasks.models.nearest import NO_CAP, match_capped
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.estimate.models.nearest import NO_CAP, match_capped
 from causalveil_replication.competitors.competitor import Instance, scores
 from causalveil_replication.yuan2026.data import rows_of
 

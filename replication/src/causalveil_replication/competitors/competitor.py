@@ -17,11 +17,11 @@ from itertools import pairwise
 import numpy as np
 
 from causalveil.schemas.privacy import PrivacyCost, Scope
-from causalveil.schemas.protocols.study import EffectStudy
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.enclave.enclave import Rows
+from causalveil.schemas.table import EffectStudy
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.estimate.models.logistic import clipped_scores, fit
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.models.logistic import clipped_scores, fit
 from causalveil.tasks.privacy.mechanisms import Budget, Slot
 from causalveil_replication.yuan2026.data import PublishedData
 

@@ -6,15 +6,14 @@ from decimal import Decimal
 
 import numpy as np
 
-from causalveil.flows.sequence.estimators import rehearse_effect
+from causalveil.flows.run.estimators import rehearse_effect
 from causalveil.schemas.study import CategoricalCovariate
-from causalveil.tasks.aipw_asymptotic import influence
-from causalveil.tasks.aipw_asymptotic.influence import EFFECT, Domain, Table
-from causalveil.tasks.aipw_asymptotic.learners import Role, learner
-from causalveil.tasks.covariates import blocks
-from causalveil.tasks.enclave.enclave import MemoryEnclave
-from causalveil.tasks.privacy.mechanisms import Budget
-from causalveil.tasks.privacy.special_mechanisms import gross_error_gaussian
+from causalveil.tasks.data.covariates import blocks
+from causalveil.tasks.data.enclave import MemoryEnclave
+from causalveil.tasks.estimate.papers.aipw_asymptotic import influence
+from causalveil.tasks.estimate.papers.aipw_asymptotic.influence import EFFECT, Domain, Table
+from causalveil.tasks.estimate.papers.aipw_asymptotic.learners import Role, learner
+from causalveil.tasks.privacy.mechanisms import Budget, gross_error_gaussian
 from causalveil_replication.competitors.competitor import (
     ASYMPTOTIC,
     CLIP,

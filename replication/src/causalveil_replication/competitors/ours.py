@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from causalveil.flows.sequence.estimators import rehearse_effect
-from causalveil.schemas.asked.auto import AutoEstimator, options
+from causalveil.flows.run.estimators import rehearse_effect
+from causalveil.schemas.asked.study_file import AutoEstimator, options
 from causalveil.schemas.study import PrivacyRequest
-from causalveil.tasks.enclave.enclave import MemoryEnclave
+from causalveil.tasks.data.enclave import MemoryEnclave
 from causalveil.tasks.privacy.mechanisms import Budget
 from causalveil_replication.competitors.competitor import DELTA, PROVED, REPLACE_ONE, Competitor, Fitted, Instance
 

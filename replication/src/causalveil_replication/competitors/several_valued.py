@@ -31,9 +31,10 @@ from scipy import special
 
 from causalveil.schemas.errors import ConvergenceError
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
+from causalveil.tasks.estimate.models.lattice_sums import bounded
+from causalveil.tasks.estimate.models.nearest import NO_CAP, adaptive_limit, integer_caps, match_capped, most_used
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
-from causalveil.tasks.models.lattice_sums import bounded
-from causalveil.tasks.models.nearest import NO_CAP, adaptive_limit, integer_caps, match_capped, most_used
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil.tasks.privacy.mechanisms import (
     BIT,
     Budget,
@@ -44,7 +45,6 @@ from causalveil.tasks.privacy.mechanisms import (
     Sensitivity,
     Slot,
 )
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil_replication.yuan2026.data import SEVERAL_RANGE, SEVERAL_VALUES, several
 from causalveil_replication.yuan2026.errors import RelativeError, penalty
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from causalveil.schemas.privacy import Norm
-from causalveil.tasks.enclave.enclave import Rows
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.estimate.models.nearest import NO_CAP, match_capped
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.models.nearest import NO_CAP, match_capped
 from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Sensitivity
 from causalveil_replication.competitors.competitor import (
     CLIP,
@@ -207,7 +207,7 @@ def _ridge(x: FloatArray, u: FloatArray, everybody: FloatArray) -> FloatArray:
 
 def _scores_elsewhere(some: Rows, rows: Rows) -> FloatArray:
     """Scores of everybody by a model of ``some``, clipped; a fold of one arm has its share, clipped."""
-    from causalveil.tasks.models.logistic import clipped_scores, fit
+    from causalveil.tasks.estimate.models.logistic import clipped_scores, fit
 
     share = float(some.t.mean())
     if share in (0.0, 1.0):

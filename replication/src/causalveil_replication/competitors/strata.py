@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from causalveil.schemas.privacy import Norm
 from causalveil.schemas.study import NumericCovariate
-from causalveil.tasks.covariates import blocks
+from causalveil.tasks.data.covariates import blocks
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Budget, GaussianAnalytic, Sensitivity
 from causalveil_replication.competitors.competitor import (

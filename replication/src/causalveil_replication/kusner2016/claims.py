@@ -21,9 +21,8 @@ import numpy as np
 from scipy import optimize, stats
 
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
-from causalveil.tasks.privacy.mechanisms import Sensitivity, Slot
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.privacy.special_mechanisms import ProposeTestRelease
+from causalveil.tasks.privacy.budget import RehearsalBudget
+from causalveil.tasks.privacy.mechanisms import ProposeTestRelease, Sensitivity, Slot
 
 Row = dict[str, Any]
 TESTS = 2

@@ -3,7 +3,7 @@
 Table 2 and Figures 1 and 2 of the paper, on 99 public pairs whose direction is known in place of ten of a competition:
 how often each score is right, without privacy and at each epsilon, beside the paper's sensitivities; HSIC over
 penalties at training-set privacy; IQR's null rate; references without privacy; neighbours; and the theorems, measured.
-Everything runs through ``tasks.direction``, as a study does.
+Everything runs through ``tasks.estimate.papers.direction``, as a study does.
 """
 
 from __future__ import annotations

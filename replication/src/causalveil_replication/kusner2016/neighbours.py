@@ -17,8 +17,7 @@ import numpy as np
 
 from causalveil.schemas.estimators.direction import Score
 from causalveil.schemas.study import Variant
-from causalveil.tasks.direction.scores import kendall, spearman
-from causalveil.tasks.direction.sensitivity import score_sensitivity
+from causalveil.tasks.estimate.papers.direction.scores import kendall, score_sensitivity, spearman
 
 RANK_UNITS, CLUSTER_UNITS = (4, 5, 6), (10, 20, 40)
 Ranking = tuple[int, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from causalveil.tasks.report.plots import figure, legend, series
+from causalveil.tasks.report.figures import figure, legend, series
 from causalveil_replication.figures import markdown_table, picture
 from causalveil_replication.kusner2016.pairs import ORIENTATION_SEED, SOURCE
 from causalveil_replication.kusner2016.runs import BANDWIDTH, DELTA, PENALTY, Row, less_often_right

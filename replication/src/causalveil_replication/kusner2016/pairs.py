@@ -20,9 +20,9 @@ import numpy as np
 import polars as pl
 
 from causalveil.schemas.errors import DataError
-from causalveil.tasks.direction.stages import TestRows
-from causalveil.tasks.enclave.split import training_size
-from causalveil.tasks.enclave.unit_hash import HashArray, ascending, keyed_hash
+from causalveil.tasks.data.enclave import HashArray
+from causalveil.tasks.data.split import ascending, keyed_hash, training_size
+from causalveil.tasks.estimate.papers.direction.stages import TestRows
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.privacy.keys import simulated_key
 

@@ -15,8 +15,8 @@ from scipy import stats
 
 from causalveil.schemas.estimators.direction import Score
 from causalveil.schemas.study import Variant
-from causalveil.tasks.direction.scores import residuals
-from causalveil.tasks.direction.stages import TestRows, score_values
+from causalveil.tasks.estimate.papers.direction.scores import residuals
+from causalveil.tasks.estimate.papers.direction.stages import TestRows, score_values
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil_replication.kusner2016.pairs import CausePair, halves
 from causalveil_replication.kusner2016.runs import (

@@ -18,13 +18,23 @@ from causalveil.schemas.estimators.direction import DirectionStudy, Favours, Sco
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Half
 from causalveil.schemas.study import Variant
-from causalveil.tasks.direction import sensitivity
-from causalveil.tasks.direction.answers import ReleasedDraw, score_release
-from causalveil.tasks.direction.draws import Draw, draws
-from causalveil.tasks.direction.stages import TestRows, Vectors, measure, regress, release, score_values, vectors
+from causalveil.tasks.estimate.papers.direction import scores
+from causalveil.tasks.estimate.papers.direction.stages import (
+    Draw,
+    ReleasedDraw,
+    TestRows,
+    Vectors,
+    draws,
+    measure,
+    regress,
+    release,
+    score_release,
+    score_values,
+    vectors,
+)
 from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil.tasks.privacy.mechanisms import Laplace
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil_replication.kusner2016.pairs import CausePair, halves
 
 Row = dict[str, Any]
@@ -156,10 +166,8 @@ def _rehearse(
 def order_kept(study: DirectionStudy, declared: Sequence[Draw]) -> Callable[[float, float], float]:
     """The theorem for the number of draws that decide: one on the difference, one a score, one a quartile range."""
     if len(declared) == 4:
-        return sensitivity.order_kept_four_draws
-    return (
-        sensitivity.order_kept_one_draw if study.estimator.variant is Variant.ours else sensitivity.order_kept_two_draws
-    )
+        return scores.order_kept_four_draws
+    return scores.order_kept_one_draw if study.estimator.variant is Variant.ours else scores.order_kept_two_draws
 
 
 def _measured(

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from causalveil.tasks.report.plots import write_table
+from causalveil.tasks.report.figures import write_table
 from causalveil_replication.kusner2016.pairs import SIZES
 from causalveil_replication.kusner2016.runs import Row, always_right, summarise
 

@@ -60,7 +60,7 @@ def weighting(
     Draws are kept in OUT/runs, so that an interrupted command goes on there; delete that folder to start anew.
     """
     from causalveil.tasks.machine.distribute import one_thread
-    from causalveil.tasks.report.plots import write_table
+    from causalveil.tasks.report.figures import write_table
     from causalveil_replication.figures import write_page
     from causalveil_replication.lee2019 import page, tables
     from causalveil_replication.lee2019.data import Design

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from causalveil.tasks.estimate.models.nearest import NO_CAP, match_capped
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.models.nearest import NO_CAP, match_capped
 from causalveil_replication.lee2019.data import Subjects
 
 STRATA = 5

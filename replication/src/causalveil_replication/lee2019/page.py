@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from causalveil.tasks.report.plots import figure, legend, series
+from causalveil.tasks.report.figures import figure, legend, series
 from causalveil_replication.figures import markdown_table, picture
 from causalveil_replication.lee2019.data import DIGESTS, SOURCES
 from causalveil_replication.lee2019.items import PRINTED_FLIPS, PRINTED_LINES

@@ -17,12 +17,12 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
-from causalveil.tasks.enclave.enclave import Rows
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.estimate.models import logistic
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.models import logistic
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil.tasks.privacy.mechanisms import GaussianClassic, Sensitivity, Slot
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.report.plots import write_table
+from causalveil.tasks.report.figures import write_table
 from causalveil_replication.lee2019.data import Design, Subjects
 from causalveil_replication.lee2019.estimates import clipped, matched, read_off_sensitivity, stratified, weighted
 

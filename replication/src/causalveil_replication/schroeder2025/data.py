@@ -27,9 +27,9 @@ import numpy as np
 import polars as pl
 
 from causalveil.schemas.errors import DataError
-from causalveil.schemas.protocols.study import EffectStudy
-from causalveil.tasks.enclave.enclave import Rows
-from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
+from causalveil.schemas.table import EffectStudy
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.data.normalise import columns, encode, scaled_outcome
 
 RHC_FILE = "rhc.csv"
 RHC_SOURCE = (

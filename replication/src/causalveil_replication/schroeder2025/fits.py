@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from causalveil.tasks.report.plots import write_table
+from causalveil.tasks.report.figures import write_table
 from causalveil_replication.figures import write_page
 from causalveil_replication.kept import kept_rows
 from causalveil_replication.schroeder2025.data import (

@@ -16,8 +16,8 @@ from scipy import stats
 
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
 from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil.tasks.privacy.mechanisms import Laplace, Sensitivity, Slot
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil_replication.schroeder2025.data import Population, draw
 from causalveil_replication.schroeder2025.runs import LEVELS, NOISE_SEED, OneInterval
 

@@ -23,12 +23,12 @@ from scipy import stats
 
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.privacy import PrivacyCost
-from causalveil.schemas.protocols.study import EffectStudy
-from causalveil.tasks.aipw_asymptotic import influence
-from causalveil.tasks.aipw_asymptotic.stages import domain, learners, table
-from causalveil.tasks.enclave.enclave import Rows
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.privacy.special_mechanisms import gross_error_gaussian
+from causalveil.schemas.table import EffectStudy
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.estimate.papers.aipw_asymptotic import influence
+from causalveil.tasks.estimate.papers.aipw_asymptotic.stages import domain, learners, table
+from causalveil.tasks.privacy.budget import RehearsalBudget
+from causalveil.tasks.privacy.mechanisms import gross_error_gaussian
 from causalveil_replication.schroeder2025.data import Population, draw, rows_of, shuffled
 from causalveil_replication.schroeder2025.runs import NOISE_SEED
 

@@ -13,10 +13,10 @@ import numpy as np
 from scipy import stats
 
 from causalveil.schemas.estimators.aipw import AipwStudy
-from causalveil.tasks.aipw_asymptotic import influence
-from causalveil.tasks.aipw_asymptotic.learners import ALPHA, HIDDEN, Learner, Surface
-from causalveil.tasks.aipw_asymptotic.stages import domain, table
-from causalveil.tasks.enclave.enclave import Rows
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.estimate.papers.aipw_asymptotic import influence
+from causalveil.tasks.estimate.papers.aipw_asymptotic.learners import ALPHA, HIDDEN, Learner, Surface
+from causalveil.tasks.estimate.papers.aipw_asymptotic.stages import domain, table
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil_replication.schroeder2025.data import Population, draw, rows_of
 from causalveil_replication.schroeder2025.runs import LEVELS, NETWORK, NOISE_SEED, study_of

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from causalveil.tasks.report.plots import COLOURS, MARKERS, figure, legend, series
+from causalveil.tasks.report.figures import COLOURS, MARKERS, figure, legend, series
 from causalveil_replication.figures import markdown_table, picture
 from causalveil_replication.schroeder2025.runs import LEVELS, OneInterval
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from causalveil.tasks.report.plots import figure, legend, series
+from causalveil.tasks.report.figures import figure, legend, series
 from causalveil_replication.figures import markdown_table, picture
 
 Tables = Mapping[str, Sequence[dict[str, Any]]]

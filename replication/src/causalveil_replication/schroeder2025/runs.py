@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from causalveil.flows.sequence.estimators import rehearse_effect
-from causalveil.schemas.protocols.study import EffectStudy
+from causalveil.flows.run.estimators import rehearse_effect
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
-from causalveil.tasks.inference.assemble import Findings
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.simulate import penalty
+from causalveil.schemas.table import EffectStudy
+from causalveil.tasks.data.enclave import MemoryEnclave, Rows
+from causalveil.tasks.data.simulate import penalty
+from causalveil.tasks.estimate.interval import Findings
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil_replication.schroeder2025.data import Population, draw, rows_of, shuffled
 
 LEVELS = (0.8, 0.9, 0.95)

@@ -15,9 +15,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from causalveil.schemas.protocols.study import EffectStudy
+from causalveil.schemas.table import EffectStudy
 from causalveil.tasks.machine.distribute import in_steps
-from causalveil.tasks.report.plots import write_table
+from causalveil.tasks.report.figures import write_table
 from causalveil_replication.figures import write_page
 from causalveil_replication.schroeder2025 import runs as schroeder2025_runs
 from causalveil_replication.schroeder2025.data import (

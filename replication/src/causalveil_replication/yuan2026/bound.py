@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from causalveil.schemas.estimators.matching import MatchingStudy
-from causalveil.tasks.enclave.split import sizes_of
-from causalveil.tasks.matching.scores import exact_scores, fitted
-from causalveil.tasks.matching.weights import caps
-from causalveil.tasks.models.nearest import NO_CAP, match_capped
+from causalveil.tasks.data.split import sizes_of
+from causalveil.tasks.estimate.models.nearest import NO_CAP, match_capped
+from causalveil.tasks.estimate.papers.matching.scores import exact_scores, fitted
+from causalveil.tasks.estimate.papers.matching.weights import caps
 
 if TYPE_CHECKING:
     from causalveil_replication.yuan2026.runs import Prepared

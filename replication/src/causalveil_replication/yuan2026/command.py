@@ -3,7 +3,7 @@
 Figures 2 to 12 of the paper, its Tables IV and V and its Theorem 3: relative error against matching without privacy, by
 epsilon, on four data sets, at both levels, for N = 1, 3, 5, 7, for fixed caps against the adaptive one, over error
 coefficients and shares of the budget, beside every competitor that the paper names. Each run has an order of traversal
-and a noise of its own. Ours runs through ``flows/sequence/estimators.py``, as a study does.
+and a noise of its own. Ours runs through ``flows/run/estimators.py``, as a study does.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def matching(
 
     Pieces are kept in OUT/runs, so that an interrupted command goes on there; delete that folder to start anew.
     """
-    from causalveil.tasks.report.plots import write_table
+    from causalveil.tasks.report.figures import write_table
     from causalveil_replication.competitors import packaged, several_valued
     from causalveil_replication.figures import write_page
     from causalveil_replication.yuan2026 import page

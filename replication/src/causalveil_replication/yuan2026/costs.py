@@ -45,7 +45,7 @@ def costs(name: str, folders: tuple[Path, ...], competitor: str) -> Iterator[dic
 def _measure(name: str, folders: tuple[Path, ...], competitor: str) -> tuple[float, float]:
     """The second of two releases, so that what is compiled or imported once does not count; peak memory in MB."""
     from causalveil.tasks.machine.distribute import one_thread
-    from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+    from causalveil.tasks.privacy.budget import RehearsalBudget
     from causalveil_replication.yuan2026.data import load
     from causalveil_replication.yuan2026.rivals import COMPETITORS, instances
     from causalveil_replication.yuan2026.runs import prepare

@@ -2,7 +2,7 @@
 
 IHDP (Hill 2011), LaLonde's 445 men, ACIC 2016 and Synth. All are public, so ranges stand here as constants, read off
 the published files once; nothing is measured when a study runs. Rows are made by the production stage,
-``tasks/enclave/normalise.py``. Synth is simulated here, from a fixed seed: the paper names every distribution but not
+``tasks/data/normalise.py``. Synth is simulated here, from a fixed seed: the paper names every distribution but not
 its range; ours are U(0, 1) throughout.
 """
 
@@ -19,10 +19,10 @@ import polars as pl
 
 from causalveil.schemas.documents import read_yaml
 from causalveil.schemas.errors import DataError
-from causalveil.schemas.protocols.study import EffectStudy
-from causalveil.tasks.enclave.enclave import Rows
-from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
-from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
+from causalveil.schemas.table import EffectStudy
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.data.normalise import columns, encode, scaled_outcome
+from causalveil.tasks.data.split import ascending, keyed_hash
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 
 NAMES = ("IHDP", "LaLonde", "ACIC", "Synth")

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from causalveil.tasks.enclave.enclave import Rows
+from causalveil.tasks.data.enclave import Rows
+from causalveil.tasks.estimate.models.nearest import NO_CAP, match_capped
+from causalveil.tasks.estimate.papers.matching.scores import exact_scores
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.matching.scores import exact_scores
-from causalveil.tasks.models.nearest import NO_CAP, match_capped
 
 
 @dataclass(frozen=True)

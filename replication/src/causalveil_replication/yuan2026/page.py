@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from causalveil.tasks.report.plots import figure, legend, series
+from causalveil.tasks.report.figures import figure, legend, series
 from causalveil_replication.figures import markdown_table, picture
 from causalveil_replication.pieces import Value
 from causalveil_replication.yuan2026 import page_doors, page_rivals, page_sweeps

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from causalveil.tasks.report.plots import figure, legend, series
+from causalveil.tasks.report.figures import figure, legend, series
 from causalveil_replication.competitors.ours import UNADJUSTED
 from causalveil_replication.figures import markdown_table, picture
 from causalveil_replication.pieces import Value

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from causalveil.tasks.report.plots import figure, legend, series
+from causalveil.tasks.report.figures import figure, legend, series
 from causalveil_replication.figures import markdown_table, picture
 from causalveil_replication.pieces import Value
 from causalveil_replication.yuan2026.page_rivals import Row, Rows, data_sets, number

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from causalveil.tasks.machine.distribute import one_thread
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil_replication.competitors import aim, models, ours, privsyn, split, strata
 from causalveil_replication.competitors.competitor import Competitor, Instance
 from causalveil_replication.yuan2026.errors import RelativeError

@@ -10,7 +10,7 @@ from causalveil.tasks.machine.distribute import in_steps
 
 if TYPE_CHECKING:
     from causalveil.schemas.estimators.matching import MatchingStudy
-    from causalveil.tasks.enclave.enclave import MemoryEnclave
+    from causalveil.tasks.data.enclave import MemoryEnclave
     from causalveil_replication.yuan2026.data import PublishedData
 
 EPSILONS = ("0.5", "1", "1.5", "2", "2.5", "3", "3.5", "4")
@@ -68,9 +68,9 @@ class Prepared:
 def prepare(data: PublishedData, seeds: int) -> Prepared:
     """Rows in the order of each run, and the estimate without privacy."""
     from causalveil.schemas.estimators.matching import MatchingStudy
-    from causalveil.tasks.enclave.enclave import MemoryEnclave
-    from causalveil.tasks.enclave.split import sizes_of
-    from causalveil.tasks.matching import scores as match_scores
+    from causalveil.tasks.data.enclave import MemoryEnclave
+    from causalveil.tasks.data.split import sizes_of
+    from causalveil.tasks.estimate.papers.matching import scores as match_scores
     from causalveil_replication.yuan2026 import errors as matching_errors
     from causalveil_replication.yuan2026.data import rows_of
 
@@ -86,8 +86,8 @@ def prepare(data: PublishedData, seeds: int) -> Prepared:
 
 def measure(prepared: Prepared) -> Iterator[dict[str, object]]:
     """One row of the table for every setting and epsilon."""
-    from causalveil.flows.sequence.estimators import rehearse_effect
-    from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+    from causalveil.flows.run.estimators import rehearse_effect
+    from causalveil.tasks.privacy.budget import RehearsalBudget
     from causalveil_replication.yuan2026.errors import RelativeError
 
     for setting in in_steps(SETTINGS, len(SETTINGS)):

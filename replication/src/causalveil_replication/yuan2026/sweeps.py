@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from causalveil.flows.sequence.estimators import rehearse_effect
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.flows.run.estimators import rehearse_effect
+from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil_replication.yuan2026.errors import RelativeError
 
 if TYPE_CHECKING:

@@ -1,0 +1,100 @@
+"""What a plan says of several questions, and how it rehearses a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from causalveil.flows.estimators.rehearsal import (
+    Made,
+    Rehearsal,
+    mostly_whole,
+)
+from causalveil.flows.estimators.table import Rehearsed, Smaller, middle_of
+from causalveil.flows.estimators.words import Words, say_row, stated_terms
+from causalveil.schemas.confounding import declares_randomised
+from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.schemas.privacy import Level
+from causalveil.schemas.remarks import PlanCode, Remark, remark
+from causalveil.schemas.table import EffectStudy, OutcomeRole, TableStudy
+from causalveil.tasks.data.covariates import dimension
+from causalveil.tasks.data.enclave import MemoryEnclave
+from causalveil.tasks.estimate.answers import ENOUGH
+from causalveil.tasks.estimate.label import comparisons
+from causalveil.tasks.estimate.people import counted_units, people_of
+
+
+def words(study: EffectStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:
+    """Return half-widths of all outcomes, and what leaving one out would buy."""
+    rows, numbers = middle_of(found), list[dict[str, Any]]()
+    sentences = [remark(PlanCode.asked, releases="One budget", question=study.question)]
+    if len(study.arm_names) > 2:
+        sentences.append(remark(PlanCode.equal_arms, units=sizes.units / len(study.arm_names)))
+    if stand_in.deviation is None:
+        sentences.append(remark(PlanCode.quarter_ranges))
+    grouped = study.subgroups is not None
+    for row, weight in zip(rows, study.weights, strict=True):
+        # How much louder its noise is than that of asking for it alone, and by what the others' falls without it.
+        factor, without = 1 / weight, 1 - weight if study.in_l1 else math.sqrt(1 - weight**2)
+        numbers.append({**vars(row), "noise_factor": factor, "without": without})
+        group = (row.group, row.group_together) if grouped else None
+        others = f" Its noise is {factor:.2f} times that of asking for it alone; without it the others would have "
+        others = f"{others}{1 - without:.0%} less." if len(rows) > 1 else ""
+        sentences.append(say_row(row.outcome, row.everybody, row.everybody_together, group, row.adjustment, others))
+    return Words(sentences, {"answers": numbers}, name=rows[study.first].outcome)
+
+
+def warned(study: EffectStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]) -> list[Remark]:
+    """Return warnings of noise, too few controls, or a delta that widens."""
+    del sizes, stand_in
+    warnings = stated_terms(study)
+    if study.privacy.level is Level.sample and mostly_whole(few()):
+        warnings.append(remark(PlanCode.whole_range))
+    controls = sum(outcome.role is OutcomeRole.negative_control for outcome in study.outcomes)
+    if 0 < controls < ENOUGH:
+        warnings.append(remark(PlanCode.few_controls, controls=controls, least=ENOUGH))
+    if (
+        study.privacy.level is Level.label
+        and study.privacy.delta > 0
+        and (ratio := comparisons.without_delta(study)) < 1
+    ):
+        warnings.append(remark(PlanCode.delta_widens, name=study.outcomes[study.first].name, ratio=ratio))
+    return warnings
+
+
+def equal_arms(study: TableStudy) -> Callable[[StandIn], StandIn]:
+    """Return the stand-in population as a study has it.
+
+    Of more than two arms all are of one size.
+    """
+    arms = len(study.arm_names)
+    return lambda told: told if arms == 2 else told.model_copy(update={"treated": 1 - 1 / arms})
+
+
+def rehearsal_of(
+    study: EffectStudy, most: int, smaller: Callable[[Any, float], Smaller[Any]], groups: int = 1, **how: Any
+) -> Rehearsal:
+    """Return how a plan rehearses a table.
+
+    Args:
+        study: the study.
+        most: units in memory, unless one arm is rare.
+        smaller: the study for fewer units, where it has more.
+        groups: how many subgroups have people; one may stand for all.
+        how: more of a ``Rehearsal``.
+    """
+
+    def made(study: EffectStudy, made: Made) -> MemoryEnclave:
+        return people_of(study, made.stand_in, made.count, made.randomised, made.sample, groups)
+
+    return Rehearsal(
+        most,
+        smaller,
+        randomised=declares_randomised(study.estimator.model_dump()),
+        told=equal_arms(study),
+        make=made,
+        units=lambda study, sizes, stand_in: counted_units(study, sizes, stand_in) * groups / len(study.groups),
+        columns=dimension(study),
+        **how,
+    )

@@ -1,8 +1,0 @@
-"""Expected findings and costs of a study, from public facts alone: `causalveil plan`.
-
-- ``budget``: The budget of a dataset before a study runs.
-- ``curves``: The least epsilon for a width, and curves of expected widths. Reads no private column.
-- ``facts``: Facts about the population that a plan was not told, each with what it would change.
-- ``ledger_files``: Files made of a ledger alone.
-- ``study_plan``: A study's plan with all that can be said before a row is read.
-"""

@@ -1,0 +1,193 @@
+"""Rows of a release of effects: answers, balance, and the gates that were declared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Annotated, Protocol, TypeVar
+
+from pydantic import Field
+
+from causalveil.schemas.confounding import ConfoundingStatement, CovariateBalance
+from causalveil.schemas.estimators.survival import LogRankTest, Measure
+from causalveil.schemas.limits import Limit
+from causalveil.schemas.privacy import Frozen
+from causalveil.schemas.study import Finite
+from causalveil.schemas.table import ALL_UNITS, EffectMeasure, OutcomeRole
+
+
+class State(StrEnum):
+    """The state of an answer, which may not stand.
+
+    ``unresolved``: noise hides the estimate, and the interval is the declared range. ``withheld`` and ``marked``: a
+    gate failed.
+    """
+
+    answered = "answered"
+    unresolved = "unresolved"
+    marked = "marked"
+    withheld = "withheld"
+
+
+class Limits(Frozen):
+    """Ends of an interval, in outcome units."""
+
+    lower: Finite
+    upper: Finite
+
+
+class MeasureAnswer(Frozen):
+    """A ratio of two arms' risks, or of their odds, with its own interval.
+
+    The interval is at the release's confidence.
+
+    ``estimate`` is None where noise leaves nothing to divide by; ``upper`` where no upper end can be told.
+    """
+
+    measure: EffectMeasure
+    estimate: Finite | None
+    lower: Finite
+    upper: Finite | None
+
+    @property
+    def words(self) -> str:
+        """Measure, estimate and interval as a person reads them."""
+        name = {"ratio": "risk ratio", "odds_ratio": "odds ratio"}.get(self.measure, str(self.measure))
+        estimate = "cannot be told from none" if self.estimate is None else f"{self.estimate:,.4g}"
+        end = f"to {self.upper:,.4g}" if self.upper is not None else "and above: noise leaves no upper end"
+        return f"{name} {estimate}  {self.lower:,.4g} {end}"
+
+
+class Answer(Frozen):
+    """One row of the table: the effect of an arm on an outcome in a subgroup.
+
+    The effect is against the reference arm.
+
+    ``confounding`` states what was done about confounding; of an answer that noise hides ``reason`` may say why.
+    ``noise_error`` and ``sampling_error`` are standard errors in outcome units;
+    ``bias`` is what the intervals allow for to either side. All simultaneous intervals of the release hold together
+    with the declared confidence. ``calibrated`` is the single interval widened and moved by what the negative controls
+    show. ``spread`` is the released standard deviation of the outcome within arms, in which systematic error is
+    measured. ``values`` are those of the two arms whose difference the estimate is. ``measures``: ratios that the study
+    asked for. ``restricted_to``, ``log_rank``: of times to an event. A withheld answer has no numbers.
+    """
+
+    outcome: str
+    role: OutcomeRole
+    group: str
+    arm: str
+    reference: str
+    measure: Annotated[Measure | None, Field(description="of a time to an event; null of all other outcomes")] = None
+    state: State
+    reason: Annotated[Limit | None, Field(description="why noise hides the answer; null of all others")] = None
+    estimate: Finite | None
+    interval: Limits | None
+    simultaneous: Annotated[Limits | None, Field(description="null where there is one answer")] = None
+    calibrated: Limits | None = None
+    noise_error: Annotated[Finite | None, Field(ge=0)]
+    sampling_error: Annotated[Finite | None, Field(ge=0)]
+    bias: Annotated[Finite | None, Field(ge=0)]
+    spread: Annotated[Finite | None, Field(ge=0)] = None
+    measures: tuple[MeasureAnswer, ...] = ()
+    confounding: Annotated[
+        ConfoundingStatement | None,
+        Field(description="what was done about confounding; null where noise hides the answer, or nothing says it"),
+    ] = None
+    values: Annotated[
+        tuple[Finite, Finite] | None, Field(description="of the reference, and of the arm, where released")
+    ] = None
+    restricted_to: Annotated[
+        Finite | None,
+        Field(description="when the measure ends, where too few are followed to the horizon; null: at the horizon"),
+    ] = None
+    log_rank: Annotated[
+        LogRankTest | None,
+        Field(description="test of this answer's events until its horizon; null of other answers, and behind noise"),
+    ] = None
+
+    @property
+    def adjustment(self) -> str:
+        """The adjustment for confounding in words, or the reason why noise hides the answer."""
+        told = self.confounding or self.reason
+        return "" if told is None else told.sentence
+
+
+class Placed(Protocol):
+    """The place of a row in a table."""
+
+    @property
+    def role(self) -> OutcomeRole:
+        """The role of its outcome."""
+
+    @property
+    def group(self) -> str:
+        """Its subgroup."""
+
+
+R = TypeVar("R", bound=Placed)
+
+
+def headline_first(rows: Iterable[R]) -> list[R]:
+    """Return rows with the headline first: the first of a primary outcome, over all units."""
+    found = list(rows)
+    asked = ((one.role, one.group) == (OutcomeRole.primary, ALL_UNITS) for one in found)
+    found.insert(0, found.pop(next((place for place, first in enumerate(asked) if first), 0)))
+    return found
+
+
+def in_table(answers: Iterable[Answer], one_question: bool) -> tuple[Answer, ...]:
+    """Return the answers as a release has them: the headline first.
+
+    Those to one question, be it by several measures, have no simultaneous intervals.
+    """
+    found = headline_first(answers)
+    return tuple(one.model_copy(update={"simultaneous": None}) if one_question else one for one in found)
+
+
+class GateVerdict(StrEnum):
+    """The verdict of a gate: beyond its bound, within it, or neither at this noise.
+
+    The first two are significant.
+    """
+
+    passed = "passed"
+    failed = "failed"
+    cannot_tell = "cannot_tell"
+
+
+class GateResult(Frozen):
+    """One gate in one subgroup and arm.
+
+    It has the worst value that it looked at, and the standard error of its noise.
+    """
+
+    gate: str
+    group: str
+    arm: str
+    bound: Finite
+    value: Finite
+    noise_error: Annotated[Finite, Field(ge=0)]
+    verdict: GateVerdict
+
+
+class BalanceRow(CovariateBalance):
+    """A row of balance: a covariate in a subgroup and arm, before and after weighting."""
+
+    group: str
+    arm: str
+
+
+class Calibration(Frozen):
+    """Calibration by the negative controls (Schuemie et al. 2018).
+
+    It is in standard deviations of an outcome within arms.
+
+    ``mean`` and ``deviation`` of systematic error over outcomes, and the standard error of the mean. ``statement``
+    says what was done with it, or why nothing was.
+    """
+
+    controls: Annotated[int, Field(ge=0)]
+    mean: Finite | None = None
+    deviation: Annotated[Finite | None, Field(ge=0)] = None
+    mean_error: Annotated[Finite | None, Field(ge=0)] = None
+    statement: str

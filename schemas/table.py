@@ -1,0 +1,492 @@
+"""Studies of effects: a table of questions, of one row or of many.
+
+Its rows are outcomes by subgroups by arms.
+
+One table answers all within one budget.
+
+A person is one row, so groups and arms share one draw of noise, and q outcomes of equal importance cost sqrt(q) times
+the noise of one (``docs/proofs/questions.md``). What an estimator does outcome by outcome it does with the table of
+that outcome alone (:attr:`EffectStudy.questions`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from causalveil.schemas.columns import Column, Holds, Nulls, codes_of, level_labels
+from causalveil.schemas.documents import RuleBroken
+from causalveil.schemas.privacy import Frozen, Level
+from causalveil.schemas.study import (
+    NOTHING_TO_ADJUST_FOR,
+    ZERO_ONE,
+    CategoricalCovariate,
+    Clusters,
+    Code,
+    Codes,
+    Covariate,
+    Estimand,
+    Finite,
+    LevelNames,
+    Levels,
+    Missing,
+    MissingOutcome,
+    MissingTreatment,
+    Name,
+    NumericCovariate,
+    Outcome,
+    Study,
+    covariate_role,
+    distinct_levels,
+    distinct_names,
+    refuse_clusters,
+)
+from causalveil.schemas.where import MOST_CONDITIONS, Condition, refuse_roles
+
+# What the answers over all subgroups are called; no level can be.
+ALL_UNITS = "all units"
+MISSING = "(missing)"
+MOST_OUTCOMES, MOST_GROUPS, MOST_ARMS = 50, 100, 20
+# What a release at level `label` prints of public columns, of one question and of several.
+PUBLIC_WEIGHTS = (
+    "sizes of weights, effective sample sizes and imbalances in this release: exact functions of those columns"
+)
+PUBLIC_CELLS = (
+    "sizes of subgroups and arms, balance, overlap and sizes of weights in this release: exact functions of those "
+    "columns"
+)
+
+
+class OutcomeRole(StrEnum):
+    """The role of an outcome in a table.
+
+    A negative control is one that treatment cannot change: what is found there is error.
+    """
+
+    primary = "primary"
+    secondary = "secondary"
+    negative_control = "negative_control"
+
+
+class EffectMeasure(StrEnum):
+    """The comparison of arms: by the difference of means, or by a ratio.
+
+    Ratios are of risks or odds, for an outcome of two values.
+    """
+
+    difference = "difference"
+    ratio = "ratio"
+    odds_ratio = "odds_ratio"
+
+
+class AskedOf(Frozen):
+    """A table's settings of an outcome beside its range: its role and its importance.
+
+    ``importance``: noise is divided by its square root, so that 4 halves it against an outcome of importance 1.
+    """
+
+    role: OutcomeRole = OutcomeRole.secondary
+    importance: Annotated[Finite, Field(ge=0.01, le=100)] = 1.0
+
+
+class TableOutcome(Outcome, AskedOf):
+    """An outcome with its declared range, its role and its importance."""
+
+    @property
+    def counts_events(self) -> bool:
+        """Return whether its mean is a share of units, so that risk and odds ratios have a meaning."""
+        return self.two_valued and (self.lower, self.upper) == (0, 1)
+
+
+class Subgroups(Frozen):
+    """The column whose levels are the subgroups.
+
+    It is as the contract declares it: levels, or two codes.
+    """
+
+    name: Name
+    column: Covariate
+
+    @model_validator(mode="after")
+    def _has_levels(self) -> Self:
+        if isinstance(self.column, NumericCovariate) and self.column.codes is None:
+            raise ValueError("subgroups are levels of a column that the contract declares with levels or codes")
+        if len(self.labels) > MOST_GROUPS:
+            raise ValueError(f"{len(self.labels)} subgroups are more than {MOST_GROUPS}; name fewer levels")
+        if len(set(self.labels)) < len(self.labels) or ALL_UNITS in self.labels:
+            raise ValueError(f"no two levels may read the same, and none '{ALL_UNITS}', which stands for all of them")
+        return self
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The subgroups in their order.
+
+        They are the declared levels, and one for missing values if they are welcome.
+        """
+        levels: tuple[Any, ...]
+        if isinstance(self.column, CategoricalCovariate):
+            levels = self.column.slots
+        else:
+            levels = (self.column.codes or ZERO_ONE).pair
+        return (*map(str, levels), *([MISSING] if self.column.nulls is Missing.indicator else []))
+
+
+class Arms(Frozen):
+    """Several declared treatments, each compared with the reference."""
+
+    levels: Levels
+    names: LevelNames = None
+    reference: Code
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        distinct_levels(self.levels)
+        distinct_names(self.names, self.levels)
+        if self.reference not in self.levels or type(self.reference) is not type(self.levels[0]):
+            raise RuleBroken("'reference' is none of the treatment's levels", "reference")
+        if len(self.levels) > MOST_ARMS:
+            raise ValueError(f"{len(self.levels)} arms are more than {MOST_ARMS}")
+        if len({str(level) for level in self.levels}) < len(self.levels):
+            raise ValueError("no two arms may read the same")
+        return self
+
+    @property
+    def of_names(self) -> dict[str, str | int]:
+        """The level of each name."""
+        return codes_of(self.names, self.levels)
+
+    @property
+    def ordered(self) -> tuple[str | int, ...]:
+        """The reference, then the others as declared."""
+        return (self.reference, *(level for level in self.levels if level != self.reference))
+
+
+class FailedGate(StrEnum):
+    """The consequence of a failed gate for the answers behind it."""
+
+    withhold = "withhold"
+    mark = "mark"
+
+
+class Gates(Frozen):
+    """The conditions for an answer to stand, declared before a row is read.
+
+    ``balance``: no covariate's arms may differ by more standard deviations than this once weighted. ``overlap``: the
+    weights must leave at least this share of each arm's units effective. A gate fails only when a released value is
+    significantly beyond its bound.
+    """
+
+    balance: Annotated[Finite, Field(gt=0, le=10)] | None = None
+    overlap: Annotated[Finite, Field(gt=0, lt=1)] | None = None
+    failed: FailedGate = FailedGate.withhold
+
+    @model_validator(mode="after")
+    def _bound(self) -> Self:
+        if self.balance is None and self.overlap is None:
+            raise ValueError("gates need a bound: {balance: 0.1}, {overlap: 0.2}, or both")
+        return self
+
+
+class TableStudy(Study):
+    """The common part of studies of effects: arms, subgroups, and who is eligible.
+
+    ``outcome`` is short for ``outcomes`` of one. Each kind of study narrows what outcomes and measures are.
+    """
+
+    kind: Literal["effect"]
+    treatment: Name
+    treatment_codes: Codes | None = None
+    outcomes: tuple[Any, ...]
+    measure: tuple[Any, ...]
+    arms: Arms | None = None
+    subgroups: Subgroups | None = None
+    where: Annotated[tuple[Condition, ...], Field(max_length=MOST_CONDITIONS)] = ()
+    missing_treatment: MissingTreatment = MissingTreatment.refuse
+    estimand: Estimand = Estimand.ATE
+    confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
+    clusters: Clusters | None = None
+
+    @model_validator(mode="after")
+    def _clusters_where_they_are_proved(self) -> Self:
+        beside = {"subgroups": self.subgroups, "where": self.where, "measure": getattr(self, "ratios", ())}
+        several = {"arms": self.arms is not None and len(self.arms.levels) > 2}
+        refuse_clusters(
+            self, getattr(self, "TAKES_CLUSTERS", False), [key for key, one in {**beside, **several}.items() if one]
+        )
+        return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_outcome(cls, document: Any) -> Any:
+        if not isinstance(document, Mapping) or "outcome" not in document or "outcomes" in document:
+            return document
+        own = document["outcome"]
+        one = {**(own if isinstance(own, Mapping) else dict(own)), "role": OutcomeRole.primary}
+        return {**{key: value for key, value in document.items() if key != "outcome"}, "outcomes": (one,)}
+
+    @model_validator(mode="after")
+    def _two_codes_or_arms(self) -> Self:
+        if self.arms is not None and self.treatment_codes is not None:
+            raise ValueError("a treatment has 'arms' or two codes, not both")
+        if self.arms is not None and len(self.arms.levels) > 2 and self.estimand is not Estimand.ATE:
+            raise ValueError("several arms are compared over all units: use 'estimand: ATE'")
+        return self
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy with other values, and without what was made of the values before."""
+        made = super().model_copy(update=update, deep=deep)
+        for name in made.__dict__.keys() - type(self).model_fields.keys():
+            del made.__dict__[name]
+        return made
+
+    @property
+    def asks_one(self) -> bool:
+        """True if it asks about one outcome, over all units and of two arms."""
+        return len(self.outcomes) == 1 and self.subgroups is None and len(self.arm_names) == 2
+
+    @property
+    def first(self) -> int:
+        """The first primary outcome, whose answer stands in the headline."""
+        return next(place for place, outcome in enumerate(self.outcomes) if outcome.role is OutcomeRole.primary)
+
+    @property
+    def codes(self) -> Codes:
+        """The codes of two arms."""
+        return self.treatment_codes or ZERO_ONE
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The subgroups, or one of all units."""
+        return (ALL_UNITS,) if self.subgroups is None else self.subgroups.labels
+
+    @property
+    def answered_groups(self) -> tuple[str, ...]:
+        """Groups that an outcome's answers are about, in table order: all units, then subgroups."""
+        return (ALL_UNITS,) if self.subgroups is None else (ALL_UNITS, *self.groups)
+
+    @property
+    def arm_names(self) -> tuple[str, ...]:
+        """The arms, the reference first."""
+        return tuple(map(str, self.codes.pair if self.arms is None else self.arms.ordered))
+
+    @property
+    def shared_roles(self) -> dict[str, Column]:
+        """Arms, subgroups and what eligibility alone reads; of two codes nothing."""
+        roles: dict[str, Column] = {}
+        if self.arms is not None:
+            levels = self.arms.levels
+            nulls = Nulls.never if self.missing_treatment is MissingTreatment.refuse else Nulls.welcome
+            roles[self.treatment] = Column(holds=Holds.level, levels=levels, admitted=levels, nulls=nulls)
+        if self.subgroups is not None:
+            column = self.subgroups.column
+            nulls = Nulls.welcome if column.nulls is Missing.indicator else Nulls.never
+            roles[self.subgroups.name] = covariate_role(column, nulls)
+        for one in self.where:
+            roles.setdefault(one.column, one.role)
+        if self.clusters is not None:
+            roles[self.clusters.column] = self.clusters.role
+        return roles
+
+    @property
+    def compared(self) -> str:
+        """Subgroups, arms and who is eligible in words, as they follow the number of outcomes."""
+        said = "" if self.subgroups is None else f" in {_counted(len(self.groups), 'subgroup')}"
+        if self.arms is not None:
+            reference = level_labels(self.arms.levels, self.arms.names)[self.arm_names[0]]
+            said += f", {_counted(len(self.arm_names) - 1, 'arm')} against '{reference}'"
+        among = f", where {' and '.join(one.words for one in self.where)}" if self.where else ""
+        return f"{said}{among}"
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count} {thing}{'' if count == 1 else 's'}"
+
+
+class EffectStudy(TableStudy):
+    """Effects of a treatment on bounded outcomes.
+
+    Each estimator narrows ``estimator``.
+    """
+
+    # Whether the estimator adjusts for something; one that compares arms as they are may be given nothing.
+    ADJUSTS: ClassVar[bool] = True
+    # Whether the estimator takes clusters of units that are alike.
+    TAKES_CLUSTERS: ClassVar[bool] = False
+    # The levels at which it answers several questions, and questions of the eligible alone.
+    TABLES: ClassVar[tuple[Level, ...]] = ()
+    # Whether means of arms are released with their errors at level `sample`, so that ratios follow.
+    ARM_MEANS: ClassVar[bool] = False
+
+    outcomes: Annotated[tuple[TableOutcome, ...], Field(min_length=1, max_length=MOST_OUTCOMES)]
+    covariates: dict[Name, Covariate]
+    missing: Missing = Missing.refuse
+    missing_outcome: MissingOutcome = MissingOutcome.refuse
+    gates: Gates | None = None
+    measure: Annotated[tuple[EffectMeasure, ...], Field(min_length=1)] = (EffectMeasure.difference,)
+
+    @model_validator(mode="after")
+    def _adjusts_for_something(self) -> Self:
+        if self.ADJUSTS and not self.covariates:
+            raise ValueError(NOTHING_TO_ADJUST_FOR)
+        return self
+
+    @model_validator(mode="after")
+    def _measures_that_are_released(self) -> Self:
+        if len(set(self.measure)) < len(self.measure):
+            raise RuleBroken("'measure' names one twice", "measure")
+        if not self.ratios:
+            return self
+        wanted = self.ratios[0]
+        if not self.ARM_MEANS or self.privacy.level is not Level.sample:
+            raise ValueError(
+                f"'measure: {wanted}' needs arm means with their errors, which estimator '{self.estimator.name}' does "
+                "not release; in a randomised trial use {name: difference_in_means, trial: true} at level 'sample', "
+                "else leave 'measure' out"
+            )
+        if not getattr(self.estimator, "trial", False):
+            raise ValueError(
+                f"'measure: {wanted}' has an interval in a randomised trial alone, as the allowance for confounding "
+                "is a difference; write 'trial: true' in 'estimator' where treatment was drawn by lot, else leave "
+                "'measure' out"
+            )
+        if not any(outcome.counts_events for outcome in self.outcomes):
+            raise ValueError(
+                f"'measure: {wanted}' compares shares of an outcome of two values, and none here is one; leave it out, "
+                "or name an outcome that the contract declares with codes"
+            )
+        if self.missing_outcome is MissingOutcome.middle:
+            raise ValueError(
+                f"'measure: {wanted}' counts events, and 'missing_outcome: middle' is half of one; write 'lower' or "
+                "'upper'"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _one_role_each(self) -> Self:
+        self.refuse_two_roles(", and an outcome stands once" if len(self.outcomes) > 1 else "")
+        if not any(outcome.role is OutcomeRole.primary for outcome in self.outcomes):
+            raise ValueError("one outcome at least needs 'role: primary'")
+        return self
+
+    @model_validator(mode="after")
+    def _eligible_by_other_columns(self) -> Self:
+        roles = {self.data.unit: "the unit", self.treatment: "the treatment", self.data.blocks: "the block key"}
+        refuse_roles(self.where, roles | {outcome.name: "an outcome" for outcome in self.outcomes})
+        return self
+
+    @model_validator(mode="after")
+    def _tables_at_its_levels(self) -> Self:
+        beside = (self.where, self.gates, self.ratios)
+        if self.privacy.level in self.TABLES or (self.asks_one and not any(beside)):
+            return self
+        name, level = self.estimator.name, self.privacy.level
+        if not self.TABLES:
+            raise ValueError(f"estimator '{name}' answers one question of all units")
+        only = self.TABLES[0]
+        if level is Level.training_units:
+            raise ValueError(
+                f"several questions have no level 'training_units': every unit is in their table; use level '{only}'"
+            )
+        other = "'balancing' or 'matching'" if level is Level.label else "'regression'"
+        raise ValueError(
+            f"several questions by '{name}' have level '{only}' alone; declare that, or use estimator {other}"
+        )
+
+    @property
+    def outcome(self) -> TableOutcome:
+        """The outcome of the headline: the first primary one."""
+        return self.outcomes[self.first]
+
+    def indicated(self, name: str) -> bool:
+        """Return whether a covariate comes with an indicator of its nulls."""
+        return Missing.indicator in (self.missing, self.covariates[name].nulls)
+
+    @cached_property
+    def questions(self) -> tuple[Self, ...]:
+        """The table of each outcome by itself, over all units, with arms of two codes.
+
+        It is what an estimator's own code works with.
+        """
+        whole = {"arms": None, "subgroups": None, "where": (), "gates": None, "measure": (EffectMeasure.difference,)}
+        alone = {"role": OutcomeRole.primary, "importance": 1.0}
+        return tuple(
+            self.model_copy(
+                update={**whole, "treatment_codes": self.codes, "outcomes": (one.model_copy(update=alone),)}
+            )
+            for one in self.outcomes
+        )
+
+    @property
+    def ratios(self) -> tuple[EffectMeasure, ...]:
+        """The measures beside the difference, which every answer has."""
+        return tuple(one for one in self.measure if one is not EffectMeasure.difference)
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """w_k, by which the noise of outcome k is divided.
+
+        They are in proportion to the roots of the outcomes' importance.
+
+        Their squares add up to 1 where a release is bounded in the L2 norm, and they themselves where it is in the L1
+        norm: without a delta, by regression and at level `label`.
+        """
+        roots = [math.sqrt(outcome.importance) for outcome in self.outcomes]
+        total = math.fsum(roots) if self.in_l1 else math.sqrt(math.fsum(root**2 for root in roots))
+        return tuple(root / total for root in roots)
+
+    @property
+    def in_l1(self) -> bool:
+        """True if the release is bounded in the L1 norm, with Laplace noise on each number."""
+        return self.privacy.level is Level.label and self.privacy.delta == 0
+
+    @property
+    def roles(self) -> dict[str, Column]:
+        """Roles of the columns.
+
+        The unit has no nulls. Nor have treatment and outcomes, unless the study counts them; covariates are as
+        declared. Arms are levels, and so are subgroups.
+        """
+        arm, event = (
+            Nulls.never if one == "refuse" else Nulls.welcome for one in (self.missing_treatment, self.missing_outcome)
+        )
+        roles = {
+            self.data.unit: Column(holds=Holds.unit),
+            self.treatment: Column(holds=Holds.binary, codes=self.codes.pair, nulls=arm),
+        }
+        for one in self.outcomes:
+            holds = Holds.number if one.codes is None else Holds.binary
+            roles[one.name] = Column(holds=holds, codes=(one.codes or ZERO_ONE).pair, nulls=event)
+        for name, covariate in self.covariates.items():
+            may = Nulls.welcome if self.indicated(name) else Nulls.undeclared
+            roles[name] = covariate_role(covariate, may)
+        return roles | self.shared_roles
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that the study reads.
+
+        They are unit, treatment, outcomes, the subgroups' column, covariates, and what eligibility alone reads.
+        """
+        groups = () if self.subgroups is None else (self.subgroups.name,)
+        outcomes = (outcome.name for outcome in self.outcomes)
+        clusters = () if self.clusters is None else (self.clusters.column,)
+        named = (self.data.unit, self.treatment, *outcomes, *groups, *sorted(self.covariates), *clusters)
+        return (*named, *sorted({one.column for one in self.where} - set(named)))
+
+    @property
+    def question(self) -> str:
+        """The average effect, of how many outcomes, and among whom, in words."""
+        of = "" if self.asks_one else f" of {_counted(len(self.outcomes), 'outcome')}"
+        return f"{self.estimand}{of}{self.compared}"
+
+    @property
+    def unprotected(self) -> tuple[str, ...]:
+        """Columns and results that the release does not protect, in words; printed with it."""
+        if self.privacy.level is not Level.label:
+            return super().unprotected
+        return (*super().unprotected, PUBLIC_WEIGHTS if self.asks_one else PUBLIC_CELLS)

@@ -1,0 +1,182 @@
+"""Rows of a table.
+
+Several outcomes, of which subgroup and arm each row is, and who is eligible.
+
+A unit that is not eligible keeps its row, in a subgroup behind all others that no sum is taken of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from causalveil.schemas.columns import OTHER
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.study import ZERO_ONE, CategoricalCovariate, Missing
+from causalveil.schemas.table import EffectStudy, TableStudy
+from causalveil.schemas.where import Condition, Operator, Value
+from causalveil.tasks.data.covariates import Block
+from causalveil.tasks.data.enclave import Enclave, Rows
+from causalveil.tasks.data.normalise import (
+    binary,
+    columns,
+    hashed_order,
+    level_codes,
+    nulls_as_reference,
+    scaled_outcome,
+    write_clusters,
+    write_covariates,
+)
+from causalveil.tasks.data.partitions import LoadedSegment
+from causalveil.tasks.data.split import Pieces
+from causalveil.tasks.machine.arrays import BoolArray, ByteArray, save_array, values_of
+
+
+@dataclass(frozen=True)
+class CellRows(Rows):
+    """Aligned rows of units with arms and subgroups.
+
+    x: (rows, d); t: (rows,), the arm, 0 the reference; u: (rows, outcomes) in [-1, 1]; g: (rows,), the subgroup.
+    """
+
+    g: ByteArray
+
+    def __getitem__(self, part: slice) -> CellRows:
+        """A view of some of them."""
+        return CellRows(self.x[part], self.t[part], self.u[part], self.g[part])
+
+    @classmethod
+    def of(cls, rows: Rows) -> CellRows:
+        """Return rows of one outcome as those of a table that has one subgroup."""
+        return cls(rows.x, rows.t, rows.u[:, None], np.zeros(len(rows), np.uint8))
+
+    def by_group(self, groups: int) -> Iterator[CellRows]:
+        """Yield the rows of each subgroup in turn, in the order in which they stand.
+
+        Rows outside all subgroups are left out.
+        """
+        if groups == 1 and not self.g.any():
+            yield self
+            return
+        order = np.argsort(self.g, kind="stable")
+        edges = np.searchsorted(self.g[order], np.arange(groups + 1))
+        for group in range(groups):
+            chosen = order[edges[group] : edges[group + 1]]
+            yield CellRows(self.x[chosen], self.t[chosen], self.u[chosen], self.g[chosen])
+
+
+def everybody(enclave: Enclave) -> Pieces:
+    """Return all units of a table, a piece per segment."""
+    units = sum(map(len, enclave.hashes()))
+
+    def rows(index: int) -> CellRows:
+        x, t, u, g = (enclave.load(name, index) for name in ("x", "t", "u", "g"))
+        # Rows of one outcome may have it as one column or as none.
+        return CellRows(x, t, u.reshape(len(t), -1), g)
+
+    return Pieces(rows, enclave.segments, units)
+
+
+def normalise_cells(study: EffectStudy, segment: LoadedSegment, place: Path, key: bytes) -> None:
+    """Write x, t, u, g, h and c of one segment as files, rows ascending by keyed hash.
+
+    Raises:
+        DataError: a value that admission refuses.
+    """
+    frame = segment.frame
+    order = hashed_order(values_of(frame, study.data.unit), place, key)
+    save_array(place / "t.npy", arms_of(study, values_of(frame, study.treatment))[order])
+    u = np.empty((len(order), len(study.outcomes)))
+    for index, question in enumerate(study.questions):
+        u[:, index] = scaled_outcome(question, values_of(frame, question.outcome.name))[order]
+    save_array(place / "u.npy", u)
+    groups = np.where(eligible(study.where, frame), groups_of(study, frame), np.uint8(len(study.groups)))
+    save_array(place / "g.npy", groups[order])
+    write_clusters(study.clusters, frame, order, place, key)
+    write_covariates(study.questions[0], columns(study.questions[0], frame), order, place / "x.npy")
+
+
+def arms_of(study: TableStudy, series: pl.Series) -> ByteArray:
+    """Return the arm of each row, 0 for the reference.
+
+    Raises:
+        DataError: a value that is no arm.
+    """
+    if study.arms is None:
+        arms = binary(series, study.codes)
+    else:
+        levels = study.arms.ordered
+        kind = pl.String() if isinstance(levels[0], str) else pl.Int64()
+        table = {level: place for place, level in enumerate(levels)}
+        arms = series.cast(kind, strict=False).replace_strict(table, default=None, return_dtype=pl.UInt8)
+    arms = nulls_as_reference(study.missing_treatment, series, arms)
+    if arms.null_count():
+        raise DataError(f"column '{study.treatment}' holds something that is none of its arms")
+    found: ByteArray = arms.to_numpy()
+    return found
+
+
+def groups_of(study: TableStudy, frame: pl.DataFrame) -> ByteArray:
+    """Return the subgroup of each row, by its place in ``study.groups``.
+
+    Raises:
+        DataError: a value that is no declared level.
+    """
+    if study.subgroups is None:
+        return np.zeros(frame.height, dtype=np.uint8)
+    column = study.subgroups.column
+    name = study.subgroups.name
+    series = values_of(frame, name)
+    if series.null_count() and column.nulls is not Missing.indicator:
+        raise DataError(f"column '{name}' holds nulls")
+    if isinstance(column, CategoricalCovariate):
+        return level_codes(series, Block(name, column, 0, study.groups)).astype(np.uint8)
+    coded = binary(series, column.codes or ZERO_ONE)
+    if coded.null_count() != series.null_count():
+        raise DataError(f"column '{name}' holds something that is not one of its two codes")
+    return coded.fill_null(len(study.groups) - 1).to_numpy()
+
+
+def eligible(where: Sequence[Condition], frame: pl.DataFrame) -> BoolArray:
+    """Return which rows meet all comparisons; a value that is missing meets none."""
+    found = np.ones(frame.height, dtype=np.bool_)
+    for one in where:
+        found &= _meets(one, values_of(frame, one.column))
+    return found
+
+
+def _meets(condition: Condition, series: pl.Series) -> BoolArray:
+    holds, values = condition.holds, condition.values
+    if isinstance(holds, CategoricalCovariate):
+        kind = pl.String() if isinstance(holds.levels[0], str) else pl.Int64()
+        levels = series.cast(kind, strict=False)
+        # Level ``other`` is what no declared level is, whether or not it is declared itself.
+        own = pl.Series([one for one in holds.levels if one != OTHER], dtype=kind, strict=False)
+        named = levels.is_in(pl.Series([one for one in values if one != OTHER], dtype=kind, strict=False).implode())
+        has = named | ~levels.is_in(own.implode()) if OTHER in values else named
+    elif holds.codes is not None:
+        coded = binary(series, holds.codes)
+        has = coded.is_in(pl.Series([int(one == holds.codes.yes) for one in values], dtype=pl.UInt8).implode())
+    else:
+        has = _compared(condition.op, series.cast(pl.Float64, strict=False).clip(holds.lower, holds.upper), values)
+    met = has if not condition.op.negated else ~has
+    known = series.is_not_null() & (series.is_not_nan() if series.dtype.is_float() else True)
+    return (met & known).fill_null(False).to_numpy()
+
+
+def _compared(op: Operator, numbers: pl.Series, values: Sequence[Value]) -> pl.Series:
+    """Compare each number with the value; for equality or a negation, look it up among values."""
+    floats = [float(one) for one in values]
+    if op is Operator.less:
+        return numbers < floats[0]
+    if op is Operator.at_most:
+        return numbers <= floats[0]
+    if op is Operator.more:
+        return numbers > floats[0]
+    if op is Operator.at_least:
+        return numbers >= floats[0]
+    return numbers.is_in(pl.Series(floats, dtype=pl.Float64).implode())

@@ -1,0 +1,18 @@
+"""Estimators: exact sums over rows, noisy sums read, and answers with intervals.
+
+- ``answers``: Turn answers with the parts of their error into intervals.
+- ``clusters``: Read off one released number how alike units of one cluster are.
+- ``covered``: Name the sources of error that the intervals of a table cover.
+- ``difference``: Differences of arm means where treatment is private, of a randomised trial or unadjusted.
+- ``findings``: Assemble what a release holds of a table: answers, balance, gates.
+- ``interval``: Compute an estimate and its interval from released sums.
+- ``people``: Make the people whom plans speak of.
+- ``regression``: The table of a study by regression, and what is told where it has one row.
+- ``robustness``: Compute how strong an unmeasured confounder would have to be.
+- ``adjust/``: Covariate adjustment from five noisy releases, which several estimators share.
+- ``label/``: Tables at label level: everything but the outcomes is public.
+- ``models/``: Models and sums that several estimators share.
+- ``papers/``: Estimators that follow one paper each.
+- ``times/``: Time to event: one release of the cells of all people, and what is read off it.
+- ``weights/``: Weighting by public covariates and treatments, which several estimators share.
+"""

@@ -1,0 +1,368 @@
+"""Functions of one row alone, for many rows.
+
+Encoded columns z, lines, curves, and features in the unit ball.
+
+Which features a release sums is described by released numbers, all public. Arrays are features by rows. Each row's
+numbers depend on that row alone, to the last bit, whatever stands beside it: blocks have one shape, every step goes
+along rows, and no sum is left to BLAS, whose rounding may depend on a row's place. Else a unit that is replaced could
+move others by a step of the lattice.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from causalveil.schemas.study import CategoricalCovariate, NumericCovariate
+from causalveil.schemas.table import EffectStudy
+from causalveil.schemas.terms import DeclaredTerm, TermFactor, TermFunction
+from causalveil.tasks.data.covariates import blocks, scale
+from causalveil.tasks.estimate.adjust.released import ColumnKind, EncodedColumn, TermPart
+from causalveil.tasks.estimate.models.lattice_sums import BITS, bounded
+from causalveil.tasks.machine.arrays import FloatArray
+
+# Curves are cut at so many deviations, and lines: the ball has cut most rows before.
+CURVE_CUT, LINE_CUT = 6.0, 6.0
+
+
+@dataclass(frozen=True)
+class LineFeature:
+    """f = interp(z[column], at, to), constant beyond the knots; 0 where z[missing] is 1.
+
+    ``by``: of a product of two functions, the other one; the product is cut to [-LINE_CUT, LINE_CUT].
+    """
+
+    column: int
+    at: FloatArray
+    to: FloatArray
+    missing: int | None = None
+    by: LineFeature | None = None
+
+
+class Shape(StrEnum):
+    """The shape of a curve as a function of the lines f.
+
+    f_i^2 (second is first), f_i f_j, 1 where f_i > at[0], or interp(f_i, at, to).
+    """
+
+    square = "square"
+    product = "product"
+    step = "step"
+    bend = "bend"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """c = (raw - intercept - slopes'f)/size, cut to [-6, 6].
+
+    ``raw`` is given by the shape, and slopes are over all lines.
+    """
+
+    shape: Shape
+    first: int
+    second: int
+    at: FloatArray
+    to: FloatArray
+    intercept: float
+    slopes: FloatArray
+    size: float
+
+
+@dataclass(frozen=True)
+class FeatureMap:
+    """v = (1, f, c) of f the lines and c the curves, cut so that v/radius is in the unit ball.
+
+    ``lines_radius``: (1, f) is cut to that length first, and c to what is left of the radius, so that lines are the
+    same numbers beside curves as alone. Without it (1, f, c) is cut as a whole.
+    """
+
+    lines: tuple[LineFeature, ...]
+    curves: tuple[Curve, ...]
+    radius: float
+    lines_radius: float | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of features beside the constant."""
+        return len(self.lines) + len(self.curves)
+
+
+@dataclass(frozen=True)
+class ArmScales:
+    """Scales of the arms by release 1.
+
+    The treated share, the means of u, its deviation within arms, and where residuals are cut.
+    """
+
+    share: float
+    means: tuple[float, float]
+    spread: float
+    limit: float
+
+
+@dataclass(frozen=True)
+class Screen:
+    """Release 3 sums c r and c a.
+
+    c = curves/radius, cut to the unit ball; with f the lines, cut as release 2 cuts them, less ``middle``:
+    a = (t - p - p (1 - p) weights'f)/reach and r = (y - slopes_t'(f - s_t apart)) spread/limit, both cut to [-1, 1].
+    """
+
+    arms: ArmScales
+    lines: tuple[LineFeature, ...]
+    curves: tuple[Curve, ...]
+    radius: float
+    middle: FloatArray
+    apart: FloatArray
+    slopes: FloatArray
+    weights: FloatArray
+    reach: float
+    lines_radius: float = math.inf
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Release 5 sums v and v^2.
+
+    With x = (f, c) of the features less ``middle``, cut as in their moments where weights are applied, and with lines f
+    as they are where slopes are (:func:`score_features`): v cut to [-1, 1] is 1/cut times
+    (slopes_1 - slopes_0)'x + w_t (y - slopes_t'(x - s_t apart)), w_1 = (1 - lean_1 (weights_1'x - s_1 index_1))/p,
+    w_0 = -(1 + lean_0 (weights_0'x - s_0 index_0))/(1 - p).
+    """
+
+    arms: ArmScales
+    features: FeatureMap
+    lean: tuple[float, float]
+    middle: FloatArray
+    apart: FloatArray
+    slopes: FloatArray
+    weights: FloatArray
+    index: FloatArray
+    cut: float
+
+
+def line_values(lines: tuple[LineFeature, ...], z: FloatArray) -> FloatArray:
+    """Return f of rows z, shape (rows, lines): those of :func:`lines_of`, row by row."""
+    return np.ascontiguousarray(lines_of(lines, z.T).T)
+
+
+def raw_values(curve: Curve, f: FloatArray) -> FloatArray:
+    """Return a curve of lines f before lines are taken out of it, shape (rows,)."""
+    one = f[:, curve.first]
+    found: FloatArray
+    match curve.shape:
+        case Shape.step:
+            found = np.where(one > curve.at[0], 1.0, 0.0)
+        case Shape.bend:
+            found = np.interp(one, curve.at, curve.to)
+        case _:
+            found = one * f[:, curve.second]
+    return found
+
+
+def curve_values(curves: tuple[Curve, ...], f: FloatArray) -> FloatArray:
+    """Return c of lines f, shape (rows, curves)."""
+    if not curves:
+        return np.zeros((len(f), 0))
+    found = np.column_stack([raw_values(curve, f) - curve.intercept for curve in curves])
+    found -= f @ np.column_stack([curve.slopes for curve in curves])
+    found /= np.array([curve.size for curve in curves])
+    return np.clip(found, -CURVE_CUT, CURVE_CUT, out=found)
+
+
+# Keeps a row that was cut in floats within the ball.
+HAIR = 1 - 2.0**-40
+# Rows of which features are made at a time: few enough for a processor's cache, and enough for a call.
+BLOCK = 2_048
+# A category of so many levels has one column, that of the second.
+TWO = 2
+# A term is a function of covariates.
+OF_NO_COVARIATE = -1
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The places of a study's columns z within its rows x, whose largest entry is ``span``.
+
+    ``columns`` ends with the study's declared terms, which have no place.
+    """
+
+    columns: tuple[EncodedColumn, ...]
+    places: tuple[int, ...]
+    span: float
+
+    @classmethod
+    def of(cls, study: EffectStudy) -> Encoding:
+        """Return the features of a study."""
+        columns: list[EncodedColumn] = []
+        places: list[int] = []
+        for covariate, block in enumerate(blocks(study)):
+            kinds = [ColumnKind.missing] * len(block.features)
+            if isinstance(block.covariate, CategoricalCovariate):
+                kinds = [ColumnKind.flag if len(kinds) == TWO else ColumnKind.level] * len(kinds)
+            else:
+                kinds[0] = ColumnKind.number if block.covariate.codes is None else ColumnKind.flag
+            for offset, (kind, name) in enumerate(zip(kinds, block.features, strict=True)):
+                if kind is ColumnKind.flag and offset == 0 and kinds[-1] is ColumnKind.flag and len(kinds) == TWO:
+                    continue
+                from_zero = isinstance(block.covariate, NumericCovariate) and block.covariate.lower == 0
+                columns.append(EncodedColumn(name, covariate, kind, kind is ColumnKind.number and from_zero))
+                places.append(block.start + offset)
+        terms = tuple(_of_term(one, study, columns) for one in getattr(study, "terms", ()))
+        return cls((*columns, *itertools.chain(*terms)), tuple(places), scale(study))
+
+    @property
+    def encoded(self) -> tuple[EncodedColumn, ...]:
+        """The columns that rows have: all but declared terms."""
+        return self.columns[: len(self.places)]
+
+    def blocks(self, x: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
+        """Yield the rows of each block, and its z of shape (columns, BLOCK).
+
+        Columns of z beyond those rows hold anything finite.
+        """
+        found = np.zeros((len(self.places), BLOCK))
+        for first in range(0, len(x), BLOCK):
+            rows = x[first : first + BLOCK]
+            for place, (column, one) in enumerate(zip(self.encoded, self.places, strict=True)):
+                z = found[place, : len(rows)]
+                if column.kind is ColumnKind.number:
+                    z[:] = bounded(rows[:, one] / self.span)
+                else:
+                    np.greater(rows[:, one], 0, out=z, casting="unsafe")
+            yield slice(first, first + len(rows)), found
+
+
+def _of_term(term: DeclaredTerm, study: EffectStudy, encoded: Sequence[EncodedColumn]) -> Iterator[EncodedColumn]:
+    """Yield the columns of a declared term: of a spline each, of levels all but the first."""
+    owner = {name: place for place, name in enumerate(sorted(study.covariates))}
+
+    def parts(factor: TermFactor) -> list[tuple[str, TermPart]]:
+        one, number = study.covariates[factor.column], (ColumnKind.number, ColumnKind.flag)
+        places = [place for place, column in enumerate(encoded) if column.covariate == owner[factor.column]]
+        if isinstance(one, CategoricalCovariate):
+            two = len(one.slots) == TWO and not study.indicated(factor.column)
+            levels = places if two else places[1 : len(one.slots)]
+            return [(encoded[place].name, TermPart(place, factor)) for place in levels]
+        place = next(place for place in places if encoded[place].kind in number)
+        declared = one if encoded[place].kind is ColumnKind.number else None
+        return [(encoded[place].name, TermPart(place, factor, declared, basis)) for basis in range(factor.columns)]
+
+    every = list(itertools.product(*map(parts, term.factors)))
+    plain = all(one.function is TermFunction.line for one in term.factors)
+    for number, made in enumerate(every, 1):
+        name = ":".join(one for one, _ in made) if plain else term.text + (f"[{number}]" if len(every) > 1 else "")
+        yield EncodedColumn(name, OF_NO_COVARIATE, ColumnKind.term, parts=tuple(part for _, part in made))
+
+
+def lines_of(lines: tuple[LineFeature, ...], z: FloatArray) -> FloatArray:
+    """Return f of rows whose columns are z, shape (lines, rows)."""
+    found = np.empty((len(lines), z.shape[1]))
+    for place, line in enumerate(lines):
+        found[place] = _line(line, z)
+        if line.by is not None:
+            found[place] *= _line(line.by, z)
+            np.clip(found[place], -LINE_CUT, LINE_CUT, out=found[place])
+    return found
+
+
+def _line(line: LineFeature, z: FloatArray) -> FloatArray:
+    """Return one function of rows whose columns are z, shape (rows,)."""
+    found: FloatArray = np.interp(z[line.column], line.at, line.to)
+    if line.missing is not None:
+        found *= 1 - z[line.missing]
+    return found
+
+
+def curves_of(curves: tuple[Curve, ...], f: FloatArray) -> FloatArray:
+    """Return c of rows whose lines are f, shape (curves, rows)."""
+    found = np.empty((len(curves), f.shape[1]))
+    for place, curve in enumerate(curves):
+        one = f[curve.first]
+        match curve.shape:
+            case Shape.step:
+                np.greater(one, curve.at[0], out=found[place], casting="unsafe")
+            case Shape.bend:
+                found[place] = np.interp(one, curve.at, curve.to)
+            case _:
+                np.multiply(one, f[curve.second], out=found[place])
+    if curves:
+        found -= np.array([[curve.intercept] for curve in curves])
+        found -= times(np.stack([curve.slopes for curve in curves]), f)
+        found /= np.array([[curve.size] for curve in curves])
+    np.clip(found, -CURVE_CUT, CURVE_CUT, out=found)
+    return found
+
+
+def features_of(features: FeatureMap, z: FloatArray) -> FloatArray:
+    """Return v/radius of rows whose columns are z, shape (1 + count, rows), on the lattice."""
+    f = lines_of(features.lines, z)
+    values = np.concatenate([np.ones((1, z.shape[1])), f, curves_of(features.curves, f)])
+    if features.lines_radius is not None:
+        values = cut_apart(values, features.radius, features.lines_radius, len(f))
+    return in_ball(values, features.radius)
+
+
+def cut_apart(values: FloatArray, radius: float, lines_radius: float, lines: int) -> FloatArray:
+    """Cut (1, f) to a length and c to what it leaves of the radius; overwrites ``values``."""
+    shortened(values[: 1 + lines], lines_radius)
+    of_lines = np.add.reduce(values[: 1 + lines] * values[: 1 + lines], axis=0)
+    shortened(values[1 + lines :], np.sqrt(np.maximum(radius**2 - of_lines, 0)))
+    return values
+
+
+def shortened(values: FloatArray, most: float | FloatArray) -> FloatArray:
+    """Return columns of ``values`` that are no longer than ``most``; overwrites them."""
+    length = np.sqrt(np.add.reduce(values * values, axis=0))
+    values *= np.where(length > most, most / np.maximum(length, 1e-300), 1.0)
+    return values
+
+
+def lines_in_ball(lines: tuple[LineFeature, ...], z: FloatArray, radius: float) -> tuple[FloatArray, FloatArray]:
+    """Return lines f as they are and as moments in a ball have them, shape (lines, rows)."""
+    f = lines_of(lines, z)
+    return f, shortened(np.concatenate([np.ones((1, z.shape[1])), f]), radius)[1:]
+
+
+def score_features(features: FeatureMap, z: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return (f, c) as slopes see them and as weights do, shape (count, rows) each.
+
+    Weights and curves are cut as :func:`features_of` cuts: they balance what their moments were of. Slopes go on along
+    lines: what a cut takes off lines then counts only as far as both slopes and balance are off by it.
+    """
+    f = lines_of(features.lines, z)
+    values = np.concatenate([np.ones((1, z.shape[1])), f, curves_of(features.curves, f)])
+    if features.lines_radius is None:
+        shortened(values, features.radius)
+    else:
+        cut_apart(values, features.radius, features.lines_radius, len(f))
+    return np.concatenate([f, values[1 + len(f) :]]), values[1:]
+
+
+def in_ball(values: FloatArray, radius: float) -> FloatArray:
+    """Return columns of ``values`` divided by the radius, cut to length 1.
+
+    Entries are rounded towards 0 to multiples of 2^-BITS, and ``values`` is overwritten.
+    """
+    length, step = np.sqrt(np.add.reduce(values * values, axis=0)), 2.0**BITS
+    values *= HAIR * step / np.maximum(length, radius)
+    # A row of finite length has entries that are finite and no longer than it.
+    found = values if np.isfinite(length).all() else bounded(values / step) * step
+    np.trunc(found, out=found)
+    found *= 1 / step
+    return found
+
+
+def times(vectors: FloatArray, values: FloatArray) -> FloatArray:
+    """Return the product of vectors and values, shape (k, rows).
+
+    Vectors have shape (k, features) and values (features, rows). One product after the other is added to whole rows of
+    values, where BLAS would choose its order by their place.
+    """
+    found: FloatArray = np.einsum("kd,dn->kn", vectors, values)
+    return found

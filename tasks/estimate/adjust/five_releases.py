@@ -1,0 +1,186 @@
+"""The five releases.
+
+What each asks for, how it is drawn, and what comes next once it is set.
+
+Each is asked for once the ones before it are set. It is drawn as exact sums over rows with noise by the recipe's
+mechanisms.
+
+What the releases leave possible of balance and overlap of the arms is read off them at no cost. Standardised mean
+differences and effective sample sizes are those that cobalt reports (Greifer 2024), of weights that are linear in the
+features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+
+from causalveil.schemas.confounding import CovariateBalance
+from causalveil.tasks.estimate.adjust.features import FeatureMap, Scores, Screen
+from causalveil.tasks.estimate.adjust.interval import ErrorLaw, law_of
+from causalveil.tasks.estimate.adjust.posterior import Learnt, Posterior, learn, scores_of
+from causalveil.tasks.estimate.adjust.released import (
+    ColumnKind,
+    Public,
+    RandomDraws,
+    ReleasedMoments,
+    ReleasedScales,
+    ReleasedScores,
+    ReleasedScreen,
+    ReleasedTotals,
+    generator,
+)
+from causalveil.tasks.estimate.adjust.scales import FoundScales, lines_of, moments_of, scales_of
+from causalveil.tasks.estimate.adjust.screen import Kept, Screening, kept_of, screen_of
+from causalveil.tasks.machine.arrays import FloatArray
+
+# A value that fewer units lack is taken not to matter: the rule of thumb of Jakobsen et al. (2017, BMC Medical Research
+# Methodology 17:162).
+FEW_MISSING = 0.05
+
+Released = TypeVar("Released")
+
+
+@dataclass
+class FiveReleases:
+    """The requests of the five releases, and the estimates that they determine.
+
+    Releases are set as they come.
+    """
+
+    public: Public
+    scales: ReleasedScales | None = None
+    lines: ReleasedMoments | None = None
+    screen: ReleasedScreen | None = None
+    refit: ReleasedMoments | None = None
+    scores: ReleasedScores | None = None
+    totals: ReleasedTotals | None = None
+
+    @cached_property
+    def found_scales(self) -> FoundScales:
+        """Scales that release 1 gives."""
+        return scales_of(self.public, _given(self.scales))
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Names of the columns that could not be adjusted for, as noise hides whether they vary.
+
+        A null indicator is not one of them where the release shows that few units lack the value, or none.
+        """
+        released, columns = _given(self.scales), self.public.columns
+        return tuple(
+            columns[place].name
+            for place in self.found_scales.left_out.tolist()
+            if columns[place].kind is not ColumnKind.missing
+            or released.columns[place][0] + 2 * released.cells_sd[place] > FEW_MISSING
+        )
+
+    @cached_property
+    def lines_asked(self) -> FeatureMap:
+        """Features of release 2."""
+        return lines_of(self.public, self.found_scales)
+
+    @cached_property
+    def first(self) -> Learnt:
+        """Estimates that releases 1 and 2 determine."""
+        return self._learnt("first", [(self.lines_asked, _given(self.lines))], self.lines_asked)
+
+    @cached_property
+    def candidates(self) -> tuple[Screen, FloatArray]:
+        """Candidates of release 3 and their correlations."""
+        return screen_of(self.public, self.found_scales, self.first, self._random("screen"))
+
+    @property
+    def screen_asked(self) -> Screen:
+        """Candidate curves that release 3 sums."""
+        return self.candidates[0]
+
+    @cached_property
+    def kept(self) -> Kept:
+        """Curves that are kept, and what the others leave."""
+        return kept_of([self.screening])[0]
+
+    @property
+    def screening(self) -> Screening:
+        """Candidates with the sums that release 3 gives of them."""
+        random = self._random("kept")
+        return Screening(self.public, self.found_scales, self.first, *self.candidates, self.screen, random)
+
+    @property
+    def refit_asked(self) -> FeatureMap:
+        """Features of release 4."""
+        return self.kept.features
+
+    @cached_property
+    def second(self) -> Learnt:
+        """Estimates that releases 1 to 4 determine."""
+        if self.refit is None:
+            return self.first
+        both = [(self.lines_asked, _given(self.lines)), (self.refit_asked, self.refit)]
+        return self._learnt("second", both, self.refit_asked)
+
+    @cached_property
+    def scores_asked(self) -> Scores:
+        """Scores that release 5 sums."""
+        return scores_of(self.public, self.found_scales, self.second)
+
+    @cached_property
+    def law(self) -> ErrorLaw:
+        """The estimate and the law of its error, as all releases determine them."""
+        random, scores = self._random("interval"), _given(self.scores)
+        return law_of(
+            self.public, self.found_scales, self.second, self.kept, self.scores_asked, scores, random, self.totals
+        )
+
+    def _learnt(self, label: str, releases: list[tuple[FeatureMap, ReleasedMoments]], features: FeatureMap) -> Learnt:
+        random, moments = self._random(label), moments_of(self.found_scales, releases)
+        draws = Posterior(self.public, self.found_scales, moments, random).draws()
+        return learn(self.public, self.found_scales, features, moments, draws, random)
+
+    def _random(self, label: str) -> RandomDraws:
+        parts = (self.scales, self.lines, self.screen, self.refit, self.scores)
+        return generator(label, *(one for one in parts if one is not None))
+
+
+def _given(released: Released | None) -> Released:
+    """Return a release that has come."""
+    if released is None:
+        raise RuntimeError("a release was asked of before it came")
+    return released
+
+
+def differences(question: FiveReleases) -> tuple[CovariateBalance, ...]:
+    """Return how far the arms lie apart in each covariate, and what weights leave of it.
+
+    Declared terms come after covariates.
+
+    All are in deviations within arms. What is left is D - sum_t k_t G_t h_t, by the draws that releases leave possible;
+    k_t add up to 1 for two arms.
+    """
+    learnt = question.second
+    lines, lean = learnt.features.lines, np.array(learnt.lean) / sum(learnt.lean)
+    moved = np.einsum("t,ktde,te->kd", lean, learnt.draws.grams, learnt.weights)
+    shares = np.array([question.found_scales.arms.share, 1 - question.found_scales.arms.share])
+    size = np.sqrt(np.einsum("t,ktdd->d", shares, learnt.draws.grams) / len(learnt.draws.grams))[: len(lines)]
+    left = (learnt.draws.apart - moved)[:, : len(lines)] / size
+    numbers = np.stack([learnt.moments.apart[: len(lines)] / size, left.mean(axis=0), left.std(axis=0)], axis=1)
+    scales = question.found_scales
+    names = [question.public.columns[place].name for place in (*scales.kept.tolist(), *scales.terms.places)]
+    return tuple(
+        CovariateBalance(covariate=name, before=before, after=after, noise_error=error)
+        for name, (before, after, error) in zip(names, numbers.tolist(), strict=True)
+    )
+
+
+def effective(question: FiveReleases) -> tuple[float, float]:
+    """Return the smaller share of an arm's units that weights leave effective, and its doubt.
+
+    The share of an arm is 1/(1 + k^2 h'G h).
+    """
+    learnt = question.second
+    squares = np.einsum("td,ktde,te->kt", learnt.weights, learnt.draws.grams, learnt.weights)
+    found = (1 / (1 + np.array(learnt.lean) ** 2 * squares)).min(axis=1)
+    return float(found.mean()), float(found.std())

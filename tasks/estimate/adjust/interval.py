@@ -1,0 +1,292 @@
+"""The estimate and the law of its error: all that the releases leave possible.
+
+Its quantiles are the interval (``tasks/estimate/answers.py``).
+
+Confounding by what declared ranges cut away is part of it, as the histograms of release 1 show it. Of a normal number
+that is cut to its range a line sees a part r^2, and leaves (1 - r^2)/r^2 of what it takes off
+(``tasks/data/covariates.py``). Nothing tells whether confounding follows the number or what is left of it, so
+the law of the error has it on either side of the estimate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from causalveil.schemas.confounding import (
+    AdjustmentMethod,
+    ConfoundingPrior,
+    ConfoundingStatement,
+    of_share,
+    of_trial,
+)
+from causalveil.schemas.limits import Code, Limit, limit
+from causalveil.schemas.study import Clusters
+from causalveil.tasks.data.covariates import FIT, DeclaredRanges, NarrowRanges, Ranged
+from causalveil.tasks.estimate.adjust.features import FeatureMap, Scores
+from causalveil.tasks.estimate.adjust.posterior import Learnt, hidden_bias, losses
+from causalveil.tasks.estimate.adjust.recipe import AdjustsBy, looks_for_curves
+from causalveil.tasks.estimate.adjust.released import Public, RandomDraws, ReleasedScores, ReleasedTotals
+from causalveil.tasks.estimate.adjust.scales import FoundScales
+from causalveil.tasks.estimate.adjust.screen import Kept
+from causalveil.tasks.estimate.clusters import KnownClusters, Likeness, likeness
+from causalveil.tasks.estimate.interval import Noise
+from causalveil.tasks.machine.arrays import FloatArray
+
+if TYPE_CHECKING:
+    from causalveil.tasks.estimate.adjust.five_releases import FiveReleases
+
+
+# No effect is larger, in half ranges of the outcome.
+FARTHEST = 2.0
+COVERS_UNSEEN = (limit(Code.confounding_hidden),)
+COVERS_CURVES = (limit(Code.curves_not_kept),)
+
+
+class Adjusts(Protocol):
+    """A study that has such an estimator."""
+
+    @property
+    def estimator(self) -> AdjustsBy:
+        """Its settings."""
+
+
+def covers_unseen(public: Public) -> tuple[Limit, ...]:
+    """Return what the interval holds of confounding that was not adjusted for."""
+    if public.trial:
+        return ()
+    return (*COVERS_UNSEEN, *COVERS_CURVES) if looks_for_curves(public) else COVERS_UNSEEN
+
+
+def not_covered(public: Public) -> tuple[Limit, ...]:
+    """Return what the interval does not hold, whatever was released."""
+    if public.trial:
+        return (limit(Code.not_randomised),)
+    return limit(Code.unmeasured), limit(curves_not_covered(public))
+
+
+def curves_not_covered(public: Public) -> Code:
+    """Return which curves the interval does not hold."""
+    if looks_for_curves(public):
+        return Code.other_curves
+    return Code.other_terms if public.stated else Code.any_curves
+
+
+def confounding(
+    study: Adjusts, public: Public, share: float, left_out: tuple[str, ...], explained: float | None = None
+) -> ConfoundingStatement:
+    """Return what was done about confounding, or in a trial for precision.
+
+    Args:
+        study: the study.
+        public: what is public of it.
+        share: of the variance of confounding that was expected, what the data took off.
+        left_out: covariates that could not be adjusted for.
+        explained: of the outcome's variance within arms, what slopes are seen to explain, if that is known.
+    """
+    if study.estimator.trial:
+        return of_trial(AdjustmentMethod.regression, explained)
+    default = study.estimator.confounding_prior == ConfoundingPrior()
+    linear = not looks_for_curves(public)
+    return of_share(share, linear=linear, default=default, left_out=left_out)
+
+
+# A number of which more than half have its lowest value has a floor there, as scores and counts do.
+FLOOR = 0.5
+
+
+def cut_away(public: Public, scales: FoundScales, learnt: Learnt) -> tuple[float, NarrowRanges]:
+    """Return the confounding that ranges cut away, and the numbers with many people at an end.
+
+    The first is what lines leave of it, in deviations.
+    """
+    margins = {place: one for place, one in enumerate(scales.margins) if one is not None}
+    if public.trial or not margins:
+        return 0.0, FIT
+    places, some = tuple(margins), list(margins.values())
+    columns = [public.columns[scales.kept[place]] for place in places]
+    names, ends = tuple(one.name for one in columns), np.array([one.shares[[0, -1]] for one in some]).T
+    from_zero = tuple(one.from_zero or heap > FLOOR for one, heap in zip(columns, ends[0], strict=True))
+    means, variances = (np.array([getattr(one, name) for one in some]) for name in ("mean", "variance"))
+    numbers = Ranged(DeclaredRanges(places, names, from_zero), means, variances, 1.0, ends=(ends[0], ends[1]))
+    apart = learnt.draws.apart.mean(axis=0)[list(places)]
+    left = numbers.left(apart * scales.deviation[list(places)], scales.arms.share)
+    seen = np.array(learnt.lean) @ learnt.slopes[:, list(places)] * apart
+    return float(left @ np.abs(seen)), NarrowRanges.of(numbers)
+
+
+# What the mean score exceeds so many of its variances by is a misfit, which counts as a bias of either sign.
+CLEAR = 2.0
+# Scores' mean square is known within so much of what the posterior expects; what a cut takes off, within a half.
+SQUARE_DOUBT, LOSS_DOUBT = 0.5, 0.5
+
+
+@dataclass(frozen=True)
+class ErrorLaw:
+    """The estimate, and the law of what it is off by: ``error`` + N(0, sampling^2) + noise.
+
+    All is in units of u.
+
+    Attributes:
+        value: the estimate.
+        error: draws of what models leave possible, of mean 0, shape (K,).
+        sampling: its standard error.
+        scale, mixing: of the noise of release 5, as there.
+        adjusted_share: of the variance of confounding that was expected, what the data took off.
+        explained: of the outcome's variance within arms, what slopes are seen to explain; None where noise hides it.
+        narrow: numbers whose declared ranges cut many people.
+        alike: what is possible of the sampling variance where units of one cluster are alike; ``sampling`` is then the
+            root of its mean.
+    """
+
+    value: float
+    error: FloatArray
+    sampling: float
+    scale: float
+    mixing: float | None
+    adjusted_share: float
+    explained: float | None
+    narrow: NarrowRanges = FIT
+    alike: Likeness | None = None
+
+    @property
+    def noise(self) -> Noise:
+        """The law of release 5's noise."""
+        return Noise(self.scale, self.mixing)
+
+
+def wide_of(scales: FoundScales, learnt: Learnt) -> FloatArray:
+    """Return the expected mean square of scores that each arm adds, shape (2,)."""
+    lean, shares = np.array(learnt.lean), np.array([scales.arms.share, 1 - scales.arms.share])
+    blur = (scales.means_sd / scales.arms.spread) ** 2
+    found: FloatArray = learnt.counts * (1 + lean**2 * learnt.distances) / shares * (learnt.residual + blur)
+    return found
+
+
+def square_of(wide: float, scores: Scores, released: ReleasedScores) -> float:
+    """Return the mean square of scores, as expected and as seen, weighted by their doubts."""
+    square_sd = released.sd if released.square_sd is None else released.square_sd
+    trust = (SQUARE_DOUBT * wide) ** 2 / ((SQUARE_DOUBT * wide) ** 2 + (scores.cut**2 * square_sd) ** 2)
+    return max(wide + trust * (scores.cut**2 * released.square - wide), wide / 4)
+
+
+def centres_of(question: FiveReleases, released: ReleasedScores) -> FloatArray:
+    """Return the mean of v in controls and in treated by release 5, shape (2,).
+
+    v is off in an arm by what release 1 says wrong of its mean, over the arm's share; release 5 tells their difference.
+    """
+    p = question.found_scales.arms.share
+    return released.mean / (2 * np.array([1 - p, p]))
+
+
+def known_clusters(question: FiveReleases, released: ReleasedScores, clusters: Clusters) -> list[KnownClusters]:
+    """Return what is known of the clusters of each arm, or of all, before release 6."""
+    scales, scores = question.found_scales, question.scores_asked
+    return _known(question.public, scales, question.second, scores, released, clusters.arms, clusters.spread)
+
+
+def _known(
+    public: Public,
+    scales: FoundScales,
+    learnt: Learnt,
+    scores: Scores,
+    released: ReleasedScores,
+    clusters: Sequence[float],
+    spread: float,
+) -> list[KnownClusters]:
+    wide = wide_of(scales, learnt)
+    own = public.units * square_of(float(wide.sum()), scores, released) / scores.cut**2
+    if len(clusters) == 1:
+        return [KnownClusters(own, public.units, clusters[0], spread, released.sd)]
+    shares = np.array([scales.arms.share, 1 - scales.arms.share])
+    # The arms' means are off in opposite ways by what release 5 tells, and alike by what release 1 leaves.
+    alike = scales.means_sd / scales.arms.spread / math.sqrt(2) / shares / scores.cut
+    doubt, parts = np.hypot(released.sd / (2 * shares), alike), wide / wide.sum()
+    return [
+        KnownClusters(float(own * parts[arm]), float(public.units * shares[arm]), count, spread, float(doubt[arm]))
+        for arm, count in zip((1, 0), clusters, strict=True)
+    ]
+
+
+def law_of(
+    public: Public,
+    scales: FoundScales,
+    learnt: Learnt,
+    kept: Kept,
+    scores: Scores,
+    released: ReleasedScores,
+    random: RandomDraws,
+    totals: ReleasedTotals | None = None,
+) -> ErrorLaw:
+    """Read release 5.
+
+    The estimate is m_1 - m_0 plus the mean score, less what slopes take off: sum_t k_t b_t'D. Its error is that of
+    the posterior and of curves that are left, with sampling, noise, the treated share's noise times that of the arms'
+    means, what the cut of scores takes off and, where shares differ, what the mean score shows beyond its prediction.
+    """
+    arms, draws, count = scales.arms, learnt.draws, len(learnt.error)
+    lean, shares = np.array(learnt.lean), np.array([arms.share, 1 - arms.share])
+    error = learnt.error + kept.left + hidden_bias(public, scales, count, random)
+    mean, noise = scores.cut * released.mean, scores.cut * released.sd
+    taken, signs = lean @ (learnt.slopes @ scores.apart), learnt.counts * (1, -1)
+    value = float(signs @ arms.means) / arms.spread + mean - float(taken)
+    sampling, alike = math.sqrt(square_of(float(wide_of(scales, learnt).sum()), scores, released) / public.units), None
+    if totals is not None:
+        known = _known(public, scales, learnt, scores, released, totals.clusters, totals.spread)
+        alike = likeness(known, totals.sums, totals.sd).times((scores.cut / public.units) ** 2)
+        sampling = math.sqrt(alike.variance)
+    # A share that is off takes so much of an arm's error for the effect.
+    error = error + scales.share_sd * random.standard_normal(count) * (draws.errors @ (learnt.counts / shares))
+    bias = 0.0
+    if not public.trial:
+        slopes = np.einsum("t,ktj,kj->k", lean, draws.slopes, draws.apart)
+        foreseen = draws.errors @ signs + float(taken) - slopes + learnt.error
+        variance = float(foreseen.var()) + sampling**2 + noise**2
+        beyond = math.sqrt(max((mean - float(foreseen.mean())) ** 2 - CLEAR * variance, 0.0))
+        bias = abs(1 - 2 * arms.share) * beyond
+    left, narrow = cut_away(public, scales, learnt)
+    bias += left
+    error = error + bias * np.where(np.arange(count) % 2, 1.0, -1.0)
+    lost = losses(scales, learnt, scores.cut)
+    error = error - float(lost[0] - lost[1]) + LOSS_DOUBT * np.hypot(*lost) * random.standard_normal(count)
+    middle, expected = float(error.mean()), math.sqrt(public.prior.outcome_r2) * public.prior.distance
+    # Curves that were looked for and not kept confound as far as their draws say; else lines alone are spoken of.
+    curves = kept.left if looks_for_curves(public) else np.zeros(count)
+    confounds = float((learnt.error + curves).std()) / max(expected, 1e-9)
+    return ErrorLaw(
+        (value - middle) * arms.spread,
+        (error - middle) * arms.spread,
+        sampling * arms.spread,
+        released.scale * scores.cut * arms.spread,
+        released.mixing,
+        # Where noise hides every column, no confounding is expected of those that are left, and none is taken off.
+        1 - min(confounds**2, 1.0) if len(scales.kept) else 0.0,
+        _explained(learnt, shares) if len(scales.kept) else 0.0,
+        narrow,
+        None if alike is None else alike.times(arms.spread**2),
+    )
+
+
+def _explained(learnt: Learnt, shares: FloatArray) -> float | None:
+    """Return the share of the outcome's variance that slopes are seen to explain.
+
+    None where noise hides it: unless two standard deviations of the posterior's draws are within a quarter of it. Among
+    445 people whose covariates explain nothing, slopes seem to explain a tenth.
+    """
+    slopes = learnt.draws.slopes
+    drawn = (slopes * (learnt.draws.grams @ slopes[..., None])[..., 0]).sum(axis=-1) @ shares
+    seen = min(max(1 - learnt.residual, 0.0), 1.0)
+    return seen if 8 * float(drawn.std()) <= seen else None
+
+
+def curve_names(public: Public, features: FeatureMap) -> tuple[str, ...]:
+    """Return each curve's name: its shape and whose it is."""
+    owner = [public.columns[line.column].name for line in features.lines]
+    return tuple(
+        f"{curve.shape.value} of {' and '.join(dict.fromkeys((owner[curve.first], owner[curve.second])))}"
+        for curve in features.curves
+    )

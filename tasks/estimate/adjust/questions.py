@@ -1,0 +1,487 @@
+"""Read the five releases of a table as those of each of its questions.
+
+The five releases of a table, read as those of its questions.
+A question has a subgroup, an outcome and a side.
+
+A side is a comparison of two arms; of more arms it is one with all others together, whose sums are theirs added up.
+Means are over the units of the subgroup.
+
+Every question of a protocol as a plain adjustment.
+What is asked of each joint release, and what all say together.
+
+A question is an outcome in a subgroup, and of more than two arms the mean of one arm over all units there (a *side*).
+Questions of a subgroup share rows' features: lines, candidates of curves and the curves that are kept. All else is
+their own, in ``FiveReleases`` that know how much noise each sees.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from causalveil.schemas.errors import ChargesDiffer
+from causalveil.tasks.data.cells import CellRows
+from causalveil.tasks.data.split import Pieces
+from causalveil.tasks.estimate.adjust.features import FeatureMap
+from causalveil.tasks.estimate.adjust.five_releases import FiveReleases
+from causalveil.tasks.estimate.adjust.interval import centres_of, known_clusters
+from causalveil.tasks.estimate.adjust.recipe import (
+    CLUSTERS,
+    LINES,
+    REFIT,
+    SCALES,
+    SCORES,
+    SCREEN,
+    TWO_ARMS,
+    TableRecipe,
+    made,
+    noise_on,
+)
+from causalveil.tasks.estimate.adjust.released import (
+    ReleasedMoments,
+    ReleasedScales,
+    ReleasedScores,
+    ReleasedScreen,
+    ReleasedTotals,
+)
+from causalveil.tasks.estimate.adjust.releases import (
+    ClusterScores,
+    JointMomentSums,
+    JointScaleSums,
+    JointScoreSums,
+    JointScreenSums,
+    JointSums,
+    Named,
+    Residuals,
+    absolute_totals,
+    by_block,
+    cut,
+    numbers_of,
+)
+from causalveil.tasks.estimate.adjust.screen import kept_of, screened
+from causalveil.tasks.estimate.adjust.sums import ARM_CROSS, ARM_GRAM, SQUARE_L1
+from causalveil.tasks.estimate.clusters import expected_totals
+from causalveil.tasks.estimate.interval import Noise
+from causalveil.tasks.estimate.models.lattice_sums import symmetric
+from causalveil.tasks.estimate.people import FLOOR_DEVIATIONS
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.machine.distribute import one_thread
+from causalveil.tasks.privacy.mechanisms import Budget, Slot
+
+
+@dataclass(frozen=True)
+class Said:
+    """Noisy sums with their weights taken off, and the noise before that."""
+
+    sums: Named
+    noise: Noise
+
+
+def scales_of(
+    joint: TableRecipe, said: Said, counts: tuple[FloatArray, float, int], outcome: int, side: int
+) -> ReleasedScales:
+    """Release 1 of a question.
+
+    ``counts``: units by arm, the deviation of their noise, and units of all.
+    """
+    by_arm, count_sd, units = counts
+    sums, own, weight = said.sums["sums"][:, outcome], side_arm(joint, side), joint.outcome_weights(SCALES)[outcome]
+    noise, others, p = said.noise.deviation / units, joint.arms - 1, float(by_arm[own]) / units
+    # A share of a noisy number of units is off by both.
+    of_share = count_sd if joint.known_units else count_sd * math.sqrt((1 - p) ** 2 + others * p**2)
+    one, ends = joint.scale_sums, np.cumsum(joint.scale_sums.widths)[:-1]
+    weights = one.weights[np.concatenate([[0], ends])]
+    found = [sums[own], sums.sum() - sums[own], by_arm[own], said.sums["squares"][outcome]]
+    return ReleasedScales(
+        arms=np.array(found) / units,
+        arms_sd=np.array([noise / weight, noise / weight * math.sqrt(others), of_share / units, noise / weight]),
+        outcome=said.sums["outcomes"][outcome] / units,
+        columns=tuple(np.split(said.sums["columns"] / units, ends)[:-1]),
+        cells_sd=noise / weights / np.array([*[1.0] * len(joint.encoding.encoded), weight]),
+    )
+
+
+def moments_of(
+    joint: TableRecipe, said: Said, block: JointMomentSums, question: FiveReleases, outcome: int, side: int
+) -> ReleasedMoments:
+    """Release 2 or 4 of a question."""
+    if joint.arms > TWO_ARMS:
+        return _of_an_arm(joint, said, block, question, outcome, side)
+    sums, units, k = said.sums, question.public.units, block.features.count + 1
+    sd = said.noise.deviation / units
+    own = sd / joint.weights[outcome]
+    arm_sd = sd if joint.by_arm else math.inf
+    none = {"arm_cross": np.zeros((len(joint.weights), k)), "arm_gram": np.zeros(k * (k + 1) // 2)}
+    sums = none | sums
+    return ReleasedMoments(
+        cross=sums["cross"][outcome] / units,
+        cross_sd=own,
+        apart=sums["apart"] / units,
+        apart_sd=sd,
+        square=float(sums["squares"][outcome]) / units,
+        square_sd=own,
+        gram=symmetric(sums["gram"] / units, k),
+        gram_sd=sd / math.sqrt(2),
+        arm_cross=sums["arm_cross"][outcome] / units,
+        arm_cross_sd=arm_sd / joint.weights[outcome] / ARM_CROSS,
+        arm_gram=symmetric(sums["arm_gram"] / units, k),
+        arm_gram_sd=arm_sd / math.sqrt(2) / ARM_GRAM,
+    )
+
+
+def _of_an_arm(
+    joint: TableRecipe, said: Said, block: JointMomentSums, question: FiveReleases, outcome: int, side: int
+) -> ReleasedMoments:
+    """Return the moments of one arm of several against all others.
+
+    Residuals of each were cut at its own limit.
+    """
+    units, k, p = question.public.units, block.features.count + 1, question.found_scales.arms.share
+    sums, sd = {name: one / units for name, one in said.sums.items()}, said.noise.deviation / units
+    limits = block.residuals.limits[:, outcome] / block.residuals.limits[side, outcome]
+    cross, grams = sums["cross"][:, outcome] * limits[:, None], sums["grams"]
+    tau = np.where(np.arange(joint.arms) == side, 1 - p, -p) / max(p, 1 - p)
+    own, of_arms = sd / joint.weights[outcome], math.sqrt(joint.arms)
+    both, square = float(np.linalg.norm(limits)), limits**2
+    return ReleasedMoments(
+        cross=cross.sum(axis=0),
+        cross_sd=own * both,
+        apart=tau @ sums["own"],
+        apart_sd=sd * float(np.linalg.norm(tau)),
+        square=float(square @ sums["squares"][:, outcome]),
+        square_sd=own * float(np.linalg.norm(square)),
+        gram=symmetric(grams.sum(axis=0), k),
+        gram_sd=sd * of_arms / math.sqrt(2),
+        arm_cross=2 * cross[side] - cross.sum(axis=0),
+        arm_cross_sd=own * both,
+        arm_gram=symmetric(2 * grams[side] - grams.sum(axis=0), k),
+        arm_gram_sd=sd * of_arms / math.sqrt(2),
+    )
+
+
+def screen_of(
+    joint: TableRecipe, said: Said, block: JointScreenSums, question: FiveReleases, outcome: int, side: int
+) -> ReleasedScreen:
+    """Release 3 of a question."""
+    del block
+    units = question.public.units
+    sd = said.noise.deviation / units
+    own, arm = said.sums["outcome"][outcome] / units, said.sums["treatment"][side] / units
+    return ReleasedScreen(own, arm, sd / joint.side_weight, sd / joint.weights[outcome])
+
+
+def scores_of(
+    joint: TableRecipe, said: Said, block: JointScoreSums, question: FiveReleases, outcome: int, side: int
+) -> ReleasedScores:
+    """Release 5 of a question."""
+    del block
+    units, noise, weight = question.public.units, said.noise, float(joint.outcome_weights(SCORES)[outcome])
+    mean, square = (float(said.sums[name][outcome, side]) / units for name in ("mean", "square"))
+    sd, scale = noise.deviation / weight / units, noise.scale / weight / units
+    return ReleasedScores(mean, square, sd, scale, noise.mixing, sd / SQUARE_L1 if joint.pure else None)
+
+
+def side_arm(joint: TableRecipe, side: int) -> int:
+    """Return the arm that a side compares with the reference, or with all others.
+
+    It is compared with all others if there are more than two arms.
+    """
+    return 1 if joint.sides == 1 else side
+
+
+R = TypeVar("R")
+B = TypeVar("B", bound=JointSums)
+# Of a subgroup's questions, by outcome and side.
+Questions = Sequence[Sequence[FiveReleases]]
+# By subgroup; None where nothing is asked, since noise hides one of its arms.
+Asked = Sequence[Questions | None]
+Answered = tuple[tuple[tuple[R, ...], ...] | None, ...]
+FEWEST_UNITS = 2
+
+
+@dataclass(frozen=True)
+class JointScales:
+    """Release 1.
+
+    Attributes:
+        counts: noisy numbers of units, shape (groups, arms); of one subgroup of all units they add up to n.
+        count_sd: deviation of the noise on each.
+        units: of each subgroup, whole: what its means are over.
+        questions: by subgroup, outcome and side.
+    """
+
+    counts: FloatArray
+    count_sd: float
+    units: tuple[int, ...]
+    questions: tuple[tuple[tuple[ReleasedScales, ...], ...], ...]
+
+
+@dataclass(frozen=True)
+class JointDraws:
+    """The five releases of a table.
+
+    Attributes:
+        recipe: costs and sizes.
+        pieces: all units.
+        budget: of the stage that draws.
+        workers: threads; no sum depends on it.
+        times: of rehearsals on fewer people than there are units: how many each stands for.
+    """
+
+    recipe: TableRecipe
+    pieces: Pieces
+    budget: Budget
+    workers: int = 1
+    times: float = 1.0
+
+    def scales(self) -> JointScales:
+        """Release 1."""
+        joint, outcomes, sides = self.recipe, range(len(self.recipe.weights)), range(self.recipe.sides)
+        said = [one for one in made(self._draw(SCALES, [JointScaleSums(joint)] * joint.groups)) if one is not None]
+        counts, sd = np.stack([one.sums["counts"] for one in said]), said[0].noise.deviation / joint.count_weight
+        if joint.known_units is not None and joint.counts == 1:
+            counts = np.concatenate([joint.known_units - counts, counts], axis=1)
+        elif joint.known_units is not None:
+            # The arms add up to what is public: what one has too much the others have too little.
+            counts = counts + (joint.known_units - counts.sum()) / joint.arms
+            sd *= math.sqrt((joint.arms - 1) / joint.arms)
+        units = tuple(joint.known_units or max(round(float(own.sum())), FEWEST_UNITS) for own in counts)
+        questions = tuple(
+            tuple(tuple(scales_of(joint, one, (own, sd, count), k, s) for s in sides) for k in outcomes)
+            for one, own, count in zip(said, counts, units, strict=True)
+        )
+        return JointScales(counts, sd, units, questions)
+
+    def lines(self, asked: Asked) -> Answered[ReleasedMoments]:
+        """Release 2."""
+        return made(self._release(LINES, asked, lambda own: self._moments(own, own[0][0].lines_asked), moments_of))
+
+    def screen(self, asked: Asked) -> Answered[ReleasedScreen] | None:
+        """Release 3; None where public facts say that no curve could be seen."""
+
+        def block(own: Questions) -> JointScreenSums:
+            screens = [[one.screen_asked for one in row] for row in own]
+            return JointScreenSums(self.recipe, screens, _residuals(own))
+
+        return self._release(SCREEN, asked, block, screen_of)
+
+    def refit(self, asked: Asked) -> Answered[ReleasedMoments] | None:
+        """Release 4; None likewise."""
+        return self._release(REFIT, asked, lambda own: self._moments(own, own[0][0].refit_asked), moments_of)
+
+    def scores(self, asked: Asked) -> Answered[ReleasedScores]:
+        """Release 5."""
+
+        def block(own: Questions) -> JointScoreSums:
+            return JointScoreSums(self.recipe, [[one.scores_asked for one in row] for row in own], _residuals(own))
+
+        return made(self._release(SCORES, asked, block, scores_of))
+
+    def clusters(
+        self, asked: Asked, scores: Answered[ReleasedScores], codes: Callable[[int], Any] | float
+    ) -> Answered[ReleasedTotals]:
+        """Release 6.
+
+        Args:
+            asked: the questions, all but their scores set.
+            scores: release 5, whose means are the centres.
+            codes: of the clusters of each piece's rows; in rehearsals how alike people are taken to be.
+        """
+        joint, (own,), (said,) = self.recipe, asked, scores
+        clusters, mechanism = joint.clusters, made(joint.mechanism(CLUSTERS))
+        if clusters is None:
+            raise ChargesDiffer("release 6 was asked of a study without clusters; report this")
+        shape = (len(joint.weights), len(clusters.arms))
+        weights = np.repeat(np.array(joint.weights)[:, None], shape[1], axis=1)
+        if own is None or said is None:
+            exact = np.zeros(shape)
+        elif isinstance(codes, float):
+            known = [known_clusters(one[0], said[k][0], clusters) for k, one in enumerate(own)]
+            exact = np.stack([expected_totals(each, codes) for each in known])
+        else:
+            block = JointScoreSums(joint, [[one.scores_asked for one in row] for row in own], _residuals(own))
+            centres = np.stack([centres_of(row[0], said[k][0]) for k, row in enumerate(own)])
+            of = ClusterScores(block, centres, clusters.treated is not None).of
+            exact = absolute_totals(self.pieces, codes, of, math.prod(shape), self.workers).reshape(shape)
+        drawn = mechanism.release((exact * weights).ravel(), joint.slot(CLUSTERS), self.budget).reshape(shape) / weights
+        if own is None:
+            return (None,)
+        noise = noise_on(mechanism, exact.size).deviation / np.array(joint.weights)
+        return (
+            tuple(
+                (ReleasedTotals(sums, sd, clusters.arms, clusters.spread),)
+                for sums, sd in zip(drawn, noise.tolist(), strict=True)
+            ),
+        )
+
+    def _moments(self, own: Questions, features: FeatureMap) -> JointMomentSums:
+        return JointMomentSums(self.recipe, features, _residuals(own), own[0][0].found_scales.arms.share)
+
+    def _release(
+        self,
+        slot: Slot,
+        asked: Asked,
+        block: Callable[[Questions], B],
+        read: Callable[[TableRecipe, Said, B, FiveReleases, int, int], R],
+    ) -> Answered[R] | None:
+        """Draw a block of each subgroup, and read it for each of its questions."""
+        joint, blocks = self.recipe, [None if own is None else block(own) for own in asked]
+        said = self._draw(slot, blocks)
+        if said is None:
+            return None
+
+        def answers(own: Questions | None, made: B | None, sums: Said | None) -> tuple[tuple[R, ...], ...] | None:
+            if own is None or made is None or sums is None:
+                return None
+            return tuple(
+                tuple(read(joint, sums, made, one, k, s) for s, one in enumerate(row)) for k, row in enumerate(own)
+            )
+
+        return tuple(answers(*each) for each in zip(asked, blocks, said, strict=True))
+
+    def _draw(self, slot: Slot, blocks: Sequence[JointSums | None]) -> list[Said | None] | None:
+        joint, mechanism = self.recipe, self.recipe.mechanism(slot)
+        if mechanism is None:
+            return None
+        weights = [{} if block is None else block.weights for block in blocks]
+        numbers = [0 if block is None else numbers_of(block) for block in blocks]
+        sums = by_block(self.pieces, [_flat(block) for block in blocks], numbers, self.workers)
+        exact = np.concatenate(sums) * np.concatenate([joined(one) for one in weights]) * self.times
+        # Where there are no sums a number of 0 has noise: what is declared is drawn.
+        drawn = mechanism.release(exact if len(exact) else np.zeros(1), joint.slot(slot), self.budget)
+        noise, parts = noise_on(mechanism, len(exact)), cut(drawn[: len(exact)], numbers)
+        said = [_split(values, own) for values, own in zip(parts, weights, strict=True)]
+        return [None if block is None else Said(one, noise) for block, one in zip(blocks, said, strict=True)]
+
+
+def _residuals(own: Questions) -> Residuals:
+    return Residuals.of([[one.found_scales.arms for one in row] for row in own])
+
+
+def _flat(block: JointSums | None) -> Callable[[CellRows], FloatArray]:
+    return lambda rows: np.zeros(0) if block is None else joined(block.of(rows))
+
+
+def joined(named: Named) -> FloatArray:
+    """Return the numbers of a block one after the other."""
+    return np.concatenate([np.zeros(0), *(np.ravel(one) for one in named.values())])
+
+
+def _split(values: FloatArray, weights: Named) -> Named:
+    """Return a block's numbers by name, their weights taken off."""
+    edges = np.cumsum([one.size for one in weights.values()])[:-1]
+    parts = np.split(values, edges) if weights else []
+    return {name: part.reshape(own.shape) / own for (name, own), part in zip(weights.items(), parts, strict=True)}
+
+
+T = TypeVar("T")
+
+
+def begun(joint: TableRecipe, scales: JointScales) -> Asked:
+    """Return what release 1 decides."""
+    found = list[Questions | None]()
+    for counts, units, questions in zip(scales.counts, scales.units, scales.questions, strict=True):
+        if not (counts >= FLOOR_DEVIATIONS * scales.count_sd).all():
+            found.append(None)
+            continue
+        group = tuple(
+            tuple(FiveReleases(joint.public(outcome, units), one) for one in sides)
+            for outcome, sides in enumerate(questions)
+        )
+        for row in group:
+            for one in row:
+                one.lines_asked = group[0][0].lines_asked
+        found.append(group)
+    return tuple(found)
+
+
+def with_lines(first: int, asked: Asked, lines: Answered[ReleasedMoments]) -> Asked:
+    """Return what releases 1 and 2 decide.
+
+    ``first``: the outcome whose candidates are those of all.
+
+    Here and below all is decided at once: its random numbers are those of the releases that there are.
+    """
+
+    def decide(group: Questions) -> None:
+        own = group[first]
+        curves, correlation = own[0].candidates[0].curves, own[0].candidates[1]
+        # What lines leave of treatment is released once, by the weights of that outcome.
+        sides = [screened(one.public, one.found_scales, one.first, curves) for one in own]
+        for row in group:
+            for one, side in zip(row, sides, strict=True):
+                one.candidates = (
+                    replace(side, arms=one.found_scales.arms, slopes=one.first.slopes),
+                    correlation,
+                )
+
+    return _decided(_with(asked, "lines", lines), decide)
+
+
+def with_screen(asked: Asked, screen: Answered[ReleasedScreen] | None) -> Asked:
+    """Return the questions with the curves that release 3 keeps.
+
+    What harms one question of a subgroup is kept for all of them.
+    """
+
+    def decide(group: Questions) -> None:
+        every = [one for row in group for one in row]
+        for one, kept in zip(every, kept_of([one.screening for one in every]), strict=True):
+            one.kept = kept
+
+    return _decided(_with(asked, "screen", screen), decide)
+
+
+def with_refit(asked: Asked, refit: Answered[ReleasedMoments] | None) -> Asked:
+    """Return what release 5 sums."""
+
+    def decide(group: Questions) -> None:
+        for row in group:
+            for one in row:
+                _ = one.scores_asked
+
+    return _decided(_with(asked, "refit", refit), decide)
+
+
+def with_scores(
+    asked: Asked, scores: Answered[ReleasedScores], totals: Answered[ReleasedTotals] | None = None
+) -> Asked:
+    """Return what all releases say.
+
+    ``totals``: release 6, of a study with clusters.
+    """
+    found = _with(asked, "scores", scores)
+    return found if totals is None else _with(found, "totals", totals)
+
+
+def _with(asked: Asked, name: str, released: Answered[T] | None) -> Asked:
+    """Return copies with a release that has come; None: public facts say that there is none."""
+
+    def one(question: FiveReleases, given: T | None) -> FiveReleases:
+        found = copy(question)
+        setattr(found, name, given)
+        return found
+
+    return tuple(
+        None
+        if group is None
+        else tuple(
+            tuple(one(question, None if said is None else said[k][s]) for s, question in enumerate(row))
+            for k, row in enumerate(group)
+        )
+        for group, said in zip(asked, released or [None] * len(asked), strict=True)
+    )
+
+
+def _decided(asked: Asked, decide: Callable[[Questions], None]) -> Asked:
+    # Small matrices: threads of BLAS would wait for each other, and its sums would depend on how many there are.
+    with one_thread():
+        for group in asked:
+            if group is not None:
+                decide(group)
+    return asked

@@ -1,0 +1,383 @@
+"""The exact sums of a table's five releases: what a subgroup's block of each holds.
+
+A release has a block of numbers for each subgroup, and a row fills one of them. A block is a study's release
+(``tasks/estimate/adjust/sums.py``) of several outcomes and arms. Its sums have names; ``weights`` say by what each is
+multiplied before noise is added.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from causalveil.tasks.data.cells import CellRows
+from causalveil.tasks.data.enclave import LIKENESS, Enclave
+from causalveil.tasks.data.split import Pieces
+from causalveil.tasks.estimate.adjust.features import (
+    ArmScales,
+    FeatureMap,
+    Scores,
+    Screen,
+    curves_of,
+    in_ball,
+    lines_in_ball,
+    score_features,
+)
+from causalveil.tasks.estimate.adjust.recipe import SCALES, SCORES, TWO_ARMS, TableRecipe
+from causalveil.tasks.estimate.adjust.released import CELLS
+from causalveil.tasks.estimate.adjust.sums import (
+    ARM_CROSS,
+    ARM_GRAM,
+    SQUARE_L1,
+    arm_moments,
+    codes,
+    in_cells,
+    left_of_arm,
+    left_of_outcome,
+    score_values,
+)
+from causalveil.tasks.estimate.models.lattice_sums import exact_sums, on_lattice, triangle_weights
+from causalveil.tasks.machine.arrays import BoolArray, FloatArray
+from causalveil.tasks.machine.distribute import distribute
+
+
+def one_hot(arms: FloatArray | np.ndarray, count: int) -> FloatArray:
+    """Return 1 in the column of each row's arm, shape (rows, count)."""
+    return np.asarray(arms[:, None] == np.arange(count)[None, :], dtype=np.float64)
+
+
+def by_block(
+    pieces: Pieces, of: Sequence[Callable[[CellRows], FloatArray]], numbers: Sequence[int], workers: int
+) -> list[FloatArray]:
+    """Return exact sums of each subgroup's rows by a function of its own.
+
+    Args:
+        pieces: all units.
+        of: from some rows of a subgroup to their sums, by subgroup.
+        numbers: how many sums each has.
+        workers: threads; the sums do not depend on it.
+
+    Returns:
+        By subgroup, shape (its numbers,).
+    """
+
+    def together(index: int) -> CellRows:
+        """Return a piece with the rows of each subgroup beside each other, so chunks are of few."""
+        rows = cast(CellRows, pieces.rows(index))
+        if not rows.g.any():
+            return rows
+        order = np.argsort(rows.g, kind="stable")
+        return CellRows(rows.x[order], rows.t[order], rows.u[order], rows.g[order])
+
+    def sums(rows: CellRows) -> FloatArray:
+        parts = zip(of, numbers, rows.by_group(len(of)), strict=True)
+        return np.concatenate([one(part) if len(part) else np.zeros(count) for one, count, part in parts])
+
+    return cut(exact_sums(Pieces(together, pieces.count, pieces.units), sums, sum(numbers), workers), numbers)
+
+
+def codes_of(study: Any, enclave: Enclave) -> Callable[[int], Any] | float:
+    """Return the codes of clusters of each segment's rows.
+
+    In a rehearsal: how alike people are taken to be. Of a study without clusters nobody asks for them.
+    """
+    if study.clusters is None or (enclave.segments and enclave.holds("c", 0)):
+        return lambda segment: enclave.load("c", segment)
+    return float(enclave.load(LIKENESS)[0])
+
+
+def absolute_totals(
+    pieces: Pieces,
+    codes: Callable[[int], NDArray[np.uint64]],
+    of: Callable[[CellRows], FloatArray],
+    numbers: int,
+    workers: int,
+) -> FloatArray:
+    """Return exact sums over clusters of absolute totals of some numbers of each row.
+
+    Memory is that of a number of each cluster. A total of rows on the lattice is exact in floats in any order, as are
+    sums of absolute totals: all are multiples of 2^-18 below the number of rows.
+
+    Args:
+        pieces: all units.
+        codes: of the clusters of each piece's rows.
+        of: from rows to their numbers on the lattice, in [-1, 1], shape (numbers, rows).
+        numbers: how many there are.
+        workers: threads; the sums do not depend on it.
+
+    Returns:
+        Shape (numbers,).
+    """
+
+    def by_cluster(named: NDArray[np.uint64], values: FloatArray) -> tuple[NDArray[np.uint64], FloatArray]:
+        known, place = np.unique(named, return_inverse=True)
+        return known, np.stack([np.bincount(place, row, minlength=len(known)) for row in values])
+
+    def piece(index: int) -> tuple[NDArray[np.uint64], FloatArray]:
+        return by_cluster(np.asarray(codes(index)), of(cast(CellRows, pieces.rows(index))))
+
+    known, totals = np.zeros(0, np.uint64), np.zeros((numbers, 0))
+    for own, found in distribute(piece, pieces.count, workers):
+        known, totals = by_cluster(np.concatenate([known, own]), np.concatenate([totals, found], axis=1))
+    absolute: FloatArray = np.abs(totals).sum(axis=1)
+    return absolute
+
+
+def cut(vector: FloatArray, sizes: Sequence[int]) -> list[FloatArray]:
+    """Return a vector in parts of these sizes."""
+    return np.split(vector, np.cumsum(sizes)[:-1].tolist())
+
+
+Named = dict[str, FloatArray]
+
+
+class JointSums(Protocol):
+    """A subgroup's part of a release."""
+
+    @property
+    def weights(self) -> Named:
+        """Factor of each sum, in the order of the release."""
+
+    def of(self, rows: CellRows) -> Named:
+        """Return the sums of some rows of the subgroup, before their weights."""
+
+
+@dataclass(frozen=True)
+class JointScaleSums:
+    """Release 1: sums and counts by arm, histograms of outcomes and of covariates.
+
+    Sums are those of u by arm and of u^2; counts are units by arm.
+    """
+
+    joint: TableRecipe
+
+    @property
+    def weights(self) -> Named:
+        """Factor of each sum."""
+        w, one = self.joint.outcome_weights(SCALES), self.joint.scale_sums.weights
+        return {
+            "sums": np.tile(w, (self.joint.arms, 1)),
+            "counts": np.full(self.joint.counts, self.joint.count_weight),
+            "squares": w,
+            "outcomes": np.outer(w, one[-CELLS:]),
+            "columns": one[:-CELLS],
+        }
+
+    def of(self, rows: CellRows) -> Named:
+        """Return the sums of some rows."""
+        u, own = on_lattice(rows.u), one_hot(rows.t, self.joint.arms)
+        return {
+            "sums": own.T @ u,
+            "counts": own.sum(axis=0)[-self.joint.counts :],
+            "squares": np.einsum("ij,ij->j", u, u),
+            "outcomes": np.stack([in_cells(column) for column in u.T]),
+            "columns": self.joint.scale_sums.of_columns(rows.x),
+        }
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """Means of arms, deviations within arms, and cuts of residuals.
+
+    Each is of shape (arms, outcomes).
+    """
+
+    means: FloatArray
+    spreads: FloatArray
+    limits: FloatArray
+
+    @classmethod
+    def of(cls, found: Sequence[Sequence[ArmScales]]) -> Residuals:
+        """Return means, deviations and limits of a subgroup, by outcome and side.
+
+        Of two arms one side has both, else each its own.
+        """
+
+        def by_arm(one: Sequence[ArmScales]) -> Sequence[tuple[float, float, float]]:
+            ends = [(one[0], 1), (one[0], 0)] if len(one) == 1 else [(side, 0) for side in one]
+            return [(side.means[place], side.spread, side.limit) for side, place in ends]
+
+        means, spreads, limits = np.array([by_arm(one) for one in found]).transpose(2, 1, 0)
+        return cls(means, spreads, limits)
+
+    def in_deviations(self, rows: CellRows) -> FloatArray:
+        """Return y of each outcome and row, not cut, shape (outcomes, rows)."""
+        return np.ascontiguousarray(((np.clip(rows.u, -1.0, 1.0) - self.means[rows.t]) / self.spreads[rows.t]).T)
+
+    def cut(self, rows: CellRows) -> FloatArray:
+        """Return rho of each outcome and row, on the lattice, shape (outcomes, rows)."""
+        return on_lattice(self.in_deviations(rows) * (self.spreads / self.limits)[rows.t].T)
+
+
+@dataclass(frozen=True)
+class JointMomentSums:
+    """Releases 2 and 4: moments of two arms together, or of each of more arms.
+
+    Of two arms they are the moments of both and, with a delta, what differs between them. ``share``: of the arm that is
+    not the reference, where there are two.
+    """
+
+    joint: TableRecipe
+    features: FeatureMap
+    residuals: Residuals
+    share: float
+
+    @property
+    def weights(self) -> Named:
+        """Factor of each sum; off the diagonal an entry stands for two, as in the Frobenius norm."""
+        k, w, arms = self.features.count + 1, np.array(self.joint.weights), self.joint.arms
+        triangle = triangle_weights(k)
+        if arms > TWO_ARMS:
+            cross, squares = np.broadcast_to(w[:, None], (arms, len(w), k)), np.tile(w, (arms, 1))
+            return {
+                "cross": cross,
+                "own": np.ones((arms, k)),
+                "squares": squares,
+                "grams": np.tile(triangle, (arms, 1)),
+            }
+        cross = np.tile(w[:, None], k)
+        both = {"cross": cross, "apart": np.ones(k), "squares": w, "gram": triangle}
+        if not self.joint.by_arm:
+            return both
+        return {**both, "arm_cross": ARM_CROSS * cross, "arm_gram": ARM_GRAM * triangle}
+
+    def of(self, rows: CellRows) -> Named:
+        """Return the sums of some rows."""
+        sums = arm_moments(
+            self.joint.encoding, self.features, rows.x, rows.t, self.residuals.cut(rows), self.joint.arms
+        )
+        upper = np.triu_indices(self.features.count + 1)
+        cross, own, squares, grams = sums.cross, sums.own, sums.squares, sums.grams[:, *upper]
+        if self.joint.arms > TWO_ARMS:
+            return {"cross": cross, "own": own, "squares": squares, "grams": grams}
+        of_controls, of_treated = codes(self.share)
+        both = {
+            "cross": cross[0] + cross[1],
+            "apart": of_controls * own[0] + of_treated * own[1],
+            "squares": squares[0] + squares[1],
+            "gram": grams[0] + grams[1],
+        }
+        if not self.joint.by_arm:
+            return both
+        return {**both, "arm_cross": cross[1] - cross[0], "arm_gram": grams[1] - grams[0]}
+
+
+@dataclass(frozen=True)
+class JointScreenSums:
+    """Release 3: candidates with what lines leave of each outcome, and of each side's arm.
+
+    ``screens``: by outcome and side; all have the candidates of the first primary outcome, which says of arms.
+    """
+
+    joint: TableRecipe
+    screens: Sequence[Sequence[Screen]]
+    residuals: Residuals
+
+    @property
+    def weights(self) -> Named:
+        """Factor of each sum."""
+        count = len(self.screens[0][0].curves)
+        outcome = np.tile(np.array(self.joint.weights)[:, None], count)
+        return {"outcome": outcome, "treatment": np.full((self.joint.sides, count), self.joint.side_weight)}
+
+    def of(self, rows: CellRows) -> Named:
+        """Return the sums of some rows."""
+        first, y = self.screens[self.joint.first], self.residuals.in_deviations(rows)
+        one, found = first[0], {name: np.zeros_like(sums) for name, sums in self.weights.items()}
+        for part, z in self.joint.encoding.blocks(rows.x):
+            (whole, f), t = lines_in_ball(one.lines, z, one.lines_radius), rows.t[part]
+            c = in_ball(curves_of(one.curves, whole), one.radius)[:, : len(t)]
+            found["outcome"] += self._outcomes(f, y[:, part], t) @ c.T
+            arms = [left_of_arm(side, f, of_side(t, s, self.joint)) for s, side in enumerate(first)]
+            found["treatment"] += np.stack(arms) @ c.T
+        return found
+
+    def _outcomes(self, f: FloatArray, y: FloatArray, t: np.ndarray) -> FloatArray:
+        """Return r of each outcome, by the lines of a row's own arm."""
+        if self.joint.sides == 1:
+            return np.stack([left_of_outcome(one[0], f, own, t != 0) for one, own in zip(self.screens, y, strict=True)])
+        found = np.zeros_like(y)
+        for outcome, sides in enumerate(self.screens):
+            for s, side in enumerate(sides):
+                own = left_of_outcome(side, f, y[outcome], np.ones(len(t), dtype=np.bool_))
+                found[outcome] = np.where(t == s, own, found[outcome])
+        return found
+
+
+@dataclass(frozen=True)
+class JointScoreSums:
+    """Release 5: scores and their squares, by outcome and side. ``scores``: likewise.
+
+    Of more than two arms a side's scores are those of its own arm's rows.
+    """
+
+    joint: TableRecipe
+    scores: Sequence[Sequence[Scores]]
+    residuals: Residuals
+
+    @property
+    def weights(self) -> Named:
+        """Factor of each sum."""
+        of_side = np.tile(self.joint.outcome_weights(SCORES)[:, None], self.joint.sides)
+        return {"mean": of_side, "square": of_side * (SQUARE_L1 if self.joint.pure else 1.0)}
+
+    def of(self, rows: CellRows) -> Named:
+        """Return the sums of some rows."""
+        found = {name: np.zeros((len(self.scores), self.joint.sides)) for name in ("mean", "square")}
+        for _, outcome, s, v in self.each(rows):
+            found["mean"][outcome, s] += v.sum()
+            found["square"][outcome, s] += v @ v
+        return found
+
+    def each(self, rows: CellRows) -> Iterator[tuple[slice, int, int, FloatArray]]:
+        """Yield a block of rows, an outcome and a side, with v of those rows that count there."""
+        y, sides = self.residuals.in_deviations(rows), self.joint.sides
+        for part, z in self.joint.encoding.blocks(rows.x):
+            made: dict[int, tuple[FloatArray, FloatArray]] = {}
+            for outcome, row in enumerate(self.scores):
+                for s, one in enumerate(row):
+                    if id(one.features) not in made:
+                        made[id(one.features)] = score_features(one.features, z)
+                    own = of_side(rows.t[part], s, self.joint)
+                    v = score_values(one, made[id(one.features)], y[outcome, part], own)
+                    yield part, outcome, s, v if sides == 1 else v[own]
+
+
+@dataclass(frozen=True)
+class ClusterScores:
+    """Scores of release 6 about their means, cut to [-1, 1], whose totals by cluster are summed.
+
+    Attributes:
+        scores: those of release 5, of two arms and all units.
+        centres: the released mean of v in each arm, shape (outcomes, arms).
+        by_arm: whether totals are taken in each arm, as where whole clusters were treated.
+    """
+
+    scores: JointScoreSums
+    centres: FloatArray
+    by_arm: bool
+
+    def of(self, rows: CellRows) -> FloatArray:
+        """Return r of each outcome, and of each arm where totals are by arm, shape (numbers, rows)."""
+        found = np.zeros((len(self.centres), TWO_ARMS if self.by_arm else 1, len(rows)))
+        for part, outcome, _, v in self.scores.each(rows):
+            arm = rows.t[part].astype(np.intp)
+            place = arm if self.by_arm else np.zeros_like(arm)
+            found[outcome, place, np.arange(part.start, part.stop)] = on_lattice(v - self.centres[outcome, arm])
+        return found.reshape(-1, len(rows))
+
+
+def of_side(t: np.ndarray, side: int, joint: TableRecipe) -> BoolArray:
+    """Return which rows are of the arm that a side compares with all others."""
+    found: BoolArray = t != 0 if joint.sides == 1 else t == side
+    return found
+
+
+def numbers_of(block: JointSums) -> int:
+    """Return how many numbers a block has."""
+    return sum(math.prod(one.shape) for one in block.weights.values())

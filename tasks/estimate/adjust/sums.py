@@ -1,0 +1,202 @@
+"""Exact sums over rows of the five releases.
+
+Each has its sensitivity (``docs/proofs/regression.md``).
+
+1  (t u, (1-t) u, sqrt(2) t, u^2), and sqrt(2/q) the counts of q histograms        sqrt(8), in L1 6
+2  (x rho, x tau, rho^2, x x', .49 s x rho, .5 s x x')       3; without the last two sqrt(8)
+3  (c r, c a)                                                                   sqrt(8)
+4  as 2, with curves
+5  (v, v^2), in L1 (v, v^2/2)                                                   2, in L1 2
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from causalveil.tasks.estimate.adjust.features import Encoding, FeatureMap, Scores, Screen, features_of, times
+from causalveil.tasks.estimate.adjust.released import CELLS, EDGES, ColumnKind
+from causalveil.tasks.estimate.models.lattice_sums import on_lattice
+from causalveil.tasks.machine.arrays import BoolArray, FloatArray
+
+ARM_NUMBERS = 4
+# Sensitivities beside those of recipe.py: in the L1 norm, and of moments that are not by arm.
+SCALES_L1, MOMENTS_ALIKE, SCORES_L1 = 6.0, math.sqrt(8), 2.0
+# In the L1 norm: factors of a count of units and of a squared score.
+COUNT_L1, SQUARE_L1 = 0.75, 0.5
+# By what differences of the arms' cross moments and Gram matrices are multiplied in releases 2 and 4.
+ARM_CROSS, ARM_GRAM = 0.49, 0.5
+
+# All edges of cells are multiples of one of so many steps; a number that a rounding moved off an edge lies on it.
+STEPS, BELOW = 384, 1e-6
+_CELL = np.maximum(np.searchsorted(EDGES + 1e-9, np.arange(2 * STEPS + 1) / STEPS - 1) - 1, 0)
+
+
+def in_cells(z: FloatArray) -> FloatArray:
+    """Return the number of entries of z, in [-1, 1], that lie in each cell.
+
+    A cell goes from above its lower edge up to its upper one.
+    """
+    places = np.ceil((z + 1) * STEPS - BELOW).astype(np.intp)
+    found: FloatArray = np.bincount(_CELL[places], minlength=CELLS).astype(np.float64)
+    return found
+
+
+@dataclass(frozen=True)
+class ArmSums:
+    """Exact sums by arm over rows x of features, of one outcome or several.
+
+    Attributes:
+        cross: of x rho, shape (arms, outcomes, k).
+        own: of x, shape (arms, k).
+        squares: of rho^2, shape (arms, outcomes).
+        grams: of x x', shape (arms, k, k).
+    """
+
+    cross: FloatArray
+    own: FloatArray
+    squares: FloatArray
+    grams: FloatArray
+
+
+def arm_moments(
+    encoding: Encoding, features: FeatureMap, x: FloatArray, t: NDArray[Any], rho: FloatArray, arms: int
+) -> ArmSums:
+    """Sum what releases 2 and 4 are made of.
+
+    Args:
+        encoding: of the rows.
+        features: of them.
+        x: encoded rows.
+        t: arm of each row, from 0.
+        rho: residuals on the lattice, shape (outcomes, rows).
+        arms: how many there are.
+    """
+    k, q = features.count + 1, len(rho)
+    found = ArmSums(np.zeros((arms, q, k)), np.zeros((arms, k)), np.zeros((arms, q)), np.zeros((arms, k, k)))
+    for part, z in encoding.blocks(x):
+        every, r = features_of(features, z)[:, : part.stop - part.start], rho[:, part]
+        for arm in range(arms):
+            chosen = t[part] == arm
+            mine, left = np.ascontiguousarray(every[:, chosen]), r[:, chosen]
+            found.cross[arm] += left @ mine.T
+            found.own[arm] += mine.sum(axis=1)
+            found.squares[arm] += np.einsum("ij,ij->i", left, left)
+            found.grams[arm] += mine @ mine.T
+    return found
+
+
+@dataclass(frozen=True)
+class ScaleSums:
+    """Histograms of release 1.
+
+    ``pure``: there is no delta, so that its sensitivity is in the L1 norm. ``blocks``: of a protocol's subgroups, of
+    which two rows may stand in two.
+    """
+
+    encoding: Encoding
+    pure: bool
+    blocks: bool = False
+
+    @property
+    def _covariates(self) -> int:
+        return len({column.covariate for column in self.encoding.encoded})
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        """Number of entries of each column, and of the outcome last."""
+        return (*(CELLS if one.kind is ColumnKind.number else 1 for one in self.encoding.encoded), CELLS)
+
+    @property
+    def numbers(self) -> int:
+        """Number of sums that one question has in the release, those by arm among them."""
+        return ARM_NUMBERS + sum(self.widths)
+
+    @cached_property
+    def weights(self) -> FloatArray:
+        """Factor of each sum, shape (numbers,).
+
+        A covariate that is one count of zeros and ones moves it by 1, where others move two counts, unless two rows
+        stand in two blocks.
+        """
+        q, owners = self._covariates + 1, [one.covariate for one in self.encoding.encoded]
+        # In the L1 norm one count may weigh twice as much.
+        own, alone = (1.5 / q, 2.0) if self.pure else (math.sqrt(2 / q), math.sqrt(2))
+        alone = 1.0 if self.blocks else alone
+        single = [one.kind is ColumnKind.flag and owners.count(one.covariate) == 1 for one in self.encoding.encoded]
+        of_columns = np.where([*single, False], alone * own, own)
+        return np.repeat(of_columns, self.widths)
+
+    def of_columns(self, x: FloatArray) -> FloatArray:
+        """Return histograms of all columns of some rows, one after the other."""
+        columns, counts = self.encoding.encoded, [np.zeros(width) for width in self.widths[:-1]]
+        indicators = {one.covariate: at for at, one in enumerate(columns) if one.kind is ColumnKind.missing}
+        for part, block in self.encoding.blocks(x):
+            z = block[:, : part.stop - part.start]
+            for at, one in enumerate(columns):
+                if one.kind is not ColumnKind.number:
+                    counts[at] += z[at].sum()
+                    continue
+                gone = indicators.get(one.covariate)
+                counts[at] += in_cells(z[at] if gone is None else z[at][z[gone] == 0])
+        return np.concatenate([*counts, np.zeros(0)])
+
+
+def codes(share: float) -> FloatArray:
+    """Return tau = (t - p)/max(p, 1 - p) of controls and of treated, on the lattice."""
+    return on_lattice(np.array([-share, 1 - share]) / max(share, 1 - share))
+
+
+def moment_numbers(features: int, by_arm: bool) -> int:
+    """Return how many numbers releases 2 and 4 have with so many features beside the constant."""
+    k = features + 1
+    own = k + k * (k + 1) // 2
+    return own + k + 1 + (own if by_arm else 0)
+
+
+def left_of_outcome(screen: Screen, f: FloatArray, y: FloatArray, treated: BoolArray) -> FloatArray:
+    """Return r of the rows of a block, shape of ``y``.
+
+    ``f`` has shape (lines, BLOCK); its first columns belong to the rows.
+    """
+    p = screen.arms.share
+    of_treated, of_controls = _less_middle(screen.slopes, f, screen.middle)[:, : len(y)]
+    shifts = times(screen.slopes, screen.apart[:, None])[:, 0]
+    fitted = np.where(treated, of_treated - (1 - p) * shifts[0], of_controls + p * shifts[1])
+    return on_lattice((y - fitted) * (screen.arms.spread / screen.arms.limit))
+
+
+def left_of_arm(screen: Screen, f: FloatArray, treated: BoolArray) -> FloatArray:
+    """Return a of rows with lines f, shape (lines, BLOCK), of which so many are rows."""
+    p = screen.arms.share
+    by_weights = _less_middle(screen.weights[None], f, screen.middle)[0, : len(treated)]
+    return on_lattice((treated - p - p * (1 - p) * by_weights) / screen.reach)
+
+
+def score_values(scores: Scores, x: tuple[FloatArray, FloatArray], y: FloatArray, treated: BoolArray) -> FloatArray:
+    """Return v of the rows of a block, shape of ``y``.
+
+    ``x``: as slopes and as weights see it, each of shape (count, BLOCK); its first columns belong to the rows.
+    """
+    p = scores.arms.share
+    b1, b0 = _less_middle(scores.slopes, x[0], scores.middle)[:, : len(y)]
+    h1, h0 = _less_middle(scores.weights, x[1], scores.middle)[:, : len(y)]
+    shifts = times(scores.slopes, scores.apart[:, None])[:, 0]
+    (of_treated, of_controls), (lean_treated, lean_controls) = scores.index, scores.lean
+    residual = y - np.where(treated, b1 - (1 - p) * shifts[0], b0 + p * shifts[1])
+    weight = np.where(
+        treated,
+        (1 - lean_treated * (h1 - (1 - p) * of_treated)) / p,
+        -(1 + lean_controls * (h0 + p * of_controls)) / (1 - p),
+    )
+    return on_lattice((b1 - b0 + weight * residual) / scores.cut)
+
+
+def _less_middle(vectors: FloatArray, x: FloatArray, middle: FloatArray) -> FloatArray:
+    """Return vectors' (x - middle), shape (vectors, BLOCK)."""
+    return times(vectors, x) - times(vectors, middle[:, None])

@@ -1,0 +1,48 @@
+"""Name the sources of error that the intervals of a table cover."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from causalveil.schemas.answers import Answer, State
+from causalveil.schemas.confounding import declares_randomised
+from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.limits import Code, Limit, limit
+from causalveil.schemas.table import ALL_UNITS, EffectStudy
+
+# Estimators whose weights are functions of public columns.
+PUBLIC_WEIGHTS = ("balancing", "matching")
+
+
+def covered(study: EffectStudy | SurvivalStudy, answers: Sequence[Answer]) -> tuple[Limit, ...]:
+    """Return the sources of error that every interval of a table covers."""
+    settings = study.estimator.model_dump()
+    found = [limit(Code.sampling), limit(Code.privacy_noise)]
+    if hidden_subgroups(study, answers):
+        found.append(limit(Code.hidden_subgroups))
+    if isinstance(study, SurvivalStudy) and study.covariates:
+        found.append(limit(Code.censoring_curves))
+    allowed = settings.get("allowance", (settings.get("confounding_prior") or {}).get("outcome_r2"))
+    if study.estimator.name in PUBLIC_WEIGHTS and allowed != 0:
+        return (*found, limit(Code.imbalance))
+    if declares_randomised(settings):
+        return tuple(found)
+    if study.estimator.name == "difference_in_means" or not study.covariates:
+        return (*found, limit(Code.confounding_of_prior))
+    return (*found, limit(Code.confounding_hidden))
+
+
+def hidden_subgroups(study: EffectStudy | SurvivalStudy, answers: Sequence[Answer]) -> bool:
+    """Return whether an answer over all units is made of some subgroups alone.
+
+    Noise hides the others. Arms that are compared as they are have curves of all units, whatever is seen of a subgroup.
+    """
+    if isinstance(study, SurvivalStudy) and not study.covariates:
+        return False
+    states: dict[tuple[str, str], dict[str, State]] = {}
+    for one in answers:
+        states.setdefault((one.outcome, one.arm), {})[one.group] = one.state
+    return any(
+        own.get(ALL_UNITS, State.withheld) in (State.answered, State.marked) and State.unresolved in own.values()
+        for own in states.values()
+    )

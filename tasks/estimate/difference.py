@@ -1,0 +1,366 @@
+"""Differences of arm means where treatment is private, of a randomised trial or unadjusted.
+
+Every outcome in every subgroup and arm, from one release.
+
+A cell, a subgroup and an arm, has (w_k u_k, w_k u_k^2/sqrt(2)) for each outcome and its count times sqrt(1/2). A row
+lies in one cell, and the vector moves by at most 2, whatever the numbers of subgroups, arms and outcomes
+(``docs/proofs/questions.md``, section 5).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from causalveil.schemas.estimators.difference import DifferenceStudy
+from causalveil.schemas.plan import Sizes
+from causalveil.schemas.privacy import PrivacyCost, Scope
+from causalveil.schemas.study import Clusters
+from causalveil.tasks.data.cells import CellRows, everybody
+from causalveil.tasks.data.enclave import Enclave
+from causalveil.tasks.data.split import Pieces
+from causalveil.tasks.estimate.adjust.recipe import CLUSTERS, CLUSTERS_L2, CLUSTERS_SHARE
+from causalveil.tasks.estimate.adjust.releases import absolute_totals, by_block, codes_of, one_hot
+from causalveil.tasks.estimate.answers import (
+    Part,
+    Risks,
+    calibrate,
+    table,
+    told_of,
+    told_of_errors,
+    with_everybody,
+    with_statement,
+)
+from causalveil.tasks.estimate.clusters import KnownClusters, Likeness, expected_totals, likeness
+from causalveil.tasks.estimate.covered import covered
+from causalveil.tasks.estimate.findings import together
+from causalveil.tasks.estimate.interval import NOISY, Findings, Noise, of_the_answer
+from causalveil.tasks.estimate.label.difference import confounding, covers, not_covered
+from causalveil.tasks.estimate.models.lattice_sums import on_lattice, sums_sensitivity
+from causalveil.tasks.estimate.people import FLOOR_DEVIATIONS, check_cells
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy.gaussian import divide
+from causalveil.tasks.privacy.mechanisms import Budget, Mechanism, Slot, vector_mechanism
+
+SLOT = Slot(name="effect", scope=Scope.all)
+HALF = math.sqrt(0.5)
+# No mean square about a mean is taken to be smaller, in u.
+LEAST_VARIANCE = 1e-6
+
+
+def numbers(study: DifferenceStudy) -> int:
+    """Return the number of sums that the release has in a subgroup."""
+    return len(study.arm_names) * (2 * len(study.outcomes) + 1)
+
+
+def mechanism(study: DifferenceStudy, sizes: Sizes | None) -> Mechanism:
+    """Return the mechanism that releases the sums.
+
+    Raises:
+        StudyError: more cells than the budget can serve.
+    """
+    units = None if sizes is None else sizes.units
+    made = vector_mechanism(sums_sensitivity(len(study.groups) * numbers(study), units), costs(study)[SLOT.name])
+    if units is not None:
+        check_cells(
+            units, len(study.groups), len(study.arm_names), FLOOR_DEVIATIONS * noise_of(study, made).deviation / HALF
+        )
+    return made
+
+
+def costs(study: DifferenceStudy) -> dict[str, PrivacyCost]:
+    """Return what each release may cost: sums alone, or sums and totals of clusters."""
+    if study.clusters is None:
+        return {SLOT.name: study.privacy.cost}
+    return divide(study.privacy.cost, {SLOT.name: 1 - CLUSTERS_SHARE, CLUSTERS.name: CLUSTERS_SHARE})
+
+
+def clusters_mechanism(study: DifferenceStudy, sizes: Sizes | None) -> Mechanism | None:
+    """Return the mechanism of absolute totals of clusters; None without clusters."""
+    if study.clusters is None:
+        return None
+    numbers = len(study.outcomes) * len(study.clusters.arms)
+    units = None if sizes is None else sizes.units
+    return vector_mechanism(sums_sensitivity(numbers, units, CLUSTERS_L2), costs(study)[CLUSTERS.name])
+
+
+def draws(study: DifferenceStudy, sizes: Sizes | None) -> list[tuple[Slot, Mechanism | None]]:
+    """Return both releases, the second of a study with clusters."""
+    return [(SLOT, mechanism(study, sizes)), (CLUSTERS, clusters_mechanism(study, sizes))]
+
+
+def noise_of(study: DifferenceStudy, made: Mechanism) -> Noise:
+    """Return the noise on each sum."""
+    return Noise.of(made, len(study.groups) * numbers(study))
+
+
+def weights(study: DifferenceStudy) -> FloatArray:
+    """Return the factors of a subgroup's exact sums, shape (2 outcomes + 1, arms)."""
+    w = np.array(study.weights)
+    column: FloatArray = np.concatenate([w, w * HALF, [HALF]])
+    return np.repeat(column[:, None], len(study.arm_names), axis=1)
+
+
+def sums(study: DifferenceStudy, pieces: Pieces) -> FloatArray:
+    """Return the sums over all units before their noise, shape (groups * numbers,)."""
+    arms = len(study.arm_names)
+
+    def of(rows: CellRows) -> FloatArray:
+        u, own = on_lattice(rows.u), one_hot(rows.t, arms)
+        return np.concatenate([(u.T @ own).ravel(), ((u * u).T @ own).ravel(), own.sum(axis=0)])
+
+    groups = len(study.groups)
+    blocks = by_block(pieces, [of] * groups, [numbers(study)] * groups, study.execution.workers)
+    weighted = weights(study).ravel()
+    return np.concatenate([block * weighted for block in blocks])
+
+
+@dataclass(frozen=True)
+class ArmMeans:
+    """Means of all cells as released sums tell them, in u: by subgroup, outcome and arm.
+
+    Attributes:
+        counts: noisy numbers of units, shape (groups, arms); of one subgroup of all units they add up to n.
+        count_noise: deviation of the noise on each.
+        means: shape (groups, outcomes, arms).
+        within: variance within a cell, with a deviation of its noise added; at most 1; of the same shape.
+        errors: covariance of the means of a subgroup's arms by noise, shape (groups, outcomes, arms, arms).
+        mixing: of the noise, as that of ``Noise``.
+    """
+
+    counts: FloatArray
+    count_noise: float
+    means: FloatArray
+    within: FloatArray
+    errors: FloatArray
+    mixing: float | None
+
+    @classmethod
+    def of(cls, study: DifferenceStudy, sizes: Sizes, released: FloatArray) -> ArmMeans:
+        """Read released sums.
+
+        The mean of a cell is off by (e_sum - mean e_count)/count for the noisy count, so two arms whose counts share
+        noise have errors that depend on each other; a second moment's noise enters the sampling variance.
+        """
+        q, groups, arms = len(study.outcomes), len(study.groups), len(study.arm_names)
+        law = noise_of(study, mechanism(study, sizes))
+        blocks, noise = released.reshape(groups, 2 * q + 1, arms) / weights(study), law.deviation
+        counts, in_counts = blocks[:, -1, :], (noise / HALF) ** 2 * np.eye(arms)
+        if groups == 1 and not study.where:
+            # The arms add up to what is public: what one has too much the others have too little.
+            counts = counts + (sizes.units - counts.sum()) / arms
+            in_counts -= (noise / HALF) ** 2 / arms
+        safe, own = np.maximum(counts, 1.0)[:, None, :], noise / np.array(study.weights)
+        means = np.clip(blocks[:, :q] / safe, -1, 1)
+        of_squares = np.hypot(own / HALF, 2 * own)[None, :, None] / safe
+        within = np.maximum(blocks[:, q:-1] / safe - means**2, LEAST_VARIANCE) + of_squares
+        errors = own[:, None, None] ** 2 * np.eye(arms) + in_counts * means[..., :, None] * means[..., None, :]
+        errors /= safe[..., :, None] * safe[..., None, :]
+        return cls(counts, math.sqrt(in_counts[0, 0]), means, np.minimum(within, 1.0), errors, law.mixing)
+
+    @property
+    def safe(self) -> FloatArray:
+        """Numbers of units by which sums are divided, shape (groups, arms)."""
+        return np.maximum(self.counts, 1.0)
+
+    @property
+    def variances(self) -> FloatArray:
+        """Variance of each mean by sampling, shape (groups, outcomes, arms)."""
+        return self.within / self.safe[:, None, :]
+
+    def part(self, study: DifferenceStudy, group: int, outcome: int, arm: int, alike: Likeness | None = None) -> Part:
+        """Return one answer: an arm's mean less that of the reference.
+
+        ``alike``: what totals of clusters say of its sampling variance.
+        """
+        own, half = [arm, 0], study.outcomes[outcome].width / 2
+        means, variance = self.means[group, outcome, own], self.variances[group, outcome, own]
+        errors, spread = self.errors[group, outcome][np.ix_(own, own)], self.within[group, outcome, own].mean()
+        risks = None
+        if study.ratios and study.outcomes[outcome].counts_events:
+            first, second = (study.outcomes[outcome].middle + half * means).tolist()
+            risks = Risks((first, second), (errors + np.diag(variance)) * half**2)
+        return Part(
+            outcome=outcome,
+            group=study.groups[group],
+            arm=study.arm_names[arm],
+            answered=bool((self.counts[group, own] >= FLOOR_DEVIATIONS * self.count_noise).all()),
+            value=float(means[0] - means[1]) * half,
+            sampling=(float(variance.sum()) if alike is None else alike.variance) * half**2,
+            alike=None if alike is None else alike.times(half**2),
+            noise=float(errors[0, 0] + errors[1, 1] - 2 * errors[0, 1]) * half**2,
+            bias=study.estimator.allowed * math.sqrt(float(spread)) * half,
+            spread=math.sqrt(float(spread)) * half,
+            confounding=confounding(study.estimator),
+            mixing=self.mixing,
+            risks=risks,
+        )
+
+
+# Where an outcome of more than two values is cut about an arm's mean, in its deviations, for totals of clusters.
+CUT = 4.0
+
+
+@dataclass(frozen=True)
+class Influence:
+    """Contributions of units to a difference of two arms' means, cut to [-1, 1].
+
+    A unit of arm t adds s_t (u - mean_t) scale_t, s = 1 for treated and -1 for controls: scale_t n_t is alike in both
+    arms, so that the total times ``unit`` is what the difference is off by.
+
+    Attributes:
+        means, scales: by outcome and arm, shape (outcomes, 2).
+        known: what is known of the clusters before their totals are, by outcome.
+        units: by outcome.
+    """
+
+    means: FloatArray
+    scales: FloatArray
+    known: list[list[KnownClusters]]
+    units: FloatArray
+
+    @classmethod
+    def of(cls, study: DifferenceStudy, clusters: Clusters, found: ArmMeans) -> Influence:
+        """Return it from released sums, of two arms and all units."""
+        means, within, counts = found.means[0], found.within[0], found.safe[0]
+        two = np.array([[one.two_valued] for one in study.outcomes])
+        # No outcome lies farther from a mean than the farther end of its range.
+        far = 1 + np.abs(means)
+        limits = np.where(two, far, np.minimum(far, CUT * np.sqrt(within))).max(axis=1, keepdims=True)
+        scales = counts.min() / counts / limits
+        own, doubt = counts * within * scales**2, scales * np.sqrt(np.diagonal(found.errors[0], axis1=1, axis2=2))
+
+        def known(outcome: int) -> list[KnownClusters]:
+            if clusters.treated is None:
+                every = float(counts.sum())
+                error = float(np.linalg.norm(doubt[outcome] * counts)) / every
+                return [KnownClusters(float(own[outcome].sum()), every, clusters.arms[0], clusters.spread, error)]
+            parts = zip(own[outcome].tolist(), counts.tolist(), clusters.arms, doubt[outcome].tolist(), strict=True)
+            return [KnownClusters(one, units, count, clusters.spread, error) for one, units, count, error in parts]
+
+        return cls(means, scales, [known(one) for one in range(len(means))], limits[:, 0] / counts.min())
+
+    def of_rows(self, rows: CellRows, by_arm: bool) -> FloatArray:
+        """Return r of each outcome, and of each arm where totals are by arm, shape (numbers, rows)."""
+        arm = rows.t.astype(np.intp)
+        signed = np.where(arm == 1, 1.0, -1.0) * (rows.u.T - self.means[:, arm]) * self.scales[:, arm]
+        found = np.zeros((len(self.means), 2 if by_arm else 1, len(rows)))
+        found[:, arm if by_arm else 0 * arm, np.arange(len(rows))] = on_lattice(signed)
+        return found.reshape(-1, len(rows))
+
+
+def likenesses(
+    study: DifferenceStudy,
+    sizes: Sizes,
+    released: FloatArray,
+    pieces: Pieces,
+    codes: Callable[[int], Any] | float,
+    budget: Budget,
+) -> list[Likeness] | None:
+    """Release absolute totals of clusters, and return what they say of each outcome.
+
+    None of a study without clusters.
+
+    Args:
+        study: the table.
+        sizes: its sizes.
+        released: the sums, with their noise.
+        pieces: all units.
+        codes: of the clusters of each piece's rows; in rehearsals how alike people are taken to be.
+        budget: of the stage.
+    """
+    clusters, mechanism = study.clusters, clusters_mechanism(study, sizes)
+    if clusters is None or mechanism is None:
+        return None
+    influence = Influence.of(study, clusters, ArmMeans.of(study, sizes, released))
+    shape, by_arm = (len(study.outcomes), len(clusters.arms)), clusters.treated is not None
+    if isinstance(codes, float):
+        exact = np.stack([expected_totals(known, codes) for known in influence.known])
+    else:
+        workers = study.execution.workers
+        of = partial(influence.of_rows, by_arm=by_arm)
+        exact = absolute_totals(pieces, codes, of, math.prod(shape), workers).reshape(shape)
+    weight = np.repeat(np.array(study.weights)[:, None], shape[1], axis=1)
+    totals = mechanism.release((exact * weight).ravel(), CLUSTERS, budget).reshape(shape) / weight
+    noise = Noise.of(mechanism, exact.size).deviation / np.array(study.weights)
+    return [
+        likeness(known, total, sd).times(unit**2)
+        for known, total, sd, unit in zip(
+            influence.known, totals, noise.tolist(), influence.units.tolist(), strict=True
+        )
+    ]
+
+
+def findings(
+    study: DifferenceStudy, sizes: Sizes, released: FloatArray, alike: list[Likeness] | None = None
+) -> Findings:
+    """Return the table from released sums.
+
+    ``alike``: by outcome, of a study with clusters.
+    """
+    found = ArmMeans.of(study, sizes, released)
+    groups, outcomes, arms = found.means.shape
+    parts = [
+        found.part(study, group, outcome, arm, None if alike is None else alike[outcome])
+        for group in range(groups)
+        for outcome in range(outcomes)
+        for arm in range(1, arms)
+    ]
+    sizes_of = dict.fromkeys(study.arm_names[1:], found.safe.sum(axis=1).tolist())
+    total = float(found.safe.sum()) if study.where else float(sizes.units)
+    parts = with_everybody(study, parts, sizes_of, found.count_noise * math.sqrt(arms), total)
+    answers, calibration = calibrate(study, parts, table(study, parts))
+    details: dict[str, float | int | str | bool] = {
+        "cells": groups * arms,
+        **together(len(answers)),
+    }
+    for label, counts in zip(study.groups, found.counts.tolist(), strict=True):
+        details |= {f"units[{label}][{name}]": count for name, count in zip(study.arm_names, counts, strict=True)}
+    told = Findings(
+        answers=answers,
+        confidence=study.confidence,
+        covers=covered(study, answers),
+        details=details,
+        not_covered=not_covered(study.estimator),
+        calibration=calibration,
+        clusters=told_of(study, parts, sizes.units),
+    )
+    return _of_one_question(study, told, found) if study.asks_one else told
+
+
+def difference_stage(
+    study: DifferenceStudy, sizes: Sizes, enclave: Enclave, budget: Budget, times: float = 1.0
+) -> Findings:
+    """Release the sums over all units and make the table.
+
+    In rehearsals a row stands for ``times`` units.
+    """
+    pieces = everybody(enclave)
+    released = mechanism(study, sizes).release(sums(study, pieces) * times, SLOT, budget)
+    return findings(
+        study, sizes, released, likenesses(study, sizes, released, pieces, codes_of(study, enclave), budget)
+    )
+
+
+def _of_one_question(study: DifferenceStudy, answers: Findings, found: ArmMeans) -> Findings:
+    """Return a table of one row with the means of its arms."""
+    middle, half = study.outcome.middle, study.outcome.width / 2
+    control, treated = (found.means[0, 0] * half + middle).tolist()
+    errors = np.sqrt(found.variances[0, 0] + np.diagonal(found.errors[0, 0])) * half
+    details = {
+        "mean_treated": treated,
+        "mean_control": control,
+        "mean_treated_error": float(errors[1]),
+        "mean_control_error": float(errors[0]),
+    }
+    values = of_the_answer(answers.estimate, (control, treated))
+    return replace(
+        with_statement(answers, confounding(study.estimator), values=values),
+        covers=(*NOISY, *covers(study.estimator)),
+        details={**details, **told_of_errors(study, answers)},
+    )

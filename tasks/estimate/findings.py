@@ -1,0 +1,310 @@
+"""Assemble what a release holds of a table: answers, balance, gates.
+
+Balance, overlap, and the gates that were declared on them.
+Post-processing of released values.
+
+A gate fails only when a released value is significantly beyond its bound, passes when it is significantly within, and
+cannot tell otherwise: noise must not decide. Its error of 5% is divided among all values that it looks at. One line
+names those that failed: on a terminal, by an exit code, in Prefect.
+
+From answers with the law of their errors to what the release holds.
+Table, balance, gates, calibration.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from causalveil.schemas.answers import Answer, BalanceRow, GateResult, GateVerdict, State
+from causalveil.schemas.estimators.regression import RegressionStudy
+from causalveil.schemas.limits import Code, Limit, limit, united
+from causalveil.schemas.plan import Sizes
+from causalveil.schemas.release import EffectTable
+from causalveil.schemas.sites.pooled import Published
+from causalveil.schemas.study import Estimand
+from causalveil.schemas.table import ALL_UNITS, EffectStudy, FailedGate, OutcomeRole
+from causalveil.tasks.estimate.adjust.five_releases import FiveReleases, differences, effective
+from causalveil.tasks.estimate.adjust.interval import ErrorLaw, confounding, curve_names, curves_not_covered, cut_away
+from causalveil.tasks.estimate.adjust.questions import Asked, JointScales
+from causalveil.tasks.estimate.adjust.recipe import TWO_ARMS
+from causalveil.tasks.estimate.answers import Part, calibrate, table, told_of, with_everybody
+from causalveil.tasks.estimate.covered import covered
+from causalveil.tasks.estimate.interval import Findings
+from causalveil.tasks.machine.distribute import one_thread
+
+GATE_ERROR = 0.05
+# What a withheld answer has none of.
+NUMBERS = ("estimate", "interval", "simultaneous", "calibrated", "noise_error", "sampling_error", "bias", "spread")
+
+
+def sides_of(study: EffectStudy) -> list[str]:
+    """Return the arms under which a subgroup's comparisons are shown.
+
+    Of two arms it is the second. Of more it is each, which is compared with all others.
+    """
+    return [study.arm_names[1]] if len(study.arm_names) == TWO_ARMS else list(study.arm_names)
+
+
+def balance_of(study: EffectStudy, asked: Asked) -> tuple[BalanceRow, ...]:
+    """Return standardised differences of each column that is adjusted for, by subgroup and side."""
+    rows = list[BalanceRow]()
+    for label, group in zip(study.groups, asked, strict=True):
+        for arm, question in zip(sides_of(study), [] if group is None else group[study.first], strict=False):
+            rows.extend(BalanceRow(group=label, arm=arm, **vars(one)) for one in differences(question))
+    return tuple(rows)
+
+
+def results(study: EffectStudy, asked: Asked, balance: Sequence[BalanceRow]) -> tuple[GateResult, ...]:
+    """Return every declared gate in every subgroup and comparison."""
+    gates, found, places = study.gates, list[GateResult](), sides_of(study)
+    if gates is None:
+        return ()
+    values = max(len(balance), 1)
+    for label, group in zip(study.groups, asked, strict=True):
+        for side, arm in enumerate(places):
+            if gates.balance is not None:
+                own = [(row.after, row.noise_error) for row in balance if (row.group, row.arm) == (label, arm)]
+                found.append(balance_gate(label, arm, gates.balance, own, critical_of(values)))
+            if gates.overlap is not None:
+                critical = critical_of(len(study.groups) * len(places))
+                # Nothing is told of a subgroup that noise hides.
+                value, error = (1.0, math.inf) if group is None else effective(group[study.first][side])
+                found.append(overlap_gate(label, arm, gates.overlap, value, min(error, 1.0), critical))
+    return tuple(found)
+
+
+def critical_of(values: int) -> float:
+    """Return the one-sided quantile of the gates' error, divided among so many values."""
+    from scipy.special import ndtri
+
+    return -float(ndtri(GATE_ERROR / values))
+
+
+def _verdict(beyond: float, error: float, critical: float) -> GateVerdict:
+    """Return the verdict on how far a value lies beyond its bound, negative within."""
+    if beyond > critical * error:
+        return GateVerdict.failed
+    return GateVerdict.passed if beyond < -critical * error else GateVerdict.cannot_tell
+
+
+def balance_gate(
+    label: str, arm: str, bound: float, numbers: Sequence[tuple[float, float]], critical: float
+) -> GateResult:
+    """Return the worst covariate: one that fails, else one not told, else the largest.
+
+    Args:
+        label: the subgroup.
+        arm: which arm.
+        bound: as declared.
+        numbers: by covariate the difference that is left and its noise's deviation; none: it was not released.
+        critical: quantile of :func:`critical_of`.
+    """
+    order = {GateVerdict.failed: 2, GateVerdict.cannot_tell: 1, GateVerdict.passed: 0}
+    rows = [(_verdict(abs(after) - bound, error, critical), abs(after), error) for after, error in numbers]
+    if not rows:
+        rows = [(GateVerdict.cannot_tell, 0.0, bound)]
+    verdict, value, error = max(rows, key=lambda row: (order[row[0]], row[1]))
+    return GateResult(
+        gate="balance", group=label, arm=arm, bound=bound, value=value, noise_error=error, verdict=verdict
+    )
+
+
+def overlap_gate(label: str, arm: str, bound: float, value: float, error: float, critical: float) -> GateResult:
+    """Return the result of the overlap gate: whether weights leave enough units effective.
+
+    ``value`` is the smaller arm's share, ``error`` of its noise.
+    """
+    verdict = _verdict(bound - value, error, critical)
+    return GateResult(
+        gate="overlap", group=label, arm=arm, bound=bound, value=value, noise_error=error, verdict=verdict
+    )
+
+
+def gated(study: EffectStudy, answers: Sequence[Answer], gates: Sequence[GateResult]) -> tuple[Answer, ...]:
+    """Return the table after its gates: answers behind a failed one are withheld, or marked."""
+    if study.gates is None:
+        return tuple(answers)
+    failed = {(gate.group, gate.arm) for gate in gates if gate.verdict is GateVerdict.failed}
+    withhold = study.gates.failed is FailedGate.withhold
+    found = []
+    for answer in answers:
+        arms = (answer.arm, answer.reference)
+        groups = study.groups if answer.group == ALL_UNITS else (answer.group,)
+        if not any((group, arm) in failed for group in groups for arm in arms):
+            found.append(answer)
+        elif withhold:
+            found.append(answer.model_copy(update={"state": State.withheld, "measures": (), **dict.fromkeys(NUMBERS)}))
+        else:
+            found.append(answer.model_copy(update={"state": State.marked}))
+    return tuple(found)
+
+
+def failed_gates(release: Published) -> str | None:
+    """Return one line that names the gates that failed and where.
+
+    All of this is released. The result is None if none failed.
+    """
+    if not isinstance(release, EffectTable) or not release.gate_failed:
+        return None
+    failed = [gate for gate in release.gates if gate.verdict == "failed"]
+    places = ", ".join(f"{gate.gate} in {gate.group}, {gate.arm}" for gate in failed)
+    return f"a declared gate failed ({places}); the release says so, and its charge stands"
+
+
+def as_it_is(part: Part, row: Sequence[FiveReleases] | None) -> Part:
+    """Return an answer in units of its declared range."""
+    del row
+    return part
+
+
+def parts_of(
+    study: RegressionStudy,
+    asked: Asked,
+    scales: JointScales,
+    units: int,
+    told: Callable[[Part, Sequence[FiveReleases] | None], Part] = as_it_is,
+) -> list[Part]:
+    """Return every answer of the table.
+
+    Args:
+        study: the protocol.
+        asked: its questions, by subgroup.
+        scales: what release 1 says.
+        units: of the data.
+        told: a subgroup's answer, with the questions that it is read off, as the table has it.
+    """
+    parts = []
+    for label, group in zip(study.groups, asked, strict=True):
+        for outcome in range(len(study.outcomes)):
+            row = None if group is None else group[outcome]
+            laws = [] if row is None else [one.law for one in row]
+            for arm in range(1, len(study.arm_names)):
+                parts.append(told(_part(study, row, laws, label, outcome, arm), row))
+    counts, error, total = _sizes(study, scales, units)
+    return with_everybody(study, parts, counts, error, total)
+
+
+def _sizes(study: RegressionStudy, scales: JointScales, units: int) -> tuple[dict[str, list[float]], float, float]:
+    """Return, by arm, the number of units of each subgroup that the estimand is over, its noise, and their sum."""
+    counts = np.maximum(scales.counts, 1.0)
+    over = {Estimand.ATE: slice(None), Estimand.ATT: slice(1, None), Estimand.ATC: slice(0, 1)}[study.estimand]
+    chosen = counts[:, over].sum(axis=1)
+    known = study.estimand is Estimand.ATE and not study.where
+    total = float(units) if known else float(chosen.sum())
+    error = scales.count_sd * math.sqrt(counts[:, over].shape[1])
+    return dict.fromkeys(study.arm_names[1:], chosen.tolist()), error, total
+
+
+def _part(
+    study: RegressionStudy,
+    row: Sequence[FiveReleases] | None,
+    laws: Sequence[ErrorLaw],
+    label: str,
+    outcome: int,
+    arm: int,
+) -> Part:
+    """Return one answer of a subgroup.
+
+    ``row``: its questions by side, None where noise hides it.
+    """
+    if row is None:
+        return Part(outcome, label, study.arm_names[arm], False, 0.0, 0.0, 0.0, 0.0, 0.0, None)
+    half = study.outcomes[outcome].width / 2
+    left_out = tuple(dict.fromkeys(name for one in row for name in one.left_out))
+    law = laws[0] if len(row) == 1 else _contrast(laws[arm], laws[0], row[arm], row[0])
+    return Part(
+        outcome=outcome,
+        group=label,
+        arm=study.arm_names[arm],
+        answered=True,
+        value=law.value * half,
+        sampling=(law.sampling * half) ** 2,
+        noise=(float(law.error.var()) + law.noise.deviation**2) * half**2,
+        bias=0.0,
+        spread=float(np.mean([one.found_scales.arms.spread for one in row])) * half,
+        confounding=confounding(study, row[0].public, law.adjusted_share, left_out, law.explained),
+        mixing=law.mixing,
+        error=law.error * half,
+        adjusted=None if study.estimator.trial else law.adjusted_share,
+        alike=None if law.alike is None else law.alike.times(half**2),
+    )
+
+
+def _contrast(one: ErrorLaw, other: ErrorLaw, of_one: FiveReleases, of_other: FiveReleases) -> ErrorLaw:
+    """Return the law of the difference of two arms' means.
+
+    Models of both read the same noise of Gram matrices, so their errors are taken to be as unlike as they can be.
+    Means are where the features of all units lie: noise in that centre, and who was sampled, move them alike but for
+    what the arms' slopes differ by.
+    """
+    first, second = of_one.second, of_other.second
+    apart = first.slopes[0] * of_one.found_scales.arms.spread - second.slopes[0] * of_other.found_scales.arms.spread
+    gram = first.moments.gram
+    shared = float((apart * first.moments.middle_sd) @ (apart * first.moments.middle_sd))
+    everybody = max(float(apart @ gram @ apart), 0.0) / of_one.public.units
+    error = np.sort(one.error) - np.sort(other.error)[::-1]
+    return ErrorLaw(
+        one.value - other.value,
+        error,
+        math.sqrt(one.sampling**2 + other.sampling**2 + everybody),
+        # Of one deviation: noise in the centre is taken to have the law of that in scores.
+        math.hypot(one.noise.deviation, other.noise.deviation, math.sqrt(shared)) / one.noise.deviation * one.scale,
+        one.mixing,
+        min(one.adjusted_share, other.adjusted_share),
+        None if one.explained is None or other.explained is None else (one.explained + other.explained) / 2,
+    )
+
+
+def findings(study: RegressionStudy, asked: Asked, scales: JointScales, sizes: Sizes) -> Findings:
+    """Return the whole table of a study by regression."""
+    with one_thread():
+        parts, balance = parts_of(study, asked, scales, sizes.units), balance_of(study, asked)
+        gates = results(study, asked, balance)
+    answers, calibration = calibrate(study, parts, table(study, parts))
+    details: dict[str, float | int | str | bool] = {
+        "cells": scales.counts.size,
+        **together(len(answers)),
+    }
+    for label, counts, units, group in zip(study.groups, scales.counts, scales.units, asked, strict=True):
+        details[f"units[{label}]"] = units
+        for arm, count in zip(study.arm_names, counts.tolist(), strict=True):
+            details[f"share[{label}][{arm}]"] = min(max(count / units, 0.0), 1.0)
+        if group is not None:
+            first = group[study.first][0]
+            details[f"curves[{label}]"] = ", ".join(curve_names(first.public, first.second.features)) or "none"
+    rows = gated(study, answers, gates)
+    return Findings(
+        answers=rows,
+        confidence=study.confidence,
+        covers=covered(study, rows),
+        balance=balance,
+        gates=gates,
+        calibration=calibration,
+        not_covered=not_covered(study, asked, calibration.mean is not None),
+        details=details,
+        clusters=told_of(study, parts, sizes.units),
+    )
+
+
+def together(answers: int) -> dict[str, str]:
+    """Return the detail on intervals that hold together; a single answer has none."""
+    return {"simultaneous": f"Bonferroni over {answers} answers"} if answers > 1 else {}
+
+
+def not_covered(study: RegressionStudy, asked: Asked, calibrated: bool) -> tuple[Limit, ...]:
+    """Return what no interval of the table holds."""
+    if study.estimator.trial:
+        return (limit(Code.not_randomised),)
+    controls = any(outcome.role is OutcomeRole.negative_control for outcome in study.outcomes)
+    revealed = limit(Code.calibrated_controls if calibrated else Code.controls)
+    columns = dict.fromkeys(name for group in asked if group is not None for name in group[0][0].left_out)
+    left_out = [limit(Code.left_out, columns=tuple(columns))] if columns else []
+    first = [group[study.first][0] for group in asked if group is not None]
+    narrow = united(found for one in first for found in cut_away(one.public, one.found_scales, one.second)[1].limits)
+    said = {curves_not_covered(one.public) for one in first}
+    curves = said.pop() if len(said) == 1 else Code.any_curves
+    of_controls = (revealed,) if controls else ()
+    return *left_out, limit(Code.unmeasured), limit(curves), *narrow, *of_controls

@@ -1,0 +1,493 @@
+"""Answer a table at label level: comparisons, the one draw, answers.
+
+Comparisons of a table as rows of their own, and their weights.
+A comparison is a subgroup, and in it an arm and the reference; of all units and two arms it is everybody. Subgroups and
+arms are public at label level, so cutting the rows apart by them reads nothing private. A comparison's rows keep the
+order of their hashes; only pieces that hold a row are written. Weights are functions of public columns, and so free.
+One weighting serves all outcomes: it is chosen for the noise of the first primary one.
+
+The one draw of a table at label level: two numbers of each outcome in each comparison.
+One person has one outcome of each kind, lies in one subgroup, and is in one comparison of it, or in all if they are in
+the reference arm. Numbers of outcome k are multiplied by w_k and all by r, so that together they move as far as those
+of one question (``docs/proofs/questions.md``, section 7).
+
+Answers of a table at label level, from released numbers and public weights.
+Each answer is that of one question (``docs/proofs/balancing.md`` 4, ``docs/proofs/matching.md`` 5) with the noise of
+the joint draw; how sizes of subgroups, balance and overlap enter is exact, for all of that is public.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from causalveil.schemas.answers import BalanceRow, GateResult
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.estimators.balancing import BalancingStudy
+from causalveil.schemas.estimators.difference import DifferenceStudy
+from causalveil.schemas.estimators.ipw import IpwStudy
+from causalveil.schemas.estimators.matching import MatchingEstimator, MatchingStudy
+from causalveil.schemas.limits import Code, united
+from causalveil.schemas.plan import Sizes
+from causalveil.schemas.privacy import PrivacyCost
+from causalveil.schemas.study import Estimand
+from causalveil.schemas.table import EffectStudy
+from causalveil.tasks.data.covariates import Columns
+from causalveil.tasks.data.enclave import Enclave
+from causalveil.tasks.estimate.answers import Part, calibrate, table, told_of_errors, with_everybody, with_statement
+from causalveil.tasks.estimate.covered import covered
+from causalveil.tasks.estimate.findings import balance_gate, critical_of, gated, overlap_gate, together
+from causalveil.tasks.estimate.interval import NOISY, Findings, allowance_beside
+from causalveil.tasks.estimate.label import balancing, difference, ipw, matching
+from causalveil.tasks.estimate.people import check_cells
+from causalveil.tasks.estimate.weights import weighted_means
+from causalveil.tasks.estimate.weights.features import Difference, Weighing, open_units, save_units
+from causalveil.tasks.estimate.weights.weighted_means import (
+    SLOT,
+    NoisyDifference,
+    WeightedUnits,
+    exact_sums,
+    refuse_empty,
+)
+from causalveil.tasks.machine.arrays import BoolArray, FloatArray
+from causalveil.tasks.privacy.mechanisms import Budget, Mechanism
+
+T = TypeVar("T")
+NAMES = ("x", "t", "u", "h")
+
+
+@dataclass(frozen=True)
+class PartEnclave(Enclave):
+    """Some rows of another enclave, under a name of their own; can be pickled if the other can."""
+
+    whole: Enclave
+    name: str
+    segments: int
+
+    def save(self, name: str, array: NDArray[Any]) -> None:
+        """Leave an array of these rows alone."""
+        self.whole.save(f"{name}-{self.name}", array)
+
+    def load(self, name: str, segment: int | None = None) -> NDArray[Any]:
+        """Load as of the whole, for these rows."""
+        place = f"{name}-{self.name}"
+        return self.whole.load(place if segment is None else f"{place}-{segment}")
+
+    def once(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Compute as of the whole, for these rows."""
+        return self.whole.once((self.name, key), compute)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A subgroup's arm against the reference: public facts.
+
+    Attributes:
+        group, arm: their names.
+        name: of its rows in the enclave; empty where they are all rows.
+        arms: units of the arm and of the reference.
+        everybody: units of the subgroup, whatever their arm.
+        segments: pieces that its rows are in.
+        others: pieces that all rows of the subgroup are in, where these are more; else None.
+    """
+
+    group: str
+    arm: str
+    name: str
+    arms: tuple[int, int]
+    everybody: int
+    segments: int
+    others: int | None
+
+    def rows(self, enclave: Enclave) -> Enclave:
+        """Return the rows that are compared; t is 1 in the arm and 0 in the reference."""
+        return PartEnclave(enclave, self.name, self.segments) if self.name else enclave
+
+    def subgroup(self, enclave: Enclave) -> PartEnclave | None:
+        """Return all rows of the subgroup, where these are more."""
+        return None if self.others is None else PartEnclave(enclave, _subgroup(self.group), self.others)
+
+    def weight(self, estimand: Estimand) -> int:
+        """Return the units over whom the effect is averaged."""
+        return {Estimand.ATE: self.everybody, Estimand.ATT: self.arms[0], Estimand.ATC: self.arms[1]}[estimand]
+
+
+def _subgroup(group: str) -> str:
+    # A level may be any text, so files are named by its bytes.
+    return "all-" + group.encode().hex()
+
+
+def compare_stage(study: EffectStudy, enclave: Enclave) -> tuple[Comparison, ...]:
+    """Write the rows of each comparison, and say how many there are.
+
+    They are written subgroup by subgroup, arm by arm; nothing is written where one holds all rows.
+    """
+    if len(study.groups) == 1 and len(study.arm_names) == 2 and not study.where:
+        treated, units = _arms(enclave)
+        arms = (treated, units - treated)
+        return (Comparison(study.groups[0], study.arm_names[1], "", arms, units, enclave.segments, None),)
+    found, several = list[Comparison](), len(study.arm_names) > 2
+    for group, label in enumerate(study.groups):
+        others, everybody = _write(enclave, _subgroup(label), group, None, several)
+        for arm, name in enumerate(study.arm_names[1:], 1):
+            place = f"{_subgroup(label)}-{arm}"
+            segments, _ = _write(enclave, place, group, arm, True)
+            treated, total = _arms(PartEnclave(enclave, place, segments))
+            arms = (treated, total - treated)
+            found.append(Comparison(label, name, place, arms, everybody, segments, others if several else None))
+    return tuple(found)
+
+
+def _arms(rows: Enclave) -> tuple[int, int]:
+    """Return how many units are treated, and how many there are."""
+    parts = [rows.load("t", segment) for segment in range(rows.segments)]
+    return sum(int(np.count_nonzero(part)) for part in parts), sum(map(len, parts))
+
+
+def _write(enclave: Enclave, place: str, group: int, arm: int | None, keep: bool) -> tuple[int, int]:
+    """Write a subgroup's rows, of one arm and the reference or of all.
+
+    Return how many pieces and rows there are.
+    """
+    pieces = rows = 0
+    for segment in range(enclave.segments):
+        g, t = enclave.load("g", segment), enclave.load("t", segment)
+        chosen: BoolArray = (g == group) if arm is None else (g == group) & ((t == arm) | (t == 0))
+        count = int(np.count_nonzero(chosen))
+        if not count:
+            continue
+        if keep:
+            for name in NAMES:
+                values = enclave.load(name, segment)[chosen]
+                if name == "t":
+                    values = (values != 0).astype(np.uint8) if arm is None else (values == arm).astype(np.uint8)
+                enclave.save(f"{name}-{place}-{pieces}", values)
+        pieces, rows = pieces + 1, rows + count
+    return pieces, rows
+
+
+# By what the study of one question declares: the function that makes its weights.
+Weigh = Callable[[Any, Enclave, float, Enclave | None], tuple[Weighing, WeightedUnits]]
+METHODS: Mapping[type[EffectStudy], Weigh] = {
+    BalancingStudy: balancing.weigh,
+    DifferenceStudy: difference.weigh,
+    IpwStudy: ipw.weigh,
+    MatchingStudy: matching.weigh,
+}
+
+
+def weigh_stage(
+    study: EffectStudy, enclave: Enclave, comparisons: Sequence[Comparison], louder: float
+) -> tuple[Weighing | None, ...]:
+    """Leave every unit's weight and the pairs of the variance.
+
+    None where an arm is too small to be compared.
+
+    Args:
+        study: the study.
+        enclave: its rows, cut apart.
+        comparisons: all of them.
+        louder: by how much the first primary outcome's noise is larger than that of a draw of its own.
+
+    Raises:
+        DataError: every arm is too small; nothing was drawn.
+    """
+    found, question, problem = list[Weighing | None](), study.questions[study.first], DataError("")
+    for comparison in comparisons:
+        rows = comparison.rows(enclave)
+        try:
+            refuse_empty(*comparison.arms)
+            weighing, units = METHODS[type(question)](question, rows, louder, comparison.subgroup(enclave))
+        except DataError as too_small:
+            # Public facts alone: an arm is empty, has fewer units than neighbours are asked for, or none near enough.
+            problem = too_small
+            found.append(None)
+            continue
+        save_units(rows, units)
+        if question.ADJUSTS:
+            weighing = replace(weighing, differences=_differences(question, rows, units.weights))
+        found.append(weighing)
+    if not any(found):
+        raise problem
+    return tuple(found)
+
+
+def _differences(study: EffectStudy, rows: Enclave, weights: NDArray[Any]) -> tuple[Difference, ...]:
+    """Compute the arms' difference in each column, before and after weighting.
+
+    One pass over the rows; weights are in their order.
+    """
+    columns = Columns.of(study)
+    kept = list(columns.kept)
+    plain, squares, weighted = (np.zeros((2, len(kept))) for _ in range(3))
+    counts, totals, passed = np.zeros(2), np.zeros(2), 0
+    for segment in range(rows.segments):
+        x, t = rows.load("x", segment)[:, kept], rows.load("t", segment)
+        own = np.asarray(weights[passed : passed + len(t)], dtype=np.float64)
+        passed += len(t)
+        for arm in (0, 1):
+            chosen = t == arm
+            plain[arm] += x[chosen].sum(axis=0)
+            squares[arm] += np.square(x[chosen]).sum(axis=0)
+            weighted[arm] += own[chosen] @ x[chosen]
+            counts[arm] += np.count_nonzero(chosen)
+            totals[arm] += own[chosen].sum()
+    means = plain / counts[:, None]
+    spread = np.sqrt(np.maximum(squares / counts[:, None] - means**2, 0).mean(axis=0))
+    scale = np.where(spread > 1e-9, 1 / np.maximum(spread, 1e-9), 0.0)
+    before, after = (means[1] - means[0]) * scale, (weighted[1] / totals[1] - weighted[0] / totals[0]) * scale
+    return tuple(
+        Difference(name, float(one), float(other))
+        for name, one, other in zip(columns.names, before, after, strict=True)
+    )
+
+
+@dataclass(frozen=True)
+class JointDraw:
+    """The draw of a protocol: its cost, the outcomes' weights, and how many arms there are."""
+
+    cost: PrivacyCost
+    weights: tuple[float, ...]
+    arms: int
+
+    @classmethod
+    def of(cls, study: EffectStudy) -> JointDraw:
+        """Return the draw of a study."""
+        return cls(study.privacy.cost, study.weights, len(study.arm_names))
+
+    @property
+    def gaussian(self) -> bool:
+        """True if there is a delta to spend."""
+        return self.cost.delta > 0
+
+    @property
+    def shared(self) -> float:
+        """r: a unit of the reference is in arms - 1 comparisons."""
+        return 1 / math.sqrt(self.arms - 1) if self.gaussian else 1 / (self.arms - 1)
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """Gaussian noise, or Laplace noise if there is no delta.
+
+        Weighted numbers of all outcomes move as far together as those of one.
+        """
+        return weighted_means.mechanism(self.cost)
+
+    def part(self, outcome: int) -> float:
+        """Return the factor of an outcome's numbers."""
+        return self.weights[outcome] * self.shared
+
+    def louder(self, outcome: int) -> float:
+        """Return the ratio of an outcome's noise to that of a draw of its own."""
+        return 1 / self.part(outcome)
+
+    def deviation(self, outcome: int) -> float:
+        """Return the standard deviation of the noise on an outcome's numbers."""
+        return (1.0 if self.gaussian else math.sqrt(2)) * self.mechanism.known_scale / self.part(outcome)
+
+
+def without_delta(study: EffectStudy) -> float:
+    """Return the first primary outcome's noise if no delta were spent, over what it is."""
+    privacy = study.privacy.model_copy(update={"delta": Decimal(0)})
+    other = JointDraw.of(study.model_copy(update={"privacy": privacy}))
+    return other.deviation(study.first) / JointDraw.of(study).deviation(study.first)
+
+
+def mechanism(study: EffectStudy, sizes: Sizes | None) -> Mechanism:
+    """Return the mechanism of the protocol's one draw, the same whatever its size.
+
+    Raises:
+        StudyError: more cells than the budget can serve.
+    """
+    draw = JointDraw.of(study)
+    if sizes is not None:
+        # With even weights an estimate in [-2, 2] has noise of 2/n of the draw's, n the units of an arm.
+        least = -float(ndtri((1 - study.confidence) / 2)) * draw.deviation(study.first)
+        if isinstance(study.estimator, MatchingEstimator):
+            least = max(least, study.estimator.ratio)
+        check_cells(sizes.units, len(study.groups), draw.arms, least)
+    return draw.mechanism
+
+
+def exact_numbers(
+    study: EffectStudy, enclave: Enclave, comparisons: Sequence[Comparison], weighed: Sequence[Weighing | None]
+) -> FloatArray:
+    """Return the numbers before their noise, shape (comparisons, outcomes, 2).
+
+    They are 0 where nothing could be weighed.
+    """
+    draw = JointDraw.of(study)
+    found = np.zeros((len(comparisons), len(study.outcomes), 2))
+    for place, (comparison, weighing) in enumerate(zip(comparisons, weighed, strict=True)):
+        if weighing is None:
+            continue
+        rows = comparison.rows(enclave)
+        units, in_treated = open_units(rows, weighing.weights), rows.gather("t")
+        # One column of each outcome, also where a study has one.
+        u = rows.gather("u").reshape(len(in_treated), -1)
+        for outcome in range(len(study.outcomes)):
+            exact = exact_sums(units, in_treated, u[:, outcome], draw.cost, draw.louder(outcome))
+            found[place, outcome] = [float(Fraction(draw.part(outcome)) * one) for one in exact]
+    return found
+
+
+def perturb_stage(
+    study: EffectStudy,
+    enclave: Enclave,
+    comparisons: Sequence[Comparison],
+    weighed: Sequence[Weighing | None],
+    budget: Budget,
+) -> FloatArray:
+    """Release the numbers of all comparisons in one draw, shape (comparisons, outcomes, 2)."""
+    exact = exact_numbers(study, enclave, comparisons, weighed)
+    return JointDraw.of(study).mechanism.release(exact.ravel(), SLOT, budget).reshape(exact.shape)
+
+
+def part_of(
+    study: EffectStudy,
+    draw: JointDraw,
+    outcome: int,
+    place: tuple[str, str],
+    weighing: Weighing | None,
+    numbers: Sequence[float],
+    answers: int,
+) -> Part:
+    """Return one answer of the table.
+
+    Args:
+        study: the study.
+        draw: its draw.
+        outcome: which.
+        place: subgroup and arm.
+        weighing: the weights; None: an arm is too small to be compared.
+        numbers: the two released ones.
+        answers: how many the table has.
+    """
+    group, arm = place
+    half, mixing = study.outcomes[outcome].width / 2, None if draw.gaussian else 1.0
+    if weighing is None:
+        return Part(outcome, group, arm, False, 0.0, 0.0, 0.0, 0.0, half / 2, None, mixing, hidden=Code.arm_too_small)
+    weights, bias, deviation = weighing.weights, weighing.bias, draw.deviation(outcome)
+    own = [number / draw.part(outcome) for number in numbers]
+    read = NoisyDifference.of(weights, draw.cost, own, bias, draw.louder(outcome))
+    noise, of_variance = (deviation * read.noise) ** 2, deviation * read.variance_noise
+    upper = min(max(read.variance, 0.0), weights.largest_variance)
+    if of_variance > 0:
+        # The larger of what either interval asks for serves both.
+        confidences = (study.confidence, 1 - (1 - study.confidence) / answers)
+        most = max(allowance_beside(of_variance / noise, level, bias, not draw.gaussian) for level in confidences)
+        upper = min(upper + most * of_variance, weights.largest_variance)
+    return Part(
+        outcome=outcome,
+        group=group,
+        arm=arm,
+        answered=True,
+        value=read.value * half,
+        sampling=upper * half**2,
+        noise=noise * half**2,
+        bias=bias * math.sqrt(upper) * half,
+        spread=math.sqrt(min(upper / float(sum(weights.weight_squares)), 1.0)) * half,
+        confounding=weighing.confounding,
+        mixing=mixing,
+    )
+
+
+def _of_one_question(study: EffectStudy, found: Findings, weighing: Weighing | None) -> Findings:
+    """Return a table of one row with what is told of one question alone."""
+    if weighing is None:
+        raise ValueError("a table without weights is refused before its draw")
+    return replace(
+        with_statement(found, weighing.confounding),
+        covers=(*NOISY, *weighing.covers),
+        details={
+            **told_of_errors(study, found),
+            **weighing.weights.details(study.outcome.width),
+            **weighing.details,
+        },
+    )
+
+
+def number_of_answers(study: EffectStudy) -> int:
+    """Return the number of rows of the table."""
+    return len(study.outcomes) * (len(study.arm_names) - 1) * len(study.answered_groups)
+
+
+def answers_stage(
+    study: EffectStudy,
+    comparisons: Sequence[Comparison],
+    weighed: Sequence[Weighing | None],
+    released: FloatArray,
+) -> Findings:
+    """Return the answers: the last stage reads nothing but public and released values."""
+    draw, answers = JointDraw.of(study), number_of_answers(study)
+    parts = []
+    for comparison, weighing, numbers in zip(comparisons, weighed, released, strict=True):
+        place = (comparison.group, comparison.arm)
+        for outcome in range(len(study.outcomes)):
+            parts.append(part_of(study, draw, outcome, place, weighing, numbers[outcome].tolist(), answers))
+    sizes = {arm: [one.weight(study.estimand) for one in comparisons if one.arm == arm] for arm in study.arm_names[1:]}
+    total = float(max(sum(own) for own in sizes.values()))
+    parts = with_everybody(study, parts, sizes, 0.0, total)
+    rows, calibration = calibrate(study, parts, table(study, parts))
+    gates = gates_of(study, comparisons, weighed)
+    details: dict[str, float | int | str | bool] = {
+        "cells": len(study.groups) * len(study.arm_names),
+        **together(len(rows)),
+    }
+    for comparison in comparisons:
+        # In the order of the arms, of which the reference is the first.
+        details[f"units[{comparison.group}][{study.arm_names[0]}]"] = comparison.arms[1]
+        details[f"units[{comparison.group}][{comparison.arm}]"] = comparison.arms[0]
+    answered = gated(study, rows, gates)
+    found = Findings(
+        answers=answered,
+        confidence=study.confidence,
+        covers=covered(study, answered),
+        balance=tuple(
+            BalanceRow(
+                group=comparison.group,
+                arm=comparison.arm,
+                covariate=row.covariate,
+                before=row.before,
+                after=row.after,
+                noise_error=0.0,
+            )
+            for comparison, weighing in zip(comparisons, weighed, strict=True)
+            if weighing is not None
+            for row in weighing.differences
+        ),
+        gates=gates,
+        calibration=calibration,
+        not_covered=united(limit for one in weighed if one is not None for limit in one.not_covered),
+        details=details,
+    )
+    return _of_one_question(study, found, weighed[0]) if study.asks_one else found
+
+
+def gates_of(
+    study: EffectStudy, comparisons: Sequence[Comparison], weighed: Sequence[Weighing | None]
+) -> tuple[GateResult, ...]:
+    """Return every declared gate in every comparison.
+
+    They are exact, so that one cannot be told only where nothing was weighed.
+    """
+    found, gates = list[GateResult](), study.gates
+    if gates is None:
+        return ()
+    for comparison, weighing in zip(comparisons, weighed, strict=True):
+        place = (comparison.group, comparison.arm)
+        if gates.balance is not None:
+            rows = [] if weighing is None else [(row.after, 0.0) for row in weighing.differences]
+            found.append(balance_gate(*place, gates.balance, rows, critical_of(1)))
+        if gates.overlap is not None:
+            value, error = (1.0, 1.0) if weighing is None else (weighing.weights.least_effective, 0.0)
+            found.append(overlap_gate(*place, gates.overlap, value, error, critical_of(1)))
+    return tuple(found)

@@ -1,0 +1,363 @@
+"""Make the people whom plans speak of.
+
+The planning population.
+It is the units of the run where they are public, and else synthetic.
+
+The population is as the planner's reader assumes it: quasi-random (Kronecker's sequence of square roots of primes), or
+a seeded sample of equally correlated normal covariates, within the declared ranges or cut into levels of equal size;
+one index of them drives treatment and outcome. Nothing is read. How many cells a budget serves is told from the same
+public facts.
+
+People of a protocol whom a plan makes of public facts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import gammaincinv, ndtr, ndtri
+
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.schemas.study import CategoricalCovariate, Study
+from causalveil.schemas.table import EffectStudy
+from causalveil.tasks.data.covariates import blocks, dimension, scale
+from causalveil.tasks.data.enclave import LIKENESS, MemoryEnclave, Rows, ranks
+from causalveil.tasks.estimate.clusters import assumed_icc
+from causalveil.tasks.machine.arrays import ByteArray, FloatArray
+
+# A covariate's standard deviation over half its declared range.
+SPREAD = 0.35
+# Ranges cut few normal numbers of this deviation over their half, and hold none of more than the second number, which
+# is about that of an even spread; between the last two they end, in deviations of a normal number.
+FITS, MOST_SPREAD, ENDS = 0.385, 0.57, (0.1, 3.0)
+# An outcome that varies more than this, over half its range, is taken to have two values.
+TWO_VALUES = 0.7
+# A mean that lies nearer to an end of the range than so many deviations leaves a normal outcome no room.
+ROOM = 2.0
+# Share of people who have a flag, where levels are of unequal size.
+RARE = 0.1
+# Standard deviation of exp(z), z standard normal.
+LOG_NORMAL = math.sqrt(math.e * (math.e - 1))
+# People who stand for all units; of whom this many are in the smaller arm, as far as MOST allow.
+PEOPLE, SMALLER, MOST = 4_096, 256, 32_768
+# An arm carries an answer where the noise on its number of units has a deviation of at most a third of that number: two
+# deviations then leave the arm a third of it. Chosen of 8, 5, 3, 2, 1 and none on eight made tables of 400 to 3,000
+# units with 2 to 40 % treated; below 3, answers of arms that are about as large as the noise missed up to half of the
+# time. ``docs/proofs/questions.md``, section 4, has the tables on which it was judged.
+FLOOR_DEVIATIONS = 3.0
+
+
+def assumed(study: Study, stand_in: StandIn) -> StandIn:
+    """Return the stand-in, completed where the outcome has two values.
+
+    The shares of the two values determine their deviation, and the reverse.
+
+    Where neither is stated both values are as frequent. Of a deviation the upper value is taken to be the rarer one.
+    """
+    if not isinstance(study, EffectStudy) or not (study.asks_one and study.outcome.two_valued):
+        return stand_in
+    low, width = study.outcome.lower, study.outcome.width
+    if stand_in.mean is not None:
+        share = min(max((stand_in.mean - low) / width, 0.0), 1.0)
+    elif stand_in.deviation is not None:
+        share = (1 - math.sqrt(max(1 - (2 * stand_in.deviation / width) ** 2, 0.0))) / 2
+    else:
+        share = 0.5
+    deviation = math.sqrt(share * (1 - share)) * width if stand_in.deviation is None else stand_in.deviation
+    return stand_in.model_copy(update={"mean": low + share * width, "deviation": deviation})
+
+
+def people(
+    study: EffectStudy,
+    stand_in: StandIn,
+    count: int,
+    randomised: bool,
+    skewed: bool = False,
+    sample: int | None = None,
+    effect: float = 0.0,
+    uneven: bool = False,
+) -> Rows:
+    """Return the stand-in population, as rows of the unit ball.
+
+    Args:
+        study: the study.
+        stand_in: what its reader assumes.
+        count: how many.
+        randomised: whether covariates have nothing to do with treatment.
+        skewed: whether numeric covariates are log-normal from the lower end of their ranges on, not normal.
+        sample: which, by chance as real ones are; None: a quasi-random one, in which arms differ by nothing else.
+        effect: of treatment, in deviations of the outcome within arms.
+        uneven: whether each level has half as many people as the one before it, and a flag RARE of them.
+    """
+    kept = blocks(study)
+    normal = _normal(count, len(kept) + 3, sample)
+    common, alone = math.sqrt(stand_in.correlation), math.sqrt(1 - stand_in.correlation)
+    z = common * normal[:, [0]] + alone * normal[:, 3:]
+    x = np.zeros((count, dimension(study)))
+    factor, spread = scale(study), SPREAD if stand_in.spread is None else stand_in.spread
+    for place, block in enumerate(kept):
+        own = z[:, place]
+        if isinstance(block.covariate, CategoricalCovariate) or block.covariate.codes is not None:
+            slots = len(block.covariate.expected) if isinstance(block.covariate, CategoricalCovariate) else 2
+            level = np.searchsorted(_edges(slots, uneven), _uniform(own))
+            if isinstance(block.covariate, CategoricalCovariate):
+                x[np.arange(count), block.start + level] = factor
+            else:
+                x[:, block.start] = np.where(level > 0, factor, -factor)
+            # Within a level nobody differs in what is recorded.
+            many = np.maximum(np.bincount(level, minlength=slots), 1)
+            z[:, place] = (np.bincount(level, own, minlength=slots) / many)[level]
+        else:
+            if skewed:
+                number = np.clip(spread * (np.exp(own) / LOG_NORMAL - 1 / spread), -1, 1)
+            else:
+                number, z[:, place] = _within(own, spread)
+            x[:, block.start] = number * factor
+    # Without covariates what they would explain is chance.
+    index = z.mean(axis=1) if kept else normal[:, 0]
+    index = index / index.std()
+    # Of normal numbers whose means differ by so many deviations the log odds of an arm rise by as much per deviation.
+    odds = 0.0 if randomised else stand_in.distance
+    chance = 1 / (1 + np.exp(-odds * index - _intercept(odds * index, stand_in.treated)))
+    treated = (_uniform(normal[:, 1]) < chance).astype(np.uint8)
+    outcome = _outcomes(study, stand_in, index, treated, normal[:, 2], effect)
+    x[:, -1] = factor
+    return Rows(x, treated, outcome)
+
+
+def stand_in_outcomes(
+    study: EffectStudy,
+    stand_in: StandIn,
+    index: FloatArray,
+    treated: ByteArray,
+    sample: int,
+    followed: bool,
+    effect: float,
+) -> FloatArray:
+    """Return outcomes of people whose covariates and treatments are known, shape (n,).
+
+    Args:
+        study: the study.
+        stand_in: what its reader assumes of the outcome.
+        index: what treatment follows, shape (n,).
+        treated: their treatments, shape (n,).
+        sample: the seed of what covariates do not explain.
+        followed: whether what they explain follows the index; else it has nothing to do with it.
+        effect: of treatment, in deviations of the outcome within arms.
+    """
+    random = np.random.default_rng(sample)
+    spread = float(index.std())
+    same = followed and spread > 0
+    explains = (index - index.mean()) / spread if same else random.standard_normal(len(index))
+    return _outcomes(study, stand_in, explains, treated, random.standard_normal(len(index)), effect)
+
+
+def _outcomes(
+    study: EffectStudy,
+    stand_in: StandIn,
+    index: FloatArray,
+    treated: ByteArray,
+    alone: FloatArray,
+    effect: float = 0.0,
+) -> FloatArray:
+    """Make outcomes in [-1, 1] from an index, chance and an effect."""
+    half, stand_in = study.outcome.width / 2, assumed(study, stand_in)
+    deviation = half / 2 if stand_in.deviation is None else stand_in.deviation
+    explained = stand_in.explained
+    # Treatment takes part of the index's variance out of the arms.
+    own = [index[treated == arm] for arm in (0, 1)]
+    # Where few are treated, it may be that none of these people is.
+    within = sum(float(np.var(one)) * len(one) / len(index) for one in own if len(one))
+    # Of one unit in each arm the index varies within neither.
+    outcome = math.sqrt(explained / within if within > 0 else 0.0) * index + math.sqrt(1 - explained) * alone
+    outcome += effect * (treated - np.mean(treated))
+    middle = 0.0 if stand_in.mean is None else (stand_in.mean - study.outcome.middle) / half
+    return _in_range(outcome, min(max(middle, -1.0), 1.0), deviation / half, study.outcome.two_valued)
+
+
+def _within(normal: FloatArray, spread: float) -> tuple[FloatArray, FloatArray]:
+    """Return numbers in [-1, 1] of this deviation that rise with standard normal ones.
+
+    The second array holds the normal numbers that they stand for.
+
+    Where a range would cut many they are drawn within it: it was declared so that it holds people.
+    """
+    if spread <= FITS:
+        return np.clip(spread * normal, -1, 1), normal
+
+    def deviation(end: float) -> float:
+        density = math.exp(-(end**2) / 2) / math.sqrt(2 * math.pi)
+        return math.sqrt(1 - 2 * end * density / (2 * float(ndtr(end)) - 1))
+
+    end = brentq(lambda end: deviation(end) / end - min(spread, MOST_SPREAD), *ENDS)
+    within = ndtri(ndtr(-end) + (2 * ndtr(end) - 1) * _uniform(normal))
+    return within / end, within / deviation(end)
+
+
+def _in_range(outcome: FloatArray, mean: float, deviation: float, two_valued: bool) -> FloatArray:
+    """Outcomes in [-1, 1] of this mean and deviation, which rise with standard normal ones."""
+    if two_valued or deviation > TWO_VALUES:
+        # A normal outcome of this deviation would not fit into the range; one of two values does.
+        two = np.where(outcome > np.quantile(outcome, (1 - mean) / 2), 1.0, -1.0)
+        spread = float(two.std())
+        return mean + (two - mean) * min(1.0, deviation / spread) if spread > 0 else two
+    room = 1 - abs(mean)
+    if 0 < room < ROOM * deviation:
+        # Nor would one whose mean lies beside an end; one with a tail to the other side does.
+        side, shape = (1.0 if mean < 0 else -1.0), (room / deviation) ** 2
+        tail = gammaincinv(shape, np.clip(_uniform(side * outcome), 1e-12, 1 - 1e-12)) * deviation**2 / room
+        found: FloatArray = side * (tail - 1)
+    else:
+        found = mean + outcome * deviation
+    return found.clip(-1, 1)
+
+
+def _edges(slots: int, uneven: bool) -> FloatArray:
+    """Return where the uniform distribution is cut into levels, shape (slots - 1,)."""
+    if not uneven:
+        return np.arange(1, slots) / slots
+    if slots == 2:
+        return np.array([1 - RARE])
+    shares = 0.5 ** np.arange(1, slots + 1)
+    found: FloatArray = np.cumsum(shares)[:-1] / shares.sum()
+    return found
+
+
+def enough(stand_in: StandIn, count: int) -> int:
+    """Return ``count``, or more where one arm is rare.
+
+    Slopes and weights follow few people more closely than many.
+    """
+    return max(count, min(MOST, math.ceil(SMALLER / min(stand_in.treated, 1 - stand_in.treated))))
+
+
+def chances(count: int, columns: int, sample: int | None, after: int) -> FloatArray:
+    """Return numbers between 0 and 1 beside those of people, shape (count, columns).
+
+    Args:
+        count: how many people.
+        columns: how many numbers of each.
+        sample: as of the people; None: quasi-random ones.
+        after: how many numbers of each the people were made of.
+    """
+    if sample is not None:
+        return np.random.default_rng([sample, after]).random((count, columns))
+    return _uniform(_normal(count, after + columns, None)[:, after:])
+
+
+def _intercept(log_odds: FloatArray, share: float) -> float:
+    low, high = -30.0, 30.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if float(np.mean(1 / (1 + np.exp(-log_odds - middle)))) < share else (low, middle)
+    return (low + high) / 2
+
+
+def _uniform(normal: FloatArray) -> FloatArray:
+    found: FloatArray = ndtr(normal)
+    return found
+
+
+def _normal(count: int, dimensions: int, sample: int | None) -> FloatArray:
+    """Standard normals, shape (count, dimensions): quasi-random, or those of a sample."""
+    if sample is not None:
+        return np.random.default_rng(sample).standard_normal((count, dimensions))
+    steps = np.sqrt(np.array(_primes(dimensions), dtype=np.float64))
+    found: FloatArray = ndtri((np.outer(np.arange(1, count + 1), steps) % 1.0 * (1 - 2e-9)) + 1e-9)
+    return found
+
+
+def _primes(count: int) -> list[int]:
+    sieve = np.ones(max(20, int(count * (math.log(count + 2) + 3))), dtype=bool)
+    sieve[:2] = False
+    for number in range(2, int(math.sqrt(len(sieve))) + 1):
+        if sieve[number]:
+            sieve[number * number :: number] = False
+    found: list[int] = np.flatnonzero(sieve)[:count].tolist()
+    return found
+
+
+@dataclass(frozen=True)
+class PublicPeople:
+    """Covariates and treatments of a run's people, or of an even part of them.
+
+    Their outcomes are not included.
+
+    Attributes:
+        rows: shape (n, d) and (n,), as a run normalises them.
+    """
+
+    rows: Rows
+    _kept: dict[int, MemoryEnclave] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def treated(self) -> float:
+        """The share of the treated."""
+        return float(np.count_nonzero(self.rows.t)) / len(self.rows)
+
+    def enclave(self, most: int) -> MemoryEnclave:
+        """Return an enclave of at most so many of them, evenly, or more where an arm is rare."""
+        rare = min(self.treated, 1 - self.treated)
+        count = min(len(self.rows), max(most, math.ceil(SMALLER / rare) if rare > 0 else most))
+        if count not in self._kept:
+            self._kept[count] = MemoryEnclave.of(thinned(self.rows, count))
+        return self._kept[count]
+
+
+def thinned(rows: Rows, most: int) -> Rows:
+    """Return at most so many rows, evenly, without their outcomes."""
+    count = min(len(rows), most)
+    chosen = np.arange(count) * len(rows) // count
+    return Rows(rows.x[chosen], rows.t[chosen], np.zeros(count))
+
+
+def check_cells(units: int, groups: int, arms: int, least: float) -> None:
+    """Refuse so many subgroups that cells of equal size would have less than ``least`` units.
+
+    Raises:
+        StudyError: says how many the budget can serve.
+    """
+    most = int(units / (least * arms))
+    if groups > 1 and most < groups:
+        way = "leave 'subgroups' out" if most < 2 else "ask for fewer levels"
+        raise StudyError(
+            f"{groups} subgroups of {arms} arms are more cells than this budget can serve on {units:,} units: it can "
+            f"serve {most} subgroup{'' if most == 1 else 's'}; {way}, or ask for more epsilon"
+        )
+
+
+def counted_units(study: Study, sizes: Sizes, stand_in: StandIn) -> float:
+    """Return how many units a plan takes to be eligible: all where the study is about everybody."""
+    if not getattr(study, "where", ()):
+        return float(sizes.units)
+    return sizes.units * stand_in.eligible_share
+
+
+def people_of(
+    study: EffectStudy, stand_in: StandIn, count: int, randomised: bool, sample: int | None, groups: int
+) -> MemoryEnclave:
+    """Return people of so many subgroups, which are equal; the others have none.
+
+    Arms beside the reference are equal too.
+
+    Args:
+        study: the protocol.
+        stand_in: the population that the reader assumes.
+        count: how many.
+        randomised: whether covariates have nothing to do with treatment.
+        sample: which, by chance as real ones are; None: quasi-random ones.
+        groups: how many subgroups have people.
+    """
+    own = [people(one, stand_in, count, randomised, sample=sample) for one in study.questions]
+    t = own[0].t.copy()
+    t[t != 0] = 1 + np.arange(int((t != 0).sum())) % (len(study.arm_names) - 1)
+    # A few people of every subgroup in turn, since neighbours in the order are alike where they are quasi-random.
+    g = (np.arange(count) % groups).astype(np.uint8)
+    u = np.column_stack([one.u for one in own])
+    found = MemoryEnclave([{"x": own[0].x, "t": t, "u": u, "g": g, "h": ranks(count)}])
+    found.save(LIKENESS, np.array([assumed_icc(study.clusters, stand_in)]))
+    return found

@@ -1,0 +1,368 @@
+"""Count cells of a study of times, release them, and read curves from them.
+
+Division of combinations of levels into strata, in a public order.
+
+The grid of a study of times, and curves of one arm as functions of its cells.
+The grid says how many intervals there are until the horizon, and which cells a person may be in. Cells of one arm, K
+kinds of event, J intervals of (0, horizon]:
+
+    [kind 1 in 1..J | ... | kind K in 1..J | censored in 1..J, still at risk at the horizon]       (K + 1) J + 1 numbers
+
+Curves are people at risk, survival, cumulative incidence and restricted mean. All are homogeneous of degree 0 in the
+cells but counts, take any leading axes, and end in the cells of an arm. Those who were censored within an interval are
+at risk for half of it (the actuarial estimate of Kaplan-Meier's curve).
+
+Release of the cells.
+Square roots of suffix sums, kind by kind, and the counts that are read off it.
+
+A curve is made of running sums of cells. Noise on each cell would add up in them; noise on each running sum would need
+a sensitivity that grows with their number. Half of the way in between, R of R R = suffix sums, both stay small (Bennett
+1977; Henzinger and Upadhyay 2025): here columns are scaled to length 1 at most, so that two people are never farther
+apart than sqrt(2). Proof: ``docs/proofs/survival.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import block_diag, toeplitz
+from scipy.optimize import isotonic_regression
+
+from causalveil.schemas.errors import CausalveilError
+from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
+from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
+from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
+
+
+def divided(levels: Sequence[int], seen: Callable[[IntArray], bool]) -> list[IntArray]:
+    """Divide combinations of levels into as many strata as are seen.
+
+    Levels of the last column are pooled first, each with its neighbours in their declared order; then those of the
+    column before it. In the end all combinations may be one stratum.
+
+    Args:
+        levels: how many each column has.
+        seen: whether combinations are seen together; they are counted from 0, those of the last column side by side.
+
+    >>> [one.tolist() for one in divided((2, 3), lambda members: len(members) >= 2)]
+    [[0, 1, 2], [3, 4, 5]]
+    """
+    return _parts(np.arange(math.prod(levels)).reshape(1, *levels), seen)
+
+
+def _parts(members: IntArray, seen: Callable[[IntArray], bool]) -> list[IntArray]:
+    """Divide combinations of shape (those of columns before, levels of each column behind)."""
+    whole = members.reshape(-1)
+    if members.ndim == 1 or not seen(whole):
+        return [whole]
+    ends = [0]
+    for end in range(1, members.shape[1] + 1):
+        if seen(members[:, ends[-1] : end].reshape(-1)):
+            ends.append(end)
+    # Levels that are left over join those before them.
+    ends = [*ends[: max(len(ends) - 1, 1)], members.shape[1]]
+    parts = (members[:, first:end].reshape(-1, *members.shape[2:]) for first, end in pairwise(ends))
+    return [stratum for part in parts for stratum in _parts(part, seen)]
+
+
+ARMS = 2
+CellArray = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The grid of cells: intervals until the horizon, kinds of events, groups and arms.
+
+    ``between``: the ends of the intervals where these are not of equal length, the horizon last.
+    ``strata``: the stratum of each combination of the levels of ``censoring.by``, where a subgroup has several; a group
+    is then a stratum of a subgroup.
+    ``everybody``: whether each unit has a cell, so that cells add up to n, which is public; the eligible alone do not.
+    """
+
+    intervals: int
+    kinds: int
+    horizon: float
+    groups: int = 1
+    arms: int = ARMS
+    # Named where a grid is made: two of these are of a kind that stands for the other without a word.
+    _: KW_ONLY
+    between: tuple[float, ...] = ()
+    everybody: bool = True
+    strata: tuple[int, ...] = ()
+
+    @property
+    def numbers(self) -> int:
+        """Cells of all arms of all groups."""
+        return self.groups * self.arms * self.cells
+
+    @property
+    def cells(self) -> int:
+        """Cells of an arm."""
+        return (self.kinds + 1) * self.intervals + 1
+
+    @property
+    def ends(self) -> FloatArray:
+        """Ends of the intervals, shape (J,)."""
+        if self.between:
+            return np.array(self.between)
+        return self.horizon * np.arange(1, self.intervals + 1) / self.intervals
+
+    @property
+    def strata_of_group(self) -> int:
+        """Number of strata of each subgroup."""
+        return max(self.strata) + 1 if self.strata else 1
+
+    @property
+    def combinations(self) -> int:
+        """Number of combinations of levels of each subgroup."""
+        return max(len(self.strata), 1)
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The group of each combination of levels of each subgroup."""
+        strata = self.strata or (0,)
+        return tuple(first + own for first in range(0, self.groups, self.strata_of_group) for own in strata)
+
+    def cell(self, arm: ByteArray, time: FloatArray, kind: ByteArray, group: ByteArray | None = None) -> CellArray:
+        """Return each person's cell among those of all arms and groups.
+
+        Group after group, the cells of the controls come first.
+
+        Args:
+            arm: shape (n,), counted from 0.
+            time: shape (n,), finite.
+            kind: shape (n,), 0 where a person was censored, else which kind of event she had.
+            group: shape (n,), the subgroup, or its combination of levels where it has strata; None: there is one. Who
+                is not eligible is in one behind all, beyond the cells.
+        """
+        # Whole numbers of 32 bits: every pass over the people makes them.
+        own = np.searchsorted(self.ends, time).astype(np.int32)
+        at_end = self.ends[np.minimum(own, self.intervals - 1)] == time
+        own += 1
+        # Events come before losses of the same time: who is lost at an interval's end was followed to it.
+        own += at_end & (kind == 0)
+        late = (own > self.intervals) | (time > self.horizon)
+        np.clip(own, 1, self.intervals, out=own)
+        first = np.array([self.kinds, *range(self.kinds)], dtype=np.int32) * self.intervals - 1
+        own += first[kind]
+        own[late] = self.cells - 1
+        own += arm.astype(np.int32) * np.int32(self.cells)
+        if group is not None:
+            place = np.array((*self.places, self.groups), dtype=np.int32)[group] if self.strata else group
+            own += place.astype(np.int32) * np.int32(self.arms * self.cells)
+        return own
+
+
+# Numbers at risk are held above this where they are divided by.
+LEAST = 1e-9
+# Its square is nothing beside any count of people.
+STEP = 1e-40
+Curve = Callable[[Any], Any]
+
+
+def events(cells: FloatArray, grid: Grid) -> FloatArray:
+    """Return events by kind and interval, shape (..., K, J)."""
+    return cells[..., : grid.kinds * grid.intervals].reshape(*cells.shape[:-1], grid.kinds, grid.intervals)
+
+
+def censored(cells: FloatArray, grid: Grid) -> FloatArray:
+    """Return those who were censored within each interval, shape (..., J)."""
+    return cells[..., grid.kinds * grid.intervals : -1]
+
+
+def at_risk(cells: FloatArray, grid: Grid) -> FloatArray:
+    """Return people at risk where intervals begin, shape (..., J)."""
+    left = events(cells, grid).sum(axis=-2) + censored(cells, grid)
+    return np.asarray(cells.sum(axis=-1, keepdims=True) - np.cumsum(left, axis=-1) + left)
+
+
+def not_lost(cells: FloatArray, grid: Grid) -> FloatArray:
+    """Return people who begin intervals and are not censored within them, shape (..., J)."""
+    return np.asarray(at_risk(cells, grid) - censored(cells, grid))
+
+
+def hazards(cells: FloatArray, grid: Grid) -> FloatArray:
+    """Return the chance of each kind of event within each interval, shape (..., K, J).
+
+    It is the chance of those at risk, within [-1, 1]: noise may leave less than nobody at risk, and no product of such
+    chances may leave the floats.
+    """
+    exposed = at_risk(cells, grid) - censored(cells, grid) / 2
+    return np.clip(events(cells, grid) / np.maximum(exposed, LEAST)[..., None, :], -1, 1)
+
+
+def survival(cells: FloatArray, grid: Grid) -> FloatArray:
+    """Return the chance of no event of any kind until each interval's end, shape (..., J)."""
+    return np.cumprod(1 - hazards(cells, grid).sum(axis=-2), axis=-1)
+
+
+def incidence(cells: FloatArray, grid: Grid) -> FloatArray:
+    """Return the cumulative incidence of each kind of event, shape (..., K, J).
+
+    It is the chance of the event until each interval's end (Aalen and Johansen).
+    """
+    after = survival(cells, grid)
+    before = np.concatenate([np.ones_like(after[..., :1]), after[..., :-1]], axis=-1)
+    return np.cumsum(before[..., None, :] * hazards(cells, grid), axis=-1)
+
+
+def risk(cells: FloatArray, grid: Grid) -> FloatArray:
+    """Return the chance of an event that counts until the horizon, shape (...)."""
+    return incidence(cells, grid)[..., 0, -1]
+
+
+def restricted_mean(cells: FloatArray, grid: Grid) -> FloatArray:
+    """Return the mean time without an event until the horizon, shape (...).
+
+    It is the area under the curve by trapezoids.
+    """
+    after = survival(cells, grid)
+    before = np.concatenate([np.ones_like(after[..., :1]), after[..., :-1]], axis=-1)
+    return np.asarray((before + after) / 2 @ np.diff(grid.ends, prepend=0.0))
+
+
+def still_followed(cells: FloatArray, grid: Grid) -> FloatArray:
+    """Return the share whom censoring leaves until each interval's end.
+
+    It is a survival curve with events and losses in each other's place.
+    """
+    lost = censored(cells, grid)
+    exposed = at_risk(cells, grid) - events(cells, grid).sum(axis=-2) / 2
+    return np.asarray(np.cumprod(1 - np.clip(lost / np.maximum(exposed, LEAST), 0, 1), axis=-1))
+
+
+def spread_of_times(cells: FloatArray, grid: Grid) -> float:
+    """Return the variance of the time without an event until the horizon, by trapezoids.
+
+    It is taken at an arm's tidied cells.
+    """
+    after = np.concatenate([[1.0], survival(cells, grid)])
+    times = np.concatenate([[0.0], grid.ends])
+    return max(2 * float(np.trapezoid(times * after, times)) - float(restricted_mean(cells, grid)) ** 2, 0.0)
+
+
+def gradient(function: Curve, cells: FloatArray) -> FloatArray:
+    """Return the derivative by each cell, shape (cells, ...).
+
+    It is exact, by a step along the imaginary axis. Squire and Trapp 1998: f(x + i h) = f(x) + i h f'(x) + O(h^2) has
+    no difference that rounding could hide, however few people a cell holds beside the others. Clips compare real parts.
+    """
+    moved = np.asarray(cells + 1j * STEP * np.eye(len(cells)))
+    return np.asarray(np.imag(function(moved)) / STEP)
+
+
+def never_falling(values: FloatArray) -> FloatArray:
+    """Return the nearest sequence that does not fall (pool adjacent violators)."""
+    return np.asarray(isotonic_regression(values).x)
+
+
+def tidied(cells: FloatArray, grid: Grid) -> FloatArray:
+    """Return cells of an arm that people could make up.
+
+    Cumulated counts never fall, and one at least is at risk last. Variances are taken at these; estimates are not,
+    since tidying has a bias.
+    """
+    total = max(float(cells.sum()), 2.0)
+    blocks = cells[:-1].reshape(grid.kinds + 1, grid.intervals)
+    sums = [np.clip(never_falling(np.cumsum(block)), 0, total) for block in blocks]
+    found = np.concatenate([np.diff(one, prepend=0.0) for one in sums])
+    found = found * min(1.0, (total - 1) / max(float(found.sum()), LEAST))
+    return np.append(found, max(total - float(found.sum()), 1.0))
+
+
+SLOT = Slot(name="cells", scope=Scope.all)
+# Entries are multiples of 2^-BITS, so that sums over up to 2^35 people are exact in float64.
+BITS = 18
+
+
+def cells_mechanism(cost: PrivacyCost) -> Mechanism:
+    """Return Gaussian noise for the square root of cells.
+
+    Without a delta it is Laplace noise for the cells themselves.
+    """
+    if cost.delta > 0:
+        return vector_mechanism(Sensitivity(math.sqrt(2), Norm.l2, "sqrt(2)"), cost)
+    return Laplace(Sensitivity(2.0, Norm.l1, "2"), cost)
+
+
+@lru_cache(maxsize=16)
+def _block(length: int) -> IntArray:
+    """The square root of suffix sums, columns of length 1 at most, in units of 2^-BITS.
+
+    It has shape (length, length).
+
+    Raises:
+        CausalveilError: a column is longer, which rounding towards 0 excludes.
+    """
+    entries = np.cumprod([1.0, *((2 * k - 1) / (2 * k) for k in range(1, length))])
+    root = toeplitz(np.eye(1, length)[0], entries)
+    whole: IntArray = np.trunc(root / np.linalg.norm(root, axis=0) * 2**BITS).astype(np.int64)
+    if int((whole * whole).sum(axis=0).max()) > 4**BITS:
+        raise CausalveilError("a column of the strategy is longer than 1; report this")
+    return whole
+
+
+@lru_cache(maxsize=16)
+def strategy(grid: Grid, plain: bool) -> IntArray:
+    """Return what is released of the cells of one arm, in units of 2^-BITS.
+
+    It has shape (cells, cells).
+
+    Args:
+        grid: the grid.
+        plain: the cells themselves, for noise that is Laplace's.
+    """
+    if plain:
+        return np.eye(grid.cells, dtype=np.int64) << BITS
+    blocks = [_block(grid.intervals)] * grid.kinds + [_block(grid.intervals + 1)]
+    return np.asarray(block_diag(*blocks), dtype=np.int64)
+
+
+def measured(counts: IntArray, grid: Grid, plain: bool) -> FloatArray:
+    """Return the exact numbers that noise is added to, shape (numbers,).
+
+    They are made of exact counts of both arms of all groups.
+    """
+    whole = counts.reshape(-1, grid.cells) @ strategy(grid, plain).T
+    return np.asarray(whole.reshape(-1) / 2**BITS)
+
+
+@dataclass(frozen=True)
+class NoisyCells:
+    """Released counts of the cells of both arms, with the covariance of their noise.
+
+    Attributes:
+        grid: the grid.
+        counts: estimates without bias, shape (2, cells), which add up to n if it is public; they may be negative.
+        noise: the covariance of their noise, shape (2 cells, 2 cells).
+    """
+
+    grid: Grid
+    counts: FloatArray
+    noise: FloatArray
+
+    def part(self, arm: int, other: int | None = None) -> FloatArray:
+        """Return the covariance of the noise of one arm's cells, or of theirs with another's."""
+        size = self.grid.cells
+        beside = arm if other is None else other
+        return self.noise[arm * size : (arm + 1) * size, beside * size : (beside + 1) * size]
+
+
+def read_blocks(released: FloatArray, grid: Grid, draw: Mechanism) -> tuple[FloatArray, FloatArray]:
+    """Return unbiased counts by group, arm and cell, and the covariance of their noise.
+
+    The covariance is that of one arm's, (cells, cells). Noise of arms and groups is independent, and of the same law in
+    each.
+    """
+    plain = isinstance(draw, Laplace)
+    back: FloatArray = np.linalg.inv(strategy(grid, plain) / 2**BITS)
+    variance = draw.known_scale**2 * (2 if plain else 1)
+    counts = (released.reshape(-1, grid.cells) @ back.T).reshape(grid.groups, grid.arms, grid.cells)
+    return counts, back @ back.T * variance

@@ -1,0 +1,457 @@
+"""Adjust times to an event by pseudo-outcomes of released cells.
+
+Pseudo-outcomes of the cells: public tables, made of released cells alone.
+
+    z[arm, cell] = f(h) + n df/dh[cell],  h the arm's cells, n its people
+
+A person's outcome of a question is then one of as many known numbers as there are cells, bounded by construction: the
+infinitesimal jackknife (``survival::pseudo`` in R uses it for exact data). Given her covariates its mean is her own f,
+whatever the released curve of events says, as long as the released curve of censoring is right; ``lost_error`` says by
+how much it may be off. Where censoring may depend on strata each stratum of an arm has a table of its own. An estimator
+that adjusts for covariates can take them for outcomes. ``docs/proofs/survival.md``, sections 8 and 12.
+
+Adjusted questions of times to an event, whose outcomes are made of released cells.
+
+    1  cells of all people, on a share of the budget                            (tasks/estimate/times/releases.py)
+    2  of each subgroup, arm and question: a public table of outcomes by cell                              (here)
+    3  the five joint releases of a protocol by regression, of these outcomes               (recipe.py, drawn.py)
+
+An interval is that of the adjustment, with what errors of the released curves of censoring may move beside it.
+``docs/proofs/survival.md``, section 12.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from causalveil.schemas.answers import Answer, Limits
+from causalveil.schemas.confounding import AS_THEY_ARE
+from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
+from causalveil.schemas.limits import Code, Limit, limit
+from causalveil.schemas.plan import Sizes
+from causalveil.tasks.data.cells import CellRows
+from causalveil.tasks.data.enclave import Enclave
+from causalveil.tasks.data.split import Pieces
+from causalveil.tasks.estimate.adjust.five_releases import FiveReleases
+from causalveil.tasks.estimate.adjust.interval import confounding, covers_unseen, curve_names
+from causalveil.tasks.estimate.adjust.questions import Asked, JointScales
+from causalveil.tasks.estimate.adjust.recipe import TWO_ARMS, TableRecipe, joint_recipe
+from causalveil.tasks.estimate.adjust.released import CELLS, EDGES, ReleasedScales
+from causalveil.tasks.estimate.answers import Part, calibrate, table
+from causalveil.tasks.estimate.covered import covered
+from causalveil.tasks.estimate.findings import balance_of, not_covered, parts_of, together
+from causalveil.tasks.estimate.interval import Findings
+from causalveil.tasks.estimate.times import curves
+from causalveil.tasks.estimate.times.answers import (
+    RowAdjusted,
+    group_curves,
+    of_one_outcome,
+    of_the_end,
+    of_the_grid,
+    people_told,
+)
+from causalveil.tasks.estimate.times.curves import SLOT, Grid
+from causalveil.tasks.estimate.times.effects import TwoArms
+from causalveil.tasks.estimate.times.releases import (
+    CELL,
+    JointCells,
+    QuestionCells,
+    Stratum,
+    cells_share,
+    pool_strata,
+    pooled_words,
+)
+from causalveil.tasks.machine.arrays import BoolArray, FloatArray
+from causalveil.tasks.machine.distribute import one_thread
+
+# A table of one number alone has no range to divide by.
+LEAST_RANGE = 1e-9
+
+
+@dataclass(frozen=True)
+class TimesOutcomes:
+    """Outcomes that released cells make of each question, and how far they are right.
+
+    Attributes:
+        grid: of all cells.
+        parts: by subgroup and question, its cells until it ends.
+        strata: of censoring, by subgroup and question.
+        table: by subgroup, question, stratum as released, arm and cell; each subgroup's of a question in [-1, 1].
+        half: half the range that it is scaled from, shape (groups, questions).
+        weights: of people by cell, of the same shape as ``table``; those of a subgroup's question add up to 1.
+        told: whether both arms are seen, and followed until the question ends, shape (groups, questions, arms); of the
+            reference whether any other arm is.
+        followed: the least share that censoring leaves until then, over arms and strata, shape (groups, questions).
+        lost_error: the largest variance of the logarithm of the released curve of censoring, of the shape of ``told``.
+        own_error: the variance of the question's own value in an arm, likewise.
+    """
+
+    grid: Grid
+    parts: tuple[tuple[QuestionCells, ...], ...]
+    strata: tuple[tuple[tuple[Stratum, ...], ...], ...]
+    table: FloatArray
+    half: FloatArray
+    weights: FloatArray
+    told: BoolArray
+    followed: FloatArray
+    lost_error: FloatArray
+    own_error: FloatArray
+
+    @property
+    def by_cell(self) -> FloatArray:
+        """Outcomes of people by their cell, shape (cells of all, questions).
+
+        Cells are counted as by ``Grid.cell``. Who is not eligible is in no subgroup; her outcomes are in no sum.
+        """
+        own = np.moveaxis(self.table, 1, -1).reshape(self.grid.numbers, -1)
+        return np.concatenate([own, np.zeros((self.grid.arms * self.grid.cells, own.shape[1]))])
+
+
+def times_outcomes(study: SurvivalStudy, cells: JointCells) -> TimesOutcomes:
+    """Make the tables of all questions' outcomes of released cells; reads no row."""
+    grid, questions = cells.grid, study.questions
+    groups, many = len(study.groups), grid.strata_of_group
+    table = np.zeros((groups, len(questions), many, grid.arms, grid.cells))
+    weights, half, followed = np.zeros_like(table), np.ones(table.shape[:2]), np.ones(table.shape[:2])
+    shape = (groups, len(questions), grid.arms)
+    told, lost, own = np.ones(shape, dtype=np.bool_), np.zeros(shape), np.zeros(shape)
+    parts, strata = list[tuple[QuestionCells, ...]](), list[tuple[tuple[Stratum, ...], ...]]()
+    for group in range(groups):
+        ends = [_ended(study, cells, group, place) for place in range(len(questions))]
+        parts.append(tuple(part for part, _ in ends))
+        strata.append(tuple(pooled for _, pooled in ends))
+        for place, (question, (part, pooled)) in enumerate(zip(questions, ends, strict=True)):
+            at = group, place
+            for arm in range(1, grid.arms):
+                whole = cells.two_arms(cells.members(group), arm, part)
+                each = [whole] if len(pooled) == 1 else [cells.two_arms(one.places, arm, part) for one in pooled]
+                ends_there = [both.followed_to(study.censoring.floor) == part.grid.intervals for both in each]
+                told[(*at, arm)] = all(ends_there)
+                # The reference stands beside every arm; its own numbers are read beside the first.
+                for side, own_arm in ((1, arm), *([(0, 0)] if arm == 1 else [])):
+                    own[(*at, own_arm)] = whole.variances(question.measure)[side]
+                    people = np.array([float(both.tidy[side].sum()) for both in each])
+                    for one, both, share in zip(pooled, each, people / people.sum(), strict=True):
+                        places = [spot - group * many for spot in one.places]
+                        table[(*at, places, own_arm)] = values_by_cell(both, question.measure, side, part)
+                        summed = cells.counts[list(one.places), own_arm].sum(axis=0)
+                        weights[(*at, places[0], own_arm)] = curves.tidied(summed, grid)
+                        lost[(*at, own_arm)] += share**2 * lost_error(both, side)
+                        left = float(curves.still_followed(both.tidy[side], part.grid)[-1])
+                        followed[at] = min(followed[at], left if both.seen == part.grid.intervals else 0.0)
+            told[(*at, 0)] = told[(*at, slice(1, None))].any()
+            table[at], half[at] = _scaled(table[at], told[at])
+            weights[at] /= weights[at].sum()
+    return TimesOutcomes(grid, tuple(parts), tuple(strata), table, half, weights, told, followed, lost, own)
+
+
+def _ended(
+    study: SurvivalStudy, cells: JointCells, group: int, place: int
+) -> tuple[QuestionCells, tuple[Stratum, ...]]:
+    """Return the cells of a question until it ends, and the strata of censoring of a subgroup until then."""
+    question = study.questions[place]
+    strata = pool_strata(study, cells, group, cells.last_of(study, question))
+    last = cells.last_of(study, question, [one.places for one in strata])
+    return QuestionCells.of(question, study, cells.grid, last), strata
+
+
+def values_by_cell(both: TwoArms, measure: Measure, side: int, part: QuestionCells) -> FloatArray:
+    """Return an arm's outcomes by cell of the whole grid.
+
+    It is f(h) + n df/dh of the question's cell that a cell is part of.
+    """
+    function, tidy = both.function(measure), both.tidy[side]
+    values = float(function(tidy)) + float(tidy.sum()) * curves.gradient(function, tidy)
+    return np.asarray(values[part.sums.argmax(axis=0)])
+
+
+def _scaled(raw: FloatArray, told: BoolArray) -> tuple[FloatArray, float]:
+    """Return outcomes of all arms in [-1, 1] and half their range.
+
+    It is that of the arms that are told: outcomes of an arm without units at risk at the horizon have no bound.
+    """
+    chosen = raw[:, told] if told.any() else raw
+    low, high = float(chosen.min()), float(chosen.max())
+    half = max((high - low) / 2, LEAST_RANGE)
+    return np.clip((raw - low) / half - 1.0, -1.0, 1.0), half
+
+
+def lost_error(both: TwoArms, arm: int) -> float:
+    """Return the largest variance of the logarithm of an arm's curve of censoring."""
+    tidy = both.tidy[arm]
+    slopes = curves.gradient(partial(_log_followed, grid=both.grid), tidy)
+    sampling = tidy @ slopes**2
+    noise = np.einsum("cj,cd,dj->j", slopes, both.cells.part(arm), slopes)
+    return float(np.maximum(sampling + noise, 0.0).max())
+
+
+def _log_followed(cells: FloatArray, grid: Grid) -> FloatArray:
+    return np.asarray(np.log(np.maximum(curves.still_followed(cells, grid), curves.LEAST)))
+
+
+def times_recipe(study: SurvivalStudy, sizes: Sizes | None) -> TableRecipe:
+    """Return every draw of the adjustment.
+
+    The cells leave it all but their share of the budget.
+
+    Raises:
+        StudyError: a budget that cannot be divided exactly, or more subgroups than it can serve.
+    """
+    return joint_recipe(study.bounded, sizes, {SLOT.name: cells_share(study)})
+
+
+def known_scales(outcomes: TimesOutcomes, scales: JointScales) -> JointScales:
+    """Return the first joint release, with each outcome's histogram by the cells.
+
+    The cells tell it with little noise; its own would hide a rare event whose outcomes lie in several cells.
+    """
+    questions = []
+    for group, (own, units) in enumerate(zip(scales.questions, scales.units, strict=True)):
+        by_cell = zip(outcomes.table[group], outcomes.weights[group], strict=True)
+        shares = [_histogram(*each) for each in by_cell]
+        questions.append(
+            tuple(tuple(_known(one, units, side) for side in row) for one, row in zip(shares, own, strict=True))
+        )
+    return replace(scales, questions=tuple(questions))
+
+
+def _histogram(table: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return the shares of people by classes of their outcomes."""
+    places = np.clip(np.searchsorted(EDGES, table.ravel()) - 1, 0, CELLS - 1)
+    return np.asarray(np.bincount(places, weights.ravel(), minlength=CELLS), np.float64)
+
+
+def _known(shares: FloatArray, units: int, scales: ReleasedScales) -> ReleasedScales:
+    """Return a question's first release with this histogram of its outcome."""
+    return replace(scales, outcome=shares, cells_sd=np.append(scales.cells_sd[:-1], 1 / units))
+
+
+def times_outcomes_stage(study: SurvivalStudy, sizes: Sizes, released: FloatArray) -> TimesOutcomes:
+    """Make the tables of all questions' outcomes of the released numbers; reads no row."""
+    with one_thread():
+        return times_outcomes(study, JointCells.read(released, study, sizes))
+
+
+def people_of(enclave: Enclave, outcomes: TimesOutcomes) -> Pieces:
+    """Return all units with the outcomes that public tables give them, a piece a segment."""
+    units, by_cell, grid = sum(map(len, enclave.hashes())), outcomes.by_cell, outcomes.grid
+
+    def rows(index: int) -> CellRows:
+        x, t, time, kind, g = (enclave.load(name, index) for name in ("x", *CELL))
+        return CellRows(x, t, by_cell[grid.cell(t, time, kind, g)], g // np.uint8(grid.combinations))
+
+    return Pieces(rows, enclave.segments, units)
+
+
+def times_parts(
+    study: SurvivalStudy, outcomes: TimesOutcomes, asked: Asked, scales: JointScales, units: int
+) -> list[Part]:
+    """Return every answer of the table with its errors, in units of its question.
+
+    ``units``: of the data.
+    """
+    groups, arms = study.groups, study.arm_names
+    units_error = scales.count_sd * math.sqrt(len(arms)) / np.array(scales.units)
+    if not study.where and study.subgroups is None:
+        units_error[:] = 0.0
+
+    def in_its_units(part: Part, row: Sequence[FiveReleases] | None) -> Part:
+        if row is None:
+            return part
+        group, arm = groups.index(part.group), arms.index(part.arm)
+        if not outcomes.told[group, part.outcome, arm]:
+            return Part(
+                part.outcome, part.group, part.arm, False, 0.0, 0.0, 0.0, 0.0, 0.0, None, hidden=Code.too_few_followed
+            )
+        half = float(outcomes.half[group, part.outcome])
+        factor = half / (study.questions[part.outcome].span / 2)
+        error = None if part.error is None else part.error * factor
+        lost = sum(
+            float(outcomes.lost_error[group, part.outcome, one])
+            * (float((moved**2).mean()) + float(outcomes.own_error[group, part.outcome, one]))
+            for one, moved in _means_moved(row, arm, half).items()
+        )
+        # A mean over people of whom noise alone tells how many there are is off by the same part.
+        lost += (units_error[group] * part.value * factor) ** 2
+        return replace(
+            part,
+            value=part.value * factor,
+            sampling=part.sampling * factor**2,
+            noise=part.noise * factor**2 + lost,
+            spread=part.spread * factor,
+            error=error,
+        )
+
+    return parts_of(study.bounded, asked, scales, units, in_its_units)
+
+
+def _means_moved(row: Sequence[FiveReleases], arm: int, half: float) -> dict[int, FloatArray]:
+    """Return by how much adjusting moves the mean of the reference, and of an arm, by draw of the posterior."""
+    if len(row) == 1:
+        found = moved_means(row[0], half)
+        return {0: found[:, 0], 1: found[:, 1]}
+    # Of more than two arms a side has its own arm for the treated.
+    return {one: moved_means(row[one], half)[:, TWO_ARMS - 1] for one in (0, arm)}
+
+
+def moved_means(asked: FiveReleases, half: float) -> FloatArray:
+    """Return how far adjustment moves the means of controls and treated.
+
+    It is by draw of the posterior, shape (K, 2).
+    """
+    learnt, arms = asked.second, asked.found_scales.arms
+    by_arm = np.einsum("ktj,kj->kt", learnt.draws.slopes, learnt.draws.apart) * (arms.spread * half)
+    lean_treated, lean_controls = learnt.lean
+    return np.asarray(np.stack([lean_controls * by_arm[:, 1], -lean_treated * by_arm[:, 0]], axis=1))
+
+
+def times_findings(
+    study: SurvivalStudy,
+    sizes: Sizes,
+    released: FloatArray,
+    outcomes: TimesOutcomes,
+    asked: Asked,
+    scales: JointScales,
+) -> Findings:
+    """Read every adjusted answer, and curves of the arms as they are, off all releases.
+
+    No row is read.
+    """
+    bounded = study.bounded
+    with one_thread():
+        cells = JointCells.read(released, study, sizes)
+        parts, balance = times_parts(study, outcomes, asked, scales, sizes.units), balance_of(bounded, asked)
+        drawn = group_curves(study, cells)
+        answers, calibration = calibrate(bounded, parts, table(bounded, parts))
+        rows = tuple(_row(study, cells, outcomes, asked, *each) for each in zip(parts, answers, strict=True))
+    texts = [pooled_words(study, own[0]) for own in outcomes.strata]
+    floor, strata = study.censoring.floor, [own[0] for own in outcomes.strata]
+    enough = min(cells.followed_to(floor, one.places) for own in strata for one in own)
+    details: dict[str, float | int | str | bool] = {
+        **of_the_grid(cells, enough),
+        **together(len(answers)),
+        **people_told(study, cells),
+        **_strata_told(study, strata, texts),
+    }
+    lost = _lost(study, dict.fromkeys(name for _, columns in texts for name in columns))
+    open_to = not_covered(bounded, asked, calibration.mean is not None)
+    found = Findings(
+        answers=rows,
+        confidence=study.confidence,
+        covers=covered(study, rows),
+        details=details,
+        not_covered=(*open_to, *lost, *of_the_end(study, cells.grid)),
+        balance=balance,
+        calibration=calibration,
+        curves=drawn,
+    )
+    if not study.asks_one:
+        return found
+    return of_one_outcome(study, found, _first_row(study, cells, outcomes, asked, rows[0]))
+
+
+def _row(
+    study: SurvivalStudy,
+    cells: JointCells,
+    outcomes: TimesOutcomes,
+    asked: Asked,
+    part: Part,
+    answer: Answer,
+) -> Answer:
+    """Return an answer by the name of its question, with both arms' values and when it ends.
+
+    Values over several subgroups are not told.
+    """
+    question = study.questions[part.outcome]
+    answer = answer.model_copy(update={"outcome": question.label, "measure": question.measure})
+    if part.group not in study.groups:
+        return answer
+    group, arm = study.groups.index(part.group), study.arm_names.index(part.arm)
+    one = cells.contrast(question, group, arm, outcomes.parts[group][part.outcome])
+    span, own = one.both.span(question.measure), asked[group]
+    moved = 0.0
+    if own is not None:
+        half = float(outcomes.half[group, part.outcome])
+        moved = float(_means_moved(own[part.outcome], arm, half)[0].mean())
+    control = one.both.contrast(question.measure, study.confidence, 0.0).control + moved
+    control = min(max(control, 0.0), span)
+    known = {"values": (control, min(max(control + (answer.estimate or 0.0), 0.0), span))}
+    if one.restricted_to is None:
+        return answer.model_copy(update=known)
+    within = {
+        key: Limits(lower=max(ends.lower, -span), upper=min(ends.upper, span))
+        for key in ("interval", "simultaneous")
+        if (ends := getattr(answer, key)) is not None
+    }
+    return answer.model_copy(update={**known, **within, "restricted_to": one.restricted_to})
+
+
+def _strata_told(
+    study: SurvivalStudy, strata: Sequence[Sequence[Stratum]], texts: Sequence[tuple[list[str], list[str]]]
+) -> dict[str, int | str]:
+    """Return the details on strata of censoring of the first question, by subgroup where there are several."""
+    found: dict[str, int | str] = {}
+    if not study.censoring.by:
+        return found
+    for label, own, (said, _) in zip(study.groups, strata, texts, strict=True):
+        of = "" if study.subgroups is None else f"[{label}]"
+        found[f"strata{of}"] = len(own)
+        if said:
+            found[f"pooled_strata{of}"] = "; ".join(said)
+    return found
+
+
+def _lost(study: SurvivalStudy, pooled: Iterable[str]) -> tuple[Limit, ...]:
+    """Return within what losses may not depend on when the event would come."""
+    groups = [] if study.subgroups is None else [f"a level of '{study.subgroups.name}'"]
+    by = [_levels_of(study, name) for name in study.censoring.by]
+    named = (*groups, *(f"the levels of {by[0]}", *by[1:])) if by else tuple(groups)
+    if not named:
+        return (limit(Code.censoring),)
+    columns = tuple(f"'{name}'" for name in pooled)
+    return (
+        limit(Code.censoring_within, columns=named),
+        *((limit(Code.censoring_pooled, columns=columns),) if columns else ()),
+    )
+
+
+def _levels_of(study: SurvivalStudy, name: str) -> str:
+    """Return a column of ``censoring.by``, with where its classes begin if it is a number."""
+    classes = ", ".join(f"{one:g}" for one in study.censoring.classes.get(name, ()))
+    return f"'{name}' (classes from {classes})" if classes else f"'{name}'"
+
+
+def _first_row(
+    study: SurvivalStudy,
+    cells: JointCells,
+    outcomes: TimesOutcomes,
+    asked: Asked,
+    answer: Answer,
+) -> RowAdjusted:
+    """Return what is said of the first question's adjustment, of two arms over all units."""
+    question = study.questions[0]
+    crude = cells.contrast(question, 0, 1, outcomes.parts[0][0]).both.contrast(question.measure, study.confidence, 0.0)
+    details: dict[str, float | int | str | bool] = {
+        "confounding_adjusted_for": 0.0,
+        "still_followed": float(outcomes.followed[0, 0]),
+        "unadjusted": crude.estimate,
+        "unadjusted_lower": crude.lower,
+        "unadjusted_upper": crude.upper,
+    }
+    if asked[0] is None:
+        return RowAdjusted(AS_THEY_ARE, {**details, "features": 0, "curves": "none"}, ())
+    one = asked[0][0][0]
+    law = one.law
+    done = answer.confounding or confounding(study.bounded, one.public, law.adjusted_share, one.left_out, law.explained)
+    details |= {
+        "confounding_adjusted_for": law.adjusted_share,
+        "features": one.refit_asked.count,
+        "curves": ", ".join(curve_names(one.public, one.second.features)) or "none",
+    }
+    covers = limit(Code.noise_of_models), limit(Code.censoring_curves), *covers_unseen(one.public)
+    return RowAdjusted(done, details, covers)

@@ -1,0 +1,540 @@
+"""Release the cells of several questions of times together, and pool hidden strata.
+
+Many questions of one release of cells.
+Each question has a part of the cells, and all of them one covariance.
+
+    cells of all people: subgroup x arm x (interval x kind of event | censored | at risk last)     one release
+    a question's cells: of two arms of one subgroup or of all, until its horizon, of its events      sums of cells
+
+So every question is answered as a study of times answers its own (``effects.py``), and intervals that hold all
+together come from the joint normal law of all of them. ``docs/proofs/survival.md``, section 10.
+
+Pooling of strata of censoring that noise hides.
+A stratum holds the people of one combination of the levels of ``censoring.by`` in a subgroup, and each arm of it has a
+curve of censoring of its own. Where too few people of an arm are seen until the measure ends, strata are pooled in the
+order of ``division``. Noisy counts and public numbers alone decide: ``docs/proofs/survival.md``, section 8.
+
+Rows of a study of times, and the one release of their cells.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from scipy.special import ndtri
+
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.estimators.survival import Beyond, SurvivalStudy, TimesQuestion, TimeToEvent
+from causalveil.schemas.plan import Sizes
+from causalveil.schemas.privacy import PrivacyCost
+from causalveil.schemas.study import ZERO_ONE, CategoricalCovariate, Missing
+from causalveil.schemas.table import ALL_UNITS
+from causalveil.tasks.data.cells import arms_of, eligible, groups_of
+from causalveil.tasks.data.covariates import Block
+from causalveil.tasks.data.enclave import Enclave
+from causalveil.tasks.data.normalise import as_codes, binary, columns, hashed_order, level_codes, write_covariates
+from causalveil.tasks.data.partitions import LoadedSegment
+from causalveil.tasks.estimate.people import check_cells
+from causalveil.tasks.estimate.times import curves
+from causalveil.tasks.estimate.times.curves import (
+    ARMS,
+    SLOT,
+    Grid,
+    NoisyCells,
+    cells_mechanism,
+    divided,
+    measured,
+    read_blocks,
+)
+from causalveil.tasks.estimate.times.effects import SEEN_DEVIATIONS, SEEN_PEOPLE, TwoArms, critical
+from causalveil.tasks.machine.arrays import BoolArray, ByteArray, FloatArray, IntArray, save_array, values_of
+from causalveil.tasks.machine.distribute import distribute
+from causalveil.tasks.privacy.gaussian import mu_of, portion
+from causalveil.tasks.privacy.mechanisms import Budget, Mechanism
+
+# J = n mu / PEOPLE within FEWEST and MOST: chosen on the trials of docs/figures/survival.md, 1,000 to 5,000 people.
+# Late intervals of a finer grid hold fewer people at risk than noise; a curve hardly pays for more of them.
+PEOPLE, FEWEST, MOST = 12, 10, 50
+# Strata of censoring have n mu / STRATUM people of mu 1 or more, if they are of one size: chosen at 1,000 to 10,000
+# people, of whom each half of a stratum, half of them followed, is then above four deviations of noise. Without a delta
+# half of epsilon counts as mu, whose noise hides as many people at the horizon.
+STRATUM = 60
+
+
+def grid_of(study: SurvivalStudy, units: int) -> Grid:
+    """Return the grid of all questions, whose intervals are about as long.
+
+    Every horizon is the end of one of the intervals. Their number follows from the study, or from the people that two
+    arms of a stratum have on average.
+
+    Args:
+        study: the study.
+        units: n.
+    """
+    arms, horizons, strata = len(study.arm_names), study.horizons, strata_of(study, units)
+    groups = len(study.groups) * (max(strata) + 1)
+    wanted = study.intervals
+    if wanted is None:
+        wanted = min(max(round(units * ARMS / (groups * arms) * budget_of(study) / PEOPLE), FEWEST), MOST)
+    ends: list[float] = []
+    for first, last in zip((0.0, *horizons), horizons, strict=False):
+        steps = int((last - first) / study.outcomes[0].step)
+        parts = max(min(math.ceil(wanted * (last - first) / horizons[-1]), steps), 1)
+        ends += [*(first + (last - first) * part / parts for part in range(1, parts)), last]
+    return Grid(
+        len(ends),
+        len(study.kinds),
+        horizons[-1],
+        groups,
+        arms,
+        between=tuple(ends),
+        everybody=not study.where,
+        strata=strata if len(strata) > 1 else (),
+    )
+
+
+def strata_of(study: SurvivalStudy, units: int) -> tuple[int, ...]:
+    """Return the stratum in which each combination of levels of a subgroup is released.
+
+    Levels are those of ``censoring.by``. Where all combinations are of one size they are pooled until noise would not
+    hide them: public numbers alone.
+    """
+    censoring, groups = study.censoring, len(study.groups)
+    power = budget_of(study) or float(cells_cost(study).epsilon) / 2
+    least = STRATUM * censoring.groups * groups / (units * power)
+    found = np.zeros(censoring.groups, dtype=np.int64)
+    for place, own in enumerate(divided(censoring.shape, lambda members: len(members) >= least)):
+        found[own] = place
+    return tuple(found.tolist())
+
+
+def budget_of(study: SurvivalStudy) -> float:
+    """Return mu of what the cells may cost; 0 where noise is Laplace's."""
+    return 0.0 if study.privacy.delta == 0 else math.sqrt(cells_share(study)) * float(mu_of(study.privacy.cost))
+
+
+def cells_cost(study: SurvivalStudy) -> PrivacyCost:
+    """Return the budget of the cells.
+
+    It is all of the budget, or their share of it where the rest goes to an adjustment.
+    """
+    return portion(study.privacy.cost, study.estimator.share) if study.covariates else study.privacy.cost
+
+
+def cells_share(study: SurvivalStudy) -> Decimal:
+    """Return the share of the budget that the cells have: all, or a part if arms are adjusted."""
+    return study.estimator.share if study.covariates else Decimal(1)
+
+
+def mechanism(study: SurvivalStudy) -> Mechanism:
+    """Return the mechanism of the cells, whatever the number of questions."""
+    return cells_mechanism(cells_cost(study))
+
+
+def served(study: SurvivalStudy, sizes: Sizes | None) -> Mechanism:
+    """Return the mechanism of a study's cells, if the budget can serve as many subgroups.
+
+    Raises:
+        StudyError: of average size, one has fewer people in an arm than are seen through the noise from the first day.
+    """
+    made = mechanism(study)
+    if sizes is not None:
+        grid = grid_of(study, sizes.units)
+        _, noise = read_blocks(np.zeros(grid.numbers), grid, made)
+        least = max(SEEN_DEVIATIONS * math.sqrt(float(noise.sum()) * grid.strata_of_group), SEEN_PEOPLE)
+        check_cells(sizes.units, len(study.groups), len(study.arm_names), least)
+    return made
+
+
+@dataclass(frozen=True)
+class QuestionCells:
+    """The cells of a question, which has one horizon and one set of events.
+
+    They are sums of all cells of an arm.
+
+    Attributes:
+        grid: of two arms, until the question ends; kinds: events that count, and those that compete, if any.
+        sums: zeros and ones, shape (its cells, cells of an arm).
+    """
+
+    grid: Grid
+    sums: FloatArray
+
+    @classmethod
+    def of(cls, question: TimesQuestion, study: SurvivalStudy, grid: Grid, until: int) -> QuestionCells:
+        """Return the part of a question that ends with an interval.
+
+        Who is at risk after it is one cell.
+        """
+        counts = [kind[0] in question.outcome.of for kind in study.kinds]
+        own = Grid(until, 1 if all(counts) else 2, grid.between[until - 1], between=grid.between[:until])
+        sums = np.zeros((own.cells, grid.cells))
+        sums[-1, -1] = 1.0
+        kinds = [*(0 if one else 1 for one in counts), own.kinds]
+        for kind, place in enumerate(kinds):
+            for interval in range(grid.intervals):
+                to = place * until + interval if interval < until else own.cells - 1
+                sums[to, kind * grid.intervals + interval] = 1.0
+        return cls(own, sums)
+
+
+@dataclass(frozen=True)
+class TimesContrast:
+    """One question of one arm against the reference in one group.
+
+    ``group``: its place, None for everybody.
+    """
+
+    question: TimesQuestion
+    group: int | None
+    arm: int
+    both: TwoArms
+    part: QuestionCells
+
+    @property
+    def restricted_to(self) -> float | None:
+        """When it ends, where that is before the question's horizon."""
+        return self.both.grid.horizon if self.both.grid.horizon < self.question.outcome.horizon else None
+
+
+@dataclass(frozen=True)
+class JointCells:
+    """Released counts of all cells, with the covariance of their noise.
+
+    Attributes:
+        grid: the grid.
+        counts: by group, arm and cell, without bias.
+        block: the covariance of the noise of one arm's cells in one group, shape (cells, cells); alike in all.
+        known: n, where all cells add up to it; None: who is eligible is known through noise alone.
+    """
+
+    grid: Grid
+    counts: FloatArray
+    block: FloatArray
+    known: int | None
+
+    @classmethod
+    def read(cls, released: FloatArray, study: SurvivalStudy, sizes: Sizes) -> JointCells:
+        """Return what released numbers say.
+
+        Where everybody is eligible, cells add up to n, which is public.
+        """
+        grid = grid_of(study, sizes.units)
+        counts, block = read_blocks(released, grid, mechanism(study))
+        if study.where:
+            return cls(grid, counts, block, None)
+        whole = float(block.sum()) * grid.groups * grid.arms
+        counts = counts - block.sum(axis=1) * ((counts.sum() - sizes.units) / whole)
+        return cls(grid, counts, block, sizes.units)
+
+    @cached_property
+    def shared(self) -> FloatArray:
+        """Loadings of each cell of an arm on the one error that all have in common.
+
+        A constant sum of the cells takes this error off. The covariance of two cells is ``block`` within an arm of a
+        group, less the product of their loadings.
+        """
+        if self.known is None:
+            return np.zeros(self.grid.cells)
+        together = self.block.sum(axis=1)
+        return np.asarray(together / math.sqrt(together.sum() * self.grid.groups * self.grid.arms))
+
+    def members(self, group: int | None) -> Sequence[int]:
+        """Return the groups of cells that a subgroup stands for: its own strata, or all."""
+        many = self.grid.strata_of_group
+        return range(self.grid.groups) if group is None else range(group * many, (group + 1) * many)
+
+    def two_arms(self, places: Sequence[int], arm: int, part: QuestionCells | None = None) -> TwoArms:
+        """Return the reference and an arm, in some groups of cells together.
+
+        They have all of their cells, or a part.
+        """
+        many = len(places)
+        sums = np.eye(self.grid.cells) if part is None else part.sums
+        grid = Grid(self.grid.intervals, self.grid.kinds, self.grid.horizon, between=self.grid.between)
+        counts = self.counts[list(places)][:, [0, arm]].sum(axis=0) @ sums.T
+        loadings = np.tile(sums @ self.shared, ARMS) * many
+        noise = np.kron(np.eye(ARMS), sums @ self.block @ sums.T) * many - np.outer(loadings, loadings)
+        return TwoArms(NoisyCells(grid if part is None else part.grid, counts, noise))
+
+    def followed_to(self, floor: float, places: Sequence[int]) -> int:
+        """Return with which interval ends what can be told of all arms of these groups."""
+        return min(self.two_arms(places, arm).followed_to(floor) for arm in range(1, self.grid.arms))
+
+    def horizon_of(self, question: TimesQuestion) -> int:
+        """Return the interval that ends at the question's horizon."""
+        return self.grid.between.index(question.outcome.horizon) + 1
+
+    def last_of(self, study: SurvivalStudy, question: TimesQuestion, strata: Sequence[Sequence[int]] = ()) -> int:
+        """Return the interval with which a question ends.
+
+        It is that of its horizon, or where a study restricts it an earlier one, the last that can be told, if any can.
+
+        Args:
+            study: the study.
+            question: the question.
+            strata: of censoring, in which all must be told; none: of all people together.
+        """
+        last = self.horizon_of(question)
+        if study.censoring.beyond is Beyond.refuse:
+            return last
+        floor = study.censoring.floor if study.covariates else 0.0
+        return min(*(self.followed_to(floor, places) for places in strata or [self.members(None)]), last) or last
+
+    def contrast(self, question: TimesQuestion, group: int | None, arm: int, part: QuestionCells) -> TimesContrast:
+        """Return a question of an arm in a subgroup, or in all together."""
+        return TimesContrast(question, group, arm, self.two_arms(self.members(group), arm, part), part)
+
+    def asked(self, study: SurvivalStudy) -> tuple[TimesContrast, ...]:
+        """Return every question in the order of the table.
+
+        By question and arm, everybody comes first, then subgroups.
+        """
+        groups: list[int | None] = [None, *([] if study.subgroups is None else range(len(study.groups)))]
+        found = []
+        for question in study.questions:
+            part = QuestionCells.of(question, study, self.grid, self.last_of(study, question))
+            for arm in range(1, self.grid.arms):
+                found += [self.contrast(question, group, arm, part) for group in groups]
+        return tuple(found)
+
+    def covariance(self, asked: Sequence[TimesContrast]) -> FloatArray:
+        """Return the covariance of all answers, by sampling and noise, at tidied cells: first order."""
+        size = len(asked)
+        found, common = np.zeros((size, size)), np.zeros(size)
+        slopes = [[row @ one.part.sums for row in one.both.slopes(one.question.measure)] for one in asked]
+        for group in range(self.grid.groups):
+            for arm in range(self.grid.arms):
+                touched = [
+                    place for place, one in enumerate(asked) if group in self.members(one.group) and arm in (0, one.arm)
+                ]
+                if not touched:
+                    continue
+                rows = np.array([slopes[place][1] if arm else -slopes[place][0] for place in touched])
+                people = curves.tidied(self.counts[group, arm], self.grid)
+                found[np.ix_(touched, touched)] += (rows * people) @ rows.T + rows @ self.block @ rows.T
+                common[touched] += rows @ self.shared
+        return np.asarray(found - np.outer(common, common))
+
+    def together(self, asked: Sequence[TimesContrast], told: BoolArray, confidence: float) -> float:
+        """Return by how many standard errors intervals of the answers that are told hold together.
+
+        The quantile of the largest of as many correlated normal numbers; at most Bonferroni's, which holds always.
+        """
+        if not told.any():
+            return 0.0
+        chosen = [one for one, use in zip(asked, told, strict=True) if use]
+        covariance = self.covariance(chosen)
+        errors = np.sqrt(np.maximum(np.diag(covariance), curves.LEAST**2))
+        # Bonferroni's holds whatever the correlations are, and bounds the error of the draws.
+        most = -float(ndtri((1 - confidence) / (2 * len(chosen))))
+        return min(critical(covariance, errors, confidence), most)
+
+
+def label_of(study: SurvivalStudy, group: int | None) -> str:
+    """Return a group's name."""
+    return ALL_UNITS if group is None else study.groups[group]
+
+
+# People of a stratum's arm are above so many deviations of noise. At 2 or 3 a curve of censoring that noise moves below
+# the floor costs up to half and a fifteenth of the answers, and from 6 on strata are pooled that tell their curves.
+POOL_DEVIATIONS = 4.0
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """A stratum of censoring after pooling.
+
+    Attributes:
+        members: the combinations of levels that it holds.
+        places: its groups of cells.
+    """
+
+    members: IntArray
+    places: tuple[int, ...]
+
+
+def pool_strata(study: SurvivalStudy, cells: JointCells, group: int, until: int) -> tuple[Stratum, ...]:
+    """Pool strata in which too few people of an arm are seen until an interval ends.
+
+    Args:
+        study: the study.
+        cells: as they were released.
+        group: the subgroup.
+        until: the interval.
+    """
+    own = np.array(cells.grid.strata or (0,)) + cells.members(group)[0]
+
+    def of(members: IntArray) -> Stratum:
+        return Stratum(members, tuple(np.unique(own[members]).tolist()))
+
+    def seen(members: IntArray) -> bool:
+        # Of a part of what was released together nothing is known.
+        together = np.count_nonzero(np.isin(own, own[members])) == len(members)
+        pairs = (cells.two_arms(of(members).places, arm) for arm in range(1, cells.grid.arms))
+        return together and all(both.seen_by(POOL_DEVIATIONS) >= until for both in pairs)
+
+    return tuple(map(of, divided(study.censoring.shape, seen)))
+
+
+def pooled_words(study: SurvivalStudy, strata: Sequence[Stratum]) -> tuple[list[str], list[str]]:
+    """Return each pooled stratum in words, and the columns whose levels are pooled.
+
+    Args:
+        study: the study.
+        strata: of a subgroup.
+    """
+    censoring, texts, columns = study.censoring, list[str](), dict[str, None]()
+    for members in (one.members for one in strata):
+        if len(members) == 1:
+            continue
+        parts = []
+        # Strata are products: of each column they hold levels side by side.
+        for name, places in zip(censoring.by, np.unravel_index(members, censoring.shape), strict=True):
+            held, names = np.unique(places).tolist(), censoring.names(name)
+            if len(held) > 1:
+                columns[name] = None
+            parts.append(f"{name}: {'any' if len(held) == len(names) > 1 else ' or '.join(names[one] for one in held)}")
+        texts.append(", ".join(parts))
+    return texts, list(columns)
+
+
+# Rows whose cells are in memory at a time.
+CHUNK_ROWS = 1 << 18
+
+
+def normalise_times(study: SurvivalStudy, segment: LoadedSegment, place: Path, key: bytes) -> None:
+    """Write t.npy, u.npy, k.npy, g.npy and h.npy of one segment; rows ascending by keyed hash.
+
+    With covariates also x.npy.
+
+    Raises:
+        DataError: a value that admission refuses.
+    """
+    frame, first = segment.frame, study.outcomes[0]
+    order = hashed_order(values_of(frame, study.data.unit), place, key)
+    save_array(place / "t.npy", arms_of(study, values_of(frame, study.treatment))[order])
+    time, kind = followed(first, study.kinds, values_of(frame, first.time), values_of(frame, first.event))
+    save_array(place / "u.npy", time[order])
+    save_array(place / "k.npy", kind[order])
+    save_array(place / "g.npy", strata_of_rows(study, frame)[order])
+    if study.covariates:
+        rows = study.bounded.questions[0]
+        write_covariates(rows, columns(rows, frame), order, place / "x.npy")
+
+
+def strata_of_rows(study: SurvivalStudy, frame: pl.DataFrame) -> ByteArray:
+    """Return each person's subgroup and combination of levels, counted from 0, shape (n,).
+
+    A combination is of the levels of the columns of ``censoring.by``. People who are not eligible are in one behind
+    all.
+
+    Raises:
+        DataError: a value that admission refuses.
+    """
+    found: IntArray = groups_of(study, frame).astype(np.int64)
+    for name, column in study.censoring.by.items():
+        series = values_of(frame, name)
+        if series.null_count() and column.nulls is not Missing.indicator:
+            raise DataError(f"column '{name}' holds nulls")
+        levels = study.censoring.levels(name)
+        classes = study.censoring.classes.get(name)
+        if classes is not None:
+            own = _classes_of(series, classes, levels)
+        elif isinstance(column, CategoricalCovariate):
+            own = level_codes(series, Block(name, column, 0, tuple(map(str, range(levels)))))
+        else:
+            codes = binary(series, column.codes or ZERO_ONE)
+            if codes.null_count() != series.null_count():
+                raise DataError(f"column '{name}' holds something that is not one of its two codes")
+            own = codes.cast(pl.Int64).fill_null(levels - 1).to_numpy()
+        found = found * levels + own
+    return np.where(eligible(study.where, frame), found, len(study.groups) * study.censoring.groups).astype(np.uint8)
+
+
+def _classes_of(series: pl.Series, classes: Sequence[float], levels: int) -> IntArray:
+    """The class of each number, counted from 0; a number that is missing has one behind all."""
+    numbers = series.cast(pl.Float64, strict=False).fill_nan(None)
+    own = np.searchsorted(np.asarray(classes), numbers.fill_null(0.0).to_numpy(), side="right")
+    return np.where(numbers.is_null().to_numpy(), levels - 1, own)
+
+
+def followed(
+    outcome: TimeToEvent, kinds_of_events: Sequence[Sequence[str]], times: pl.Series, events: pl.Series
+) -> tuple[FloatArray, ByteArray]:
+    """Return each person's time and her kind of event, 0 for censored; shapes (n,).
+
+    A person who has no time, a negative one, or no event is censored at 0, which is in the first interval. One who was
+    followed for longer than ``upper`` has the next float above it: she is at risk to the end, whatever came later.
+
+    Raises:
+        DataError: a code that the contract does not declare, or nulls where it declares none.
+    """
+    for name, series, nulls in (
+        (outcome.time, times, outcome.time_nulls),
+        (outcome.event, events, outcome.event_nulls),
+    ):
+        if series.null_count() and nulls != "indicator":
+            raise DataError(f"column '{name}' holds nulls")
+    place_of = {name: place + 1 for place, kind in enumerate(kinds_of_events) for name in kind}
+    place_of[outcome.censoring] = 0
+    codes = {name: code for name, code in outcome.codes.items() if code is not None}
+    text = isinstance(next(iter(codes.values())), str)
+    of_code = {(code if isinstance(code, str) else int(code)): place_of[name] for name, code in codes.items()}
+    kinds = as_codes(events, text).replace_strict(of_code, default=None, return_dtype=pl.UInt8)
+    # Of all names one may have no code: it has every code that the contract does not declare.
+    for name in outcome.codes.keys() - codes:
+        kinds = kinds.fill_null(place_of[name]).set(events.is_null(), None)
+    if kinds.null_count() != events.null_count():
+        raise DataError(f"column '{outcome.event}' holds a code that is not declared")
+    number = times.cast(pl.Float64(), strict=False).fill_nan(None)
+    known = (number.is_not_null() & (number >= 0).fill_null(value=False) & kinds.is_not_null()).to_numpy()
+    longest = float(np.nextafter(outcome.upper, np.inf))
+    time = np.where(known, np.clip(number.fill_null(0.0).to_numpy(), 0.0, longest), 0.0)
+    return time, np.where(known, kinds.fill_null(0).to_numpy(), 0).astype(np.uint8)
+
+
+# The arrays that say a person's cell, as ``Grid.cell`` takes them.
+CELL = ("t", "u", "k", "g")
+
+
+def count_cells(enclave: Enclave, grid: Grid, workers: int) -> IntArray:
+    """Return the exact number of people in each cell, shape (numbers,).
+
+    It is a sum over partitions, one chunk in memory.
+    """
+    size = grid.numbers
+
+    def of_segment(index: int) -> list[int]:
+        rows = [enclave.load(name, index) for name in CELL]
+        found = np.zeros(size, dtype=np.int64)
+        for first in range(0, len(rows[0]), CHUNK_ROWS):
+            part = slice(first, first + CHUNK_ROWS)
+            # Who is in none of the groups, as ineligible people are, lies behind all cells.
+            found += np.bincount(grid.cell(*(one[part] for one in rows)), minlength=size)[:size]
+        counts: list[int] = found.tolist()
+        return counts
+
+    parts = distribute(of_segment, enclave.segments, workers)
+    total: IntArray = np.array(parts, dtype=np.int64).reshape(-1, size).sum(axis=0)
+    return total
+
+
+def release_stage(
+    study: SurvivalStudy, sizes: Sizes, enclave: Enclave, budget: Budget, times: float = 1.0
+) -> FloatArray:
+    """Release the cells of all eligible people, shape (numbers,).
+
+    In rehearsals a row stands for ``times`` people.
+    """
+    grid = grid_of(study, sizes.units)
+    counts = count_cells(enclave, grid, study.execution.workers)
+    exact = measured(counts, grid, plain=study.privacy.delta == 0)
+    return mechanism(study).release(exact * times, SLOT, budget)
