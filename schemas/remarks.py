@@ -115,15 +115,18 @@ _PENALTY = (
     "the penalty, {penalty:g}, shrinks the propensity model: about {kept:.0%} of each coefficient is left, and as much "
     "of the adjustment. "
 )
-# How units without an outcome count: a page's flow says it without what follows.
-COUNTED = "units without '{column}' count with {value:.6g}, {place} of its declared range"
+# How units without a treatment or an outcome count: a page's flow says it without what follows.
+COUNTED: dict[StrEnum, str] = {
+    PlanCode.no_treatment: "units without '{column}' count as controls",
+    PlanCode.no_outcome: "units without '{column}' count with {value:.6g}, {place} of its declared range",
+}
 REMARKS: dict[StrEnum, str] = {
     PlanCode.no_cap: "'{dataset}' has no cap for level {level}: a run would be refused.",
     PlanCode.over_budget: "a run would be refused for lack of budget: it takes epsilon {epsilon}, and {account}. Ask "
     "for a smaller epsilon, or the data's owner for a larger cap.",
-    PlanCode.no_treatment: "units without '{column}' count as controls: the answer is of being recorded as treated.",
-    PlanCode.no_outcome: f"{COUNTED}. This moves the answer by at most {{far:.6g}} times the sum of the arms' shares "
-    "of such units.",
+    PlanCode.no_treatment: f"{COUNTED[PlanCode.no_treatment]}: the answer is of being recorded as treated.",
+    PlanCode.no_outcome: f"{COUNTED[PlanCode.no_outcome]}. This moves the answer by at most {{far:.6g}} times "
+    "the sum of the arms' shares of such units.",
     PlanCode.no_time: "units without {columns} count as censored at once.",
     PlanCode.cannot_plan: "for a treated share of {treated:g} {problem}.",
     PlanCode.unadjusted: f"{_AS_THEY_ARE}estimator 'auto' adjusts as far as size and budget allow.",
@@ -255,8 +258,8 @@ def remark(code: PlanCode, **facts: Fact) -> Remark:
 
 
 def counted(one: Remark) -> str:
-    """Say of a remark on units without an outcome what these count with, and no more."""
-    return shown(COUNTED, one.facts)
+    """Say of a remark on units without a treatment or an outcome what these count as, and no more."""
+    return shown(COUNTED[one.code], one.facts)
 
 
 def in_order(remarks: Iterable[Remark]) -> list[Remark]:

@@ -43,7 +43,7 @@ MANY: dict[str, Study] = {
 def fresh(study: Study, units: int, stand_in: StandIn, randomised: bool, seed: int) -> MemoryEnclave:
     """A sample of the plan's population, of every subgroup and arm."""
     sample = FIRST + seed
-    if isinstance(study, EffectStudy):
+    if isinstance(study, EffectStudy) and study.privacy.level in study.TABLES:
         arms = len(study.arm_names)
         told = stand_in if arms == 2 else stand_in.model_copy(update={"treated": 1 - 1 / arms})
         return people_of(study, told, units, randomised, sample, len(study.groups))

@@ -371,7 +371,7 @@ def encoded(study: Study, table: Table) -> Arrays:
     write: Any = normalise_segment
     if isinstance(study, DirectionStudy):
         write = stages.normalise_segment
-    elif isinstance(study, EffectStudy):
+    elif isinstance(study, EffectStudy) and study.privacy.level in study.TABLES:
         write = normalise_cells
     elif isinstance(study, SurvivalStudy):
         write = normalise_times

@@ -76,7 +76,7 @@ def everybody(enclave: Enclave) -> Pieces:
     def rows(index: int) -> CellRows:
         x, t, u, g = (enclave.load(name, index) for name in ("x", "t", "u", "g"))
         # Rows of one outcome may have it as one column or as none.
-        return CellRows(x, t, u.reshape(len(t), -1), g)
+        return CellRows(x, t, u if u.ndim == 2 else u[:, None], g)
 
     return Pieces(rows, enclave.segments, units)
 

@@ -112,7 +112,7 @@ def test_a_width_beyond_sampling_error_is_not_promised() -> None:
     answer = curves.target(study, sizes, StandIn(), floor * 0.9)
     assert answer["epsilon"] is None
     assert answer["expected"] == floor
-    assert "more units" in answer["sentence"]
+    assert "more units" in answer["remark"].sentence
 
 
 def test_a_wide_target_takes_the_smallest_amount() -> None:

@@ -163,7 +163,8 @@ def test_a_sampling_error_that_noise_hides_is_not_nothing(documents: Documents) 
 @pytest.mark.parametrize("scale", [1.0, 1e-3, 4_000.0, 1e9, 1e-12])
 def test_an_answer_has_the_same_decimals_on_panel_and_page(documents: Documents, scale: float) -> None:
     interval = {"lower": -2.0004 * scale, "upper": -0.99 * scale}
-    declared = {"outcome": {"lower": -3 * scale, "upper": 3 * scale}}
+    (outcome,) = documents["effect"]["specification"]["outcomes"]
+    declared = {"outcomes": [{**outcome, "lower": -3 * scale, "upper": 3 * scale}]}
     changes = {"estimate": -1.5 * scale, "interval": interval, "specification": declared}
     document = told(documents["effect"], changes)
     shown, page = panel_text(release_of(document)), page_of(document)
@@ -282,9 +283,11 @@ def test_halves_and_scores_of_a_direction_have_one_name_everywhere(documents: Do
 
 def test_what_counts_in_place_of_missing_outcomes_is_told_in_two_sentences() -> None:
     outcome = {"name": "score", "lower": 0, "upper": 10}
-    (said,) = unrecorded({"outcome": outcome, "missing_outcome": "middle"})
+    (said,) = unrecorded({"outcomes": [outcome], "missing_outcome": "middle"})
     assert said.facts == {"column": "score", "value": 5.0, "place": "the middle", "far": 5.0}
     assert str(said).startswith(f"{counted(said)}. ")
+    (said,) = unrecorded({"treatment": "drug", "missing_treatment": "control"})
+    assert str(said).startswith(f"{counted(said)}: ")
 
 
 @pytest.mark.parametrize(

@@ -78,8 +78,8 @@ DOCUMENTED = [
 ]  # fmt: skip
 # Releases that no study of the search makes, and why.
 ELSEWHERE = {
-    "aipw_asymptotic/": "has no sensitivity that is proved at a number of units (docs/asymptotic.md)",
-    "ranges.py": "counts of whole numbers: tests/unit/test_ranges.py",
+    "estimate/papers/aipw_asymptotic/": "has no sensitivity that is proved at a number of units (docs/asymptotic.md)",
+    "data/ranges.py": "counts of whole numbers: tests/unit/test_ranges.py",
 }
 
 

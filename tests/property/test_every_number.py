@@ -231,7 +231,7 @@ def enclave(study: Any, last: dict[str, Any]) -> MemoryEnclave:
     order = np.arange(PEOPLE)
     x = encode(study, columns(study, frame), order)
     t, u = frame["treated"].cast(pl.UInt8).to_numpy(), scaled_outcome(study, frame["score"])
-    return MemoryEnclave([{"x": x, "t": t, "u": u, "h": hashes}])
+    return MemoryEnclave([{"x": x, "t": t, "u": u, "g": np.zeros(PEOPLE, np.uint8), "h": hashes}])
 
 
 class Recorder:
@@ -400,7 +400,7 @@ def test_every_numeric_setting_is_varied() -> None:
         if place[0] == "estimator"
     }
     for kind in STUDIES.values():
-        for name, model in [(key, one.model_fields["estimator"].annotation) for key in kind for one in kind[key]]:
+        for name, model in [(key, one.model_fields["estimator"].annotation) for key, one in kind.items()]:
             assert model is not None
             missing = {field for field in numeric(model) if (name, field) not in varied}
             assert missing == set(), name

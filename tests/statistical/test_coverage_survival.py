@@ -45,7 +45,7 @@ def test_the_log_rank_test_rejects_what_does_not_differ_seldom() -> None:
     same = Trial("nothing differs", trial.control, trial.control, trial.lost, trial.sizes)
     study, statistics = make_survival(competing=False, epsilon="0.5"), []
     for seed in range(RUNS):
-        found = found_of(study, same.people(np.random.default_rng([seed, 9]), UNITS), seed).curves.log_rank
+        found = found_of(study, same.people(np.random.default_rng([seed, 9]), UNITS), seed).headline.log_rank
         assert found is not None
         statistics.append(found.statistic)
     assert (np.abs(statistics) > 1.96).sum() <= 7

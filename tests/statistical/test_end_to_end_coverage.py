@@ -20,6 +20,7 @@ import polars as pl
 import pytest
 
 from causalveil.flows.run.estimators import rehearse_effect
+from causalveil.schemas.answers import Limits
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.tasks.data.covariates import feature_names
 from causalveil.tasks.data.enclave import Rows
@@ -149,7 +150,8 @@ def halved(run: Run) -> Run:
     interval = run.found.interval
     middle, quarter = (interval.lower + interval.upper) / 2, (interval.upper - interval.lower) / 4
     half = interval.model_copy(update={"lower": middle - quarter, "upper": middle + quarter})
-    return replace(run, found=replace(run.found, interval=half))
+    own = run.found.headline.model_copy(update={"interval": Limits(lower=half.lower, upper=half.upper)})
+    return replace(run, found=replace(run.found, answers=(own,)))
 
 
 def needed(estimates: list[float]) -> float:

@@ -63,8 +63,8 @@ def test_widths_of_two_peaks_are_told_by_their_mean() -> None:
     """Noise hides half of the runs of `ipw`, a fifth treated; the median of 12 draws lies in either peak."""
     study, stand_in = study_of_plan("ipw", "1"), StandIn(treated=0.2)
     said = estimator_of(study).expected(study, sizes_of(study, 2_000), stand_in)
-    seen = measured(study, 2_000, stand_in, False, runs=60)
-    assert said["half_width"] == pytest.approx(seen["effect"], rel=0.15)
+    (seen,) = measured(study, 2_000, stand_in, False, runs=60).values()
+    assert said["half_width"] == pytest.approx(seen, rel=0.15)
     assert PlanCode.hidden_draws in codes(said["sentences"])
 
 
