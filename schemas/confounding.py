@@ -84,7 +84,8 @@ class ConfoundingStatement(Worded):
     Attributes:
         state: how far it was adjusted for.
         method: by what; None where nothing was adjusted for.
-        share: of the confounding that the prior expects, in (squared) size, what was adjusted for.
+        share: of the confounding that the prior expects, as a variance, what was adjusted for. A statement tells the
+            size of what is left, sqrt(1 - share): a share of .97 leaves a bias of a sixth.
         linear: whether covariates entered as they are alone: squares, steps and products were not looked for.
         prior: who chose that prior.
         left_out: covariates and levels that could not be adjusted for, which the share does not count.
@@ -113,9 +114,10 @@ class ConfoundingStatement(Worded):
             return f"unadjusted: {SHORTFALLS[self.shortfall]}" if noise and self.shortfall else "unadjusted"
         how = "" if self.method is None else f"by {METHODS[self.method]}"
         if self.share is not None:
-            how = f"for {whole_percent(self.share)} of possible {'linear ' if self.linear else ''}confounding"
             # The share is of covariates that the noise lets be seen: ``tasks.estimate.adjust.interval``.
-            how += " by the other covariates" if self.left_out else ""
+            which = f"possible {'linear ' if self.linear else ''}confounding"
+            which += " by the other covariates" if self.left_out else ""
+            how = f"until {_size(math.sqrt(1 - self.share))} of {which} is left"
         return f"partly adjusted, {how}" if self.state is AdjustmentState.partly else f"adjusted {how}"
 
     @property
@@ -161,6 +163,15 @@ class CovariateBalance(Frozen):
     before: Annotated[Finite, Field(description="as released with noise")]
     after: Annotated[Finite, Field(description="what the weights leave, as far as noise lets it be seen")]
     noise_error: Annotated[Finite, Field(ge=0, description="standard error of the latter by noise")]
+
+
+def _size(left: float) -> str:
+    """Return what is left of a size.
+
+    >>> _size(0.17), _size(0.004)
+    ('about 17%', 'less than 1%')
+    """
+    return f"about {round(100 * left)}%" if left >= 0.005 else "less than 1%"
 
 
 def whole_percent(share: float) -> str:

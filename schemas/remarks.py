@@ -258,7 +258,7 @@ def remark(code: PlanCode, **facts: Fact) -> Remark:
 
 
 def counted(one: Remark) -> str:
-    """Say of a remark on units without a treatment or an outcome what these count as, and no more."""
+    """Say what units without a treatment or an outcome count as, and no more."""
     return shown(COUNTED[one.code], one.facts)
 
 

@@ -105,13 +105,15 @@ CLAIMS: dict[str, Holds] = {
         state(f) is AdjustmentState.unadjusted and f["done"].shortfall is Shortfall.noise
     ),
     "Partly adjusted, ": lambda f: state(f) is AdjustmentState.partly,
-    "Adjusted for 97% of possible confounding.": lambda f: f["done"].share == 0.97,
-    "Partly adjusted, for 48% of possible confounding by the other covariates.": lambda f: f["done"].share == 0.48,
-    "of possible confounding.": lambda f: f["done"].share is not None and not (f["done"].linear or f["done"].left_out),
+    "Adjusted until about 17% of possible confounding is left.": lambda f: f["done"].share == 0.97,
+    "until about 72% of possible confounding by the other covariates is left.": lambda f: f["done"].share == 0.48,
+    "of possible confounding is left.": lambda f: (
+        f["done"].share is not None and not (f["done"].linear or f["done"].left_out)
+    ),
     "1 covariate or level could not be adjusted for: privacy noise hides how it varies.": lambda f: bool(
         f["done"].left_out
     ),
-    "% of possible linear confounding.": lambda f: f["done"].linear,
+    "% of possible linear confounding is left.": lambda f: f["done"].linear,
     "the default confounding_prior": lambda f: f["done"].prior == "default",
     "the declared confounding_prior": lambda f: f["done"].prior == "declared",
     "Could not be adjusted for: group is b.": lambda f: bool(f["done"].left_out),
@@ -153,8 +155,10 @@ SHOWN: dict[str, Holds] = {
     "Not adjusted: treatment was randomised.": CLAIMS["ot adjusted: treatment was randomised"],
     "Unadjusted: the arms are compared as they are.": CLAIMS["Unadjusted: the arms are compared as they are."],
     "Unadjusted: the noise was too large": CLAIMS["Unadjusted: the noise was too large"],
-    "Adjusted for 97% of possible confounding.": CLAIMS["Adjusted for 97% of possible confounding."],
-    "% of possible linear confounding.": CLAIMS["% of possible linear confounding."],
+    "Adjusted until about 17% of possible confounding is left.": CLAIMS[
+        "Adjusted until about 17% of possible confounding is left."
+    ],
+    "% of possible linear confounding is left.": CLAIMS["% of possible linear confounding is left."],
     "by the other covariates": CLAIMS["Could not be adjusted for: group is b."],
     "1 covariate or level could not be adjusted for": CLAIMS["Could not be adjusted for: group is b."],
     "interval is the whole declared range": CLAIMS["Nothing can be said of score:"],

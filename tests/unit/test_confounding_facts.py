@@ -60,10 +60,11 @@ SAID = {
     "Unadjusted: the arms are compared as they are.": AS_THEY_ARE,
     "Unadjusted: the noise was too large for this many people and this budget. 2 covariates or levels could not be "
     "adjusted for: privacy noise hides how they vary.": NOTHING,
-    "Adjusted for 95% of possible linear confounding.": of_share(0.95, linear=True),
-    "Adjusted for more than 99% of possible confounding.": of_share(0.9999),
-    "Partly adjusted, for 50% of possible confounding by the other covariates. The noise was too large for this many "
-    "people and this budget. 1 covariate or level could not be adjusted for: privacy noise hides how it varies.": HALF,
+    "Adjusted until about 22% of possible linear confounding is left.": of_share(0.95, linear=True),
+    "Adjusted until about 1% of possible confounding is left.": of_share(0.9999),
+    "Partly adjusted, until about 71% of possible confounding by the other covariates is left. The noise was too large "
+    "for this many people and this budget. 1 covariate or level could not be adjusted for: privacy noise hides how it "
+    "varies.": HALF,
     "Adjusted by matching on scores that are linear in the covariates.": by(AdjustmentMethod.matching),
     "Adjusted by augmented inverse probability weights.": by(AdjustmentMethod.doubly_robust),
     "Partly adjusted, by balancing weights. Covariates still differ between the weighted arms.": PART,

