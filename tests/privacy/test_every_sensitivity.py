@@ -78,7 +78,7 @@ DOCUMENTED = [
 ]  # fmt: skip
 # Releases that no study of the search makes, and why.
 ELSEWHERE = {
-    "tasks/estimate/papers/aipw_asymptotic/": "has no sensitivity that is proved at a number of units (docs/asymptotic.md)",
+    "tasks/estimate/papers/aipw_asymptotic/": "no sensitivity is proved at a number of units (docs/asymptotic.md)",
     "tasks/data/ranges.py": "counts of whole numbers: tests/unit/test_ranges.py",
 }
 
