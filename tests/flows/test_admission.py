@@ -111,7 +111,7 @@ def test_no_run_and_no_admission_without_pandera(
     """No row counts that pandera did not hold to its rules: of data that admit themselves, nor of admitted ones."""
     fresh = write_study(tmp_path / "fresh", contract={"dataset": "fresh"})
     monkeypatch.setitem(sys.modules, "pandera", None)
-    for name in [name for name in sys.modules if name.endswith("admission.contract_schema")]:
+    for name in [name for name in sys.modules if name.endswith("schemas.contract_schema")]:
         monkeypatch.delitem(sys.modules, name)
     for words in (["run", fresh], ["run", study], ["admit", study.parent], ["check", study, "--schema"]):
         engine = ["--engine", "direct"] if words[0] == "run" else []

@@ -336,8 +336,8 @@ def test_a_process_of_this_machine_that_was_killed_is_followed_at_once(server: s
 def test_two_processes_of_one_machine_and_two_of_one_url(server: str, tmp_path: Path) -> None:
     url = f"s3://{BUCKET}/both"
     code = (
-        "import sys\nfrom causalveil.tasks.machine.object_storage import writing\n"
-        "with writing.alone_at(sys.argv[1]):\n    pass\n"
+        "import sys\nfrom causalveil.tasks.machine import object_storage\n"
+        "with object_storage.alone_at(sys.argv[1]):\n    pass\n"
     )
     with object_storage.alone_at(url), object_storage.alone_at(f"{url}/"):
         second = subprocess.run([sys.executable, "-c", code, url], check=False, capture_output=True, text=True)

@@ -139,6 +139,15 @@ def stated(release: Read) -> list[ConfoundingStatement | None]:
     return [one.confounding for one in rows if one.state == "answered"]
 
 
+def done(found: list[ConfoundingStatement | None]) -> list[str]:
+    """What was done about confounding: where answers differ in how much is left, in the best and in the worst."""
+    said = sorted((one for one in found if one is not None), key=lambda one: one.share or 0.0)
+    texts = ["a statement" for one in found if one is None]
+    if len({one.done for one in said}) == 1:
+        return [*texts, said[0].done]
+    return [*texts, *(one.sentence for one in (*said[:1], *said[-1:]))]
+
+
 def shown(found: Any) -> str:
     """An estimate as the panel shows it."""
     return within(found.estimate, found.interval.lower, found.interval.upper)
@@ -175,7 +184,7 @@ def answers(release: Read) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {
         "what was estimated": [*(text for text, _ in estimates(release)), *outcomes(release), release.study],
         "how sure": [within(interval.lower, interval.lower, interval.upper) for _, interval in estimates(release)],
-        "what was adjusted for": [one.done if one else "a statement" for one in stated(release)] + covariates,
+        "what was adjusted for": [*done(stated(release)), *covariates],
         "what may be wrong": [one.sentence for one in limits],
         "what did it cost": [f"epsilon {amount_text(privacy.epsilon)}", amount(privacy.epsilon)],
         "may I ask again": [
