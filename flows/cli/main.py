@@ -13,10 +13,15 @@ is held for the data's owner; 8 the release is written, but a gate that the prot
 
 from __future__ import annotations
 
+import sys
+
+if __name__ == "__main__" and not __package__:
+    # Before the imports, which fail with a traceback where nothing is installed.
+    sys.exit("causalveil: this file is part of a package; install it and run `causalveil` or `python -m causalveil`")
+
 import json
 import logging
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -134,11 +139,6 @@ def _reserved(study: Path, run_id: str, run: Any) -> str:
         f"go on: causalveil run {study} --run-id {run_id}; or free what was not drawn: causalveil ledger void {run_id} "
         "--reason TEXT"
     )
-
-
-if __name__ == "__main__" and not __package__:
-    # Before the imports, which fail with a traceback where nothing is installed.
-    sys.exit("causalveil: this file is part of a package; install it and run `causalveil` or `python -m causalveil`")
 
 
 app = typer.Typer(
