@@ -178,7 +178,7 @@ def test_confounding_is_taken_off(measure: Measure) -> None:
     assert found.interval.lower < truth < found.interval.upper
     assert not found.interval.lower < crude < found.interval.upper
     assert float(found.details["unadjusted"]) == pytest.approx(crude, rel=0.4)
-    assert str(found.headline.adjustment).startswith("adjusted for")
+    assert str(found.headline.adjustment).startswith("adjusted until")
     one = found.answers[0]
     control, treated = one.values
     assert treated - control == pytest.approx(one.estimate, abs=1e-9)
