@@ -269,6 +269,22 @@ class ClustersStatement(Clusters):
         )
 
 
+def interval_from(answer: Answer, confidence: float, covers: tuple[Limit, ...], coverage: Coverage) -> Interval | None:
+    """Return the interval of an answer with what it covers; None where a gate withholds it."""
+    ends = answer.interval
+    if ends is None:
+        return None
+    return Interval(
+        lower=ends.lower,
+        upper=ends.upper,
+        confidence=confidence,
+        covers=covers,
+        coverage=coverage,
+        whole_range=answer.state is State.unresolved,
+        bias=answer.bias or 0.0,
+    )
+
+
 class EffectTable(OfStudy):
     """A table of effects of a run, of sites or of blocks, the headline answer first.
 
@@ -326,18 +342,7 @@ class EffectTable(OfStudy):
 
     def interval_of(self, answer: Answer) -> Interval | None:
         """Return the interval of an answer, with what it speaks of; None where a gate withholds it."""
-        ends = answer.interval
-        if ends is None:
-            return None
-        return Interval(
-            lower=ends.lower,
-            upper=ends.upper,
-            confidence=self.confidence,
-            covers=self.covers,
-            coverage=self.coverage,
-            whole_range=answer.state is State.unresolved,
-            bias=answer.bias or 0.0,
-        )
+        return interval_from(answer, self.confidence, self.covers, self.coverage)
 
     @property
     def gate_failed(self) -> bool:

@@ -11,11 +11,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from causalveil.flows.api import run_study
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.run.pooling import PooledResult, load_round, pool_sites
+from causalveil.schemas.errors import BundleError
 from causalveil.schemas.sites.round import AgreedTerms, SignedTerms, Statement
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.sites.bundle import make_bundle, public_key, read_bundle, sign
@@ -131,3 +133,24 @@ class Call:
     def pool(self) -> PooledResult:
         with at_home(self.folder / "home"):
             return pool_sites(self.folder / "sites.yaml", self.folder / "out", DirectEngine())
+
+
+def play_edited_terms(call: Call, out: Path) -> None:
+    """Edit the terms of a round and strike a site out, which are refused, and pool the honest round after."""
+    terms, bundle = dict(call.terms), call.file("valley").read_text()
+    for changes, differs in (
+        ({"model": "fixed"}, "differing: model"),
+        ({"sites": {name: site for name, site in terms["sites"].items() if name != "valley"}}, "sites.valley"),
+    ):
+        call.terms = {**terms, **changes}
+        call.save()
+        call.file("valley").unlink()
+        if "model" in changes:
+            call.put("valley", bundle)
+        with pytest.raises(BundleError, match=f"it answered other terms of round 'spring'; {differs}|{differs}"):
+            call.pool()
+        assert not out.exists()
+    call.put("valley", bundle)
+    call.terms = terms
+    call.save()
+    assert call.pool().release.model == "random"

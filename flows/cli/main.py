@@ -1,14 +1,12 @@
 """The `causalveil` command.
 
-Ctrl-C and SIGTERM.
-A run unwinds, so that its scratch goes, and one line says what it holds and how to go on.
-
 Every command has --help and --json: one JSON document on standard output.
 
 Exit codes: 0 done; 2 study or contract wrong, or ids clash; 3 data do not meet the schema; 4 the budget refuses;
 5 ledger unreachable, foreign, or does not verify; 6 a site's bundle is refused; 7 the run is finished and its release
 is held for the data's owner; 8 the release is written, but a gate that the protocol declared failed;
-130 stopped by Ctrl-C, 143 by SIGTERM; 1 anything else.
+130 stopped by Ctrl-C, 143 by SIGTERM; 1 anything else. A run that is stopped removes its scratch folder, and one line
+says what it holds and how to go on.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@
 - ``rehearsal``: Rehearsals of an estimator's own stages on people made of public facts.
 - ``stage``: A stage of a flow.
 - ``survival``: Times to an event (``docs/proofs/survival.md``):
-- ``table``: What one rehearsal says of a table: half-widths of each outcome, for all units.
-- ``table_plan``: What a plan says of several questions, and how it rehearses a table.
+- ``table``: Read expected half-widths of a table's questions off one rehearsal.
+- ``table_plan``: Rehearse a table, and report the expected half-widths of its questions in a plan.
 - ``words``: Remarks of `plan` that estimators share; their sentences stand in ``schemas/remarks.py``.
 """

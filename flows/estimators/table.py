@@ -1,4 +1,4 @@
-"""What one rehearsal says of a table: half-widths of each outcome, for all units.
+"""Read expected half-widths of a table's questions off one rehearsal.
 
 They are over all units and in a subgroup, one by one and all together.
 """

@@ -1,4 +1,4 @@
-"""What a plan says of several questions, and how it rehearses a table."""
+"""Rehearse a table, and report the expected half-widths of its questions in a plan."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
 """Turn columns into rows of the unit ball.
 
-From columns to rows of the unit ball.
 Clip to declared bounds, declared scale, map to [-1, 1], one-hot, divide.
 
 With p covariates the encoded row is x = (z, 1) / sqrt(p + 1) where each covariate's block of z has norm

@@ -61,7 +61,7 @@ from causalveil.schemas.confounding import (
 from causalveil.schemas.estimators.survival import GroupCurves
 from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.privacy import Coverage
-from causalveil.schemas.release import ClustersStatement, Interval, Variance
+from causalveil.schemas.release import ClustersStatement, Interval, Variance, interval_from
 from causalveil.schemas.table import ALL_UNITS, EffectStudy, OutcomeRole, TableStudy
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import L2Laplace, Mechanism
@@ -428,18 +428,10 @@ class Findings:
         Raises:
             ValueError: a gate withholds it.
         """
-        own = self.headline
-        if own.interval is None:
+        found = interval_from(self.headline, self.confidence, self.covers, self.coverage)
+        if found is None:
             raise ValueError("a gate withholds the headline")
-        return Interval(
-            lower=own.interval.lower,
-            upper=own.interval.upper,
-            confidence=self.confidence,
-            covers=self.covers,
-            coverage=self.coverage,
-            whole_range=own.state is State.unresolved,
-            bias=own.bias or 0.0,
-        )
+        return found
 
     @property
     def variance(self) -> Variance:

@@ -1,9 +1,7 @@
 """Write the panel of a release of any kind, for a terminal and as plain text.
 
-Sentences that panels of every kind share.
-Limits, adjustment, cost, and an estimate with its interval.
-
-Lines are in the markup of ``rich``, with all that a study names escaped.
+Panels share sentences on limits, adjustment, cost, and an estimate with its interval. Lines are in the markup of
+``rich``, with all that a study names escaped.
 
 The first line of every panel of a run, and the panel of a causal direction.
 

@@ -24,7 +24,7 @@ from causalveil.tasks.estimate.findings import NUMBERS
 from causalveil.tasks.report.page import head_html, report_html
 from tests.bundle_cases import resign
 from tests.pooled_help import NAMES, call_of, hospitals
-from tests.sites_help import Call, Party, at_home
+from tests.sites_help import Call, Party, at_home, play_edited_terms
 from tests.studies import people, write_study
 
 Parties = dict[str, Party]
@@ -311,21 +311,4 @@ def test_sites_name_levels_alike_or_are_refused(parties: Parties, tmp_path: Path
 
 def test_terms_of_a_round_of_table_are_fixed_before_it_is_read(parties: Parties, tmp_path: Path) -> None:
     """Edited terms and a site struck out are refused, and the honest round is pooled after."""
-    call = call_of(tmp_path, parties)
-    terms, bundle = dict(call.terms), call.file("valley").read_text()
-    for changes, differs in (
-        ({"model": "fixed"}, "differing: model"),
-        ({"sites": {name: site for name, site in terms["sites"].items() if name != "valley"}}, "sites.valley"),
-    ):
-        call.terms = {**terms, **changes}
-        call.save()
-        call.file("valley").unlink()
-        if "model" in changes:
-            call.put("valley", bundle)
-        with pytest.raises(BundleError, match=f"it answered other terms of round 'spring'; {differs}|{differs}"):
-            call.pool()
-        assert not (tmp_path / "out").exists()
-    call.put("valley", bundle)
-    call.terms = terms
-    call.save()
-    assert call.pool().release.model == "random"
+    play_edited_terms(call_of(tmp_path, parties), tmp_path / "out")

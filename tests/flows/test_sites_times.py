@@ -25,7 +25,7 @@ from causalveil.tasks.report.page import head_html, report_html
 from causalveil.tasks.sites.terms import terms_text
 from tests.bundle_cases import resign
 from tests.report_help import by_model
-from tests.sites_help import NAMES, Call, Party, at_home, some_terms
+from tests.sites_help import NAMES, Call, Party, at_home, play_edited_terms, some_terms
 from tests.studies import merge
 from tests.survival_help import MANY, STUDY, cared_for, patients, write_survival, write_times
 
@@ -445,21 +445,4 @@ def test_adjusted_studies_and_protocols_are_pooled(parties: Parties, tmp_path: P
 
 def test_terms_of_a_round_of_times_are_fixed_before_it_is_read(parties: Parties, tmp_path: Path) -> None:
     """Edited terms and a site struck out are refused, and the honest round is pooled after."""
-    call = call_of(tmp_path, parties)
-    terms, bundle = dict(call.terms), call.file("valley").read_text()
-    for changes, differs in (
-        ({"model": "fixed"}, "differing: model"),
-        ({"sites": {name: site for name, site in terms["sites"].items() if name != "valley"}}, "sites.valley"),
-    ):
-        call.terms = {**terms, **changes}
-        call.save()
-        call.file("valley").unlink()
-        if "model" in changes:
-            call.put("valley", bundle)
-        with pytest.raises(BundleError, match=f"it answered other terms of round 'spring'; {differs}|{differs}"):
-            call.pool()
-        assert not (tmp_path / "out").exists()
-    call.put("valley", bundle)
-    call.terms = terms
-    call.save()
-    assert call.pool().release.model == "random"
+    play_edited_terms(call_of(tmp_path, parties), tmp_path / "out")

@@ -298,7 +298,7 @@ def _weigh(
 
 
 def _path(features: FloatArray, target: FloatArray, penalties: FloatArray, units: int) -> list[Solution]:
-    """Solutions of an arm; an arm that the sample missed is weighed alike."""
+    """Return the solutions of an arm; units of an arm that the sample missed have equal weights."""
     if len(features):
         found = solutions(features, target, penalties, units)
         if found:
@@ -309,6 +309,6 @@ def _path(features: FloatArray, target: FloatArray, penalties: FloatArray, units
 
 
 def _make_whole(v: FloatArray, chosen: BoolArray) -> None:
-    """Weights of mean 1; if all are 0, which no solution should give, all alike."""
+    """Scale weights to mean 1; if all are 0, which no solution should give, make them equal."""
     mean = float(v[chosen].mean())
     v[chosen] = v[chosen] / mean if mean > 0 else 1.0

@@ -66,7 +66,7 @@ NAMES = ("x", "t", "u", "h")
 
 @dataclass(frozen=True)
 class PartEnclave(Enclave):
-    """Some rows of another enclave, under a name of their own; can be pickled if the other can."""
+    """Some rows of another enclave, whose arrays have a suffix; pickled if the other can be."""
 
     whole: Enclave
     name: str

@@ -27,7 +27,7 @@ Regress, score, answer (Kusner et al. 2016, Algorithm 1, made private).
 
 Regressions of each variable on the other are fitted on the training half. On the test half the residuals of a
 regression are compared with the variable that predicted; the direction whose residuals depend less on it wins. The
-exact scores stay in the enclave; what leaves it goes through the draws of ``draws.py``.
+exact scores stay in the enclave; what leaves it goes through the draws above.
 
 Both variables are scaled to [-1, 1] by declared bounds, in the order of keyed hashes. Beside ``h.npy`` a segment's
 folder in scratch holds ``xy.npy``, float64 (rows, 2), rows ascending by hash; the leading rows that ``split`` counted
