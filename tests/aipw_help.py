@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from causalveil.schemas.plan import Sizes
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.data.cells import CellRows
 from causalveil.tasks.data.enclave import Rows
-from causalveil.tasks.data.split import Pieces, fold_sizes
+from causalveil.tasks.data.split import Pieces
 from causalveil.tasks.estimate import difference
 from causalveil.tasks.estimate.interval import Findings
 from causalveil.tasks.machine.arrays import FloatArray
@@ -80,12 +79,6 @@ def confounded(n: int, p: int = 2, seed: int = 0, strength: float = 1.0, curved:
     signal = np.cbrt(z[:, 0]) if curved else shared
     u = 0.2 * (t - 0.5) + 0.3 * signal + random.uniform(-0.2, 0.2, n)
     return Rows(encode(z), t, u), 0.2
-
-
-def in_folds(rows: Rows, folds: int = 2) -> list[Rows]:
-    """Rows cut into folds of the sizes that a run would have."""
-    edges = np.concatenate([[0], np.cumsum(fold_sizes(len(rows), folds))])
-    return [Rows(rows.x[a:b], rows.t[a:b], rows.u[a:b]) for a, b in itertools.pairwise(edges.tolist())]
 
 
 def analysed(study: AipwStudy, rows: Rows, seed: int = 0) -> Findings:

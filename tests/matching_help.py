@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from causalveil.schemas.estimators.matching import MatchingStudy
-from causalveil.schemas.privacy import Charge
 from causalveil.tasks.data.enclave import Rows
-from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.privacy.noise import NoiseSource
 from tests.studies import RESOLVED, merge
 
 CONTRACT = {"estimators": ["matching"]}
@@ -77,24 +72,3 @@ def population(
     u = 0.5 * outcome * x.sum(axis=1) + (effect + varying * x[:, 0]) * t + random.normal(0, spread, n) - effect / 2
     ball = np.column_stack([x, np.ones(n)]) / np.sqrt(3) * (1 - 2.0**-40)
     return Rows(ball, t, np.clip(u, -1, 1))
-
-
-class Transcript:
-    """A budget that keeps all that is drawn; with ``fixed`` it returns those arrays in place of a draw."""
-
-    def __init__(self, noise: NoiseSource, fixed: dict[str, NDArray[Any]] | None = None) -> None:
-        self._noise = noise
-        self._fixed = fixed or {}
-        self.drawn: dict[str, NDArray[Any]] = {}
-        self.charges: list[Charge] = []
-
-    def spend(self, charge: Charge, draw: Callable[[NoiseSource], FloatArray]) -> FloatArray:
-        """Charge, and draw unless the array is fixed."""
-        self.charges.append(charge)
-        value = self._fixed[charge.name] if charge.name in self._fixed else draw(self._noise)
-        self.drawn[charge.name] = value
-        return value
-
-    def spend_records(self, charge: Charge, draw: Callable[[NoiseSource], NDArray[Any]]) -> NDArray[Any]:
-        """As ``spend``."""
-        return self.spend(charge, draw)

@@ -48,8 +48,6 @@ STATEMENTS = (
     *(of_trial(AdjustmentMethod.regression, 0.25), of_trial(AdjustmentMethod.doubly_robust)),
     *(by(method, short) for method in AdjustmentMethod for short in (None, Shortfall.imbalance)),
 )
-# What a withheld answer has none of.
-WITHHELD = ("estimate", "interval", "simultaneous", "noise_error", "sampling_error", "bias", "spread")
 WHOLE = {"group": "all units", "arm": "1"}
 Documents = dict[str, dict[str, Any]]
 

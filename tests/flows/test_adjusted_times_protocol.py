@@ -16,20 +16,13 @@ from causalveil.flows.run.declare import plan_study
 from causalveil.schemas.estimators.survival import MEAN_TIME
 from causalveil.schemas.release import EffectRelease, release_schema
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.estimate.times.curves import read_blocks
-from causalveil.tasks.estimate.times.effects import TwoArms
-from causalveil.tasks.estimate.times.pseudo import times_outcomes
-from causalveil.tasks.estimate.times.releases import JointCells, grid_of, mechanism
 from causalveil.tasks.privacy.gaussian import mu_of
 from causalveil.tasks.report.page import report_html
 from causalveil.tasks.report.panel import panel_text
 from tests.studies import resolved
 from tests.survival_help import (
-    by_cell,
     cared_for_at_sites,
-    exact_cells,
     kept_whole,
-    make_times,
     write_adjusted_times,
 )
 
@@ -93,24 +86,6 @@ def adjusted_page_is_true(release: EffectRelease, *, arms: bool, sites: bool) ->
     means = any(one.outcome.startswith(MEAN_TIME) for one in release.answers)
     assert ("minus controls, in days" in page) == means
     assert bool(re.search(r"mean time [^\n]*  \S+ days  ", panel_text(release))) == means
-
-
-def test_tables_are_those_of_a_study_of_each_question() -> None:
-    """Of a subgroup's people each question's outcomes are what a study of that question alone would make of them."""
-    study = make_times(trial=False, covariates={"age": {"lower": 0, "upper": 1}}, measure=["risk", "rmst"])
-    grid = grid_of(study, 4_000)
-    counts = np.random.default_rng(3).integers(5, 60, (1, 2, grid.cells)).astype(np.float64)
-    _, block = read_blocks(np.zeros(grid.numbers), grid, mechanism(study))
-    outcomes = times_outcomes(study, JointCells(grid, counts, block, None))
-    cells = JointCells(grid, counts, block, None)
-    for one in cells.asked(study):
-        place = study.questions.index(one.question)
-        alone = TwoArms(exact_cells(one.both.cells.counts, one.both.grid))
-        wanted = by_cell(alone, one.question.measure)
-        half, middle = (wanted.max() - wanted.min()) / 2, (wanted.max() + wanted.min()) / 2
-        table = ((wanted - middle) / half)[:, one.part.sums.argmax(axis=0)]
-        assert np.allclose(outcomes.table[0, place, 0], table, atol=1e-12)
-        assert outcomes.half[0, place] == pytest.approx(half)
 
 
 def test_where_too_few_are_followed_the_answer_is_the_whole_range(tmp_path: Path) -> None:

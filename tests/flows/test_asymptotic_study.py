@@ -106,16 +106,6 @@ def test_the_caveats_are_printed_by_plan_and_run(tmp_path: Path, capfd: pytest.C
     assert "headline" in json.dumps(release_schema())
 
 
-def test_the_same_run_id_gives_the_same_release_and_the_same_seed_the_same_models(tmp_path: Path) -> None:
-    path = write(tmp_path / "study", outcome_model={"model": "neural_network"})
-    first = run_study(path, out=tmp_path / "a", run_id="again", engine="direct")
-    second = run_study(path, out=tmp_path / "b", run_id="again", engine="direct")
-    assert second.path.read_bytes() == first.path.read_bytes()
-    twice = [run_study(path, out=tmp_path / f"s{k}", simulate=7, engine="direct").release for k in range(2)]
-    assert twice[0].estimate == twice[1].estimate
-    assert twice[0].interval == twice[1].interval
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

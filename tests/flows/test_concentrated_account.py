@@ -24,14 +24,10 @@ OWNER: dict[str, Any] = {
 PRIVACY = {"epsilon": "0.5", "delta": "1e-6"}
 STUDIES: dict[str, dict[str, Any]] = {
     "ipw": {"estimator": {"name": "ipw", "penalty": 0.1}, "privacy": PRIVACY},
-    "ipw at label level": {"estimator": {"name": "ipw", "penalty": 0.1}, "privacy": PRIVACY | {"level": "label"}},
-    "aipw": {"estimator": {"name": "aipw", "penalty": ..., "propensity": {"known": 0.5}}, "privacy": PRIVACY},
     "aipw, three folds": {
         "estimator": {"name": "aipw", "penalty": ..., "folds": 3, "propensity": {"known": 0.5}},
         "privacy": PRIVACY,
     },
-    "regression": {"estimator": {"name": "regression", "penalty": ...}, "privacy": PRIVACY},
-    "difference": {"estimator": {"name": "difference_in_means", "penalty": ...}, "privacy": PRIVACY},
     "matching": {"estimator": {"name": "matching", "penalty": 0.1}, "privacy": PRIVACY},
     "matching without delta": {"estimator": {"name": "matching", "penalty": 0.1}, "privacy": {**PRIVACY, "delta": 0}},
 }

@@ -22,7 +22,6 @@ from causalveil.schemas.errors import CausalveilError, LedgerError, RunConflict
 from causalveil.schemas.release import Release, release_text
 from causalveil.tasks.privacy.ledger import store
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from causalveil.tasks.sites import bundle
 from causalveil.tasks.sites.terms import terms_text
 from tests.ledger_help import contract, finished, reservation
 from tests.sites_help import some_terms
@@ -131,25 +130,6 @@ def test_what_is_not_read_is_refused_by_its_version_and_fetched_as_it_is(
         for words in (("report", release), ("bundle", "make", "one", "--site", "north", "--round", terms)):
             code, shown = call(capfd, *words)
             assert (code, NAMED in shown) == (2, True), shown
-
-
-def test_a_bundle_of_an_earlier_version_is_refused_by_its_version(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    bundle.public_key(create=True)
-    path = write_study(tmp_path / "study")
-    run_study(path, out=tmp_path / "out", run_id="one", engine="direct")
-    honest = bundle.sign
-
-    def sign(statement: Any) -> str:
-        text = earlier(a_key_of_the_release)(bundle.load_release_text(json.dumps(statement.release)))
-        said = {"release": json.loads(text), "release_digest": bundle.digest_of(text)}
-        return honest(statement.model_copy(update=said))
-
-    monkeypatch.setattr(bundle, "sign", sign)
-    (tmp_path / "north.json").write_text(bundle.make_bundle(open_ledger(), "one", "north", some_terms()))
-    code, shown = call(capfd, "bundle", "show", tmp_path / "north.json")
-    assert (code, NAMED in shown) == (6, True), shown
 
 
 def test_an_entry_of_another_version_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

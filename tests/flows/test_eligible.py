@@ -9,17 +9,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-import yaml
 
 from causalveil.flows.api import report, run_study
 from causalveil.flows.run.check import check
 from causalveil.flows.run.declare import plan_study
-from causalveil.schemas.asked.resolve import asks_for
-from causalveil.schemas.asked.study_file import load_study_file, parse_study_file
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.release import EffectRelease
-from causalveil.schemas.studies import parse_study
-from causalveil.schemas.table import ALL_UNITS, EffectStudy
+from causalveil.schemas.table import EffectStudy
 from causalveil.schemas.where import Condition, Operator
 from causalveil.tasks.data.cells import eligible
 from tests.protocol_help import analysed, in_cells, make_protocol
@@ -113,14 +109,6 @@ def test_a_plain_study_answers_of_the_eligible(estimator: str, tmp_path: Path) -
     assert "every unit of the dataset," not in page
 
 
-def test_two_answers_of_one_study_with_subgroups(tmp_path: Path) -> None:
-    path = study_in(tmp_path / "study", subgroups="group", covariates={"group": ...})
-    release = run_study(path, out=tmp_path / "out", engine="direct").release
-    assert isinstance(release, EffectRelease)
-    assert [answer.group for answer in release.answers] == [ALL_UNITS, "a", "b", "c"]
-    assert {answer.role for answer in release.answers} == {"primary"}
-
-
 def test_a_public_column_of_label_level(tmp_path: Path) -> None:
     where = [{"column": "group", "op": "in", "values": ["a", "b"]}]
     asked = {
@@ -207,17 +195,6 @@ def test_nothing_that_is_said_changes_nothing(tmp_path: Path) -> None:
     plain = resolved(study_in(tmp_path / "plain", 50))
     for value in ([], None):
         assert resolved(study_in(tmp_path / "empty", 50, where=value)).digest == plain.digest
-
-
-def test_a_study_knows_whether_a_file_asks_for_it(tmp_path: Path) -> None:
-    """A pooled round and a run that goes on compare file and study."""
-    path = study_in(tmp_path / "study", 50, where=[AGE])
-    asked, study = load_study_file(path), resolved(path)
-    assert asks_for(asked, study)
-    document = yaml.safe_load(path.read_text())
-    for other in ([], [AGE | {"value": 41}], [AGE | {"op": ">"}], [AGE, AGE]):
-        assert not asks_for(parse_study_file(document | {"where": other, "subgroups": "group"}), study)
-    assert parse_study(study.model_dump()) == study
 
 
 def test_a_population_with_few_eligible_is_covered() -> None:

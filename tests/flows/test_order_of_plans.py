@@ -23,11 +23,7 @@ DATA = Path(__file__).parents[2] / "data"
 # One of each kind that plans within seconds; the number of units where no rows lie beside the study.
 STUDIES = {
     "colon/study.yaml": None,
-    "delays/study-test-half.yaml": None,
     "lalonde/study.yaml": None,
-    "lalonde/study-aipw.yaml": None,
-    "lalonde/study-difference.yaml": None,
-    "sites/study.yaml": None,
     "sites/study-protocol.yaml": 20_000,
 }
 

@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from causalveil.schemas.limits import Code, limit, united
 from causalveil.schemas.release import EffectRelease
 from causalveil.schemas.sites.pooled import Published
 from causalveil.tasks.report.details import AS_THEY_ARE, detail_label
 from causalveil.tasks.report.numbers import all_of, is_whole
 from causalveil.tasks.report.page import report_html
 from causalveil.tasks.report.panel import LINES, panel_text
-from tests.limits import codes
 from tests.report_help import Documents, load
 from tests.studies import merge
 
@@ -80,48 +78,6 @@ def test_all_units_are_those_that_the_study_is_about(estimand: str | None, where
     assert not is_whole("all of them")
 
 
-def test_ratios_have_room_or_stand_in_the_report(documents: Documents) -> None:
-    document = documents["protocol"]
-    ratio = {"measure": "ratio", "estimate": 0.8, "lower": 0.6, "upper": None}
-    asked = [{**one, "measures": [ratio, {**ratio, "measure": "odds_ratio"}]} for one in document["answers"]]
-    shown = panel_text(load({**document, "answers": asked}))
-    assert len(shown.splitlines()) <= LINES
-    assert "risk ratio" not in shown
-    assert "ratios in the report" in shown
-    shown = panel_text(load({**with_answers(document, 1), "answers": asked[:1]}))
-    assert "risk ratio 0.8" in shown
-    assert "ratios in the report" not in shown
-
-
-def test_an_answer_behind_noise_has_no_errors(documents: Documents) -> None:
-    document = documents["protocol"]
-    hidden = {"state": "unresolved", "sampling_error": 0.0, "noise_error": 1.0, "bias": 0.0, "interval": WHOLE_RANGE}
-    page = page_of(load({**document, "answers": [{**one, **hidden} for one in document["answers"]]}))
-    assert "hidden by noise" in page
-    assert not re.search(r"hidden by noise( \S+ to \S+){2} 0", page)
-    assert "the interval is the whole range" in panel_text(
-        load({**document, "answers": [{**one, **hidden} for one in document["answers"]]})
-    )
-
-
-@pytest.mark.parametrize("bias", [0.0, 0.25])
-def test_a_bias_that_intervals_allow_for_stands_beside_their_errors(documents: Documents, bias: float) -> None:
-    document = merge(
-        documents["protocol"], {"specification": {"estimator": {"name": "difference_in_means", "trial": not bias}}}
-    )
-    page = page_of(load({**document, "answers": [{**one, "bias": bias} for one in document["answers"]]}))
-    assert ("bias: what the interval allows for" in page) == bool(bias)
-    assert ("confounding up to the size that confounding_prior assumes" in page) == bool(bias)
-
-
-def test_a_page_of_withheld_answers_has_no_bars(documents: Documents) -> None:
-    assert "bars: 95% intervals" in page_of(load(documents["protocol"]))
-    page = page_of(load(documents["withheld"]))
-    assert "Withheld, because a gate failed" in page
-    assert "bars: 95% intervals" not in page
-    assert "All intervals cover" not in page
-
-
 def test_details_name_subgroups_and_arms(documents: Documents) -> None:
     asked: dict[str, Any] = {"kind": "protocol", "specification": {"arms": {"levels": ["none", "low"]}}}
     asked["specification"]["treatment"] = "drug"
@@ -153,29 +109,6 @@ def test_covariates_that_were_not_adjusted_for_are_not_said_to_be(documents: Doc
     assert "for confounding up to the size that confounding_prior assumes" in page
 
 
-def test_arms_of_curves_are_called_arms(documents: Documents) -> None:
-    """A dose that is called 'none' reads as an arm, not as none of them."""
-    document = documents["protocol of times"]
-    arms = {"levels": ["none", "low"], "reference": "none"}
-    curves = [{**one, "arm": "low", "reference": "none"} for one in document["curves"]]
-    page = page_of(
-        load(merge(document, {"specification": {"arms": arms, "treatment_codes": None}}) | {"curves": curves})
-    )
-    assert "arm low solid, arm none dashed" in page
-    assert "Cumulative incidence in arm none, stacked" in page
-    assert "among none" not in page
-    assert "Each person is in one cell: subgroup, arm, interval," in page
-
-
-@pytest.mark.parametrize(("first", "second", "said"), [(50, 30, "30 to 50"), (50, 50, "50")])
-def test_sites_with_different_intervals_have_one_limit_of_them(first: int, second: int, said: str) -> None:
-    others = (limit(Code.censoring), limit(Code.unmeasured))
-    counts = [limit(Code.grid, intervals=(count,)) for count in (first, second)]
-    found = united(one for pair in zip(others, counts, strict=True) for one in pair)
-    assert codes(found) == [Code.censoring, Code.grid, Code.unmeasured]
-    assert found[1].sentence == f"error of dividing follow-up into {said} intervals"
-
-
 @pytest.mark.parametrize("name", ["protocol of times", "survival", "survival, adjusted"])
 def test_checklists_of_times_speak_of_times(documents: Documents, name: str) -> None:
     document = merge(documents[name], {"specification": {"estimator": {"trial": False}}})
@@ -196,16 +129,6 @@ def test_checklists_of_times_speak_of_times(documents: Documents, name: str) -> 
         assert false not in page, false
     assert ("regression of pseudo-outcomes on covariates" in page) == adjusts
     assert ("confounding beyond the size that the confounding prior assumes" in page) == (not adjusts)
-
-
-@pytest.mark.parametrize("name", ["pooled", "pooled protocol"])
-def test_a_page_of_several_sites_says_where_its_checklists_are(documents: Documents, name: str) -> None:
-    page = page_of(load(documents[name]))
-    assert "The page of each site’s own release says which guidelines apply" in page
-    assert "How long each site’s run took" in page
-    assert "pooling computed none" in page
-    assert "this run" not in page
-    assert "No person is in two sites. The sites’ errors are then independent." in page
 
 
 @pytest.mark.parametrize("hidden", [0, 1, 2])

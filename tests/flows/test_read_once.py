@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from decimal import Decimal
 from html import unescape
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 from pydantic import TypeAdapter
 
 from causalveil.flows.estimators.regression import warned
-from causalveil.flows.estimators.words import say_interval
 from causalveil.schemas.estimators.aipw import AipwEstimator
 from causalveil.schemas.estimators.balancing import BalancingEstimator
 from causalveil.schemas.estimators.difference import DifferenceEstimator
@@ -22,11 +20,10 @@ from causalveil.schemas.estimators.regression import RegressionEstimator, Regres
 from causalveil.schemas.estimators.survival import SurvivalEstimator
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.release import Release
-from causalveil.schemas.remarks import PlanCode, counted
-from causalveil.schemas.specification import unrecorded
+from causalveil.schemas.remarks import PlanCode
 from causalveil.tasks.report.facts import PHRASES, UNTOLD, settings_words
 from causalveil.tasks.report.numbers import span
-from causalveil.tasks.report.page import likelihood, report_html
+from causalveil.tasks.report.page import report_html
 from causalveil.tasks.report.panel import panel_text
 from tests.flows.test_true_sentences import further
 from tests.limits import codes
@@ -58,13 +55,6 @@ def test_an_end_of_an_interval_reads_as_zero_only_where_it_is_zero(lower: float,
     assert span({"lower": lower, "upper": upper}) == text
 
 
-@pytest.mark.parametrize("epsilon", ["0.001", "0.03", "0.048", "0.05", "1"])
-def test_odds_never_change_by_a_factor_of_one_at_most(epsilon: str) -> None:
-    assert float(likelihood(Decimal(epsilon))) > 1
-    if Decimal(epsilon) < Decimal("0.048"):
-        assert float(likelihood(Decimal(epsilon))) >= float(Decimal(epsilon).exp())
-
-
 @pytest.mark.parametrize(
     ("share", "text"),
     [(0.99991, "More than 99.9% of"), (1.0, "100.0% of"), (0.0001, "Less than 0.1% of"), (0.0, "0.0% of")],
@@ -94,72 +84,6 @@ def test_tests_and_curves_of_an_adjusted_study_say_that_they_are_not_adjusted(do
     assert lead not in page
 
 
-def test_risks_of_the_arms_are_percents_as_on_their_curves(documents: Documents) -> None:
-    for name in ("survival", "survival, adjusted"):
-        one, page = documents[name]["answers"][0], page_of(documents[name])
-        *_, (control, treated) = re.findall(r"(\d\d\.\d)%, (\d\d\.\d)%", page.partition("People at risk")[0])
-        assert [float(control), float(treated)] == pytest.approx([100 * risk for risk in one["values"]], abs=0.5)
-
-
-@pytest.mark.parametrize(
-    ("by", "said"),
-    [
-        ((), "the covariates. Who is lost may depend on the arm alone."),
-        (("age",), "other covariates. Who is lost may depend on the arm and on these levels, but on no other"),
-    ],
-)
-def test_an_assumption_on_censoring_does_not_contradict_itself(
-    documents: Documents, by: tuple[str, ...], said: str
-) -> None:
-    document = documents["survival, adjusted"]
-    specification = {**document["specification"], "censoring": {"by": list(by), "floor": 0.3}}
-    page = page_of({**document, "specification": specification})
-    assert f"Censoring does not depend on {said}" in page
-    assert "treated means the same for every unit, and no unit’s time depends" in page
-
-
-@pytest.mark.parametrize(("charges", "looked"), [(("scales", "lines", "scores"), False),
-                                                 (("scales", "lines", "screen", "refit", "scores"), True)])  # fmt: skip
-def test_a_page_names_the_releases_that_were_made(documents: Documents, charges: tuple[str, ...], looked: bool) -> None:
-    document = documents["balance"]
-    one = document["privacy"]["charges"][0]
-    privacy = {**document["privacy"], "charges": [{**one, "name": name} for name in charges]}
-    page = page_of({**document, "privacy": privacy})
-    assert ("a search for non-linear terms that confound" in page) == looked
-    assert ("No non-linear terms were looked for." in page) == (not looked)
-
-
-def test_a_panel_says_direction_once_and_ends_a_headline_once(documents: Documents) -> None:
-    shown = panel_text(release_of(documents["direction"]))
-    assert "direction by direction" not in shown
-    assert ": causal direction, " in shown
-    loud = merge(documents["effect"], {"guarantee": "asymptotic", "headline": "No privacy guarantee: in the limit."})
-    assert panel_text(release_of(loud)).startswith("No privacy guarantee: in the limit. ")
-
-
-def test_attenuation_is_a_percent_on_panel_and_page(documents: Documents) -> None:
-    assert "leaves about 34% of the effect in the estimate" in panel_text(release_of(documents["attenuated"]))
-    assert "about 34% of the effect" in page_of(documents["attenuated"])
-
-
-def test_warnings_of_a_plan_begin_as_sentences(documents: Documents) -> None:
-    page = report_html(release_of(merge(documents["effect"], {"warnings": [{"code": "whole_range"}]})))
-    assert "<li>The noise exceeds the outcome's declared range: expect" in unescape(page)
-
-
-def test_a_sampling_error_that_noise_hides_is_not_nothing(documents: Documents) -> None:
-    """Its released variance was below zero; where there is no noise an error of zero is one."""
-    hidden = {"sampling_error": 0.0, "noise_error": 0.3}
-    assert "hidden, 0.30" in page_of(told(documents["effect"], hidden))
-    assert "0.00, 0.00" in page_of(
-        told(documents["effect"], hidden | {"noise_error": 0.0, "privacy": {"level": "training_units"}})
-    )
-    numbers = {"half_width": 8943.2, "sampling_standard_error": 0.0, "noise_standard_error": 8182.9, "treated": 0.5}
-    assert "± 8,943 (standard error 8,183 from noise, which hides that of sampling), for" in str(
-        say_interval(0.95, numbers)
-    )
-
-
 @pytest.mark.parametrize("scale", [1.0, 1e-3, 4_000.0, 1e9, 1e-12])
 def test_an_answer_has_the_same_decimals_on_panel_and_page(documents: Documents, scale: float) -> None:
     interval = {"lower": -2.0004 * scale, "upper": -0.99 * scale}
@@ -173,14 +97,6 @@ def test_an_answer_has_the_same_decimals_on_panel_and_page(documents: Documents,
     if "e" not in found[1]:
         estimate, lower, upper = (one.replace("-", "−") for one in found.groups())
         assert f"Estimate{estimate} ({lower} to {upper})" in page.replace("Estimate ", "Estimate")
-
-
-def test_treatments_that_were_flipped_for_privacy_are_not_called_treated_units(documents: Documents) -> None:
-    counts = {"treated_arm": 310.0, "control_arm": 90.0}
-    assert "treated units310" in page_of(merge(documents["matching"], {"details": counts}))
-    page = page_of(merge(documents["matching"], {"details": {**counts, "flip_probability": 0.06}}))
-    assert "units that count as treated, after flips for privacy310" in page
-    assert "treated units310" not in page
 
 
 # What a page writes as code, and the marks of it on a panel.
@@ -246,50 +162,6 @@ def test_a_checklist_says_of_arms_as_they_are_that_no_covariate_was_adjusted_for
     assert "Adjusted for: age" in page_of(documents["balance"])
 
 
-def test_matching_says_who_is_compared_with_how_many(documents: Documents) -> None:
-    one = {"specification": {"estimator": {"ratio": 1}}, "estimand": "ATT"}
-    page = page_of(merge(documents["matching"], one))
-    assert "every treated unit is compared with the unit of the other arm whose propensity score is nearest" in page
-    page = page_of(documents["matching"])
-    assert "every unit is compared with the 5 units of the other arm whose propensity scores are nearest" in page
-
-
-def test_a_page_does_not_deny_that_it_counts_public_arms(documents: Documents) -> None:
-    label = merge(documents["matching"], {"privacy": {"level": "label"}})
-    denied = "this page does not count them"
-    assert denied in page_of(label)
-    page = page_of(merge(label, {"details": {"treated_arm": 210, "control_arm": 190}}))
-    assert denied not in page
-    assert "and the details count them exactly" in page
-
-
-def test_terms_of_one_name_are_counted(documents: Documents) -> None:
-    terms = "square of age, step of age, step of age"
-    page = page_of(merge(documents["balance"], {"details": {"curves": terms}}))
-    assert "adjusted for: square of age, step of age (2)." in page
-
-
-def test_halves_and_scores_of_a_direction_have_one_name_everywhere(documents: Documents) -> None:
-    document = documents["direction"]
-    charge = {**document["privacy"]["charges"][0], "scope": "estimation"}
-    several = [{**charge, "name": name} for name in ("hsic", "kendall")]
-    changed = {**document, "privacy": {**document["privacy"], "charges": several}}
-    page, shown = page_of(changed), panel_text(release_of(changed))
-    assert "estimation half" not in page
-    assert "a unit of the test half spends" in page
-    assert "HSIC: " in shown
-    assert "hsic" not in shown
-
-
-def test_what_counts_in_place_of_missing_outcomes_is_told_in_two_sentences() -> None:
-    outcome = {"name": "score", "lower": 0, "upper": 10}
-    (said,) = unrecorded({"outcomes": [outcome], "missing_outcome": "middle"})
-    assert said.facts == {"column": "score", "value": 5.0, "place": "the middle", "far": 5.0}
-    assert str(said).startswith(f"{counted(said)}. ")
-    (said,) = unrecorded({"treatment": "drug", "missing_treatment": "control"})
-    assert str(said).startswith(f"{counted(said)}: ")
-
-
 @pytest.mark.parametrize(
     ("curves", "covariates", "code"),
     [
@@ -306,8 +178,3 @@ def test_a_warning_of_linear_terms_says_why_there_are_no_others(
     asked = merge({**RESOLVED, "covariates": {}}, study)
     found = warned(RegressionStudy.model_validate(asked), Sizes(units=300, train=150, estimation=150), StandIn(), list)
     assert codes(found) == ([] if code is None else [code])
-
-
-def test_a_trial_with_little_to_weigh_does_not_print_many_zeros(documents: Documents) -> None:
-    page = page_of(merge(documents["balance"], {"details": {"effective_share": 0.99998}}))
-    assert "as leaving out less than 0.1% of its units" in page

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from html import unescape
 from pathlib import Path
@@ -14,9 +13,7 @@ from causalveil.flows.api import report, run_study
 from causalveil.flows.cli import show
 from causalveil.flows.plan.study_plan import expected
 from causalveil.flows.run.declare import plan_study
-from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, ConfoundingStatement
 from causalveil.schemas.plan import StandIn
-from causalveil.schemas.release import load_release_text
 from causalveil.schemas.remarks import PlanCode
 from causalveil.tasks.report import panel
 from tests.limits import codes
@@ -71,31 +68,3 @@ def test_the_release_repeats_what_plan_warned_of(
     assert len(lines) <= 12
     assert all(len(line.split()) <= 25 for line in lines), lines
     assert all(line in printed for line in lines if "[" not in line and not line.startswith("- ")), printed
-
-
-@pytest.mark.parametrize("level", ["sample", "label"])
-@pytest.mark.parametrize("trial", [True, False])
-def test_arms_as_they_are_are_called_so_unless_treatment_was_randomised(
-    level: str, trial: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """In what `run` prints, in the release and in the report; a declared trial has neither the word nor the warning."""
-    estimator = {"penalty": ..., "name": "difference_in_means", "trial": trial}
-    changes = {"estimator": estimator, "privacy": {"level": level, "delta": 0}}
-    path = write_study(tmp_path / "study", study=changes, contract=CONTRACT)
-    result = run_study(path, out=tmp_path / "out", engine="direct")
-    said = json.loads(result.path.read_text())
-    assert ConfoundingStatement(**said["answers"][0]["confounding"]) == (RANDOMISED if trial else AS_THEY_ARE)
-    assert (said["answers"][0]["bias"] > 0) is not trial
-    assert ("confounding_of_prior" in [one["code"] for one in said["covers"]]) is not trial
-    show.outcome(result)
-    words = "Not adjusted: treatment was randomised." if trial else "Unadjusted: the arms are compared as they are."
-    assert f"<strong>{words}</strong>" in report(result).read_text()
-    assert words in capfd.readouterr().out
-    assert bool(said["warnings"]) is not trial
-
-
-def test_a_release_of_before_has_no_warnings(tmp_path: Path) -> None:
-    path = write_study(tmp_path / "study", contract=CONTRACT)
-    document = json.loads(run_study(path, out=tmp_path / "out", engine="direct").path.read_text())
-    del document["warnings"]
-    assert load_release_text(json.dumps(document)).warnings == ()

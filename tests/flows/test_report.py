@@ -16,7 +16,6 @@ from causalveil.schemas.sites.pooled import load_published
 from causalveil.tasks.report.figures import Axis, Line, axis_of, waterfalls
 from causalveil.tasks.report.numbers import amount, beside, broken, confidence_level, figure, near, percent
 from causalveil.tasks.report.page import TEMPLATES, head_html, report_html
-from causalveil.tasks.report.panel import panel_text
 from tests.report_help import LONG, WHOLE, Documents, load, told
 from tests.studies import merge
 
@@ -185,11 +184,6 @@ def test_what_the_page_says(pages: dict[str, Path], name: str) -> None:
         assert words in text, words
 
 
-def test_nothing_is_said_of_scores_that_were_not_fitted(pages: dict[str, Path]) -> None:
-    assert "scores beyond are clipped" not in read(pages["folds"]).text
-    assert "certain" not in read(pages["direction"]).text
-
-
 def test_every_number_of_the_figure_is_in_its_text_alternative(pages: dict[str, Path], documents: Documents) -> None:
     for name in ("effect", "pooled"):
         described = " ".join(re.findall(r"<desc[^>]*>(.*?)</desc>", pages[name].read_text(), flags=re.DOTALL))
@@ -221,22 +215,6 @@ def test_bars_of_what_was_spent_add_up_as_they_are_labelled(documents: Documents
     assert abs(sum(shares) - 100) < 0.5
 
 
-@pytest.mark.parametrize("name", ["survival", "survival, adjusted", "protocol of times"])
-def test_captions_say_where_an_area_lies_and_not_how_dark_it_is(documents: Documents, name: str) -> None:
-    """In the dark scheme the first area is the lightest: words for shades are false there."""
-    page = report_html(load(documents[name]))
-    body = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
-    assert "stacked from the bottom: " in body
-    assert not re.search(r"\b(?:dark|light|pale|grey|blue)\b", re.sub(r"<[^>]*>", "", body))
-
-
-def test_a_headline_stays_with_what_it_heads_on_paper(documents: Documents) -> None:
-    page = report_html(load(documents["protocol of times"]))
-    (kept,) = re.findall(r"([^{};]+)\{ break-after: avoid; \}", page)
-    heads = {one.strip() for one in kept.split(",")}
-    assert set(re.findall(r"<(h[2-6]|caption|figcaption)\b", page)) <= heads
-
-
 def test_nothing_is_said_of_times_at_which_too_few_are_at_risk(documents: Documents) -> None:
     document = documents["survival, hidden"]
     page = report_html(load(document))
@@ -259,16 +237,6 @@ def test_a_curve_that_ends_elsewhere_than_the_estimate_says_so(documents: Docume
         assert (said in page) == bool(moved)
         ends = f"controls at a risk of {percent(drawn[0])} (estimate {percent(drawn[0] + moved)})."
         assert (ends in page) == bool(moved)
-
-
-def test_a_time_reads_the_same_wherever_it_stands(documents: Documents) -> None:
-    """The estimand said "until 1826 days" below a question until 1,826 days."""
-    text = json.dumps(documents["survival"])
-    later = load(json.loads(text.replace("365.0", "1826.0").replace("until 365 days", "until 1826 days")))
-    page = re.sub(r"<[^>]+>", "", report_html(later))
-    assert "until 1,826 days" in page
-    assert "1826 days" not in page
-    assert "1826 days" not in panel_text(later)
 
 
 def test_confidence_is_told_with_all_of_its_digits(documents: Documents) -> None:
@@ -294,13 +262,6 @@ def test_figures_of_restricted_times_are_told_of_the_day_on_which_measures_end(d
     assert "'age' (classes from 40)" in "; ".join(one["sentence"] for one in document["not_covered"])
 
 
-def test_what_adds_up_is_not_said_to_compose_to_less(pages: dict[str, Path], documents: Documents) -> None:
-    said = "Draws compose to less than their sum"
-    assert said in read(pages["survival, adjusted"]).text
-    for name in ("unheard-of method", "effect", "folds", "survival"):
-        assert said not in read(pages[name]).text, name
-
-
 def test_nothing_is_protected_by_a_proof_that_holds_in_the_limit_alone(documents: Documents) -> None:
     ever, no_one = "This holds for ever", "Nothing is proved at this number of units"
     proved = report_html(load(documents["effect"]))
@@ -309,15 +270,6 @@ def test_nothing_is_protected_by_a_proof_that_holds_in_the_limit_alone(documents
     limit = report_html(load({**documents["effect"], "guarantee": "asymptotic"}))
     assert ever not in limit
     assert no_one in limit
-
-
-def test_details_do_not_contradict_the_answer(documents: Documents) -> None:
-    """Of matching, ``drowned`` is false where the interval is the whole range by its factor of attenuation."""
-    changed = {**documents["drowned"], "details": {"drowned": False, "units_treated": 3}}
-    page = report_html(load(changed))
-    assert "Nothing can be said" in page
-    assert "hides the estimate" not in page
-    assert ">drowned<" not in page
 
 
 def test_a_hidden_estimate_has_no_marker_and_no_number(documents: Documents) -> None:
@@ -425,15 +377,6 @@ def test_a_part_that_spends_less_is_told_so(documents: Documents) -> None:
     assert [fall.total for fall in falls] == ["ε 1 of 1", "40% of ε 1"]
 
 
-def test_a_half_has_one_name_on_a_page(documents: Documents) -> None:
-    """A direction's second half was the test half in its text, and "estimation" above its bars and in its table."""
-    for name, half, not_half in (("direction", "test half", "estimation"), ("effect", "estimation half", "test half")):
-        page = re.sub(r"<style>.*?</style>", "", report_html(load(documents[name])), flags=re.DOTALL)
-        assert f"What a unit of the {half} spends" in page, name
-        assert f'data-head="units">{half}<' in page, name
-        assert not_half not in page, name
-
-
 def test_a_love_plot_shows_where_a_difference_stops_being_small(documents: Documents) -> None:
     """As cobalt's does; where its axis does not reach so far, neither line nor word says so."""
     for size, ends in ((0.3, 1), (0.03, 0)):
@@ -441,24 +384,6 @@ def test_a_love_plot_shows_where_a_difference_stops_being_small(documents: Docum
         page = report_html(load(merge(documents["effect"], {"balance": [row]})))
         assert page.count('<line class="limit"') == ends
         assert ("Dashed: 0.1 to either side" in page) == bool(ends)
-
-
-def test_covariates_that_a_love_plot_lacks_are_named(documents: Documents) -> None:
-    """Of a trial no other sentence says that noise left a covariate out of the adjustment."""
-    row = WHOLE | {"before": 0.1, "after": 0.0, "noise_error": 0.01}
-    for names, said in ((("age", "group=a"), ""), (("group=a",), "hides how it varies: age.")):
-        rows = [row | {"covariate": name} for name in names]
-        page = report_html(load(told(documents["effect"], {"balance": rows, "confounding": {"left_out": []}})))
-        assert ("Not in the figure" in page) == bool(said)
-        assert said in page
-
-
-def test_one_draw_that_spends_all_is_no_figure(documents: Documents) -> None:
-    effect = documents["effect"]
-    one = [effect["privacy"]["charges"][-1] | {"name": "effect", "scope": "all"}]
-    page = report_html(load(merge(effect, {"privacy": {"charges": one}})))
-    assert "Every draw of noise" in page
-    assert 'id="fall-1' not in page
 
 
 def test_templates_ship_with_the_package() -> None:

@@ -15,17 +15,16 @@ from jsonschema import Draft202012Validator
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
-from causalveil.flows.cli.releases import print_pooled as shown
 from causalveil.schemas.answers import Answer
 from causalveil.schemas.errors import BundleError, StudyError
 from causalveil.schemas.release import EffectRelease, load_release
 from causalveil.schemas.sites.pooled import PooledRelease, load_pooled, load_published, pooled_schema
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from causalveil.tasks.report.page import head_html, report_html
+from causalveil.tasks.report.page import report_html
 from causalveil.tasks.sites.terms import terms_text
 from tests.bundle_cases import resign
 from tests.report_help import by_model
-from tests.sites_help import NAMES, Call, Party, at_home, play_edited_terms, some_terms
+from tests.sites_help import NAMES, Call, Party, at_home, some_terms
 from tests.studies import merge
 from tests.survival_help import MANY, STUDY, cared_for, patients, write_survival, write_times
 
@@ -230,41 +229,6 @@ def test_cells_of_adjusted_studies_and_of_some_people_are_not_pooled(parties: Pa
         call.pool()
 
 
-def test_its_page_and_its_lines_say_it(parties: Parties, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    call = call_of(tmp_path, parties)
-    changed(call, "valley", hidden)
-    found = call.pool()
-    shown(found)
-    said = " ".join(capsys.readouterr().out.split())
-    page = report_html(found.release)
-    for words in ("risk of death until 365 days", "(origin: randomised)", "No answer at valley"):
-        assert words in said
-    for words in ("Without an answer: valley", "random-effects", "Time to death until 365 days", "hidden by noise"):
-        assert words in page
-    assert "(the contract" not in page
-    assert "treated" in head_html(found.release)
-
-
-def test_sites_where_nobody_is_seen_have_no_part(parties: Parties, tmp_path: Path) -> None:
-    """However small the variance that such a site reports: its interval is the whole range, and it has no estimate."""
-    call = call_of(tmp_path, parties)
-    changed(call, "valley", hidden)
-    release = pooled(call)
-    for measure in release.answers:
-        north, coast, valley = measure.sites
-        assert (valley.state, valley.estimate, valley.weight_fixed) == ("unresolved", None, 0.0)
-        assert north.weight_fixed + coast.weight_fixed == pytest.approx(1)
-        assert len(measure.leave_one_out) == 2
-    other = call_of(tmp_path / "two", parties, round="autumn")
-    for name in ("north", "valley"):
-        other.put(name, parties[name].bundle("asked", other.signed()))
-        changed(other, name, hidden)
-    other.put("coast", parties["coast"].bundle("asked", other.signed()))
-    release = pooled(other)
-    assert [(one.state, one.fixed, one.random) for one in release.answers] == [("unresolved", None, None)] * 2
-    assert "has no answer" in report_html(release)
-
-
 def test_a_site_that_ends_earlier_has_no_part(parties: Parties, tmp_path: Path) -> None:
     call = call_of(tmp_path, parties)
     changed(call, "coast", lambda document: [one.update(restricted_to=200.0) for one in document["answers"]])
@@ -274,19 +238,14 @@ def test_a_site_that_ends_earlier_has_no_part(parties: Parties, tmp_path: Path) 
 FOREIGN: list[tuple[str, Callable[[dict[str, Any]], Any], str]] = [
     ("horizon", lambda one: one["specification"]["outcomes"][0].update(horizon=180.0), "outcomes"),
     ("events that count", lambda one: one["specification"]["outcomes"][0].update(of=["relapse"]), "outcomes"),
-    ("events", lambda one: one["specification"]["outcomes"][0]["codes"].update(stroke=9), "outcomes"),
     (
         "unit",
         lambda one: one["specification"]["outcomes"][0].update(unit_of_measure="months"),
         "outcomes",
     ),
-    ("origin", lambda one: one["specification"]["outcomes"][0].update(origin="diagnosed"), "outcomes"),
-    ("measures", lambda one: one["specification"].update(measure=["risk"]), "measure"),
     ("confidence", lambda one: one["specification"].update(confidence=0.9), "confidence"),
-    ("epsilon", lambda one: one["specification"]["privacy"].update(epsilon=2.0), "privacy.epsilon"),
     ("intervals", lambda one: one["specification"].update(intervals=12), "intervals"),
     ("another order", lambda one: one["answers"].reverse(), "questions"),
-    ("one measure", lambda one: one["answers"].pop(), "questions"),
     ("another day", lambda one: one["curves"][0]["curves"].update(horizon=180.0), "times"),
     ("a cheap level", lambda one: one.update(confidence=0.5), "confidence"),
 ]
@@ -371,35 +330,6 @@ def test_a_direction_is_refused_before_it_is_charged(tmp_path: Path, capsys: pyt
     assert "only effects are pooled" in capsys.readouterr().err
 
 
-def test_a_protocol_of_times_is_pooled_row_by_row(parties: Parties, tmp_path: Path) -> None:
-    for party in parties.values():
-        party.run("many", study={"outcomes": OUTCOMES, "estimator": {"name": "survival", "trial": True}})
-    call = call_of(tmp_path, parties, {**MANY, "outcomes": OUTCOMES}, "many", model="fixed")
-    release = call.pool().release
-    assert isinstance(release, PooledRelease)
-    tables = [load_release(parties[name].folder / "many" / "release.json") for name in NAMES]
-    labels = ["risk of death until 365 days", "mean time without event until 365 days"]
-    assert [row.outcome for row in release.answers] == [*labels, "risk of relapse or death until 365 days"]
-    for place, answer in enumerate(release.answers):
-        rows = [table.answers[place] for table in tables if isinstance(table, EffectRelease)]
-        values = np.array([row.estimate or 0.0 for row in rows])
-        weights = 1 / np.array([variance_of(row) for row in rows])
-        assert answer.fixed is not None
-        assert answer.simultaneous is not None
-        assert answer.fixed.estimate == pytest.approx(float(np.average(values, weights=weights)))
-        assert answer.simultaneous.lower < answer.fixed.interval.lower
-    assert release.calibration is None
-    page = report_html(release)
-    assert "Time to death until 365 days; to relapse or death until 365 days" in page
-    assert "random-effects" not in page
-    assert "Independent censoring." in page
-    assert "Clipping is harmless" not in page
-    assert "minus controls, in days" in page
-    # It draws no curves, and has no run of its own.
-    assert "At each site, each person is in one cell" in page
-    assert "Figures draw" not in page
-
-
 def test_pages_of_times_over_sites_are_written_whatever_noise_hides(parties: Parties, tmp_path: Path) -> None:
     """By effects and by cells, of one grid and of several, with a measure or a hazard ratio that noise hides."""
     for party in parties.values():
@@ -441,8 +371,3 @@ def test_adjusted_studies_and_protocols_are_pooled(parties: Parties, tmp_path: P
             assert one is not None
             values, variances = np.array(parts, dtype=float).T
             assert one.estimate == pytest.approx(float(np.average(values, weights=1 / variances)))
-
-
-def test_terms_of_a_round_of_times_are_fixed_before_it_is_read(parties: Parties, tmp_path: Path) -> None:
-    """Edited terms and a site struck out are refused, and the honest round is pooled after."""
-    play_edited_terms(call_of(tmp_path, parties), tmp_path / "out")

@@ -263,14 +263,6 @@ def test_panel_and_page_of_pooled_times_answer_the_ten_questions(tmp_path: Path)
     assert unanswered(release, text_of(release)) == {}
 
 
-def test_a_series_names_its_errors_and_counts_its_degrees(runs: dict[str, Read]) -> None:
-    """Of two blocks there is 1 degree of freedom; a plus-minus would leave open what stands behind it."""
-    text = text_of(runs["series"])
-    assert text.count("on 1 degree of freedom") == 2
-    assert text.count("standard error") == 3
-    assert "±" not in text
-
-
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_an_answer_that_is_taken_out_is_missed(runs: dict[str, Read], question: str) -> None:
     for name in ("regression", "series"):

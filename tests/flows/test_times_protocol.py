@@ -26,7 +26,7 @@ from causalveil.tasks.estimate.times.releases import followed
 from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil.tasks.report.page import report_html
 from tests.studies import resolved
-from tests.survival_help import MANY, kept_whole, of_sites, write_survival, write_times
+from tests.survival_help import MANY, kept_whole, of_sites, write_times
 
 DOSES = {"drug": {"levels": ["none", "low", "high"]}, "age": {"lower": 20, "upper": 90}}
 
@@ -111,17 +111,6 @@ def test_files_and_memory_have_the_same_cells(tmp_path: Path) -> None:
     assert {name: getattr(release, name) for name in fields} == fields
     people = [value for key, value in table.details.items() if key.startswith("units[")]
     assert sum(map(float, people)) == pytest.approx(900)
-
-
-def test_a_plain_study_with_subgroups_is_a_protocol_of_its_question(tmp_path: Path) -> None:
-    site = {"site": {"levels": ["north", "south", "east"]}}
-    asked = {"subgroups": "site"}
-    path = write_survival(tmp_path, frame=of_sites(900), study=asked, contract={"columns": site})
-    study = resolved(path)
-    assert isinstance(study, SurvivalStudy)
-    labels = [one.label for one in study.questions]
-    assert labels == ["risk of death until 365 days", "mean time without event until 365 days"]
-    assert study.groups == ("north", "south", "east")
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

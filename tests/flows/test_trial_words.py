@@ -27,13 +27,9 @@ EXPLAINED = "of the outcome's variance."
 # Settings and privacy, by the method that was used; none where the arms are compared as they are.
 TRIALS: dict[str, tuple[dict[str, Any], dict[str, Any], AdjustmentMethod | None]] = {
     "means": ({"name": "difference_in_means", "trial": True}, {}, None),
-    "means, label": ({"name": "difference_in_means", "trial": True}, LABEL, None),
     "regression": ({"name": "regression", "trial": True}, {}, AdjustmentMethod.regression),
     "aipw": ({"name": "aipw", "propensity": {"known": 0.5}}, {}, AdjustmentMethod.doubly_robust),
-    "balancing": ({"name": "balancing", "allowance": 0}, LABEL, AdjustmentMethod.balancing),
-    "ipw": ({"name": "ipw", **NO_PRIOR}, {}, AdjustmentMethod.weighting),
     "ipw, label": ({"name": "ipw", **NO_PRIOR}, LABEL, AdjustmentMethod.weighting),
-    "matching": ({"name": "matching", **NO_PRIOR}, {"delta": 0}, AdjustmentMethod.private_matching),
     "matching, label": ({"name": "matching", **NO_PRIOR}, LABEL, AdjustmentMethod.matching),
 }
 

