@@ -42,6 +42,8 @@ from causalveil.schemas.study import (
 )
 
 Words = Annotated[str, Field(max_length=2000)]
+# Periods of one column that a contract may make columns of.
+MOST_PERIODS = 200
 
 
 class DeclaredColumn(Frozen):
@@ -284,6 +286,22 @@ class RowsPerUnit(Frozen):
     order: Name | None = None
     aggregates: Annotated[dict[Name, Aggregate], Field(default_factory=dict)]
     count: Annotated[Name | None, Field(description="name of a new column: how many rows were kept")] = None
+    wide: Annotated[
+        dict[Name, Annotated[tuple[LevelCode, ...], Field(min_length=1, max_length=MOST_PERIODS)]],
+        Field(
+            description="a column of its own for each of these values of `order`: {wage: [1982, 1983]} makes wage@1982",
+            exclude_if=lambda value: not value,
+        ),
+    ] = Field(default_factory=dict)
+
+    @property
+    def periods(self) -> dict[str, tuple[str, str | int]]:
+        """Every column that ``wide`` makes: of which column it is, and at which value of ``order``.
+
+        >>> RowsPerUnit(order="year", wide={"wage": (1982, 1983)}).periods
+        {'wage@1982': ('wage', 1982), 'wage@1983': ('wage', 1983)}
+        """
+        return {f"{name}@{at}": (name, at) for name, values in self.wide.items() for at in values}
 
     def aggregate(self, name: str) -> Aggregate:
         """Return the aggregate of a column: the declared one, or else the row that is kept."""
@@ -317,6 +335,7 @@ class RowsPerUnit(Frozen):
                 )
         self._check_order(unit, columns)
         self._check_count(unit, columns)
+        self._check_wide(unit, columns)
         for name, column in columns.items():
             lower, upper = _range(self, name, column)
             if (lower, upper) != (0, 0):
@@ -348,6 +367,25 @@ class RowsPerUnit(Frozen):
         if self.at_most is None or self.at_most < 2:
             raise RuleBroken("'rows.count' counts up to 'rows.at_most', which must be given and above 1", "rows.count")
 
+    def _check_wide(self, unit: str, columns: Mapping[str, Declared]) -> None:
+        if not self.wide:
+            return
+        if self.order is None:
+            raise RuleBroken(
+                "'rows.wide' needs 'rows.order': the column that says of which period a row is", "rows.wide", "order"
+            )
+        for name, values in self.wide.items():
+            if name not in columns or isinstance(columns[name], TimeColumn | EventColumn):
+                raise RuleBroken(
+                    f"'rows.wide' names '{name}', which is no number, code or level of 'columns'; declare it there",
+                    "rows.wide",
+                    name,
+                )
+            distinct_levels(values)
+        for made in self.periods:
+            if made in (unit, self.order, self.count, *columns):
+                raise RuleBroken(f"'rows.wide' makes column '{made}', which the data have; rename theirs", "rows.wide")
+
 
 def offered(rows: RowsPerUnit | None, columns: Mapping[str, Declared]) -> dict[str, Declared]:
     """Return the columns that a study can name, and what they hold.
@@ -363,6 +401,9 @@ def offered(rows: RowsPerUnit | None, columns: Mapping[str, Declared]) -> dict[s
     result = {name: _reduced(rows, name, column) for name, column in columns.items()}
     if rows.count is not None and rows.at_most is not None:
         result[rows.count] = NumberColumn(lower=1, upper=rows.at_most, unit_of_measure="rows")
+    for made, (name, _) in rows.periods.items():
+        # A unit may have no row of a period, which is no number, code or level of hers.
+        result[made] = result[name].model_copy(update={"nulls": Missing.indicator})
     return result
 
 

@@ -41,6 +41,8 @@ class Code(StrEnum):
     # Sources of error that they do not, in the order in which a release has them.
     left_out = "left_out"
     unmeasured = "unmeasured"
+    parallel_trends = "parallel_trends"
+    anticipation = "anticipation"
     not_randomised = "not_randomised"
     beyond_prior = "beyond_prior"
     alike_within_groups = "alike_within_groups"
@@ -94,6 +96,9 @@ SENTENCES: dict[StrEnum, str] = {
     Code.heterogeneity: "differences between sites",
     Code.alike_within_clusters: "likeness of units of one {column}",
     Code.unmeasured: "confounding by variables that are not among the covariates",
+    Code.parallel_trends: "a violation of parallel trends: changes that would have differed between the arms without "
+    "treatment, given the covariates",
+    Code.anticipation: "effects of treatment before the period that changes are taken from (anticipation)",
     Code.not_randomised: "confounding, if treatment was not randomised as the study declares",
     Code.alike_within_groups: "likeness of units that share a school, clinic or household, which matters most where "
     "treatment was given by it",

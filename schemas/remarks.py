@@ -69,6 +69,8 @@ class PlanCode(StrEnum):
     no_units = "no_units"
     count_units = "count_units"
     few_controls = "few_controls"
+    range_of_parts = "range_of_parts"
+    placebo_hidden = "placebo_hidden"
     delta_widens = "delta_widens"
     delta_unused = "delta_unused"
     of_a_paper = "of_a_paper"
@@ -190,6 +192,11 @@ REMARKS: dict[StrEnum, str] = {
     PlanCode.budget: "This run uses {taken} of what is left of the budget of '{dataset}'{whose}; {runs} ({account}).",
     PlanCode.no_units: "The number of units is unknown: give --units N, or put the partitions in place.",
     PlanCode.count_units: "Where a unit may have several rows, an admission counts units: causalveil admit FOLDER.",
+    PlanCode.range_of_parts: "the range of '{name}', {lower:g} to {upper:g}, is all that its columns' ranges allow; a "
+    "change is usually much smaller. A range four times narrower makes intervals up to twice as narrow: declare "
+    "'lower' and 'upper' of it from public knowledge.",
+    PlanCode.placebo_hidden: "the gate on placebos, {bound:g} standard deviations, cannot pass: even a placebo of 0 is "
+    "seen to within ± {reach} alone. Declare a larger bound, fewer placebos, or ask for more epsilon.",
     PlanCode.few_controls: "too few negative controls to calibrate intervals: {controls} of at least {least}.",
     PlanCode.delta_widens: "without a delta the noise on {name} would be {ratio:.2f} times as large: declare "
     "'delta: 0'.",

@@ -39,6 +39,20 @@ def unrecorded(specification: Mapping[str, Any]) -> tuple[Remark, ...]:
     return tuple(told)
 
 
+def ranges_of_parts(specification: Mapping[str, Any]) -> tuple[Remark, ...]:
+    """Return warnings of combinations whose range is all that their columns allow.
+
+    Noise is in proportion to the range.
+    """
+    told = []
+    for one in outcomes_of(specification):
+        parts = () if "horizon" in one else one.get("of") or ()
+        width = sum(abs(part["times"]) * (part["upper"] - part["lower"]) for part in parts)
+        if len(parts) > 1 and one["upper"] - one["lower"] >= width * (1 - 1e-9):
+            told.append(remark(PlanCode.range_of_parts, name=one["name"], lower=one["lower"], upper=one["upper"]))
+    return tuple(told)
+
+
 def outcomes_of(specification: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the outcomes of a specification; a study of a direction has none."""
     return list(specification.get("outcomes") or ())

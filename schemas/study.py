@@ -8,6 +8,7 @@ Stages and ledger see this and nothing else; no number in it comes from the data
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -352,19 +353,52 @@ def covariate_role(covariate: NumericCovariate | CategoricalCovariate, nulls: Nu
     return Column(holds=Holds.number, nulls=nulls)
 
 
+# Columns that one outcome may be made of, and by what each may be multiplied.
+MOST_PARTS, LEAST_TIMES, MOST_TIMES = 20, 1e-6, 1e6
+
+
+class OutcomePart(Bounds):
+    """A column of an outcome that is a linear combination, and its coefficient.
+
+    The column is cut to its declared range before.
+    """
+
+    name: Name
+    times: Finite
+    codes: YesOrNo | None = None
+
+    @model_validator(mode="after")
+    def _ordinary(self) -> Self:
+        if not LEAST_TIMES <= abs(self.times) <= MOST_TIMES:
+            raise ValueError(f"'{self.name}' is multiplied by a number of {LEAST_TIMES:g} to {MOST_TIMES:g}, or less 0")
+        return self
+
+
 class Outcome(Bounds):
     """The outcome column and its declared range.
 
-    With ``codes`` it is a binary column read as 0 and 1.
+    With ``codes`` it is a binary column read as 0 and 1. With ``of`` it is no column but a linear combination of some,
+    and missing where one of these is; it is cut to its range after they are to theirs.
     """
 
     name: Name
     codes: YesOrNo | None = None
+    of: Annotated[tuple[OutcomePart, ...], Field(max_length=MOST_PARTS, exclude_if=lambda parts: not parts)] = ()
 
     @property
     def two_valued(self) -> bool:
         """Return whether it is declared as 0 or 1, and so may vary by half of its range."""
-        return self.codes is not None or (self.lower, self.upper) == (0, 1)
+        return self.codes is not None or ((self.lower, self.upper) == (0, 1) and not self.of)
+
+    @property
+    def is_change(self) -> bool:
+        """Return whether it is a difference: coefficients of several columns add up to 0."""
+        return len(self.of) > 1 and abs(math.fsum(part.times for part in self.of)) < LEAST_TIMES
+
+    @property
+    def reads(self) -> dict[str, YesOrNo | None]:
+        """The columns that it is read from, with their codes."""
+        return {part.name: part.codes for part in self.of} or {self.name: self.codes}
 
 
 def _block_value(value: Any) -> Any:

@@ -65,12 +65,14 @@ PUBLIC_CELLS = (
 class OutcomeRole(StrEnum):
     """The role of an outcome in a table.
 
-    A negative control is one that treatment cannot change: what is found there is error.
+    A negative control is one that treatment cannot change: what is found there is error. A placebo is a change before
+    treatment (a lead of an event study): parallel trends would leave none; it never calibrates other answers.
     """
 
     primary = "primary"
     secondary = "secondary"
     negative_control = "negative_control"
+    placebo = "placebo"
 
 
 class EffectMeasure(StrEnum):
@@ -177,18 +179,22 @@ class Gates(Frozen):
     """The conditions for an answer to stand, declared before a row is read.
 
     ``balance``: no covariate's arms may differ by more standard deviations than this once weighted. ``overlap``: the
-    weights must leave at least this share of each arm's units effective. A gate fails only when a released value is
-    significantly beyond its bound.
+    weights must leave at least this share of each arm's units effective. ``placebo``: no outcome of that role may show
+    an effect of more standard deviations within arms. A gate fails only when a released value is significantly beyond
+    its bound.
     """
 
     balance: Annotated[Finite, Field(gt=0, le=10)] | None = None
     overlap: Annotated[Finite, Field(gt=0, lt=1)] | None = None
+    placebo: Annotated[Annotated[Finite, Field(gt=0, le=10)] | None, Field(exclude_if=lambda bound: bound is None)] = (
+        None
+    )
     failed: FailedGate = FailedGate.withhold
 
     @model_validator(mode="after")
     def _bound(self) -> Self:
-        if self.balance is None and self.overlap is None:
-            raise ValueError("gates need a bound: {balance: 0.1}, {overlap: 0.2}, or both")
+        if self.balance is None and self.overlap is None and self.placebo is None:
+            raise ValueError("gates need a bound: {balance: 0.1}, {overlap: 0.2} or {placebo: 0.1}, or several")
         return self
 
 
@@ -369,14 +375,21 @@ class EffectStudy(TableStudy):
     @model_validator(mode="after")
     def _one_role_each(self) -> Self:
         self.refuse_two_roles(", and an outcome stands once" if len(self.outcomes) > 1 else "")
+        made = [one.name for one in self.outcomes if one.of]
+        for name in made:
+            if name in self.columns or made.count(name) > 1:
+                raise ValueError(f"'{name}' names a combination of columns and something else too; rename it")
         if not any(outcome.role is OutcomeRole.primary for outcome in self.outcomes):
             raise ValueError("one outcome at least needs 'role: primary'")
+        placebos = any(outcome.role is OutcomeRole.placebo for outcome in self.outcomes)
+        if self.gates is not None and self.gates.placebo is not None and not placebos:
+            raise RuleBroken("'gates.placebo' needs an outcome with 'role: placebo'; add one, or leave it out", "gates")
         return self
 
     @model_validator(mode="after")
     def _eligible_by_other_columns(self) -> Self:
         roles = {self.data.unit: "the unit", self.treatment: "the treatment", self.data.blocks: "the block key"}
-        refuse_roles(self.where, roles | {outcome.name: "an outcome" for outcome in self.outcomes})
+        refuse_roles(self.where, roles | {name: "an outcome" for one in self.outcomes for name in one.reads})
         return self
 
     @model_validator(mode="after")
@@ -458,9 +471,9 @@ class EffectStudy(TableStudy):
             self.data.unit: Column(holds=Holds.unit),
             self.treatment: Column(holds=Holds.binary, codes=self.codes.pair, nulls=arm),
         }
-        for one in self.outcomes:
-            holds = Holds.number if one.codes is None else Holds.binary
-            roles[one.name] = Column(holds=holds, codes=(one.codes or ZERO_ONE).pair, nulls=event)
+        for name, codes in (read for one in self.outcomes for read in one.reads.items()):
+            holds = Holds.number if codes is None else Holds.binary
+            roles[name] = Column(holds=holds, codes=(codes or ZERO_ONE).pair, nulls=event)
         for name, covariate in self.covariates.items():
             may = Nulls.welcome if self.indicated(name) else Nulls.undeclared
             roles[name] = covariate_role(covariate, may)
@@ -473,7 +486,10 @@ class EffectStudy(TableStudy):
         They are unit, treatment, outcomes, the subgroups' column, covariates, and what eligibility alone reads.
         """
         groups = () if self.subgroups is None else (self.subgroups.name,)
-        outcomes = (outcome.name for outcome in self.outcomes)
+        # A column may be a part of several outcomes; an outcome that is a column stands once.
+        own = [outcome.name for outcome in self.outcomes if not outcome.of]
+        parts = dict.fromkeys(part.name for outcome in self.outcomes for part in outcome.of)
+        outcomes = (*own, *(name for name in parts if name not in own))
         clusters = () if self.clusters is None else (self.clusters.column,)
         named = (self.data.unit, self.treatment, *outcomes, *groups, *sorted(self.covariates), *clusters)
         return (*named, *sorted({one.column for one in self.where} - set(named)))

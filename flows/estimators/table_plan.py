@@ -20,7 +20,8 @@ from causalveil.schemas.remarks import PlanCode, Remark, remark
 from causalveil.schemas.table import EffectStudy, OutcomeRole, TableStudy
 from causalveil.tasks.data.covariates import dimension
 from causalveil.tasks.data.enclave import MemoryEnclave
-from causalveil.tasks.estimate.answers import ENOUGH
+from causalveil.tasks.estimate.answers import ENOUGH, scale_of
+from causalveil.tasks.estimate.findings import critical_of
 from causalveil.tasks.estimate.label import comparisons
 from causalveil.tasks.estimate.people import counted_units, people_of
 
@@ -51,6 +52,8 @@ def warned(study: EffectStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[]
     warnings = stated_terms(study)
     if study.privacy.level is Level.sample and mostly_whole(few()):
         warnings.append(remark(PlanCode.whole_range))
+    if (reach := placebo_reach(study, few)) is not None and study.gates and study.gates.placebo:
+        warnings.append(remark(PlanCode.placebo_hidden, bound=study.gates.placebo, reach=reach))
     controls = sum(outcome.role is OutcomeRole.negative_control for outcome in study.outcomes)
     if 0 < controls < ENOUGH:
         warnings.append(remark(PlanCode.few_controls, controls=controls, least=ENOUGH))
@@ -61,6 +64,22 @@ def warned(study: EffectStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[]
     ):
         warnings.append(remark(PlanCode.delta_widens, name=study.outcomes[study.first].name, ratio=ratio))
     return warnings
+
+
+def placebo_reach(study: EffectStudy, few: Callable[[], Sequence[Rehearsed]]) -> float | None:
+    """Return how far from 0 a placebo of 0 may lie, in deviations.
+
+    None where that is within the gate on placebos, or there is no such gate.
+    """
+    placebos = [place for place, one in enumerate(study.outcomes) if one.role is OutcomeRole.placebo]
+    if study.gates is None or study.gates.placebo is None or not (found := few()):
+        return None
+    critical, reach, rows = critical_of(len(placebos) * len(study.groups)), 0.0, middle_of(found)
+    for place in placebos:
+        answers = [one for one in found[0].found.answers if one.outcome == study.outcomes[place].name]
+        scale = scale_of(answers[0].spread or 0.0, study.outcomes[place].width)
+        reach = max(reach, critical * math.hypot(rows[place].sampling_error, rows[place].noise_error) / scale)
+    return reach if reach >= study.gates.placebo else None
 
 
 def equal_arms(study: TableStudy) -> Callable[[StandIn], StandIn]:

@@ -32,7 +32,7 @@ from causalveil.schemas.mistakes import validate
 from causalveil.schemas.plan import Plan, Sizes, StandIn
 from causalveil.schemas.privacy import amount_text
 from causalveil.schemas.remarks import PlanCode, Remark, in_order, remark
-from causalveil.schemas.specification import unrecorded
+from causalveil.schemas.specification import ranges_of_parts, unrecorded
 from causalveil.schemas.study import Study
 from causalveil.schemas.table import EffectStudy, TableStudy
 from causalveil.tasks.data.normalise import public_rows
@@ -461,7 +461,7 @@ def expected(
         people: the run's own, where their covariates and treatments are public.
     """
     why = [] if study.choice is None else [remark(PlanCode.chosen, choice=study.choice)]
-    unrecorded_units = unrecorded(study.specification())
+    unrecorded_units = (*unrecorded(study.specification()), *ranges_of_parts(study.specification()))
     if plan.sizes is None:
         return {
             "sentences": [*why, remark(PlanCode.no_units), remark(PlanCode.count_units)],

@@ -36,7 +36,7 @@ from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.plan import Execution, Sizes, StandIn
 from causalveil.schemas.privacy import Level, amount_text
 from causalveil.schemas.remarks import Remark
-from causalveil.schemas.specification import unrecorded
+from causalveil.schemas.specification import ranges_of_parts, unrecorded
 from causalveil.schemas.studies import STUDIES
 from causalveil.schemas.study import NOTHING_TO_ADJUST_FOR, Study
 from causalveil.schemas.table import EffectMeasure, EffectStudy
@@ -91,7 +91,7 @@ def warnings_of(study: Study, sizes: Sizes) -> tuple[Remark, ...]:
     What units without a treatment or an outcome count as comes first. The planner adds nothing where it has no numbers
     for such a study.
     """
-    told = unrecorded(study.specification())
+    told = (*unrecorded(study.specification()), *ranges_of_parts(study.specification()))
     try:
         return (*told, *estimator_of(study).warnings(study, sizes, assumed(study, StandIn())))
     except CausalveilError:

@@ -45,6 +45,7 @@ from causalveil.schemas.remarks import Remark
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import Study
 from causalveil.tasks.data.data_folder import dataset_around
+from causalveil.tasks.estimate.covered import assumed
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.privacy.budget import FlowBudget, drop_records
 from causalveil.tasks.privacy.ledger.accounts import use_of
@@ -124,6 +125,8 @@ def _fields(study: Study, found: Result) -> dict[str, Any]:
         fields["covers"] = (*fields["covers"], limit(Code.alike_within_clusters, column=clusters.column))
     elif fields.get("not_covered"):
         fields["not_covered"] = in_order((*fields["not_covered"], limit(Code.alike_within_groups)))
+    if design := assumed(study):
+        fields["not_covered"] = in_order((*fields["not_covered"], *design))
     if study.choice is not None and "details" in fields:
         fields["details"] = {**fields["details"], "choice": study.choice}
     return fields

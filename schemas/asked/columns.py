@@ -9,15 +9,18 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError, model_validator
 
 from causalveil.schemas.columns import NumberScale, sane_range
 from causalveil.schemas.documents import RuleBroken
 from causalveil.schemas.estimators.survival import FLOOR, Beyond
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.study import (
+    MOST_PARTS,
     Code,
+    Estimand,
     Finite,
+    LevelCode,
     Levels,
     MissingOutcome,
     MissingTreatment,
@@ -257,8 +260,84 @@ def _number_of(word: str) -> int:
 class AskedOutcome(AskedNumber, AskedOf):
     """An outcome of a protocol: a column by name, its role and its importance.
 
-    Its range may be narrower than the declared one.
+    Its range may be narrower than the declared one. ``of``: it is no column but a linear combination of some, each with
+    its coefficient, as a change over time is; null where one of these is.
     """
+
+    of: Annotated[
+        dict[Name, Finite] | None,
+        Field(
+            min_length=1,
+            max_length=MOST_PARTS,
+            description="columns by their coefficients, as {wage@1984: 1, wage@1983: -1}",
+        ),
+    ] = None
+
+
+class AskedChange(Frozen):
+    """Changes of the outcome from one period to others.
+
+    One later period is a difference-in-differences, several are an event study.
+    It is short for an outcome of each period, ``COLUMN@PERIOD`` less that of ``before``, with ``estimand: ATT`` unless
+    the file says otherwise. ``rows.wide`` of the contract makes these columns.
+    """
+
+    name: Literal["change"]
+    before: LevelCode
+    after: Annotated[
+        tuple[LevelCode, ...],
+        Field(min_length=1, description="periods whose change is an effect, the headline first"),
+        BeforeValidator(lambda value: _periods(value), json_schema_input_type=list[LevelCode] | LevelCode),
+    ]
+    placebo: Annotated[
+        tuple[LevelCode, ...],
+        Field(description="periods before treatment whose change must be none where trends are parallel"),
+        BeforeValidator(lambda value: _periods(value), json_schema_input_type=list[LevelCode] | LevelCode),
+    ] = ()
+
+    @model_validator(mode="after")
+    def _each_period_once(self) -> AskedChange:
+        distinct_levels((self.before, *self.after, *self.placebo))
+        return self
+
+    def outcomes(self, outcome: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the outcomes that it stands for, of one with its range and importance."""
+        name, roles = outcome["name"], (OutcomeRole.primary, OutcomeRole.placebo)
+        return [
+            {
+                **outcome,
+                "name": f"{name}@{at} - {name}@{self.before}",
+                "of": {f"{name}@{at}": 1.0, f"{name}@{self.before}": -1.0},
+                "role": role,
+            }
+            for role, periods in zip(roles, (self.after, self.placebo), strict=True)
+            for at in periods
+        ]
+
+
+def _periods(value: Any) -> Any:
+    return (value,) if isinstance(value, str | int) else value
+
+
+def changes_in_full(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a study file with the outcomes that its ``design`` stands for.
+
+    A design that is wrong is left as it is.
+
+    Raises:
+        RuleBroken: it has a list of outcomes too, or none.
+    """
+    outcome = _named(document.get("outcome"))
+    if document.get("design") is None:
+        return document
+    if not isinstance(outcome, Mapping) or "outcomes" in document or not isinstance(outcome.get("name"), str):
+        raise RuleBroken("'design' takes one 'outcome', a column that 'rows.wide' of the contract has", "outcome")
+    try:
+        asked = AskedChange.model_validate(document["design"])
+    except ValidationError:
+        return document
+    own = {key: value for key, value in document.items() if key not in ("design", "outcome")}
+    return {"estimand": Estimand.ATT, **own, "outcomes": asked.outcomes(outcome)}
 
 
 class AskedArms(Frozen):

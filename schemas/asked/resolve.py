@@ -13,6 +13,7 @@ Tell whether a study in full is what a study file asks for, by what the file its
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -24,6 +25,7 @@ from causalveil.schemas.asked.columns import (
     AskedCovariate,
     AskedGroups,
     AskedNumber,
+    AskedOutcome,
     AskedTimes,
     Clipping,
 )
@@ -75,10 +77,41 @@ def outcome_in_full(
     problems: Problems,
 ) -> dict[str, Any]:
     """Return an outcome in full; what nulls of it count as, the study says."""
+    if isinstance(one, AskedOutcome) and one.of is not None:
+        return _combination(one, one.of, place, asked, contract, problems)
     number = number_in_full(one.name, place, one, contract, problems, keep=("codes",))
     declared = None if contract is None else contract.offered.get(one.name)
     ask_what_nulls_count_as(declared, place.partition(".")[0], one.name, asked, problems)
     return {"name": one.name, **number}
+
+
+def _combination(
+    one: AskedOutcome,
+    of: Mapping[str, float],
+    place: str,
+    asked: EffectStudyFile,
+    contract: Contract | None,
+    problems: Problems,
+) -> dict[str, Any]:
+    """Return an outcome that is a linear combination.
+
+    Its range is that of its parts, or the study's.
+    """
+    if contract is None:
+        problems.add(place, "no contract is at hand that says what the parts of a combination hold; name a column")
+        return {}
+    parts, before = [], len(problems)
+    for name, times in of.items():
+        column = declared_column(name, place, contract, problems)
+        found = number_in_full(name, place, AskedNumber(name=name), contract, problems, keep=("codes",))
+        ask_what_nulls_count_as(column, place.partition(".")[0], name, asked, problems)
+        parts.append({"name": name, "times": times, **found})
+    if len(problems) > before:
+        return {}
+    ends = [sorted((part["times"] * part["lower"], part["times"] * part["upper"])) for part in parts]
+    lower, upper = (math.fsum(end) for end in zip(*ends, strict=True))
+    given = {key: value for key in ("lower", "upper") if (value := getattr(one, key)) is not None}
+    return {"name": one.name, "of": parts, "lower": lower, "upper": upper, **given}
 
 
 # Stands for the name of censoring, and for the least step of times, where no contract is at hand.
@@ -678,6 +711,9 @@ def _within(asked: Any, found: Any) -> bool:
         # The order of all events is each contract's.
         same = set(asked.events) == {name for name in found.codes if name != found.censoring}
         return same and _within(asked.model_copy(update={"events": None}), found)
+    if isinstance(asked, AskedOutcome) and asked.of is not None:
+        same = asked.of == {part.name: part.times for part in found.of}
+        return same and _within(asked.model_copy(update={"of": None}), found)
     if isinstance(asked, Frozen) and type(asked) is not type(found):
         return all(one is None or _within(_in_codes(one, found), getattr(found, key, None)) for key, one in asked)
     return bool(asked == found)

@@ -24,6 +24,7 @@ from pydantic import Discriminator, Field, TypeAdapter, model_validator
 from causalveil.schemas.asked.columns import (
     AskedArms,
     AskedCensoring,
+    AskedChange,
     AskedClustersOrName,
     AskedCovariates,
     AskedMeasures,
@@ -37,6 +38,7 @@ from causalveil.schemas.asked.columns import (
     CountedAs,
     ImputedAs,
     OneOutcome,
+    changes_in_full,
     refuse_entry,
 )
 from causalveil.schemas.confounding import ConfoundingPrior
@@ -182,6 +184,7 @@ class EffectStudyFile(StudyFile):
     arms: AskedArms | None = None
     outcome: OneOutcome | None = None
     outcomes: AskedOutcomes | None = None
+    design: Annotated[AskedChange | None, Field(description="changes of 'outcome' from one period to others")] = None
     covariates: Annotated[AskedCovariates, Field(default_factory=dict)]
     terms: AskedTerms = ()
     subgroups: AskedSubgroups = None
@@ -204,6 +207,11 @@ class EffectStudyFile(StudyFile):
     expect: Annotated[ExpectedTimes, Field(description="what `plan` expects of times; it changes no release")] = (
         ExpectedTimes()
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _changes(cls, document: Any) -> Any:
+        return changes_in_full(document) if isinstance(document, Mapping) else document
 
     @model_validator(mode="after")
     def _one_list(self) -> Self:

@@ -92,7 +92,7 @@ def normalise_cells(study: EffectStudy, segment: LoadedSegment, place: Path, key
     save_array(place / "t.npy", arms_of(study, values_of(frame, study.treatment))[order])
     u = np.empty((len(order), len(study.outcomes)))
     for index, question in enumerate(study.questions):
-        u[:, index] = scaled_outcome(question, values_of(frame, question.outcome.name))[order]
+        u[:, index] = scaled_outcome(question, frame)[order]
     save_array(place / "u.npy", u)
     groups = np.where(eligible(study.where, frame), groups_of(study, frame), np.uint8(len(study.groups)))
     save_array(place / "g.npy", groups[order])

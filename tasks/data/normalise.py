@@ -178,22 +178,31 @@ def encode(
     return x
 
 
-def scaled_outcome(study: EffectStudy, outcome: pl.Series) -> FloatArray:
+def scaled_outcome(study: EffectStudy, frame: pl.DataFrame) -> FloatArray:
     """Return u = (clip(y) - middle) / (B / 2), shape (n,), never outside [-1, 1].
+
+    An outcome that is a combination is the sum of its columns, each cut to its range and multiplied, in their order.
 
     Who has no outcome counts with the value that the study declares for that, exactly.
 
     Raises:
         DataError: NaN, or nulls that the study says nothing of.
     """
-    counted = study.missing_outcome.scaled
-    name = study.outcome.name
-    if outcome.null_count() and counted is None:
-        raise DataError(f"column '{name}' holds nulls")
-    values = _floats(_numbers(outcome, study.outcome.codes, name), name).copy()
-    rescale(values, study.outcome, 1.0, out=values)
-    if outcome.null_count():
-        values[outcome.is_null().to_numpy()] = counted
+    counted, outcome = study.missing_outcome.scaled, study.outcome
+    values, absent = np.zeros(frame.height), np.zeros(frame.height, dtype=np.bool_)
+    for name, codes in outcome.reads.items():
+        series = values_of(frame, name)
+        if series.null_count() and counted is None:
+            raise DataError(f"column '{name}' holds nulls")
+        absent |= series.is_null().to_numpy()
+        own = _floats(_numbers(series, codes, name), name)
+        if outcome.of:
+            part = next(one for one in outcome.of if one.name == name)
+            values += part.times * np.clip(own, part.lower, part.upper)
+        else:
+            values = own.copy()
+    rescale(values, outcome, 1.0, out=values)
+    values[absent] = 0.0 if counted is None else counted
     return values
 
 
@@ -225,7 +234,7 @@ def normalise_segment(study: EffectStudy, segment: LoadedSegment, place: Path, k
     frame = segment.frame
     order = hashed_order(values_of(frame, study.data.unit), place, key)
     save_array(place / "t.npy", arm_of(study, values_of(frame, study.treatment)).to_numpy().take(order))
-    save_array(place / "u.npy", scaled_outcome(study, values_of(frame, study.outcome.name)).take(order))
+    save_array(place / "u.npy", scaled_outcome(study, frame).take(order))
     write_clusters(study.clusters, frame, order, place, key)
     write_covariates(study, columns(study, frame), order, place / "x.npy")
 

@@ -38,6 +38,7 @@ from causalveil.schemas.declared import (
 from causalveil.schemas.errors import CausalveilError, ContractError, DataError, in_own_words, kind_of
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.tasks.data.data_folder import DataFolder
+from causalveil.tasks.data.normalise import as_codes
 from causalveil.tasks.data.partitions import read_rows
 from causalveil.tasks.data.split import keyed_hash
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray, named, values_of
@@ -122,8 +123,9 @@ def reduce_rows(frame: pl.DataFrame, unit: str, rows: RowsPerUnit, columns: Mapp
         columns: what the contract declares of the rows of ``frame``.
 
     Returns:
-        The unit, the declared columns in the order of ``columns``, and ``rows.count``; units ascend. Nulls of a column
-        are left out by all aggregates but ``first`` and ``last``, and a unit that has none but nulls has a null.
+        The unit, the declared columns in the order of ``columns``, ``rows.count`` and the columns of ``rows.wide``;
+        units ascend. Nulls of a column are left out by all aggregates but ``first`` and ``last``, and a unit that has
+        none but nulls has a null.
 
     Raises:
         DataError: a value that the checks before refuse: no number, or neither of two codes.
@@ -136,7 +138,34 @@ def reduce_rows(frame: pl.DataFrame, unit: str, rows: RowsPerUnit, columns: Mapp
         one[name] = _reduced_column(values_of(frame, name), name, column, rows.aggregate(name), groups)
     if rows.count is not None:
         one[rows.count] = pl.Series(groups.lengths, dtype=pl.Int64)
+    for made, (name, period) in rows.periods.items():
+        one[made] = _of_period(frame, unit, rows, name, columns[name], period, one[unit])
     return pl.DataFrame([values.alias(name) for name, values in one.items()])
+
+
+def _of_period(
+    frame: pl.DataFrame,
+    unit: str,
+    rows: RowsPerUnit,
+    name: str,
+    column: Declared,
+    period: str | int,
+    units: pl.Series,
+) -> pl.Series:
+    """Return a column of one period, by unit.
+
+    Of several rows there it is the aggregate, and null where there is none.
+
+    ``frame``: rows that count, by unit and in order.
+    """
+    order = values_of(frame, str(rows.order))
+    if order.dtype.is_temporal() and not isinstance(period, str):
+        raise DataError(f"column '{rows.order}' holds dates; write periods of 'rows.wide' as text, as '2026-01-31'")
+    own = frame.filter((as_codes(order, isinstance(period, str)) == period).fill_null(value=False))
+    groups = _groups(values_of(own, unit))
+    made = _reduced_column(values_of(own, name), name, column, rows.aggregate(name), groups)
+    there = pl.DataFrame({"unit": values_of(own, unit).gather(groups.starts), "made": made})
+    return pl.DataFrame({"unit": units}).join(there, on="unit", how="left", maintain_order="left")["made"]
 
 
 def counting_rows(frame: pl.DataFrame, unit: str, rows: RowsPerUnit, columns: Mapping[str, Declared]) -> pl.DataFrame:

@@ -8,6 +8,7 @@ from causalveil.schemas.answers import Answer, State
 from causalveil.schemas.confounding import declares_randomised
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.limits import Code, Limit, limit
+from causalveil.schemas.study import Study
 from causalveil.schemas.table import ALL_UNITS, EffectStudy
 
 # Estimators whose weights are functions of public columns.
@@ -30,6 +31,13 @@ def covered(study: EffectStudy | SurvivalStudy, answers: Sequence[Answer]) -> tu
     if study.estimator.name == "difference_in_means" or not study.covariates:
         return (*found, limit(Code.confounding_of_prior))
     return (*found, limit(Code.confounding_hidden))
+
+
+def assumed(study: Study) -> tuple[Limit, ...]:
+    """Return what a design of changes over time takes for granted, which no interval covers."""
+    if not isinstance(study, EffectStudy) or not any(one.is_change for one in study.outcomes):
+        return ()
+    return limit(Code.parallel_trends), limit(Code.anticipation)
 
 
 def hidden_subgroups(study: EffectStudy | SurvivalStudy, answers: Sequence[Answer]) -> bool:

@@ -30,7 +30,7 @@ from causalveil.tasks.estimate.adjust.five_releases import FiveReleases, differe
 from causalveil.tasks.estimate.adjust.interval import ErrorLaw, confounding, curve_names, curves_not_covered, cut_away
 from causalveil.tasks.estimate.adjust.questions import Asked, JointScales
 from causalveil.tasks.estimate.adjust.recipe import TWO_ARMS
-from causalveil.tasks.estimate.answers import Part, calibrate, table, told_of, with_everybody
+from causalveil.tasks.estimate.answers import Part, calibrate, scale_of, table, told_of, with_everybody
 from causalveil.tasks.estimate.covered import covered
 from causalveil.tasks.estimate.interval import Findings
 from causalveil.tasks.machine.distribute import one_thread
@@ -74,6 +74,34 @@ def results(study: EffectStudy, asked: Asked, balance: Sequence[BalanceRow]) -> 
                 value, error = (1.0, math.inf) if group is None else effective(group[study.first][side])
                 found.append(overlap_gate(label, arm, gates.overlap, value, min(error, 1.0), critical))
     return tuple(found)
+
+
+def placebo_gates(study: EffectStudy, parts: Sequence[Part]) -> tuple[GateResult, ...]:
+    """Return the gate on placebos in every subgroup and arm, by the worst of them.
+
+    That is one that fails, else one not told, else the largest. A bias that is allowed for counts against both.
+    """
+    if study.gates is None or study.gates.placebo is None:
+        return ()
+    bound, order = study.gates.placebo, (GateVerdict.passed, GateVerdict.cannot_tell, GateVerdict.failed)
+    own = [
+        one for one in parts if study.outcomes[one.outcome].role is OutcomeRole.placebo and one.group in study.groups
+    ]
+    critical, found = critical_of(max(len(own), 1)), dict[tuple[str, str], GateResult]()
+    for one in own:
+        scale = scale_of(one.spread, study.outcomes[one.outcome].width)
+        value, error, bias = abs(one.value) / scale, math.sqrt(one.sampling + one.noise) / scale, one.bias / scale
+        error = error if one.answered else bound
+        least, most = (_verdict(value + sign * bias - bound, error, critical) for sign in (-1, 1))
+        ends = {least, most} if one.answered else {GateVerdict.cannot_tell}
+        verdict = ends.pop() if len(ends) == 1 else GateVerdict.cannot_tell
+        result = GateResult(
+            gate="placebo", group=one.group, arm=one.arm, bound=bound, value=value, noise_error=error, verdict=verdict
+        )
+        known = found.setdefault((one.group, one.arm), result)
+        if (order.index(verdict), value) > (order.index(known.verdict), known.value):
+            found[one.group, one.arm] = result
+    return tuple(found.values())
 
 
 def critical_of(values: int) -> float:
@@ -262,7 +290,7 @@ def findings(study: RegressionStudy, asked: Asked, scales: JointScales, sizes: S
     """Return the whole table of a study by regression."""
     with one_thread():
         parts, balance = parts_of(study, asked, scales, sizes.units), balance_of(study, asked)
-        gates = results(study, asked, balance)
+        gates = (*results(study, asked, balance), *placebo_gates(study, parts))
     answers, calibration = calibrate(study, parts, table(study, parts))
     details: dict[str, float | int | str | bool] = {
         "cells": scales.counts.size,

@@ -616,7 +616,8 @@ def rows_text(contract: Contract) -> str:
     most = f"the {rows.keep.value} {rows.at_most} rows" if rows.at_most else "all rows"
     order = f" by {rows.order}" if rows.order else ""
     made = ", ".join(f"{name}: {aggregate.value}" for name, aggregate in rows.aggregates.items())
-    return f"Of each {contract.unit} {most}{order} became one{f' ({made})' if made else ''}."
+    wide = f", with columns of their own for {', '.join(rows.periods)}" if rows.wide else ""
+    return f"Of each {contract.unit} {most}{order} became one{f' ({made})' if made else ''}{wide}."
 
 
 def descriptions_text(spec: Mapping[str, Any], contract: Contract) -> str:

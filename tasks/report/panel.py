@@ -192,7 +192,7 @@ DIRECTION_LEFT = (limit(Code.other_samples), limit(Code.common_cause), limit(Cod
 
 Table = TypeVar("Table", "EffectRelease", "PooledRelease", "Series")
 Row = TypeVar("Row", bound="Answer")
-ROLES = ("primary", "secondary", "negative_control")
+ROLES = ("primary", "secondary", "placebo", "negative_control")
 # Why a site has no part in an answer.
 NO_PART = "noise hides it, a gate withholds it, or its measures end earlier"
 # So many blocks without an answer are named; a line has 25 words at most.
@@ -500,7 +500,7 @@ def _names(shown: Sequence[TableRow], rows: Sequence[TableRow]) -> list[str]:
     several, grouped = len({one.arm for one in rows}) > 1, len({one.group for one in rows}) > 1
     names = [
         ", ".join([one.outcome, *([one.group] if grouped else []), *([one.arm] if several else [])])
-        + (" (control)" if getattr(one, "role", "") == "negative_control" else "")
+        + {"negative_control": " (control)", "placebo": " (placebo)"}.get(getattr(one, "role", ""), "")
         for one in shown
     ]
     width = max(map(len, names))

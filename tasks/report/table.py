@@ -46,7 +46,12 @@ Row = TypeVar("Row", bound=Answer)
 Document = TypeVar("Document", bound=BaseModel)
 # Fields whose rows are of a subgroup and an arm.
 TABLES = ("answers", "balance", "gates", "site_gates", "curves")
-ROLES = {"primary": "primary outcome", "secondary": "secondary outcome", "negative_control": "negative control"}
+ROLES = {
+    "primary": "primary outcome",
+    "secondary": "secondary outcome",
+    "negative_control": "negative control",
+    "placebo": "placebo",
+}
 
 
 @dataclass(frozen=True)

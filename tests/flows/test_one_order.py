@@ -76,7 +76,7 @@ def test_effects_have_one_order(name: str, tmp_path: Path) -> None:
             {
                 "x": encode(twins.study, columns(twins.study, frame), order),
                 "t": frame["treated"].cast(pl.UInt8).to_numpy()[order],
-                "u": scaled_outcome(twins.study, frame["score"])[order],
+                "u": scaled_outcome(twins.study, frame)[order],
                 "g": np.zeros(len(order), np.uint8),
                 "h": hashes,
             }

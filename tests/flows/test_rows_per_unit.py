@@ -23,7 +23,7 @@ from causalveil.tasks.data.manifests import DRAFT, clean_reduced, reduced_root, 
 from causalveil.tasks.machine.site import home, open_scratch
 from causalveil.tasks.privacy.keys import owner_key
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from tests.studies import people, write_study
+from tests.studies import people, refused, write_study
 
 ROWS: dict[str, Any] = {
     "at_most": 4,
@@ -85,6 +85,43 @@ def test_the_same_people_reduced_by_hand_give_the_same_release(tmp_path: Path) -
     assert isinstance(releases[1], EffectRelease)
     assert releases[0].estimate == releases[1].estimate
     assert releases[0].interval == releases[1].interval
+
+
+def test_changes_of_periods_are_those_made_by_hand(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A design of changes gives the answers of hand-made columns under one seed, and says what it takes for granted."""
+    frame, random = people(300), np.random.default_rng(3)
+    at = {year: frame["score"].to_numpy() / 2 + random.normal(0, 1, 300) + year % 3 for year in (2011, 2012, 2013)}
+    long = pl.concat([frame.with_columns(score=pl.Series(own), year=pl.lit(year)) for year, own in at.items()])
+    by_hand = frame.drop("score").with_columns(
+        *(pl.Series(f"d{year}", np.clip(at[year], 0, 10) - np.clip(at[2012], 0, 10)) for year in (2013, 2011))
+    )
+    asked = {"outcome": ..., "estimator": {"name": "regression", "penalty": ...}, "estimand": "ATT"}
+    owner = {"estimators": ["regression"], "rows": {"order": "year", "wide": {"score": [2011, 2012, 2013]}}}
+    change = {"name": "change", "before": 2012, "after": 2013, "placebo": 2011}
+    design = {**asked, "outcome": {"name": "score", "lower": -5, "upper": 5}, "design": change}
+    many = write_study(
+        tmp_path / "many", frame=long, contract=owner, study={**design, "missing_outcome": "middle", "estimand": ...}
+    )
+    ends = {"lower": -5, "upper": 5}
+    hand = {"columns": {"d2013": {**ends}, "d2011": {**ends}, "score": ...}, "estimators": ["regression"]}
+    roles = [{"name": "d2013", "role": "primary"}, {"name": "d2011", "role": "placebo"}]
+    one = write_study(tmp_path / "one", frame=by_hand, contract=hand, study={**asked, "outcomes": roles})
+    first, second = (
+        run_study(path, out=tmp_path / "out" / path.parent.name, simulate=3, run_id="same", engine="direct").release
+        for path in (many, one)
+    )
+    assert isinstance(first, EffectRelease)
+    assert isinstance(second, EffectRelease)
+    assert [row.interval for row in first.answers] == [row.interval for row in second.answers]
+    assert [row.outcome for row in first.answers] == ["score@2013 - score@2012", "score@2011 - score@2012"]
+    assert {"parallel_trends", "anticipation"} <= {one.code for one in first.not_covered}
+    assert not {"parallel_trends"} & {one.code for one in second.not_covered}
+    assert "range_of_parts" not in {one.code for one in first.warnings}
+    wide = write_study(tmp_path / "wide", frame=long, contract=owner, study={**design, "outcome": {"name": "score"}})
+    wide.write_text(wide.read_text().replace("lower: 0\n  upper: 10", "lower: null"))
+    assert "say what they count as" in refused(capfd, "plan", str(wide))[1]
+    undeclared = write_study(tmp_path / "none", contract=owner, study={**design, "design": {**change, "after": 2015}})
+    assert "declares no column 'score@2015'" in refused(capfd, "plan", str(undeclared))[1]
 
 
 def sensitive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **contract: Any) -> Path:

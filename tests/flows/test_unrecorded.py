@@ -124,9 +124,9 @@ def test_who_has_none_counts_with_the_declared_value() -> None:
     """Exactly, and within the ball that sensitivities rest on; a value that is no code is refused as before."""
     scores = pl.Series("score", [0.0, None, 10.0])
     for end, value in (("middle", 0.0), ("lower", -1.0), ("upper", 1.0)):
-        found = scaled_outcome(effect(missing_outcome=end), scores)
+        found = scaled_outcome(effect(missing_outcome=end), scores.alias("weeks").to_frame())
         assert found[1] == value
-        assert list(found[[0, 2]]) == list(scaled_outcome(effect(), pl.Series("score", [0.0, 10.0])))
+        assert list(found[[0, 2]]) == list(scaled_outcome(effect(), pl.DataFrame({"weeks": [0.0, 10.0]})))
     treated = pl.Series("treated", [1, None, 0])
     assert arm_of(effect(missing_treatment="control"), treated).to_list() == [1, 0, 0]
     assert arms_of(make_protocol(missing_treatment="control"), treated).tolist() == [1, 0, 0]

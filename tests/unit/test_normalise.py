@@ -199,7 +199,7 @@ def test_extreme_bounds_neither_overflow_nor_leave_the_interval(lower, upper):
         covariates={"v": {"lower": lower, "upper": upper}}, outcome={"name": "v2", "lower": lower, "upper": upper}
     )
     x = encoded(given, pl.DataFrame({"v": values}))
-    u = scaled_outcome(given, pl.Series("v2", values))
+    u = scaled_outcome(given, pl.DataFrame({"v2": values}))
     assert np.all(np.abs(x[:, 0]) <= scale(given))
     assert np.all(np.abs(u) <= 1)
     assert u[3] == -1
@@ -208,8 +208,26 @@ def test_extreme_bounds_neither_overflow_nor_leave_the_interval(lower, upper):
         assert u[1] == u[4] == 1
 
 
+def test_a_combination_is_of_columns_cut_to_their_ranges_and_missing_where_one_is():
+    columns = [
+        {"name": "a", "times": 1.0, "lower": 0, "upper": 10},
+        {"name": "b", "times": -2.0, "lower": 0, "upper": 4},
+    ]
+    outcome = {"name": "d", "of": columns, "lower": -6, "upper": 6}
+    given = study(outcome=outcome, missing_outcome="middle")
+    frame = pl.DataFrame({"a": [5.0, 99.0, None, 1.0, 10.0], "b": [1.0, 2.0, 1.0, None, -7.0]})
+    assert scaled_outcome(given, frame).tolist() == [0.5, 1.0, 0.0, 0.0, 1.0]
+    assert given.columns[2:4] == ("a", "b")
+    with pytest.raises(DataError, match="column 'a' holds nulls"):
+        scaled_outcome(study(outcome=outcome), frame)
+    with pytest.raises(ValueError, match="has two roles"):
+        study(outcome=outcome, covariates={"a": {"lower": 0, "upper": 1}})
+    with pytest.raises(ValueError, match="names a combination of columns and something else"):
+        study(outcome=outcome | {"name": "a"})
+
+
 def test_outcome_is_scaled_and_clipped():
-    u = scaled_outcome(study(), pl.Series(OUTCOME, [0.0, 26.0, 52.0, -1.0, 60.0, 39.0]))
+    u = scaled_outcome(study(), pl.DataFrame({OUTCOME: [0.0, 26.0, 52.0, -1.0, 60.0, 39.0]}))
     assert np.allclose(u, [-1, 0, 1, -1, 1, 0.5], rtol=0, atol=1e-15)
 
 
@@ -222,7 +240,7 @@ def test_stage_sorts_rows_by_the_keyed_hash_and_keeps_them_together(tmp_path):
         order = np.lexsort((hashes[:, 1], hashes[:, 0]))
         assert np.array_equal(h, hashes[order])
         assert np.array_equal(t, frame[TREATMENT].to_numpy()[order])
-        assert np.array_equal(u, scaled_outcome(study(), frame[OUTCOME])[order])
+        assert np.array_equal(u, scaled_outcome(study(), frame)[order])
         assert np.array_equal(x, encoded(study(), frame)[order])
         assert (x.dtype, t.dtype, u.dtype, h.dtype) == ("f8", "u1", "f8", "u8")
         assert x.flags.c_contiguous

@@ -19,10 +19,11 @@ from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.limits import Code, limit
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.remarks import PlanCode
-from causalveil.schemas.table import ALL_UNITS, EffectStudy
+from causalveil.schemas.table import ALL_UNITS, EffectStudy, Gates, OutcomeRole
 from causalveil.tasks.data.split import sizes_of
 from causalveil.tasks.estimate.adjust.recipe import joint_recipe
 from causalveil.tasks.estimate.answers import Part, mixture_quantile, over_groups, systematic_error
+from causalveil.tasks.estimate.findings import placebo_gates
 from causalveil.tasks.estimate.people import check_cells
 from tests.limits import codes
 from tests.protocol_help import analysed, confounded, in_cells, make_protocol
@@ -361,6 +362,29 @@ def test_a_subgroup_that_lacks_an_arm_is_wide_at_label_level_and_the_others_answ
     for stated in (states["g0", "y0"].confounding, everybody.confounding):
         assert stated is not None
         assert stated.method is AdjustmentMethod[name]
+
+
+def test_the_gate_on_placebos_has_three_states_by_the_worst_of_them() -> None:
+    def part(place: int, value: float, error: float = 0.01, **more: Any) -> Part:
+        told = {"answered": True, "bias": 0.0, "spread": 2.0, "confounding": None} | more
+        return Part(place, ALL_UNITS, "1", value=value, sampling=(2 * error) ** 2, noise=0.0, **told)
+
+    def verdict(*parts: Part, bound: float = 0.1) -> tuple[str, float]:
+        study = make_protocol(2, 3)
+        first, *others = study.outcomes
+        outcomes = (first, *(one.model_copy(update={"role": OutcomeRole.placebo}) for one in others))
+        study = study.model_copy(update={"outcomes": outcomes, "gates": Gates(placebo=bound)})
+        (found,) = placebo_gates(study, [part(0, 9.0), *parts])
+        return found.verdict, found.value
+
+    assert verdict(part(1, 0.1), part(2, -0.05)) == ("passed", 0.05)
+    assert verdict(part(1, 0.1), part(2, -0.5)) == ("failed", 0.25)
+    assert verdict(part(1, 0.1), part(2, -0.23)) == ("cannot_tell", 0.115)
+    assert verdict(part(1, 0.1), part(2, -0.05, error=0.1))[0] == "cannot_tell", "a null finding is no proof"
+    assert verdict(part(1, 0.1), part(2, -0.5, bias=0.4))[0] == "cannot_tell", "what is allowed for counts"
+    assert verdict(part(1, 0.1), part(2, -0.05, answered=False))[0] == "cannot_tell"
+    with pytest.raises(StudyError, match="needs an outcome with 'role: placebo'"):
+        make_protocol(2, 2, gates={"placebo": 0.1})
 
 
 def test_gates_and_balance_are_exact_at_label_level() -> None:

@@ -39,6 +39,7 @@ ROWS: list[dict[str, Any]] = [
         {"at_most": 2, "order": "day", "keep": keep, "count": "visits", "aggregates": dict(cost=n, dose=n, ill=c)}
         for (n, c), keep in itertools.product(zip(NUMBERS, CODES, strict=True), ("first", "last"))
     ),
+    {"order": "day", "wide": {"cost": [1, 3], "dose": [1], "ward": [2]}, "aggregates": {"cost": "mean"}},
     {"order": "day", "aggregates": {"cost": "mean", "dose": "max", "ill": "any"}},
 ]
 # What the rows of the person who is replaced can be: ties in day, values beyond the range, nulls.
@@ -148,6 +149,10 @@ def _naive(rows: list[dict[str, Any]], how: Contract) -> dict[str, Any]:
     if spec.at_most is not None:
         ordered = ordered[: spec.at_most] if spec.keep == "first" else ordered[-spec.at_most :]
     one: dict[str, Any] = {"person": 5}
+    for made, (name, day) in spec.periods.items():
+        own = [row for row in ordered if row["day"] == day]
+        alone = how.model_copy(update={"rows": spec.model_copy(update={"wide": {}})})
+        one[made] = _naive(own, alone)[name] if own else None
     for name, column in how.columns.items():
         aggregate = spec.aggregate(name)
         if aggregate in ("first", "last"):
@@ -171,6 +176,27 @@ def _naive(rows: list[dict[str, Any]], how: Contract) -> dict[str, Any]:
     if spec.count is not None:
         one[spec.count] = len(ordered)
     return one
+
+
+def test_periods_are_dates_text_or_whole_numbers_and_declared() -> None:
+    rows = contract({"order": "day", "wide": {"cost": ["2026-01-01", "2026-07-01"]}}).rows
+    assert rows is not None
+    frame = table(
+        [{"person": 5, "day": day, "cost": day / 10, "dose": 1.0, "ill": "no", "ward": "a"} for day in (1, 2)]
+    )
+    dated = frame.with_columns(pl.Series("day", ["2026-01-01", "2026-07-01"]).str.to_date())
+    columns = {"cost": NumberColumn(lower=-1, upper=0.7)}
+    assert reduce_rows(dated, "person", rows, columns)["cost@2026-07-01"].to_list() == [0.2]
+    whole = rows.model_copy(update={"wide": {"cost": (2026,)}})
+    with pytest.raises(DataError, match="holds dates; write periods"):
+        reduce_rows(dated, "person", whole, columns)
+    for broken, said in (
+        ({"wide": {"cost": [1]}}, "'rows.wide' needs 'rows.order'|'rows.order' is missing"),
+        ({"order": "day", "wide": {"price": [1]}}, "'rows.wide' names 'price'"),
+        ({"order": "day", "wide": {"cost": [1, 1]}}, "a level stands twice"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            contract(broken)
 
 
 def test_a_reduction_that_goes_by_the_files_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,7 @@ def rows_of(study: EffectStudy, population: KnownPopulation, units: int, run: in
     frame = population.draw(units, run)
     treatment = frame[study.treatment].to_numpy()
     x = encode(study, columns(study, frame), np.arange(units))
-    return Rows(x, treatment, scaled_outcome(study, frame[study.outcome.name]))
+    return Rows(x, treatment, scaled_outcome(study, frame))
 
 
 def least_squares_error(population: KnownPopulation, units: int, runs: int = 100) -> float:

@@ -177,7 +177,7 @@ def rows_of(study: EffectStudy, frame: pl.DataFrame) -> Rows:
     return Rows(
         encode(study, columns(study, frame), np.arange(frame.height)),
         frame[study.treatment].cast(pl.UInt8).to_numpy(),
-        scaled_outcome(study, frame[study.outcome.name]),
+        scaled_outcome(study, frame),
     )
 
 

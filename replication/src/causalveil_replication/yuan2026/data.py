@@ -113,7 +113,7 @@ def rows_of(study: EffectStudy, frame: pl.DataFrame, key: bytes) -> Rows:
     return Rows(
         x=encode(study, columns(study, frame), order),
         t=frame["treated"].to_numpy()[order].astype(np.uint8),
-        u=scaled_outcome(study, frame["outcome"])[order],
+        u=scaled_outcome(study, frame)[order],
     )
 
 
