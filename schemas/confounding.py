@@ -15,7 +15,7 @@ from pydantic import Field, computed_field
 
 from causalveil.schemas.limits import Worded, capital
 from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.study import Finite
+from causalveil.schemas.study import EstimatorSettings, Finite
 
 
 class AdjustmentState(StrEnum):
@@ -214,16 +214,13 @@ def of_trial(method: AdjustmentMethod | None = None, explained: float | None = N
 def declares_randomised(estimator: Mapping[str, Any]) -> bool:
     """Return whether a study says that treatment was randomised.
 
-    It does by ``trial``, by a known chance of treatment or, where an estimator has no ``trial``, by allowing for no
-    confounding.
+    It does by ``trial`` or by a known chance of treatment. An allowance of 0 for confounding is an assumption about
+    covariates, and says nothing of how treatment was assigned.
 
     Args:
         estimator: its settings, as a document.
     """
-    if (estimator.get("propensity") or {}).get("known") is not None or estimator.get("trial"):
-        return True
-    nothing = estimator.get("allowance"), (estimator.get("confounding_prior") or {}).get("outcome_r2")
-    return "trial" not in estimator and 0 in nothing
+    return bool(estimator.get("trial")) or (estimator.get("propensity") or {}).get("known") is not None
 
 
 def of_share(
@@ -270,6 +267,26 @@ class ConfoundingPrior(Frozen):
         ``distance``: in place of the declared one, where more than it is left.
         """
         return math.sqrt(self.outcome_r2) * (self.distance if distance is None else distance)
+
+
+class ConfoundingSettings(EstimatorSettings):
+    """Settings of an estimator whose interval allows for confounding.
+
+    ``trial``: treatment was randomised, so that nothing confounds. ``confounding_prior``: the confounding that is
+    possible otherwise.
+    """
+
+    trial: bool = False
+    confounding_prior: ConfoundingPrior = ConfoundingPrior()
+
+    def bias(self, distance: float | None = None) -> float:
+        """Return the bias by confounding that is allowed for.
+
+        It is in standard deviations of the outcome within arms, and 0 in a trial.
+
+        ``distance``: in place of the declared one, where more than it is left.
+        """
+        return 0.0 if self.trial else self.confounding_prior.bias(distance)
 
 
 def over_parts(parts: Sequence[tuple[ConfoundingStatement, float]]) -> ConfoundingStatement:

@@ -91,7 +91,7 @@ EFFECTS: dict[str, tuple[str, dict[str, Any]]] = {
     "balancing, ATT": ("balancing", {"estimand": "ATT", "privacy": {"level": "label", "delta": 0}}),
     "balancing, no allowance": (
         "balancing",
-        {"estimator": {"allowance": 0}, "privacy": {"level": "label", "delta": 0}},
+        {"estimator": {"trial": True}, "privacy": {"level": "label", "delta": 0}},
     ),
     "difference, trial": ("difference", {"estimator": {"trial": True}}),
     "difference, epsilon .2": ("difference", LOW),

@@ -18,7 +18,7 @@ def make_study(**changes: Any) -> IpwStudy:
     """The small study with changes; `epsilon`, `delta`, `level` and estimator keys may stand at the top."""
     for group, keys in {
         "privacy": ("epsilon", "delta", "level"),
-        "estimator": ("weighting", "clip", "variant", "penalty", "train_fraction", "confounding_prior"),
+        "estimator": ("weighting", "clip", "variant", "penalty", "train_fraction", "confounding_prior", "trial"),
     }.items():
         for key in keys:
             if key in changes:

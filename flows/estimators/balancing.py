@@ -22,7 +22,7 @@ def words(study: BalancingStudy, sizes: Sizes, stand_in: StandIn, found: Sequenc
     if not study.asks_one:
         return table_plan.words(study, sizes, stand_in, found)
     weight = max(float(one.found.details["largest_weight"]) for one in found)
-    return Words(say_imbalance(found) if study.estimator.allowance > 0 else (), {"largest_weight": weight})
+    return Words(say_imbalance(found) if study.estimator.bias() > 0 else (), {"largest_weight": weight})
 
 
 def warned(

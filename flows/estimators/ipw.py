@@ -82,7 +82,7 @@ def words(study: IpwStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehe
     settings = study.estimator
     noise = Noise.of(logistic.model(study, sizes).mechanism(), dimension(study)).deviation
     kept = interval.adjustment_share(study, stand_in.treated)
-    allows = settings.confounding_prior.outcome_r2 > 0
+    allows = settings.bias() > 0
     sentences = [
         remark(PlanCode.propensity_noise, noise=noise),
         remark(
@@ -107,8 +107,7 @@ def warned(study: IpwStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], S
         return [*table_plan.warned(study, sizes, stand_in, few), OF_A_PAPER[study.privacy.level]]
     warnings, kept = list[Remark](), interval.adjustment_share(study, stand_in.treated)
     if study.privacy.level is not Level.label and kept < interval.ENOUGH:
-        allows = study.estimator.confounding_prior.outcome_r2 > 0
-        code = PlanCode.penalty_allowed if allows else PlanCode.penalty
+        code = PlanCode.penalty_allowed if study.estimator.bias() > 0 else PlanCode.penalty
         warnings.append(remark(code, penalty=study.estimator.penalty, kept=kept))
     if mostly_whole(few()):
         warnings.append(remark(PlanCode.whole_range))
@@ -121,7 +120,7 @@ def rehearsal(study: IpwStudy) -> Rehearsal:
 
     The paper's noise holds up to epsilon 1 alone, which stays.
     """
-    randomised = study.estimator.confounding_prior.outcome_r2 == 0
+    randomised = study.estimator.trial
     if study.privacy.level is Level.label:
         return label.rehearsal(study, rows_weighed(study), rows_weighed(study), LASTING)
     if study.estimator.variant is Variant.paper:

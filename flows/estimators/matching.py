@@ -185,7 +185,7 @@ def rehearsal(study: MatchingStudy) -> Rehearsal:
     """
     if study.privacy.level is not Level.label:
         # Its noise is large among few people, of whom a draw takes no time: few draws would let curves rise.
-        randomised = study.estimator.confounding_prior.outcome_r2 == 0
+        randomised = study.estimator.trial
         return Rehearsal(MATCHED, fewer, randomised, effects=EFFECTS, point=DRAWS, columns=dimension(study))
     found = label.rehearsal(study, rows_weighed(study), rows_weighed(study), LASTING)
     if _public(study):

@@ -41,7 +41,6 @@ from causalveil.schemas.asked.columns import (
     changes_in_full,
     refuse_entry,
 )
-from causalveil.schemas.confounding import ConfoundingPrior
 from causalveil.schemas.documents import AnyPath, RuleBroken, read_yaml
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.aipw import AipwEstimator, Propensity
@@ -89,13 +88,11 @@ def options(auto: AutoEstimator, privacy: PrivacyRequest) -> list[Option]:
     delta: a draw of two numbers gains nothing by it.
     """
     trial = auto.trial or auto.known is not None
-    none = ConfoundingPrior(outcome_r2=0)
     if privacy.level is Level.training_units:
-        return [(IpwEstimator(name="ipw", confounding_prior=none) if trial else IpwEstimator(name="ipw"), privacy)]
+        return [(IpwEstimator(name="ipw", trial=trial), privacy)]
     if privacy.level is Level.label:
         free = privacy.model_copy(update={"delta": Decimal(0)})
-        how = {"allowance": 0.0} if trial else {}
-        return [(BalancingEstimator(name="balancing", **how), free)]
+        return [(BalancingEstimator(name="balancing", trial=trial), free)]
     if not trial:
         return [(RegressionEstimator(name="regression"), privacy)]
     found: list[Option] = [

@@ -19,12 +19,17 @@ class BalancingEstimator(EstimatorSettings):
 
     They do so at the least noise, sampling error and imbalance.
 
-    ``allowance``: how much of what is left of the imbalance the interval allows for, in deviations of what covariates
-    may explain of the outcome; 0 where treatment was randomised.
+    ``trial``: treatment was randomised, so that imbalance is chance. ``allowance``: how much of what is left of the
+    imbalance the interval allows for otherwise, in deviations of what covariates may explain of the outcome.
     """
 
     name: Literal["balancing"]
+    trial: bool = False
     allowance: Annotated[Finite, Field(ge=0, le=10)] = 1.0
+
+    def bias(self) -> float:
+        """Return the factor on the imbalance that is allowed for."""
+        return 0.0 if self.trial else self.allowance
 
 
 class BalancingStudy(EffectStudy):

@@ -9,13 +9,13 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from causalveil.schemas.confounding import ConfoundingPrior
+from causalveil.schemas.confounding import ConfoundingSettings
 from causalveil.schemas.privacy import Level
-from causalveil.schemas.study import Estimand, EstimatorSettings
+from causalveil.schemas.study import Estimand
 from causalveil.schemas.table import EffectStudy
 
 
-class DifferenceEstimator(EstimatorSettings):
+class DifferenceEstimator(ConfoundingSettings):
     """Plain arm means: no covariate is used.
 
     ``trial``: treatment was randomised, so that nothing confounds. Otherwise the estimate says that it is unadjusted,
@@ -23,16 +23,6 @@ class DifferenceEstimator(EstimatorSettings):
     """
 
     name: Literal["difference_in_means"]
-    trial: bool = False
-    confounding_prior: ConfoundingPrior = ConfoundingPrior()
-
-    @property
-    def allowed(self) -> float:
-        """The bias by confounding that is allowed for.
-
-        It is in standard deviations of the outcome within arms.
-        """
-        return 0.0 if self.trial else self.confounding_prior.bias()
 
 
 class DifferenceStudy(EffectStudy):

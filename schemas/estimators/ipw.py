@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from causalveil.schemas.confounding import ConfoundingPrior
+from causalveil.schemas.confounding import ConfoundingSettings
 from causalveil.schemas.privacy import Level
-from causalveil.schemas.study import Clip, EstimatorSettings, Finite, Penalty, Variant
+from causalveil.schemas.study import Clip, Finite, Penalty, Variant
 from causalveil.schemas.table import EffectStudy
 
 
@@ -21,12 +21,11 @@ class Weighting(StrEnum):
     horvitz_thompson = "horvitz_thompson"
 
 
-class IpwEstimator(EstimatorSettings):
+class IpwEstimator(ConfoundingSettings):
     """Inverse probability weighting with a private propensity model (Lee et al. 2019a, 2019b).
 
-    What the model's penalty, its noise and the clip leave of confounding is allowed for as ``confounding_prior`` says;
-    its ``outcome_r2: 0`` is for a trial. At label level scores are exact, and the imbalance that they leave is allowed
-    for, unless it is 0.
+    ``confounding_prior``: what the model's penalty, its noise and the clip may leave of confounding. At label level
+    scores are exact, and the imbalance that they leave is allowed for, unless its ``outcome_r2`` is 0.
     """
 
     name: Literal["ipw"]
@@ -34,7 +33,6 @@ class IpwEstimator(EstimatorSettings):
     clip: Clip = (0.1, 0.9)
     train_fraction: Annotated[Finite, Field(gt=0, lt=1)] = 0.5
     penalty: Penalty = 0.1
-    confounding_prior: ConfoundingPrior = ConfoundingPrior()
     variant: Variant = Variant.ours
 
 

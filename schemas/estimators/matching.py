@@ -7,9 +7,9 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from causalveil.schemas.confounding import ConfoundingPrior
+from causalveil.schemas.confounding import ConfoundingSettings
 from causalveil.schemas.privacy import Amount, Frozen, Level, subtract
-from causalveil.schemas.study import UNPROTECTED, Estimand, EstimatorSettings, Finite, Penalty, Variant
+from causalveil.schemas.study import UNPROTECTED, Estimand, Finite, Penalty, Variant
 from causalveil.schemas.table import EffectStudy
 
 # The paper's c (label level) and h (sample level).
@@ -46,7 +46,7 @@ class BudgetShares(Frozen):
         return {**parts, "outcome": subtract(epsilon, sum(parts.values(), Decimal(0)))}
 
 
-class MatchingEstimator(EstimatorSettings):
+class MatchingEstimator(ConfoundingSettings):
     """Each unit against the mean of its N nearest units of the other arm by propensity score.
 
     ``ratio``: N. ``cap``: how often a unit of the smaller arm may serve, in multiples of N; ``adaptive`` weighs noise
@@ -54,8 +54,8 @@ class MatchingEstimator(EstimatorSettings):
     level. ``caliper``: the furthest that a neighbour's score may be. ``variance_share``: the part of the outcome's
     epsilon that measures the sampling variance. ``correct_attenuation``: divide by what randomised treatments leave;
     None: at sample level yes, but as printed in variant ``paper``. ``confounding_prior``: what private scores leave of
-    confounding, allowed for at sample level in variant ``ours``; its ``outcome_r2`` is 0 in a randomised trial.
-    At label level how far the matched arms still differ in covariates is public and allowed for, unless it is 0.
+    confounding, allowed for at sample level in variant ``ours``. At label level how far the matched arms still differ
+    in covariates is public and allowed for, unless its ``outcome_r2`` is 0.
     """
 
     name: Literal["matching"]
@@ -67,7 +67,6 @@ class MatchingEstimator(EstimatorSettings):
     correct_attenuation: bool | None = None
     penalty: Penalty = 0.001
     variance_share: Annotated[Finite, Field(ge=0.01, le=0.9)] = 0.15
-    confounding_prior: ConfoundingPrior = ConfoundingPrior()
     variant: Variant = Variant.ours
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from causalveil.schemas.confounding import ConfoundingPrior
+from causalveil.schemas.confounding import ConfoundingSettings
 from causalveil.schemas.documents import RuleBroken
 from causalveil.schemas.privacy import Amount, Frozen, Level, add
 from causalveil.schemas.study import EstimatorSettings
@@ -39,7 +39,7 @@ class BudgetParts(Frozen):
         return self
 
 
-class RegressionEstimator(EstimatorSettings):
+class RegressionEstimator(ConfoundingSettings):
     """Slopes and balancing weights from noisy moments, then one pair of orthogonal scores.
 
     One posterior reads all.
@@ -50,8 +50,6 @@ class RegressionEstimator(EstimatorSettings):
     """
 
     name: Literal["regression"]
-    trial: bool = False
-    confounding_prior: ConfoundingPrior = ConfoundingPrior()
     curves: Literal["auto", "none"] = "auto"
     parts: Literal["auto"] | BudgetParts = "auto"
 

@@ -24,7 +24,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from causalveil.schemas.columns import Column, Holds, Nulls
-from causalveil.schemas.confounding import ConfoundingPrior
+from causalveil.schemas.confounding import ConfoundingSettings
 from causalveil.schemas.documents import RuleBroken
 from causalveil.schemas.estimators.regression import RegressionEstimator, RegressionStudy, of_stated_form
 from causalveil.schemas.privacy import Amount, Frozen, Level
@@ -34,7 +34,6 @@ from causalveil.schemas.study import (
     Code,
     Covariate,
     Estimand,
-    EstimatorSettings,
     Finite,
     Missing,
     MissingTreatment,
@@ -153,7 +152,7 @@ class TimeToEvent(Frozen):
         return tuple(" or ".join(kind) for kind in self.kinds)
 
 
-class SurvivalEstimator(EstimatorSettings):
+class SurvivalEstimator(ConfoundingSettings):
     """Curves of the arms as they are; with covariates also effects that are adjusted for them.
 
     ``trial``: treatment was randomised, so that nothing confounds. Otherwise an estimate without covariates says that
@@ -163,23 +162,13 @@ class SurvivalEstimator(EstimatorSettings):
     """
 
     name: Literal["survival"]
-    trial: bool = False
     share: Annotated[Amount, Field(ge=Decimal("0.05"), le=Decimal("0.9"))] = Decimal("0.25")
-    confounding_prior: ConfoundingPrior = ConfoundingPrior()
 
     @model_validator(mode="after")
     def _of_few_digits(self) -> Self:
         if self.share != round(self.share, 4):
             raise RuleBroken("'share' has more than four digits", "share")
         return self
-
-    @property
-    def allowed(self) -> float:
-        """The bias by confounding that is allowed for.
-
-        It is in standard deviations of the outcome within arms.
-        """
-        return 0.0 if self.trial else self.confounding_prior.bias()
 
 
 def equal_classes(lower: float, upper: float, many: int) -> tuple[float, ...]:

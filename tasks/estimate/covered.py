@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from causalveil.schemas.answers import Answer, State
-from causalveil.schemas.confounding import declares_randomised
+from causalveil.schemas.confounding import ConfoundingSettings, declares_randomised
+from causalveil.schemas.estimators.balancing import BalancingEstimator
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.limits import Code, Limit, limit
+from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Study
 from causalveil.schemas.table import ALL_UNITS, EffectStudy
-
-# Estimators whose weights are functions of public columns.
-PUBLIC_WEIGHTS = ("balancing", "matching")
 
 
 def covered(study: EffectStudy | SurvivalStudy, answers: Sequence[Answer]) -> tuple[Limit, ...]:
@@ -23,13 +22,14 @@ def covered(study: EffectStudy | SurvivalStudy, answers: Sequence[Answer]) -> tu
         found.append(limit(Code.hidden_subgroups))
     if isinstance(study, SurvivalStudy) and study.covariates:
         found.append(limit(Code.censoring_curves))
-    allowed = settings.get("allowance", (settings.get("confounding_prior") or {}).get("outcome_r2"))
-    if study.estimator.name in PUBLIC_WEIGHTS and allowed != 0:
-        return (*found, limit(Code.imbalance))
     if declares_randomised(settings):
         return tuple(found)
     if study.estimator.name == "difference_in_means" or not study.covariates:
         return (*found, limit(Code.confounding_of_prior))
+    if study.privacy.level is Level.label:
+        # Weights are functions of public columns. Where covariates are assumed to explain nothing, none is left.
+        assumed = isinstance(study.estimator, ConfoundingSettings | BalancingEstimator) and study.estimator.bias() == 0
+        return tuple(found) if assumed else (*found, limit(Code.imbalance))
     return (*found, limit(Code.confounding_hidden))
 
 

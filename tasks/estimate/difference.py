@@ -194,7 +194,7 @@ class ArmMeans:
             sampling=(float(variance.sum()) if alike is None else alike.variance) * half**2,
             alike=None if alike is None else alike.times(half**2),
             noise=float(errors[0, 0] + errors[1, 1] - 2 * errors[0, 1]) * half**2,
-            bias=study.estimator.allowed * math.sqrt(float(spread)) * half,
+            bias=study.estimator.bias() * math.sqrt(float(spread)) * half,
             spread=math.sqrt(float(spread)) * half,
             confounding=confounding(study.estimator),
             mixing=self.mixing,

@@ -153,9 +153,9 @@ def _curves(study: SurvivalStudy, strata: Strata, row: Answer) -> GroupCurves:
 
 def _stratified(study: SurvivalStudy, strata: Strata, measure: Measure, confidence: float) -> PooledEstimate:
     """Return a measure that is stratified by site."""
-    found = strata.contrast(measure, confidence, study.estimator.allowed)
+    found = strata.contrast(measure, confidence, study.estimator.bias())
     covers: tuple[Limit, ...] = NOISY[:2]
-    if study.estimator.allowed > 0:
+    if study.estimator.bias() > 0:
         covers = (*covers, limit(Code.confounding_of_prior))
     if not strata.all_seen:
         covers = (*covers, limit(Code.unseen_sites))

@@ -29,8 +29,8 @@ TRIALS: dict[str, tuple[dict[str, Any], dict[str, Any], AdjustmentMethod | None]
     "means": ({"name": "difference_in_means", "trial": True}, {}, None),
     "regression": ({"name": "regression", "trial": True}, {}, AdjustmentMethod.regression),
     "aipw": ({"name": "aipw", "propensity": {"known": 0.5}}, {}, AdjustmentMethod.doubly_robust),
-    "ipw, label": ({"name": "ipw", **NO_PRIOR}, LABEL, AdjustmentMethod.weighting),
-    "matching, label": ({"name": "matching", **NO_PRIOR}, LABEL, AdjustmentMethod.matching),
+    "ipw, label": ({"name": "ipw", "trial": True}, LABEL, AdjustmentMethod.weighting),
+    "matching, label": ({"name": "matching", "trial": True}, LABEL, AdjustmentMethod.matching),
 }
 
 
@@ -81,12 +81,15 @@ def test_a_mean_over_trials_is_adjusted_if_any_was() -> None:
     )
 
 
-def test_an_observational_study_that_expects_no_confounding_is_not_called_randomised(tmp_path: Path) -> None:
-    """Where an estimator has a ``trial`` of its own, a prior of nothing is a belief on covariates alone."""
-    changes = {"estimator": {"penalty": ..., "name": "difference_in_means", **NO_PRIOR}}
-    path = write_study(tmp_path / "study", study=changes, contract={"estimators": ["difference_in_means"]})
+@pytest.mark.parametrize("name", ["difference_in_means", "ipw"])
+def test_an_observational_study_that_expects_no_confounding_is_not_called_randomised(name: str, tmp_path: Path) -> None:
+    """A prior of nothing is an assumption on covariates alone."""
+    changes = {"estimator": {"penalty": ..., "name": name, **NO_PRIOR}}
+    path = write_study(tmp_path / "study", study=changes, contract={"estimators": [name]})
     result = run_study(path, out=tmp_path / "out", engine="direct")
     assert "<strong>Treatment was randomised" not in report(result).read_text()
+    assert result.release.answers[0].confounding.state is not AdjustmentState.randomised
+    assert Code.not_randomised not in codes(result.release.not_covered)
 
 
 @pytest.mark.parametrize(("units", "share", "told"), [(445, 0.0, False), (445, 0.3, False), (10_000, 0.3, True)])

@@ -153,7 +153,7 @@ def test_planned_width_is_what_weights_give() -> None:
     rows = in_rows(
         random.uniform(-1, 1, (2000, 3)), random.integers(0, 2, 2000), 0.2 * random.normal(size=2000).clip(-3, 3)
     )
-    study = make_balancing(3, allowance=0)
+    study = make_balancing(3, trial=True)
     intervals = [rehearse_effect(study, rows, RehearsalBudget(seed)).interval for seed in range(12)]
     measured = np.mean([(one.upper - one.lower) / 2 for one in intervals])
     planned = BALANCING.width(study, sizes_of(study, 2000), StandIn(deviation=1.0))

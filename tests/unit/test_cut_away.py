@@ -66,7 +66,7 @@ def test_ranges_that_fit_are_not_named(name: str) -> None:
 
 
 def test_whoever_declares_no_allowance_has_none() -> None:
-    assert of_range(0.004, "balancing", allowance=0).interval.bias == 0
+    assert of_range(0.004, "balancing", trial=True).interval.bias == 0
 
 
 def test_numbers_that_are_mostly_zero_are_not_cut_away() -> None:

@@ -186,7 +186,7 @@ def test_what_noisy_or_penalised_scores_leave_is_allowed_for() -> None:
     found = drawn(study, 30_000, deviation=2.0)
     assert found.interval.bias == pytest.approx(math.sqrt(0.5) * 2.0, rel=0.02)
     assert Code.confounding_of_prior in codes(found.interval.covers)
-    trial = make_study(confounding_prior={"outcome_r2": 0})
+    trial = make_study(trial=True)
     randomised = drawn(trial, 1_000)
     assert randomised.interval.bias == 0
     assert Code.confounding_of_prior not in codes(randomised.interval.covers)

@@ -33,7 +33,7 @@ from causalveil_replication.accuracy.populations import POPULATIONS
 from tests.limits import codes
 
 KNOWN = POPULATIONS | LATER
-TRIAL: dict[str, Any] = {"confounding_prior": {"outcome_r2": 0}}
+TRIAL: dict[str, Any] = {"trial": True}
 
 
 def asked(population: str, estimator: dict[str, Any], epsilon: str, units: int = 3_000) -> tuple[EffectStudy, Rows]:

@@ -250,7 +250,7 @@ def weigh(
         "cap_treated": caps[1],
         "cap_control": caps[0],
     }
-    bias = settings.allowance * found.bias
+    bias = settings.bias() * found.bias
     weighing = Weighing(
         weights=units.summary,
         bias=bias,

@@ -33,7 +33,7 @@ def not_covered(estimator: DifferenceEstimator) -> tuple[Limit, ...]:
 
 def covers(estimator: DifferenceEstimator) -> tuple[Limit, ...]:
     """Return what intervals allow for beside sampling and noise."""
-    return () if estimator.allowed == 0 else (limit(Code.confounding_of_prior),)
+    return () if estimator.bias() == 0 else (limit(Code.confounding_of_prior),)
 
 
 def weigh(
@@ -56,7 +56,7 @@ def weigh(
     settings, squares = study.estimator, float(sum(units.summary.weight_squares))
     weighing = Weighing(
         weights=units.summary,
-        bias=settings.allowed / math.sqrt(squares),
+        bias=settings.bias() / math.sqrt(squares),
         confounding=confounding(settings),
         covers=covers(settings),
         not_covered=not_covered(settings),

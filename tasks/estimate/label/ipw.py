@@ -54,7 +54,7 @@ def weigh(
     units = weigh_units(weight, t, aim.queries, score)
     found = imbalance(balancer, units, aim)
     # Where treatment is declared to be randomised imbalance is chance, which the sampling variance holds.
-    bias = found.bias if settings.confounding_prior.outcome_r2 > 0 else 0.0
+    bias = found.bias if settings.bias() > 0 else 0.0
     weighing = Weighing(
         weights=units.summary,
         bias=bias,

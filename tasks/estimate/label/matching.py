@@ -51,7 +51,7 @@ def weigh(
     balancer, _ = Balancer.of(study, rows, len(order))
     # Where a caliper leaves units unmatched, the matched arms keep neither the means of all units nor of one arm.
     found = imbalance(balancer, units, Aim.of(balancer, study.estimand), halfway=reuse.unmatched > 0)
-    allows = settings.confounding_prior.outcome_r2 > 0
+    allows = settings.bias() > 0
     weighing = Weighing(
         weights=units.summary,
         bias=found.bias if allows else 0.0,

@@ -196,7 +196,7 @@ def compare(study: SurvivalStudy, cells: JointCells, asked: tuple[TimesContrast,
 
     All of these hold together within so many standard errors.
     """
-    compared = [one.both.contrast(one.question.measure, study.confidence, study.estimator.allowed) for one in asked]
+    compared = [one.both.contrast(one.question.measure, study.confidence, study.estimator.bias()) for one in asked]
     told = np.array([not one.whole_range for one in compared])
     return compared, cells.together(asked, told, study.confidence)
 

@@ -32,7 +32,7 @@ def _regression(population: KnownPopulation) -> Mapping[str, Any]:
 
 
 def _balancing(population: KnownPopulation) -> Mapping[str, Any]:
-    return {"name": "balancing", "allowance": 0.0} if population.trial else {"name": "balancing"}
+    return {"name": "balancing", "trial": population.trial}
 
 
 def _difference(population: KnownPopulation) -> Mapping[str, Any]:
@@ -40,11 +40,11 @@ def _difference(population: KnownPopulation) -> Mapping[str, Any]:
 
 
 def _ipw(population: KnownPopulation) -> Mapping[str, Any]:
-    return {"name": "ipw", "confounding_prior": {"outcome_r2": 0}} if population.trial else {"name": "ipw"}
+    return {"name": "ipw", "trial": population.trial}
 
 
 def _matching(population: KnownPopulation) -> Mapping[str, Any]:
-    return {"name": "matching", "confounding_prior": {"outcome_r2": 0}} if population.trial else {"name": "matching"}
+    return {"name": "matching", "trial": population.trial}
 
 
 METHODS: dict[str, Method] = {

@@ -99,7 +99,7 @@ def findings(study: IpwStudy, sizes: Sizes, statistics: FloatArray) -> Findings:
         estimate, details = _hajek(study, statistics, noise)
     else:
         estimate, details = _horvitz_thompson(study, statistics, sizes.estimation)
-    left = study.estimator.confounding_prior.bias(distance_left(study, sizes))
+    left = study.estimator.bias(distance_left(study, sizes))
     estimate = replace(estimate, offset=left * _spread(study, statistics, noise))
     width = study.outcome.width
     bounds = None if study.estimator.variant is Variant.paper else (-width, width)

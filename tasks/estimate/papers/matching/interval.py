@@ -174,7 +174,7 @@ def _left(study: MatchingStudy, reuse: Reuse, estimate: Estimate, noise: Noise) 
     upper bound on the sampling variance stands for, half of the declared range at most. Arms of randomised treatments
     differ by the attenuated part of it.
     """
-    declared = study.estimator.confounding_prior.bias()
+    declared = study.estimator.bias()
     if declared == 0 or reuse.queries == 0:
         return 0.0
     half = study.outcome.width / 2
