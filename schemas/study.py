@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -45,6 +45,11 @@ from causalveil.schemas.documents import AnyPath, RuleBroken, digest_of
 from causalveil.schemas.plan import Execution
 from causalveil.schemas.privacy import Amount, Frozen, Guarantee, Half, Level, Neighbours, PrivacyCost
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Chances = TypeVar("Chances", "float", "NDArray[np.float64]")
 Finite = Annotated[float, Field(allow_inf_nan=False, strict=False)]
 Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=r"^[^\x00-\x1f]+$")]
 SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,119}")
@@ -65,11 +70,50 @@ NOTHING_TO_ADJUST_FOR = (
 
 
 class Estimand(StrEnum):
-    """Average effect over all units, over the treated, or over the controls."""
+    """Average treatment effect over all units (ATE), over the treated (ATT) or over the controls (ATC).
+
+    Each averages over the units whose density of covariates is tilted by h(e), for chance of treatment e: by 1, e and
+    1 - e (Li, Morgan and Zaslavsky 2018). Weights h(e)/e and h(e)/(1 - e) make such units of the treated and of the
+    controls. What estimators and reports have to know of an estimand is here.
+    """
 
     ATE = "ATE"
     ATT = "ATT"
     ATC = "ATC"
+
+    @classmethod
+    def of_arm(cls, arm: int) -> Estimand:
+        """Return the estimand over one arm, 0 the controls or 1 the treated."""
+        return (cls.ATC, cls.ATT)[arm]
+
+    @property
+    def arms(self) -> tuple[int, ...]:
+        """Return the arms whose units the average is over, 0 the controls and 1 the treated."""
+        return {"ATE": (0, 1), "ATT": (1,), "ATC": (0,)}[self]
+
+    @property
+    def weighted(self) -> tuple[int, ...]:
+        """Return the arms whose units stand for others, so that weights differ among them."""
+        return self.arms if len(self.arms) == 2 else (1 - self.arms[0],)
+
+    @property
+    def adjective(self) -> str:
+        """Return the word for the units that the average is over; empty for all."""
+        return {"ATE": "", "ATT": "treated", "ATC": "untreated"}[self]
+
+    def tilt(self, e: Chances) -> Chances:
+        """Return h(e), of the share of treated the part of all units that the average is over."""
+        if self is Estimand.ATE:
+            return 1.0 + 0.0 * e
+        return e if self is Estimand.ATT else 1 - e
+
+    def weights(self, e: Chances) -> tuple[Chances, Chances]:
+        """Return h(e)/e and h(e)/(1 - e), the weight of a treated unit and of a control of chance e."""
+        return self.tilt(e) / e, self.tilt(e) / (1 - e)
+
+    def treated(self, share: float) -> float:
+        """Return the share of treated among the units that the average is over, where ``share`` of all are."""
+        return {"ATE": share, "ATT": 1.0, "ATC": 0.0}[self]
 
 
 class Variant(StrEnum):

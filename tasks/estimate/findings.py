@@ -218,7 +218,7 @@ def parts_of(
 def _sizes(study: RegressionStudy, scales: JointScales, units: int) -> tuple[dict[str, list[float]], float, float]:
     """Return, by arm, the number of units of each subgroup that the estimand is over, its noise, and their sum."""
     counts = np.maximum(scales.counts, 1.0)
-    over = {Estimand.ATE: slice(None), Estimand.ATT: slice(1, None), Estimand.ATC: slice(0, 1)}[study.estimand]
+    over = slice(None) if study.estimand is Estimand.ATE else list(study.estimand.arms)
     chosen = counts[:, over].sum(axis=1)
     known = study.estimand is Estimand.ATE and not study.where
     total = float(units) if known else float(chosen.sum())

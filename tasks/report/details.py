@@ -40,7 +40,7 @@ from causalveil.tasks.report.facts import (
     times_facts,
     unit_flow,
 )
-from causalveil.tasks.report.numbers import arm_means, figure, place_label
+from causalveil.tasks.report.numbers import arm_means, each_unit, figure, place_label
 
 # Details that a page says elsewhere, or that would be taken for the two sides of the estimate.
 UNSHOWN = (
@@ -183,7 +183,6 @@ def text_of(value: Any) -> str:
     return "–" if value is None else str(value)
 
 
-POPULATIONS = {"ATE": "every", "ATT": "every treated", "ATC": "every untreated"}
 RATIOS = (("risk ratios", "ratio"), ("odds ratios", "odds_ratio"))
 # What the specification of a pooled release says in place of each site's unit.
 PLACEHOLDER = "("
@@ -199,7 +198,7 @@ def estimand_of(release: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         release: the document of a release of one effect, of a protocol, or of times; of one run or of several sites.
     """
     kind = release.get("estimand")
-    if kind not in POPULATIONS:
+    if kind is None:
         return ()
     spec = release["specification"]
     return (
@@ -215,7 +214,7 @@ def _population(release: Mapping[str, Any], kind: str) -> str:
     spec, groups = release["specification"], release["specification"].get("subgroups")
     among = f" where {where}" if (where := where_words(spec)) else ""
     by = f", and each level of {groups['name']}" if groups else ""
-    return f"{kind}: {POPULATIONS[kind]} {_unit(spec)} of {_dataset(release)}{among}{by}."
+    return f"{kind}: {each_unit(kind, _unit(spec))} of {_dataset(release)}{among}{by}."
 
 
 def _unit(spec: Mapping[str, Any]) -> str:

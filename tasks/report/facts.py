@@ -24,7 +24,17 @@ from causalveil.schemas.limits import capital
 from causalveil.schemas.remarks import counted
 from causalveil.schemas.specification import outcomes_of, unrecorded
 from causalveil.schemas.where import where_words
-from causalveil.tasks.report.numbers import ALL_UNITS, amount, arm_means, beside, figure, percent, place_label, span
+from causalveil.tasks.report.numbers import (
+    ALL_UNITS,
+    amount,
+    arm_means,
+    beside,
+    each_unit,
+    figure,
+    percent,
+    place_label,
+    span,
+)
 from causalveil.tasks.report.numbers import counted as counted_words
 from causalveil.tasks.report.table import lost_within
 
@@ -251,7 +261,6 @@ PHRASES: dict[str, Callable[[Any], str]] = {
 }
 
 
-WHOM = {"ATE": "every unit", "ATT": "every treated unit", "ATC": "every untreated unit"}
 LEVELS = {
     "sample": "a unit's whole row is protected",
     "label": "a unit's outcome is protected; covariates and treatment count as public",
@@ -364,7 +373,7 @@ def _relative(spec: Mapping[str, Any]) -> str:
 def over_whom(spec: Mapping[str, Any], estimand: str) -> str:
     """Return the units that the answer is an average over, in words."""
     among = where_words(spec)
-    return f"{WHOM[estimand]} of the dataset{f' where {among}' if among else ''}"
+    return f"{each_unit(estimand)} of the dataset{f' where {among}' if among else ''}"
 
 
 def _measures(spec: Mapping[str, Any]) -> list[str]:

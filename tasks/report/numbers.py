@@ -12,6 +12,7 @@ from typing import Any
 from causalveil.schemas.columns import labels_of
 from causalveil.schemas.limits import number as number
 from causalveil.schemas.plan import natural_order
+from causalveil.schemas.study import Estimand
 
 # Which side is subtracted from which where there are two arms.
 TWO_SIDES = "treated minus controls"
@@ -25,8 +26,6 @@ ACROSS = 42
 LONGEST_LABEL = 20
 # As ``schemas/table.py`` names the subgroup of those without a value, and that of all units.
 MISSING, ALL_UNITS = "(missing)", "all units"
-# Units that an estimand averages over.
-OF_ESTIMAND = {"ATE": "", "ATT": "treated ", "ATC": "untreated "}
 
 
 def arm_means(release: Mapping[str, Any]) -> tuple[tuple[str, str], tuple[str, str]] | None:
@@ -203,11 +202,20 @@ def all_of(specification: Mapping[str, Any]) -> str:
     >>> all_of({"estimand": "ATT", "where": [{"column": "age"}]})
     'all eligible treated units'
     """
-    among = OF_ESTIMAND.get(str(specification.get("estimand")), "")
-    return f"all {'eligible ' if specification.get('where') else ''}{among}units"
+    among = Estimand(specification.get("estimand") or Estimand.ATE).adjective
+    return " ".join(filter(None, ("all", "eligible" if specification.get("where") else "", among, "units")))
 
 
-WHOLE = frozenset(all_of({"estimand": one, "where": where}) for one in OF_ESTIMAND for where in (None, True))
+def each_unit(estimand: str, unit: str = "unit") -> str:
+    """Return a name of any one of the units that an estimand is over.
+
+    >>> each_unit("ATT")
+    'every treated unit'
+    """
+    return " ".join(filter(None, ("every", Estimand(estimand).adjective, unit)))
+
+
+WHOLE = frozenset(all_of({"estimand": one, "where": where}) for one in Estimand for where in (None, True))
 
 
 def is_whole(group: str) -> bool:

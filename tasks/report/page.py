@@ -25,6 +25,7 @@ from causalveil.schemas.plan import Plan
 from causalveil.schemas.release import DirectionRelease, EffectRelease, EffectTable, Release
 from causalveil.schemas.sites.pooled import Published, Series
 from causalveil.schemas.specification import one_outcome, outcomes_of
+from causalveil.schemas.study import Estimand
 from causalveil.schemas.where import condition_words, where_words
 from causalveil.tasks.report.details import PLACEHOLDER, as_used, detail_rows, estimand_of, guidelines_context, text_of
 from causalveil.tasks.report.facts import bounds_text
@@ -37,6 +38,7 @@ from causalveil.tasks.report.numbers import (
     blocks_label,
     confidence_level,
     counted_terms,
+    each_unit,
     end_of,
     figure,
     freedom,
@@ -59,13 +61,13 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).with_name("templates")
 # Fields that the general parts of the page speak of; a template for an unknown kind shows all others as they are.
 COMMON = frozenset(EffectRelease.model_fields)
-OVER = {"ATE": "over all units", "ATT": "over the treated units", "ATC": "over the untreated units"}
 
 
 def populations_of(specification: Mapping[str, Any]) -> dict[str, str]:
     """Return by estimand the units that an answer is an average over, in words."""
     among = where_words(specification)
-    return {name: f"{over}{f' where {among}' if among else ''}" for name, over in OVER.items()}
+    over = {str(one): f"the {one.adjective}" if one.adjective else "all" for one in Estimand}
+    return {name: f"over {which} units{f' where {among}' if among else ''}" for name, which in over.items()}
 
 
 def report_html(release: Published, contract: Contract | None = None) -> str:
@@ -257,6 +259,7 @@ def environment() -> Environment:
         "runs_left": runs_left,
         "at_least_tenth": lambda share: percent(share) if share >= 0.001 else "less than 0.1%",
         "counted_terms": counted_terms,
+        "each_unit": each_unit,
         "score_name": lambda name: (SCORES.get(str(name)) or str(name)).replace("'", "’"),
     }
     return made

@@ -32,6 +32,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from causalveil.schemas.study import Estimand
 from causalveil.tasks.estimate.adjust.features import FeatureMap, Scores
 from causalveil.tasks.estimate.adjust.recipe import scores_sd
 from causalveil.tasks.estimate.adjust.released import Public, RandomDraws
@@ -442,7 +443,10 @@ class Learnt:
 
 def leaning(estimand: str, share: float) -> tuple[float, float]:
     """Return (k_1, k_0), the part of the arms' distance by which each is moved for the estimand."""
-    return {"ATE": (1 - share, share), "ATT": (0.0, 1.0), "ATC": (1.0, 0.0), "ARM": (1 - share, 0.0)}[estimand]
+    if estimand == "ARM":
+        return 1 - share, 0.0
+    treated = Estimand(estimand).treated(share)
+    return 1 - treated, treated
 
 
 def learn(

@@ -32,7 +32,6 @@ from causalveil.schemas.confounding import AdjustmentMethod
 from causalveil.schemas.estimators.balancing import BalancingStudy
 from causalveil.schemas.limits import Code, limit
 from causalveil.schemas.privacy import PrivacyCost
-from causalveil.schemas.study import Estimand
 from causalveil.tasks.data.enclave import Enclave, Rows
 from causalveil.tasks.estimate.interval import covers_imbalance, open_to, partly_if_left
 from causalveil.tasks.estimate.weights.features import Aim, Balancer, Weighing, imbalance
@@ -130,11 +129,6 @@ class Solution:
     multipliers: FloatArray
 
 
-def weighed(estimand: Estimand) -> tuple[bool, bool]:
-    """Return whether the treated and whether the controls are weighted for an estimand."""
-    return estimand is not Estimand.ATT, estimand is not Estimand.ATC
-
-
 def deviation_of_noise(cost: PrivacyCost) -> float:
     """Return the standard deviation of the estimate's noise over B max w, about."""
     release_by = mechanism(cost)
@@ -226,7 +220,7 @@ def weigh(
     balancer, sample = Balancer.of(study, rows, len(t))
     features, aim = balancer.features, Aim.of(balancer, study.estimand, everybody)
     values, _ = features(sample.x)
-    active = [arm for arm in (1, 0) if weighed(study.estimand)[1 - arm]]
+    active = [arm for arm in (1, 0) if arm in study.estimand.weighted]
     least = max([1 / arms[arm] for arm in (0, 1) if arm not in active], default=0.0)
     paths = [_path(values[(sample.t != 0) == (arm == 1)], aim.target, features.penalties, arms[arm]) for arm in active]
     chosen = choose(paths, least, louder * deviation_of_noise(study.privacy.cost))

@@ -117,7 +117,8 @@ class Comparison:
 
     def weight(self, estimand: Estimand) -> int:
         """Return the units over whom the effect is averaged."""
-        return {Estimand.ATE: self.everybody, Estimand.ATT: self.arms[0], Estimand.ATC: self.arms[1]}[estimand]
+        treated, controls = self.arms
+        return self.everybody if estimand is Estimand.ATE else (controls, treated)[estimand.arms[0]]
 
 
 def _subgroup(group: str) -> str:

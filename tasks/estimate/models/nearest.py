@@ -80,7 +80,7 @@ def match_capped(
         treated: shape (n,), zeros and ones.
         ratio: N >= 1.
         caps: how often a treated unit and a control may serve.
-        estimand: ATE: everybody is a query; ATT: the treated; ATC: the controls.
+        estimand: the units that it is over are the queries.
         caliper: a query whose N-th nearest available unit is further away than this is left out whole: it has no
             neighbours, uses nobody up and is no query. None: a query always takes its N.
         keep: return the neighbours too, 4 N bytes a unit.
@@ -94,7 +94,7 @@ def match_capped(
         np.zeros(len(scores), dtype=np.bool_),
         np.full((len(scores), ratio), -1, dtype=np.int32) if keep else None,
     )
-    for side in _query_sides(estimand):
+    for side in estimand.arms:
         queries, candidates = arms[side], arms[1 - side]
         _match_into(result, scores, queries, queries.units, candidates, ratio, caps[side], caliper)
     return result
@@ -109,7 +109,7 @@ def most_used(scores: FloatArray, treated: ByteArray, ratio: int, estimand: Esti
     """
     arms = Arm.of(scores, treated == 0), Arm.of(scores, treated != 0)
     result = Matching(np.zeros(len(scores), dtype=np.int32), np.zeros(len(scores), dtype=np.bool_), None)
-    for side in _query_sides(estimand):
+    for side in estimand.arms:
         # Without caps the order of queries does not matter, and by score they meet memory in order.
         _match_into(result, scores, arms[side], arms[side].ranked, arms[1 - side], ratio, NO_CAP, None)
     return int(result.uses.max(initial=0))
@@ -157,18 +157,13 @@ def integer_caps(
     other = Fraction(max(1, round(limit * share)))
     limits = (limit, other) if treated <= controls else (other, limit)
     caps = [0, 0]
-    for side in _query_sides(estimand):
+    for side in estimand.arms:
         queries, candidates = ((controls, treated), (treated, controls))[side]
         if candidates < ratio:
             raise DataError(f"an arm has fewer than {ratio} units to match with; lower 'ratio'")
         least = -(-queries // (candidates - ratio + 1))
         caps[side] = max(math.floor(limits[side] * ratio), least * ratio)
     return caps[0], caps[1]
-
-
-def _query_sides(estimand: Estimand) -> tuple[int, ...]:
-    """The arms whose units are queries: 0 controls (served by treated units), 1 treated."""
-    return {Estimand.ATE: (0, 1), Estimand.ATT: (1,), Estimand.ATC: (0,)}[estimand]
 
 
 def _match_into(
@@ -237,9 +232,7 @@ def variance_pairs(
     members = np.flatnonzero(used).astype(np.int32)
     sides = in_treated[members]
     treated_search = 2 * np.count_nonzero(sides) <= len(sides)
-    one_each = match_capped(
-        scores[members], sides, 1, (1, 1), Estimand.ATT if treated_search else Estimand.ATC, keep=True
-    )
+    one_each = match_capped(scores[members], sides, 1, (1, 1), Estimand.of_arm(int(treated_search)), keep=True)
     twins = one_each.neighbours
     if twins is None:
         raise ValueError("neighbours were asked for")

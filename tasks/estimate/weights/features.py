@@ -552,7 +552,7 @@ class Aim:
         sums, counts = balancer.totals()
         means = sums / counts[:, None]
         if estimand is not Estimand.ATE:
-            arm = 1 if estimand is Estimand.ATT else 0
+            (arm,) = estimand.arms
             return cls(means, means[arm], round(float(counts[arm])))
         if everybody is not None:
             sums, counts = replace(balancer, enclave=everybody).totals()

@@ -50,12 +50,8 @@ def most_moved(study: IpwStudy) -> float:
     |E_w f - E f| <= sd(f) sd(w)/E(w), and weights between a and r a have sd(w)/E(w) <= (r - 1)/(2 sqrt(r)), attained by
     two values.
     """
-    low, high = study.estimator.clip
-    ratios = {
-        Estimand.ATE: (high / low, (1 - low) / (1 - high)),
-        Estimand.ATT: (high / (1 - high) * (1 - low) / low,),
-        Estimand.ATC: (high / (1 - high) * (1 - low) / low,),
-    }[study.estimand]
+    at_low, at_high = (study.estimand.weights(end) for end in study.estimator.clip)
+    ratios = at_low[0] / at_high[0], at_high[1] / at_low[1]
     return sum((ratio - 1) / (2 * math.sqrt(ratio)) for ratio in ratios)
 
 
@@ -143,7 +139,7 @@ def propensity_noise_bound(study: IpwStudy, sizes: Sizes) -> float:
     From declared values alone, so it is wide; the interval allows for what confounds of it. A weighted mean of u
     in [-1, 1] moves along the coefficients by the weighted covariance of u with d log(weight)/dw = k x, where
     ||x|| <= 1 and a standard deviation of u is at most 1: k = 1 - score and score for the arms of ATE, 1 for
-    the arm that is weighted in ATT and ATC. Horvitz-Thompson means are not centred: |y| <= C, weight times k.
+    the arm that is weighted otherwise. Horvitz-Thompson means are not centred: |y| <= C, weight times k.
     """
     model = logistic.model(study, sizes).mechanism()
     if model is None:
@@ -172,7 +168,7 @@ def lemma3_bound(study: IpwStudy, sizes: Sizes, stand_in: StandIn) -> float:
         return 0.0
     noise = Noise.of(model, dimension(study))
     share, largest = stand_in.treated, max(abs(study.outcome.lower), abs(study.outcome.upper))
-    odds = {Estimand.ATE: 1.0, Estimand.ATT: share, Estimand.ATC: 1 - share}[study.estimand]
+    odds = study.estimand.tilt(share)
     if noise.mixing is None:
         exponent = noise.scale**2 / 2
     elif noise.scale < 1:
@@ -193,7 +189,7 @@ def _spread(study: IpwStudy, statistics: FloatArray, noise: Noise) -> float:
     for numerator, total, square, linear, constant in np.asarray(statistics).reshape(2, 5).tolist():
         mean = min(max(numerator / max(total, 1e-9), -1.0), 1.0)
         arms.append((square - 2 * mean * linear + mean**2 * constant, constant, mean))
-    used = {Estimand.ATE: arms, Estimand.ATT: arms[1:], Estimand.ATC: arms[:1]}[study.estimand]
+    used = [arms[1 - arm] for arm in study.estimand.weighted]
     return weighted_spread(used, noise, study.confidence) * study.outcome.width / 2
 
 

@@ -55,12 +55,7 @@ def largest_weights(estimand: Estimand, clip: tuple[float, float]) -> tuple[floa
 
     Scores are clipped to ``clip``.
     """
-    low, high = clip
-    return {
-        Estimand.ATE: (1 / low, 1 / (1 - high)),
-        Estimand.ATT: (1.0, high / (1 - high)),
-        Estimand.ATC: ((1 - low) / low, 1.0),
-    }[estimand]
+    return estimand.weights(clip[0])[0], estimand.weights(clip[1])[1]
 
 
 def horvitz_thompson_scale(study: IpwStudy) -> Scale:
@@ -80,15 +75,7 @@ def horvitz_thompson_scale(study: IpwStudy) -> Scale:
 
 def weights(estimand: Estimand, scores: FloatArray, t: ByteArray) -> FloatArray:
     """Return each unit's weight, shape (rows,), positive; ``scores`` in the clip interval."""
-    treated = t != 0
-    one = np.ones_like(scores)
-    odds = scores / (1 - scores)
-    for_treated, for_controls = {
-        Estimand.ATE: (1 / scores, 1 / (1 - scores)),
-        Estimand.ATT: (one, odds),
-        Estimand.ATC: (1 / odds, one),
-    }[estimand]
-    return np.where(treated, for_treated, for_controls)
+    return np.where(t != 0, *estimand.weights(scores))
 
 
 def contributions(study: IpwStudy, rows: Rows, coefficients: FloatArray) -> FloatArray:

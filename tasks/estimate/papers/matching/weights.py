@@ -155,7 +155,7 @@ def weigh(study: MatchingStudy, scores: FloatArray, in_treated: ByteArray) -> tu
 def _reuse(study: MatchingStudy, units: WeightedUnits, caps: tuple[int, int], most: int) -> Reuse:
     found = units.summary
     treated, controls = found.arms
-    asked = {Estimand.ATE: treated + controls, Estimand.ATT: treated, Estimand.ATC: controls}[study.estimand]
+    asked = sum((controls, treated)[arm] for arm in study.estimand.arms)
     return Reuse(study.estimator.ratio, treated, controls, found.queries, asked - found.queries, caps, most, found)
 
 
@@ -175,8 +175,7 @@ def match_stage(study: MatchingStudy, enclave: Enclave) -> Reuse:
 def _too_small(in_treated: ByteArray, estimand: Estimand, ratio: int) -> bool:
     """Return whether an arm that is searched has fewer than N units."""
     treated = int(np.count_nonzero(in_treated))
-    searched = {Estimand.ATE: min(treated, len(in_treated) - treated), Estimand.ATT: len(in_treated) - treated}
-    return searched.get(estimand, treated) < ratio
+    return min((len(in_treated) - treated, treated)[1 - arm] for arm in estimand.arms) < ratio
 
 
 def _nothing(study: MatchingStudy, in_treated: ByteArray) -> tuple[Reuse, WeightedUnits]:
