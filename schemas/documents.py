@@ -337,7 +337,11 @@ def as_written(where: str, document: Any) -> str:
 
 def digest_of(document: Any) -> str:
     """Return the SHA-256 of a document of plain values as canonical JSON."""
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return text_digest(json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True))
+
+
+def text_digest(text: str) -> str:
+    """Return the SHA-256 of a text's UTF-8 bytes."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 

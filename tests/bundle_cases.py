@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Any
 
 from causalveil.flows.run.pooling import load_round
+from causalveil.schemas.documents import text_digest
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from causalveil.tasks.sites.bundle import digest_of
 from causalveil.tasks.sites.terms import sign_terms
 from tests.sites_help import Call, Party, at_home
 
@@ -23,7 +23,7 @@ def resign(call: Call, name: str, signer: str | None = None, **changes: Any) -> 
     statement = {**call.statement(name), **changes}
     if "release" in changes:
         text = json.dumps(statement["release"], indent=2, ensure_ascii=False) + "\n"
-        statement["release_digest"] = digest_of(text)
+        statement["release_digest"] = text_digest(text)
     call.put(name, (call.parties[signer or name]).sign(statement))
 
 

@@ -20,6 +20,7 @@ from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.tasks.estimate.times.curves import Grid, NoisyCells, measured
 from causalveil.tasks.estimate.times.effects import TwoArms
 from causalveil.tasks.estimate.times.releases import grid_of, mechanism
+from causalveil.tasks.estimate.times.strata import Strata
 from causalveil.tasks.machine.arrays import FloatArray
 from tests.survival_help import HORIZON, People, exact_cells, make_survival, read_cells
 
@@ -125,7 +126,7 @@ def run(trial: Trial, n: int, epsilon: str | None, runs: int, plain: bool = Fals
             cell.errors.append(one.estimate - truth)
             cell.whole += one.whole_range
         if not plain:
-            bands = both.bands(CONFIDENCE)
+            bands = Strata.of(both).bands(CONFIDENCE)
             found["bands"].hits.append(bool(((bands.lower <= true + 1e-12) & (true - 1e-12 <= bands.upper)).all()))
             found["bands"].halves.append(float((bands.upper - bands.lower).mean() / 2))
     return found
@@ -149,7 +150,7 @@ def tests(runs: int) -> Iterator[str]:
                     counts = trial.people(random, n).counts(grid)
                     exact = exact_cells(counts, grid)
                     cells = exact if epsilon is None else released(study, grid, counts, random)
-                    found = TwoArms(cells).log_rank(CONFIDENCE)
+                    found = Strata.of(TwoArms(cells)).log_rank(CONFIDENCE)
                     rejected += found is not None and abs(found.statistic) > 1.959964
                     if trial is one and found is not None and found.lower is not None and found.upper is not None:
                         holds.append(found.lower <= 0.7 <= found.upper)

@@ -19,6 +19,7 @@ from causalveil.tasks.estimate.times import curves
 from causalveil.tasks.estimate.times.curves import Grid, NoisyCells, measured
 from causalveil.tasks.estimate.times.effects import TwoArms
 from causalveil.tasks.estimate.times.releases import grid_of, mechanism
+from causalveil.tasks.estimate.times.strata import Strata
 from causalveil.tasks.machine.arrays import FloatArray
 from tests.survival_help import People, make_survival, read_cells
 
@@ -77,7 +78,7 @@ def rejected(people: People, epsilon: str, delta: str, runs: int) -> float:
         random = np.random.default_rng([seed, 5])
         arm = random.permutation(np.arange(len(people)) % 2).astype(np.uint8)
         both = TwoArms(released(study, People(arm, people.time, people.kind), grid, random))
-        test = both.log_rank(0.95)
+        test = Strata.of(both).log_rank(0.95)
         found += test is not None and abs(test.statistic) > limit
     return found / runs
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from causalveil.schemas.documents import NotADocument, parse_json, read_regular
+from causalveil.schemas.documents import NotADocument, parse_json, read_regular, text_digest
 from causalveil.schemas.errors import BundleError, ReleaseContradicted, RunConflict, StudyError
 from causalveil.schemas.mistakes import validate
 from causalveil.schemas.release import EffectRelease, Release, load_release_text
@@ -107,7 +107,7 @@ def make_bundle(ledger: Ledger, run_id: str, site: str, terms: SignedTerms) -> s
             run_id=run_id,
             study_digest=release.study_digest,
             policy_digest=run.reservation.policy_digest,
-            release_digest=digest_of(text),
+            release_digest=text_digest(text),
             release=json.loads(text),
         )
     )
@@ -172,7 +172,7 @@ def read_bundle(path: Path) -> tuple[Bundle, str]:
         raise BundleError(f"{path}: {Reason.unreadable}: {problem}") from None
     except (OSError, UnicodeDecodeError) as problem:
         raise BundleError(f"{path}: {Reason.unreadable}: not UTF-8 text ({type(problem).__name__})") from None
-    return open_bundle(text, str(path)), digest_of(text)
+    return open_bundle(text, str(path)), text_digest(text)
 
 
 def open_bundle(text: str, where: str) -> Bundle:
@@ -210,14 +210,9 @@ def release_of(bundle: Bundle, where: str) -> Release:
         reason = Reason.contradictory if isinstance(problem, ReleaseContradicted) else Reason.unreadable
         raise BundleError(f"{where}: {reason}: {problem}") from None
     said = (statement.run_id, statement.study_digest, statement.release_digest)
-    if said != (release.run_id, release.study_digest, digest_of(file_text(statement.release))):
+    if said != (release.run_id, release.study_digest, text_digest(file_text(statement.release))):
         raise BundleError(f"{where}: {Reason.tampered}: its statement does not match its release")
     return release
-
-
-def digest_of(text: str) -> str:
-    """Return SHA-256 of a text's UTF-8 bytes."""
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def file_text(document: dict[str, Any]) -> str:

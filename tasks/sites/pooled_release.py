@@ -44,11 +44,11 @@ from causalveil.schemas.table import ALL_UNITS, FailedGate, Gates, OutcomeRole
 from causalveil.tasks.estimate.answers import Measured, learn, scale_of
 from causalveil.tasks.estimate.findings import balance_gate, critical_of
 from causalveil.tasks.estimate.interval import NOISY
-from causalveil.tasks.estimate.times.answers import TimesShown, table_stage, told_test
+from causalveil.tasks.estimate.times.answers import table_stage, told_test
 from causalveil.tasks.estimate.times.curves import NoisyCells
 from causalveil.tasks.estimate.times.effects import TwoArms
 from causalveil.tasks.estimate.times.releases import JointCells, grid_of
-from causalveil.tasks.estimate.times.strata import Strata
+from causalveil.tasks.estimate.times.strata import Strata, TimesShown
 from causalveil.tasks.sites.accept import Accepted
 from causalveil.tasks.sites.pool import (
     Asked,

@@ -9,11 +9,10 @@ from causalveil.schemas.estimators.survival import Measure
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, Variance
 from causalveil.tasks.estimate.interval import NOISY
-from causalveil.tasks.estimate.times.answers import TimesShown
 from causalveil.tasks.estimate.times.curves import Grid, measured
 from causalveil.tasks.estimate.times.effects import TwoArms
 from causalveil.tasks.estimate.times.releases import grid_of, mechanism
-from causalveil.tasks.estimate.times.strata import Strata
+from causalveil.tasks.estimate.times.strata import Strata, TimesShown
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.sites.pool import SiteEstimate, pool
@@ -67,25 +66,6 @@ def drawn(n: int, treated: float, hazard: float, ratio: float, seed: int) -> Two
     )
     exact = measured(counts, grid, plain=False)
     return TwoArms(read_cells(exact + random.normal(0, draw.known_scale, exact.shape), study, n))
-
-
-def test_one_site_alone_is_its_own_study() -> None:
-    site = drawn(3_000, 0.5, 0.8, 0.7, 1)
-    strata = Strata((site,), (3_000,))
-    for measure in Measure:
-        own, found = site.contrast(measure, 0.95, 0.1), strata.contrast(measure, 0.95, 0.1)
-        for name in ("estimate", "lower", "upper", "sampling", "noise", "bias", "treated", "control"):
-            assert getattr(found, name) == pytest.approx(getattr(own, name)), name
-    own_test, test = site.log_rank(0.95), strata.log_rank(0.95)
-    assert own_test is not None
-    assert test is not None
-    for name in ("statistic", "ratio", "lower", "upper"):
-        assert getattr(test, name) == pytest.approx(getattr(own_test, name), rel=1e-6), name
-    shown = TimesShown(HORIZON, "days", "randomised", ("death",))
-    bands, mean = site.bands(0.95), strata.curves(shown, 0.95, ("0", "1"))
-    for arm in range(2):
-        assert mean.arms[arm].survival == pytest.approx(bands.survival[arm], abs=1e-6)
-        assert mean.arms[arm].lower == pytest.approx(bands.lower[arm], abs=1e-6)
 
 
 def test_stratified_arms_are_not_confounded_by_site() -> None:

@@ -27,6 +27,7 @@ from causalveil.tasks.estimate.times.answers import table_stage
 from causalveil.tasks.estimate.times.curves import Grid, measured
 from causalveil.tasks.estimate.times.effects import TwoArms
 from causalveil.tasks.estimate.times.releases import followed, grid_of, mechanism
+from causalveil.tasks.estimate.times.strata import Strata
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from tests.limits import codes
 from tests.survival_help import People, exact_cells, exact_findings, make_survival, write_survival
@@ -73,7 +74,7 @@ def test_without_noise_curves_are_those_of_lifelines() -> None:
         assert second == pytest.approx(LIFELINES["second kind"][arm], abs=1e-12)
         slope = curves.gradient(lambda one: curves.survival(one, GRID)[..., -1], cells)
         assert cells @ slope**2 == pytest.approx(LIFELINES["greenwood"][arm], rel=1e-6)
-    found = both.log_rank(0.95)
+    found = Strata.of(both).log_rank(0.95)
     assert found is not None
     assert found.statistic**2 == pytest.approx(CHI_SQUARE, rel=1e-6)
     assert found.statistic < 0, "the treated have fewer"

@@ -6,5 +6,6 @@
 - ``people``: Make the people of a study of times whom a plan speaks of.
 - ``pseudo``: Adjust times to an event by pseudo-outcomes of released cells.
 - ``releases``: Release the cells of several questions of times together, and pool hidden strata.
-- ``strata``: Both arms compared within strata, as sites are, each of which counts by its people.
+- ``strata``: Curves with bands, the log-rank test, and effects of both arms: of one stratum, or means over several, as
+  of sites.
 """

@@ -15,7 +15,6 @@ import numpy as np
 from causalveil.schemas.answers import Answer, Calibration, Limits, State
 from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, ConfoundingStatement
 from causalveil.schemas.estimators.survival import (
-    ArmCurve,
     Beyond,
     Curves,
     GroupCurves,
@@ -29,25 +28,12 @@ from causalveil.schemas.plan import Sizes
 from causalveil.schemas.table import OutcomeRole
 from causalveil.tasks.estimate.covered import covered
 from causalveil.tasks.estimate.interval import NOISY, Findings
-from causalveil.tasks.estimate.times import curves
 from causalveil.tasks.estimate.times.curves import Grid
-from causalveil.tasks.estimate.times.effects import Bands, Compared, LogRank, TwoArms
+from causalveil.tasks.estimate.times.effects import Compared, LogRank, TwoArms
 from causalveil.tasks.estimate.times.releases import JointCells, TimesContrast, label_of
+from causalveil.tasks.estimate.times.strata import Strata, TimesShown
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
-
-
-@dataclass(frozen=True)
-class TimesShown:
-    """Facts about times that figures of curves show.
-
-    They are the horizon, its unit, the origin of times, and each kind of events.
-    """
-
-    horizon: float
-    unit: str | None
-    origin: str
-    events: tuple[str, ...]
 
 
 def curves_of(shown: TimesShown, both: TwoArms, confidence: float, names: tuple[str, str], tested: bool) -> Curves:
@@ -60,40 +46,9 @@ def curves_of(shown: TimesShown, both: TwoArms, confidence: float, names: tuple[
         names: of the arms, the controls' first.
         tested: whether the log-rank test of the first kind of events is told.
     """
-    grid = both.grid
-    bands = both.bands(confidence)
-    arms = [_arm(shown.events, both, bands, arm, name) for arm, name in enumerate(names)]
-    return Curves(
-        **vars(shown),
-        times=_numbers(grid.ends),
-        arms=(arms[0], arms[1]),
-        seen_until=float(grid.ends[both.seen - 1]) if both.seen else 0.0,
-        log_rank=log_rank_test(both, confidence) if tested else None,
-        grid_bracket=both.grid_bracket(),
-    )
-
-
-def _arm(events: tuple[str, ...], both: TwoArms, bands: Bands, arm: int, name: str) -> ArmCurve:
-    rising = curves.incidence(both.cells.counts[arm], both.grid)
-    return ArmCurve(
-        arm=name,
-        survival=_numbers(bands.survival[arm]),
-        lower=_numbers(bands.lower[arm]),
-        upper=_numbers(bands.upper[arm]),
-        incidence={
-            label: _numbers(np.clip(curves.never_falling(row), 0, 1)) for label, row in zip(events, rising, strict=True)
-        },
-        at_risk=_numbers(np.maximum(both.at_risk[arm], 0.0)),
-        at_risk_error=_numbers(both.at_risk_error[arm]),
-    )
-
-
-def log_rank_test(both: TwoArms, confidence: float) -> LogRankTest | None:
-    """Return the log-rank test of the first kind of events.
-
-    None where people are seen in no interval.
-    """
-    return told_test(both.log_rank(confidence))
+    found = Strata.of(both)
+    told = {"log_rank": told_test(found.log_rank(confidence)) if tested else None, "grid_bracket": both.grid_bracket()}
+    return found.curves(shown, confidence, names).model_copy(update=told)
 
 
 def told_test(found: LogRank | None) -> LogRankTest | None:
@@ -105,11 +60,6 @@ def told_test(found: LogRank | None) -> LogRankTest | None:
         ratio = HazardRatio(estimate=found.ratio, lower=found.lower, upper=found.upper)
     chance = math.erfc(abs(found.statistic) / math.sqrt(2))
     return LogRankTest(statistic=found.statistic, p_value=chance, hazard_ratio=ratio)
-
-
-def _numbers(values: FloatArray) -> tuple[float, ...]:
-    """Numbers of a figure: what is beyond six decimals is noise in any case."""
-    return tuple(np.round(values, 6).tolist())
 
 
 # Why an answer has no statement on confounding.
@@ -236,7 +186,7 @@ def _answer(study: SurvivalStudy, one: TimesContrast, found: Compared, factor: f
         spread=None,
         values=(found.control, found.treated),
         restricted_to=one.restricted_to,
-        log_rank=log_rank_test(one.both, study.confidence) if tested else None,
+        log_rank=told_test(Strata.of(one.both).log_rank(study.confidence)) if tested else None,
     )
 
 

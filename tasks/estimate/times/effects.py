@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
-from scipy.special import ndtri
 
 from causalveil.schemas.estimators.survival import Measure
 from causalveil.tasks.estimate.interval import Noise
@@ -227,14 +226,6 @@ class TwoArms:
         """Return the measure as a function of an arm's cells."""
         return self._measure(measure)[0]
 
-    def bands(self, confidence: float) -> Bands:
-        """Return the curves of both arms with simultaneous bands.
-
-        They hold for all intervals where people are seen at risk.
-        """
-        covariance, more = self.curve_errors()
-        return banded(curves.survival(self.cells.counts, self.grid), covariance, more, self.seen, confidence)
-
     def curve_errors(self) -> tuple[FloatArray, FloatArray]:
         """Return the covariance of both curves at all intervals, and what is added to its variances.
 
@@ -250,38 +241,6 @@ class TwoArms:
                 columns = slice(other * steps, (other + 1) * steps)
                 covariance[rows, columns] += slopes[arm].T @ self.cells.part(arm, other) @ slopes[other]
         return covariance, np.repeat([2 / float(tidy.sum()) ** 2 for tidy in self.tidy], steps)
-
-    def log_rank(self, confidence: float) -> LogRank | None:
-        """Test whether the events that count come alike in both arms.
-
-        None where people are seen in no interval.
-        """
-        if self.seen == 0:
-            return None
-        both, raw = np.concatenate(self.tidy), self.cells.counts.reshape(-1)
-        pieces = self.pieces(both)
-        spread, noise = pieces.variance, self.noise_of(self._excess, both)
-        statistic = float(self.pieces(raw).excess) / math.sqrt(max(spread + noise, curves.LEAST))
-        sides = self.pieces(raw).sides
-        errors = [self.noise_of(partial(self._side, arm), both) for arm in range(ARMS)]
-        if any(float(side) <= SEEN_DEVIATIONS * math.sqrt(error) for side, error in zip(sides, errors, strict=True)):
-            return LogRank(statistic)
-        top, low = (max(float(side), curves.LEAST) for side in pieces.sides[::-1])
-        noise = self.noise_of(self._log_ratio, both)
-        half = -float(ndtri((1 - confidence) / 2)) * math.sqrt(spread / (top * low) + noise)
-        ratio = float(sides[1] / sides[0])
-        if half > math.log(MOST_RATIO):
-            return LogRank(statistic)
-        return LogRank(statistic, ratio, ratio * math.exp(-half), ratio * math.exp(half))
-
-    def _excess(self, cells: FloatArray) -> FloatArray:
-        return self.pieces(cells).excess
-
-    def _log_ratio(self, cells: FloatArray) -> FloatArray:
-        return np.asarray(np.log(np.maximum(self.pieces(cells).ratio, curves.LEAST)))
-
-    def _side(self, arm: int, cells: FloatArray) -> FloatArray:
-        return self.pieces(cells).sides[arm]
 
     def noise_of(self, function: curves.Curve, cells: FloatArray) -> float:
         """Return the variance, by noise, of a function of both arms' cells, at these."""
@@ -340,12 +299,6 @@ class LogRankTerms:
         total = self.at_risk.sum(axis=0)
         control, treated = ((self.events[a] * self.at_risk[1 - a] / total).sum(axis=-1) for a in range(ARMS))
         return control, treated
-
-    @property
-    def ratio(self) -> FloatArray:
-        """Mantel and Haenszel's ratio of hazards."""
-        control, treated = self.sides
-        return np.asarray(treated / np.maximum(control, curves.LEAST))
 
 
 def banded(raw: FloatArray, covariance: FloatArray, more: FloatArray, seen: int, confidence: float) -> Bands:

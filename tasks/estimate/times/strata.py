@@ -1,4 +1,4 @@
-"""Both arms compared within strata, as sites are, each of which counts by its people.
+"""Curves with bands, the log-rank test, and effects of both arms: of one stratum, or means over several, as of sites.
 
 An arm's curve is the mean of its strata's curves by their numbers of people, so that nothing of one stratum is
 compared with another's arm: ``docs/proofs/survival.md``, section 11.
@@ -17,10 +17,30 @@ from scipy.special import ndtri
 from causalveil.schemas.estimators.survival import ArmCurve, Curves, Measure
 from causalveil.tasks.estimate.interval import Noise
 from causalveil.tasks.estimate.times import curves
-from causalveil.tasks.estimate.times.answers import TimesShown
 from causalveil.tasks.estimate.times.curves import ARMS
-from causalveil.tasks.estimate.times.effects import MOST_RATIO, SEEN_DEVIATIONS, Compared, LogRank, TwoArms, banded
+from causalveil.tasks.estimate.times.effects import (
+    MOST_RATIO,
+    SEEN_DEVIATIONS,
+    Bands,
+    Compared,
+    LogRank,
+    TwoArms,
+    banded,
+)
 from causalveil.tasks.machine.arrays import FloatArray
+
+
+@dataclass(frozen=True)
+class TimesShown:
+    """Facts about times that figures of curves show.
+
+    They are the horizon, its unit, the origin of times, and each kind of events.
+    """
+
+    horizon: float
+    unit: str | None
+    origin: str
+    events: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -29,6 +49,11 @@ class Strata:
 
     both: tuple[TwoArms, ...]
     units: tuple[int, ...]
+
+    @classmethod
+    def of(cls, both: TwoArms) -> Strata:
+        """Return the one stratum of a study whose arms are compared as a whole."""
+        return cls((both,), (1,))
 
     @property
     def weights(self) -> FloatArray:
@@ -83,12 +108,7 @@ class Strata:
 
         All strata must have one grid.
         """
-        weights, grid = self.weights, self.both[0].grid
-        parts = [one.curve_errors() for one in self.both]
-        covariance = sum((w**2 * one for w, (one, _) in zip(weights, parts, strict=True)), np.zeros(()))
-        more = sum((w**2 * one for w, (_, one) in zip(weights, parts, strict=True)), np.zeros(()))
-        raw = self._mean(partial(curves.survival, grid=grid))
-        bands = banded(raw, np.asarray(covariance), np.asarray(more), self.seen, confidence)
+        grid, bands = self.both[0].grid, self.bands(confidence)
         rising = self._mean(partial(curves.incidence, grid=grid))
         people = np.sum([one.at_risk for one in self.both], axis=0)
         errors = np.sqrt(np.sum([one.at_risk_error**2 for one in self.both], axis=0))
@@ -115,6 +135,14 @@ class Strata:
             log_rank=None,
             grid_bracket=None,
         )
+
+    def bands(self, confidence: float) -> Bands:
+        """Return the mean curves of both arms with bands that hold together wherever people are seen at risk."""
+        parts = [(weight**2, *one.curve_errors()) for weight, one in zip(self.weights, self.both, strict=True)]
+        covariance = np.sum([square * one for square, one, _ in parts], axis=0)
+        more = np.sum([square * one for square, _, one in parts], axis=0)
+        raw = self._mean(partial(curves.survival, grid=self.both[0].grid))
+        return banded(raw, covariance, more, self.seen, confidence)
 
     def _mean(self, curve: Callable[[FloatArray], FloatArray]) -> FloatArray:
         """Return a curve of both arms, by the strata's numbers of people, arms first."""
