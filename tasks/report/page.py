@@ -27,7 +27,7 @@ from causalveil.schemas.sites.pooled import Published, Series
 from causalveil.schemas.specification import one_outcome, outcomes_of
 from causalveil.schemas.study import Estimand
 from causalveil.schemas.where import condition_words, where_words
-from causalveil.tasks.report.details import PLACEHOLDER, as_used, detail_rows, estimand_of, guidelines_context, text_of
+from causalveil.tasks.report.details import PLACEHOLDER, as_used, detail_rows, estimand_of, guidelines_context
 from causalveil.tasks.report.facts import bounds_text
 from causalveil.tasks.report.figures import Axis, Line, waterfalls
 from causalveil.tasks.report.numbers import (
@@ -59,8 +59,6 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 TEMPLATES = Path(__file__).with_name("templates")
-# Fields that the general parts of the page speak of; a template for an unknown kind shows all others as they are.
-COMMON = frozenset(EffectRelease.model_fields)
 
 
 def populations_of(specification: Mapping[str, Any]) -> dict[str, str]:
@@ -161,7 +159,6 @@ def style(name: str) -> str:
 def _render(release: Published, layout: str, sheet: str, contract: Contract | None = None) -> str:
     """The templates of the release's kind within a layout: the whole page, or its head."""
     release = labelled(release)
-    kind = release.kind if (TEMPLATES / f"{release.kind}.html.j2").exists() else "any"
     document = release.model_dump(mode="json")
     document["specification"] = as_used(document["specification"])
     arms = _arms(document["specification"]["estimator"])
@@ -186,7 +183,7 @@ def _render(release: Published, layout: str, sheet: str, contract: Contract | No
         **guidelines_context(release, document, arms, contract),
         **_of_kind(release, document),
     }
-    return environment().get_template(f"{kind}.html.j2").render(context)
+    return environment().get_template(f"{release.kind}.html.j2").render(context)
 
 
 def _done(release: Published) -> tuple[str, ...]:
@@ -274,9 +271,7 @@ def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
     context: dict[str, Any] = {
         "waterfalls": falls,
         "halves": halves,
-        "method": f"method_{release.estimator}.html.j2",
         "details": detail_rows(document),
-        "findings": _rows({key: value for key, value in document.items() if key not in COMMON}),
     }
     if isinstance(release, DirectionRelease):
         context |= _direction(release)
@@ -357,20 +352,6 @@ def _range(bounds: Mapping[str, Any]) -> str:
     if codes:
         return f"{codes['no']} or {codes['yes']}"
     return f"{figure(bounds['lower'])} to {figure(bounds['upper'])}"
-
-
-def _rows(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """A nested mapping as rows of text, so that any kind of finding can be shown."""
-    rows: list[tuple[str, str]] = []
-    for key, value in values.items():
-        name = f"{prefix}{_words(key)}"
-        if isinstance(value, Mapping):
-            rows += _rows(value, f"{name}: ")
-        elif isinstance(value, list) and any(isinstance(part, Mapping) for part in value):
-            rows += _rows({str(index + 1): part for index, part in enumerate(value)}, f"{name} ")
-        else:
-            rows.append((name, text_of(value)))
-    return rows
 
 
 def _words(name: str) -> str:

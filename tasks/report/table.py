@@ -301,7 +301,6 @@ def sites_context(release: PooledRelease) -> dict[str, Any]:
     """Return what the page of several sites says beside its table."""
     return {
         "waterfalls": (site_bars([(site.site, site.epsilon, site.delta) for site in release.sites], amount),),
-        "method": f"method_{release.estimator}.html.j2",
         "details": [],
     }
 

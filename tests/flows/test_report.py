@@ -390,7 +390,7 @@ def test_templates_ship_with_the_package() -> None:
     """They lie in the package's folder `tasks`, whose every file the wheel takes (see pyproject.toml)."""
     assert TEMPLATES.parent.parent.name == "tasks"
     names = {path.name for path in TEMPLATES.iterdir()}
-    assert {"base.html.j2", "effect.html.j2", "pooled.html.j2", "any.html.j2", "style.css"} <= names
+    assert {"base.html.j2", "effect.html.j2", "pooled.html.j2", "style.css"} <= names
 
 
 def test_heads_for_notebooks_are_fragments_of_the_pages(documents: Documents) -> None:
