@@ -45,7 +45,7 @@ from causalveil.schemas.study import Study
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.report.page import head_html, plan_html, report_html
 from causalveil.tasks.report.panel import panel_text
-from causalveil.tasks.report.robustness import SensitivityAnalysis, sensitivity_of
+from causalveil.tasks.report.robustness import SensitivityAnalysis, Strength, sensitivity_of, strength_like
 from causalveil.tasks.report.table import frame_of
 from causalveil.tasks.start.draft import slug
 from causalveil.tasks.start.roles import Wishes
@@ -326,7 +326,12 @@ def report(
 
 
 def sensitivity(
-    release: str | Path | RunResult | Release, *, outcome: float | None = None, treatment: float | None = None
+    release: str | Path | RunResult | Release,
+    *,
+    outcome: float | None = None,
+    treatment: float | None = None,
+    like: str | None = None,
+    times: float = 1.0,
 ) -> SensitivityAnalysis:
     """Say how strong an unmeasured confounder would have to be.
 
@@ -336,14 +341,20 @@ def sensitivity(
         release: a release of effects, what ``run`` returned, or the path of a release.json or of a run's folder.
         outcome: part, in [0, 1], of the outcome's variance left that a confounder explains: what could it do?
         treatment: part, in [0, 1), of treatment's variance left that it explains; both or neither.
+        like: a covariate, in place of both: a confounder is compared with it.
+        times: how many times as strong it is as that covariate.
 
     Raises:
-        StudyError: it is no release of effects, or one strength is given without the other, or beyond its range.
+        StudyError: it is no release of effects, or one strength is given without the other, or beyond its range, or no
+            benchmark of that covariate was released.
 
     Examples:
         >>> import causalveil
         >>> result = causalveil.run("data/fertility/study.yaml", simulate=1, engine="direct")
         >>> 0.12 < causalveil.sensitivity(result).robustness.value < 0.15
+        True
+        >>> low, high = causalveil.sensitivity(result, like="age", times=2).widened
+        >>> low < result.release.interval.lower < result.release.interval.upper < high < 0
         True
     """
     if isinstance(release, RunResult):
@@ -352,11 +363,20 @@ def sensitivity(
         document = release if isinstance(release, Release) else load_release(release)
     if not isinstance(document, EffectRelease):
         raise StudyError("sensitivity: is of effects of one run; name the release.json of such a run")
+    if like is not None:
+        if outcome is not None or treatment is not None:
+            raise StudyError("sensitivity: give --like, or --outcome and --treatment")
+        # Where there is no answer, a strength has nothing to move.
+        return sensitivity_of(
+            document, strength_like(document, like, times) if document.answers[0].robustness else None
+        )
     if (outcome is None) != (treatment is None):
         raise StudyError("sensitivity: a strength has two parts: give both --outcome and --treatment, or neither")
-    if outcome is not None and treatment is not None and not (0 <= outcome <= 1 and 0 <= treatment < 1):
+    if outcome is None or treatment is None:
+        return sensitivity_of(document)
+    if not (0 <= outcome <= 1 and 0 <= treatment < 1):
         raise StudyError("sensitivity: --outcome lies between 0 and 1, --treatment from 0 to below 1")
-    return sensitivity_of(document, outcome, treatment)
+    return sensitivity_of(document, Strength(outcome, treatment, "One that explains"))
 
 
 def _contract_of(document: Published, path: str | Path | None) -> Contract | None:

@@ -58,6 +58,41 @@ class MeasureAnswer(Frozen):
         return f"{name} {estimate}  {self.lower:,.4g} {end}"
 
 
+class Robustness(Frozen):
+    """The strength that an unmeasured confounder would need.
+
+    It is read off estimate, interval and variances of an answer. Parts are of the variance that covariates leave.
+    """
+
+    scale: Annotated[Finite, Field(gt=0, description="S, from the released sampling variance, in outcome units")]
+    upper: Annotated[Finite, Field(gt=0, description="S, from all that the interval allows for beside noise")]
+    value: Annotated[
+        Finite, Field(ge=0, le=1, description="part of outcome and of treatment that brings the estimate to 0")
+    ]
+    near_end: Annotated[
+        Finite, Field(ge=0, le=1, description="the same for the nearer end of the interval; 0 where it holds 0")
+    ]
+    extreme: Annotated[
+        Finite, Field(ge=0, le=1, description="part of treatment that does, if all of the outcome is explained")
+    ]
+
+
+class Possible(Frozen):
+    """A share of variance as noise leaves it possible: between the ends with 90% probability."""
+
+    low: Annotated[Finite, Field(ge=0, le=1)]
+    median: Annotated[Finite, Field(ge=0, le=1)]
+    high: Annotated[Finite, Field(ge=0, le=1)]
+
+
+class Benchmark(Frozen):
+    """The strength of a covariate, by which one judges confounders that were missed."""
+
+    covariate: str
+    outcome: Annotated[Possible, Field(description="of the outcome's variance, given treatment")]
+    treatment: Annotated[Possible, Field(description="of treatment's variance")]
+
+
 class Answer(Frozen):
     """One row of the table: the effect of an arm on an outcome in a subgroup.
 
@@ -104,6 +139,15 @@ class Answer(Frozen):
         LogRankTest | None,
         Field(description="test of this answer's events until its horizon; null of other answers, and behind noise"),
     ] = None
+    robustness: Annotated[
+        Robustness | None,
+        Field(description="how strong an unmeasured confounder would have to be; null in trials and behind noise"),
+    ] = None
+
+    @property
+    def stands(self) -> bool:
+        """True if it has an estimate that noise does not hide and no gate withholds."""
+        return self.state in (State.answered, State.marked)
 
     @property
     def adjustment(self) -> str:

@@ -33,6 +33,8 @@ MOST_UNITS = 2**53
 LARGEST = 1e300
 # Distributions of privacy losses are rounded up on a grid.
 PESSIMISM = 1.1
+# Beyond it squares overflow.
+LARGEST_RATIO = 1e100
 # What a change of units may round.
 ROUNDED = 1e-9
 # What sums over sites may round, on another machine too.
@@ -277,6 +279,11 @@ def _of_answer(place: str, answer: Answer, width: float | None) -> Iterator[str]
     roots = {name: getattr(answer, name) or 0.0 for name in ("noise_error", "sampling_error", "spread")}
     yield from _too_large(f"{place}.", **{name: value * value for name, value in roots.items()})
     yield from _too_large(f"{place}.", estimate=answer.estimate or 0.0, bias=answer.bias or 0.0)
+    if (missed := answer.robustness) is not None:
+        square = min(abs(answer.estimate or 0.0) / missed.scale, LARGEST_RATIO) ** 2
+        value = 2 / (1 + math.sqrt(1 + 4 / square)) if square > 0 else 0.0
+        if answer.estimate is None or abs(value - missed.value) > SUMMED:
+            yield f"'{place}.robustness': it does not go with the estimate"
     if width is None or answer.interval is None or answer.state is not State.unresolved or answer.measure == "rmst":
         return
     least = width * (1 - ROUNDED)

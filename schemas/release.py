@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, TypeAdapter
 
-from causalveil.schemas.answers import Answer, BalanceRow, Calibration, GateResult, GateVerdict, State
+from causalveil.schemas.answers import Answer, BalanceRow, Benchmark, Calibration, GateResult, GateVerdict, State
 from causalveil.schemas.contradictions import contradictions
 from causalveil.schemas.documents import Shown, as_written, parse_json, read_text, table_of
 from causalveil.schemas.errors import ReleaseContradicted, StudyError
@@ -364,6 +364,10 @@ class EffectRelease(EffectTable, Release):
     clusters: Annotated[
         ClustersStatement | None, Field(description="null: units were counted one by one, as if none were alike")
     ] = None
+    benchmarks: Annotated[
+        tuple[Benchmark, ...],
+        Field(description="of the headline answer, what each covariate explains; empty of other estimators and trials"),
+    ] = ()
     cells: Annotated[
         tuple[Finite, ...] | None,
         Field(description="released numbers that all of times is read off; null where effects are adjusted"),

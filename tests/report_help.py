@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from causalveil.flows.api import run_study
+from causalveil.schemas.answers import Limits
 from causalveil.schemas.confounding import (
     AS_THEY_ARE,
     RANDOMISED,
@@ -19,11 +20,13 @@ from causalveil.schemas.confounding import (
     PriorSource,
     Shortfall,
     by,
+    declares_randomised,
     of_share,
     of_trial,
 )
 from causalveil.schemas.release import load_release_text
 from causalveil.schemas.sites.pooled import KIND, Published, load_pooled
+from causalveil.tasks.estimate.robustness import robustness
 from tests.pooled_help import call_of, hospitals
 from tests.sites_help import NAMES, Call, Party, at_home
 from tests.studies import merge, write_study
@@ -324,7 +327,7 @@ def direction(ran: dict[str, Any], favours: str | None, weight: float) -> dict[s
     changes: dict[str, Any] = dict.fromkeys(
         (
             *("estimand", "confidence", "coverage", "answers", "covers", "not_covered", "balance", "gates"),
-            *("calibration", "clusters", "curves", "restricted_to", "cells"),
+            *("calibration", "clusters", "curves", "restricted_to", "cells", "benchmarks"),
         ),
         ...,
     )
@@ -357,4 +360,17 @@ def long_pair() -> dict[str, Any]:
 def load(document: dict[str, Any]) -> Published:
     if document["kind"] == KIND:
         return load_pooled(document, "pooled")
+    if document["kind"] == "effect":
+        document = {**document, "answers": [with_strength(document, one) for one in document["answers"]]}
     return load_release_text(json.dumps(document))
+
+
+def with_strength(document: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer whose numbers a test changed with the strength of a confounder that goes with them."""
+    errors = answer["sampling_error"], answer["noise_error"]
+    trial = declares_randomised(document["specification"]["estimator"])
+    found = None
+    if not trial and answer["estimate"] is not None and answer["state"] in ("answered", "marked"):
+        ends = Limits(**answer["interval"])
+        found = robustness(answer["estimate"], ends, document["confidence"], errors, document["units"])
+    return {**answer, "robustness": found and found.model_dump()}

@@ -61,16 +61,23 @@ def sensitivity(
     treatment: Annotated[
         float | None, typer.Option(min=0, max=0.99, help="what it explains of treatment's variance that is left")
     ] = None,
+    like: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="a covariate to compare a confounder with, in place of both", show_default=False
+        ),
+    ] = None,
+    times: Annotated[float, typer.Option(min=0.01, help="how many times as strong as that covariate")] = 1.0,
     json_: Json = False,
 ) -> None:
     """Say how strong an unmeasured confounder would have to be, of RELEASE's first answer.
 
     It is read off estimate, interval and sampling variance: nothing is drawn, nothing charged. With --outcome and
-    --treatment it also says what a confounder of that strength could do.
+    --treatment, or --like and --times, it also says what a confounder of that strength could do.
     """
     from causalveil.flows import api
 
-    found = api.sensitivity(release, outcome=outcome, treatment=treatment)
+    found = api.sensitivity(release, outcome=outcome, treatment=treatment, like=like, times=times)
     if json_:
         show.document(found.document)
     else:

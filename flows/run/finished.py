@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -44,8 +44,11 @@ from causalveil.schemas.release import (
 from causalveil.schemas.remarks import Remark
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import Study
+from causalveil.schemas.table import TableStudy
 from causalveil.tasks.data.data_folder import dataset_around
 from causalveil.tasks.estimate.covered import assumed
+from causalveil.tasks.estimate.interval import Findings
+from causalveil.tasks.estimate.robustness import with_robustness
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.privacy.budget import FlowBudget, drop_records
 from causalveil.tasks.privacy.ledger.accounts import use_of
@@ -110,16 +113,19 @@ def assemble_release(
         units_of_measure=units_of(study, contract),
         approval=None if budget.noise.name == "seeded" else approval_of(contract),
         budget=None if budget.noise.name == "seeded" else left_after(contract, budget),
-        **_fields(study, found),
+        **_fields(study, found, reservation.units),
     )
 
 
-def _fields(study: Study, found: Result) -> dict[str, Any]:
+def _fields(study: Study, found: Result, units: int) -> dict[str, Any]:
     """Return the findings by field.
 
+    Each answer says how strong an unmeasured confounder would have to be.
     They have the reason for the estimator where ``auto`` chose it. An interval covers that units are alike where the
     study names their clusters, and nowhere else.
     """
+    if isinstance(found, Findings) and isinstance(study, TableStudy):
+        found = replace(found, answers=with_robustness(study, found, units))
     fields, clusters = found.fields(study), getattr(study, "clusters", None)
     if clusters is not None:
         fields["covers"] = (*fields["covers"], limit(Code.alike_within_clusters, column=clusters.column))

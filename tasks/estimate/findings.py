@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from causalveil.schemas.answers import Answer, BalanceRow, GateResult, GateVerdict, State
+from causalveil.schemas.answers import Answer, BalanceRow, Benchmark, GateResult, GateVerdict, State
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.limits import Code, Limit, limit, united
 from causalveil.schemas.plan import Sizes
@@ -26,6 +26,7 @@ from causalveil.schemas.release import EffectTable
 from causalveil.schemas.sites.pooled import Published
 from causalveil.schemas.study import Estimand
 from causalveil.schemas.table import ALL_UNITS, EffectStudy, FailedGate, OutcomeRole
+from causalveil.tasks.data.covariates import blocks
 from causalveil.tasks.estimate.adjust.five_releases import FiveReleases, differences, effective
 from causalveil.tasks.estimate.adjust.interval import ErrorLaw, confounding, curve_names, curves_not_covered, cut_away
 from causalveil.tasks.estimate.adjust.questions import Asked, JointScales
@@ -33,6 +34,7 @@ from causalveil.tasks.estimate.adjust.recipe import TWO_ARMS
 from causalveil.tasks.estimate.answers import Part, calibrate, scale_of, table, told_of, with_everybody
 from causalveil.tasks.estimate.covered import covered
 from causalveil.tasks.estimate.interval import Findings
+from causalveil.tasks.estimate.robustness import benchmarks
 from causalveil.tasks.machine.distribute import one_thread
 
 GATE_ERROR = 0.05
@@ -55,6 +57,16 @@ def balance_of(study: EffectStudy, asked: Asked) -> tuple[BalanceRow, ...]:
         for arm, question in zip(sides_of(study), [] if group is None else group[study.first], strict=False):
             rows.extend(BalanceRow(group=label, arm=arm, **vars(one)) for one in differences(question))
     return tuple(rows)
+
+
+def benchmarks_of(study: RegressionStudy, asked: Asked) -> tuple[Benchmark, ...]:
+    """Return what each covariate explains of the headline.
+
+    Nothing is said in a trial, and where the headline is of several questions.
+    """
+    if study.estimator.trial or len(asked) != 1 or asked[0] is None or len(study.arm_names) != TWO_ARMS:
+        return ()
+    return benchmarks(asked[0][study.first][0], tuple(block.name for block in blocks(study)))
 
 
 def results(study: EffectStudy, asked: Asked, balance: Sequence[BalanceRow]) -> tuple[GateResult, ...]:
@@ -309,6 +321,7 @@ def findings(study: RegressionStudy, asked: Asked, scales: JointScales, sizes: S
         confidence=study.confidence,
         covers=covered(study, rows),
         balance=balance,
+        benchmarks=benchmarks_of(study, asked),
         gates=gates,
         calibration=calibration,
         not_covered=not_covered(study, asked, calibration.mean is not None),

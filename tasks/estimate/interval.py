@@ -43,6 +43,7 @@ from scipy.special import log_ndtr, ndtr, ndtri, roots_genlaguerre
 from causalveil.schemas.answers import (
     Answer,
     BalanceRow,
+    Benchmark,
     Calibration,
     GateResult,
     Limits,
@@ -353,6 +354,7 @@ class Findings:
         details: by name.
         not_covered: sources of error that no interval covers.
         balance: of covariates that were adjusted for.
+        benchmarks: what each covariate explains of the headline answer's outcome and of treatment.
         gates: those that were declared.
         calibration: by negative controls; None where there are none.
         coverage: on what the intervals rest.
@@ -367,6 +369,7 @@ class Findings:
     details: Mapping[str, float | int | str | bool]
     not_covered: tuple[Limit, ...] = ()
     balance: tuple[BalanceRow, ...] = ()
+    benchmarks: tuple[Benchmark, ...] = ()
     gates: tuple[GateResult, ...] = ()
     calibration: Calibration | None = None
     coverage: Coverage = Coverage.normal_approximation
@@ -454,6 +457,7 @@ class Findings:
             "answers": in_table(self.answers, study.asks_one),
             "covers": self.covers,
             "balance": self.balance,
+            "benchmarks": self.benchmarks,
             "gates": self.gates,
             "calibration": None if calibration is None or not calibration.controls else calibration,
             "not_covered": self.not_covered,

@@ -11,18 +11,35 @@ g the outcome's mean given covariates and arm, alpha the weight of a person (Che
 Syrgkanis 2022; for one regression line Cinelli and Hazlett 2020). S^2/n is the sampling variance where residuals and
 weights are independent. An estimator that fits no g has what covariates explain in its variance: S is then too large,
 and the answer is on the safe side.
+
+Benchmarks say how much of both a known covariate explains beyond all others. They are read off draws of what released
+moments leave possible of the arms' covariances G_t, slopes beta_t and distance D: with G = p G_1 + (1 - p) G_0 and
+c = p G_1 beta_1 + (1 - p) G_0 beta_0 the outcome keeps 1 - c'G^-1 c of its variance within arms, and treatment
+q - q^2 D'(G + q D D')^-1 D of q = p (1 - p). Squares of noisy numbers are too large on average, so nothing is read off
+moments themselves.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
 
+import numpy as np
 from scipy.special import ndtri
 
+from causalveil.schemas.answers import Answer, Benchmark, Limits, Possible, Robustness
 from causalveil.schemas.confounding import declares_randomised
-from causalveil.schemas.release import EffectRelease, Interval, Variance
-from causalveil.schemas.table import ALL_UNITS
+from causalveil.schemas.contradictions import LARGEST_RATIO
+from causalveil.schemas.table import ALL_UNITS, TableStudy
+from causalveil.tasks.estimate.adjust.features import Curve
+from causalveil.tasks.estimate.adjust.five_releases import FiveReleases
+from causalveil.tasks.estimate.interval import Findings
+from causalveil.tasks.machine.arrays import FloatArray, IntArray
+
+# Ends and middle of what draws leave possible of a share.
+QUANTILES = (0.05, 0.5, 0.95)
+# The outcome keeps so much of its variance within arms.
+LEAST_LEFT = 0.01
 
 
 def robustness_value(effect: float, scale: float) -> float:
@@ -40,7 +57,7 @@ def robustness_value(effect: float, scale: float) -> float:
         >>> round(robustness_value(0.0973, 0.0232 * 783**0.5), 3)
         0.139
     """
-    square = (effect / scale) ** 2
+    square = _square(effect, scale)
     return 2 / (1 + math.sqrt(1 + 4 / square)) if square > 0 else 0.0
 
 
@@ -49,8 +66,13 @@ def extreme_value(effect: float, scale: float) -> float:
 
     It explains all of the outcome's variance that is left.
     """
-    square = (effect / scale) ** 2
+    square = _square(effect, scale)
     return square / (1 + square)
+
+
+def _square(effect: float, scale: float) -> float:
+    """Return f^2; sizes whose squares overflow are as good as infinite."""
+    return float(min(abs(effect) / scale, LARGEST_RATIO) ** 2)
 
 
 def largest_bias(scale: float, outcome: float, treatment: float) -> float:
@@ -80,66 +102,166 @@ def e_value(ratio: float) -> float:
     return larger + math.sqrt(larger * (larger - 1))
 
 
-@dataclass(frozen=True)
-class Robustness:
-    """The strength that an unmeasured confounder would need.
+def robustness(
+    estimate: float, interval: Limits, confidence: float, errors: tuple[float, float], units: float
+) -> Robustness | None:
+    """Return how strong a confounder of one effect would have to be.
 
-    Attributes:
-        scale: S, from the released sampling variance.
-        upper: S by the upper bound of that variance which the interval uses.
-        value: part of both variances that would bring the estimate to 0.
-        near_end: part of both that would bring the nearer end of the interval to 0, at ``upper``; 0 where it holds 0.
-        extreme: part of treatment's variance that would, if the confounder explained all of the outcome's.
+    None without sampling variance.
+
+    Args:
+        estimate: in outcome units.
+        interval: around it.
+        confidence: of the interval.
+        errors: standard errors of sampling and of noise.
+        units: the number of units whose sampling variance that is: where units are alike, of as many that are not.
     """
-
-    scale: float
-    upper: float
-    value: float
-    near_end: float
-    extreme: float
-
-    @classmethod
-    def of(cls, estimate: float, interval: Interval, variance: Variance, units: int) -> Robustness | None:
-        """Read one effect; None where noise hides it or it has no sampling variance.
-
-        Args:
-            estimate: in outcome units.
-            interval: around it.
-            variance: its squared standard errors.
-            units: the number of units that the effect is over.
-        """
-        if interval.whole_range or variance.sampling <= 0:
-            return None
-        half = (interval.upper - interval.lower) / 2
-        error = half / float(ndtri((1 + interval.confidence) / 2))
-        # What the interval allows for beyond its noise: at least the sampling variance.
-        upper = math.sqrt(units * max(variance.sampling, error * error - variance.noise))
-        scale = math.sqrt(units * variance.sampling)
-        held = interval.lower <= 0 <= interval.upper
-        near = 0.0 if held else min(abs(interval.lower), abs(interval.upper))
-        return cls(
-            scale,
-            upper,
-            robustness_value(estimate, scale),
-            robustness_value(near, upper),
-            extreme_value(estimate, scale),
-        )
-
-    def beside(self, interval: Interval, outcome: float, treatment: float) -> tuple[float, float]:
-        """Return the interval widened by the largest bias of a confounder of a given strength."""
-        bias = largest_bias(self.upper, outcome, treatment)
-        return interval.lower - bias, interval.upper + bias
+    sampling, noise = errors
+    if sampling <= 0 or units <= 0:
+        return None
+    error = (interval.upper - interval.lower) / 2 / float(ndtri((1 + confidence) / 2))
+    # What the interval allows for beyond its noise: at least the sampling variance.
+    upper = math.sqrt(units * max(sampling**2, error**2 - noise**2))
+    scale = math.sqrt(units) * sampling
+    held = interval.lower <= 0 <= interval.upper
+    near = 0.0 if held else min(abs(interval.lower), abs(interval.upper))
+    return Robustness(
+        scale=scale,
+        upper=upper,
+        value=robustness_value(estimate, scale),
+        near_end=robustness_value(near, upper),
+        extreme=extreme_value(estimate, scale),
+    )
 
 
-def robustness_of(release: EffectRelease) -> Robustness | None:
-    """Return what an unmeasured confounder would have to explain of the headline answer.
+def with_robustness(study: TableStudy, found: Findings, units: int) -> tuple[Answer, ...]:
+    """Return the answers with how strong a confounder of each would have to be.
 
-    None in a declared trial, behind noise, of an answer that a gate withholds, and of a subgroup, whose number of units
-    is not public.
+    Nothing is said in a declared trial, behind noise, and of an answer that a gate withholds.
     """
-    estimate, interval, variance = release.estimate, release.interval, release.variance
-    if estimate is None or interval is None or variance is None or release.answers[0].group != ALL_UNITS:
+    if declares_randomised(study.specification()["estimator"]):
+        return found.answers
+    return tuple(
+        one.model_copy(update={"robustness": _of_answer(one, found, _units_of(study, found, one, units))})
+        for one in found.answers
+    )
+
+
+def _of_answer(answer: Answer, found: Findings, units: float) -> Robustness | None:
+    errors = answer.sampling_error, answer.noise_error
+    if answer.interval is None or answer.estimate is None or not answer.stands or None in errors:
         return None
-    if declares_randomised(release.specification["estimator"]):
+    return robustness(answer.estimate, answer.interval, found.confidence, (errors[0] or 0.0, errors[1] or 0.0), units)
+
+
+def _units_of(study: TableStudy, found: Findings, answer: Answer, units: int) -> float:
+    """Return how many units the sampling variance of an answer is of.
+
+    Of a subgroup, and where not all are eligible, it is a released noisy number. Units of one cluster count as many as
+    tell as much and are not alike.
+    """
+    if found.clusters is not None:
+        alike = {one.outcome: one.effective_people for one in found.clusters.outcomes}
+        return alike.get(answer.outcome, 0.0)
+    if answer.group == ALL_UNITS and not study.where:
+        return units
+    groups = study.groups if answer.group == ALL_UNITS else (answer.group,)
+    return math.fsum(_counted(found.details, group) for group in groups)
+
+
+def _counted(details: Mapping[str, float | int | str | bool], group: str) -> float:
+    """Return the released number of a subgroup's units, in all or summed over its arms."""
+    name = f"units[{group}]"
+    own = [value for key, value in details.items() if key == name or key.startswith(f"{name}[")]
+    return math.fsum(float(value) for value in own)
+
+
+def as_strong(benchmark: tuple[float, float], times: float) -> tuple[float, float] | None:
+    """Return the parts (R2_Y, R2_T) of a confounder that is some times as strong as a covariate.
+
+    Cinelli and Hazlett 2020, equations 50 to 53 (``ovb_partial_r2_bound`` of sensemakr). None where no confounder can
+    be so strong: it would explain all that is left of treatment.
+
+    Args:
+        benchmark: partial R2 of the covariate, with the outcome and with treatment.
+        times: k; above 0.
+
+    Examples:
+        Being female in the Darfur study, 1 and 3 times (Cinelli and Hazlett 2020, table 1):
+
+        >>> [tuple(round(one, 3) for one in as_strong((0.1093, 0.0091), k)) for k in (1, 3)]
+        [(0.125, 0.009), (0.375, 0.028)]
+    """
+    outcome, treatment = benchmark
+    if times * treatment >= 1 - treatment or times * treatment >= 1 or outcome >= 1:
         return None
-    return Robustness.of(estimate, interval, variance, release.units)
+    square = times * treatment**2 / ((1 - times * treatment) * (1 - treatment))
+    if square >= 1:
+        return None
+    size = (math.sqrt(times) + math.sqrt(square)) / math.sqrt(1 - square)
+    return min(size**2 * outcome / (1 - outcome), 1.0), times * treatment / (1 - treatment)
+
+
+def benchmarks(question: FiveReleases, names: tuple[str, ...]) -> tuple[Benchmark, ...]:
+    """Return how much each covariate explains beyond all others, of outcome and of treatment.
+
+    All columns of a covariate count together, with curves of them alone. A covariate whose columns noise hides is none.
+
+    Args:
+        question: with its releases.
+        names: of the covariates, in the order of their columns.
+    """
+    draws, share = question.second.draws, question.found_scales.arms.share
+    within = share * draws.grams[:, 0] + (1 - share) * draws.grams[:, 1]
+    arms = (draws.grams @ draws.slopes[..., None])[..., 0]
+    cross, between = share * arms[:, 0] + (1 - share) * arms[:, 1], share * (1 - share)
+    total = within + between * draws.apart[:, :, None] * draws.apart[:, None, :]
+    owner = _owners(question)
+    outcome = explained(within, cross, np.ones(len(cross)), owner, len(names))
+    treatment = explained(total, between * draws.apart, np.full(len(cross), between), owner, len(names))
+    return tuple(
+        Benchmark(covariate=name, outcome=_possible(outcome[place]), treatment=_possible(treatment[place]))
+        for place, name in enumerate(names)
+        if (owner == place).any()
+    )
+
+
+def _owners(question: FiveReleases) -> IntArray:
+    """Return the place of the only covariate that each feature is made of, -1 of several."""
+    features, columns = question.second.features, question.public.columns
+
+    def of_column(place: int) -> int:
+        parts = columns[place].parts
+        found = {columns[part.column].covariate for part in parts} if parts else {columns[place].covariate}
+        return found.pop() if len(found) == 1 else -1
+
+    lines = [of_column(line.column) for line in features.lines]
+
+    def of_curve(curve: Curve) -> int:
+        found = {lines[curve.first], lines[curve.second]}
+        return found.pop() if len(found) == 1 else -1
+
+    return np.array([*lines, *map(of_curve, features.curves)], dtype=np.int64)
+
+
+def explained(gram: FloatArray, cross: FloatArray, variance: FloatArray, owner: IntArray, many: int) -> FloatArray:
+    """Return the partial R2 of each covariate in each draw, shape (covariates, draws).
+
+    With b = gram^-1 cross, leaving the features A out adds b_A'((gram^-1)_AA)^-1 b_A to the variance that is left.
+    """
+    inverse = np.linalg.inv(gram)
+    slopes = (inverse @ cross[..., None])[..., 0]
+    left = np.maximum(variance - (cross * slopes).sum(axis=1), LEAST_LEFT * variance)
+    found = np.zeros((many, len(gram)))
+    for place in range(many):
+        own = np.flatnonzero(owner == place)
+        if len(own):
+            b = slopes[:, own]
+            more = (b * np.linalg.solve(inverse[:, own[:, None], own], b[..., None])[..., 0]).sum(axis=1)
+            found[place] = np.clip(more / (left + more), 0, 1)
+    return found
+
+
+def _possible(draws: FloatArray) -> Possible:
+    low, median, high = (float(one) for one in np.quantile(draws, QUANTILES))
+    return Possible(low=low, median=median, high=high)

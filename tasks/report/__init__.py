@@ -7,7 +7,7 @@
 - ``numbers``: Numbers and labels as the pages of reports write them.
 - ``page``: A release, a plan or a series as a page for people.
 - ``panel``: Write the panel of a release of any kind, for a terminal and as plain text.
-- ``robustness``: Say how strong an unmeasured confounder would have to be, of a release's first answer.
+- ``robustness``: Say how strong an unmeasured confounder would have to be, beside known covariates.
 - ``table``: Answers of one site or of several, for their page and as tables.
 - ``times``: Curves and effects of a study of times, of one site or of several, as a page draws them.
 """

@@ -51,7 +51,7 @@ from causalveil.tasks.report.numbers import (
     span,
 )
 from causalveil.tasks.report.panel import runs_left
-from causalveil.tasks.report.robustness import robustness_sentences
+from causalveil.tasks.report.robustness import robustness_context
 from causalveil.tasks.report.table import context_of, forest_of_parts, labelled, lost_within, place_of, sites_context
 from causalveil.tasks.report.times import curves_context
 
@@ -276,7 +276,7 @@ def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
     if isinstance(release, DirectionRelease):
         context |= _direction(release)
     if isinstance(release, EffectRelease):
-        context["robustness"] = robustness_sentences(release)
+        context |= robustness_context(release)
         context["alike"] = () if release.clusters is None else release.clusters.sentences
     return context
 

@@ -268,11 +268,14 @@ def _origin(release: EffectTable) -> str:
 
 def _about(release: EffectRelease) -> list[str]:
     """Return what was done about confounding, and what else must be known of the answers, if anything must."""
+    from causalveil.tasks.report.robustness import robustness_line
     from causalveil.tasks.report.table import part_seen
 
     first, details = release.answers[0], release.details
     one = len(release.answers) == 1
     lines = adjusted(first.confounding) if one else adjusted_by_answer([row.confounding for row in release.answers])
+    if missed := robustness_line(release):
+        lines.append(missed)
     if details.get("chance_contradicted"):
         lines.append("[yellow]The released share of treated contradicts the declared chance of treatment.[/yellow]")
     elif one and first.state == "unresolved":

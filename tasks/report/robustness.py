@@ -1,21 +1,46 @@
-"""Say how strong an unmeasured confounder would have to be, of a release's first answer."""
+"""Say how strong an unmeasured confounder would have to be, beside known covariates."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from causalveil.schemas.answers import Answer, Benchmark, Possible, Robustness
+from causalveil.schemas.errors import StudyError
 from causalveil.schemas.release import EffectRelease
-from causalveil.tasks.estimate.robustness import Robustness, largest_bias, robustness_of
+from causalveil.schemas.specification import outcomes_of
+from causalveil.tasks.estimate.robustness import as_strong, e_value, largest_bias
+from causalveil.tasks.report.figures import NARROW, TICK_LETTER, Axis
 from causalveil.tasks.report.numbers import confidence_level, figure, percent
 
-NO_ANSWER = (
-    "Nothing to say: treatment was randomised as the study declares, or noise or a gate hides the answer, or the "
-    "answer is of a subgroup, whose number of units is not public."
-)
+NO_ANSWER = "Nothing to say: treatment was randomised as the study declares, or noise or a gate hides the answer."
 # No such share is no proof that none is so strong.
 NO_PROOF = "This is no proof that there is none so strong."
 NOTHING = "The interval holds no effect, so no unmeasured confounder is needed to explain one."
+NOISE_HIDES = "Noise hides how much each covariate explains: only their upper ends count."
+# The figure reaches so far beyond the robustness value, and has contours where so much of the estimate is left.
+BEYOND, LEFT = 1.3, (2 / 3, 1 / 3, 0.0)
+# Pixels of the figure's plane, top and bottom; points of a contour; names of covariates in it at most.
+TOP, BOTTOM, POINTS, NAMED = 20, 220, 60, 6
+# Half a line of text in the figure, in pixels.
+NAME_HEIGHT = 14
+# A risk ratio that a difference of so many standard deviations comes to (VanderWeele and Ding 2017).
+RATIO_OF_DEVIATION = 0.91
+# Shares below it are told as such, and what lies this near the corner of the figure is not drawn.
+LEAST_SHOWN, CORNER = 1e-4, 0.025
+# A logarithm of a ratio beyond it is none that a person reads.
+MOST = 50.0
+
+
+@dataclass(frozen=True)
+class Strength:
+    """Parts of the outcome's and of treatment's variance that a confounder explains."""
+
+    outcome: float
+    treatment: float
+    name: str
 
 
 @dataclass(frozen=True)
@@ -35,35 +60,55 @@ class SensitivityAnalysis:
     @property
     def document(self) -> dict[str, Any]:
         """All of it as plain values."""
-        return asdict(self)
+        found = None if self.robustness is None else self.robustness.model_dump()
+        return {**asdict(self), "robustness": found}
 
     def __str__(self) -> str:
         """Return the sentences."""
         return "\n".join(self.sentences)
 
 
-def sensitivity_of(release: EffectRelease, outcome: float | None, treatment: float | None) -> SensitivityAnalysis:
+def strength_like(release: EffectRelease, column: str, times: float) -> Strength:
+    """Return a confounder that is some times as strong as a covariate.
+
+    The upper ends of what the covariate explains count.
+
+    Raises:
+        StudyError: nothing is known of the column, or no confounder can be so strong.
+    """
+    found = {one.covariate: one for one in release.benchmarks}
+    if not found:
+        raise StudyError("sensitivity: this release has no benchmarks: --like is of 'regression' with one question")
+    if column not in found:
+        raise StudyError(f"sensitivity: --like takes one of: {', '.join(found)}")
+    strength = as_strong((found[column].outcome.high, found[column].treatment.high), times)
+    if strength is None or times <= 0:
+        raise StudyError(f"sensitivity: --times: none can be {times:g} times as strong as '{column}'; choose less")
+    return Strength(*strength, f"One {times:g} times as strong as {column} may explain")
+
+
+def sensitivity_of(release: EffectRelease, strength: Strength | None = None) -> SensitivityAnalysis:
     """Return how strong an unmeasured confounder would have to be.
 
     Of a given strength it is also said what it could do.
 
     Args:
         release: the release.
-        outcome: part of the outcome's variance left that it explains, in [0, 1]; None: no strength is asked for.
-        treatment: part of treatment's variance left that it explains, in [0, 1).
+        strength: of a confounder; None: no strength is asked for.
     """
-    found, interval = robustness_of(release), release.interval
+    found, interval = release.answers[0].robustness, release.interval
     if found is None or interval is None:
         return SensitivityAnalysis(None, (NO_ANSWER,))
-    said = _sentences(found, release)
-    if outcome is None or treatment is None:
+    said = robustness_sentences(release)
+    if strength is None:
         return SensitivityAnalysis(found, said)
-    low, high = found.beside(interval, outcome, treatment)
-    moved, level = largest_bias(found.upper, outcome, treatment), confidence_level(interval.confidence)
+    moved = largest_bias(found.upper, strength.outcome, strength.treatment)
+    low, high = interval.lower - moved, interval.upper + moved
+    level = confidence_level(interval.confidence)
     beside = (
-        f"One that explains {percent(outcome)} of what is left of the outcome and {percent(treatment)} of what is left "
-        f"of treatment may move the estimate by {figure(moved)}; with it the {level} interval is {figure(low)} to "
-        f"{figure(high)}."
+        f"{strength.name} {percent(strength.outcome)} of what is left of the outcome and "
+        f"{percent(strength.treatment)} of what is left of treatment, and may move the estimate by {short(moved)}; "
+        f"with it the {level} interval is {figure(low)} to {figure(high)}."
     )
     return SensitivityAnalysis(found, (*said, beside), (low, high))
 
@@ -73,25 +118,97 @@ def robustness_sentences(release: EffectRelease) -> tuple[str, ...]:
 
     There are none in a trial or behind noise.
     """
-    found = robustness_of(release)
-    return () if found is None else _sentences(found, release)
-
-
-def _sentences(found: Robustness, release: EffectRelease) -> tuple[str, ...]:
-    return (*_of(found, release), *_conservative(release))
-
-
-def _of(found: Robustness, release: EffectRelease) -> tuple[str, ...]:
+    answer = release.answers[0]
+    found = answer.robustness
+    if found is None:
+        return ()
     if found.near_end == 0:
-        return (NOTHING,)
+        return (NOTHING, *_conservative(release))
     return (
         "An unmeasured confounder would have to explain "
         f"{percent(found.value)} of the variance that is left of treatment, and as much of the outcome's, to bring "
         f"the estimate of {figure(release.estimate)} to 0, and {percent(found.near_end)} of both for the interval to "
         "reach 0.",
         f"One that explained all of the outcome would need {percent(found.extreme)} of treatment.",
+        *_strongest(release, found),
         NO_PROOF,
+        *_e_values(release, answer),
+        *_conservative(release),
     )
+
+
+def robustness_line(release: EffectRelease) -> str | None:
+    """Return the line of a panel; None where there is nothing to say, or of several answers."""
+    found = release.answers[0].robustness
+    if found is None or found.near_end == 0 or len(release.answers) > 1:
+        return None
+    return (
+        f"A missed confounder would have to explain {percent(found.near_end)} of what is left of treatment and of "
+        "outcome for the interval to reach 0."
+    )
+
+
+def hidden(one: Benchmark, found: Robustness) -> bool:
+    """Return whether noise hides how much a covariate explains.
+
+    It does where what a confounder as strong may do is not known to half of the estimate.
+    """
+    least, most = (moved_by(one, found.scale, end=end) for end in ("low", "high"))
+    return not most - least <= largest_bias(found.scale, found.value, found.value) / 2
+
+
+def moved_by(one: Benchmark, scale: float, times: float = 1.0, end: str = "median") -> float:
+    """Return by how much a confounder some times as strong may move the estimate.
+
+    It is infinite where none can be so strong.
+    """
+    strength = as_strong((getattr(one.outcome, end), getattr(one.treatment, end)), times)
+    return math.inf if strength is None else largest_bias(scale, *strength)
+
+
+def _strongest(release: EffectRelease, found: Robustness) -> tuple[str, ...]:
+    """Return the strongest covariate that noise does not hide, and what a confounder like it would do."""
+    if not release.benchmarks:
+        return ()
+    seen = [one for one in release.benchmarks if not hidden(one, found)]
+    if not seen:
+        return (NOISE_HIDES,)
+    first = max(seen, key=lambda one: moved_by(one, found.scale))
+    most, three = moved_by(first, found.upper, end="high"), moved_by(first, found.scale, 3)
+    thrice = f", three times as strong by {short(three)}" if math.isfinite(three) else ""
+    return (
+        f"Of covariates that noise does not hide {first.covariate} is the strongest: it explains "
+        f"{percent(first.treatment.median)} of treatment and {percent(first.outcome.median)} of the outcome; a "
+        f"confounder as strong may move the estimate by {short(moved_by(first, found.scale))} "
+        f"(at most {short(most)}){thrice}.",
+    )
+
+
+def _e_values(release: EffectRelease, answer: Answer) -> tuple[str, ...]:
+    """Return E-values of an answer's ratios, else of its size in standard deviations (VanderWeele and Ding 2017)."""
+    ratios: list[tuple[str, float | None, float, float | None]] = [
+        (one.words.split("  ")[0].rsplit(" ", 1)[0], one.estimate, one.lower, one.upper) for one in answer.measures
+    ]
+    hazards = answer.log_rank.hazard_ratio if answer.log_rank is not None else None
+    if hazards is not None and not release.specification.get("covariates"):
+        ratios.append(("hazard ratio", hazards.estimate, hazards.lower, hazards.upper))
+    two_valued = outcomes_of(release.specification)[0].get("codes") is not None
+    if not ratios and answer.spread and answer.interval is not None and not two_valued and answer.measure is None:
+        ends = (answer.estimate or 0.0, answer.interval.lower, answer.interval.upper)
+        size = [math.exp(min(max(RATIO_OF_DEVIATION * one / answer.spread, -MOST), MOST)) for one in ends]
+        ratios.append(("risk ratio that this size comes to", size[0], size[1], size[2]))
+    return tuple(
+        f"The E-value of the {name} is {short(e_value(estimate))} ({short(_near(lower, upper))} of the near end)."
+        for name, estimate, lower, upper in ratios
+        if estimate is not None and estimate > 0
+    )
+
+
+def _near(lower: float, upper: float | None) -> float:
+    """Return the E-value of the end of a ratio's interval that is nearer to 1; 1 where it holds 1."""
+    if lower > 1:
+        return e_value(lower)
+    return e_value(upper) if upper is not None and 0 < upper < 1 else 1.0
 
 
 def _conservative(release: EffectRelease) -> tuple[str, ...]:
@@ -102,3 +219,165 @@ def _conservative(release: EffectRelease) -> tuple[str, ...]:
         f"The shares are on the safe side: {release.estimator.replace('_', ' ')} fits no model of the outcome, so "
         "that its variance holds what covariates explain.",
     )
+
+
+@dataclass(frozen=True)
+class Contour:
+    """A curve of confounders that leave the same estimate.
+
+    Its path is in a plane of 100 by 100; its label stands ``at`` percent of the width.
+    ``kind``: ``level``, ``zero`` or ``near``.
+    """
+
+    label: str
+    path: str
+    at: float
+    kind: str
+
+
+@dataclass(frozen=True)
+class Landmark:
+    """A confounder as strong as a covariate, in percent of the width and pixels of the height."""
+
+    name: str
+    x: float
+    y: float
+    across: tuple[float, float]
+    down: tuple[float, float]
+    hidden: bool
+    left: bool
+
+
+@dataclass(frozen=True)
+class ContourPlot:
+    """The estimate over the strengths of a confounder, with covariates as benchmarks."""
+
+    axis: Axis
+    rows: tuple[tuple[float, str], ...]
+    contours: tuple[Contour, ...]
+    marks: tuple[Landmark, ...]
+
+    @classmethod
+    def of(cls, release: EffectRelease) -> ContourPlot | None:
+        """Return the plot of the headline.
+
+        None in a trial, behind noise, and where the interval holds 0.
+        """
+        found, interval, estimate = release.answers[0].robustness, release.interval, release.estimate
+        if found is None or interval is None or estimate is None or found.near_end == 0:
+            return None
+        top = min(BEYOND * found.value, 1.0)
+        axis = Axis(0.0, 100 * top)
+        contours = [
+            Contour(figure(float(f"{left * estimate:.3g}")), *_curve(axis, (1 - left) * estimate / found.scale), kind)
+            for left, kind in zip(LEFT, ("level", "level", "zero"), strict=True)
+        ]
+        near = min(abs(interval.lower), abs(interval.upper))
+        contours.append(Contour("", *_curve(axis, near / found.upper), "near"))
+        rows = tuple((_height(axis, tick), f"{figure(tick)}%") for tick in axis.ticks)
+        return cls(axis, rows, tuple(contours), _marks(release.benchmarks, found, axis))
+
+
+def _height(axis: Axis, value: float) -> float:
+    """Return the pixels of a share of the outcome, in percent."""
+    return round(BOTTOM - (BOTTOM - TOP) * min(max(value / axis.high, 0.0), 1.0), 2)
+
+
+def _curve(axis: Axis, size: float) -> tuple[str, float]:
+    """Return the path of R2_Y = f^2 (1 - R2_T)/R2_T in a plane of 100 by 100, and where it meets the top, in percent.
+
+    Args:
+        axis: of treatment's share in percent, as far as the outcome's goes.
+        size: f, the bias that it comes to over S.
+    """
+    top, square = axis.high / 100, size * size
+    first = square / (top + square)
+    shares = [first * (top / first) ** (place / POINTS) for place in range(POINTS + 1)] if first < top else [top]
+    points = [(axis.at(100 * x), 100 - 100 * min(square * (1 - x) / x / top, 1.0)) for x in shares]
+    return "M" + " L".join(f"{x:.2f},{y:.2f}" for x, y in points), axis.at(100 * first)
+
+
+def _marks(benchmarks: Sequence[Benchmark], found: Robustness, axis: Axis) -> tuple[Landmark, ...]:
+    """Return the marks, the strongest first; names that would lie on others are left out."""
+    order = sorted(benchmarks, key=lambda one: (hidden(one, found), -moved_by(one, found.scale)))
+    marks, taken = list[Landmark](), list[tuple[float, float, float]]()
+    for one in order:
+        ends = [
+            as_strong((getattr(one.outcome, end), getattr(one.treatment, end)), 1.0) for end in Possible.model_fields
+        ]
+        low, middle, high = (end or (1.0, 1.0) for end in ends)
+        if 100 * max(middle) < CORNER * axis.high and 100 * max(high) < 4 * CORNER * axis.high:
+            continue
+        x, y = axis.at(100 * middle[1]), _height(axis, 100 * middle[0])
+        wide = 100 * TICK_LETTER * (len(one.covariate) + 1) / NARROW
+        left = x + wide > 100
+        start = x - wide if left else x
+        grey = hidden(one, found)
+        clear = all(abs(y - at) > NAME_HEIGHT or start > end or start + wide < begin for begin, end, at in taken)
+        named = not grey and clear and start >= 0 and len(taken) < NAMED
+        if named:
+            taken.append((start, start + wide, y))
+        across = axis.at(100 * low[1]), axis.at(100 * high[1])
+        down = _height(axis, 100 * low[0]), _height(axis, 100 * high[0])
+        marks.append(Landmark(one.covariate if named else "", x, y, across, down, grey, left))
+    return tuple(marks)
+
+
+@dataclass(frozen=True)
+class BenchmarkRow:
+    """A row of the table of benchmarks, in words.
+
+    Shares, and by how much a confounder as strong may move the estimate; ``moves`` is empty where noise hides it.
+    """
+
+    covariate: str
+    treatment: str
+    outcome: str
+    moves: str
+    most: str
+
+
+def benchmark_rows(release: EffectRelease) -> tuple[BenchmarkRow, ...]:
+    """Return how much each covariate explains, the strongest first."""
+    found = release.answers[0].robustness
+    if found is None or found.near_end == 0:
+        return ()
+    order = sorted(release.benchmarks, key=lambda one: (hidden(one, found), -moved_by(one, found.scale)))
+    return tuple(
+        BenchmarkRow(
+            one.covariate,
+            _shares(one.treatment),
+            _shares(one.outcome),
+            "" if hidden(one, found) else short(moved_by(one, found.scale)),
+            short(moved_by(one, found.upper, end="high")),
+        )
+        for one in order
+    )
+
+
+def short(value: float) -> str:
+    """Return a number of three digits; of an infinite one that it has no bound."""
+    return figure(float(f"{value:.3g}")) if math.isfinite(value) else "no bound"
+
+
+def _shares(one: Possible) -> str:
+    """Return a share with its ends in percent, of two digits.
+
+    >>> _shares(Possible(low=0.0112, median=0.0116, high=0.0118)), _shares(Possible(low=0, median=1e-6, high=2e-4))
+    ('1.2% (1.1 to 1.2)', '<0.01% (<0.01 to 0.02)')
+    """
+    low, median, high = (
+        f"{100 * part:.2g}" if part >= LEAST_SHOWN else f"<{100 * LEAST_SHOWN:.2g}"
+        for part in (one.low, one.median, one.high)
+    )
+    return f"{median}% ({low} to {high})"
+
+
+def robustness_context(release: EffectRelease) -> dict[str, Any]:
+    """Return what the page says of confounders that were missed."""
+    return {
+        "robustness": robustness_sentences(release),
+        "confounders": ContourPlot.of(release),
+        "benchmark_rows": benchmark_rows(release),
+        "each_robustness": [one for one in release.answers if one.robustness] if len(release.answers) > 1 else [],
+    }

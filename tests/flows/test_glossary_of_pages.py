@@ -20,6 +20,7 @@ SAID = {
     r"Aalen and Johansen|[Cc]umulative incidence": "cumulative incidence",
     r"augmented inverse probability": "AIPW",
     r"balancing weights": "balancing weights",
+    r"E-value": "E-value",
     r"bandwidth|kernel ridge": "kernel ridge regression",
     r"[Bb]ands that hold": "confidence band",
     r"Bonferroni": "Bonferroni",
@@ -72,7 +73,7 @@ SAID = {
 # Ours, or a setting of ours: no work has it by this name.
 OURS = {"clip", "confounding prior", "noise scale", "possible confounding", "pseudo-outcome"}
 NOT_SAID = (
-    *("E-value", "effective sample size", "zCDP", "bootstrap", "doubly robust", "Horvitz", "propensity trimming"),
+    *("effective sample size", "zCDP", "bootstrap", "doubly robust", "Horvitz", "propensity trimming"),
     *("odds ratio", "rate ratio", "number needed to treat", "credible interval", "posterior", "false discovery"),
     *("familywise", "interquartile", "multiple imputation", "instrumental variable", "proportional hazards"),
     *("Fine and Gray", "landmark", "prediction interval", "Rényi", "local differential privacy", "shrinkage"),

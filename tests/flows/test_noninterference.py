@@ -31,10 +31,10 @@ SEED = 5
 # How often both tables are run before what Prefect stores of one alone counts as a difference.
 ATTEMPTS = 4
 # The only fields of a release that may depend on the data: declared noisy values and their post-processing.
-NOISY = {"answers", "details", "scores", "verdict", "curves", "cells"}
+NOISY = {"answers", "details", "scores", "verdict", "curves", "cells", "benchmarks"}
 # Of an answer; all else says what was asked.
 NUMBERS = {"state", "estimate", "interval", "simultaneous", "noise_error", "sampling_error", "bias", "spread", "values"}
-NUMBERS |= {"restricted_to", "log_rank"}
+NUMBERS |= {"restricted_to", "log_rank", "robustness"}
 # Columns of Prefect's database that hold times, durations or counters of them.
 TIMING = re.compile(r"time|created|updated|occurred|received|duration|heartbeat|resource_id_?$|follows|version_id")
 UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}")

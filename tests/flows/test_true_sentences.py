@@ -116,6 +116,10 @@ CLAIMS: dict[str, Holds] = {
     "the default confounding_prior": lambda f: f["done"].prior == "default",
     "the declared confounding_prior": lambda f: f["done"].prior == "declared",
     "Could not be adjusted for: group is b.": lambda f: bool(f["done"].left_out),
+    "If a confounder was missed.": lambda f: state(f) is not AdjustmentState.randomised and not f["interval"][3],
+    "An unmeasured confounder would have to explain": lambda f: (
+        state(f) is not AdjustmentState.randomised and not f["interval"][3] and f["interval"][0] != 0.1
+    ),
     "raises score by": lambda f: f["interval"][1] > 0,
     "lowers score by": lambda f: f["interval"][2] < 0,
     "No effect on score was shown.": lambda f: f["interval"][0] == 0.1,
@@ -204,6 +208,7 @@ def with_facts(document: dict[str, Any], facts: Mapping[str, Any]) -> Release:
             "interval": {"lower": lower, "upper": upper},
             "state": "unresolved" if panel else "answered",
             "bias": facts["bias"],
+            "sampling_error": 0.4,
             "not_for_release": facts["simulated"],
             "noise": {"source": "seeded" if facts["simulated"] else "operating_system"},
             "guarantee": facts["guarantee"],
@@ -260,6 +265,9 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
     likeness = {"outcome": "score", "correlation": correlation, "design_effect": 2.0, "effective_people": 200.0}
     alike = {"column": "school", "number": 40, "spread": 0.0, "treated": None}
     yield merge(effect, {"clusters": {**alike, "outcomes": [{**likeness, "hidden": False}]}})
+    wide = {"low": 0.0, "median": 0.01, "high": 0.9}
+    like_age = {"covariate": "age", "outcome": wide, "treatment": wide}
+    yield told(effect, {"benchmarks": [like_age], "sampling_error": 0.4, "confounding": said_of(PART_OF_IT)})
     yield told(effect, trial | {"confounding": {"left_out": []}})
     yield told(survival, {"values": [survival["answers"][0]["values"][0] + 0.2, 0.1]})
     weighted = {"largest_difference_before": 0.4, "largest_difference_after": 0.02, "cells": 12, "alone_in_cell": 3}
