@@ -69,13 +69,11 @@ NOTHING_TO_ADJUST_FOR = (
 )
 
 
+# An average over units whose density of covariates is tilted by h(e), e the chance of treatment: by 1, e and 1 - e (Li,
+# Morgan and Zaslavsky 2018). Weights h(e)/e of the treated and h(e)/(1 - e) of the controls give both arms that
+# density. What estimators and reports have to know of an estimand is here.
 class Estimand(StrEnum):
-    """Average treatment effect over all units (ATE), over the treated (ATT) or over the controls (ATC).
-
-    Each averages over the units whose density of covariates is tilted by h(e), for chance of treatment e: by 1, e and
-    1 - e (Li, Morgan and Zaslavsky 2018). Weights h(e)/e and h(e)/(1 - e) make such units of the treated and of the
-    controls. What estimators and reports have to know of an estimand is here.
-    """
+    """Average effect over all units, over the treated, or over the controls."""
 
     ATE = "ATE"
     ATT = "ATT"
@@ -112,7 +110,7 @@ class Estimand(StrEnum):
         return self.tilt(e) / e, self.tilt(e) / (1 - e)
 
     def treated(self, share: float) -> float:
-        """Return the share of treated among the units that the average is over, where ``share`` of all are."""
+        """Return the share of treated among the units of the average, by their share of all."""
         return {"ATE": share, "ATT": 1.0, "ATC": 0.0}[self]
 
 

@@ -6,6 +6,5 @@
 - ``people``: Make the people of a study of times whom a plan speaks of.
 - ``pseudo``: Adjust times to an event by pseudo-outcomes of released cells.
 - ``releases``: Release the cells of several questions of times together, and pool hidden strata.
-- ``strata``: Curves with bands, the log-rank test, and effects of both arms: of one stratum, or means over several, as
-  of sites.
+- ``strata``: Curves with bands and the log-rank test of both arms, in one stratum or within several.
 """

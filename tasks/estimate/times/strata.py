@@ -1,4 +1,4 @@
-"""Curves with bands, the log-rank test, and effects of both arms: of one stratum, or means over several, as of sites.
+"""Curves with bands and the log-rank test of both arms, in one stratum or within several.
 
 An arm's curve is the mean of its strata's curves by their numbers of people, so that nothing of one stratum is
 compared with another's arm: ``docs/proofs/survival.md``, section 11.
@@ -137,7 +137,7 @@ class Strata:
         )
 
     def bands(self, confidence: float) -> Bands:
-        """Return the mean curves of both arms with bands that hold together wherever people are seen at risk."""
+        """Return the mean curves of both arms with bands that hold together."""
         parts = [(weight**2, *one.curve_errors()) for weight, one in zip(self.weights, self.both, strict=True)]
         covariance = np.sum([square * one for square, one, _ in parts], axis=0)
         more = np.sum([square * one for square, _, one in parts], axis=0)
