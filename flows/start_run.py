@@ -29,7 +29,7 @@ from causalveil.schemas.documents import path_of, read_text
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.mistakes import validate
 from causalveil.tasks.machine.files import write_whole
-from causalveil.tasks.machine.site import home, site_settings
+from causalveil.tasks.machine.site import home
 
 EngineName = Literal["prefect", "direct"]
 ENGINES = get_args(EngineName)
@@ -68,9 +68,8 @@ def run_study(
     # A finished run is found before contract, data and key are asked: they may have changed since.
     if run_id is not None and simulate is None and (found := guarded(find_stored, path, check_run_id(run_id))):
         announce(run_id)
-        if (engine or site_settings().execution.engine) == "direct":
-            return give_back(found, out, run_id, DirectEngine(watch))
-        return _with_prefect(path, out, run_id, simulate, watch)
+        # No stage runs, so no engine is asked: Prefect's server takes seconds to start.
+        return give_back(found, out, run_id, DirectEngine(watch))
     loaded = guarded(load, path)
     if run_id is None and not again and simulate is None:
         run_id = guarded(run_of_question, loaded)

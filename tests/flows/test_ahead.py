@@ -55,7 +55,7 @@ def sensitive(folder: Path, **contract: Any) -> Path:
     return write_study(folder, contract={**owner, **contract})
 
 
-def test_no_refusal_waits_for_prefect(tmp_path: Path) -> None:
+def test_neither_a_refusal_nor_an_answer_waits_for_prefect(tmp_path: Path) -> None:
     over = write_study(tmp_path / "over", contract={"caps": {"sample": {"epsilon": "0.5"}}})
     taken = write_study(tmp_path / "taken", contract={"dataset": "other"})
     run_study(taken, out=tmp_path / "first", run_id="first", engine="direct")
@@ -74,6 +74,8 @@ def test_no_refusal_waits_for_prefect(tmp_path: Path) -> None:
         "no partitions": ([str(empty)], 3, "no "),
         "another study's run id": ([str(another), "--run-id", "first"], 2, "run id first is taken"),
         "folder taken": ([str(taken), "--again", "--out", str(tmp_path / "first")], 2, "another release lies there"),
+        "answered, by its question": ([str(taken), "--out", str(tmp_path / "a")], 0, "Report:"),
+        "answered, by its id": ([str(taken), "--run-id", "first", "--out", str(tmp_path / "b")], 0, "Report:"),
     }
     words = {name: ["run", *arguments] for name, (arguments, _, _) in cases.items()}
     ended = commands({**words, "check": ["check", str(sensitive(tmp_path / "checked"))]})
