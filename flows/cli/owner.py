@@ -135,7 +135,7 @@ def show_(
     ledger = open_ledger()
     ledger.refuse_unknown(dataset)
     if json_:
-        show.document(ledger.account(dataset).model_dump(mode="json"))
+        show.document(ledger.account(dataset))
     elif snapshots:
         show.snapshots(ledger.newest(dataset, runs))
     else:
@@ -454,7 +454,7 @@ def desk(
     if json_:
         from causalveil.tasks.privacy.ledger.outlook import desk_of
 
-        show.document(desk_of(ledger).model_dump(mode="json"))
+        show.document(desk_of(ledger))
         return
     from causalveil.flows.plan.ledger_files import write_desk
 

@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pydantic import BaseModel
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
 from rich.markup import escape
@@ -60,8 +61,12 @@ PATIENCE_SECONDS = 2.0
 FOLDED = 13
 
 
-def document(content: Mapping[str, Any]) -> None:
+def document(content: Mapping[str, Any] | BaseModel) -> None:
     """Print one JSON document on standard output."""
+    if isinstance(content, BaseModel):
+        # Of a ledger of years it is tens of megabytes, which Python's encoder takes ten times as long for.
+        sys.stdout.write(content.model_dump_json(indent=2) + "\n")
+        return
     text = json.dumps(
         content, indent=2, ensure_ascii=False, allow_nan=False, default=lambda one: one.model_dump(mode="json")
     )

@@ -97,15 +97,6 @@ def budget_of(path: Path, study: Study, declared: Plan) -> PlannedBudget:
     return PlannedBudget(found, (cost,), tuple(warnings))
 
 
-def book_of(ledger: Ledger, dataset: str) -> Book:
-    """Return the book that a dataset's ledger entries add up to.
-
-    Raises:
-        LedgerError: the ledger cannot be used, or an entry breaks a rule.
-    """
-    return Book(ledger.identity, ledger.history(dataset))
-
-
 def blocks_of(study: Study, folder: DataFolder, contract: Contract) -> tuple[str, ...]:
     """Return the blocks that a run would be charged to.
 
@@ -171,8 +162,8 @@ def forecast(
     begin = start or datetime.now(UTC).date()
     runs = runs_of(every, begin)
     ledger.refuse_unknown(dataset)
-    book = book_of(ledger, dataset)
-    repeated = _last_run(book, dataset) if study is None else _study(study, dataset)
+    book = ledger.standing(dataset)
+    repeated = _last_run(ledger, dataset) if study is None else _study(study, dataset)
     accounts = accounts_in(book, dataset, repeated.level, repeated.blocks, repeated.contract)
     if not accounts:
         raise BudgetRefused(f"dataset '{dataset}' has no cap for level {repeated.level}, so no run of it would start")
@@ -228,12 +219,11 @@ def _study(path: Path, dataset: str) -> Repeated:
     return Repeated(study.name, study.privacy.level, blocks, declared.total, use, use_at, contract)
 
 
-def _last_run(book: Book, dataset: str) -> Repeated:
+def _last_run(ledger: Ledger, dataset: str) -> Repeated:
     """Return the run that was reserved last, again."""
-    last = max(book.runs.values(), key=lambda run: run.reserved.seq, default=None)
-    if last is None:
+    run = ledger.last_reservation(dataset)
+    if run is None:
         raise StudyError(f"dataset '{dataset}' has no run yet that could go on; name a study by --study FILE")
-    run = last.reservation
     return Repeated(run.study, run.level, run.blocks, run.cost, use_of(run.charges, run.cost), _scaled(run))
 
 

@@ -42,7 +42,7 @@ def draw_burndown(ledger: Ledger, dataset: str, place: Path) -> list[Path]:
     if place.suffix and place.suffix not in WRITERS and not place.is_dir():
         raise StudyError(f"{place}: a chart is an .html or .svg file; name one, or a folder for both")
     ledger.refuse_unknown(dataset)
-    found = burndowns(ledger.history(dataset), ledger.identity, dataset)
+    found = burndowns(ledger, dataset)
     account = ledger.account(dataset)
     paths = [place] if place.suffix in WRITERS else [place / f"{dataset}-budget{suffix}" for suffix in WRITERS]
     return [write_whole(path, WRITERS[path.suffix](account, found)) for path in paths]
@@ -58,7 +58,7 @@ def write_desk(ledger: Ledger, folder: Path) -> list[Path]:
     desk = desk_of(ledger)
     pages = {"index.html": desk_html(desk)}
     for one in desk.datasets:
-        drawn = burndowns(ledger.history(one.dataset), ledger.identity, one.dataset)
+        drawn = burndowns(ledger, one.dataset)
         pages[f"datasets/{one.dataset}.html"] = dataset_html(one, drawn, desk.at)
     return [write_whole(folder / name, text) for name, text in pages.items()]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
-from causalveil.flows.plan.budget import book_of, budget_of
+from causalveil.flows.plan.budget import budget_of
 from causalveil.flows.run.declare import SEVERAL_BLOCKS, data_folder, declare, known_units, load_study
 from causalveil.schemas.admission import Finding, Types, contract_roles, wrong_types
 from causalveil.schemas.asked.resolve import answering, completed, not_public_enough
@@ -285,7 +285,7 @@ def _ungranted(contract: Contract, contract_file: Path) -> str:
     """
     try:
         ledger = ledger_at_hand()
-        grant = None if ledger is None else book_of(ledger, contract.dataset).grants.get(contract.dataset)
+        grant = None if ledger is None else ledger.standing(contract.dataset).grants.get(contract.dataset)
     except CausalveilError:
         return ""
     grants = f"causalveil ledger grant {contract_file} --reason TEXT"

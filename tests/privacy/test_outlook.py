@@ -191,7 +191,7 @@ def test_a_burn_down_has_every_run_and_what_a_void_gives_back(ledger: Ledger, tm
     ledger.void("run-1", "died")
     for month in ("march", "april"):
         ledger.reserve(request(month, gaussian("0.4"), by=by, blocks=(month,), level="label"), by)
-    found = burndowns(ledger.history("trial"), ledger.identity, "trial")
+    found = burndowns(ledger, "trial")
     assert [(one.level, one.blocks) for one in found] == [
         (Level.sample, ("all",)),
         (Level.label, ("all",)),
@@ -217,7 +217,7 @@ def test_a_burn_down_goes_on_after_another_grant(ledger: Ledger) -> None:
     by = owner("2", "1e-5")
     ledger.reserve(request("run-0", gaussian("0.4"), by=by), by)
     ledger.grant(owner("4", "1e-5"), "more")
-    (one,) = burndowns(ledger.history("trial"), ledger.identity, "trial")
+    (one,) = burndowns(ledger, "trial")
     assert [step.kind for step in one.steps] == ["grant", "reserve", "grant"]
     assert one.steps[1].share_left < one.steps[2].share_left < 1
     assert one.steps[2].cap.epsilon == 4

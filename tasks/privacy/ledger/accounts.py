@@ -16,11 +16,13 @@ from entries that could not have been written by the protocol.
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from functools import cached_property, reduce
+from functools import cached_property, lru_cache, reduce
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -38,6 +40,7 @@ from causalveil.tasks.privacy.ledger.entry import (
     Entry,
     Grant,
     broken,
+    canonical,
     check_verdict,
     document_text,
     grant_after,
@@ -93,8 +96,13 @@ class Use:
 
 def use_of(charges: Iterable[Charge], cost: PrivacyCost | Sum) -> Use:
     """Return the use of a run that keeps ``cost`` by these charges."""
-    together = concentrate(charges)
+    together = _together(tuple(charges))
     return Use(cost.epsilon, cost.delta, together.rho, together.delta)
+
+
+# Runs of one study have the same charges: what they add up to is computed once.
+_together = lru_cache(maxsize=1024)(concentrate)
+_total = lru_cache(maxsize=1024)(accountant.total)
 
 
 @dataclass(frozen=True)
@@ -275,6 +283,11 @@ class RunRecord:
         return "held" if self.verdict is None else "finished" if self.verdict.kind == "approve" else "rejected"
 
     @property
+    def ended(self) -> bool:
+        """Whether no entry of the run may follow."""
+        return self.state not in ("reserved", "held")
+
+    @property
     def cost(self) -> Sum:
         """The reservation's total."""
         return as_sum(self.reservation.cost)
@@ -287,7 +300,7 @@ class RunRecord:
         never less, then stands for it.
         """
         try:
-            return as_sum(accountant.total((charge for charge, _ in self.charges), self.reservation.cost))
+            return as_sum(_total(tuple(charge for charge, _ in self.charges), self.reservation.cost))
         except StudyError:
             return self.cost
 
@@ -344,8 +357,9 @@ class RunRecord:
             return replace(self, voided=entry)
         if entry.kind == "release" and entry.name == DOCUMENT:
             return replace(self, document=entry)
-        charge = parsed(Charge, entry.document.get("charge"), entry)
-        if charge.name != entry.name or charge not in self.reservation.charges:
+        charge = _charge_of(entry.document.get("charge"), entry)
+        declared = next((one for one in self.reservation.charges if one.name == entry.name), None)
+        if declared is not charge and declared != charge:
             raise broken(entry, "its charge was not declared by its run's reservation")
         if self.drawn(charge.name):
             raise broken(entry, "its charge was released before")
@@ -370,7 +384,11 @@ def run_of(entries: Iterable[Entry]) -> RunRecord | None:
 
 
 class Book:
-    """Entries of one ledger, or all of one dataset's, read in order."""
+    """Entries of one ledger, or all of one dataset's, read in order.
+
+    ``runs`` are those that may still have entries; of a run that ended its state is kept, and what it used, so a book
+    of a long ledger is small. ``undrawn`` names charges that a finished run declared and never drew.
+    """
 
     def __init__(self, identity: str, entries: Iterable[Entry] = ()) -> None:
         """Begin a book of the ledger with this identity, and take in entries.
@@ -382,14 +400,21 @@ class Book:
         self.grants: dict[str, Grant] = {}
         self.caps: dict[str, Caps] = {}
         self.runs: dict[str, RunRecord] = {}
+        self.undrawn: dict[str, tuple[str, ...]] = {}
+        self._ended: dict[str, State] = {}
         # Digest of the manifest under which each dataset was admitted last.
         self.admissions: dict[str, str] = {}
         self._used: dict[tuple[str, Level, str], Use] = {}
         for entry in entries:
             self.add(entry)
 
-    def add(self, entry: Entry) -> None:
-        """Take in the next entry.
+    @property
+    def reserved(self) -> int:
+        """Number of runs that were read from their first entry on."""
+        return len(self.runs) + len(self._ended)
+
+    def add(self, entry: Entry) -> RunRecord | None:
+        """Take in the next entry; return the run that it belongs to, as it is then.
 
         Raises:
             LedgerError: the entry breaks a rule; names its number.
@@ -407,19 +432,32 @@ class Book:
                 self.grants[entry.dataset] = grant
                 self.caps[entry.dataset] = grant_caps(entry)
             case "reserve":
-                self._reserve(entry)
+                return self._reserve(entry)
             case "release" | "void" | "approve" | "reject":
-                run = self.runs.get(entry.run_id)
-                if run is None:
-                    raise broken(entry, "it belongs to no reservation")
-                self.runs[entry.run_id] = run.after(entry)
-                if entry.kind in ("approve", "reject"):
-                    check_verdict(run.document, entry, self.identity, self.grants[entry.dataset].owner_key)
-                # Only a void frees anything: until then the whole reservation is used.
-                if entry.kind == "void":
-                    self._move(run.reservation, run.used, self.runs[entry.run_id].used)
+                return self._follow(entry)
             case _:
                 raise unread(entry)
+        return None
+
+    def _follow(self, entry: Entry) -> RunRecord:
+        """Take in an entry of a run that was reserved before."""
+        before = self.runs.get(entry.run_id)
+        if before is None:
+            state = self._ended.get(entry.run_id)
+            raise broken(entry, f"it may not follow: its run is {state}" if state else "it belongs to no reservation")
+        run = before.after(entry)
+        if entry.kind in ("approve", "reject"):
+            check_verdict(run.document, entry, self.identity, self.grants[entry.dataset].owner_key)
+        # Only a void frees anything: until then the whole reservation is used.
+        if entry.kind == "void":
+            self._move(run.reservation, before.used, run.used)
+        if entry.name == DOCUMENT and run.undrawn:
+            self.undrawn[entry.run_id] = run.undrawn
+        self.runs[entry.run_id] = run
+        if run.ended:
+            self._ended[entry.run_id] = run.state
+            del self.runs[entry.run_id]
+        return run
 
     def has_runs(self, dataset: str) -> bool:
         """Check whether any run ever reserved budget of a dataset."""
@@ -464,7 +502,7 @@ class Book:
         """Go on from sums that were verified before."""
         self._used = used
 
-    def _reserve(self, entry: Entry) -> None:
+    def _reserve(self, entry: Entry) -> RunRecord:
         reservation = reservation_of(entry)
         caps, grant, granted = entry_caps(entry), self.grants.get(entry.dataset), self.caps.get(entry.dataset, {})
         if grant is not None and grant.data_class is not None and grant.digest != reservation.policy_digest:
@@ -479,72 +517,106 @@ class Book:
             raise broken(entry, "its body speaks of another run")
         if reservation.admission != self.admissions.get(entry.dataset):
             raise broken(entry, "its data are not those that were admitted")
-        if entry.run_id in self.runs:
+        if entry.run_id in self.runs or entry.run_id in self._ended:
             raise broken(entry, "its run is reserved twice")
         if not keeps(reservation.charges, reservation.cost):
             raise broken(entry, "its charges exceed its total")
         excess = self.excess(reservation, self.caps_for(reservation, caps))
         if excess is not None:
             raise broken(entry, f"it exceeds the cap of {excess}")
-        self.runs[entry.run_id] = RunRecord(reservation, entry)
-        self._move(reservation, Use(), self.runs[entry.run_id].used)
+        run = self.runs[entry.run_id] = RunRecord(reservation, entry)
+        self._move(reservation, None, run.used)
+        return run
 
-    def _move(self, reservation: Reservation, old: Use, new: Use) -> None:
+    def _move(self, reservation: Reservation, old: Use | None, new: Use) -> None:
         for level in TOUCHES[reservation.level]:
             for block in (*reservation.blocks, _EVERY):
                 key = (reservation.dataset, level, block)
-                self._used[key] = self._used.get(key, Use()).minus(old).plus(new)
+                before = self._used.get(key, Use())
+                self._used[key] = (before if old is None else before.minus(old)).plus(new)
 
 
-def account_of(book: Book, ledger: str, dataset: str, contract: Contract | None) -> Account:
-    """Return a dataset's account under the caps in force, from a book of all of its entries."""
-    runs = [run for run in book.runs.values() if run.reservation.dataset == dataset]
-    # Once a run, and not once a run and block: charges are composed for it.
-    uses = [(run.reservation, run.used, run.drawn_use) for run in runs]
+@dataclass
+class Listing:
+    """Runs of one dataset as its account lists them, read entry by entry.
 
-    def of_block(level: Level, block: str) -> tuple[Use, Use, int]:
-        here = [(used, drawn) for request, used, drawn in uses if _meets(request.level, request.blocks, level, block)]
-        used = reduce(Use.plus, (used for used, _ in here), Use())
-        return used, reduce(Use.plus, (drawn for _, drawn in here), Use()), len(here)
+    Attributes:
+        asked: how many runs asked for each level and blocks.
+        runs: the runs listed, oldest first; None where a run goes on.
+        undrawn: what ended runs used and did not draw.
+        document: the newest release that names its ledger.
+    """
 
-    asked = [(run.reservation.level, run.reservation.blocks) for run in runs]
-    return _account(book, ledger, dataset, contract, asked, of_block, runs)
+    asked: Counter[tuple[Level, tuple[str, ...]]] = field(default_factory=Counter)
+    runs: dict[str, RunAccount | None] = field(default_factory=dict)
+    undrawn: dict[str, tuple[Reservation, Use]] = field(default_factory=dict)
+    document: Entry | None = None
+
+    def take(self, entry: Entry, run: RunRecord | None) -> None:
+        """Take in the next entry of the dataset, with what :meth:`Book.add` returned of it."""
+        if run is None:
+            return
+        if entry.kind == "reserve":
+            self.asked[run.reservation.level, run.reservation.blocks] += 1
+            self.runs[entry.run_id] = None
+        # As JSON in JSON; ranges that were found name no ledger.
+        if entry.name == DOCUMENT and '\\"ledger\\"' in entry.body:
+            self.document = entry
+        if run.ended:
+            self.runs[entry.run_id] = _run_account(run)
+            left = run.used.minus(run.drawn_use)
+            if left != Use():
+                self.undrawn[entry.run_id] = run.reservation, left
 
 
-def account_by_sums(
-    book: Book,
-    ledger: str,
-    dataset: str,
-    contract: Contract | None,
-    asked: Sequence[tuple[Level, tuple[str, ...]]],
-    newest: Sequence[RunRecord],
-) -> Account:
-    """Return the same account from sums that were verified before, with the newest runs alone.
+def account_of(book: Book, dataset: str, contract: Contract | None, listing: Listing, *, older: int = 0) -> Account:
+    """Return a dataset's account under the caps in force.
 
-    A finished run has drawn all that it reserved, and a voided one holds no more than it drew: what is reserved and not
-    spent is of the runs under way, which the book has.
+    What is reserved and not spent is of the runs under way, which the book has, and of the few that ended undrawn.
 
     Args:
-        book: sums of the whole ledger, and the runs that may still have entries.
-        ledger: its identity.
+        book: of all entries of the dataset at least, or what they add up to.
         dataset: whose account.
         contract: whose caps bind as well.
-        asked: level and blocks of each run of the dataset, by which runs are counted.
-        newest: the runs to list, oldest first.
+        listing: of its runs.
+        older: how many runs are not in the listing.
     """
-    waiting = [
-        (run.reservation, run.used.minus(run.drawn_use))
-        for run in book.runs.values()
-        if run.reservation.dataset == dataset
-    ]
+    under_way = [run for run in book.runs.values() if run.reservation.dataset == dataset]
+    waiting = [(run.reservation, run.used.minus(run.drawn_use)) for run in under_way]
+    waiting += listing.undrawn.values()
+    caps = caps_in_force(book.caps.get(dataset, {}), contract)
+    grant = book.grants.get(dataset)
+    accounting = Accounting.basic if grant is None else grant.accounting
+    # The level of a run, and those that it touches beside it as far as they have caps.
+    accounts = {
+        (level, block)
+        for own, some in listing.asked
+        for block in some
+        for level in TOUCHES[own]
+        if level is own or level in caps
+    }
 
-    def of_block(level: Level, block: str) -> tuple[Use, Use, int]:
+    def of_block(level: Level, block: str) -> BlockAccount:
         used = book.used(dataset, level, block)
         held = [use for request, use in waiting if _meets(request.level, request.blocks, level, block)]
-        count = sum(_meets(own, blocks, level, block) for own, blocks in asked)
-        return used, used.minus(reduce(Use.plus, held, Use())), count
+        runs = sum(number for (own, some), number in listing.asked.items() if _meets(own, some, level, block))
+        spent = used.minus(reduce(Use.plus, held, Use()))
+        return _block_account(used, spent, runs, level, block, Cap(caps.get(level, _NOTHING), accounting))
 
-    return _account(book, ledger, dataset, contract, asked, of_block, newest, older=len(asked) - len(newest))
+    blocks = [
+        (level, block) for level in Level for block in natural_order(block for own, block in accounts if own is level)
+    ]
+    runs = (shown or _run_account(book.runs[name]) for name, shown in listing.runs.items())
+    return Account(
+        dataset=dataset,
+        ledger=book.identity,
+        caps=caps,
+        accounting=accounting,
+        blocks=tuple(of_block(level, block) for level, block in blocks),
+        runs=tuple(runs),
+        older_runs=older,
+        anchored=_anchored(listing.document),
+    )
 
 
 def _meets(own: Level, blocks: Sequence[str], level: Level, block: str) -> bool:
@@ -552,58 +624,11 @@ def _meets(own: Level, blocks: Sequence[str], level: Level, block: str) -> bool:
     return level in TOUCHES[own] and (block == WHOLE or bool({block, WHOLE} & set(blocks)))
 
 
-def _account(
-    book: Book,
-    ledger: str,
-    dataset: str,
-    contract: Contract | None,
-    asked: Iterable[tuple[Level, Sequence[str]]],
-    of_block: Callable[[Level, str], tuple[Use, Use, int]],
-    runs: Sequence[RunRecord],
-    older: int = 0,
-) -> Account:
-    """Return an account: ``of_block`` gives what a block's runs use, what of it they drew, and their number."""
-    caps = caps_in_force(book.caps.get(dataset, {}), contract)
-    grant = book.grants.get(dataset)
-    accounting = Accounting.basic if grant is None else grant.accounting
-    # The level of a run, and those that it touches beside it as far as they have caps.
-    accounts = {
-        (level, block)
-        for own, some in set(asked)
-        for block in some
-        for level in TOUCHES[own]
-        if level is own or level in caps
-    }
-    blocks = [
-        (level, block) for level in Level for block in natural_order(block for own, block in accounts if own is level)
-    ]
-    return Account(
-        dataset=dataset,
-        ledger=ledger,
-        caps=caps,
-        accounting=accounting,
-        blocks=tuple(
-            _block_account(*of_block(level, block), level, block, Cap(caps.get(level, _NOTHING), accounting))
-            for level, block in blocks
-        ),
-        runs=tuple(map(_run_account, runs)),
-        older_runs=older,
-        anchored=_anchored(runs),
-    )
-
-
-def _anchored(runs: Sequence[RunRecord]) -> bool | None:
-    """Return what the newest release says of the file beside its rows; None if it says nothing.
-
-    No older release is read: of a dataset whose releases say nothing that would be all of them, at every run.
-    """
-    for run in reversed(runs):
-        document = {} if run.document is None else parse_json(document_text(run.document))
-        # Ranges that were found name no ledger.
-        if "ledger" in document:
-            said = document["ledger"].get("anchored")
-            return said if isinstance(said, bool) else None
-    return None
+def _anchored(document: Entry | None) -> bool | None:
+    """Return what a release says of the file beside its rows; None if it says nothing."""
+    ledger = None if document is None else parse_json(document_text(document)).get("ledger")
+    said = None if ledger is None else ledger.get("anchored")
+    return said if isinstance(said, bool) else None
 
 
 def _run_account(run: RunRecord) -> RunAccount:
@@ -647,7 +672,8 @@ def as_sum(cost: PrivacyCost) -> Sum:
     return Sum(epsilon=cost.epsilon, delta=cost.delta)
 
 
-def keeps(charges: Sequence[Charge], cost: PrivacyCost) -> bool:
+@lru_cache(maxsize=1024)
+def keeps(charges: tuple[Charge, ...], cost: PrivacyCost) -> bool:
     """Check whether a run's charges, each true of its own draw, together keep its total."""
     try:
         return not any(map(understated, charges)) and within(as_sum(accountant.total(charges, cost)), cost)
@@ -689,7 +715,23 @@ def manifest_of(entry: Entry) -> str:
 
 def reservation_of(entry: Entry) -> Reservation:
     """Return the reservation in a reserve entry."""
-    return parsed(Reservation, entry.document.get("reservation"), entry)
+    said = entry.document.get("reservation")
+    if isinstance(said, dict) and isinstance(said.get("charges"), list):
+        said = {**said, "charges": [_charge_of(one, entry) for one in said["charges"]]}
+    return parsed(Reservation, said, entry)
+
+
+def _charge_of(said: Any, entry: Entry) -> Charge:
+    """Return a charge in an entry's body: one object for equal ones, which a year of runs has."""
+    try:
+        return _validated_charge(canonical(said))
+    except ValidationError:
+        raise unread(entry) from None
+
+
+@lru_cache(maxsize=4096)
+def _validated_charge(text: str) -> Charge:
+    return Charge.model_validate(json.loads(text))
 
 
 def asked_of(entry: Entry) -> tuple[Level, tuple[str, ...]]:

@@ -37,20 +37,21 @@ SAID_BY = ("actor", "host", "purpose", "version")
 NO_HASH = "0" * 64
 
 
+def _plain(value: Any) -> str:
+    if isinstance(value, Decimal):
+        return amount_text(value)
+    raise TypeError(f"{type(value).__name__} has no place in a ledger entry")
+
+
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=_plain)
+
+
 def canonical(document: Any) -> str:
     """Return JSON with sorted keys and no spaces.
 
     Decimals are exact text, floats the repr that reads back equal.
     """
-
-    def plain(value: Any) -> str:
-        if isinstance(value, Decimal):
-            return amount_text(value)
-        raise TypeError(f"{type(value).__name__} has no place in a ledger entry")
-
-    return json.dumps(
-        document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=plain
-    )
+    return _ENCODER.encode(document)
 
 
 @dataclass(frozen=True)

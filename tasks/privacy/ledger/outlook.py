@@ -15,7 +15,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import islice, pairwise, takewhile
@@ -49,12 +49,12 @@ from causalveil.tasks.privacy.ledger.accounts import (
     WHOLE,
     Book,
     Cap,
+    Listing,
     RunRecord,
     Use,
     account_of,
     caps_in_force,
     grant_caps,
-    reservation_of,
     share_of_request,
     use_of,
 )
@@ -268,21 +268,21 @@ class Burndown:
     steps: tuple[BurndownStep, ...]
 
 
-def burndowns(entries: Iterable[Entry], identity: str, dataset: str) -> tuple[Burndown, ...]:
+def burndowns(ledger: Ledger, dataset: str) -> tuple[Burndown, ...]:
     """Return every account of a dataset that was ever charged, by levels and blocks.
 
     Raises:
-        LedgerError: an entry breaks a rule.
+        LedgerError: the ledger cannot be used, or an entry breaks a rule.
     """
-    history, book = tuple(entries), Book(identity)
-    tracks: dict[LevelAccount, list[BurndownStep]] = {account: [] for account in _charged(history)}
-    for entry in history:
-        book.add(entry)
+    book = Book(ledger.identity)
+    charged = ((level, block) for own, blocks in ledger.charged(dataset) for level in TOUCHES[own] for block in blocks)
+    tracks: dict[LevelAccount, list[BurndownStep]] = {account: [] for account in charged}
+    for entry in ledger.entries_of(dataset):
+        run = book.add(entry)
         if entry.kind == "grant":
             touched, study = set(tracks), ""
-        elif entry.kind in ("reserve", "void"):
-            run = book.runs[entry.run_id].reservation
-            touched, study = _touched(run, tracks), run.study
+        elif run is not None and entry.kind in ("reserve", "void"):
+            touched, study = _touched(run.reservation, tracks), run.reservation.study
         else:
             continue
         caps = book.caps_of(dataset)
@@ -301,12 +301,6 @@ def burndowns(entries: Iterable[Entry], identity: str, dataset: str) -> tuple[Bu
                     )
                 )
     return _together(tracks)
-
-
-def _charged(history: Sequence[Entry]) -> dict[LevelAccount, None]:
-    """The accounts that any run was charged to, each once."""
-    runs = [reservation_of(entry) for entry in history if entry.kind == "reserve"]
-    return {(level, block): None for run in runs for level in TOUCHES[run.level] for block in run.blocks}
 
 
 def _touched(run: Reservation, accounts: Iterable[LevelAccount]) -> set[LevelAccount]:
@@ -410,12 +404,19 @@ def desk_of(ledger: Ledger, at: datetime | None = None) -> Desk:
     Raises:
         LedgerError: the ledger does not verify or cannot be used.
     """
-    moment, verified = at or datetime.now(UTC), ledger.verify()
-    restores = [entry for entry in ledger.entries_of("") if entry.kind == "restore"]
+    moment, found, restores = at or datetime.now(UTC), dict[str, _Drawer](), list[Entry]()
+
+    def each(entry: Entry, run: RunRecord | None) -> None:
+        if entry.kind == "restore":
+            restores.append(entry)
+        elif entry.dataset:
+            found.setdefault(entry.dataset, _Drawer()).take(entry, run)
+
+    verified, book = ledger.verify_each(each)
     return Desk(
         verified=verified,
         at=moment,
-        datasets=tuple(_dataset(ledger, name, moment) for name in ledger.datasets()),
+        datasets=tuple(_dataset(book, name, found[name], moment) for name in sorted(found)),
         concerns=tuple(
             Concern(
                 at=moment,
@@ -435,15 +436,33 @@ def desk_of(ledger: Ledger, at: datetime | None = None) -> Desk:
     )
 
 
-def _dataset(ledger: Ledger, name: str, moment: datetime) -> DeskDataset:
-    entries = ledger.entries_of(name)
-    book = Book(ledger.identity, entries)
-    records = [run for run in book.runs.values() if run.reservation.dataset == name]
-    account = account_of(book, ledger.identity, name, None)
-    grants = tuple(_grant(entry) for entry in entries if entry.kind == "grant")
-    runs = tuple(map(_run, records))
-    refusals = tuple(_refusal(entry) for entry in entries if entry.kind == "refuse")
-    grant = book.grants.get(name)
+@dataclass
+class _Drawer:
+    """What a desk keeps of one dataset, entry by entry; a run that goes on is None among ``runs``."""
+
+    listing: Listing = field(default_factory=Listing)
+    grants: list[DeskGrant] = field(default_factory=list)
+    refusals: list[DeskRefusal] = field(default_factory=list)
+    runs: dict[str, DeskRun | None] = field(default_factory=dict)
+    last: Reservation | None = None
+
+    def take(self, entry: Entry, run: RunRecord | None) -> None:
+        """Take in the next entry, with its run as it then is."""
+        self.listing.take(entry, run)
+        if entry.kind == "grant":
+            self.grants.append(_grant(entry))
+        elif entry.kind == "refuse":
+            self.refusals.append(_refusal(entry))
+        elif run is not None and entry.kind == "reserve":
+            self.runs[entry.run_id], self.last = None, run.reservation
+        elif run is not None and run.ended:
+            self.runs[entry.run_id] = _run(run)
+
+
+def _dataset(book: Book, name: str, kept: _Drawer, moment: datetime) -> DeskDataset:
+    account = account_of(book, name, None, kept.listing)
+    runs = tuple(one or _run(book.runs[run_id]) for run_id, one in kept.runs.items())
+    grants, refusals, grant = tuple(kept.grants), tuple(kept.refusals), book.grants.get(name)
     return DeskDataset(
         dataset=name,
         data_class=None if grant is None or grant.data_class is None else str(grant.data_class),
@@ -453,7 +472,7 @@ def _dataset(ledger: Ledger, name: str, moment: datetime) -> DeskDataset:
         runs=runs,
         refusals=refusals,
         concerns=_concerns(account, grants, runs, refusals, moment),
-        pace=_pace(book, name, records),
+        pace=_pace(book, name, kept.last, runs),
     )
 
 
@@ -566,16 +585,15 @@ def _of_refusals(refusals: Sequence[DeskRefusal]) -> Iterable[Concern]:
             yield Concern(at=last, text=f"{count} requests by {actor or 'an unnamed person'} refused in one day.")
 
 
-def _pace(book: Book, dataset: str, records: Sequence[RunRecord]) -> Pace | None:
+def _pace(book: Book, dataset: str, last: Reservation | None, runs: Sequence[DeskRun]) -> Pace | None:
     """Estimate how long runs like the last one could go on; None without a run or a cap."""
-    if not records:
+    if last is None:
         return None
-    last = records[-1].reservation
     accounts = accounts_in(book, dataset, last.level, last.blocks)
     if not accounts:
         return None
     room = fits(accounts, use_of(last.charges, last.cost))
-    moments = [_moment(run.reserved) for run in records if run.reservation.study == last.study][-PACE_RUNS:]
+    moments = [run.reserved.at for run in runs if run.study == last.study][-PACE_RUNS:]
     if len(moments) < 2:
         return Pace(study=last.study, fits=room, days_apart=None, dry=None)
     apart = (moments[-1] - moments[0]) / (len(moments) - 1)

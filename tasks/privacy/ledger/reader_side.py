@@ -10,27 +10,30 @@ this machine has seen of it finds those, and releases in hand, by ``verify_relea
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from causalveil.schemas.admission import Admission
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.documents import parse_json
 from causalveil.schemas.errors import LedgerError, RunConflict, StudyError
-from causalveil.schemas.ledger import DOCUMENT, Account, EarlyRefusal, Reservation, UndrawnCharges, Verified
+from causalveil.schemas.ledger import Account, EarlyRefusal, Reservation, UndrawnCharges, Verified
 from causalveil.schemas.mistakes import nearest
+from causalveil.schemas.privacy import Level
 from causalveil.tasks.privacy.keys import OwnerKey
 from causalveil.tasks.privacy.ledger.accounts import (
     Book,
+    Listing,
     RunRecord,
-    account_by_sums,
     account_of,
     asked_of,
     manifest_of,
+    reservation_of,
     run_of,
 )
 from causalveil.tasks.privacy.ledger.entry import (
@@ -358,9 +361,10 @@ class ReaderSide(Journal):
         Raises:
             LedgerError: the ledger cannot be used, or an entry of the dataset breaks a rule.
         """
-        with self.store.read() as connection:
-            book = Book(self.identity, self.store.select(connection, entries.c.dataset == dataset))
-        return account_of(book, self.identity, dataset, contract)
+        book, listing = Book(self.identity), Listing()
+        for entry in self.entries_of(dataset):
+            listing.take(entry, book.add(entry))
+        return account_of(book, dataset, contract, listing)
 
     def newest(self, dataset: str, most: int, contract: Contract | None = None) -> Account:
         """Return the account with its newest runs alone, from sums that were verified before.
@@ -382,9 +386,14 @@ class ReaderSide(Journal):
             if chain is not None:
                 reserved = (entries.c.dataset == dataset, entries.c.kind == "reserve")
                 asked = [(entry.run_id, asked_of(entry)) for entry in self.store.select(connection, *reserved)]
-                listed = [self._run(connection, run_id) for run_id, _ in asked[max(len(asked) - most, 0) :]]
-                runs = [run for run in listed if run is not None]
-                return account_by_sums(chain.book, self.identity, dataset, contract, [one for _, one in asked], runs)
+                older, listing = max(len(asked) - most, 0), Listing()
+                for run_id, _ in asked[older:]:
+                    run = self._run(connection, run_id)
+                    for entry in () if run is None else run.entries:
+                        listing.take(entry, run)
+                # Of all runs; sums that were verified before do not know which of the older ones ended undrawn.
+                listing.asked, listing.undrawn = Counter(one for _, one in asked), {}
+                return account_of(chain.book, dataset, contract, listing, older=older)
         whole = self.account(dataset, contract)
         older = max(len(whole.runs) - most, 0)
         return whole.model_copy(update={"runs": whole.runs[older:], "older_runs": older})
@@ -402,7 +411,29 @@ class ReaderSide(Journal):
         known = None if self.memory is None else self.memory.read()
         with self.store.read() as connection:
             chain = remembered(self.store, connection, self.identity, known)
-        return chain.book if chain is not None else Book(self.identity, self.history(dataset))
+        return chain.book if chain is not None else Book(self.identity, self.entries_of(dataset))
+
+    def last_reservation(self, dataset: str) -> Reservation | None:
+        """Return what the newest run of a dataset reserved; None if it has no run.
+
+        Raises:
+            LedgerError: the ledger cannot be used, or the entry was changed.
+        """
+        newest = select(func.max(entries.c.seq)).where(entries.c.dataset == dataset, entries.c.kind == "reserve")
+        with self.store.read() as connection:
+            seq = connection.execute(newest).scalar()
+            found = self.store.select(connection, entries.c.seq == seq) if seq is not None else ()
+            return next(map(reservation_of, found), None)
+
+    def charged(self, dataset: str) -> frozenset[tuple[Level, tuple[str, ...]]]:
+        """Return levels and blocks for which runs of a dataset asked.
+
+        Raises:
+            LedgerError: the ledger cannot be used, or an entry was changed.
+        """
+        reserved = (entries.c.dataset == dataset, entries.c.kind == "reserve")
+        with self.store.read() as connection:
+            return frozenset(asked_of(entry) for entry in self.store.select(connection, *reserved))
 
     def head(self) -> tuple[int, str]:
         """Return number and hash of the last entry.
@@ -453,20 +484,6 @@ class ReaderSide(Journal):
         with self.store.read() as connection:
             return tuple(self.store.select(connection, entries.c.run_id == run_id, entries.c.kind == "refuse"))
 
-    def history(self, dataset: str) -> tuple[Entry, ...]:
-        """Return the entries that a dataset's accounts follow from.
-
-        These are grants, admissions, runs, charges and voids, no documents.
-
-        Raises:
-            LedgerError: the ledger cannot be used, or an entry was changed.
-        """
-        of_accounts = entries.c.kind.in_(("grant", "admit", "reserve", "release", "void"))
-        with self.store.read() as connection:
-            return tuple(
-                self.store.select(connection, entries.c.dataset == dataset, of_accounts, entries.c.name != DOCUMENT)
-            )
-
     def datasets(self) -> tuple[str, ...]:
         """Return the names of all datasets of which anything was granted or asked, sorted.
 
@@ -477,16 +494,14 @@ class ReaderSide(Journal):
             names = connection.execute(select(entries.c.dataset).distinct().where(entries.c.dataset != ""))
             return tuple(sorted(name for (name,) in names))
 
-    def entries_of(self, dataset: str) -> tuple[Entry, ...]:
-        """Return every entry of a dataset in order, releases among them.
-
-        The dataset "" has those of the ledger as a whole.
+    def entries_of(self, dataset: str) -> Iterator[Entry]:
+        """Yield every entry of a dataset in order, releases among them, fetched as they are consumed.
 
         Raises:
             LedgerError: the ledger cannot be used, or an entry was changed.
         """
         with self.store.read() as connection:
-            return tuple(self.store.select(connection, entries.c.dataset == dataset))
+            yield from self.store.select(connection, entries.c.dataset == dataset)
 
     def sums(self) -> Book:
         """Return the book of the whole ledger, as a writer finds it.
@@ -552,8 +567,8 @@ class ReaderSide(Journal):
             raise StudyError(f"{where}: is not the release of a run") from None
         if identity != self.identity:
             raise LedgerError(f"run {run_id}: its release names ledger {identity}, and this is {self.identity}")
-        _, book = self._audit(None)
-        run = book.runs.get(run_id)
+        self._audit(None)
+        run = self.record(run_id)
         problem = "the ledger does not have it" if run is None else _difference(run, document)
         if problem:
             raise LedgerError(
@@ -562,19 +577,28 @@ class ReaderSide(Journal):
             )
         return run_id
 
-    def _audit(self, dataset: str | None) -> tuple[Verified, Book]:
+    def verify_each(self, each: Callable[[Entry, RunRecord | None], None]) -> tuple[Verified, Book]:
+        """Verify the whole ledger, and hand on each entry with its run as it then is.
+
+        Returns:
+            The extent, and the book that all entries add up to.
+
+        Raises:
+            LedgerError: names the first entry that fails; then what was handed on counts for nothing.
+        """
+        return self._audit(None, each)
+
+    def _audit(
+        self, dataset: str | None, each: Callable[[Entry, RunRecord | None], None] = lambda _entry, _run: None
+    ) -> tuple[Verified, Book]:
         # Read before the transaction begins: what it sees is then no older than what is known.
         known = None if self.memory is None else self.memory.read()
         with self.store.read() as connection:
-            chain = from_the_first(self.store, connection, self.identity, dataset)
+            chain = from_the_first(self.store, connection, self.identity, dataset, each)
             refuse_older(self.store, connection, known, self.identity)
             refuse_unguarded(self.store, connection)
-        runs = chain.book.runs
-        undrawn = tuple(
-            UndrawnCharges(run_id=run_id, charges=run.undrawn)
-            for run_id, run in runs.items()
-            if run.document is not None and run.undrawn
-        )
+        book = chain.book
+        undrawn = tuple(UndrawnCharges(run_id=run_id, charges=names) for run_id, names in book.undrawn.items())
         return Verified(
-            ledger=self.identity, entries=chain.seq, runs=len(runs), head_hash=chain.hash, undrawn=undrawn
-        ), chain.book
+            ledger=self.identity, entries=chain.seq, runs=book.reserved, head_hash=chain.hash, undrawn=undrawn
+        ), book

@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ from causalveil.schemas.errors import LedgerError, kind_of
 from causalveil.schemas.privacy import Level
 from causalveil.tasks.machine.files import whole_file
 from causalveil.tasks.machine.site import home
-from causalveil.tasks.privacy.ledger.accounts import Book, Caps, Use, run_of
+from causalveil.tasks.privacy.ledger.accounts import Book, Caps, RunRecord, Use, run_of
 from causalveil.tasks.privacy.ledger.entry import NO_HASH, Entry, Grant, broken, canonical
 from causalveil.tasks.privacy.ledger.store import Store, entries
 
@@ -117,13 +117,15 @@ class Chain:
     """A verified beginning of a ledger: its last entry, and the book of all that came before.
 
     ``only`` names the dataset whose entries the book is to hold; None: those of all. ``after_loss``: the ledger lost
-    entries that this machine has seen, which was accepted for the record.
+    entries that this machine has seen, which was accepted for the record. ``each`` is told of every entry of the book,
+    with its run as it then is.
     """
 
     book: Book
     last: tuple[int, str] | None = None
     only: str | None = None
     after_loss: bool = False
+    each: Callable[[Entry, RunRecord | None], None] = lambda _entry, _run: None
 
     def take(self, entries: Iterable[Entry]) -> None:
         """Take in the entries that follow, which must be all of them and in order.
@@ -134,7 +136,7 @@ class Chain:
         for entry in entries:
             self._check(entry)
             if self.only is None or entry.dataset == self.only:
-                self.book.add(entry)
+                self.each(entry, self.book.add(entry))
             self.last = (entry.seq, entry.hash)
 
     @property
@@ -350,14 +352,20 @@ def refuse_older(store: Store, connection: Connection, known: Known | None, iden
         )
 
 
-def from_the_first(store: Store, connection: Connection, identity: str, dataset: str | None = None) -> Chain:
+def from_the_first(
+    store: Store,
+    connection: Connection,
+    identity: str,
+    dataset: str | None = None,
+    each: Callable[[Entry, RunRecord | None], None] = lambda _entry, _run: None,
+) -> Chain:
     """Verify every entry and the database itself.
 
     Raises:
         LedgerError: names the first entry that fails, or says that the database is damaged.
     """
     check_integrity(store, connection)
-    chain = Chain(Book(identity), only=dataset)
+    chain = Chain(Book(identity), only=dataset, each=each)
     chain.take(store.select(connection, checked=False))
     if chain.last is None:
         raise LedgerError("the ledger is empty; restore it from a backup")
@@ -387,14 +395,13 @@ def _state(book: Book) -> dict[str, Any]:
 
     Caps, grants, admissions, sums, and the runs that may still have entries.
     """
-    under_way = {run_id: run for run_id, run in book.runs.items() if run.state in ("reserved", "held")}
     return {
         "version": STATE,
         "caps": _CAPS.dump_python(book.caps),
         "grants": _GRANTS.dump_python(book.grants),
         "admissions": book.admissions,
         "used": [[*key, asdict(use)] for key, use in book.sums()],
-        "runs": {run_id: [[entry.seq, entry.hash] for entry in run.entries] for run_id, run in under_way.items()},
+        "runs": {run_id: [[entry.seq, entry.hash] for entry in run.entries] for run_id, run in book.runs.items()},
     }
 
 
