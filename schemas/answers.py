@@ -171,6 +171,64 @@ class Placed(Protocol):
 R = TypeVar("R", bound=Placed)
 
 
+class SetShape(StrEnum):
+    """The shape of a set of values that an answer leaves possible.
+
+    ``rays``: all up to ``lower`` and all from ``upper`` on. ``line``: any number.
+    """
+
+    interval = "interval"
+    rays = "rays"
+    line = "line"
+
+
+class ConfidenceSet(Frozen):
+    """The values that an answer leaves possible: an interval, two rays or the whole line."""
+
+    shape: SetShape
+    lower: Finite | None = None
+    upper: Finite | None = None
+
+    @property
+    def words(self) -> str:
+        """The set as a person reads it."""
+        if self.lower is None or self.upper is None:
+            return "any number: the denominator cannot be told from 0"
+        if self.shape is SetShape.rays:
+            return f"up to {self.lower:,.4g}, or from {self.upper:,.4g} on"
+        return f"{self.lower:,.4g} to {self.upper:,.4g}"
+
+
+class ContrastAnswer(Frozen):
+    """A contrast of rows of the table, or a ratio of two.
+
+    ``of``: rows with their coefficients; ``top`` and ``bottom``: of a ratio, whose set is Fieller's. The simultaneous
+    sets hold together with those of all answers. ``denominator_z``: a ratio's denominator over its standard error, of
+    which noise is a part. A withheld one has no numbers.
+    """
+
+    name: str
+    of: dict[str, Finite] | None = None
+    top: str | None = None
+    bottom: str | None = None
+    state: State
+    estimate: Finite | None = None
+    interval: ConfidenceSet | None = None
+    simultaneous: ConfidenceSet | None = None
+    noise_error: Annotated[Finite | None, Field(ge=0)] = None
+    sampling_error: Annotated[Finite | None, Field(ge=0)] = None
+    bias: Annotated[Finite | None, Field(ge=0)] = None
+    denominator_z: Finite | None = None
+
+    @property
+    def made_of(self) -> str:
+        """The rows that it is made of, as a person reads them."""
+        if self.of is None:
+            return f"({self.top}) / ({self.bottom})"
+        signed = [f"{'-' if times < 0 else '+'} {abs(times):g} × ({row})" for row, times in self.of.items()]
+        return " ".join(signed).removeprefix("+ ").replace(" 1 × ", " ").removeprefix("1 × ")
+
+
 def headline_first(rows: Iterable[R]) -> list[R]:
     """Return rows with the headline first: the first of a primary outcome, over all units."""
     found = list(rows)

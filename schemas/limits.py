@@ -43,6 +43,8 @@ class Code(StrEnum):
     unmeasured = "unmeasured"
     parallel_trends = "parallel_trends"
     anticipation = "anticipation"
+    composition = "composition"
+    exclusion = "exclusion"
     not_randomised = "not_randomised"
     beyond_prior = "beyond_prior"
     alike_within_groups = "alike_within_groups"
@@ -99,6 +101,10 @@ SENTENCES: dict[StrEnum, str] = {
     Code.parallel_trends: "a violation of parallel trends: changes that would have differed between the arms without "
     "treatment, given the covariates",
     Code.anticipation: "effects of treatment before the period that changes are taken from (anticipation)",
+    Code.composition: "differences of subgroups by who is in them (a difference-in-differences of cross-sections needs "
+    "parallel trends, and people of the same kind in each period)",
+    Code.exclusion: "effects of {treatment} on {top} by another way than {bottom} (exclusion), and people whom it "
+    "moves the other way (monotonicity), where a ratio is read as an effect of {bottom}",
     Code.not_randomised: "confounding, if treatment was not randomised as the study declares",
     Code.alike_within_groups: "likeness of units that share a school, clinic or household, which matters most where "
     "treatment was given by it",

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, TypeAdapter
 
-from causalveil.schemas.answers import Answer, BalanceRow, Benchmark, Calibration, GateResult, GateVerdict, State
+from causalveil.schemas.answers import (
+    Answer,
+    BalanceRow,
+    Benchmark,
+    Calibration,
+    ContrastAnswer,
+    GateResult,
+    GateVerdict,
+    State,
+)
 from causalveil.schemas.contradictions import contradictions
 from causalveil.schemas.documents import Shown, as_written, parse_json, read_text, table_of
 from causalveil.schemas.errors import ReleaseContradicted, StudyError
@@ -361,6 +370,13 @@ class EffectRelease(EffectTable, Release):
     """The effects that one run found."""
 
     kind: Literal["effect"] = "effect"
+    contrasts: Annotated[
+        tuple[ContrastAnswer, ...],
+        Field(
+            description="of rows of the table, in the order of the study",
+            exclude_if=lambda contrasts: not contrasts,
+        ),
+    ] = ()
     clusters: Annotated[
         ClustersStatement | None, Field(description="null: units were counted one by one, as if none were alike")
     ] = None

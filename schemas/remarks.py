@@ -52,6 +52,8 @@ class PlanCode(StrEnum):
     clusters = "clusters"
     equal_arms = "equal_arms"
     row = "row"
+    contrast = "contrast"
+    ratios = "ratios"
     assumed_times = "assumed_times"
     public_width = "public_width"
     effect_width = "effect_width"
@@ -170,6 +172,9 @@ REMARKS: dict[StrEnum, str] = {
     PlanCode.equal_arms: "That is for arms of one size, {units:,.0f} units each. The answer of a smaller arm has a "
     "wider interval.",
     PlanCode.row: "{name}: {half_width}.{group}{adjustment}{others}",
+    PlanCode.contrast: "{name}: ± {half_width} by itself, its rows' errors put together by parts.",
+    PlanCode.ratios: "A ratio's interval is about as wide as that of its top divided by its bottom. It has no end "
+    "where the bottom is not clearly apart from 0.",
     PlanCode.assumed_times: "That is for {arms}, a risk of {risk:.0%}{kinds} and {lost:.0%} lost until {horizon:g} in "
     "all arms. For another risk or loss write `expect` into the study.",
     PlanCode.public_width: "The half-width{of} is between {low} and {high}. It depends on the size of the effect, and "

@@ -23,6 +23,7 @@ from causalveil.schemas.columns import Column, Holds, Nulls, codes_of, level_lab
 from causalveil.schemas.documents import RuleBroken
 from causalveil.schemas.privacy import Frozen, Level
 from causalveil.schemas.study import (
+    MOST_TIMES,
     NOTHING_TO_ADJUST_FOR,
     ZERO_ONE,
     CategoricalCovariate,
@@ -51,7 +52,10 @@ from causalveil.schemas.where import MOST_CONDITIONS, Condition, refuse_roles
 # What the answers over all subgroups are called; no level can be.
 ALL_UNITS = "all units"
 MISSING = "(missing)"
-MOST_OUTCOMES, MOST_GROUPS, MOST_ARMS = 50, 100, 20
+MOST_OUTCOMES, MOST_GROUPS, MOST_ARMS, MOST_CONTRASTS = 50, 100, 20, 50
+# The place of a row: outcome, subgroup and arm; and what stands between them in its name.
+Row = tuple[str, str, str]
+ROW_PARTS = "|"
 # What a release at level `label` prints of public columns, of one question and of several.
 PUBLIC_WEIGHTS = (
     "sizes of weights, effective sample sizes and imbalances in this release: exact functions of those columns"
@@ -166,6 +170,28 @@ class Arms(Frozen):
     def ordered(self) -> tuple[str | int, ...]:
         """The reference, then the others as declared."""
         return (self.reference, *(level for level in self.levels if level != self.reference))
+
+
+class RowContrast(Frozen):
+    """A contrast of rows of the table: a sum with coefficients, or a ratio of two of them.
+
+    A row is named by outcome, subgroup and arm, as ``weeks | afam``; the subgroup may be left out for all units, and
+    the arm where there are two. ``top`` and ``bottom`` may name a contrast that stands before.
+    """
+
+    name: Name
+    of: Annotated[dict[Name, Finite] | None, Field(min_length=1, max_length=100)] = None
+    top: Name | None = None
+    bottom: Name | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        ratio = (self.top is not None, self.bottom is not None)
+        if ratio not in ((True, True), (False, False)) or any(ratio) == (self.of is not None):
+            raise ValueError("a contrast has 'of', rows with coefficients, or 'top' and 'bottom' of a ratio")
+        if any(times == 0 or abs(times) > MOST_TIMES for times in (self.of or {}).values()):
+            raise ValueError(f"a coefficient is 0, or beyond {MOST_TIMES:g}; leave its row out, or use a smaller one")
+        return self
 
 
 class FailedGate(StrEnum):
@@ -334,6 +360,71 @@ class EffectStudy(TableStudy):
     missing_outcome: MissingOutcome = MissingOutcome.refuse
     gates: Gates | None = None
     measure: Annotated[tuple[EffectMeasure, ...], Field(min_length=1)] = (EffectMeasure.difference,)
+    contrasts: Annotated[
+        tuple[RowContrast, ...], Field(max_length=MOST_CONTRASTS, exclude_if=lambda contrasts: not contrasts)
+    ] = ()
+
+    @model_validator(mode="after")
+    def _contrasts_of_rows(self) -> Self:
+        known = set[str]()
+        for place, contrast in enumerate(self.contrasts, 1):
+            if contrast.name in known or contrast.name in (one.name for one in self.outcomes):
+                raise RuleBroken(f"'contrasts.{place}': '{contrast.name}' names something else too", "contrasts")
+            known.add(contrast.name)
+            try:
+                self.rows_of(contrast)
+            except ValueError as wrong:
+                raise RuleBroken(f"'contrasts.{place}': {wrong}", "contrasts") from None
+        if self.contrasts and self.clusters is not None:
+            raise RuleBroken("'contrasts' do not go with 'clusters'; leave one of them out", "contrasts")
+        if self.contrasts and self.asks_one:
+            raise RuleBroken(
+                "'contrasts' compare rows, and this study has one; ask for more, or leave it out", "contrasts"
+            )
+        return self
+
+    def rows_of(self, contrast: RowContrast) -> tuple[dict[Row, float], dict[Row, float]]:
+        """Return the rows of a contrast with their coefficients; of a ratio those of both.
+
+        Raises:
+            ValueError: names what is no row, or no contrast that stands before.
+        """
+        if contrast.of is not None:
+            return self._added(contrast.of), {}
+        earlier = {one.name: one for one in self.contrasts[: self.contrasts.index(contrast)] if one.of is not None}
+        top, bottom = ({name: 1.0} for name in (str(contrast.top), str(contrast.bottom)))
+        first, second = (earlier[name].of or {} if name in earlier else {name: 1.0} for name in (*top, *bottom))
+        return self._added(first), self._added(second)
+
+    def _added(self, of: Mapping[str, float]) -> dict[Row, float]:
+        """Return rows by their places in the table, with coefficients."""
+        found = dict[Row, float]()
+        for name, times in of.items():
+            row = self._row(name)
+            if row in found:
+                raise ValueError(f"'{name}' is a row that stands there already")
+            found[row] = times
+        return found
+
+    def _row(self, name: str) -> Row:
+        """Return the place of a row that is named by outcome, subgroup and arm."""
+        outcome, *rest = (part.strip() for part in name.split(ROW_PARTS))
+        column, group, arm = None if self.subgroups is None else self.subgroups.column, ALL_UNITS, self.arm_names[1:]
+        groups = {str(label): str(code) for label, code in getattr(column, "of_names", {}).items()}
+        arms = {str(label): str(code) for label, code in getattr(self.arms, "of_names", {}).items()}
+        if rest and groups.get(rest[0], rest[0]) in self.answered_groups:
+            group = groups.get(rest[0], rest[0])
+            rest = rest[1:]
+        if rest:
+            arm = tuple(one for one in arm if one == arms.get(rest[0], rest[0]))
+        if outcome not in (one.name for one in self.outcomes) or len(arm) != 1 or len(rest) > 1:
+            known = [f"outcomes {', '.join(repr(one.name) for one in self.outcomes)}"]
+            known += [f"subgroups {', '.join(map(repr, self.groups))}"] if self.subgroups else []
+            known += [f"arms {', '.join(map(repr, self.arm_names[1:]))}"] if len(self.arm_names) > 2 else []
+            raise ValueError(
+                f"'{name}' is no row of the table, as 'OUTCOME | SUBGROUP | ARM'; it has {'; '.join(known)}"
+            )
+        return outcome, group, arm[0]
 
     @model_validator(mode="after")
     def _adjusts_for_something(self) -> Self:
@@ -394,7 +485,7 @@ class EffectStudy(TableStudy):
 
     @model_validator(mode="after")
     def _tables_at_its_levels(self) -> Self:
-        beside = (self.where, self.gates, self.ratios)
+        beside = (self.where, self.gates, self.ratios, self.contrasts)
         if self.privacy.level in self.TABLES or (self.asks_one and not any(beside)):
             return self
         name, level = self.estimator.name, self.privacy.level
@@ -425,7 +516,8 @@ class EffectStudy(TableStudy):
 
         It is what an estimator's own code works with.
         """
-        whole = {"arms": None, "subgroups": None, "where": (), "gates": None, "measure": (EffectMeasure.difference,)}
+        whole: dict[str, Any] = {"arms": None, "subgroups": None, "where": (), "gates": None, "contrasts": ()}
+        whole |= {"measure": (EffectMeasure.difference,)}
         alone = {"role": OutcomeRole.primary, "importance": 1.0}
         return tuple(
             self.model_copy(

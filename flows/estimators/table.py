@@ -56,6 +56,7 @@ class Rehearsed:
         kind: of the outcomes of its people, counted from 0.
         weight: of that kind in the mean over kinds.
         answers: expected half-widths of each outcome.
+        contrasts: expected half-widths of contrasts, those of ratios left out.
         found: what it was read from.
     """
 
@@ -67,6 +68,7 @@ class Rehearsed:
     kind: int = 0
     weight: float = 1.0
     answers: tuple[ExpectedAnswer, ...] = ()
+    contrasts: tuple[float, ...] = ()
     found: Any = None
 
 
@@ -156,7 +158,17 @@ def of_table(smaller: Smaller[Any], found: Findings, first: int) -> Rehearsed:
     row = next(row for row in found.answers if row.outcome == own.outcome)
     read = _half(smaller, row, row.interval)
     whole = row.state is State.unresolved
-    return replace(read, half_width=own.everybody, whole_range=whole, answers=answers, found=found)
+    contrasts = tuple(
+        smaller.of_all(
+            ((one.interval.upper or 0.0) - (one.interval.lower or 0.0)) / 2,
+            one.noise_error or 0.0,
+            one.sampling_error or 0.0,
+            one.bias or 0.0,
+        ).half_width
+        for one in found.contrasts
+        if one.of is not None and one.interval is not None
+    )
+    return replace(read, half_width=own.everybody, whole_range=whole, answers=answers, contrasts=contrasts, found=found)
 
 
 def middle_of(found: Sequence[Rehearsed]) -> list[ExpectedAnswer]:

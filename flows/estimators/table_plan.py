@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from statistics import median
 from typing import Any
 
 from causalveil.flows.estimators.rehearsal import (
@@ -43,7 +44,15 @@ def words(study: EffectStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[R
         others = f" Its noise is {factor:.2f} times that of asking for it alone; without it the others would have "
         others = f"{others}{1 - without:.0%} less." if len(rows) > 1 else ""
         sentences.append(say_row(row.outcome, row.everybody, row.everybody_together, group, row.adjustment, others))
-    return Words(sentences, {"answers": numbers}, name=rows[study.first].outcome)
+    names = [one.name for one in study.contrasts if one.of is not None]
+    widths = [median(own) for own in zip(*(one.contrasts for one in found), strict=True)]
+    sentences += [
+        remark(PlanCode.contrast, name=name, half_width=width) for name, width in zip(names, widths, strict=False)
+    ]
+    if len(names) < len(study.contrasts):
+        sentences.append(remark(PlanCode.ratios))
+    told = {"contrasts": dict(zip(names, widths, strict=False))} if names else {}
+    return Words(sentences, {"answers": numbers, **told}, name=rows[study.first].outcome)
 
 
 def warned(study: EffectStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]) -> list[Remark]:

@@ -504,6 +504,9 @@ def _effect(asked: EffectStudyFile, contract: Contract | None, problems: Problem
     document["terms"] = _terms(asked, document["covariates"], problems)
     document["censoring"] = _censoring(asked, contract, problems)
     document["clusters"] = _clusters(asked, contract, problems)
+    document["contrasts"] = asked.compared
+    if asked.compared and contract is None:
+        problems.add("contrasts", "rounds of sites pool answers, and no contrasts of them; leave it out")
     if isinstance(asked.estimator, AutoEstimator) or problems:
         return document
     fields = answering(asked).model_fields
@@ -656,7 +659,18 @@ def not_public_enough(asked: StudyFile, contract: Contract | None) -> Problems:
 
 
 # Keys that are compared in a way of their own, or that change nothing that is released.
-_APART = ("data", "estimator", "privacy", "purpose", "expect", "outcome", "outcomes", "measure")
+_APART = (
+    "data",
+    "estimator",
+    "privacy",
+    "purpose",
+    "expect",
+    "outcome",
+    "outcomes",
+    "measure",
+    "contrasts",
+    "standardise",
+)
 
 
 def asks_for(asked: StudyFile, study: Study) -> bool:
@@ -675,7 +689,10 @@ def asks_for(asked: StudyFile, study: Study) -> bool:
 def _same_questions(asked: EffectStudyFile, study: Study) -> bool:
     """Return whether outcomes and measures are the file's."""
     return (
-        isinstance(study, TableStudy) and _within(asked.questions, study.outcomes) and asked.measures == study.measure
+        isinstance(study, TableStudy)
+        and _within(asked.questions, study.outcomes)
+        and asked.measures == study.measure
+        and asked.compared == getattr(study, "contrasts", ())
     )
 
 

@@ -14,6 +14,7 @@ or the machine can be named here but the folder (``data.path``).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -63,7 +64,7 @@ from causalveil.schemas.study import (
     Select,
     Slug,
 )
-from causalveil.schemas.table import AskedOf, EffectMeasure, Gates, OutcomeRole
+from causalveil.schemas.table import AskedOf, EffectMeasure, Gates, OutcomeRole, RowContrast
 from causalveil.schemas.where import AskedWhere
 
 # What a study file says under ``estimator`` and ``privacy``.
@@ -111,6 +112,8 @@ else:
     _OF_EFFECTS = (known.model_fields["estimator"].annotation for known in STUDIES["effect"].values())
     AskedEstimator = Annotated[Union[(*_OF_EFFECTS, AutoEstimator)], Discriminator("name")]
 
+# How far shares of subgroups may be from 1 by rounding.
+SHARES_ROUNDED = 1e-6
 STUDY_SCHEMA_FILE = Path(__file__).parents[1] / "study-v1.schema.json"
 # What a study does not say, and who says it.
 ELSEWHERE = {
@@ -121,7 +124,7 @@ ELSEWHERE = {
 # One question was of kind `effect` once, and many of this kind.
 FORMER_KIND = "protocol"
 # What outcomes of the other kind have no use for.
-OF_NUMBERS, OF_TIMES = ("gates", "missing_outcome"), ("intervals", "censoring", "expect")
+OF_NUMBERS, OF_TIMES = ("gates", "missing_outcome", "contrasts", "standardise"), ("intervals", "censoring", "expect")
 
 
 class AskedData(Frozen):
@@ -197,6 +200,14 @@ class EffectStudyFile(StudyFile):
         Field(description="the contract's column of clusters, and how many were treated where whole ones were"),
     ] = None
     gates: Gates | None = None
+    contrasts: Annotated[
+        tuple[RowContrast, ...],
+        Field(description="sums of rows with coefficients, or ratios of two; a row is OUTCOME | SUBGROUP | ARM"),
+    ] = ()
+    standardise: Annotated[
+        dict[Name, Annotated[dict[str, Annotated[Finite, Field(gt=0, le=1)]], Field(min_length=2)]] | None,
+        Field(max_length=1, description="public shares of the levels of 'subgroups', by which they are weighed"),
+    ] = None
     intervals: Annotated[int, Field(ge=1, le=MOST_INTERVALS, description="of the grid of times")] | None = None
     censoring: Annotated[
         AskedCensoring, Field(description="on what losses may depend, and how many must be followed to the horizon")
@@ -216,6 +227,17 @@ class EffectStudyFile(StudyFile):
             raise RuleBroken("'outcome' is short for 'outcomes' of one: write one of the two keys", "outcome")
         if self.outcome is None and self.outcomes is None:
             raise RuleBroken(missing_key("outcome"), "outcome")
+        return self
+
+    @model_validator(mode="after")
+    def _shares_of_subgroups(self) -> Self:
+        for name, shares in (self.standardise or {}).items():
+            if self.subgroups is None or name != self.subgroups.name:
+                raise RuleBroken(f"'standardise' weighs subgroups: write 'subgroups: {name}'", "standardise")
+            if self.arms is not None:
+                raise RuleBroken("'standardise' is of two arms; of more write 'contrasts'", "standardise")
+            if abs(math.fsum(shares.values()) - 1) > SHARES_ROUNDED:
+                raise RuleBroken("'standardise' has shares that do not add up to 1", "standardise")
         return self
 
     @model_validator(mode="after")
@@ -247,6 +269,20 @@ class EffectStudyFile(StudyFile):
                     f"'measure' must be one of {', '.join(map(repr, known))} of such an outcome", "measure"
                 )
         return self
+
+    @property
+    def compared(self) -> tuple[RowContrast, ...]:
+        """The contrasts, with those that ``standardise`` stands for: each outcome by public shares."""
+        (shares,) = (self.standardise or {"": {}}).values()
+        made = [
+            RowContrast(
+                name=f"{one.name}, standardised",
+                of={f"{one.name} | {level}": share for level, share in shares.items()},
+            )
+            for one in self.questions
+            if shares and isinstance(one, AskedOutcome)
+        ]
+        return (*self.contrasts, *made)
 
     @property
     def settings(self) -> EstimatorSettings:
@@ -294,6 +330,7 @@ class EffectStudyFile(StudyFile):
             "outcomes": len(self.questions) > 1 or first.role is not OutcomeRole.primary,
             "subgroups": self.subgroups is not None,
             "gates": self.gates is not None,
+            "contrasts": bool(self.contrasts or self.standardise),
             # One question of times is asked of the eligible, and in two measures, as it is of all.
             "where": bool(self.where) and not self.of_times,
             "measure": self.measures != (EffectMeasure.difference,) and not self.of_times,

@@ -2,6 +2,7 @@
 
 - ``answers``: Turn answers with the parts of their error into intervals.
 - ``clusters``: Read off one released number how alike units of one cluster are.
+- ``contrasts``: Combine rows of a table into contrasts and ratios, with intervals.
 - ``covered``: Name the sources of error that the intervals of a table cover.
 - ``difference``: Differences of arm means where treatment is private, of a randomised trial or unadjusted.
 - ``findings``: Assemble what a release holds of a table: answers, balance, gates.

@@ -347,11 +347,12 @@ def table(study: EffectStudy, parts: Sequence[Part]) -> tuple[Answer, ...]:
     The simultaneous intervals hold all together (Bonferroni).
     """
     error, reference = 1 - study.confidence, study.arm_names[0]
+    many = len(parts) + len(getattr(study, "contrasts", ()))
     rows = []
     for part in parts:
         outcome = study.outcomes[part.outcome]
         value, single = limits(part, outcome.width, error)
-        _, together = limits(part, outcome.width, error / len(parts))
+        _, together = limits(part, outcome.width, error / many)
         rows.append(
             Answer(
                 outcome=outcome.name,

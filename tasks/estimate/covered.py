@@ -34,10 +34,19 @@ def covered(study: EffectStudy | SurvivalStudy, answers: Sequence[Answer]) -> tu
 
 
 def assumed(study: Study) -> tuple[Limit, ...]:
-    """Return what a design of changes over time takes for granted, which no interval covers."""
-    if not isinstance(study, EffectStudy) or not any(one.is_change for one in study.outcomes):
+    """Return what changes over time and contrasts of rows take for granted."""
+    if not isinstance(study, EffectStudy):
         return ()
-    return limit(Code.parallel_trends), limit(Code.anticipation)
+    found = list[Limit]()
+    if any(one.is_change for one in study.outcomes):
+        found += [limit(Code.parallel_trends), limit(Code.anticipation)]
+    rows = [study.rows_of(one) for one in study.contrasts]
+    if any(len({group for _, group, _ in own}) > 1 and min(own.values()) < 0 for both in rows for own in both if own):
+        found.append(limit(Code.composition))
+    for one in study.contrasts:
+        if one.top is not None and one.bottom is not None:
+            found.append(limit(Code.exclusion, treatment=study.treatment, top=one.top, bottom=one.bottom))
+    return tuple(found)
 
 
 def hidden_subgroups(study: EffectStudy | SurvivalStudy, answers: Sequence[Answer]) -> bool:

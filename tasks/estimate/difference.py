@@ -37,6 +37,7 @@ from causalveil.tasks.estimate.answers import (
     with_statement,
 )
 from causalveil.tasks.estimate.clusters import KnownClusters, Likeness, expected_totals, likeness
+from causalveil.tasks.estimate.contrasts import contrast_answers
 from causalveil.tasks.estimate.covered import covered
 from causalveil.tasks.estimate.findings import together
 from causalveil.tasks.estimate.interval import NOISY, Findings, Noise, of_the_answer
@@ -317,7 +318,7 @@ def findings(
     answers, calibration = calibrate(study, parts, table(study, parts))
     details: dict[str, float | int | str | bool] = {
         "cells": groups * arms,
-        **together(len(answers)),
+        **together(len(answers) + len(study.contrasts)),
     }
     for label, counts in zip(study.groups, found.counts.tolist(), strict=True):
         details |= {f"units[{label}][{name}]": count for name, count in zip(study.arm_names, counts, strict=True)}
@@ -329,6 +330,7 @@ def findings(
         not_covered=not_covered(study.estimator),
         calibration=calibration,
         clusters=told_of(study, parts, sizes.units),
+        contrasts=contrast_answers(study, parts, answers),
     )
     return _of_one_question(study, told, found) if study.asks_one else told
 

@@ -32,6 +32,7 @@ from causalveil.tasks.estimate.adjust.interval import ErrorLaw, confounding, cur
 from causalveil.tasks.estimate.adjust.questions import Asked, JointScales
 from causalveil.tasks.estimate.adjust.recipe import TWO_ARMS
 from causalveil.tasks.estimate.answers import Part, calibrate, scale_of, table, told_of, with_everybody
+from causalveil.tasks.estimate.contrasts import contrast_answers
 from causalveil.tasks.estimate.covered import covered
 from causalveil.tasks.estimate.interval import Findings
 from causalveil.tasks.estimate.robustness import benchmarks
@@ -306,7 +307,7 @@ def findings(study: RegressionStudy, asked: Asked, scales: JointScales, sizes: S
     answers, calibration = calibrate(study, parts, table(study, parts))
     details: dict[str, float | int | str | bool] = {
         "cells": scales.counts.size,
-        **together(len(answers)),
+        **together(len(answers) + len(study.contrasts)),
     }
     for label, counts, units, group in zip(study.groups, scales.counts, scales.units, asked, strict=True):
         details[f"units[{label}]"] = units
@@ -327,6 +328,7 @@ def findings(study: RegressionStudy, asked: Asked, scales: JointScales, sizes: S
         not_covered=not_covered(study, asked, calibration.mean is not None),
         details=details,
         clusters=told_of(study, parts, sizes.units),
+        contrasts=contrast_answers(study, parts, rows),
     )
 
 

@@ -45,6 +45,7 @@ from causalveil.schemas.answers import (
     BalanceRow,
     Benchmark,
     Calibration,
+    ContrastAnswer,
     GateResult,
     Limits,
     State,
@@ -361,6 +362,7 @@ class Findings:
         curves: of times to an event, by subgroup and arm.
         cells: the noisy numbers that all else is read off, of times of arms as they are.
         clusters: how alike units of one cluster are; None without clusters.
+        contrasts: of the rows, where the study asks for some.
     """
 
     answers: tuple[Answer, ...]
@@ -376,6 +378,7 @@ class Findings:
     curves: tuple[GroupCurves, ...] = ()
     cells: tuple[float, ...] | None = None
     clusters: ClustersStatement | None = None
+    contrasts: tuple[ContrastAnswer, ...] = ()
 
     @classmethod
     def of_one(
@@ -464,6 +467,7 @@ class Findings:
             "curves": self.curves,
             "cells": self.cells,
             "clusters": self.clusters,
+            "contrasts": self.contrasts,
             "details": dict(self.details),
         }
 

@@ -228,7 +228,8 @@ def _answers(release: EffectTable, room: int, ends_with: Sequence[str]) -> list[
     rows, of = _in_order(release.answers), _units_in(release)
     if len(rows) == 1:
         return _only(release, of.get(rows[0].outcome))
-    fit = _rows_in(room, ends_with)
+    contrasts = _contrasts(release)
+    fit = _rows_in(room - len(contrasts), ends_with)
     shown = rows[:fit]
     # Ratios are told if those of all answers fit.
     asked, whole = any(one.measures for one in rows), sum(1 + len(one.measures) for one in rows) <= fit
@@ -236,6 +237,23 @@ def _answers(release: EffectTable, room: int, ends_with: Sequence[str]) -> list[
     for name, one in zip(_names(shown, rows), shown, strict=True):
         lines.append(f"{name}  {_numbers(one, of.get(one.outcome, ''))}")
         lines += [f"  {one.words}" for one in one.measures if whole]
+    return lines + contrasts
+
+
+# Contrasts that a panel has beside the answers; the report has all.
+SHOWN_CONTRASTS = 3
+
+
+def _contrasts(release: EffectTable) -> list[str]:
+    """Return the first contrasts of rows, a line each."""
+    found = list(getattr(release, "contrasts", ()))
+    lines = []
+    for one in found[:SHOWN_CONTRASTS]:
+        if one.interval is None:
+            lines.append(f"[yellow]{escape(one.name)}  withheld: a gate failed[/yellow]")
+            continue
+        estimate = "" if one.estimate is None else f"[bold]{one.estimate:,.4g}[/bold]  "
+        lines.append(f"{escape(one.name)}  {estimate}{one.interval.words}")
     return lines
 
 

@@ -278,6 +278,7 @@ def context_of(release: EffectTable) -> dict[str, Any]:
         "by_parts": by_parts(release),
         "loves": love_plots(release.balance, balance_sides(release)),
         "unseen": unseen(release),
+        "compared": getattr(release, "contrasts", ()),
         "unit_of": units_in(release),
         "lost_within": lost_within(asks),
         "of_times": of_times(asks),

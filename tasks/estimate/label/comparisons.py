@@ -43,6 +43,7 @@ from causalveil.schemas.table import EffectStudy
 from causalveil.tasks.data.covariates import Columns
 from causalveil.tasks.data.enclave import Enclave
 from causalveil.tasks.estimate.answers import Part, calibrate, table, told_of_errors, with_everybody, with_statement
+from causalveil.tasks.estimate.contrasts import contrast_answers
 from causalveil.tasks.estimate.covered import covered
 from causalveil.tasks.estimate.findings import balance_gate, critical_of, gated, overlap_gate, together
 from causalveil.tasks.estimate.interval import NOISY, Findings, allowance_beside
@@ -418,7 +419,7 @@ def _of_one_question(study: EffectStudy, found: Findings, weighing: Weighing | N
 
 def number_of_answers(study: EffectStudy) -> int:
     """Return the number of rows of the table."""
-    return len(study.outcomes) * (len(study.arm_names) - 1) * len(study.answered_groups)
+    return len(study.outcomes) * (len(study.arm_names) - 1) * len(study.answered_groups) + len(study.contrasts)
 
 
 def answers_stage(
@@ -441,7 +442,7 @@ def answers_stage(
     gates = gates_of(study, comparisons, weighed)
     details: dict[str, float | int | str | bool] = {
         "cells": len(study.groups) * len(study.arm_names),
-        **together(len(rows)),
+        **together(len(rows) + len(study.contrasts)),
     }
     for comparison in comparisons:
         # In the order of the arms, of which the reference is the first.
@@ -469,6 +470,7 @@ def answers_stage(
         calibration=calibration,
         not_covered=united(limit for one in weighed if one is not None for limit in one.not_covered),
         details=details,
+        contrasts=contrast_answers(study, parts, answered),
     )
     return _of_one_question(study, found, weighed[0]) if study.asks_one else found
 

@@ -1,0 +1,180 @@
+"""Contrasts and ratios of rows: whose errors add up and how, Fieller's set, what a file may name, gates."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import ndtri
+
+from causalveil.schemas.answers import SetShape, State
+from causalveil.schemas.asked.resolve import asks_for, resolve
+from causalveil.schemas.asked.study_file import parse_study_file
+from causalveil.schemas.contract import Contract
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.limits import Code
+from causalveil.schemas.table import ALL_UNITS, EffectStudy
+from causalveil.tasks.estimate.answers import Part, table
+from causalveil.tasks.estimate.contrasts import combined, contrast_answers, fieller_set
+from causalveil.tasks.estimate.covered import assumed
+from tests.protocol_help import analysed, confounded, make_protocol
+from tests.studies import CONTRACT, merge
+
+Z = float(ndtri(0.975))
+
+
+def part(outcome: int = 0, group: str = ALL_UNITS, value: float = 1.0, **more: Any) -> Part:
+    told = {"answered": True, "sampling": 0.01, "noise": 0.04, "bias": 0.0, "spread": 1.0, "confounding": None} | more
+    return Part(outcome, group, "1", value=value, **told)
+
+
+def asked(*contrasts: dict[str, Any], **more: Any) -> EffectStudy:
+    return make_protocol(2, 2, 2, **{"contrasts": list(contrasts), **more})
+
+
+def test_errors_add_up_by_variance_over_subgroups_and_by_deviation_within() -> None:
+    study = asked()
+    apart = combined(study, [(1.0, part(0, "g1")), (-2.0, part(0, "g0", 3.0))])
+    assert (apart.value, apart.sampling, apart.noise) == pytest.approx((-5.0, 0.05, 0.2))
+    within = combined(study, [(1.0, part(0, "g1")), (-2.0, part(1, "g1", 3.0))])
+    assert (within.sampling, within.noise) == pytest.approx((0.09, 0.2)), "noise on two outcomes is independent"
+    whole = combined(study, [(1.0, part()), (-2.0, part(0, "g0"))])
+    assert (whole.sampling, whole.noise) == pytest.approx((0.09, 0.36)), "all units share people with each subgroup"
+    arms = combined(make_protocol(2, 2, arms=3), [(1.0, part()), (1.0, part(1))])
+    assert arms.noise == pytest.approx(0.16)
+    assert combined(study, [(1.0, part(bias=0.1)), (-2.0, part(1, bias=0.2))]).bias == pytest.approx(0.5)
+    assert not combined(study, [(1.0, part()), (1.0, part(1, answered=False))]).answered
+
+
+def test_what_models_leave_is_paired_at_worst_within_and_by_shrinkage_over_subgroups() -> None:
+    random = np.random.default_rng(1)
+    one, other = random.normal(0, 1, 400), random.normal(0, 2, 400)
+    drawn = {"noise": 10.0, "adjusted": 1.0}
+    within = combined(asked(), [(1.0, part(error=one, **drawn)), (-1.0, part(1, error=other, **drawn))])
+    assert math.sqrt(within.models) == pytest.approx(one.std() + other.std(), rel=0.01)
+    rows = [(1.0, part(0, "g0", error=one, **drawn)), (-1.0, part(0, "g1", error=other, **drawn))]
+    assert combined(asked(), rows).models == pytest.approx(one.var() + other.var())
+    drawn["adjusted"] = 0.0
+    rows = [(1.0, part(0, "g0", error=one, **drawn)), (-1.0, part(0, "g1", error=other, **drawn))]
+    assert math.sqrt(combined(asked(), rows).models) == pytest.approx(one.std() + other.std())
+
+
+@pytest.mark.parametrize(
+    ("top", "bottom", "shape"),
+    [(1.0, 1.0, "interval"), (-3.0, 1.0, "interval"), (1.0, -1.0, "interval"), (3.0, 0.1, "rays"), (0.1, 0.1, "line")],
+)
+def test_a_ratio_has_the_set_of_fieller_s_formula(top: float, bottom: float, shape: str) -> None:
+    """Of normal errors the ends are the roots of a quadratic, whichever sign both numbers have."""
+    units = (0.1, 0.2)
+
+    def holds(angle: float) -> float:
+        return Z - abs(math.cos(angle) * top / units[0] - math.sin(angle) * bottom / units[1])
+
+    found = fieller_set(holds, top / units[0], bottom / units[1], units)
+    a, b, c = bottom**2 - (Z * units[1]) ** 2, top * bottom, top**2 - (Z * units[0]) ** 2
+    assert found.shape == shape
+    if shape == "line":
+        assert b**2 - a * c < 0
+        return
+    roots = sorted((b + sign * math.sqrt(b**2 - a * c)) / a for sign in (-1, 1))
+    assert (found.lower, found.upper) == pytest.approx(tuple(roots), rel=1e-6)
+    assert (found.shape is SetShape.rays) == (a < 0)
+
+
+def test_a_first_stage_that_noise_hides_gives_the_line_and_no_wald_interval() -> None:
+    study = asked({"name": "late", "top": "y0", "bottom": "y1"})
+    rows = [part(0, noise=0.0, sampling=0.01), *(part(0, g) for g in ("g0", "g1")), part(1, value=0.01)]
+    rows += [part(1, g) for g in ("g0", "g1")]
+    (late,) = contrast_answers(study, rows, table(study, rows))
+    assert late.interval is not None
+    assert late.interval.shape is SetShape.rays
+    assert late.denominator_z == pytest.approx(0.01 / math.sqrt(0.05))
+    rows[0] = part(0, value=0.1)
+    (late,) = contrast_answers(study, rows, table(study, rows))
+    assert late.interval is not None
+    assert (late.interval.shape, late.interval.lower) == (SetShape.line, None)
+    assert {one.code for one in assumed(study)} == {Code.exclusion}
+
+
+def test_contrasts_are_in_the_family_that_holds_together_and_behind_gates() -> None:
+    study = asked({"name": "apart", "of": {"y0 | g1": 1, "y0 | g0": -1}}, {"name": "both", "of": {"y0": 1, "y1": 1}})
+    rows, effects = confounded(6_000, 2, 2)
+    found = analysed(study, rows)
+    apart, both = found.contrasts
+    assert apart.interval is not None
+    assert apart.simultaneous is not None
+    assert apart.simultaneous.lower < apart.interval.lower < apart.estimate < apart.interval.upper
+    assert found.details["simultaneous"] == "Bonferroni over 8 answers"
+    first = {(one.outcome, one.group): one for one in found.answers}
+    assert apart.estimate == pytest.approx(first["y0", "g1"].estimate - first["y0", "g0"].estimate)
+    truth = 5 * (effects[1, 1, 0] - effects[0, 1, 0])
+    assert apart.interval.lower <= truth <= apart.interval.upper
+    assert both.noise_error > apart.noise_error / 2
+    assert {one.code for one in assumed(study)} == {Code.composition}
+    withheld = [one.model_copy(update={"state": State.withheld}) for one in found.answers]
+    parts = [part(k, group) for k in (0, 1) for group in (ALL_UNITS, "g0", "g1")]
+    hidden = contrast_answers(study, parts, withheld)
+    assert [(one.state, one.estimate, one.interval) for one in hidden] == [(State.withheld, None, None)] * 2
+
+
+OWNER = merge(CONTRACT, {"columns": {"passed": {"codes": {"no": 0, "yes": 1}}, "late": {"lower": 0, "upper": 5}}})
+FILE: dict[str, Any] = {
+    "kind": "effect",
+    "name": "many",
+    "treatment": "treated",
+    "outcomes": [{"name": "score", "role": "primary"}, "passed"],
+    "subgroups": "group",
+    "covariates": ["age"],
+    "estimator": {"name": "regression"},
+    "privacy": {"epsilon": 1, "delta": "1e-6"},
+    "contrasts": [
+        {"name": "ab", "of": {"score | a": 1, "score | b": -1}},
+        {"name": "r", "top": "ab", "bottom": "passed"},
+    ],
+    "standardise": {"group": {"a": 0.5, "b": 0.3, "c": 0.2}},
+}
+
+
+def test_a_file_names_rows_and_shares() -> None:
+    contract, file = Contract.model_validate(OWNER), parse_study_file(FILE)
+    study = resolve(file, contract)
+    assert isinstance(study, EffectStudy)
+    assert [one.name for one in study.contrasts] == ["ab", "r", "score, standardised", "passed, standardised"]
+    assert study.rows_of(study.contrasts[2])[0] == {
+        ("score", "a", "1"): 0.5,
+        ("score", "b", "1"): 0.3,
+        ("score", "c", "1"): 0.2,
+    }
+    top, bottom = study.rows_of(study.contrasts[1])
+    assert (len(top), bottom) == (2, {("passed", ALL_UNITS, "1"): 1.0})
+    assert asks_for(file, study)
+    assert not asks_for(parse_study_file({**FILE, "standardise": None}), study)
+    assert (
+        "contrasts"
+        not in resolve(parse_study_file({**FILE, "contrasts": [], "standardise": None}), contract).specification()
+    )
+    with pytest.raises(StudyError, match="rounds of sites pool answers, and no contrasts"):
+        resolve(file, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"contrasts": [{"name": "x", "of": {"score | d": 1}}]}, "is no row of the table.*subgroups 'a', 'b', 'c'"),
+        ({"contrasts": [{"name": "x", "of": {"scores": 1}}]}, "is no row of the table.*outcomes 'score', 'passed'"),
+        ({"contrasts": [{"name": "x", "of": {"score": 1, "score | all units": 1}}]}, "a row that stands there already"),
+        ({"contrasts": [{"name": "score", "of": {"score | a": 1}}]}, "names something else too"),
+        ({"contrasts": [{"name": "x", "of": {"score": 0}}]}, "a coefficient is 0"),
+        ({"contrasts": [{"name": "x", "top": "score"}]}, "'top' and 'bottom' of a ratio"),
+        ({"contrasts": [{"name": "x", "top": "y", "bottom": "score"}]}, "'y' is no row"),
+        ({"standardise": {"group": {"a": 0.5, "b": 0.3}}}, "do not add up to 1"),
+        ({"standardise": {"region": {"a": 0.5, "b": 0.5}}}, "write 'subgroups: region'"),
+        ({"estimator": {"name": "aipw", "propensity": {"known": 0.5}}}, "answers one question"),
+        ({"outcomes": ["score"], "subgroups": None, "standardise": None}, "'ab'|'score . a' is no row"),
+    ],
+)
+def test_what_names_no_row_is_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(StudyError, match=said):
+        resolve(parse_study_file({**FILE, **changes}), Contract.model_validate(OWNER))
