@@ -1,11 +1,8 @@
 """Plan a study with all that can be said before a row is read.
 
-Facts about the population that a plan was not told, each with what it would change.
-A plan that assumes a fact in silence reads as a promise: with 10% treated an interval can be several times as wide as
-with half.
-
-A study's plan with all that can be said before a row is read.
-It is what ``causalveil.plan`` returns. The stand-in for what is private is the reader's, never the data's.
+A plan has charges, expected widths and warnings. The stand-in for what is private is the reader's, never the data's. A
+plan that assumes a fact in silence reads as a promise: with 10% treated an interval can be several times as wide as
+with half. So it names each fact of the population that it was not told, with what that would change.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 - ``admit``: From a warehouse or a folder to admitted rows.
 - ``check``: Everything that is wrong with a study and its contract, at once, before anything runs.
 - ``declare``: The way from a study file to a reservation.
-- ``estimators``: The registry of estimators, the choice of one, and rehearsals of their stages.
+- ``estimators``: Register estimators, choose one for ``estimator: auto``, and rehearse their stages.
 - ``finished``: A run's release: made of findings and charges, kept in the ledger, and found there again.
 - ``pooling``: Pooled answers from many sites, or from the released blocks of a series.
 - ``ranges``: Ranges found privately: declare, reserve, count, release once.

@@ -1,9 +1,7 @@
-"""The registry of estimators, the choice of one, and rehearsals of their stages.
+"""Register estimators, choose one for ``estimator: auto``, and rehearse their stages.
 
-The choice is that of ``estimator: auto``.
-
-A new estimator is one entry here, one module in ``schemas/estimators/``, one in ``flows/estimators/`` and one folder in
-``tasks/``.
+A new estimator is one entry here, one module in ``schemas/estimators/``, one in ``flows/estimators/`` and one module or
+folder in ``tasks/estimate/papers/``.
 
 Level and design leave one estimator or a few for ``auto``; of these the one of the least expected half-width is taken,
 for a stand-in population at the study's own size and budget. No row is read.

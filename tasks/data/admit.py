@@ -1,16 +1,13 @@
 """Hold all rows of a folder to the contract, once, and each unit to one row.
 
-Hold the rows of partitions to the contract, and each unit to one row.
-The owner is told of every problem at once, with counts. Of a small file the bytes that were digested are those that are
-decoded, and rows of small files are gathered until there are enough of them to be worth a look.
+One stage looks for breaches of the contract and for units that stand twice, and takes digests of the files. The owner
+is told of every problem at once, with counts. Of a small file the bytes that were digested are those that are decoded,
+and rows of small files are gathered until there are enough of them to be worth a look.
 
 Keyed hashes of unit ids go to scratch, spread over files by value, and each file is looked at once. Numbers that rise
 from row to row, as most tables' do, need less: they are written as they are, and nothing more is asked if no two such
 pieces overlap. Of numbers without a gap, which count rows, their ends say all. Memory holds the hashes of one piece or
 of one file, whatever the number of units.
-
-The stage that looks at all rows of a folder once.
-It looks for breaches of the contract and for units that stand twice, and takes digests.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Rows of a table.
-
-Several outcomes, of which subgroup and arm each row is, and who is eligible.
+"""Read the rows of a table: outcomes, subgroup, arm, and which rows are eligible.
 
 A unit that is not eligible keeps its row, in a subgroup behind all others that no sum is taken of.
 """

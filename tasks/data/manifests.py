@@ -1,23 +1,16 @@
-"""Keep manifests of admitted data, and hold the files of a run to them.
+"""Keep manifests of admitted data, and hold a run's files to them before it reserves.
 
-Keep manifests of what was admitted, and tell whether a folder still holds just that.
-A file beside the rows, the anchor, names the ledger that knows what was charged to them.
+The manifest of an extract, and the owner's admission, say what was looked at. A column that the warehouse renamed, a
+type that changed, a partition that was replaced: each ends the run here, where it costs nothing. A folder without a
+manifest was filled by hand and is checked by validation alone. Rows were held to the contract once, at admission, and
+their bytes are digested while ``normalise`` reads them, so the first stage of a run reads no row: it holds sizes and
+footers to those of the admitted files, and the study's schema to each footer by pandera.
 
-A ledger forgets nothing, but another one knows nothing: with another state folder, or another ledger's URL, the same
-rows would have a second budget; so would they with an older copy of the same. The anchor is written when rows are
-admitted into their folder, and moves forward with every run. It is written after the ledger's commit, so that a process
-that is killed between both leaves it behind the ledger and never ahead. Public data that admit themselves are left as
-they lie, and a folder that cannot be written has no such file.
-
-Hold files to their manifests and to the contract before anything is reserved.
-A study's data are held against the manifest of the extract that made them. A column that the warehouse renamed, a type
-that changed, a partition that somebody replaced: each ends the run here, where it costs nothing. A folder without a
-manifest was filled by hand and is checked by validation alone.
-
-The first stage of a run reads no row: it asks whether sizes and footers are those of the admitted files. Rows were held
-to the contract once, when their owner admitted them (``tasks/data/``); their bytes are digested while
-``normalise`` reads them. So no row can make a run fail. Here the study's own schema, whose columns are those of the
-contract, is held to each footer by pandera.
+A file beside the rows, the anchor, names the ledger that knows what was charged to them. With another state folder,
+another ledger's URL or an older copy of the ledger the same rows would have a second budget. The anchor is written when
+rows are admitted into their folder, and moves forward with every run, after the ledger's commit: a process that is
+killed between both leaves it behind the ledger and never ahead. Public data that admit themselves are left as they lie,
+and a folder that cannot be written has no such file.
 """
 
 from __future__ import annotations

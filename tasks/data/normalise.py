@@ -1,17 +1,13 @@
 """Turn columns into rows of the unit ball.
 
-Clip to declared bounds, declared scale, map to [-1, 1], one-hot, divide.
-
-With p covariates the encoded row is x = (z, 1) / sqrt(p + 1) where each covariate's block of z has norm
-at most 1: a number is one entry in [-1, 1]; a category is one-hot; a number that may be missing is a pair
-(z, missing), which is (z, 0) or (0, 1). So ||x||_2 <= 1 for every possible row, the intercept inside;
-``docs/privacy.md`` proves it in floating point, for which the divisor is larger by a hair. Every bound
+With p covariates the encoded row is x = (z, 1) / sqrt(p + 1) where each covariate's block of z has norm at most 1: a
+number, clipped to its declared bounds, is one entry in [-1, 1] on its declared scale; a category is one-hot; a number
+that may be missing is a pair (z, missing), which is (z, 0) or (0, 1). So ||x||_2 <= 1 for every possible row, the
+intercept inside; ``docs/privacy.md`` proves it in floating point, for which the divisor is slightly larger. Every bound
 comes from the study, none from the data.
 
-Covariates and treatments of people where these are public.
-A plan may read them; a run's outcomes it may not.
-
-An even part of large data is read: row groups at even distances, and every k-th row of these.
+Where covariates and treatments are public a plan may read them, and no outcome. Of large data an even part is read: row
+groups at even distances, and every k-th row of these.
 """
 
 from __future__ import annotations

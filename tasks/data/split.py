@@ -1,31 +1,17 @@
-"""Split units by ranks of keyed hashes.
+"""Split units by ranks of keyed hashes: training half, folds, and their public sizes.
 
-A keyed 128-bit hash of unit ids, vectorised.
-Who is in which half, and whether a unit occurs twice.
+The round(f n) units with the smallest keyed hashes train the propensity model, exactly that many. Of folds the units
+whose hashes are the first n_1 of all are fold 1, the next n_2 fold 2, and so on; they count from 0 in code, from 1
+where a person reads them. Either depends on the units and the key alone, not on the order of rows or on how they are cut into
+files: a replaced person takes the old one's place and no other unit moves (``docs/proofs/data.md``). Normalised rows
+ascend by hash, so a half or a fold of a segment is a span of its rows. Why the key must be secret: ``docs/privacy.md``.
 
-Why AES. The split argument needs the hashes of distinct units to look like independent uniform draws (or
-draws without replacement) to everybody who lacks the key. AES-128 is a pseudorandom permutation of
-16-byte blocks, fast in hardware, and one call hashes a million units. Integers are one block, encoded
-injectively, so distinct integers have distinct hashes with certainty. Text is a CBC-MAC over blocks, the
-first of which holds the length: no encoded text is a prefix of another, and on a prefix-free set CBC-MAC
-is a pseudorandom function (Petrank & Rackoff 2000; Bellare, Kilian & Rogaway 2000); two of 10^7 texts
-collide with probability below 10^-23. A type tag in the first block keeps texts and integers apart, and
-that first block also keeps the whole set prefix-free.
-
-Split units by ranks of keyed hashes: training, folds, and their public sizes.
-The round(f n) units with the smallest keyed hashes train the propensity model, exactly that many. The choice depends on
-the units and the key alone, not on the order of rows or on how they are cut into files. Normalised rows ascend by hash,
-so the training units of a segment are its first rows and the split is one number per segment. Why the key must be
-secret: ``docs/privacy.md``.
-
-Folds have exact public sizes, because the rank of a keyed hash says which fold a unit is in. The units whose hashes are
-the first n_1 of all are fold 1, the next n_2 fold 2, and so on. Normalised rows ascend by hash, so a fold of a segment
-is a span of its rows and the folds of a run are K + 1 numbers per segment. A replaced person takes the old one's place
-and nobody else moves, as in the split (``docs/proofs/data.md``).
-
-Folds count from 0 in code, from 1 where people read them.
-
-Sizes are public: how many units a study has, and how many serve each purpose.
+The argument needs the hashes of distinct units to look like independent uniform draws (or draws without replacement) to
+everybody who lacks the key. AES-128 is a pseudorandom permutation of 16-byte blocks, fast in hardware, and one call
+hashes a million units. Integers are one block, encoded injectively, so distinct integers have distinct hashes with
+certainty. Text is a CBC-MAC over blocks, the first of which holds the length: no encoded text is a prefix of another,
+and on a prefix-free set CBC-MAC is a pseudorandom function (Petrank & Rackoff 2000; Bellare, Kilian & Rogaway 2000);
+two of 10^7 texts collide with probability below 10^-23. A type tag in the first block keeps texts and integers apart.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Estimators: exact sums over rows, noisy sums read, and answers with intervals.
 
-- ``answers``: Turn answers with the parts of their error into intervals.
+- ``answers``: Turn answers with the parts of their error into intervals, ratios and calibrated answers.
 - ``clusters``: Read off one released number how alike units of one cluster are.
 - ``contrasts``: Combine rows of a table into contrasts and ratios, with intervals.
 - ``covered``: Name the sources of error that the intervals of a table cover.
 - ``difference``: Differences of arm means where treatment is private, of a randomised trial or unadjusted.
-- ``findings``: Assemble what a release holds of a table: answers, balance, gates.
-- ``interval``: Compute an estimate and its interval from released sums.
-- ``people``: Make the people whom plans speak of.
+- ``findings``: Assemble what a release holds of a table: answers, balance, gates, calibration.
+- ``interval``: Compute an estimate and its interval from released sums, for every estimator.
+- ``people``: Make the population that a plan speaks of, of public facts.
 - ``regression``: The table of a study by regression, and what is told where it has one row.
 - ``robustness``: Compute how strong an unmeasured confounder would have to be.
 - ``adjust/``: Covariate adjustment from five noisy releases, which several estimators share.

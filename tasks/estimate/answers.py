@@ -1,7 +1,6 @@
-"""Turn answers with the parts of their error into intervals.
+"""Turn answers with the parts of their error into intervals, ratios and calibrated answers.
 
-Answers with the parts of their error, and how they become intervals.
-Intervals hold one by one, or all together.
+An answer is a value with its parts of error: sampling, noise, bias. Intervals hold one by one, or all together.
 
 Ratios of two arms' risks and odds ratios come from released arm means, at no cost. Fieller's interval of A/B holds
 every theta at which A - theta B is not clearly apart from 0. It needs no division, so it holds at any size of the
@@ -9,13 +8,10 @@ noise, and has no upper end where B itself is not clearly apart from 0. The odds
 p0) and B = p0 (1 - p1), whose covariance follows from that of p1 and p0 to first order (``docs/proofs/questions.md``,
 section 9).
 
-Calibration by negative controls.
-Schuemie, Hripcsak, Ryan, Madigan and Suchard 2018, PNAS 115:2571.
-
-An outcome that treatment cannot change has the effect 0; what is found there beyond its own error is systematic. With
-several of them systematic error is taken to be normal, and its mean and deviation are fitted by maximum likelihood;
-intervals of the other outcomes are moved by the one and widened by the other. Outcomes have different units, so all is
-in standard deviations of an outcome within arms. Post-processing of released values.
+Negative controls calibrate (Schuemie, Hripcsak, Ryan, Madigan and Suchard 2018, PNAS 115:2571): an outcome that
+treatment cannot change has the effect 0, and what is found there beyond its own error is systematic. Systematic error
+is taken to be normal, with mean and deviation by maximum likelihood; intervals of the other outcomes are moved by the
+one and widened by the other, in standard deviations of an outcome within arms.
 """
 
 from __future__ import annotations

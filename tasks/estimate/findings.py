@@ -1,14 +1,8 @@
-"""Assemble what a release holds of a table: answers, balance, gates.
+"""Assemble what a release holds of a table: answers, balance, gates, calibration.
 
-Balance, overlap, and the gates that were declared on them.
-Post-processing of released values.
-
-A gate fails only when a released value is significantly beyond its bound, passes when it is significantly within, and
-cannot tell otherwise: noise must not decide. Its error of 5% is divided among all values that it looks at. One line
-names those that failed: on a terminal, by an exit code, in Prefect.
-
-From answers with the law of their errors to what the release holds.
-Table, balance, gates, calibration.
+Everything is post-processing of released values. A gate on balance or overlap fails only when a released value is
+significantly beyond its bound, passes when it is significantly within, and cannot tell otherwise: noise must not
+decide. Its error of 5% is divided among all values that it looks at.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Compute an estimate and its interval from released sums.
+"""Compute an estimate and its interval from released sums, for every estimator.
 
-The allowance of an interval for noise in its own variance.
-That noise is independent of the estimate's.
+The interval covers sampling error and every draw of noise. An estimator's own module computes an :class:`Estimate` and
+calls :func:`assemble`, whose union bound over noise of the estimate and of its variance holds however the two depend on
+each other (``docs/proofs/ipw.md``, section 6).
 
-The union bound of ``assemble.py`` holds however the two depend on each other, and pays for it. Where a release
-has independent normal noise on the estimate and on the sampling variance, the coverage can be computed instead:
+Where a release has independent normal noise on the estimate and on the sampling variance, coverage is computed instead:
 
     E[2 Phi(z sqrt((noise + max(s + M, 0) + a m)/(noise + s))) - 1],  M ~ N(0, m^2), z the normal quantile,
 
 s the unknown sampling variance. The allowance is the least a >= 0 for which this is at least the confidence whatever s
-is. Derivation: ``docs/proofs/aipw.md``, section 4.
+is (``docs/proofs/aipw.md``, section 4).
 
 A bias that an interval allows for is c standard errors of sampling, and so is read off a noisy variance: where that
 comes out too small, noise takes the allowance too. With h(v) the critical value of a bias of c sqrt(v) beside N(0, v)
@@ -17,14 +17,7 @@ and the estimate's noise,
 
     E[P(|c sqrt(s) + N(0, s) + noise| <= h(max(s + M, 0) + a m))]
 
-takes the place of the coverage above. Derivation: ``docs/proofs/balancing.md``, section 4.
-
-From released sums to an estimate and its interval.
-The interval covers sampling error and every draw of noise.
-
-Everything here is post-processing of released or public values and serves every estimator of an effect: an estimator's
-own module computes an :class:`Estimate` and calls :func:`assemble`. Words about confounding stand here too, and what
-declared or hidden confounding asks of an interval. Derivations: ``docs/proofs/ipw.md``, section 6.
+takes the place of the coverage above (``docs/proofs/balancing.md``, section 4).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A release as a page for people.
 
 - ``burndown``: The burn-down of a dataset's accounts and the owner's desk, as pages and figures.
-- ``details``: Fill the table of details and the checklists of reporting guidelines.
+- ``details``: Fill the table of details, the estimand's attributes, and reporting checklists.
 - ``facts``: State facts of a study, its flow of units and its settings, for guidelines and details.
 - ``figures``: Draw figures in one house style, and place them in reports.
 - ``numbers``: Numbers and labels as the pages of reports write them.

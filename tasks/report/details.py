@@ -1,9 +1,4 @@
-"""Fill the table of details and the checklists of reporting guidelines.
-
-The table of details of a report, and its estimand, in the field's words.
-
-Items of reporting guidelines, and which sentences of ours answer them.
-TARGET, STROBE, RECORD and RECORD-PE.
+"""Fill the table of details, the estimand's attributes, and reporting checklists.
 
 STROBE with its extensions is for observational studies of routinely collected health data: von Elm et al., STROBE,
 Lancet 2007;370:1453; Benchimol et al., RECORD, PLoS Med 2015;12:e1001885; Langan et al., RECORD-PE, BMJ 2018;363:k3532;

@@ -1,15 +1,15 @@
 """Covariate adjustment from five noisy releases, which several estimators share.
 
-- ``features``: Functions of one row alone, for many rows.
-- ``five_releases``: The five releases.
-- ``interval``: The estimate and the law of its error: all that the releases leave possible.
-- ``posterior``: Compute a posterior that knows its noise, and what follows from its draws.
-- ``questions``: Read the five releases of a table as those of each of its questions.
+- ``features``: Encode rows as features: lines, curves and declared terms of one row, in the unit ball.
+- ``five_releases``: Draw the five releases of an adjustment, each once those before it are set.
+- ``interval``: Compute the estimate of an adjustment and the law of its error.
+- ``posterior``: Draw slopes, arms' means and second moments from their posterior given releases.
+- ``questions``: Read the five releases of a table as those of each of its questions, and adjust each.
 - ``recipe``: Recipe of the five releases of a table.
-- ``released``: Results of the five releases.
+- ``released``: Hold what the five releases say: noisy means, and deviations of their noise.
 - ``releases``: The exact sums of a table's five releases: what a subgroup's block of each holds.
-- ``scales``: Read scales from release 1 and moments from release 2.
-- ``screen``: Candidate curves, and which of them are kept.
+- ``scales``: Read release 1 as scales of columns, and release 2 as moments of standardised features.
+- ``screen``: Make candidate curves, and decide which of them are kept.
 - ``sums``: Exact sums over rows of the five releases.
 - ``terms``: Declared terms as features: functions of one row that release 1 scales, at no cost.
 """

@@ -1,11 +1,9 @@
-"""Functions of one row alone, for many rows.
+"""Encode rows as features: lines, curves and declared terms of one row, in the unit ball.
 
-Encoded columns z, lines, curves, and features in the unit ball.
-
-Which features a release sums is described by released numbers, all public. Arrays are features by rows. Each row's
-numbers depend on that row alone, to the last bit, whatever stands beside it: blocks have one shape, every step goes
-along rows, and no sum is left to BLAS, whose rounding may depend on a row's place. Else a unit that is replaced could
-move others by a step of the lattice.
+Which features there are is decided by released numbers, all public. Arrays are features by rows. The numbers of a row
+depend on that row alone, to the last bit, whatever stands beside it: blocks have one shape, every step goes along rows,
+and no sum is left to BLAS, whose rounding may depend on a row's place. Otherwise replacing one unit could move other
+rows by a step of the lattice.
 """
 
 from __future__ import annotations

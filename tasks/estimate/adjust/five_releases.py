@@ -1,13 +1,9 @@
-"""The five releases.
+"""Draw the five releases of an adjustment, each once those before it are set.
 
-What each asks for, how it is drawn, and what comes next once it is set.
-
-Each is asked for once the ones before it are set. It is drawn as exact sums over rows with noise by the recipe's
-mechanisms.
-
-What the releases leave possible of balance and overlap of the arms is read off them at no cost. Standardised mean
-differences and effective sample sizes are those that cobalt reports (Greifer 2024), of weights that are linear in the
-features.
+A release is exact sums over rows with noise by the recipe's mechanisms: scales, moments of lines, a search for curves,
+moments with curves, scores (``sums.py`` has what each sums, ``recipe.py`` its budget). Balance and overlap of the arms
+are read off them at no cost: standardised mean differences and effective sample sizes as cobalt reports them (Greifer
+2024), of weights that are linear in the features.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""The estimate and the law of its error: all that the releases leave possible.
+"""Compute the estimate of an adjustment and the law of its error.
 
-Its quantiles are the interval (``tasks/estimate/answers.py``).
-
-Confounding by what declared ranges cut away is part of it, as the histograms of release 1 show it. Of a normal number
-that is cut to its range a line sees a part r^2, and leaves (1 - r^2)/r^2 of what it takes off
-(``tasks/data/covariates.py``). Nothing tells whether confounding follows the number or what is left of it, so
-the law of the error has it on either side of the estimate.
+The error has four parts: sampling, noise of the releases, slopes and weights as the posterior leaves them possible, and
+confounding by what is not adjusted for (hidden columns, curves, values that declared ranges cut). Quantiles of their
+sum are the interval (``tasks/estimate/answers.py``). Of a normal number that is cut to its range a line sees a part
+r^2, and leaves (1 - r^2)/r^2 of the confounding that it takes off (``tasks/data/covariates.py``). Nothing tells whether
+confounding follows the number or what is left of it, so the law has that part on either side of the estimate.
 """
 
 from __future__ import annotations

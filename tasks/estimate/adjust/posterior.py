@@ -1,11 +1,8 @@
-"""Compute a posterior that knows its noise, and what follows from its draws.
+"""Draw slopes, arms' means and second moments from their posterior given releases.
 
-A posterior that knows its noise.
-What released moments leave possible of slopes, arms and their second moments.
-
-Features f are centred and standardised, p is the treated share, s = 1 for treated and -1 for controls, e_t by how much
-the arms' true means exceed the released ones. G_t are the arms' covariances of f, G = p G_1 + (1 - p) G_0 and
-Gamma = G_1 - G_0, beta_t the arms' slopes, D = G eta the difference of the arms' means of f:
+Features f are centred and standardised, p is the treated share, s = 1 for treated and -1 for controls, e_t the arms'
+true means less the released ones. G_t are the arms' covariances of f, G = p G_1 + (1 - p) G_0 and Gamma = G_1 - G_0,
+beta_t the arms' slopes, D = G eta the difference of the arms' means of f. The released moments are
 
     gram       E f f'    = G + p (1 - p) D D'
     arm_gram   E s f f'  = (2 p - 1) G + p (1 - p) (1 - 2 p) D D' + 2 p (1 - p) Gamma
@@ -13,16 +10,18 @@ Gamma = G_1 - G_0, beta_t the arms' slopes, D = G eta the difference of the arms
     cross      E f y     = p G_1 beta_1 + (1 - p) G_0 beta_0 + p (1 - p) D (e_1 - e_0)
     arm_cross  E s f y   = p G_1 beta_1 - (1 - p) G_0 beta_0 + p (1 - p) D (e_1 + e_0)
 
-each seen with Gaussian noise of known deviation: Bayesian inference from released sufficient statistics (Bernstein and
-Sheldon 2019). (beta_1j, beta_0j, eta_j) ~ N(0, Sigma), Sigma inverse Wishart around what is declared. G and Gamma,
-whose entries are mostly small, are drawn given the matrices alone (a cut: what cross moments say of them is not used).
+each with Gaussian noise of known deviation: Bayesian inference from released sufficient statistics (Bernstein and
+Sheldon 2019). Prior: (beta_1j, beta_0j, eta_j) ~ N(0, Sigma), Sigma inverse Wishart around what is declared. G and
+Gamma, whose entries are mostly small, are drawn given the matrices alone (a cut: what cross moments say of them is not
+used).
 
-Slopes, balancing weights, cuts of scores and the law of the error.
-All follow from draws of the posterior.
+Slopes b_t, balancing weights h_t, cuts of scores and the law of the error follow from the draws. For any slopes and
+weights the estimate, whose arms are moved by parts k_t of D (k_1 = 1 - p and k_0 = p for the ATE), has the error
 
-For any slopes b_t and weights h_t the estimate of estimand k (k_1 = 1 - p, k_0 = p for the ATE; 0, 1 for the ATT; 1, 0
-for the ATC) is off by sum_t k_t (beta_t - b_t)'(D - G_t h_t) beside second-order terms of noise in means: a product of
-two errors in each arm (Robins, Rotnitzky and Zhao 1994, with weights linear in the features).
+    sum_t k_t (beta_t - b_t)'(D - G_t h_t)
+
+beside second-order terms of noise in means: a product of two errors in each arm (Robins, Rotnitzky and Zhao 1994, with
+weights linear in the features). Derivations: ``docs/proofs/regression.md``, section 7.
 """
 
 from __future__ import annotations

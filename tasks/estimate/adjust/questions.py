@@ -1,17 +1,9 @@
-"""Read the five releases of a table as those of each of its questions.
+"""Read the five releases of a table as those of each of its questions, and adjust each.
 
-The five releases of a table, read as those of its questions.
-A question has a subgroup, an outcome and a side.
-
-A side is a comparison of two arms; of more arms it is one with all others together, whose sums are theirs added up.
-Means are over the units of the subgroup.
-
-Every question of a protocol as a plain adjustment.
-What is asked of each joint release, and what all say together.
-
-A question is an outcome in a subgroup, and of more than two arms the mean of one arm over all units there (a *side*).
-Questions of a subgroup share rows' features: lines, candidates of curves and the curves that are kept. All else is
-their own, in ``FiveReleases`` that know how much noise each sees.
+A question is an outcome in a subgroup, and of more than two arms the mean of one arm over all units there (a *side*): a
+comparison of that arm with all others together, whose sums are theirs added up. Means are over the units of the
+subgroup. Questions of a subgroup share rows' features: lines, candidates of curves and the curves that are kept. All
+else is their own, in ``FiveReleases`` that know how much noise each has.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Results of the five releases.
-
-Noisy means over all units, and the standard deviation of their noise.
+"""Hold what the five releases say: noisy means, and deviations of their noise.
 
 Every field is public. Rows are made of encoded columns z: a number in [-1, 1] by its declared range, 0 where missing;
 an indicator in {0, 1} for a category of two levels, for each level of a larger one, and for a number that is missing.

@@ -1,11 +1,9 @@
-"""Read scales from release 1 and moments from release 2.
+"""Read release 1 as scales of columns, and release 2 as moments of standardised features.
 
-Moments of standardised features around their mean.
-Releases are joined by the inverse of their variance.
-
-Scales by release 1: arms, where columns lie, and which lines and tails they have.
-A noisy histogram is read as an average of smooth shapes, weighed by likelihood and by a prior that declared ranges are
-about seven deviations wide, and of what stands clearly out of that average.
+Release 1 has the arms' sizes and a histogram of each column. A noisy histogram is read as an average of smooth shapes,
+weighed by their likelihood and by a prior that declared ranges are about seven deviations wide, and of what stands
+clearly out of that average. Mean, deviation, skewness and tails of a column follow from it. Moments of release 2 and of
+release 4 are taken around the mean and joined by the inverse of their variance.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Candidate curves, and which of them are kept.
-
-What stands out of the noise in treatment and in the outcome.
+"""Make candidate curves, and decide which of them are kept.
 
 Candidates are made in a synthetic table that releases 1 and 2 describe. Each is regressed on lines in the synthetic
-rows and standardised there, so that release 3 pays only for what lines cannot say, and the candidates' correlations
-are known without a release. Double selection (Belloni, Chernozhukov and Hansen 2014) from noisy residual cross moments
-keeps some; the rest is allowed for.
+rows and standardised there, so that release 3 pays only for what lines cannot say, and the candidates' correlations are
+known without a release. Double selection (Belloni, Chernozhukov and Hansen 2014) from noisy residual cross moments
+keeps the candidates that exceed the noise in treatment and in the outcome; the interval allows for the others.
 """
 
 from __future__ import annotations

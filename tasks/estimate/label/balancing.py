@@ -1,9 +1,6 @@
 """Compute minimal-noise balancing weights on public covariates and treatments.
 
-Balancing weights of one arm, by the dual of a quadratic programme.
-The largest weight that is allowed bounds them.
-
-With v_i = n_a w_i the weights of an arm's n_a units,
+With v_i = n_a w_i the weights of an arm's n_a units, m the largest that is allowed and F the features,
 
     min mean(v^2)/2 + sum_j (mean(F_j v) - target_j)^2/(2 delta_j)   subject to 0 <= v <= m,
 
@@ -14,9 +11,8 @@ imbalance cost together, all of it public, so free:
 
     sum_j C_j^2 imbalance_j^2 + s^2 sum w^2 + 2 (B max w/epsilon)^2,   C_j^2 = s^2 R_j/q_j,   s = B/10.
 
-Derivation: ``docs/proofs/balancing.md``, section 5.
-
-Make balancing weights of both arms, and measure the imbalance that they leave.
+The imbalance that the weights of both arms leave is measured and allowed for (``weights/features.py``). Derivation:
+``docs/proofs/balancing.md``, section 5.
 """
 
 from __future__ import annotations

@@ -1,19 +1,16 @@
-"""Answer a table at label level: comparisons, the one draw, answers.
+"""Answer a table at label level: its comparisons, their weights, the one draw, the answers.
 
-Comparisons of a table as rows of their own, and their weights.
-A comparison is a subgroup, and in it an arm and the reference; of all units and two arms it is everybody. Subgroups and
-arms are public at label level, so cutting the rows apart by them reads nothing private. A comparison's rows keep the
-order of their hashes; only pieces that hold a row are written. Weights are functions of public columns, and so free.
-One weighting serves all outcomes: it is chosen for the noise of the first primary one.
+A comparison is a subgroup, and in it an arm and the reference. Subgroups and arms are public at label level, so cutting
+the rows apart by them reads nothing private, and weights are functions of public columns, and so free. One weighting
+serves all outcomes: it is chosen for the noise of the first primary one.
 
-The one draw of a table at label level: two numbers of each outcome in each comparison.
-One person has one outcome of each kind, lies in one subgroup, and is in one comparison of it, or in all if they are in
-the reference arm. Numbers of outcome k are multiplied by w_k and all by r, so that together they move as far as those
-of one question (``docs/proofs/questions.md``, section 7).
+The one draw has two numbers of each outcome in each comparison. A person has one outcome of each kind, lies in one
+subgroup, and is in one comparison of it, or in all if they are in the reference arm. Numbers of outcome k are
+multiplied by w_k and all by r, so that together they move as far as those of one question
+(``docs/proofs/questions.md``, section 7).
 
-Answers of a table at label level, from released numbers and public weights.
-Each answer is that of one question (``docs/proofs/balancing.md`` 4, ``docs/proofs/matching.md`` 5) with the noise of
-the joint draw; how sizes of subgroups, balance and overlap enter is exact, for all of that is public.
+Each answer is that of one question with its part of the noise (``docs/proofs/balancing.md``, section 4;
+``docs/proofs/matching.md``, section 5). Sizes of subgroups, balance and overlap are public and enter exactly.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Hajek weighting where covariates and treatments are public.
-
-Noise of the weights that are used, and of no others.
+"""Weigh by inverse chances of treatment (Hajek) where covariates and treatments are public.
 
 Scores, and so weights, are functions of public columns: one outcome moves the estimate by at most the largest weight
 that occurs times the outcome's width, however large a weight the clip would allow. Proof: ``docs/proofs/balancing.md``,

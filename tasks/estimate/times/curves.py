@@ -1,24 +1,19 @@
-"""Count cells of a study of times, release them, and read curves from them.
+"""Count the cells of a study of times, release them, and read curves off them.
 
-Division of combinations of levels into strata, in a public order.
-
-The grid of a study of times, and curves of one arm as functions of its cells.
-The grid says how many intervals there are until the horizon, and which cells a person may be in. Cells of one arm, K
-kinds of event, J intervals of (0, horizon]:
+The grid has J intervals of (0, horizon]. An arm with K kinds of event has the cells
 
     [kind 1 in 1..J | ... | kind K in 1..J | censored in 1..J, still at risk at the horizon]       (K + 1) J + 1 numbers
 
-Curves are people at risk, survival, cumulative incidence and restricted mean. All are homogeneous of degree 0 in the
-cells but counts, take any leading axes, and end in the cells of an arm. Those who were censored within an interval are
-at risk for half of it (the actuarial estimate of Kaplan-Meier's curve).
-
-Release of the cells.
-Square roots of suffix sums, kind by kind, and the counts that are read off it.
+Curves of an arm are functions of its cells: people at risk, survival, cumulative incidence and restricted mean. All but
+counts are homogeneous of degree 0 in the cells; they take any leading axes and end in the cells of an arm. Those who
+were censored within an interval are at risk for half of it (the actuarial estimate of Kaplan-Meier's curve).
 
 A curve is made of running sums of cells. Noise on each cell would add up in them; noise on each running sum would need
-a sensitivity that grows with their number. Half of the way in between, R of R R = suffix sums, both stay small (Bennett
-1977; Henzinger and Upadhyay 2025): here columns are scaled to length 1 at most, so that two people are never farther
-apart than sqrt(2). Proof: ``docs/proofs/survival.md``.
+a sensitivity that grows with their number. R with R R = suffix sums, half of the way in between, keeps both small
+(Bennett 1977; Henzinger and Upadhyay 2025). Its columns are scaled to length 1 at most, so that two people are never
+farther apart than sqrt(2). Proof: ``docs/proofs/survival.md``, sections 1 to 3.
+
+Where censoring may depend on covariates, combinations of their levels are strata, divided in a public order.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Differences between the arms with their intervals, and the log-rank test.
-
-Both curves have bands.
+"""Compare both arms of a study of times: effects, errors of curves, log-rank terms.
 
 Variances are first-order: with g the gradient by the cells at tidied counts h, ``sum h g^2`` is sampling's (that is
 Greenwood's, since curves are homogeneous of degree 0) and ``g' Sigma g`` is noise's. ``docs/proofs/survival.md``,

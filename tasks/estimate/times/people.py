@@ -1,9 +1,7 @@
-"""Make the people of a study of times whom a plan speaks of.
+"""Make the people of a study of times whom a plan speaks of, from public facts.
 
-People of a study of times whom a plan makes of public facts.
-Events and losses come at constant rates: those of the risk and the share lost that ``expect`` states.
-
-People who are too few to be seen through the noise of a study of times.
+Events and losses come at constant rates: those of the risk and the share lost that ``expect`` states. What noise will
+hide of so many people is told from the same facts.
 """
 
 from __future__ import annotations

@@ -1,23 +1,20 @@
-"""Adjust times to an event by pseudo-outcomes of released cells.
+"""Adjust effects on times by pseudo-outcomes, which are made of released cells alone.
 
-Pseudo-outcomes of the cells: public tables, made of released cells alone.
+With f a measure of an arm's curve, h the arm's cells and n its people, a person in a cell has the pseudo-outcome
 
-    z[arm, cell] = f(h) + n df/dh[cell],  h the arm's cells, n its people
+    z[arm, cell] = f(h) + n df/dh[cell],
 
-A person's outcome of a question is then one of as many known numbers as there are cells, bounded by construction: the
-infinitesimal jackknife (``survival::pseudo`` in R uses it for exact data). Given her covariates its mean is her own f,
-whatever the released curve of events says, as long as the released curve of censoring is right; ``lost_error`` says by
-how much it may be off. Where censoring may depend on strata each stratum of an arm has a table of its own. An estimator
-that adjusts for covariates can take them for outcomes. ``docs/proofs/survival.md``, sections 8 and 12.
+one of as many known numbers as there are cells: the infinitesimal jackknife (``survival::pseudo`` in R uses it for
+exact data). Given covariates its mean is f of such people, whatever the released curve of events says, as long as the
+released curve of censoring is right; ``lost_error`` says how far off it may be. Where censoring may depend on strata
+each stratum of an arm has a table of its own. The outcomes are then adjusted for covariates as any others are:
 
-Adjusted questions of times to an event, whose outcomes are made of released cells.
+    1  cells of all people, on a share of the budget                                           (``releases.py``)
+    2  of each subgroup, arm and question: a public table of outcomes by cell                        (this file)
+    3  the five releases of a table by regression, of these outcomes                              (``adjust/``)
 
-    1  cells of all people, on a share of the budget                            (tasks/estimate/times/releases.py)
-    2  of each subgroup, arm and question: a public table of outcomes by cell                              (here)
-    3  the five joint releases of a protocol by regression, of these outcomes               (recipe.py, drawn.py)
-
-An interval is that of the adjustment, with what errors of the released curves of censoring may move beside it.
-``docs/proofs/survival.md``, section 12.
+The interval is that of the adjustment, and allows beside it for errors of the released curves of censoring. Proofs:
+``docs/proofs/survival.md``, sections 8 and 12.
 """
 
 from __future__ import annotations

@@ -1,20 +1,14 @@
-"""Release the cells of several questions of times together, and pool hidden strata.
-
-Many questions of one release of cells.
-Each question has a part of the cells, and all of them one covariance.
+"""Release the cells of several questions of times together, and pool strata that noise hides.
 
     cells of all people: subgroup x arm x (interval x kind of event | censored | at risk last)     one release
     a question's cells: of two arms of one subgroup or of all, until its horizon, of its events      sums of cells
 
-So every question is answered as a study of times answers its own (``effects.py``), and intervals that hold all
-together come from the joint normal law of all of them. ``docs/proofs/survival.md``, section 10.
+Each question has a part of the cells, and all of them one covariance, so that intervals that hold all together come
+from the joint normal law of all answers (``docs/proofs/survival.md``, section 10).
 
-Pooling of strata of censoring that noise hides.
-A stratum holds the people of one combination of the levels of ``censoring.by`` in a subgroup, and each arm of it has a
-curve of censoring of its own. Where too few people of an arm are seen until the measure ends, strata are pooled in the
-order of ``division``. Noisy counts and public numbers alone decide: ``docs/proofs/survival.md``, section 8.
-
-Rows of a study of times, and the one release of their cells.
+A stratum of censoring holds the people of one combination of the levels of ``censoring.by`` in a subgroup, and each arm
+of it has a curve of censoring of its own. Where too few people of an arm are seen until the measure ends, strata are
+pooled in the order of ``division``. Noisy counts and public numbers alone decide (section 8).
 """
 
 from __future__ import annotations

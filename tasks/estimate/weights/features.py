@@ -1,20 +1,17 @@
 """Make features of public covariates, and measure their imbalance between the arms.
 
-Features of public covariates that are balanced.
-Each has the share of the outcome that it may explain.
-
-Columns, squares, products, cells of coarse covariates, a propensity index and ten bins of it, each centred and scaled
-on a sample of rows. The outcome's mean within an arm is taken for a constant plus sum_j beta_j F_j with independent
-beta_j of variance s^2 R_j/q_j, s the outcome's deviation: R_j is the share of a kind of features and q_j how many there
-are, or one over a cell's variance. All of this is a function of public columns, so that nothing has to be exact.
+Features are columns, squares, products, cells of coarse covariates, a propensity index and ten bins of it, each centred
+and scaled on a sample of rows. The outcome's mean within an arm is taken for a constant plus sum_j beta_j F_j with
+independent beta_j of variance s^2 R_j/q_j, s the outcome's deviation: R_j is the share of a kind of features and q_j
+how many there are, or one over a cell's variance. All of this is a function of public columns, so that nothing has to
+be exact.
 
 Columns and products leave out what three covariates do together. Where covariates of few values have few combinations,
 an indicator of each is a feature, so that whatever function of them outcomes follow is balanced as far as noise and
-sampling error pay for it: exact matching's cells, in which nobody has to be left out.
-Derivation: ``docs/proofs/balancing.md``, section 5.
+sampling error pay for it: exact matching's cells, in which no unit has to be left out.
 
-The imbalance that public weights leave between the arms.
-A weighting is kept here as the enclave keeps it.
+The imbalance of a weighting is sum_j beta_j times the weighted differences of F_j: a bias of known deviation, which the
+interval allows for. Derivation: ``docs/proofs/balancing.md``, section 5.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """Tell what is left of accounts, when a schedule runs dry, and what an owner's desk shows.
 
-Tell what is left of accounts and how it came to that, and when a schedule runs dry.
-Only amounts are used; no draw, no row. A schedule is a cron expression in UTC, as Prefect's deployments have it.
-
-The accounts of a dataset burn down entry by entry. An audit trail is read from a chain that was verified first.
-
-All datasets of a ledger as their owner sees them.
-Declared and recorded facts only: no released value, no row.
+Declared and recorded facts are used alone: no draw, no released value, no row. A schedule is a cron expression in UTC,
+as Prefect's deployments have it. The accounts of a dataset burn down entry by entry, from a chain that was verified
+first.
 """
 
 from __future__ import annotations

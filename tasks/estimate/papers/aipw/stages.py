@@ -1,23 +1,18 @@
-"""Estimate by AIPW of a known chance, step by step.
+"""Estimate by AIPW of a known chance: scores of all units by models of the other folds.
 
-Recipe of AIPW: the budget of each draw, from public facts alone.
-Scores are doubly robust, and their chance of treatment is known.
+    Gamma = mu_1 - mu_0 + t (u - mu_1)/p - (1 - t)(u - mu_0)/(1 - p),
 
-Outside each fold two releases of the adjusting estimator, scales and moments of lines; then one pair of scores of all:
-
-Gamma = mu_1 - mu_0 + t (u - mu_1)/p - (1 - t)(u - mu_0)/(1 - p), u in [-1, 1] the scaled outcome, p the known chance.
-mu_t(x) = m_t + spread g_t(x), g_t = b_t'(f - middle) cut to [-limit, limit], is made of released numbers and so is
-public: the range of Gamma over all rows is known in closed form, and no score is cut (``docs/proofs/aipw.md``). The
-mean of Gamma is the effect whatever m_t, b_t and the limit are.
-
-AIPW of a known chance, step by step.
-Models from the other folds, one release of all scores, an interval.
+u in [-1, 1] the scaled outcome, p the known chance. Outside each fold there are two releases of the adjusting
+estimator, scales and moments of lines; then one pair of numbers of all scores. mu_t(x) = m_t + spread g_t(x), g_t =
+b_t'(f - middle) cut to [-limit, limit], is made of released numbers and so is public: the range of Gamma over all rows
+is known in closed form, and no score is cut (``docs/proofs/aipw.md``). The mean of Gamma is the effect whatever m_t,
+b_t and the limit are. The budget of each draw follows from public facts alone.
 
 The interval without a normal approximation is the empirical Bernstein inequality's (Maurer and Pontil 2009, Theorem 4):
 n independent numbers in [-1, 1] with sample variance V have a mean within sqrt(2 V L/n) + 14 L/(3 (n - 1)) of its
-expectation, on one side with probability 1 - 2 exp(-L). Folds are scored by models of the other folds, so it is used
-within each fold, where scores are independent given the models; folds add up by the union bound. The exact sums that it
-asks for are bounded by the released ones and quantiles of their noise. Derivation: ``docs/proofs/aipw.md``, section 5.
+expectation, on one side with probability 1 - 2 exp(-L). It is used within each fold, where scores are independent given
+the models; folds add up by the union bound. The exact sums that it asks for are bounded by the released ones and
+quantiles of their noise. Derivation: ``docs/proofs/aipw.md``, section 5.
 """
 
 from __future__ import annotations
