@@ -2,12 +2,13 @@
 
 The round(f n) units with the smallest keyed hashes train the propensity model, exactly that many. Of folds the units
 whose hashes are the first n_1 of all are fold 1, the next n_2 fold 2, and so on; they count from 0 in code, from 1
-where a person reads them. Either depends on the units and the key alone, not on the order of rows or on how they are cut into
-files: a replaced person takes the old one's place and no other unit moves (``docs/proofs/data.md``). Normalised rows
-ascend by hash, so a half or a fold of a segment is a span of its rows. Why the key must be secret: ``docs/privacy.md``.
+where a person reads them. Either depends on the units and the key alone, not on the order of rows or on how they are
+cut into files: a replaced person takes the old one's place and no other unit moves (``docs/proofs/data.md``).
+Normalised rows ascend by hash, so a half or a fold of a segment is a span of its rows. Why the key must be secret:
+``docs/privacy.md``.
 
 The argument needs the hashes of distinct units to look like independent uniform draws (or draws without replacement) to
-everybody who lacks the key. AES-128 is a pseudorandom permutation of 16-byte blocks, fast in hardware, and one call
+everyone who lacks the key. AES-128 is a pseudorandom permutation of 16-byte blocks, fast in hardware, and one call
 hashes a million units. Integers are one block, encoded injectively, so distinct integers have distinct hashes with
 certainty. Text is a CBC-MAC over blocks, the first of which holds the length: no encoded text is a prefix of another,
 and on a prefix-free set CBC-MAC is a pseudorandom function (Petrank & Rackoff 2000; Bellare, Kilian & Rogaway 2000);

@@ -1,9 +1,9 @@
 """Make the population that a plan speaks of, of public facts.
 
-It is the units of the run where they are public, and else synthetic people. These are as the planner's reader assumes: quasi-random (Kronecker's sequence of square roots of primes), or
-a seeded sample of equally correlated normal covariates, within the declared ranges or cut into levels of equal size.
-One index of them drives treatment and outcome. No private column is read. How many cells a budget serves is told from
-the same public facts.
+It is the units of the run where they are public, and else synthetic people. These are as the planner's reader assumes:
+quasi-random (Kronecker's sequence of square roots of primes), or a seeded sample of equally correlated normal
+covariates, within the declared ranges or cut into levels of equal size. One index of them drives treatment and outcome.
+No private column is read. How many cells a budget serves is told from the same public facts.
 """
 
 from __future__ import annotations

@@ -5,6 +5,6 @@
 - ``effects``: Compare both arms of a study of times: effects, errors of curves, log-rank terms.
 - ``people``: Make the people of a study of times whom a plan speaks of, from public facts.
 - ``pseudo``: Adjust effects on times by pseudo-outcomes, which are made of released cells alone.
-- ``releases``: Release the cells of several questions of times together, and pool strata that noise hides.
+- ``releases``: Release the cells of several questions of times together, and pool hidden strata.
 - ``strata``: Curves with bands and the log-rank test of both arms, in one stratum or within several.
 """

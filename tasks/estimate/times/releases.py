@@ -1,4 +1,4 @@
-"""Release the cells of several questions of times together, and pool strata that noise hides.
+"""Release the cells of several questions of times together, and pool hidden strata.
 
     cells of all people: subgroup x arm x (interval x kind of event | censored | at risk last)     one release
     a question's cells: of two arms of one subgroup or of all, until its horizon, of its events      sums of cells

@@ -1,7 +1,6 @@
 """Score the two directions between two variables, with sensitivities.
 
-Scores of the two directions between two variables.
-Residuals of kernel ridge regressions, and their dependence.
+Residuals of kernel ridge regressions are scored by how strongly they depend on the predictor:
 
     f minimises (penalty/2) ||w||^2 + (1/n) sum_i (w'phi(x_i) - y_i)^2 over the n training rows,
     r_Y = y' - f(x') on the test rows, and r_X = x' - g(y') with g the regression of x on y (Kusner et al. 2016, (5)).
@@ -20,24 +19,18 @@ at any n, and no random feature is drawn. What the privacy proofs ask of a kerne
 construction, and k in [0, 1], which the difference charged for covers (``docs/proofs/direction.md``, section 1).
 
 A variable that causes the other leaves residuals that do not depend on it, so the direction with the *smaller* score
-wins (Kusner et al. 2016, Algorithm 1). Smaller is more independent: |Spearman's rho|, |Kendall's tau|, HSIC
-(Gretton et al. 2005, the biased estimate trace(KHLH)/(m - 1)^2), and log IQR(a) + log IQR(b), their own.
+wins (Kusner et al. 2016, Algorithm 1). Smaller is more independent: |Spearman's rho|, |Kendall's tau|, HSIC (Gretton et
+al. 2005, the biased estimate trace(KHLH)/(m - 1)^2), and log IQR(a) + log IQR(b), their own. Ranks are a permutation:
+ties are broken by an order that the caller passes, in a run by the keyed hash of the unit, since the sensitivities are
+proved for permutations and the order of rows may depend on the data.
 
-Ranks are a permutation: ties are broken by an order that the caller passes, in a run by the keyed hash of the unit,
-since the sensitivities are proved for permutations and the order of rows may depend on the data.
-
-Sensitivities of direction finding, and distances for propose-test-release.
-How surely noise keeps an order is bounded here as well.
-
-Everything takes public sizes and declared settings. Neighbours are replace-one; a unit is in one half of the split, so
-it moves either test rows or the regressions, never both. ``variant: paper`` is Kusner et al. (2016) as printed.
-Proofs, and where the printed ones are wide: ``docs/proofs/direction.md``.
-
-Log IQR is put into bins of a public width, and into the same bins shifted by half a width (Dwork & Lei 2009). While it
-stays in a bin it moves by at most the width. The distance is the fewest units to replace until a bin is left: test
-units exactly, by windows of the sorted values; training units by a lower bound, since each moves every residual by at
-most D (:func:`residual_movement`). The larger distance of the two bins counts, and the smallest of all vectors. Proofs
-that it moves by at most 1, and is at most 1 where a bin can be left: ``docs/proofs/direction.md``, 7.
+Sensitivities are for replace-one; a unit is in one half of the split, so it moves either test rows or the regressions,
+never both. ``variant: paper`` is Kusner et al. (2016) as printed. Log IQR is put into bins of a public width, and into
+the same bins shifted by half a width (Dwork & Lei 2009): while it stays in a bin it moves by at most the width. The
+distance is the fewest units to replace until a bin is left: test units exactly, by windows of the sorted values;
+training units by a lower bound, since each moves every residual by at most D (:func:`residual_movement`). The larger
+distance of the two bins counts, and the smallest of all vectors. Proofs, and where the printed bounds are wide:
+``docs/proofs/direction.md``; of distances its section 7.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Find the causal direction between two variables: draws, stages, answers.
 
-Every draw that a direction study makes, from public facts alone.
-Which scores, on whose units, at what cost.
-
-Scores share epsilon equally. A unit is in one half, so charges on the halves compose in parallel:
+Regressions of each variable on the other are fitted on the training half (Kusner et al. 2016, Algorithm 1, made
+private). On the test half the residuals of a regression are compared with the variable that predicted; the direction
+whose residuals depend less on it wins. The exact scores stay in the enclave; what leaves it goes through these draws,
+whose scores share epsilon equally. A unit is in one half, so charges on the halves compose in parallel:
 
     protect   ranks                                       HSIC                        IQR
     test      Laplace, estimation                         Laplace, estimation         propose-test-release, estimation
@@ -11,23 +11,13 @@ Scores share epsilon equally. A unit is in one half, so charges on the halves co
     both      noisy regressions, train;                   Laplace at the larger       propose-test-release by units of
               then Laplace, estimation                    sensitivity, all            either half, all
 
-From released draws to directions, and what a plan expects of them.
-Released and public values alone.
-
 The papers' theorems say how probably noise keeps the order of two scores that are a margin apart. The true margin is
 not released, so they are evaluated at the released one. What that number means without a guess about the truth: one
 minus it is the largest probability, over all true margins of the other sign, of a released margin at least as large.
 
-A plan has a stand-in pair: a curve that everybody knows, not the data. x is spread evenly over [-1, 1] and y = 0.35 (x
-+ x^3) + 0.3 e with e spread evenly too, by a low-discrepancy sequence instead of chance (Roberts's R2), so that what is
-computed from it is close to an expectation.
-
-Direction of cause between two variables.
-Regress, score, answer (Kusner et al. 2016, Algorithm 1, made private).
-
-Regressions of each variable on the other are fitted on the training half. On the test half the residuals of a
-regression are compared with the variable that predicted; the direction whose residuals depend less on it wins. The
-exact scores stay in the enclave; what leaves it goes through the draws above.
+A plan has a stand-in pair: a public curve, not the data. x is spread evenly over [-1, 1] and y = 0.35 (x + x^3) + 0.3 e
+with e spread evenly too, by a low-discrepancy sequence instead of chance (Roberts's R2), so that what is computed from
+it is close to an expectation.
 
 Both variables are scaled to [-1, 1] by declared bounds, in the order of keyed hashes. Beside ``h.npy`` a segment's
 folder in scratch holds ``xy.npy``, float64 (rows, 2), rows ascending by hash; the leading rows that ``split`` counted
