@@ -284,7 +284,7 @@ class RunRecord:
 
     @property
     def ended(self) -> bool:
-        """Whether no entry of the run may follow."""
+        """Return whether no entry of the run may follow."""
         return self.state not in ("reserved", "held")
 
     @property

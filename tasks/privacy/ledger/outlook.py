@@ -434,7 +434,7 @@ def desk_of(ledger: Ledger, at: datetime | None = None) -> Desk:
 
 @dataclass
 class _Drawer:
-    """What a desk keeps of one dataset, entry by entry; a run that goes on is None among ``runs``."""
+    """Facts of one dataset that a desk keeps; a run that goes on is None among ``runs``."""
 
     listing: Listing = field(default_factory=Listing)
     grants: list[DeskGrant] = field(default_factory=list)

@@ -495,7 +495,9 @@ class ReaderSide(Journal):
             return tuple(sorted(name for (name,) in names))
 
     def entries_of(self, dataset: str) -> Iterator[Entry]:
-        """Yield every entry of a dataset in order, releases among them, fetched as they are consumed.
+        """Yield every entry of a dataset in order, releases among them.
+
+        Rows are fetched as they are consumed.
 
         Raises:
             LedgerError: the ledger cannot be used, or an entry was changed.
