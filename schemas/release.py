@@ -245,10 +245,12 @@ class Correlation(Frozen):
     high: Annotated[Finite, Field(ge=0, le=1)]
 
 
-class OutcomeLikeness(Frozen):
-    """Likeness of units of one cluster in an outcome, after adjustment."""
+class AnswerLikeness(Frozen):
+    """Likeness of units of one cluster in an answer, after adjustment."""
 
     outcome: str
+    group: str
+    arm: str
     correlation: Correlation
     design_effect: Annotated[
         Finite, Field(gt=0, description="sampling variance over that of as many units that are not alike")
@@ -258,17 +260,24 @@ class OutcomeLikeness(Frozen):
 
 
 class ClustersStatement(Clusters):
-    """The clusters, as declared, and how alike their units are in each outcome."""
+    """The clusters, as declared, and how alike their units are in each answer.
 
-    outcomes: tuple[OutcomeLikeness, ...]
+    An answer that noise hides is left out.
+    """
+
+    answers: tuple[AnswerLikeness, ...]
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """One sentence of each outcome, for people."""
-        of = "" if len(self.outcomes) == 1 else " in {}"
-        return tuple(self._said(one, of.format(one.outcome)) for one in self.outcomes)
+        """One sentence of each answer, for people."""
+        return tuple(self._said(one, self._named(one)) for one in self.answers)
 
-    def _said(self, one: OutcomeLikeness, of: str) -> str:
+    def _named(self, one: AnswerLikeness) -> str:
+        """Return which answer it is, by what the answers differ in."""
+        several = [key for key in ("outcome", "group", "arm") if len({getattr(row, key) for row in self.answers}) > 1]
+        return " in " * bool(several) + ", ".join(str(getattr(one, key)) for key in several)
+
+    def _said(self, one: AnswerLikeness, of: str) -> str:
         if one.hidden:
             return f"Noise hides how alike units of one {self.column} are{of}; the interval allows for what is usual."
         found, ends = one.correlation, f"{one.correlation.low:.2g} to {one.correlation.high:.2g}"

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from decimal import Decimal
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -635,6 +635,12 @@ class Study(Frozen):
 
 
 FEWEST_CLUSTERS, FEWEST_OF_AN_ARM, MOST_SIZES = 6, 3, 3.0
+KEY = "clusters"
+
+
+def too_few(number: int) -> str:
+    """Return why so few clusters are refused."""
+    return f"{number} clusters are too few to tell how alike people are within one; at least {FEWEST_CLUSTERS}"
 
 
 class DeclaredClusters(Frozen):
@@ -649,40 +655,109 @@ class DeclaredClusters(Frozen):
     @model_validator(mode="after")
     def _enough(self) -> Self:
         if self.number < FEWEST_CLUSTERS:
-            raise ValueError(
-                f"{self.number} clusters are too few to tell how alike people are within one; at least "
-                f"{FEWEST_CLUSTERS}"
-            )
+            raise ValueError(too_few(self.number))
         return self
 
 
-class Clusters(DeclaredClusters):
-    """The column that says which units are alike, such as a school or a household.
+# How many clusters were treated; of several arms by arm, the reference has the others.
+Treated = Annotated[int, Field(ge=1)] | dict[Name, Annotated[int, Field(ge=1)]] | None
+EVERY = "all"
 
-    A unit without a value is a cluster of its own. ``treated``: how many clusters were treated, where treatment was
-    given to whole clusters; None where it varies within them.
-    """
 
-    column: Name
-    treated: Annotated[int | None, Field(ge=1)] = None
+class CountedClusters(Frozen):
+    """Numbers of clusters that have units of a subgroup: of all, and of treated ones."""
+
+    number: Annotated[int, Field(ge=2, le=10**8)]
+    treated: Treated = None
 
     @model_validator(mode="after")
     def _enough_of_each_arm(self) -> Self:
+        if self.number < FEWEST_CLUSTERS:
+            raise ValueError(too_few(self.number))
         if self.treated is None:
             return self
-        fewer = min(self.treated, self.number - self.treated)
-        if fewer < FEWEST_OF_AN_ARM:
+        arms = self._with_reference
+        if (fewest := min(arms)) < FEWEST_OF_AN_ARM:
             raise RuleBroken(
-                f"'treated' leaves an arm {max(fewer, 0)} of {self.number} clusters; each arm needs at least "
+                f"'treated' leaves an arm {max(fewest, 0)} of {self.number} clusters; each arm needs at least "
                 f"{FEWEST_OF_AN_ARM}",
                 "treated",
             )
         return self
 
     @property
-    def arms(self) -> tuple[float, ...]:
-        """Clusters that a total is taken over: those of controls and of treated, or all together."""
-        return (float(self.number),) if self.treated is None else (float(self.number - self.treated), self.treated)
+    def _with_reference(self) -> tuple[int, ...]:
+        """Clusters of each arm, those of the reference first."""
+        treated = tuple(self.treated.values()) if isinstance(self.treated, dict) else (self.treated or 0,)
+        return self.number - sum(treated), *treated
+
+    def of_arms(self, arms: Sequence[str]) -> tuple[int, ...] | None:
+        """Return the clusters of each arm, the reference first.
+
+        None where treatment varies within clusters.
+
+        Raises:
+            ValueError: says by what names to write them.
+        """
+        if self.treated is None:
+            return None
+        names = list(arms[1:])
+        if isinstance(self.treated, int):
+            if len(names) > 1:
+                raise RuleBroken(f"'treated' says how many clusters each of {names} has, by name", "clusters")
+            return self._with_reference
+        if sorted(self.treated) != sorted(names):
+            raise RuleBroken(f"'treated' names the arms {sorted(self.treated)}, and not {sorted(names)}", "clusters")
+        return self._with_reference[0], *(self.treated[name] for name in names)
+
+
+class Clusters(CountedClusters):
+    """The column that says which units are alike, such as a school or a household.
+
+    A unit without a value is a cluster of its own. ``treated``: how many clusters were treated, where treatment was
+    given to whole clusters; None where it varies within them. ``subgroups``: clusters that have units of each subgroup;
+    "all": each has units of every one.
+    """
+
+    column: Name
+    spread: Annotated[Finite, Field(ge=0, le=MOST_SIZES)] = 1.0
+    subgroups: Literal["all"] | dict[str, CountedClusters] | None = None
+
+    @property
+    def whole(self) -> bool:
+        """True if whole clusters were treated."""
+        return self.treated is not None
+
+    def of_group(self, group: str) -> CountedClusters:
+        """Return the clusters that have units of a subgroup."""
+        return self.subgroups[group] if isinstance(self.subgroups, dict) else self
+
+    def refuse_others(self, groups: Sequence[str] | None, arms: Sequence[str]) -> None:
+        """Refuse counts that are not those of a study's subgroups and arms.
+
+        Raises:
+            ValueError: says what to write.
+        """
+        if groups is None and self.subgroups is not None:
+            raise RuleBroken("'subgroups' of 'clusters' are those of the study, which has none; leave them out", KEY)
+        if groups is not None and self.subgroups is None:
+            raise RuleBroken(
+                f"how many clusters each subgroup has is not said; write 'subgroups: {EVERY}' in 'clusters' where each "
+                f"'{self.column}' has people of every one, else their numbers, as in "
+                f"'subgroups: {{{groups[0]}: {{number: N{', treated: M' * self.whole}}}, ...}}'",
+                KEY,
+            )
+        self.of_arms(arms)
+        if groups is None or not isinstance(self.subgroups, dict):
+            return
+        if sorted(self.subgroups) != sorted(groups):
+            raise RuleBroken(f"'clusters' names the subgroups {list(self.subgroups)}, and not {list(groups)}", KEY)
+        for name, own in self.subgroups.items():
+            if own.number > self.number:
+                raise RuleBroken(f"subgroup '{name}' has more clusters than the {self.number} that there are", KEY)
+            if (own.treated is None) is self.whole:
+                raise RuleBroken("'treated' is said of all clusters and of each subgroup's, or of none", KEY)
+            own.of_arms(arms)
 
     @property
     def role(self) -> Column:

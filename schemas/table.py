@@ -245,11 +245,11 @@ class TableStudy(Study):
 
     @model_validator(mode="after")
     def _clusters_where_they_are_proved(self) -> Self:
-        beside = {"subgroups": self.subgroups, "where": self.where, "measure": getattr(self, "ratios", ())}
-        several = {"arms": self.arms is not None and len(self.arms.levels) > 2}
         refuse_clusters(
-            self, getattr(self, "TAKES_CLUSTERS", False), [key for key, one in {**beside, **several}.items() if one]
+            self, getattr(self, "TAKES_CLUSTERS", False), ["measure"] if getattr(self, "ratios", ()) else []
         )
+        if self.clusters is not None:
+            self.clusters.refuse_others(None if self.subgroups is None else self.groups, self.arm_names)
         return self
 
     @model_validator(mode="before")
@@ -517,7 +517,7 @@ class EffectStudy(TableStudy):
         It is what an estimator's own code works with.
         """
         whole: dict[str, Any] = {"arms": None, "subgroups": None, "where": (), "gates": None, "contrasts": ()}
-        whole |= {"measure": (EffectMeasure.difference,)}
+        whole |= {"clusters": None, "measure": (EffectMeasure.difference,)}
         alone = {"role": OutcomeRole.primary, "importance": 1.0}
         return tuple(
             self.model_copy(

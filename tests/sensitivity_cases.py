@@ -134,6 +134,9 @@ def _protocols() -> Iterator[Case]:
             clusters = {"column": "school", "number": 6, "treated": treated}
             said = f"clusters, {name}, {treated} treated"
             yield of(said, KINDS["number"], 2, 1, 2, name=name, trial=True, clusters=clusters)
+            of_arms = None if treated is None else {"a1": 3, "a2": 3}
+            several = {"column": "school", "number": 9, "treated": of_arms, "subgroups": "all"}
+            yield of(said, KINDS["number"], 2, 2, 3, name=name, trial=True, clusters=several)
     yield Case("protocol, of few", make_protocol(2), 20, 10)
 
 
@@ -276,7 +279,7 @@ SHORT = (
     "protocol, a trial by means: 3 outcomes, 3 groups, 3 arms",
     "protocol, of few",
     "protocol, clusters, regression, 3 treated: 2 outcomes, 1 groups, 2 arms",
-    "protocol, clusters, difference_in_means, None treated: 2 outcomes, 1 groups, 2 arms",
+    "protocol, clusters, difference_in_means, None treated: 2 outcomes, 2 groups, 3 arms",
     "protocol, mixed, delta 0: 2 outcomes, 2 groups, 3 arms",
     "protocol, eligible, regression: 2 outcomes, 1 groups, 2 arms",
     "protocol, eligible, difference_in_means: 2 outcomes, 1 groups, 2 arms",

@@ -44,7 +44,7 @@ from causalveil.tasks.data.split import Pieces
 from causalveil.tasks.estimate.adjust import questions, recipe
 from causalveil.tasks.estimate.adjust.questions import Asked, JointDraws, JointScales
 from causalveil.tasks.estimate.adjust.recipe import TableRecipe, candidates_of, joint_recipe
-from causalveil.tasks.estimate.adjust.releases import codes_of
+from causalveil.tasks.estimate.clusters import Alike, ReleasedTotals, codes_of
 from causalveil.tasks.estimate.interval import Findings
 from causalveil.tasks.estimate.people import PEOPLE
 from causalveil.tasks.estimate.regression import regression_findings
@@ -77,16 +77,17 @@ def clusters_stage(
     pieces: Callable[[StageRun[S]], Pieces],
     rows: tuple[Stage[Any, Any], ...],
     five: FiveStages[S],
-) -> Stage[S, Any]:
+) -> Stage[S, ReleasedTotals]:
     """Return the stage of release 6, which studies with clusters have.
 
     Arguments are those of :func:`joint_stages`.
     """
 
-    def run(step: StageRun[S]) -> Any:
+    def run(step: StageRun[Any]) -> ReleasedTotals:
         joint, workers = plan(step.study, step.sizes), step.study.execution.workers
         draws = JointDraws(joint, pieces(step), step.budget, workers, step.times)
-        return draws.clusters(step[five.again], step[five.scores], codes_of(step.study, step.enclave))
+        estimand, codes = step.study.estimand, codes_of(step.enclave)
+        return draws.clusters(step[five.again], step[five.scores], estimand, codes)
 
     def declared(study: S, sizes: Sizes | None) -> Draws:
         own = plan(study, sizes)
@@ -170,10 +171,22 @@ FIVE = joint_stages(plan, lambda step: everybody(step.enclave), rows=(CELLS,))
 CLUSTERS = clusters_stage(plan, lambda step: everybody(step.enclave), (CELLS,), FIVE)
 
 
+def alike_in(
+    step: StageRun[Any], joint: TableRecipe, five: FiveStages[Any], totals: Stage[Any, ReleasedTotals]
+) -> Alike | None:
+    """Return what release 6 says of the sampling variance of each answer.
+
+    None of a study without clusters.
+    """
+    if step.study.clusters is None:
+        return None
+    return questions.likenesses(joint, step.study.estimand, step[five.again], step[five.scores], step[totals])
+
+
 def _answers(step: StageRun[RegressionStudy]) -> Findings:
-    totals = None if step.study.clusters is None else step[CLUSTERS]
-    asked = questions.with_scores(step[FIVE.again], step[FIVE.scores], totals)
-    return regression_findings(*step.given[:2], asked, step[FIVE.scales])
+    alike = alike_in(step, plan(step.study, step.sizes), FIVE, CLUSTERS)
+    asked = questions.with_scores(step[FIVE.again], step[FIVE.scores], alike)
+    return regression_findings(*step.given[:2], asked, step[FIVE.scales], alike)
 
 
 ANSWERS = Stage[RegressionStudy, Findings]("answers", _answers, reads=(FIVE.scales, FIVE.again, FIVE.scores, CLUSTERS))

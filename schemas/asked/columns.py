@@ -18,6 +18,7 @@ from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.study import (
     MOST_PARTS,
     Code,
+    CountedClusters,
     Estimand,
     Finite,
     LevelCode,
@@ -25,6 +26,7 @@ from causalveil.schemas.study import (
     MissingOutcome,
     MissingTreatment,
     Name,
+    Treated,
     distinct_levels,
 )
 from causalveil.schemas.table import AskedOf, OutcomeRole
@@ -42,6 +44,11 @@ class Clipping(Frozen):
         if self.lower is not None and self.upper is not None:
             sane_range(self.lower, self.upper)
         return self
+
+
+def _by_text(value: Any) -> Any:
+    """Return a mapping whose keys are codes as one of texts."""
+    return {str(key): one for key, one in value.items()} if isinstance(value, Mapping) else value
 
 
 class AskedCovariate(Clipping):
@@ -67,11 +74,16 @@ class AskedCovariate(Clipping):
 class AskedClusters(Frozen):
     """The contract's clusters by their column.
 
-    ``treated``: how many were treated, where they were treated whole.
+    ``treated``: how many were treated, where they were treated whole. ``number``: of those with eligible units, where
+    the study has ``where``. ``subgroups``: how many have units of each; "all": each has some of every one.
     """
 
     column: Name
-    treated: Annotated[int | None, Field(ge=1)] = None
+    treated: Treated = None
+    number: Annotated[int | None, Field(ge=2)] = None
+    subgroups: Annotated[
+        Literal["all"] | dict[str, CountedClusters] | None, BeforeValidator(_by_text, json_schema_input_type=Any)
+    ] = None
 
 
 class AskedNumber(Clipping):

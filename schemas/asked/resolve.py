@@ -528,7 +528,14 @@ def _clusters(asked: EffectStudyFile, contract: Contract | None, problems: Probl
         way = f"; its owner may write 'clusters: {{{asked.clusters.column}: {{number: N}}}}'"
         problems.add("clusters", f"{named}{known or way}")
         return None
-    return {**declared.model_dump(), **asked.clusters.model_dump()}
+    own = asked.clusters.model_dump()
+    if asked.where and own["number"] is None:
+        said = f"how many '{asked.clusters.column}' have people who meet 'where' is not said: write their 'number'"
+        problems.add("clusters", said)
+    elif own["number"] is not None and (not asked.where or own["number"] > declared.number):
+        said = f"'number' is the contract's, {declared.number}; with 'where' a study says how many of them are left"
+        problems.add("clusters", said)
+    return {**own, **declared.model_dump(), **({"number": own["number"]} if asked.where and own["number"] else {})}
 
 
 def _outcomes(asked: EffectStudyFile, contract: Contract | None, problems: Problems) -> list[dict[str, Any]]:

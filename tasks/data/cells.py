@@ -31,7 +31,7 @@ from causalveil.tasks.data.normalise import (
 )
 from causalveil.tasks.data.partitions import LoadedSegment
 from causalveil.tasks.data.split import Pieces
-from causalveil.tasks.machine.arrays import BoolArray, ByteArray, save_array, values_of
+from causalveil.tasks.machine.arrays import BoolArray, ByteArray, IntArray, save_array, values_of
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class CellRows(Rows):
 
     g: ByteArray
 
-    def __getitem__(self, part: slice) -> CellRows:
-        """A view of some of them."""
+    def __getitem__(self, part: slice | IntArray) -> CellRows:
+        """Some of them."""
         return CellRows(self.x[part], self.t[part], self.u[part], self.g[part])
 
     @classmethod

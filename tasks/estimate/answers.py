@@ -28,8 +28,8 @@ from causalveil.schemas.answers import Answer, Calibration, Limits, MeasureAnswe
 from causalveil.schemas.confounding import ConfoundingStatement, over_parts
 from causalveil.schemas.limits import Code, limit
 from causalveil.schemas.release import ClustersStatement
-from causalveil.schemas.table import ALL_UNITS, EffectMeasure, EffectStudy, OutcomeRole
-from causalveil.tasks.estimate.clusters import Likeness, clusters_told
+from causalveil.schemas.table import ALL_UNITS, EffectMeasure, EffectStudy, OutcomeRole, TableStudy
+from causalveil.tasks.estimate.clusters import Alike, Likeness, clusters_told
 from causalveil.tasks.estimate.interval import Findings, Noise, around, laplace_tails
 from causalveil.tasks.machine.arrays import FloatArray
 
@@ -174,7 +174,14 @@ class Part:
         return 0.0 if self.error is None else float(self.error.var())
 
 
-def over_groups(parts: Sequence[Part], counts: Sequence[float], count_error: float, units: float, width: float) -> Part:
+def over_groups(
+    parts: Sequence[Part],
+    counts: Sequence[float],
+    count_error: float,
+    units: float,
+    width: float,
+    alike: Likeness | None = None,
+) -> Part:
     """Return the answer over all subgroups, from theirs: effects weighted by size.
 
     Sizes are noisy, and an error of a size moves the answer by how far that subgroup's effect lies from all others'.
@@ -186,6 +193,7 @@ def over_groups(parts: Sequence[Part], counts: Sequence[float], count_error: flo
         count_error: standard deviation of the noise on each.
         units: number of units of all subgroups that the estimand is over.
         width: of the outcome's declared range.
+        alike: what is possible of the sampling variance, where subgroups share clusters.
     """
     first = parts[0]
     told = [(part, max(count, 0.0)) for part, count in zip(parts, counts, strict=True) if part.answered]
@@ -194,7 +202,8 @@ def over_groups(parts: Sequence[Part], counts: Sequence[float], count_error: flo
     most = math.fsum(max(count, 0.0) + 3 * count_error for count in hidden) / max(units, 1.0)
     if not told or total <= 0 or most >= 1:
         nothing = dict.fromkeys(("value", "sampling", "noise", "bias"), 0.0)
-        return replace(first, group=ALL_UNITS, answered=False, risks=None, error=None, **nothing)  # type: ignore[arg-type]
+        bare = replace(first, group=ALL_UNITS, answered=False, risks=None, error=None, alike=None)
+        return replace(bare, **nothing)  # type: ignore[arg-type]
     shares = [(part, count / total) for part, count in told]
     value = math.fsum(share * part.value for part, share in shares)
     sizes = math.fsum((count_error / total * (part.value - value)) ** 2 for part, _ in shares)
@@ -210,7 +219,7 @@ def over_groups(parts: Sequence[Part], counts: Sequence[float], count_error: flo
         arm=first.arm,
         answered=True,
         value=value,
-        sampling=math.fsum(share**2 * part.sampling for part, share in shares),
+        sampling=math.fsum(share**2 * part.sampling for part, share in shares) if alike is None else alike.variance,
         noise=own + sizes + (0.0 if error is None else float(error.var())),
         bias=math.fsum(share * part.bias for part, share in shares) + most * (width + abs(value)),
         spread=math.sqrt(math.fsum(share * part.spread**2 for part, share in shares)),
@@ -219,6 +228,7 @@ def over_groups(parts: Sequence[Part], counts: Sequence[float], count_error: flo
         averaged=True,
         risks=risks,
         error=error,
+        alike=alike,
     )
 
 
@@ -329,12 +339,18 @@ def _within(value: float, low: float, high: float, width: float) -> tuple[float,
     return min(max(value, -width), width), ends
 
 
-def told_of(study: EffectStudy, parts: Sequence[Part], units: int) -> ClustersStatement | None:
-    """Return how alike units of one cluster are in each outcome; None without clusters."""
+def told_of(study: TableStudy, parts: Sequence[Part]) -> ClustersStatement | None:
+    """Return how alike units of one cluster are in each answer; None without clusters."""
     if study.clusters is None:
         return None
-    alike = {study.outcomes[one.outcome].name: one.alike for one in parts if one.alike is not None}
-    return clusters_told(study.clusters, alike, units)
+    return clusters_told(
+        study.clusters,
+        (
+            ({"outcome": study.outcomes[one.outcome].name, "group": one.group, "arm": one.arm}, one.alike)
+            for one in parts
+            if one.alike is not None
+        ),
+    )
 
 
 def table(study: EffectStudy, parts: Sequence[Part]) -> tuple[Answer, ...]:
@@ -380,7 +396,12 @@ def _measures(study: EffectStudy, part: Part) -> tuple[MeasureAnswer, ...]:
 
 
 def with_everybody(
-    study: EffectStudy, parts: Sequence[Part], counts: Mapping[str, Sequence[float]], count_error: float, units: float
+    study: EffectStudy,
+    parts: Sequence[Part],
+    counts: Mapping[str, Sequence[float]],
+    count_error: float,
+    units: float,
+    alike: Alike | None = None,
 ) -> list[Part]:
     """Return all answers in the order of the table.
 
@@ -392,13 +413,16 @@ def with_everybody(
         counts: by arm, noisy number of units of each subgroup that the estimand is over.
         count_error: standard deviation of the noise on each.
         units: number of units that the estimand is over, of all subgroups.
+        alike: of a study with clusters, what is possible of each sampling variance, in half ranges.
     """
     rows: list[Part] = []
     for index, outcome in enumerate(study.outcomes):
-        for arm in study.arm_names[1:]:
+        for place, arm in enumerate(study.arm_names[1:]):
             own = [part for part in parts if part.outcome == index and part.arm == arm]
             if study.subgroups is not None:
-                rows.append(over_groups(own, counts[arm], count_error, units, outcome.width))
+                every = None if alike is None else alike[index][-1][place]
+                every = None if every is None else every.times((outcome.width / 2) ** 2)
+                rows.append(over_groups(own, counts[arm], count_error, units, outcome.width, every))
             rows += own
     return rows
 

@@ -10,15 +10,23 @@ heavy as few clusters and noise make them. Derivations, prior and cells: ``docs/
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from causalveil.schemas.plan import StandIn
-from causalveil.schemas.release import ClustersStatement, Correlation, OutcomeLikeness
+from causalveil.schemas.release import AnswerLikeness, ClustersStatement, Correlation
 from causalveil.schemas.study import Clusters
-from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.schemas.table import TableStudy
+from causalveil.tasks.data.cells import CellRows
+from causalveil.tasks.data.enclave import LIKENESS, Enclave
+from causalveil.tasks.data.split import Pieces
+from causalveil.tasks.estimate.models.lattice_sums import on_lattice
+from causalveil.tasks.machine.arrays import FloatArray, IntArray
+from causalveil.tasks.machine.distribute import distribute
 
 # E|Z| of a standard normal.
 MEAN_ABSOLUTE = math.sqrt(2 / math.pi)
@@ -66,6 +74,7 @@ class KnownClusters:
         clusters: how many there are.
         spread: deviation of their sizes over the mean size.
         doubt: deviation of the error of the centre that is taken off each score.
+        unit: what 1 of the total adds to an answer.
     """
 
     own: float
@@ -73,6 +82,7 @@ class KnownClusters:
     clusters: float
     spread: float
     doubt: float = 0.0
+    unit: float = 1.0
 
     @property
     def sizes(self) -> FloatArray:
@@ -105,11 +115,6 @@ class KnownClusters:
         return each * squares.sum(axis=1), each * absolute, each * (1 - MEAN_ABSOLUTE**2) * seen.sum(axis=1)
 
 
-def expected_totals(known: Sequence[KnownClusters], rho: float) -> FloatArray:
-    """Return what B is expected to be at a correlation, by arm."""
-    return np.array([float(one.totals(np.array([rho]))[1][0]) for one in known])
-
-
 @dataclass(frozen=True)
 class Likeness:
     """The variances of a total that B leaves possible, with their shares.
@@ -117,6 +122,7 @@ class Likeness:
     Attributes:
         variances, shares: of the mixture, shape (points,).
         own: the variance if nobody were alike.
+        units: how many it is of.
         correlation: low, median and high intraclass correlation; 90% of the posterior.
         hidden: whether noise hides it, so that the posterior is about the prior.
     """
@@ -124,6 +130,7 @@ class Likeness:
     variances: FloatArray
     shares: FloatArray
     own: float
+    units: float
     correlation: tuple[float, float, float]
     hidden: bool
 
@@ -142,49 +149,51 @@ class Likeness:
         return replace(self, variances=self.variances * square, own=self.own * square)
 
 
-def likeness(known: Sequence[KnownClusters], released: FloatArray, noise: float) -> Likeness:
+def likeness(known: Sequence[KnownClusters], released: Sequence[float], noise: Sequence[float]) -> Likeness:
     """Return what released totals leave possible.
 
     Args:
         known: of each arm whose clusters are wholly in it, or one of all clusters.
-        released: B of each, with noise, shape (arms,).
+        released: B of each, with noise.
         noise: its deviation.
     """
     prior = np.gradient(RHO) * np.exp(-RHO / PRIOR)
-    shares, variances, correlation, own = np.ones(1), np.zeros(1), np.zeros(1), sum(one.own for one in known)
-    for one, seen in zip(known, released, strict=True):
+    shares, variances, correlation = np.ones(1), np.zeros(1), np.zeros(1)
+    own = math.fsum(one.own * one.unit**2 for one in known)
+    for one, seen, sd in zip(known, released, noise, strict=True):
         variance, mean, spread = one.totals(RHO)
-        wide = noise**2 + spread
+        wide = sd**2 + spread
         logs = np.log(prior) - (seen - mean) ** 2 / (2 * wide) - np.log(wide) / 2
         posterior = np.exp(logs - logs.max())
         posterior /= posterior.sum()
         shares = np.outer(shares, posterior).ravel()
-        variances = np.add.outer(variances, variance).ravel()
-        correlation = np.add.outer(correlation, one.own / own * RHO).ravel()
+        variances = np.add.outer(variances, variance * one.unit**2).ravel()
+        correlation = np.add.outer(correlation, one.own * one.unit**2 / own * RHO).ravel()
     order = np.argsort(correlation)
     low, middle, high = _quantiles(correlation[order], shares[order])
     before = _quantiles(RHO, prior / prior.sum())
     # Two arms' mean is known better than each of them.
     hidden = high - low > HIDES * (before[2] - before[0]) / math.sqrt(len(known))
-    return Likeness(*_compressed(variances, shares), own, (low, middle, high), hidden)
+    units = math.fsum(one.units for one in known)
+    return Likeness(*_compressed(variances, shares), own, units, (low, middle, high), hidden)
 
 
-def clusters_told(clusters: Clusters, alike: Mapping[str, Likeness], units: int) -> ClustersStatement:
+def clusters_told(clusters: Clusters, alike: Iterable[tuple[dict[str, str], Likeness]]) -> ClustersStatement:
     """Return what a release says of clusters.
 
-    ``alike``: by outcome, of those that noise does not hide.
+    ``alike``: of each answer that noise does not hide, by the names of its outcome, group and arm.
     """
     return ClustersStatement(
         **clusters.model_dump(),
-        outcomes=tuple(
-            OutcomeLikeness(
-                outcome=name,
+        answers=tuple(
+            AnswerLikeness(
+                **of,
                 correlation=Correlation(**dict(zip(Correlation.model_fields, one.correlation, strict=True))),
                 design_effect=one.design_effect,
-                effective_people=units / one.design_effect,
+                effective_people=one.units / one.design_effect,
                 hidden=one.hidden,
             )
-            for name, one in alike.items()
+            for of, one in alike
         ),
     )
 
@@ -206,3 +215,236 @@ def _compressed(variances: FloatArray, shares: FloatArray) -> tuple[FloatArray, 
     total = np.bincount(bins, own * variances[some], minlength=POINTS)
     kept = weight > 0
     return total[kept] / weight[kept], weight[kept] / weight.sum()
+
+
+# Where a table has subgroups, of each squared factor half is for totals in subgroups and half for those over all.
+HALF = math.sqrt(0.5)
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """Contributions of units to the answers, cut to [-1, 1] and signed by arm.
+
+    All is as earlier releases tell it.
+
+    Attributes:
+        units: what 1 adds to the effect in its subgroup, in u, shape (outcomes, groups, arms).
+        own: sum of their squares, of the same shape.
+        counts: of units, shape (groups, arms).
+        errors: of the centres, by source of error, shape (outcomes, groups, arms, sources); sources of two subgroups
+            are independent.
+        shares: of each subgroup in the answer over all; 0 of one that noise hides. Shape (groups,).
+    """
+
+    units: FloatArray
+    own: FloatArray
+    counts: FloatArray
+    errors: FloatArray
+    shares: FloatArray
+
+
+@dataclass(frozen=True)
+class ReleasedTotals:
+    """Absolute totals of clusters as they are released, shape (outcomes, blocks, parts).
+
+    Attributes:
+        sums: with noise, weights taken off.
+        sd: of the noise.
+        icc: in a plan, whose people have no clusters, a correlation; ``sums`` lack what is expected at it.
+    """
+
+    sums: FloatArray
+    sd: FloatArray
+    icc: float | None = None
+
+
+# By outcome, by block, by arm that is not the reference; None where noise hides the answer.
+Alike = tuple[tuple[tuple[Likeness | None, ...], ...], ...]
+
+
+@dataclass(frozen=True)
+class ClusterTotals:
+    """The absolute totals of clusters that a table releases.
+
+    A block is a subgroup; after several of them there is one of all. A part of a block is an arm where whole clusters
+    were treated, since two arms have no cluster in common, else the comparison of an arm with the reference. A total
+    of a part adds up what its units add to it, in the largest of their units, so that no unit adds more than 1.
+
+    Attributes:
+        weights: of the outcomes, whose squares add up to 1.
+        numbers: of clusters, shape (blocks, parts).
+        spread: deviation of the clusters' sizes over the mean size.
+        groups, arms: how many there are.
+        whole: whether whole clusters were treated.
+    """
+
+    weights: tuple[float, ...]
+    numbers: FloatArray
+    spread: float
+    groups: int
+    arms: int
+    whole: bool
+
+    @classmethod
+    def of(cls, study: TableStudy, clusters: Clusters, weights: Sequence[float]) -> ClusterTotals:
+        """Return those of a study."""
+        arms = study.arm_names
+        of_groups = [clusters.of_group(label) for label in study.groups]
+        blocks = [*of_groups, clusters] if len(of_groups) > 1 else of_groups
+        numbers = [one.of_arms(arms) or (one.number,) * (len(arms) - 1) for one in blocks]
+        sizes = len(of_groups), len(arms), clusters.whole
+        return cls(tuple(weights), np.array(numbers, float), clusters.spread, *sizes)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Outcomes, blocks and parts."""
+        return len(self.weights), *cast(tuple[int, int], self.numbers.shape)
+
+    @property
+    def factors(self) -> FloatArray:
+        """Factor of each total: no unit moves the vector of all by more than 2."""
+        _, blocks, parts = self.shape
+        block = 1.0 if blocks == 1 else HALF
+        # A unit of the reference is in every comparison, one of an arm in one total of that arm.
+        part = 1.0 if self.whole else math.sqrt(1 / parts)
+        return np.broadcast_to(np.array(self.weights)[:, None, None] * block * part, self.shape)
+
+    def groups_of(self, block: int) -> list[int]:
+        """Return the subgroups of a block."""
+        return [block] if block < self.groups else list(range(self.groups))
+
+    def arms_of(self, part: int) -> list[int]:
+        """Return the arms of a part."""
+        return [part] if self.whole else [0, part + 1]
+
+    def _units(self, found: Contributions, outcome: int, block: int, part: int) -> FloatArray:
+        """Return what 1 of each subgroup and arm adds to the answer of a part; 0 of who is not in it."""
+        own = np.zeros((self.groups, self.arms))
+        own[np.ix_(self.groups_of(block), self.arms_of(part))] = 1.0
+        own *= found.units[outcome] * (found.shares > 0)[:, None]
+        return own * found.shares[:, None] if block >= self.groups else own
+
+    def known(self, found: Contributions, outcome: int, block: int, part: int) -> KnownClusters | None:
+        """Return what is known of the clusters of a part before their totals are.
+
+        None where nobody is in it.
+        """
+        units = self._units(found, outcome, block, part)
+        unit = float(units.max())
+        if unit == 0:
+            return None
+        factors, counts = units / unit, found.counts * (units > 0)
+        error = np.einsum("ga,gas->gs", factors * counts, found.errors[outcome])
+        return KnownClusters(
+            own=float((factors**2 * found.own[outcome]).sum()),
+            units=float(counts.sum()),
+            clusters=float(self.numbers[block, part]),
+            spread=self.spread,
+            doubt=float(np.linalg.norm(error) / counts.sum()),
+            unit=unit,
+        )
+
+    def exact(
+        self,
+        found: Contributions,
+        pieces: Pieces,
+        codes: Callable[[int], NDArray[np.uint64]],
+        of: Callable[[CellRows], FloatArray],
+        workers: int,
+    ) -> FloatArray:
+        """Return exact sums over clusters of absolute totals.
+
+        Memory is that of each cluster's totals. A total of rows on the lattice is exact in floats in any order, as are
+        sums of absolute totals: all are multiples of 2^-18 below the number of rows.
+
+        Args:
+            found: what earlier releases say.
+            pieces: all units.
+            codes: of the clusters of each piece's rows.
+            of: from rows to what each adds, cut to [-1, 1], shape (outcomes, rows).
+            workers: threads; the sums do not depend on it.
+        """
+        outcomes, blocks, parts = self.shape
+        units = np.array(
+            [[[self._units(found, k, b, p) for p in range(parts)] for b in range(blocks)] for k in range(outcomes)]
+        )
+        factors = units / np.maximum(units.max(axis=(3, 4), keepdims=True), np.finfo(float).tiny)
+
+        def piece(index: int) -> list[ByCluster]:
+            rows, named = cast(CellRows, pieces.rows(index)), np.asarray(codes(index))
+            added, group = of(rows), rows.g.astype(np.intp)
+            return [self._block(factors[:, block], block, rows, added, group, named) for block in range(blocks)]
+
+        totals = [ByCluster(np.zeros(0, np.uint64), np.zeros((outcomes * parts, 0)))] * blocks
+        for own in distribute(piece, pieces.count, workers):
+            totals = [one.with_more(more) for one, more in zip(totals, own, strict=True)]
+        absolute = np.stack([np.abs(one.totals).sum(axis=1) for one in totals])
+        return absolute.reshape(blocks, outcomes, parts).swapaxes(0, 1)
+
+    def _block(
+        self, factors: FloatArray, block: int, rows: CellRows, added: FloatArray, group: IntArray, named: NDArray[Any]
+    ) -> ByCluster:
+        """Return totals of some rows in a block.
+
+        Who lies in no subgroup is in none.
+        """
+        here = group == block if block < self.groups else group < self.groups
+        codes, place = np.unique(named[here], return_inverse=True)
+        group, arm = group[here], rows.t[here].astype(np.intp)
+        sums = [
+            np.bincount(place, on_lattice(factor[group, arm] * own), minlength=len(codes))
+            for by_part, own in zip(factors, added[:, here], strict=True)
+            for factor in by_part
+        ]
+        return ByCluster(codes, np.array(sums))
+
+    def released(self, sums: FloatArray, noise: float, icc: float | None) -> ReleasedTotals:
+        """Return totals as they are read.
+
+        ``sums``: with noise; ``noise``: its deviation.
+        """
+        return ReleasedTotals(sums.reshape(self.shape) / self.factors, noise / self.factors, icc)
+
+    def read(self, found: Contributions, released: ReleasedTotals) -> Alike:
+        """Return what totals say of the sampling variance of every answer, in u."""
+        outcomes, blocks, _ = self.shape
+        return tuple(
+            tuple(
+                tuple(self._answer(found, released, k, block, arm) for arm in range(1, self.arms))
+                for block in range(blocks)
+            )
+            for k in range(outcomes)
+        )
+
+    def _answer(self, found: Contributions, released: ReleasedTotals, k: int, block: int, arm: int) -> Likeness | None:
+        parts = [0, arm] if self.whole else [arm - 1]
+        known = [one for part in parts if (one := self.known(found, k, block, part))]
+        if len(known) < len(parts):
+            return None
+        expected = [0.0 if released.icc is None else float(one.totals(np.array([released.icc]))[1][0]) for one in known]
+        sums = (released.sums[k, block, parts] + expected).tolist()
+        return likeness(known, sums, released.sd[k, block, parts].tolist())
+
+
+@dataclass(frozen=True)
+class ByCluster:
+    """Totals by cluster: codes ascending, and totals of shape (numbers, clusters)."""
+
+    codes: NDArray[np.uint64]
+    totals: FloatArray
+
+    def with_more(self, other: ByCluster) -> ByCluster:
+        """Return the totals of both."""
+        known, place = np.unique(np.concatenate([self.codes, other.codes]), return_inverse=True)
+        both = np.concatenate([self.totals, other.totals], axis=1)
+        return ByCluster(known, np.stack([np.bincount(place, row, minlength=len(known)) for row in both]))
+
+
+def codes_of(enclave: Enclave) -> Callable[[int], Any] | float:
+    """Return the codes of clusters of each segment's rows.
+
+    In a rehearsal: how alike people are taken to be.
+    """
+    if enclave.segments and enclave.holds("c", 0):
+        return lambda segment: enclave.load("c", segment)
+    return float(enclave.load(LIKENESS)[0])

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,12 +19,11 @@ import numpy as np
 from causalveil.schemas.estimators.difference import DifferenceStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import PrivacyCost, Scope
-from causalveil.schemas.study import Clusters
 from causalveil.tasks.data.cells import CellRows, everybody
 from causalveil.tasks.data.enclave import Enclave
 from causalveil.tasks.data.split import Pieces
-from causalveil.tasks.estimate.adjust.recipe import CLUSTERS, CLUSTERS_L2, CLUSTERS_SHARE
-from causalveil.tasks.estimate.adjust.releases import absolute_totals, by_block, codes_of, one_hot
+from causalveil.tasks.estimate.adjust.recipe import CLUSTERS, CLUSTERS_L2, CLUSTERS_SHARE, made
+from causalveil.tasks.estimate.adjust.releases import by_block, one_hot
 from causalveil.tasks.estimate.answers import (
     Part,
     Risks,
@@ -36,13 +34,13 @@ from causalveil.tasks.estimate.answers import (
     with_everybody,
     with_statement,
 )
-from causalveil.tasks.estimate.clusters import KnownClusters, Likeness, expected_totals, likeness
+from causalveil.tasks.estimate.clusters import Alike, ClusterTotals, Contributions, Likeness, ReleasedTotals, codes_of
 from causalveil.tasks.estimate.contrasts import contrast_answers
 from causalveil.tasks.estimate.covered import covered
 from causalveil.tasks.estimate.findings import together
 from causalveil.tasks.estimate.interval import NOISY, Findings, Noise, of_the_answer
 from causalveil.tasks.estimate.label.difference import confounding, covers, not_covered
-from causalveil.tasks.estimate.models.lattice_sums import on_lattice, sums_sensitivity
+from causalveil.tasks.estimate.models.lattice_sums import bounded, on_lattice, sums_sensitivity
 from causalveil.tasks.estimate.people import FLOOR_DEVIATIONS, check_cells
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.gaussian import divide
@@ -66,12 +64,12 @@ def mechanism(study: DifferenceStudy, sizes: Sizes | None) -> Mechanism:
         StudyError: more cells than the budget can serve.
     """
     units = None if sizes is None else sizes.units
-    made = vector_mechanism(sums_sensitivity(len(study.groups) * numbers(study), units), costs(study)[SLOT.name])
+    found = vector_mechanism(sums_sensitivity(len(study.groups) * numbers(study), units), costs(study)[SLOT.name])
     if units is not None:
         check_cells(
-            units, len(study.groups), len(study.arm_names), FLOOR_DEVIATIONS * noise_of(study, made).deviation / HALF
+            units, len(study.groups), len(study.arm_names), FLOOR_DEVIATIONS * noise_of(study, found).deviation / HALF
         )
-    return made
+    return found
 
 
 def costs(study: DifferenceStudy) -> dict[str, PrivacyCost]:
@@ -85,9 +83,14 @@ def clusters_mechanism(study: DifferenceStudy, sizes: Sizes | None) -> Mechanism
     """Return the mechanism of absolute totals of clusters; None without clusters."""
     if study.clusters is None:
         return None
-    numbers = len(study.outcomes) * len(study.clusters.arms)
+    numbers = math.prod(made(totals_of(study)).shape)
     units = None if sizes is None else sizes.units
     return vector_mechanism(sums_sensitivity(numbers, units, CLUSTERS_L2), costs(study)[CLUSTERS.name])
+
+
+def totals_of(study: DifferenceStudy) -> ClusterTotals | None:
+    """Return the totals of clusters that a study releases; None without clusters."""
+    return None if study.clusters is None else ClusterTotals.of(study, study.clusters, study.weights)
 
 
 def draws(study: DifferenceStudy, sizes: Sizes | None) -> list[tuple[Slot, Mechanism | None]]:
@@ -95,9 +98,9 @@ def draws(study: DifferenceStudy, sizes: Sizes | None) -> list[tuple[Slot, Mecha
     return [(SLOT, mechanism(study, sizes)), (CLUSTERS, clusters_mechanism(study, sizes))]
 
 
-def noise_of(study: DifferenceStudy, made: Mechanism) -> Noise:
+def noise_of(study: DifferenceStudy, own: Mechanism) -> Noise:
     """Return the noise on each sum."""
-    return Noise.of(made, len(study.groups) * numbers(study))
+    return Noise.of(own, len(study.groups) * numbers(study))
 
 
 def weights(study: DifferenceStudy) -> FloatArray:
@@ -209,112 +212,112 @@ CUT = 4.0
 
 @dataclass(frozen=True)
 class Influence:
-    """Contributions of units to a difference of two arms' means, cut to [-1, 1].
+    """Contributions of units to arms' means, cut to [-1, 1] and signed by arm.
 
-    A unit of arm t adds s_t (u - mean_t) scale_t, s = 1 for treated and -1 for controls: scale_t n_t is alike in both
-    arms, so that the total times ``unit`` is what the difference is off by.
+    A unit of an arm adds s (u - mean) / limit, s = 1 and -1 in the reference.
 
     Attributes:
-        means, scales: by outcome and arm, shape (outcomes, 2).
-        known: what is known of the clusters before their totals are, by outcome.
-        units: by outcome.
+        means: shape (groups, outcomes, arms).
+        limits: at which u is cut about a mean, of the same shape.
     """
 
     means: FloatArray
-    scales: FloatArray
-    known: list[list[KnownClusters]]
-    units: FloatArray
+    limits: FloatArray
 
     @classmethod
-    def of(cls, study: DifferenceStudy, clusters: Clusters, found: ArmMeans) -> Influence:
-        """Return it from released sums, of two arms and all units."""
-        means, within, counts = found.means[0], found.within[0], found.safe[0]
+    def of(cls, study: DifferenceStudy, found: ArmMeans) -> Influence:
+        """Return it from released sums."""
         two = np.array([[one.two_valued] for one in study.outcomes])
         # No outcome lies farther from a mean than the farther end of its range.
-        far = 1 + np.abs(means)
-        limits = np.where(two, far, np.minimum(far, CUT * np.sqrt(within))).max(axis=1, keepdims=True)
-        scales = counts.min() / counts / limits
-        own, doubt = counts * within * scales**2, scales * np.sqrt(np.diagonal(found.errors[0], axis1=1, axis2=2))
+        far = 1 + np.abs(found.means)
+        limits = np.where(two, far, np.minimum(far, CUT * np.sqrt(found.within)))
+        return cls(found.means, limits)
 
-        def known(outcome: int) -> list[KnownClusters]:
-            if clusters.treated is None:
-                every = float(counts.sum())
-                error = float(np.linalg.norm(doubt[outcome] * counts)) / every
-                return [KnownClusters(float(own[outcome].sum()), every, clusters.arms[0], clusters.spread, error)]
-            parts = zip(own[outcome].tolist(), counts.tolist(), clusters.arms, doubt[outcome].tolist(), strict=True)
-            return [KnownClusters(one, units, count, clusters.spread, error) for one, units, count, error in parts]
+    def contributions(self, found: ArmMeans) -> Contributions:
+        """Return what the contributions add to the answers."""
+        counts, each = found.safe[:, None, :], np.diagonal(found.errors, axis1=2, axis2=3)
+        errors = (np.sqrt(each) / self.limits)[..., None] * np.eye(counts.shape[-1])
+        seen = found.counts >= FLOOR_DEVIATIONS * found.count_noise
+        told = seen[:, 0] & seen[:, 1:].any(axis=1)
+        over = found.safe.sum(axis=1) * told
+        return Contributions(
+            units=(self.limits / counts).swapaxes(0, 1),
+            own=(counts * found.within / self.limits**2).swapaxes(0, 1),
+            counts=found.safe,
+            errors=errors.swapaxes(0, 1),
+            shares=over / max(float(over.sum()), 1.0),
+        )
 
-        return cls(means, scales, [known(one) for one in range(len(means))], limits[:, 0] / counts.min())
+    def of_rows(self, rows: CellRows) -> FloatArray:
+        """Return r of each outcome, shape (outcomes, rows).
 
-    def of_rows(self, rows: CellRows, by_arm: bool) -> FloatArray:
-        """Return r of each outcome, and of each arm where totals are by arm, shape (numbers, rows)."""
-        arm = rows.t.astype(np.intp)
-        signed = np.where(arm == 1, 1.0, -1.0) * (rows.u.T - self.means[:, arm]) * self.scales[:, arm]
-        found = np.zeros((len(self.means), 2 if by_arm else 1, len(rows)))
-        found[:, arm if by_arm else 0 * arm, np.arange(len(rows))] = on_lattice(signed)
-        return found.reshape(-1, len(rows))
+        It is 0 of who lies in no subgroup.
+        """
+        arm, here = rows.t.astype(np.intp), np.flatnonzero(rows.g < len(self.means))
+        group, found = rows.g[here].astype(np.intp), np.zeros((rows.u.shape[1], len(rows)))
+        added = (np.clip(rows.u[here], -1, 1) - self.means[group, :, arm[here]]) / self.limits[group, :, arm[here]]
+        found[:, here] = (np.where(arm[here] == 0, -1.0, 1.0)[:, None] * bounded(added)).T
+        return found
 
 
-def likenesses(
+def clusters_released(
     study: DifferenceStudy,
     sizes: Sizes,
     released: FloatArray,
     pieces: Pieces,
     codes: Callable[[int], Any] | float,
     budget: Budget,
-) -> list[Likeness] | None:
-    """Release absolute totals of clusters, and return what they say of each outcome.
-
-    None of a study without clusters.
+) -> ReleasedTotals:
+    """Release absolute totals of clusters.
 
     Args:
-        study: the table.
+        study: the table, with clusters.
         sizes: its sizes.
         released: the sums, with their noise.
         pieces: all units.
         codes: of the clusters of each piece's rows; in rehearsals how alike people are taken to be.
         budget: of the stage.
     """
-    clusters, mechanism = study.clusters, clusters_mechanism(study, sizes)
-    if clusters is None or mechanism is None:
+    totals, mechanism = made(totals_of(study)), made(clusters_mechanism(study, sizes))
+    found = ArmMeans.of(study, sizes, released)
+    influence, exact = Influence.of(study, found), np.zeros(totals.shape)
+    if not isinstance(codes, float):
+        added, workers = influence.contributions(found), study.execution.workers
+        exact = totals.exact(added, pieces, codes, influence.of_rows, workers)
+    drawn = mechanism.release((exact * totals.factors).ravel(), CLUSTERS, budget)
+    noise = Noise.of(mechanism, exact.size).deviation
+    return totals.released(drawn, noise, codes if isinstance(codes, float) else None)
+
+
+def likenesses(study: DifferenceStudy, found: ArmMeans, released: ReleasedTotals | None) -> Alike | None:
+    """Return what totals of clusters say of each sampling variance.
+
+    None of a study without clusters.
+    """
+    if released is None:
         return None
-    influence = Influence.of(study, clusters, ArmMeans.of(study, sizes, released))
-    shape, by_arm = (len(study.outcomes), len(clusters.arms)), clusters.treated is not None
-    if isinstance(codes, float):
-        exact = np.stack([expected_totals(known, codes) for known in influence.known])
-    else:
-        workers = study.execution.workers
-        of = partial(influence.of_rows, by_arm=by_arm)
-        exact = absolute_totals(pieces, codes, of, math.prod(shape), workers).reshape(shape)
-    weight = np.repeat(np.array(study.weights)[:, None], shape[1], axis=1)
-    totals = mechanism.release((exact * weight).ravel(), CLUSTERS, budget).reshape(shape) / weight
-    noise = Noise.of(mechanism, exact.size).deviation / np.array(study.weights)
-    return [
-        likeness(known, total, sd).times(unit**2)
-        for known, total, sd, unit in zip(
-            influence.known, totals, noise.tolist(), influence.units.tolist(), strict=True
-        )
-    ]
+    return made(totals_of(study)).read(Influence.of(study, found).contributions(found), released)
 
 
 def findings(
-    study: DifferenceStudy, sizes: Sizes, released: FloatArray, alike: list[Likeness] | None = None
+    study: DifferenceStudy, sizes: Sizes, released: FloatArray, totals: ReleasedTotals | None = None
 ) -> Findings:
     """Return the table from released sums.
 
-    ``alike``: by outcome, of a study with clusters.
+    ``totals``: of a study with clusters.
     """
     found = ArmMeans.of(study, sizes, released)
+    alike = likenesses(study, found, totals)
     groups, outcomes, arms = found.means.shape
     parts = [
-        found.part(study, group, outcome, arm, None if alike is None else alike[outcome])
+        found.part(study, group, outcome, arm, None if alike is None else alike[outcome][group][arm - 1])
         for group in range(groups)
         for outcome in range(outcomes)
         for arm in range(1, arms)
     ]
     sizes_of = dict.fromkeys(study.arm_names[1:], found.safe.sum(axis=1).tolist())
     total = float(found.safe.sum()) if study.where else float(sizes.units)
-    parts = with_everybody(study, parts, sizes_of, found.count_noise * math.sqrt(arms), total)
+    parts = with_everybody(study, parts, sizes_of, found.count_noise * math.sqrt(arms), total, alike)
     answers, calibration = calibrate(study, parts, table(study, parts))
     details: dict[str, float | int | str | bool] = {
         "cells": groups * arms,
@@ -329,7 +332,7 @@ def findings(
         details=details,
         not_covered=not_covered(study.estimator),
         calibration=calibration,
-        clusters=told_of(study, parts, sizes.units),
+        clusters=told_of(study, parts),
         contrasts=contrast_answers(study, parts, answers),
     )
     return _of_one_question(study, told, found) if study.asks_one else told
@@ -344,9 +347,10 @@ def difference_stage(
     """
     pieces = everybody(enclave)
     released = mechanism(study, sizes).release(sums(study, pieces) * times, SLOT, budget)
-    return findings(
-        study, sizes, released, likenesses(study, sizes, released, pieces, codes_of(study, enclave), budget)
-    )
+    if study.clusters is None:
+        return findings(study, sizes, released)
+    totals = clusters_released(study, sizes, released, pieces, codes_of(enclave), budget)
+    return findings(study, sizes, released, totals)
 
 
 def _of_one_question(study: DifferenceStudy, answers: Findings, found: ArmMeans) -> Findings:

@@ -26,6 +26,7 @@ from causalveil.tasks.estimate.adjust.interval import ErrorLaw, confounding, cur
 from causalveil.tasks.estimate.adjust.questions import Asked, JointScales
 from causalveil.tasks.estimate.adjust.recipe import TWO_ARMS
 from causalveil.tasks.estimate.answers import Part, calibrate, scale_of, table, told_of, with_everybody
+from causalveil.tasks.estimate.clusters import Alike
 from causalveil.tasks.estimate.contrasts import contrast_answers
 from causalveil.tasks.estimate.covered import covered
 from causalveil.tasks.estimate.interval import Findings
@@ -201,6 +202,7 @@ def parts_of(
     scales: JointScales,
     units: int,
     told: Callable[[Part, Sequence[FiveReleases] | None], Part] = as_it_is,
+    alike: Alike | None = None,
 ) -> list[Part]:
     """Return every answer of the table.
 
@@ -210,6 +212,7 @@ def parts_of(
         scales: what release 1 says.
         units: of the data.
         told: a subgroup's answer, with the questions that it is read off, as the table has it.
+        alike: of a study with clusters, what is possible of each sampling variance.
     """
     parts = []
     for label, group in zip(study.groups, asked, strict=True):
@@ -219,7 +222,7 @@ def parts_of(
             for arm in range(1, len(study.arm_names)):
                 parts.append(told(_part(study, row, laws, label, outcome, arm), row))
     counts, error, total = _sizes(study, scales, units)
-    return with_everybody(study, parts, counts, error, total)
+    return with_everybody(study, parts, counts, error, total, alike)
 
 
 def _sizes(study: RegressionStudy, scales: JointScales, units: int) -> tuple[dict[str, list[float]], float, float]:
@@ -281,22 +284,31 @@ def _contrast(one: ErrorLaw, other: ErrorLaw, of_one: FiveReleases, of_other: Fi
     shared = float((apart * first.moments.middle_sd) @ (apart * first.moments.middle_sd))
     everybody = max(float(apart @ gram @ apart), 0.0) / of_one.public.units
     error = np.sort(one.error) - np.sort(other.error)[::-1]
+    alike = None if one.alike is None else one.alike.times(1 + everybody / one.alike.own)
+    alone = one.sampling**2 + other.sampling**2 + everybody
     return ErrorLaw(
         one.value - other.value,
         error,
-        math.sqrt(one.sampling**2 + other.sampling**2 + everybody),
+        math.sqrt(alone if alike is None else alike.variance),
         # Of one deviation: noise in the centre is taken to have the law of that in scores.
         math.hypot(one.noise.deviation, other.noise.deviation, math.sqrt(shared)) / one.noise.deviation * one.scale,
         one.mixing,
         min(one.adjusted_share, other.adjusted_share),
         None if one.explained is None or other.explained is None else (one.explained + other.explained) / 2,
+        alike=alike,
     )
 
 
-def findings(study: RegressionStudy, asked: Asked, scales: JointScales, sizes: Sizes) -> Findings:
-    """Return the whole table of a study by regression."""
+def findings(
+    study: RegressionStudy, asked: Asked, scales: JointScales, sizes: Sizes, alike: Alike | None = None
+) -> Findings:
+    """Return the whole table of a study by regression.
+
+    ``alike``: of one with clusters, what is possible of each sampling variance.
+    """
     with one_thread():
-        parts, balance = parts_of(study, asked, scales, sizes.units), balance_of(study, asked)
+        parts = parts_of(study, asked, scales, sizes.units, alike=alike)
+        balance = balance_of(study, asked)
         gates = (*results(study, asked, balance), *placebo_gates(study, parts))
     answers, calibration = calibrate(study, parts, table(study, parts))
     details: dict[str, float | int | str | bool] = {
@@ -321,7 +333,7 @@ def findings(study: RegressionStudy, asked: Asked, scales: JointScales, sizes: S
         calibration=calibration,
         not_covered=not_covered(study, asked, calibration.mean is not None),
         details=details,
-        clusters=told_of(study, parts, sizes.units),
+        clusters=told_of(study, parts),
         contrasts=contrast_answers(study, parts, rows),
     )
 

@@ -161,8 +161,8 @@ def _units_of(study: TableStudy, found: Findings, answer: Answer, units: int) ->
     tell as much and are not alike.
     """
     if found.clusters is not None:
-        alike = {one.outcome: one.effective_people for one in found.clusters.outcomes}
-        return alike.get(answer.outcome, 0.0)
+        alike = {(one.outcome, one.group, one.arm): one.effective_people for one in found.clusters.answers}
+        return alike.get((answer.outcome, answer.group, answer.arm), 0.0)
     if answer.group == ALL_UNITS and not study.where:
         return units
     groups = study.groups if answer.group == ALL_UNITS else (answer.group,)

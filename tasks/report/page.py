@@ -277,7 +277,7 @@ def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
         context |= _direction(release)
     if isinstance(release, EffectRelease):
         context |= robustness_context(release)
-        context["alike"] = () if release.clusters is None else release.clusters.sentences
+        context["alike"] = release.clusters
     return context
 
 

@@ -51,6 +51,9 @@ LEFT_OF_SUM = 1e-5
 MOST_ROWS = 50_000
 # A level that one arm alone has is no accident below this chance, as if its rows met arms by lot: one of a million.
 NO_ACCIDENT = 1e-6
+# Of whole numbers that no name calls groups, those whose neighbours differ in arm in a sixth of places or more are
+# codes: by lot a half differ, beside a threshold one, beside a band two.
+SWITCHES = 6
 # So many groups each arm has, at least, where treatment was given by group: by a name that says so, and by another.
 FEWEST_NAMED, FEWEST_GROUPS = 2, 3
 # No body weighs so many times what the middle one does: a column called weight that goes so far weighs rows.
@@ -170,7 +173,7 @@ def given_by(frame: pl.DataFrame, columns: Iterable[Found], unit: Found, treatme
     found = []
     for one in columns:
         named = names_kinds(one.name) or re.search(GROUP_ID, spoken(one.name)) is not None
-        if one.looks not in (Looks.category, Looks.text) and not (one.looks is Looks.number and one.whole and named):
+        if one.looks not in (Looks.category, Looks.text) and not (one.looks is Looks.number and one.whole):
             continue
         pairs = rows.with_columns(group=as_read(frame, one)).unique("unit", keep="first").drop_nulls()
         groups = pairs.group_by("group").agg(rows=pl.len(), arms=pl.col("arm").n_unique(), arm=pl.col("arm").first())
@@ -183,12 +186,19 @@ def given_by(frame: pl.DataFrame, columns: Iterable[Found], unit: Found, treatme
             or min(by_arm.values()) < fewest
             or 2 * len(groups) > len(pairs)
             or (groups["arms"] > 1).any()
+            or (one.looks is Looks.number and not named and not _shuffled(groups))
         ):
             continue
         if ((groups["rows"] - 1) * groups["share"].log()).sum() < math.log(NO_ACCIDENT):
             sizes = groups["rows"].to_numpy()
             found.append(GivenBy(one.name, len(groups), by_arm, float(sizes.std() / sizes.mean())))
     return min(found, key=lambda one: (one.number, one.column), default=None)
+
+
+def _shuffled(groups: pl.DataFrame) -> bool:
+    """Return whether arms change along a number as often as along codes, and not where an amount decides."""
+    arms = groups.sort("group")["arm"]
+    return int((arms != arms.shift(1)).sum()) * SWITCHES >= len(groups)
 
 
 def as_read(frame: pl.DataFrame, one: Found) -> pl.Series:

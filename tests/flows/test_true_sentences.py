@@ -262,12 +262,15 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
     rows = [WHOLE | {"covariate": name, "before": 0.1, "after": 0.0, "noise_error": 0.01} for name in ("age", "x00")]
     trial = {"balance": rows, "specification": {"covariates": covariates}}
     correlation = {"low": 0.01, "median": 0.05, "high": 0.2}
-    likeness = {"outcome": "score", "correlation": correlation, "design_effect": 2.0, "effective_people": 200.0}
-    alike = {"column": "school", "number": 40, "spread": 0.0, "treated": None}
-    yield merge(effect, {"clusters": {**alike, "outcomes": [{**likeness, "hidden": False}]}})
+    likeness = {"outcome": "score", "group": "all units", "arm": "1", "correlation": correlation}
+    likeness |= {"design_effect": 2.0, "effective_people": 200.0}
+    alike = {"column": "school", "number": 40, "spread": 0.0, "treated": None, "subgroups": None}
+    yield merge(effect, {"clusters": {**alike, "answers": [{**likeness, "hidden": False}]}})
     wide = {"low": 0.0, "median": 0.01, "high": 0.9}
     like_age = {"covariate": "age", "outcome": wide, "treatment": wide}
     yield told(effect, {"benchmarks": [like_age], "sampling_error": 0.4, "confounding": said_of(PART_OF_IT)})
+    several = [{**likeness, "group": group, "hidden": group == "g1"} for group in ("g0", "g1")]
+    yield merge(protocol, {"clusters": {**alike, "answers": several}})
     yield told(effect, trial | {"confounding": {"left_out": []}})
     yield told(survival, {"values": [survival["answers"][0]["values"][0] + 0.2, 0.1]})
     weighted = {"largest_difference_before": 0.4, "largest_difference_after": 0.02, "cells": 12, "alone_in_cell": 3}

@@ -28,7 +28,8 @@ from causalveil.tasks.data.split import Pieces, sizes_of
 from causalveil.tasks.estimate import difference as means
 from causalveil.tasks.estimate.adjust.questions import joined
 from causalveil.tasks.estimate.adjust.recipe import TWO_ARMS, TableRecipe
-from causalveil.tasks.estimate.adjust.releases import absolute_totals, by_block, numbers_of
+from causalveil.tasks.estimate.adjust.releases import by_block, numbers_of
+from causalveil.tasks.estimate.clusters import Contributions
 from causalveil.tasks.estimate.label import ipw as public_scores
 from causalveil.tasks.estimate.label.balancing import weigh
 from causalveil.tasks.estimate.label.comparisons import JointDraw
@@ -200,14 +201,14 @@ def absolute(treated: int | None, factor: float = 1.0) -> Case:
         0, 1, name="difference_in_means", trial=True, epsilon="3", delta="0.05", clusters=clusters
     )
     mechanism, codes = means.clusters_mechanism(study, sizes_of(study, 100_000)), np.arange(60).astype(np.uint64) % 6
-    t, u, found = (np.arange(60) % 2).astype(np.uint8), np.ones(60), []
-    influence = means.Influence(np.zeros((1, 2)), np.ones((1, 2)), [], np.ones(1))
+    totals, (t, u), found = means.totals_of(study), ((np.arange(60) % 2).astype(np.uint8), np.ones(60)), []
+    one = np.ones((1, 1, 2))
+    influence, added = means.Influence(0 * one, one), Contributions(one, one, one[0], one[..., None], np.ones(1))
     for last in (1.0, -1.0):
         u[0] = last
         rows = CellRows(np.zeros((60, 1)), t, u[:, None].copy(), np.zeros(60, np.uint8))
-        of = partial(influence.of_rows, by_arm=treated is not None)
-        numbers = 1 if treated is None else 2
-        found.append(factor * absolute_totals(Pieces([rows].__getitem__, 1, 60), lambda _: codes, of, numbers, 1))
+        pieces = Pieces([rows].__getitem__, 1, 60)
+        found.append(factor * totals.exact(added, pieces, lambda _: codes, influence.of_rows, 1).ravel())
     return Case(mechanism, *found)
 
 

@@ -19,7 +19,7 @@ from causalveil.schemas.study import Clusters
 from causalveil.tasks.data.enclave import MemoryEnclave, ranks
 from causalveil.tasks.data.normalise import hashed_order, write_clusters
 from causalveil.tasks.estimate.answers import mixture_quantile
-from causalveil.tasks.estimate.clusters import KnownClusters, expected_totals, likeness
+from causalveil.tasks.estimate.clusters import KnownClusters, Likeness, likeness
 from causalveil.tasks.machine.arrays import load_array
 from causalveil.tasks.privacy.budget import RehearsalBudget
 from tests.regression_help import in_rows, make_regression
@@ -31,6 +31,8 @@ unit: pupil
 columns:
   treated: {codes: {control: 0, treated: 1}}
   age: {lower: 5, upper: 20}
+  sex: {codes: {no: 0, yes: 1}}
+  dose: {levels: [none, low, high]}
   score: {lower: 0, upper: 100}
 caps: {sample: {epsilon: 10, delta: 1.0e-4}, label: {epsilon: 10, delta: 1.0e-4}}
 public: [treated, age]
@@ -46,6 +48,8 @@ ASKED: dict[str, Any] = {
     "privacy": {"epsilon": 1, "delta": "1e-6"},
     "clusters": "school",
 }
+SEXES, FEW = ({0: {"number": one}, 1: {"number": 9}} for one in (40, 9))
+DOSED = {"treatment": "dose", "arms": {"reference": "none"}}
 
 
 def contract(more: str = SCHOOLS) -> Contract:
@@ -57,7 +61,7 @@ def test_a_study_has_the_clusters_of_the_contract() -> None:
     assert study.clusters == Clusters(column="school", number=30, spread=0.5)
     assert study.columns[-1] == "school"
     whole: Any = resolve(parse_study_file({**ASKED, "clusters": {"column": "school", "treated": 15}}), contract())
-    assert whole.clusters.arms == (15, 15)
+    assert whole.clusters.of_arms(("0", "1")) == (15, 15)
     without: Any = resolve(parse_study_file({**ASKED, "clusters": None}), contract())
     assert "clusters" not in without.specification()
 
@@ -71,7 +75,16 @@ def test_a_study_has_the_clusters_of_the_contract() -> None:
         ({"estimator": {"name": "aipw"}}, "'regression' and 'difference_in_means' take clusters"),
         ({"estimator": {"name": "balancing"}, "privacy": {"epsilon": 1, "level": "label"}}, "take clusters"),
         ({"privacy": {"epsilon": 1}}, "need a delta above 0"),
-        ({"where": [{"column": "age", "op": ">", "value": 9}]}, "'where' does not go with 'clusters'"),
+        ({"where": [{"column": "age", "op": ">", "value": 9}]}, "write their 'number'"),
+        ({"clusters": {"column": "school", "number": 20}}, "'number' is the contract's, 30"),
+        ({"subgroups": "sex"}, "how many clusters each subgroup has is not said"),
+        ({"clusters": {"column": "school", "subgroups": "all"}}, "the study, which has none"),
+        ({"subgroups": "sex", "clusters": {"column": "school", "subgroups": {0: {"number": 9}}}}, "not ['0', '1']"),
+        ({"subgroups": "sex", "clusters": {"column": "school", "subgroups": SEXES}}, "more clusters than the 30"),
+        ({"subgroups": "sex", "clusters": {"column": "school", "treated": 9, "subgroups": FEW}}, "or of none"),
+        ({**DOSED, "clusters": {"column": "school", "treated": 9}}, "has, by name"),
+        ({**DOSED, "clusters": {"column": "school", "treated": {"low": 9}}}, "names the arms ['low']"),
+        ({**DOSED, "clusters": {"column": "school", "treated": {"low": 9, "high": 19}}}, "each arm needs at least 3"),
         ({"covariates": ["school"]}, "'school'"),
         ({"treatment": "school"}, "'school'"),
     ],
@@ -112,9 +125,13 @@ def test_a_cluster_has_one_code_in_all_segments_and_who_has_none_her_own(tmp_pat
 
 @pytest.mark.parametrize("spread", [0.0, 1.0])
 def test_a_correlation_is_found_again_and_its_interval_is_that_of_t(spread: float) -> None:
-    known = [KnownClusters(own=500.0, units=8_000.0, clusters=40.0, spread=spread)]
+    known = KnownClusters(own=500.0, units=8_000.0, clusters=40.0, spread=spread)
+
+    def found_at(rho: float, noise: float) -> Likeness:
+        return likeness([known], [float(known.totals(np.array([rho]))[1][0])], [noise])
+
     for rho in (0.0, 0.05, 0.3):
-        found = likeness(known, expected_totals(known, rho), 1e-3)
+        found = found_at(rho, 1e-3)
         low, middle, high = found.correlation
         assert low <= max(rho, 1e-3)
         assert high >= rho
@@ -122,9 +139,9 @@ def test_a_correlation_is_found_again_and_its_interval_is_that_of_t(spread: floa
         assert not found.hidden
     # A variance that few totals tell has tails beyond those of a normal error of the true one.
     half = mixture_quantile(np.zeros(1), np.sqrt(found.variances), 0.025, shares=found.shares)
-    true = float(known[0].totals(np.array([0.3]))[0][0]) ** 0.5
+    true = float(known.totals(np.array([0.3]))[0][0]) ** 0.5
     assert stats.norm.ppf(0.975) < half / true < stats.t.ppf(0.975, 10)
-    assert likeness(known, expected_totals(known, 0.05), 1e4).hidden
+    assert found_at(0.05, 1e4).hidden
 
 
 def test_intervals_hold_where_whole_schools_were_treated_and_people_are_alike() -> None:

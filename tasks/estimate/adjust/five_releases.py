@@ -26,11 +26,11 @@ from causalveil.tasks.estimate.adjust.released import (
     ReleasedScales,
     ReleasedScores,
     ReleasedScreen,
-    ReleasedTotals,
     generator,
 )
 from causalveil.tasks.estimate.adjust.scales import FoundScales, lines_of, moments_of, scales_of
 from causalveil.tasks.estimate.adjust.screen import Kept, Screening, kept_of, screen_of
+from causalveil.tasks.estimate.clusters import Likeness
 from causalveil.tasks.machine.arrays import FloatArray
 
 # A value that fewer units lack is taken not to matter: the rule of thumb of Jakobsen et al. (2017, BMC Medical Research
@@ -53,7 +53,7 @@ class FiveReleases:
     screen: ReleasedScreen | None = None
     refit: ReleasedMoments | None = None
     scores: ReleasedScores | None = None
-    totals: ReleasedTotals | None = None
+    alike: Likeness | None = None
 
     @cached_property
     def found_scales(self) -> FoundScales:
@@ -128,7 +128,7 @@ class FiveReleases:
         """The estimate and the law of its error, as all releases determine them."""
         random, scores = self._random("interval"), _given(self.scores)
         return law_of(
-            self.public, self.found_scales, self.second, self.kept, self.scores_asked, scores, random, self.totals
+            self.public, self.found_scales, self.second, self.kept, self.scores_asked, scores, random, self.alike
         )
 
     def _learnt(self, label: str, releases: list[tuple[FeatureMap, ReleasedMoments]], features: FeatureMap) -> Learnt:

@@ -10,7 +10,6 @@ confounding follows the number or what is left of it, so the law has that part o
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -24,20 +23,21 @@ from causalveil.schemas.confounding import (
     of_trial,
 )
 from causalveil.schemas.limits import Code, Limit, limit
-from causalveil.schemas.study import Clusters
+from causalveil.schemas.study import Estimand
 from causalveil.tasks.data.covariates import FIT, DeclaredRanges, NarrowRanges, Ranged
 from causalveil.tasks.estimate.adjust.features import FeatureMap, Scores
 from causalveil.tasks.estimate.adjust.posterior import Learnt, hidden_bias, losses
 from causalveil.tasks.estimate.adjust.recipe import AdjustsBy, looks_for_curves
-from causalveil.tasks.estimate.adjust.released import Public, RandomDraws, ReleasedScores, ReleasedTotals
+from causalveil.tasks.estimate.adjust.released import Public, RandomDraws, ReleasedScores
 from causalveil.tasks.estimate.adjust.scales import FoundScales
 from causalveil.tasks.estimate.adjust.screen import Kept
-from causalveil.tasks.estimate.clusters import KnownClusters, Likeness, likeness
+from causalveil.tasks.estimate.clusters import Contributions, Likeness
 from causalveil.tasks.estimate.interval import Noise
 from causalveil.tasks.machine.arrays import FloatArray
 
 if TYPE_CHECKING:
     from causalveil.tasks.estimate.adjust.five_releases import FiveReleases
+    from causalveil.tasks.estimate.adjust.questions import Answered, Asked
 
 
 # No effect is larger, in half ranges of the outcome.
@@ -138,8 +138,8 @@ class ErrorLaw:
         adjusted_share: of the variance of confounding that was expected, what the data took off.
         explained: of the outcome's variance within arms, what slopes are seen to explain; None where noise hides it.
         narrow: numbers whose declared ranges cut many people.
-        alike: what is possible of the sampling variance where units of one cluster are alike; ``sampling`` is then the
-            root of its mean.
+        alike: what is possible of the sampling variance where units of one cluster are alike; of one side of several,
+            that of the arm's comparison with the reference.
     """
 
     value: float
@@ -173,42 +173,51 @@ def square_of(wide: float, scores: Scores, released: ReleasedScores) -> float:
     return max(wide + trust * (scores.cut**2 * released.square - wide), wide / 4)
 
 
-def centres_of(question: FiveReleases, released: ReleasedScores) -> FloatArray:
-    """Return the mean of v in controls and in treated by release 5, shape (2,).
+def centres_of(question: FiveReleases, released: ReleasedScores, sides: int) -> FloatArray:
+    """Return the mean of v in controls and in treated by release 5.
+
+    Of one side of several it is that of its own arm.
 
     v is off in an arm by what release 1 says wrong of its mean, over the arm's share; release 5 tells their difference.
     """
     p = question.found_scales.arms.share
-    return released.mean / (2 * np.array([1 - p, p]))
+    return np.array([released.mean / p]) if sides > 1 else released.mean / (2 * np.array([1 - p, p]))
 
 
-def known_clusters(question: FiveReleases, released: ReleasedScores, clusters: Clusters) -> list[KnownClusters]:
-    """Return what is known of the clusters of each arm, or of all, before release 6."""
-    scales, scores = question.found_scales, question.scores_asked
-    return _known(question.public, scales, question.second, scores, released, clusters.arms, clusters.spread)
+def contributions(estimand: Estimand, asked: Asked, released: Answered[ReleasedScores], arms: int) -> Contributions:
+    """Return what scores add to the answers, as releases before the last one tell it."""
+    told = [group for group in asked if group is not None]
+    shape = (len(told[0]) if told else 1, len(asked), arms)
+    units, own, errors = np.zeros(shape), np.zeros(shape), np.zeros((*shape, arms))
+    counts, over = np.zeros(shape[1:]), np.zeros(len(asked))
+    for g, (group, said) in enumerate(zip(asked, released, strict=True)):
+        if group is None or said is None:
+            continue
+        for k, (row, scores) in enumerate(zip(group, said, strict=True)):
+            for s, (question, one) in enumerate(zip(row, scores, strict=True)):
+                here = slice(None) if len(row) == 1 else slice(s, s + 1)
+                counts[g, here], units[k, g, here], own[k, g, here], errors[k, g, here, here] = _added(
+                    question, one, len(row)
+                )
+        over[g] = {Estimand.ATE: counts[g].sum(), Estimand.ATT: counts[g, 1], Estimand.ATC: counts[g, 0]}[estimand]
+    return Contributions(units, own, counts, errors, over / max(over.sum(), 1.0))
 
 
-def _known(
-    public: Public,
-    scales: FoundScales,
-    learnt: Learnt,
-    scores: Scores,
-    released: ReleasedScores,
-    clusters: Sequence[float],
-    spread: float,
-) -> list[KnownClusters]:
-    wide = wide_of(scales, learnt)
+def _added(
+    question: FiveReleases, released: ReleasedScores, sides: int
+) -> tuple[FloatArray, float, FloatArray, FloatArray]:
+    """Return counts, unit, sum of squares and errors of centres, of both arms or of a side's own."""
+    scales, scores, public = question.found_scales, question.scores_asked, question.public
+    unit, share = scores.cut * scales.arms.spread / public.units, scales.arms.share
+    wide = wide_of(scales, question.second)
     own = public.units * square_of(float(wide.sum()), scores, released) / scores.cut**2
-    if len(clusters) == 1:
-        return [KnownClusters(own, public.units, clusters[0], spread, released.sd)]
-    shares = np.array([scales.arms.share, 1 - scales.arms.share])
+    if sides > 1:
+        return np.array([share * public.units]), unit, np.array([own]), np.array([[released.sd / share]])
+    shares = np.array([1 - share, share])
     # The arms' means are off in opposite ways by what release 5 tells, and alike by what release 1 leaves.
-    alike = scales.means_sd / scales.arms.spread / math.sqrt(2) / shares / scores.cut
-    doubt, parts = np.hypot(released.sd / (2 * shares), alike), wide / wide.sum()
-    return [
-        KnownClusters(float(own * parts[arm]), float(public.units * shares[arm]), count, spread, float(doubt[arm]))
-        for arm, count in zip((1, 0), clusters, strict=True)
-    ]
+    alike = scales.means_sd[::-1] / scales.arms.spread / math.sqrt(2) / shares / scores.cut * (1, -1)
+    errors = np.stack([released.sd / (2 * shares), alike], axis=1)
+    return public.units * shares, unit, own * wide[::-1] / wide.sum(), errors
 
 
 def law_of(
@@ -219,7 +228,7 @@ def law_of(
     scores: Scores,
     released: ReleasedScores,
     random: RandomDraws,
-    totals: ReleasedTotals | None = None,
+    alike: Likeness | None = None,
 ) -> ErrorLaw:
     """Read release 5.
 
@@ -233,11 +242,9 @@ def law_of(
     mean, noise = scores.cut * released.mean, scores.cut * released.sd
     taken, signs = lean @ (learnt.slopes @ scores.apart), learnt.counts * (1, -1)
     value = float(signs @ arms.means) / arms.spread + mean - float(taken)
-    sampling, alike = math.sqrt(square_of(float(wide_of(scales, learnt).sum()), scores, released) / public.units), None
-    if totals is not None:
-        known = _known(public, scales, learnt, scores, released, totals.clusters, totals.spread)
-        alike = likeness(known, totals.sums, totals.sd).times((scores.cut / public.units) ** 2)
-        sampling = math.sqrt(alike.variance)
+    sampling = math.sqrt(square_of(float(wide_of(scales, learnt).sum()), scores, released) / public.units)
+    if alike is not None:
+        sampling *= math.sqrt(alike.design_effect)
     # A share that is off takes so much of an arm's error for the effect.
     error = error + scales.share_sd * random.standard_normal(count) * (draws.errors @ (learnt.counts / shares))
     bias = 0.0
@@ -266,7 +273,7 @@ def law_of(
         1 - min(confounds**2, 1.0) if len(scales.kept) else 0.0,
         _explained(learnt, shares) if len(scales.kept) else 0.0,
         narrow,
-        None if alike is None else alike.times(arms.spread**2),
+        alike,
     )
 
 

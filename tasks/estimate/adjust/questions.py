@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from causalveil.schemas.errors import ChargesDiffer
+from causalveil.schemas.study import Estimand
 from causalveil.tasks.data.cells import CellRows
 from causalveil.tasks.data.split import Pieces
 from causalveil.tasks.estimate.adjust.features import FeatureMap
 from causalveil.tasks.estimate.adjust.five_releases import FiveReleases
-from causalveil.tasks.estimate.adjust.interval import centres_of, known_clusters
+from causalveil.tasks.estimate.adjust.interval import centres_of, contributions
 from causalveil.tasks.estimate.adjust.recipe import (
     CLUSTERS,
     LINES,
@@ -39,7 +39,6 @@ from causalveil.tasks.estimate.adjust.released import (
     ReleasedScales,
     ReleasedScores,
     ReleasedScreen,
-    ReleasedTotals,
 )
 from causalveil.tasks.estimate.adjust.releases import (
     ClusterScores,
@@ -50,14 +49,13 @@ from causalveil.tasks.estimate.adjust.releases import (
     JointSums,
     Named,
     Residuals,
-    absolute_totals,
     by_block,
     cut,
     numbers_of,
 )
 from causalveil.tasks.estimate.adjust.screen import kept_of, screened
 from causalveil.tasks.estimate.adjust.sums import ARM_CROSS, ARM_GRAM, SQUARE_L1
-from causalveil.tasks.estimate.clusters import expected_totals
+from causalveil.tasks.estimate.clusters import Alike, ReleasedTotals
 from causalveil.tasks.estimate.interval import Noise
 from causalveil.tasks.estimate.models.lattice_sums import symmetric
 from causalveil.tasks.estimate.people import FLOOR_DEVIATIONS
@@ -275,41 +273,38 @@ class JointDraws:
         return made(self._release(SCORES, asked, block, scores_of))
 
     def clusters(
-        self, asked: Asked, scores: Answered[ReleasedScores], codes: Callable[[int], Any] | float
-    ) -> Answered[ReleasedTotals]:
+        self,
+        asked: Asked,
+        scores: Answered[ReleasedScores],
+        estimand: Estimand,
+        codes: Callable[[int], Any] | float,
+    ) -> ReleasedTotals:
         """Release 6.
 
         Args:
             asked: the questions, all but their scores set.
             scores: release 5, whose means are the centres.
+            estimand: of the study.
             codes: of the clusters of each piece's rows; in rehearsals how alike people are taken to be.
         """
-        joint, (own,), (said,) = self.recipe, asked, scores
-        clusters, mechanism = joint.clusters, made(joint.mechanism(CLUSTERS))
-        if clusters is None:
-            raise ChargesDiffer("release 6 was asked of a study without clusters; report this")
-        shape = (len(joint.weights), len(clusters.arms))
-        weights = np.repeat(np.array(joint.weights)[:, None], shape[1], axis=1)
-        if own is None or said is None:
-            exact = np.zeros(shape)
-        elif isinstance(codes, float):
-            known = [known_clusters(one[0], said[k][0], clusters) for k, one in enumerate(own)]
-            exact = np.stack([expected_totals(each, codes) for each in known])
-        else:
-            block = JointScoreSums(joint, [[one.scores_asked for one in row] for row in own], _residuals(own))
-            centres = np.stack([centres_of(row[0], said[k][0]) for k, row in enumerate(own)])
-            of = ClusterScores(block, centres, clusters.treated is not None).of
-            exact = absolute_totals(self.pieces, codes, of, math.prod(shape), self.workers).reshape(shape)
-        drawn = mechanism.release((exact * weights).ravel(), joint.slot(CLUSTERS), self.budget).reshape(shape) / weights
-        if own is None:
-            return (None,)
-        noise = noise_on(mechanism, exact.size).deviation / np.array(joint.weights)
-        return (
-            tuple(
-                (ReleasedTotals(sums, sd, clusters.arms, clusters.spread),)
-                for sums, sd in zip(drawn, noise.tolist(), strict=True)
-            ),
-        )
+        joint, totals, mechanism = self.recipe, made(self.recipe.totals), made(self.recipe.mechanism(CLUSTERS))
+        exact, icc = np.zeros(totals.shape), codes if isinstance(codes, float) else None
+        if not isinstance(codes, float):
+            blocks = [
+                None
+                if own is None
+                else JointScoreSums(joint, [[one.scores_asked for one in row] for row in own], _residuals(own))
+                for own in asked
+            ]
+            centres = np.zeros((len(joint.weights), len(asked), joint.arms))
+            for g, (own, said) in enumerate(zip(asked, scores, strict=True)):
+                for k, row in enumerate(own or ()):
+                    each = zip(row, made(said)[k], strict=True)
+                    centres[k, g] = np.concatenate([centres_of(*one, joint.sides) for one in each])
+            found = contributions(estimand, asked, scores, joint.arms)
+            exact = totals.exact(found, self.pieces, codes, ClusterScores(blocks, centres).of, self.workers)
+        drawn = mechanism.release((exact * totals.factors).ravel(), joint.slot(CLUSTERS), self.budget)
+        return totals.released(drawn, noise_on(mechanism, exact.size).deviation, icc)
 
     def _moments(self, own: Questions, features: FeatureMap) -> JointMomentSums:
         return JointMomentSums(self.recipe, features, _residuals(own), own[0][0].found_scales.arms.share)
@@ -440,15 +435,29 @@ def with_refit(asked: Asked, refit: Answered[ReleasedMoments] | None) -> Asked:
     return _decided(_with(asked, "refit", refit), decide)
 
 
-def with_scores(
-    asked: Asked, scores: Answered[ReleasedScores], totals: Answered[ReleasedTotals] | None = None
-) -> Asked:
+def likenesses(
+    joint: TableRecipe, estimand: Estimand, asked: Asked, scores: Answered[ReleasedScores], totals: ReleasedTotals
+) -> Alike:
+    """Return what release 6 says of the sampling variance of each answer."""
+    return made(joint.totals).read(contributions(estimand, asked, scores, joint.arms), totals)
+
+
+def with_scores(asked: Asked, scores: Answered[ReleasedScores], alike: Alike | None = None) -> Asked:
     """Return what all releases say.
 
-    ``totals``: release 6, of a study with clusters.
+    ``alike``: by release 6, of a study with clusters.
     """
     found = _with(asked, "scores", scores)
-    return found if totals is None else _with(found, "totals", totals)
+    if alike is None:
+        return found
+    # The reference's own mean has the design effect of the first arm's comparison with it.
+    by_group = tuple(
+        None
+        if group is None
+        else tuple(tuple(alike[k][g][max(side - 1, 0)] for side in range(len(row))) for k, row in enumerate(group))
+        for g, group in enumerate(asked)
+    )
+    return _with(found, "alike", by_group)
 
 
 def _with(asked: Asked, name: str, released: Answered[T] | None) -> Asked:

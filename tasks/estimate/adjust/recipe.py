@@ -22,7 +22,6 @@ from causalveil.schemas.errors import ChargesDiffer, StudyError
 from causalveil.schemas.estimators.regression import RegressionEstimator
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
-from causalveil.schemas.study import Clusters
 from causalveil.schemas.table import EffectStudy
 from causalveil.tasks.estimate.adjust.features import Encoding
 from causalveil.tasks.estimate.adjust.released import CELLS, ColumnKind, Prior, Public
@@ -34,6 +33,7 @@ from causalveil.tasks.estimate.adjust.sums import (
     ScaleSums,
     moment_numbers,
 )
+from causalveil.tasks.estimate.clusters import ClusterTotals
 from causalveil.tasks.estimate.interval import Noise
 from causalveil.tasks.estimate.models.lattice_sums import sums_sensitivity
 from causalveil.tasks.estimate.people import FLOOR_DEVIATIONS, check_cells
@@ -235,7 +235,7 @@ class TableRecipe:
         all_counted: whether every unit lies in a subgroup, so that counts add up to what is public.
         ending: of the name of each release, where a study makes several of a kind.
         scope: whom they are charged to.
-        clusters: which units are alike; None: nobody is taken to be.
+        totals: of clusters, whose units are alike; None: nobody is taken to be.
     """
 
     everybody: Public
@@ -250,7 +250,7 @@ class TableRecipe:
     all_counted: bool = True
     ending: str = ""
     scope: Scope = Scope.all
-    clusters: Clusters | None = None
+    totals: ClusterTotals | None = None
 
     @property
     def sides(self) -> int:
@@ -341,6 +341,8 @@ class TableRecipe:
             return None
         numbers, size = self._block(slot)
         units = self.everybody.units if self.known else None
+        if slot == CLUSTERS:
+            return vector_mechanism(sums_sensitivity(numbers, units, size), cost)
         if self.in_l1(slot):
             return laplace_mechanism(self.groups * numbers, units, size, cost)
         return vector_mechanism(sums_sensitivity(self.groups * numbers, units, size), cost)
@@ -359,7 +361,7 @@ class TableRecipe:
         if slot == SCREEN:
             return (q + self.sides) * MOST_CANDIDATES, SCREEN_L2
         if slot == CLUSTERS:
-            return q * (1 if self.clusters is None else len(self.clusters.arms)), CLUSTERS_L2
+            return 0 if self.totals is None else math.prod(self.totals.shape), CLUSTERS_L2
         if slot == SCORES:
             in_l1 = SCORES_L1_OF_BLOCKS if several or arms > TWO_ARMS else SCORES_L1
             return 2 * q * self.sides, in_l1 if self.pure else SCORES_L2
@@ -414,7 +416,8 @@ def joint_recipe(study: EffectStudy, sizes: Sizes | None, before: Mapping[str, D
     if own > 0:
         shares = {CLUSTERS.name: own * left, **shares}
     costs = divide(study.privacy.cost, {**before, **shares})
-    found = replace(found, parts=chosen, costs=costs, clusters=study.clusters)
+    totals = None if study.clusters is None else ClusterTotals.of(study, study.clusters, weights)
+    found = replace(found, parts=chosen, costs=costs, totals=totals)
     if sizes is not None:
         check_cells(sizes.units, groups, arms, FLOOR_DEVIATIONS * found.count_noise)
         check_terms(found.public(study.first, average))

@@ -199,23 +199,6 @@ class ReleasedScores:
     square_sd: float | None = None
 
 
-@dataclass(frozen=True)
-class ReleasedTotals:
-    """Release 6: sums over clusters of the absolute totals of v about its mean.
-
-    Attributes:
-        sums: of controls and of treated, where whole clusters were treated; else one of all. Shape (arms,).
-        sd: of the noise on each.
-        clusters: how many each is over.
-        spread: deviation of the clusters' sizes over the mean size.
-    """
-
-    sums: FloatArray
-    sd: float
-    clusters: tuple[float, ...]
-    spread: float
-
-
 def generator(label: str, *released: Any) -> RandomDraws:
     """Return the generator of Monte Carlo draws, seeded by released numbers.
 

@@ -10,13 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from causalveil.tasks.data.cells import CellRows
-from causalveil.tasks.data.enclave import LIKENESS, Enclave
 from causalveil.tasks.data.split import Pieces
 from causalveil.tasks.estimate.adjust.features import (
     ArmScales,
@@ -41,9 +39,8 @@ from causalveil.tasks.estimate.adjust.sums import (
     left_of_outcome,
     score_values,
 )
-from causalveil.tasks.estimate.models.lattice_sums import exact_sums, on_lattice, triangle_weights
+from causalveil.tasks.estimate.models.lattice_sums import bounded, exact_sums, on_lattice, triangle_weights
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
-from causalveil.tasks.machine.distribute import distribute
 
 
 def one_hot(arms: FloatArray | np.ndarray, count: int) -> FloatArray:
@@ -79,53 +76,6 @@ def by_block(
         return np.concatenate([one(part) if len(part) else np.zeros(count) for one, count, part in parts])
 
     return cut(exact_sums(Pieces(together, pieces.count, pieces.units), sums, sum(numbers), workers), numbers)
-
-
-def codes_of(study: Any, enclave: Enclave) -> Callable[[int], Any] | float:
-    """Return the codes of clusters of each segment's rows.
-
-    In a rehearsal: how alike people are taken to be. Of a study without clusters nobody asks for them.
-    """
-    if study.clusters is None or (enclave.segments and enclave.holds("c", 0)):
-        return lambda segment: enclave.load("c", segment)
-    return float(enclave.load(LIKENESS)[0])
-
-
-def absolute_totals(
-    pieces: Pieces,
-    codes: Callable[[int], NDArray[np.uint64]],
-    of: Callable[[CellRows], FloatArray],
-    numbers: int,
-    workers: int,
-) -> FloatArray:
-    """Return exact sums over clusters of absolute totals of some numbers of each row.
-
-    Memory is that of a number of each cluster. A total of rows on the lattice is exact in floats in any order, as are
-    sums of absolute totals: all are multiples of 2^-18 below the number of rows.
-
-    Args:
-        pieces: all units.
-        codes: of the clusters of each piece's rows.
-        of: from rows to their numbers on the lattice, in [-1, 1], shape (numbers, rows).
-        numbers: how many there are.
-        workers: threads; the sums do not depend on it.
-
-    Returns:
-        Shape (numbers,).
-    """
-
-    def by_cluster(named: NDArray[np.uint64], values: FloatArray) -> tuple[NDArray[np.uint64], FloatArray]:
-        known, place = np.unique(named, return_inverse=True)
-        return known, np.stack([np.bincount(place, row, minlength=len(known)) for row in values])
-
-    def piece(index: int) -> tuple[NDArray[np.uint64], FloatArray]:
-        return by_cluster(np.asarray(codes(index)), of(cast(CellRows, pieces.rows(index))))
-
-    known, totals = np.zeros(0, np.uint64), np.zeros((numbers, 0))
-    for own, found in distribute(piece, pieces.count, workers):
-        known, totals = by_cluster(np.concatenate([known, own]), np.concatenate([totals, found], axis=1))
-    absolute: FloatArray = np.abs(totals).sum(axis=1)
-    return absolute
 
 
 def cut(vector: FloatArray, sizes: Sequence[int]) -> list[FloatArray]:
@@ -350,26 +300,33 @@ class JointScoreSums:
 
 @dataclass(frozen=True)
 class ClusterScores:
-    """Scores of release 6 about their means, cut to [-1, 1], whose totals by cluster are summed.
+    """Scores of release 5 about their means, cut to [-1, 1] and signed by arm.
+
+    Release 6 has totals of them.
 
     Attributes:
-        scores: those of release 5, of two arms and all units.
-        centres: the released mean of v in each arm, shape (outcomes, arms).
-        by_arm: whether totals are taken in each arm, as where whole clusters were treated.
+        scores: those of each subgroup; None of one that noise hides.
+        centres: the released mean of v in each arm, shape (outcomes, groups, arms).
     """
 
-    scores: JointScoreSums
+    scores: Sequence[JointScoreSums | None]
     centres: FloatArray
-    by_arm: bool
 
     def of(self, rows: CellRows) -> FloatArray:
-        """Return r of each outcome, and of each arm where totals are by arm, shape (numbers, rows)."""
-        found = np.zeros((len(self.centres), TWO_ARMS if self.by_arm else 1, len(rows)))
-        for part, outcome, _, v in self.scores.each(rows):
-            arm = rows.t[part].astype(np.intp)
-            place = arm if self.by_arm else np.zeros_like(arm)
-            found[outcome, place, np.arange(part.start, part.stop)] = on_lattice(v - self.centres[outcome, arm])
-        return found.reshape(-1, len(rows))
+        """Return r of each outcome, shape (outcomes, rows)."""
+        found = np.zeros((len(self.centres), len(rows)))
+        for group, scores in enumerate(self.scores):
+            here = np.flatnonzero(rows.g == group)
+            if scores is None or not len(here):
+                continue
+            own = rows[here]
+            for part, outcome, side, v in scores.each(own):
+                of_side_here = of_side(own.t[part], side, scores.joint)
+                place = here[part] if scores.joint.sides == 1 else here[part][of_side_here]
+                # Of two arms a score is signed by its weight; of more each is about the mean of its own arm.
+                sign = -1.0 if scores.joint.sides > 1 and side == 0 else 1.0
+                found[outcome, place] = sign * bounded(v - self.centres[outcome, group, rows.t[place]])
+        return found
 
 
 def of_side(t: np.ndarray, side: int, joint: TableRecipe) -> BoolArray:
