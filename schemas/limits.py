@@ -43,6 +43,7 @@ class Code(StrEnum):
     unmeasured = "unmeasured"
     parallel_trends = "parallel_trends"
     anticipation = "anticipation"
+    attrition = "attrition"
     composition = "composition"
     exclusion = "exclusion"
     not_randomised = "not_randomised"
@@ -101,6 +102,7 @@ SENTENCES: dict[StrEnum, str] = {
     Code.parallel_trends: "a violation of parallel trends: changes that would have differed between the arms without "
     "treatment, given the covariates",
     Code.anticipation: "effects of treatment before the period that changes are taken from (anticipation)",
+    Code.attrition: "selection by who has {columns}: units without it are left out (attrition)",
     Code.composition: "differences of subgroups by who is in them (a difference-in-differences of cross-sections needs "
     "parallel trends, and people of the same kind in each period)",
     Code.exclusion: "effects of {treatment} on {top} by another way than {bottom} (exclusion), and people whom it "

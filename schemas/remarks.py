@@ -72,6 +72,7 @@ class PlanCode(StrEnum):
     count_units = "count_units"
     few_controls = "few_controls"
     range_of_parts = "range_of_parts"
+    outcome_left_out = "outcome_left_out"
     placebo_hidden = "placebo_hidden"
     delta_widens = "delta_widens"
     delta_unused = "delta_unused"
@@ -197,6 +198,8 @@ REMARKS: dict[StrEnum, str] = {
     PlanCode.budget: "This run uses {taken} of what is left of the budget of '{dataset}'{whose}; {runs} ({account}).",
     PlanCode.no_units: "The number of units is unknown: give --units N, or put the partitions in place.",
     PlanCode.count_units: "Where a unit may have several rows, an admission counts units: causalveil admit FOLDER.",
+    PlanCode.outcome_left_out: "units without '{column}' are left out of its answer, which is of those who have it; "
+    "a plan takes all to have it.",
     PlanCode.range_of_parts: "the range of '{name}', {lower:g} to {upper:g}, is all that its columns' ranges allow; a "
     "change is usually much smaller. A range four times narrower makes intervals up to twice as narrow: declare "
     "'lower' and 'upper' of it from public knowledge.",

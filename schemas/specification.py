@@ -30,6 +30,9 @@ def unrecorded(specification: Mapping[str, Any]) -> tuple[Remark, ...]:
     end = specification.get("missing_outcome") or MissingOutcome.refuse
     if end == MissingOutcome.refuse:
         return tuple(told)
+    if end == MissingOutcome.leave_out:
+        left = [one["name"] for one in outcomes_of(specification) if one.get("leaves_out")]
+        return (*told, *(remark(PlanCode.outcome_left_out, column=name) for name in left))
     for one in outcomes_of(specification):
         lower, upper = one["lower"], one["upper"]
         value = {"middle": lower + (upper - lower) / 2, "lower": lower, "upper": upper}[end]

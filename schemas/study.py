@@ -132,14 +132,16 @@ class Missing(StrEnum):
 
 
 class MissingOutcome(StrEnum):
-    """Refuse a unit without an outcome, or count it with a declared value.
+    """Refuse a unit without an outcome, leave it out of that answer, or count it with a value.
 
     The value is the middle or an end of the outcome's declared range.
 
-    The value is public, so a unit stays one bounded row and n says nothing of outcomes.
+    The value is public, so a unit stays one bounded row and n says nothing of outcomes. A unit that is left out keeps
+    its row, and adds 0 to all sums of that outcome; how many those are is counted with noise.
     """
 
     refuse = "refuse"
+    leave_out = "leave_out"
     middle = "middle"
     low = "lower"
     high = "upper"
@@ -148,7 +150,7 @@ class MissingOutcome(StrEnum):
     def scaled(self) -> float | None:
         """The value on the scale on which the declared range is [-1, 1].
 
-        It is None where such units are refused.
+        It is None where such units are refused, or left out.
         """
         return {"middle": 0.0, "lower": -1.0, "upper": 1.0}.get(self.value)
 
@@ -426,6 +428,9 @@ class Outcome(Bounds):
     name: Name
     codes: YesOrNo | None = None
     of: Annotated[tuple[OutcomePart, ...], Field(max_length=MOST_PARTS, exclude_if=lambda parts: not parts)] = ()
+    leaves_out: Annotated[
+        bool, Field(description="units without it are left out of its answer", exclude_if=lambda leaves: not leaves)
+    ] = False
 
     @property
     def two_valued(self) -> bool:

@@ -351,6 +351,8 @@ class EffectStudy(TableStudy):
     TAKES_CLUSTERS: ClassVar[bool] = False
     # The levels at which it answers several questions, and questions of the eligible alone.
     TABLES: ClassVar[tuple[Level, ...]] = ()
+    # Whether units without an outcome may be left out of its answer alone.
+    LEAVES_OUT: ClassVar[bool] = False
     # Whether means of arms are released with their errors at level `sample`, so that ratios follow.
     ARM_MEANS: ClassVar[bool] = False
 
@@ -363,6 +365,30 @@ class EffectStudy(TableStudy):
     contrasts: Annotated[
         tuple[RowContrast, ...], Field(max_length=MOST_CONTRASTS, exclude_if=lambda contrasts: not contrasts)
     ] = ()
+
+    @model_validator(mode="after")
+    def _rows_of_their_own(self) -> Self:
+        if not any(one.leaves_out for one in self.outcomes):
+            return self
+        reason = None
+        if not self.LEAVES_OUT:
+            reason = f"is not served by estimator '{self.estimator.name}'; use 'regression'"
+        elif self.privacy.delta == 0:
+            reason = "needs a delta, as {epsilon: 1, delta: 1e-6}"
+        elif self.subgroups is not None:
+            reason = "answers over all units alone; ask of one subgroup by 'where'"
+        elif self.clusters is not None:
+            reason = "does not go with 'clusters'"
+        if reason is not None:
+            raise RuleBroken(f"'missing_outcome: leave_out' {reason}", "missing_outcome")
+        return self
+
+    @property
+    def classes(self) -> tuple[tuple[int, ...], ...]:
+        """Outcomes that share rows; empty where all share all rows."""
+        own = [place for place, one in enumerate(self.outcomes) if one.leaves_out]
+        shared = tuple(place for place in range(len(self.outcomes)) if place not in own)
+        return (*((shared,) if shared else ()), *((place,) for place in own)) if own else ()
 
     @model_validator(mode="after")
     def _contrasts_of_rows(self) -> Self:

@@ -21,6 +21,7 @@ from causalveil.tasks.estimate.adjust.releases import (
     JointScreenSums,
     JointSums,
     Residuals,
+    numbers_of,
 )
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Mechanism
@@ -44,13 +45,21 @@ class Shape:
     steep: float = 4.0
     units: int = 100_000
     privacy: tuple[str, str] = ("1", "1e-6")
+    left_out: int = 0
 
     @cached_property
     def study(self) -> EffectStudy:
         epsilon, delta = self.privacy
         covariates = self.covariates
         return make_protocol(
-            0, self.outcomes, self.groups, self.arms, covariates=covariates, epsilon=epsilon, delta=delta
+            0,
+            self.outcomes,
+            self.groups,
+            self.arms,
+            covariates=covariates,
+            epsilon=epsilon,
+            delta=delta,
+            left_out=self.left_out,
         )
 
     @cached_property
@@ -65,23 +74,19 @@ class Shape:
     def design(self) -> Design:
         return Design(self.study.questions[0], self.steep)  # type: ignore[arg-type]
 
-    @property
-    def residuals(self) -> Residuals:
-        arms = ArmScales(0.5, (0.0, 0.0), 0.1, 0.2)
-        return Residuals.of([[arms] * self.recipe.sides] * self.outcomes)
-
     def block(self, name: str, recipe: TableRecipe | None = None) -> JointSums:
         joint, one, half = recipe or self.recipe, self.design, ArmScales(0.5, (0.0, 0.0), 0.1, 0.2)
-        table = [[None] * joint.sides] * self.outcomes
+        table = [[None] * joint.sides] * len(joint.weights)
+        residuals = Residuals.of([[ArmScales(0.5, (0.0, 0.0), 0.1, 0.2) for _ in row] for row in table])
         if name == "scales":
             return JointScaleSums(joint)
         if name == "moments":
-            return JointMomentSums(joint, one.features, self.residuals, 0.5)
+            return JointMomentSums(joint, one.features, residuals, 0.5)
         if name == "screen":
             screen = replace(one.screen, arms=half, reach=0.5)
-            return JointScreenSums(joint, [[screen for _ in row] for row in table], self.residuals)
+            return JointScreenSums(joint, [[screen for _ in row] for row in table], residuals)
         scores = replace(one.scores, arms=half)
-        return JointScoreSums(joint, [[scores for _ in row] for row in table], self.residuals)
+        return JointScoreSums(joint, [[scores for _ in row] for row in table], residuals)
 
     def mechanism(self, name: str) -> Mechanism:
         found = self.recipe.mechanism(SLOTS[name])
@@ -97,7 +102,15 @@ class Shape:
         return CellRows((x * encoding.span)[None], np.array([t], np.uint8), outcomes, np.array([g], np.uint8))
 
     def placed(self, name: str, row: CellRows, recipe: TableRecipe | None = None) -> FloatArray:
-        """What a row adds to a release: its block's numbers, all others 0."""
+        """What a row adds to a release: its block's numbers, all others 0; of outcomes that it has, by class."""
+        made = recipe or self.recipe
+        if made.classes:
+            eligible, parts = int(row.g[0]) < self.groups, []
+            for one, chosen in zip(made.of_blocks, made.classes, strict=True):
+                block, own = self.block(name, one), row.with_outcomes(chosen)
+                sums = joined(block.of(own)) if eligible and len(own) else np.zeros(numbers_of(block))
+                parts.append(sums * joined(block.weights) * one.factor)
+            return np.concatenate(parts)
         block, group = self.block(name, recipe), int(row.g[0])
         weights = joined(block.weights)
         found = np.zeros((self.groups, len(weights)))

@@ -21,9 +21,18 @@ LEVELS = {"balancing": {"level": "label"}, "ipw": {"level": "label"}, "matching"
 
 
 def make_protocol(
-    p: int = 2, outcomes: int = OUTCOMES, groups: int = 1, arms: int = 2, controls: int = 0, **changes: Any
+    p: int = 2,
+    outcomes: int = OUTCOMES,
+    groups: int = 1,
+    arms: int = 2,
+    controls: int = 0,
+    left_out: int = 0,
+    **changes: Any,
 ) -> EffectStudy:
-    """Outcomes `y0`... from 0 to 10, the last `controls` of them negative controls; `p` numbers in [-1, 1]."""
+    """Outcomes `y0`... from 0 to 10, the last `controls` of them negative controls; `p` numbers in [-1, 1].
+
+    Units without one of the last `left_out` outcomes are left out of its answer.
+    """
     estimator: dict[str, Any] = {"name": changes.pop("name", "regression")}
     for key in ("trial", "curves", "confounding_prior", "allowance", "ratio", "caliper", "variant"):
         if key in changes:
@@ -41,6 +50,10 @@ def make_protocol(
         "estimator": estimator,
         "privacy": {"epsilon": "1", "delta": "1e-6"} | LEVELS.get(estimator["name"], {}) | privacy,
     }
+    if left_out:
+        document["missing_outcome"] = "leave_out"
+        for one in document["outcomes"][-left_out:]:
+            one["leaves_out"] = True
     if groups > 1:
         column = {"levels": [f"g{g}" for g in range(groups)]}
         document["subgroups"] = {"name": "region", "column": column}

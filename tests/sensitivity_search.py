@@ -318,8 +318,9 @@ def kinds_of(study: Study) -> dict[str, Kind]:
     found = {name: replace(kind, private=not public) for name, kind in found.items()}
     if study.clusters is not None:
         found[study.clusters.column] = Kind((*range(study.clusters.number), None))
-    missing = study.missing_outcome is not MissingOutcome.refuse
     for out in outcomes:
+        left_out = study.missing_outcome is MissingOutcome.leave_out
+        missing = study.missing_outcome is not MissingOutcome.refuse and (out.leaves_out or not left_out)
         nulls = [None] if missing else []
         found[out.name] = (
             number(out.lower, out.upper, missing) if out.codes is None else Kind((*out.codes.pair, *nulls))

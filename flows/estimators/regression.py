@@ -136,7 +136,7 @@ def joint_stages(
     )
     learn = Stage[S, Asked](
         "learn",
-        lambda step: questions.with_lines(plan(step.study, step.sizes).first, begun(step), step[lines]),
+        lambda step: questions.with_lines(plan(step.study, step.sizes), begun(step), step[lines]),
         reads=(scales, lines),
     )
     screen = Stage[S, Any](
@@ -214,8 +214,13 @@ def warned(
 def _alike(study: RegressionStudy, results: Results) -> Results:
     """Let the one subgroup that has people stand for all of them."""
     many, scales = len(study.groups), results[FIVE.scales]
+    if many == 1:
+        return results
     counts = np.repeat(scales.counts[:1], many, axis=0)
-    of_all = replace(scales, counts=counts, units=scales.units[:1] * many, questions=scales.questions[:1] * many)
+    count_sd = np.repeat(scales.count_sd[:1], many)
+    of_all = replace(
+        scales, counts=counts, count_sd=count_sd, units=scales.units[:1] * many, questions=scales.questions[:1] * many
+    )
     same = {stage: results[stage][:1] * many for stage in (FIVE.again, FIVE.scores)}
     return {**results, **same, FIVE.scales: of_all}
 

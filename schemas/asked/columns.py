@@ -290,8 +290,9 @@ class AskedChange(Frozen):
     """Changes of the outcome from one period to others.
 
     One later period is a difference-in-differences, several are an event study.
-    It is short for an outcome of each period, ``COLUMN@PERIOD`` less that of ``before``, with ``estimand: ATT`` unless
-    the file says otherwise. ``rows.wide`` of the contract makes these columns.
+    It is short for an outcome of each period, ``COLUMN@PERIOD`` less that of ``before``, columns that ``rows.wide`` of
+    the contract makes. Unless the file says otherwise it is about the treated (``estimand: ATT``), and units without
+    one of both are left out of that change (``missing_outcome: leave_out``).
     """
 
     name: Literal["change"]
@@ -349,7 +350,8 @@ def changes_in_full(document: Mapping[str, Any]) -> Mapping[str, Any]:
     except ValidationError:
         return document
     own = {key: value for key, value in document.items() if key not in ("design", "outcome")}
-    return {"estimand": Estimand.ATT, **own, "outcomes": asked.outcomes(outcome)}
+    usual = {"estimand": Estimand.ATT, "missing_outcome": MissingOutcome.leave_out}
+    return {**usual, **own, "outcomes": asked.outcomes(outcome)}
 
 
 class AskedArms(Frozen):

@@ -46,6 +46,7 @@ from causalveil.schemas.study import (
     Codes,
     Covariate,
     Missing,
+    MissingOutcome,
     NumericCovariate,
     Others,
     Study,
@@ -82,7 +83,20 @@ def outcome_in_full(
     number = number_in_full(one.name, place, one, contract, problems, keep=("codes",))
     declared = None if contract is None else contract.offered.get(one.name)
     ask_what_nulls_count_as(declared, place.partition(".")[0], one.name, asked, problems)
-    return {"name": one.name, **number}
+    return {"name": one.name, **number, **_left_out(asked, contract, [one.name], problems)}
+
+
+def _left_out(
+    asked: EffectStudyFile, contract: Contract | None, names: Iterable[str], problems: Problems
+) -> dict[str, bool]:
+    """Return whether units without an outcome are left out of its answer: where its columns may hold nulls."""
+    if asked.missing_outcome is not MissingOutcome.leave_out:
+        return {}
+    if contract is None:
+        problems.add("missing_outcome", "rounds of sites pool answers of all units; 'leave_out' is one site's own")
+        return {}
+    declared = [contract.offered.get(name) for name in names]
+    return {"leaves_out": any(one is not None and one.nulls is Missing.indicator for one in declared)}
 
 
 def _combination(
@@ -111,7 +125,8 @@ def _combination(
     ends = [sorted((part["times"] * part["lower"], part["times"] * part["upper"])) for part in parts]
     lower, upper = (math.fsum(end) for end in zip(*ends, strict=True))
     given = {key: value for key in ("lower", "upper") if (value := getattr(one, key)) is not None}
-    return {"name": one.name, "of": parts, "lower": lower, "upper": upper, **given}
+    told = _left_out(asked, contract, of, problems)
+    return {"name": one.name, "of": parts, "lower": lower, "upper": upper, **given, **told}
 
 
 # Stands for the name of censoring, and for the least step of times, where no contract is at hand.
@@ -283,7 +298,11 @@ def declared_column(name: str, place: str, contract: Contract | None, problems: 
 # By the place of a column in a study: how the study says what its nulls count as.
 _COUNTED = {
     "treatment": ("missing_treatment", "'missing_treatment: control' (not recorded as treated)"),
-    "outcome": ("missing_outcome", "'missing_outcome: middle' (of its declared range), 'lower' or 'upper'"),
+    "outcome": (
+        "missing_outcome",
+        "'missing_outcome: middle' (of its declared range), 'lower' or 'upper'; 'leave_out' answers for those who have "
+        "it",
+    ),
 }
 
 

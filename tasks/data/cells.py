@@ -47,6 +47,14 @@ class CellRows(Rows):
         """Some of them."""
         return CellRows(self.x[part], self.t[part], self.u[part], self.g[part])
 
+    def with_outcomes(self, chosen: Sequence[int]) -> CellRows:
+        """Return the rows that have some outcomes, with these alone."""
+        u = self.u[:, list(chosen)]
+        there = np.isfinite(u).all(axis=1)
+        if there.all():
+            return CellRows(self.x, self.t, u, self.g)
+        return CellRows(self.x[there], self.t[there], u[there], self.g[there])
+
     @classmethod
     def of(cls, rows: Rows) -> CellRows:
         """Return rows of one outcome as those of a table that has one subgroup."""

@@ -177,6 +177,7 @@ def encode(
 def scaled_outcome(study: EffectStudy, frame: pl.DataFrame) -> FloatArray:
     """Return u = (clip(y) - middle) / (B / 2), shape (n,), never outside [-1, 1].
 
+    A unit that is left out for want of the outcome has NaN, and no sum of that outcome reads it.
     An outcome that is a combination is the sum of its columns, each cut to its range and multiplied, in their order.
 
     Who has no outcome counts with the value that the study declares for that, exactly.
@@ -188,7 +189,7 @@ def scaled_outcome(study: EffectStudy, frame: pl.DataFrame) -> FloatArray:
     values, absent = np.zeros(frame.height), np.zeros(frame.height, dtype=np.bool_)
     for name, codes in outcome.reads.items():
         series = values_of(frame, name)
-        if series.null_count() and counted is None:
+        if series.null_count() and counted is None and not outcome.leaves_out:
             raise DataError(f"column '{name}' holds nulls")
         absent |= series.is_null().to_numpy()
         own = _floats(_numbers(series, codes, name), name)
@@ -198,7 +199,7 @@ def scaled_outcome(study: EffectStudy, frame: pl.DataFrame) -> FloatArray:
         else:
             values = own.copy()
     rescale(values, outcome, 1.0, out=values)
-    values[absent] = 0.0 if counted is None else counted
+    values[absent] = np.nan if counted is None else counted
     return values
 
 

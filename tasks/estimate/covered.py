@@ -40,6 +40,8 @@ def assumed(study: Study) -> tuple[Limit, ...]:
     found = list[Limit]()
     if any(one.is_change for one in study.outcomes):
         found += [limit(Code.parallel_trends), limit(Code.anticipation)]
+    if left := tuple(one.name for one in study.outcomes if one.leaves_out):
+        found.append(limit(Code.attrition, columns=left))
     rows = [study.rows_of(one) for one in study.contrasts]
     if any(len({group for _, group, _ in own}) > 1 and min(own.values()) < 0 for both in rows for own in both if own):
         found.append(limit(Code.composition))

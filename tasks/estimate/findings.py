@@ -23,7 +23,7 @@ from causalveil.schemas.table import ALL_UNITS, EffectStudy, FailedGate, Outcome
 from causalveil.tasks.data.covariates import blocks
 from causalveil.tasks.estimate.adjust.five_releases import FiveReleases, differences, effective
 from causalveil.tasks.estimate.adjust.interval import ErrorLaw, confounding, curve_names, curves_not_covered, cut_away
-from causalveil.tasks.estimate.adjust.questions import Asked, JointScales
+from causalveil.tasks.estimate.adjust.questions import Asked, JointScales, Questions, of_table
 from causalveil.tasks.estimate.adjust.recipe import TWO_ARMS
 from causalveil.tasks.estimate.answers import Part, calibrate, scale_of, table, told_of, with_everybody
 from causalveil.tasks.estimate.clusters import Alike
@@ -46,11 +46,16 @@ def sides_of(study: EffectStudy) -> list[str]:
     return [study.arm_names[1]] if len(study.arm_names) == TWO_ARMS else list(study.arm_names)
 
 
+def first_of(study: EffectStudy, group: Questions | None) -> Sequence[FiveReleases] | None:
+    """Return the first primary outcome's questions of a subgroup; None where noise hides them."""
+    return None if group is None else group[study.first]
+
+
 def balance_of(study: EffectStudy, asked: Asked) -> tuple[BalanceRow, ...]:
     """Return standardised differences of each column that is adjusted for, by subgroup and side."""
     rows = list[BalanceRow]()
     for label, group in zip(study.groups, asked, strict=True):
-        for arm, question in zip(sides_of(study), [] if group is None else group[study.first], strict=False):
+        for arm, question in zip(sides_of(study), first_of(study, group) or (), strict=False):
             rows.extend(BalanceRow(group=label, arm=arm, **vars(one)) for one in differences(question))
     return tuple(rows)
 
@@ -60,9 +65,10 @@ def benchmarks_of(study: RegressionStudy, asked: Asked) -> tuple[Benchmark, ...]
 
     Nothing is said in a trial, and where the headline is of several questions.
     """
-    if study.estimator.trial or len(asked) != 1 or asked[0] is None or len(study.arm_names) != TWO_ARMS:
+    row = first_of(study, asked[0]) if len(asked) == 1 else None
+    if study.estimator.trial or row is None or len(study.arm_names) != TWO_ARMS:
         return ()
-    return benchmarks(asked[0][study.first][0], tuple(block.name for block in blocks(study)))
+    return benchmarks(row[0], tuple(block.name for block in blocks(study)))
 
 
 def results(study: EffectStudy, asked: Asked, balance: Sequence[BalanceRow]) -> tuple[GateResult, ...]:
@@ -79,7 +85,8 @@ def results(study: EffectStudy, asked: Asked, balance: Sequence[BalanceRow]) -> 
             if gates.overlap is not None:
                 critical = critical_of(len(study.groups) * len(places))
                 # Nothing is told of a subgroup that noise hides.
-                value, error = (1.0, math.inf) if group is None else effective(group[study.first][side])
+                row = first_of(study, group)
+                value, error = (1.0, math.inf) if row is None else effective(row[side])
                 found.append(overlap_gate(label, arm, gates.overlap, value, min(error, 1.0), critical))
     return tuple(found)
 
@@ -232,7 +239,7 @@ def _sizes(study: RegressionStudy, scales: JointScales, units: int) -> tuple[dic
     chosen = counts[:, over].sum(axis=1)
     known = study.estimand is Estimand.ATE and not study.where
     total = float(units) if known else float(chosen.sum())
-    error = scales.count_sd * math.sqrt(counts[:, over].shape[1])
+    error = float(scales.count_sd.max()) * math.sqrt(counts[:, over].shape[1])
     return dict.fromkeys(study.arm_names[1:], chosen.tolist()), error, total
 
 
@@ -306,6 +313,12 @@ def findings(
 
     ``alike``: of one with clusters, what is possible of each sampling variance.
     """
+    with_outcome = {
+        study.outcomes[chosen[0]].name: units
+        for chosen, units in zip(study.classes, scales.units, strict=False)
+        if study.outcomes[chosen[0]].leaves_out
+    }
+    asked, scales = of_table(study.classes, study.first, asked, scales)
     with one_thread():
         parts = parts_of(study, asked, scales, sizes.units, alike=alike)
         balance = balance_of(study, asked)
@@ -319,9 +332,10 @@ def findings(
         details[f"units[{label}]"] = units
         for arm, count in zip(study.arm_names, counts.tolist(), strict=True):
             details[f"share[{label}][{arm}]"] = min(max(count / units, 0.0), 1.0)
-        if group is not None:
-            first = group[study.first][0]
+        if (row := first_of(study, group)) is not None:
+            first = row[0]
             details[f"curves[{label}]"] = ", ".join(curve_names(first.public, first.second.features)) or "none"
+    details |= {f"units[{name}]": units for name, units in with_outcome.items()}
     rows = gated(study, answers, gates)
     return Findings(
         answers=rows,
@@ -349,9 +363,10 @@ def not_covered(study: RegressionStudy, asked: Asked, calibrated: bool) -> tuple
         return (limit(Code.not_randomised),)
     controls = any(outcome.role is OutcomeRole.negative_control for outcome in study.outcomes)
     revealed = limit(Code.calibrated_controls if calibrated else Code.controls)
-    columns = dict.fromkeys(name for group in asked if group is not None for name in group[0][0].left_out)
+    rows = [row for group in asked if (row := first_of(study, group)) is not None]
+    columns = dict.fromkeys(name for row in rows for name in row[0].left_out)
     left_out = [limit(Code.left_out, columns=tuple(columns))] if columns else []
-    first = [group[study.first][0] for group in asked if group is not None]
+    first = [row[0] for row in rows]
     narrow = united(found for one in first for found in cut_away(one.public, one.found_scales, one.second)[1].limits)
     said = {curves_not_covered(one.public) for one in first}
     curves = said.pop() if len(said) == 1 else Code.any_curves

@@ -118,8 +118,10 @@ def test_changes_of_periods_are_those_made_by_hand(tmp_path: Path, capfd: pytest
     assert not {"parallel_trends"} & {one.code for one in second.not_covered}
     assert "range_of_parts" not in {one.code for one in first.warnings}
     wide = write_study(tmp_path / "wide", frame=long, contract=owner, study={**design, "outcome": {"name": "score"}})
-    wide.write_text(wide.read_text().replace("lower: 0\n  upper: 10", "lower: null"))
-    assert "say what they count as" in refused(capfd, "plan", str(wide))[1]
+    wide.write_text(wide.read_text().replace("  lower: 0\n  upper: 10\n", ""))
+    told = str(plan(wide))
+    assert "is all that its columns' ranges allow" in told
+    assert "units without 'score@2013 - score@2012' are left out of its answer" in told
     undeclared = write_study(tmp_path / "none", contract=owner, study={**design, "design": {**change, "after": 2015}})
     assert "declares no column 'score@2015'" in refused(capfd, "plan", str(undeclared))[1]
 

@@ -90,6 +90,10 @@ def extreme_rows(made: Shape, count: int, seed: int) -> list[CellRows]:
             u = random.choice([-1.0, 0.0, 1.0], made.outcomes)
         elif random.random() < 0.7:
             u = -u
+        if made.left_out:
+            lacks = random.random(made.outcomes) < 0.3
+            lacks[: made.outcomes - made.left_out] = False
+            u = np.where(lacks, math.nan, np.where(np.isnan(u), 1.0, u))
         found.append(made.row(z, int(random.integers(made.arms)), u, int(random.integers(made.groups + 1))))
     return found
 
@@ -111,6 +115,27 @@ def test_no_pair_of_extreme_rows_moves_a_release_farther_than_declared(name: str
     print(name, {sizes: round(ratio, 3) for sizes, ratio in far.items()})
     assert max(far.values()) <= 1 + 1e-9
     assert min(far.values()) > 0.7
+
+
+@pytest.mark.usefixtures("few_rows")
+@pytest.mark.parametrize("arms", [2, 3])
+@pytest.mark.parametrize("left_out", [1, 3])
+def test_rows_of_their_own_move_no_release_farther(left_out: int, arms: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outcomes that a unit may lack: of all, and of some beside shared ones; with classes in full it moves farther."""
+    made = Shape(3, 1, arms, KINDS, left_out=left_out)
+    values = {name: farthest(made, name) for name in SLOTS}
+    print(values)
+    assert min(values.values()) > 0.7
+    assert max(values.values()) <= 1 + 1e-9
+    z, end = [1, 1], made.recipe
+    one = Shape(3, 1, 2, NUMBERS, left_out=left_out)
+    assert moved(one, "scales", one.row(z, 1, 1, 0), one.row([-1, -1], 0, -1, 0)) > 0.9999
+    assert moved(one, "scores", one.row(z, 1, 1, 0), one.row(z, 1, -1, 0)) > 0.9999
+    gone = np.array([1.0, 1.0, math.nan])
+    assert moved(one, "scores", one.row(z, 1, 1, 0), one.row(z, 1, gone, 0)) < 1
+    full = [replace(part, factor=1.0) for part in end.of_blocks]
+    monkeypatch.setattr(TableRecipe, "of_blocks", full)
+    assert max(farthest(made, name) for name in SLOTS) > 1.1
 
 
 def moved(made: Shape, name: str, *pair: CellRows) -> float:

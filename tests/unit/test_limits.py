@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from causalveil.schemas.limits import SENTENCES, Code, Limit, limit, united
 
 FACTS = {"columns": ("age", "sex"), "column": "school", "factor": 0.25, "share": "40%", "intervals": (30,)}
+FACTS |= {"treatment": "offer", "top": "weeks", "bottom": "taken"}
 
 
 @pytest.mark.parametrize("code", Code)

@@ -8,6 +8,7 @@ from causalveil.schemas.asked.resolve import asks_for, resolve
 from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import DataError, StudyError
+from causalveil.schemas.study import MissingOutcome
 from causalveil.tasks.data.covariates import dimension, feature_names, scale
 from causalveil.tasks.data.data_folder import DataFolder
 from causalveil.tasks.data.enclave import segment_folder
@@ -220,6 +221,11 @@ def test_a_combination_is_of_columns_cut_to_their_ranges_and_missing_where_one_i
     assert given.columns[2:4] == ("a", "b")
     with pytest.raises(DataError, match="column 'a' holds nulls"):
         scaled_outcome(study(outcome=outcome), frame)
+    own = given.outcome.model_copy(update={"leaves_out": True})
+    left = given.model_copy(update={"outcomes": (own,), "missing_outcome": MissingOutcome.leave_out})
+    assert np.isnan(scaled_outcome(left, frame)).tolist() == [False, False, True, True, False]
+    with pytest.raises(ValueError, match="is not served by estimator 'ipw'; use 'regression'"):
+        study(outcome=outcome | {"leaves_out": True}, missing_outcome="leave_out")
     with pytest.raises(ValueError, match="has two roles"):
         study(outcome=outcome, covariates={"a": {"lower": 0, "upper": 1}})
     with pytest.raises(ValueError, match="names a combination of columns and something else"):

@@ -20,9 +20,11 @@ from causalveil.schemas.limits import Code, limit
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.remarks import PlanCode
 from causalveil.schemas.table import ALL_UNITS, EffectStudy, Gates, OutcomeRole
+from causalveil.tasks.data.cells import CellRows
 from causalveil.tasks.data.split import sizes_of
 from causalveil.tasks.estimate.adjust.recipe import joint_recipe
 from causalveil.tasks.estimate.answers import Part, mixture_quantile, over_groups, systematic_error
+from causalveil.tasks.estimate.covered import assumed
 from causalveil.tasks.estimate.findings import placebo_gates
 from causalveil.tasks.estimate.people import check_cells
 from tests.limits import codes
@@ -362,6 +364,37 @@ def test_a_subgroup_that_lacks_an_arm_is_wide_at_label_level_and_the_others_answ
     for stated in (states["g0", "y0"].confounding, everybody.confounding):
         assert stated is not None
         assert stated.method is AdjustmentMethod[name]
+
+
+def test_an_outcome_with_rows_of_its_own_is_asked_of_those_who_have_it() -> None:
+    """To the last bit as if the others were not eligible; beside another outcome, and where noise hides all of it."""
+    (rows, effects), random = confounded(4_000, 2), np.random.default_rng(4)
+    lacks = random.random(4_000) < 0.3
+    gone = CellRows(rows.x, rows.t, np.where(lacks[:, None], np.nan, rows.u[:, :1]), rows.g)
+    others = CellRows(rows.x, rows.t, rows.u[:, :1], lacks.astype(np.uint8))
+    where = [{"column": "x00", "holds": {"lower": -1, "upper": 1}, "op": ">", "values": [0.0]}]
+    own = analysed(make_protocol(2, 1, left_out=1), gone).answers
+    assert own[0].interval == analysed(make_protocol(2, 1, where=where), others).answers[0].interval
+    study = make_protocol(2, 2, left_out=1)
+    both = CellRows(rows.x, rows.t, np.column_stack([rows.u[:, 0], np.where(lacks, np.nan, rows.u[:, 1])]), rows.g)
+    found = analysed(study, both)
+    assert abs(found.details["units[y1]"] - (~lacks).sum()) < 200
+    for place, row in enumerate(found.answers):
+        assert row.interval is not None
+        assert row.interval.lower <= 5 * effects[0, 1, place] <= row.interval.upper
+    assert {one.code for one in assumed(study)} == {Code.attrition}
+    none = CellRows(rows.x, rows.t, np.column_stack([rows.u[:, 0], np.full(4_000, np.nan)]), rows.g)
+    first, second = analysed(study, none).answers
+    assert (first.state, second.state) == (State.answered, State.unresolved)
+    assert second.interval is not None
+    assert (second.interval.lower, second.interval.upper) == (-10, 10)
+    for changes, said in (
+        ({"delta": "0"}, "needs a delta"),
+        ({"groups": 2}, "over all units alone"),
+        ({"name": "difference_in_means"}, "is not served by estimator 'difference_in_means'"),
+    ):
+        with pytest.raises(StudyError, match=said):
+            make_protocol(2, 2, left_out=1, **changes)
 
 
 def test_the_gate_on_placebos_has_three_states_by_the_worst_of_them() -> None:

@@ -117,7 +117,7 @@ def test_rows_say_what_arrays_in_memory_say(delta: str, terms: tuple[str, ...]) 
     asked = questions.begun(plan, scales)
     lines = drawn.lines(asked)
     assert apart(one(lines), memory.moments(one(asked).lines_asked, one(asked).found_scales, 1)) < 1e-4
-    asked = questions.with_lines(0, asked, lines)
+    asked = questions.with_lines(plan, asked, lines)
     screen = drawn.screen(asked)
     assert len(one(asked).screen_asked.curves) > 10
     assert apart(one(screen), memory.screen(one(asked).screen_asked, 1)) < 1e-4

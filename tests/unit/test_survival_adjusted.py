@@ -144,7 +144,7 @@ def test_an_adjustment_knows_rare_outcomes_from_the_cells() -> None:
     middles = (EDGES[1:] + EDGES[:-1]) / 2
     zero = np.zeros(len(middles))
     nothing = ReleasedScales(np.zeros(4), np.ones(4), zero, (), np.array([1.0]))
-    known = known_scales(found, JointScales(np.full((1, 2), 1e6), 1.0, (2_000_000,), (((nothing,),),)))
+    known = known_scales(found, JointScales(np.full((1, 2), 1e6), np.ones(1), (2_000_000,), (((nothing,),),)))
     told = known.questions[0][0][0]
     spread = np.sqrt(told.outcome @ middles**2 - (told.outcome @ middles) ** 2)
     assert told.outcome.sum() == pytest.approx(1)

@@ -199,16 +199,29 @@ class JointScales:
     """Release 1.
 
     Attributes:
-        counts: noisy numbers of units, shape (groups, arms); of one subgroup of all units they add up to n.
-        count_sd: deviation of the noise on each.
+        counts: noisy numbers of units, shape (groups, arms); of one subgroup of all units they add up to n. Of outcomes
+            with rows of their own each class has those of the units that have them, in place of a subgroup.
+        count_sd: deviation of the noise on each, by subgroup.
         units: of each subgroup, whole: what its means are over.
         questions: by subgroup, outcome and side.
     """
 
     counts: FloatArray
-    count_sd: float
+    count_sd: FloatArray
     units: tuple[int, ...]
     questions: tuple[tuple[tuple[ReleasedScales, ...], ...], ...]
+
+
+def _counts(joint: TableRecipe, said: Said) -> tuple[FloatArray, float]:
+    """Return noisy numbers of units of a block by arm, and the deviation of their noise."""
+    counts, sd = said.sums["counts"], said.noise.deviation / joint.count_weight
+    if joint.known_units is not None and joint.counts == 1:
+        return np.concatenate([joint.known_units - counts, counts]), sd
+    if joint.known_units is not None:
+        # The arms add up to what is public: what one has too much the others have too little.
+        counts = counts + (joint.known_units - counts.sum()) / joint.arms
+        sd *= math.sqrt((joint.arms - 1) / joint.arms)
+    return counts, sd
 
 
 @dataclass(frozen=True)
@@ -231,44 +244,45 @@ class JointDraws:
 
     def scales(self) -> JointScales:
         """Release 1."""
-        joint, outcomes, sides = self.recipe, range(len(self.recipe.weights)), range(self.recipe.sides)
-        said = [one for one in made(self._draw(SCALES, [JointScaleSums(joint)] * joint.groups)) if one is not None]
-        counts, sd = np.stack([one.sums["counts"] for one in said]), said[0].noise.deviation / joint.count_weight
-        if joint.known_units is not None and joint.counts == 1:
-            counts = np.concatenate([joint.known_units - counts, counts], axis=1)
-        elif joint.known_units is not None:
-            # The arms add up to what is public: what one has too much the others have too little.
-            counts = counts + (joint.known_units - counts.sum()) / joint.arms
-            sd *= math.sqrt((joint.arms - 1) / joint.arms)
-        units = tuple(joint.known_units or max(round(float(own.sum())), FEWEST_UNITS) for own in counts)
-        questions = tuple(
-            tuple(tuple(scales_of(joint, one, (own, sd, count), k, s) for s in sides) for k in outcomes)
-            for one, own, count in zip(said, counts, units, strict=True)
+        recipes, sides = self.recipe.of_blocks, range(self.recipe.sides)
+        said = [
+            one for one in made(self._draw(SCALES, [JointScaleSums(joint) for joint in recipes])) if one is not None
+        ]
+        counted = [_counts(joint, one) for joint, one in zip(recipes, said, strict=True)]
+        units = tuple(
+            joint.known_units or max(round(float(own.sum())), FEWEST_UNITS)
+            for joint, (own, _) in zip(recipes, counted, strict=True)
         )
-        return JointScales(counts, sd, units, questions)
+        questions = tuple(
+            tuple(
+                tuple(scales_of(joint, one, (own, sd, count), k, s) for s in sides) for k in range(len(joint.weights))
+            )
+            for joint, one, (own, sd), count in zip(recipes, said, counted, units, strict=True)
+        )
+        return JointScales(np.stack([own for own, _ in counted]), np.array([sd for _, sd in counted]), units, questions)
 
     def lines(self, asked: Asked) -> Answered[ReleasedMoments]:
         """Release 2."""
-        return made(self._release(LINES, asked, lambda own: self._moments(own, own[0][0].lines_asked), moments_of))
+        return made(self._release(LINES, asked, lambda one, own: _moments(one, own, own[0][0].lines_asked), moments_of))
 
     def screen(self, asked: Asked) -> Answered[ReleasedScreen] | None:
         """Release 3; None where public facts say that no curve could be seen."""
 
-        def block(own: Questions) -> JointScreenSums:
+        def block(joint: TableRecipe, own: Questions) -> JointScreenSums:
             screens = [[one.screen_asked for one in row] for row in own]
-            return JointScreenSums(self.recipe, screens, _residuals(own))
+            return JointScreenSums(joint, screens, _residuals(own))
 
         return self._release(SCREEN, asked, block, screen_of)
 
     def refit(self, asked: Asked) -> Answered[ReleasedMoments] | None:
         """Release 4; None likewise."""
-        return self._release(REFIT, asked, lambda own: self._moments(own, own[0][0].refit_asked), moments_of)
+        return self._release(REFIT, asked, lambda one, own: _moments(one, own, own[0][0].refit_asked), moments_of)
 
     def scores(self, asked: Asked) -> Answered[ReleasedScores]:
         """Release 5."""
 
-        def block(own: Questions) -> JointScoreSums:
-            return JointScoreSums(self.recipe, [[one.scores_asked for one in row] for row in own], _residuals(own))
+        def block(joint: TableRecipe, own: Questions) -> JointScoreSums:
+            return JointScoreSums(joint, [[one.scores_asked for one in row] for row in own], _residuals(own))
 
         return made(self._release(SCORES, asked, block, scores_of))
 
@@ -306,44 +320,69 @@ class JointDraws:
         drawn = mechanism.release((exact * totals.factors).ravel(), joint.slot(CLUSTERS), self.budget)
         return totals.released(drawn, noise_on(mechanism, exact.size).deviation, icc)
 
-    def _moments(self, own: Questions, features: FeatureMap) -> JointMomentSums:
-        return JointMomentSums(self.recipe, features, _residuals(own), own[0][0].found_scales.arms.share)
-
     def _release(
         self,
         slot: Slot,
         asked: Asked,
-        block: Callable[[Questions], B],
+        block: Callable[[TableRecipe, Questions], B],
         read: Callable[[TableRecipe, Said, B, FiveReleases, int, int], R],
     ) -> Answered[R] | None:
         """Draw a block of each subgroup, and read it for each of its questions."""
-        joint, blocks = self.recipe, [None if own is None else block(own) for own in asked]
+        recipes = self.recipe.of_blocks
+        blocks = [None if own is None else block(joint, own) for joint, own in zip(recipes, asked, strict=True)]
         said = self._draw(slot, blocks)
         if said is None:
             return None
 
-        def answers(own: Questions | None, made: B | None, sums: Said | None) -> tuple[tuple[R, ...], ...] | None:
+        def answers(
+            joint: TableRecipe, own: Questions | None, made: B | None, sums: Said | None
+        ) -> tuple[tuple[R, ...], ...] | None:
             if own is None or made is None or sums is None:
                 return None
             return tuple(
                 tuple(read(joint, sums, made, one, k, s) for s, one in enumerate(row)) for k, row in enumerate(own)
             )
 
-        return tuple(answers(*each) for each in zip(asked, blocks, said, strict=True))
+        return tuple(answers(*each) for each in zip(recipes, asked, blocks, said, strict=True))
 
     def _draw(self, slot: Slot, blocks: Sequence[JointSums | None]) -> list[Said | None] | None:
         joint, mechanism = self.recipe, self.recipe.mechanism(slot)
         if mechanism is None:
             return None
-        weights = [{} if block is None else block.weights for block in blocks]
+        factors = [one.factor for one in joint.of_blocks]
+        weights = [
+            {} if block is None else {name: one * factor for name, one in block.weights.items()}
+            for block, factor in zip(blocks, factors, strict=True)
+        ]
         numbers = [0 if block is None else numbers_of(block) for block in blocks]
-        sums = by_block(self.pieces, [_flat(block) for block in blocks], numbers, self.workers)
+        sums = self._sums([_flat(block) for block in blocks], numbers)
         exact = np.concatenate(sums) * np.concatenate([joined(one) for one in weights]) * self.times
         # Where there are no sums a number of 0 has noise: what is declared is drawn.
         drawn = mechanism.release(exact if len(exact) else np.zeros(1), joint.slot(slot), self.budget)
         noise, parts = noise_on(mechanism, len(exact)), cut(drawn[: len(exact)], numbers)
         said = [_split(values, own) for values, own in zip(parts, weights, strict=True)]
-        return [None if block is None else Said(one, noise) for block, one in zip(blocks, said, strict=True)]
+        return [
+            None if block is None else Said(one, replace(noise, scale=noise.scale / factor))
+            for block, one, factor in zip(blocks, said, factors, strict=True)
+        ]
+
+    def _sums(self, of: Sequence[Callable[[CellRows], FloatArray]], numbers: Sequence[int]) -> list[FloatArray]:
+        """Return the exact sums of each subgroup, or of each class of outcomes over the rows that have these."""
+        classes = self.recipe.classes
+        if not classes:
+            return by_block(self.pieces, of, numbers, self.workers)
+
+        def together(rows: CellRows) -> FloatArray:
+            own = [rows.with_outcomes(chosen) for chosen in classes]
+            parts = zip(of, own, numbers, strict=True)
+            return np.concatenate([one(part) if len(part) else np.zeros(count) for one, part, count in parts])
+
+        (found,) = by_block(self.pieces, [together], [sum(numbers)], self.workers)
+        return cut(found, numbers)
+
+
+def _moments(joint: TableRecipe, own: Questions, features: FeatureMap) -> JointMomentSums:
+    return JointMomentSums(joint, features, _residuals(own), own[0][0].found_scales.arms.share)
 
 
 def _residuals(own: Questions) -> Residuals:
@@ -369,15 +408,42 @@ def _split(values: FloatArray, weights: Named) -> Named:
 T = TypeVar("T")
 
 
+def of_table(
+    classes: Sequence[Sequence[int]], first: int, asked: Asked, scales: JointScales
+) -> tuple[Asked, JointScales]:
+    """Return questions by subgroup, and counts, where outcomes have rows of their own.
+
+    All are of one subgroup; of a class that noise hides the outcomes are None. Counts are those of the class of an
+    outcome.
+
+    Args:
+        classes: outcomes by class.
+        first: the outcome.
+        asked: questions by class.
+        scales: release 1, by class.
+    """
+    if not classes:
+        return asked, scales
+    rows: list[Any] = [None] * sum(map(len, classes))
+    for chosen, own in zip(classes, asked, strict=True):
+        for local, place in enumerate(chosen):
+            rows[place] = None if own is None else own[local]
+    at = next(place for place, chosen in enumerate(classes) if first in chosen)
+    only = slice(at, at + 1)
+    kept = replace(scales, counts=scales.counts[only], count_sd=scales.count_sd[only], units=scales.units[only])
+    return (tuple(rows) if any(row is not None for row in rows) else None,), kept
+
+
 def begun(joint: TableRecipe, scales: JointScales) -> Asked:
     """Return what release 1 decides."""
     found = list[Questions | None]()
-    for counts, units, questions in zip(scales.counts, scales.units, scales.questions, strict=True):
-        if not (counts >= FLOOR_DEVIATIONS * scales.count_sd).all():
+    numbers = zip(joint.of_blocks, scales.counts, scales.count_sd, scales.units, scales.questions, strict=True)
+    for own, counts, count_sd, units, questions in numbers:
+        if not (counts >= FLOOR_DEVIATIONS * count_sd).all():
             found.append(None)
             continue
         group = tuple(
-            tuple(FiveReleases(joint.public(outcome, units), one) for one in sides)
+            tuple(FiveReleases(own.public(outcome, units), one) for one in sides)
             for outcome, sides in enumerate(questions)
         )
         for row in group:
@@ -387,15 +453,15 @@ def begun(joint: TableRecipe, scales: JointScales) -> Asked:
     return tuple(found)
 
 
-def with_lines(first: int, asked: Asked, lines: Answered[ReleasedMoments]) -> Asked:
+def with_lines(joint: TableRecipe, asked: Asked, lines: Answered[ReleasedMoments]) -> Asked:
     """Return what releases 1 and 2 decide.
 
-    ``first``: the outcome whose candidates are those of all.
+    Candidates are those of the first primary outcome, or of a class's first.
 
     Here and below all is decided at once: its random numbers are those of the releases that there are.
     """
 
-    def decide(group: Questions) -> None:
+    def decide(group: Questions, first: int) -> None:
         own = group[first]
         curves, correlation = own[0].candidates[0].curves, own[0].candidates[1]
         # What lines leave of treatment is released once, by the weights of that outcome.
@@ -407,7 +473,12 @@ def with_lines(first: int, asked: Asked, lines: Answered[ReleasedMoments]) -> As
                     correlation,
                 )
 
-    return _decided(_with(asked, "lines", lines), decide)
+    found = _with(asked, "lines", lines)
+    with one_thread():
+        for one, group in zip(joint.of_blocks, found, strict=True):
+            if group is not None:
+                decide(group, one.first)
+    return found
 
 
 def with_screen(asked: Asked, screen: Answered[ReleasedScreen] | None) -> Asked:

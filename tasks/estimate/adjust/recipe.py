@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from functools import cached_property
 from types import MappingProxyType
 from typing import Protocol, TypeVar, cast
 
@@ -236,6 +237,9 @@ class TableRecipe:
         ending: of the name of each release, where a study makes several of a kind.
         scope: whom they are charged to.
         totals: of clusters, whose units are alike; None: nobody is taken to be.
+        classes: outcomes that share rows, where some have rows of their own; none where all share all rows.
+        shared: whether the first class is of outcomes that all units have.
+        factor: of all numbers of a class of outcomes.
     """
 
     everybody: Public
@@ -251,6 +255,38 @@ class TableRecipe:
     ending: str = ""
     scope: Scope = Scope.all
     totals: ClusterTotals | None = None
+    classes: tuple[tuple[int, ...], ...] = ()
+    shared: bool = False
+    factor: float = 1.0
+
+    @property
+    def of_blocks(self) -> tuple[TableRecipe, ...]:
+        """The recipe of each block of a release: of each subgroup, or of each class of outcomes.
+
+        Outcomes of a class share rows. A class has a table's release by itself, times the norm of its outcomes' weights: with their squares those of
+        all releases add up (``docs/proofs/questions.md``, section 12). Who has no such outcome is as who is not
+        eligible.
+        """
+        return self._of_classes if self.classes else (self,) * self.groups
+
+    @cached_property
+    def _of_classes(self) -> tuple[TableRecipe, ...]:
+        found = []
+        for place, own in enumerate(self.classes):
+            weights = np.array([self.weights[place] for place in own])
+            factor = float(np.linalg.norm(weights))
+            found.append(
+                replace(
+                    self,
+                    everybody=replace(self.everybody, mu=self.everybody.mu * factor),
+                    weights=tuple((weights / factor).tolist()),
+                    first=own.index(self.first) if self.first in own else 0,
+                    all_counted=self.all_counted and self.shared and place == 0,
+                    classes=(),
+                    factor=factor,
+                )
+            )
+        return tuple(found)
 
     @property
     def sides(self) -> int:
@@ -310,7 +346,8 @@ class TableRecipe:
     @property
     def count_noise(self) -> float:
         """Deviation of the noise on a released number of units."""
-        return noise_on(made(self.mechanism(SCALES)), 1).deviation / self.count_weight
+        least = min((one.factor for one in self.of_blocks), default=1.0)
+        return noise_on(made(self.mechanism(SCALES)), 1).deviation / self.count_weight / least
 
     def public(self, outcome: int, units: int) -> Public:
         """Return what is public of one outcome's question in a subgroup of so many units."""
@@ -349,6 +386,9 @@ class TableRecipe:
 
     def _block(self, slot: Slot) -> tuple[int, float]:
         """The most numbers that a subgroup has, and the sensitivity."""
+        if self.classes:
+            blocks = [one._block(slot) for one in self.of_blocks]
+            return sum(numbers for numbers, _ in blocks), max(size for _, size in blocks)
         q, arms, several = len(self.weights), self.arms, self.groups > 1
         # No release 2 or 4 has more features beside the constant.
         most = len(self.encoding.columns) + MOST_KEPT
@@ -418,6 +458,8 @@ def joint_recipe(study: EffectStudy, sizes: Sizes | None, before: Mapping[str, D
     costs = divide(study.privacy.cost, {**before, **shares})
     totals = None if study.clusters is None else ClusterTotals.of(study, study.clusters, weights)
     found = replace(found, parts=chosen, costs=costs, totals=totals)
+    shared = bool(study.classes) and not study.outcomes[study.classes[0][0]].leaves_out
+    found = replace(found, classes=study.classes, shared=shared)
     if sizes is not None:
         check_cells(sizes.units, groups, arms, FLOOR_DEVIATIONS * found.count_noise)
         check_terms(found.public(study.first, average))
