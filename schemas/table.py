@@ -224,6 +224,25 @@ class Gates(Frozen):
         return self
 
 
+class Expected(Frozen):
+    """Facts of the units that a plan expects; they change no release.
+
+    ``treated``, ``deviation``, ``mean``, ``explained`` are as of a plan's options, which come first; ``risk`` and
+    ``lost``, of times, are all units' until the horizon. ``init`` writes those of public and synthetic rows.
+    """
+
+    treated: Annotated[Finite, Field(ge=0.01, le=0.99)] | None = None
+    deviation: Annotated[Finite, Field(ge=0)] | None = None
+    mean: Finite | None = None
+    explained: Annotated[Finite, Field(ge=0, le=0.99)] | None = None
+    risk: Annotated[Finite, Field(gt=0, lt=1)] = 0.5
+    lost: Annotated[Finite, Field(ge=0, lt=1)] = 0.3
+
+
+# Those of times, and those of numbers.
+EXPECTED_OF_TIMES, EXPECTED_OF_NUMBERS = ("risk", "lost"), ("deviation", "mean")
+
+
 class TableStudy(Study):
     """The common part of studies of effects: arms, subgroups, and who is eligible.
 
@@ -242,6 +261,7 @@ class TableStudy(Study):
     estimand: Estimand = Estimand.ATE
     confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
     clusters: Clusters | None = None
+    expect: Expected = Expected()
 
     @model_validator(mode="after")
     def _clusters_where_they_are_proved(self) -> Self:

@@ -69,6 +69,10 @@ def init(
     without: Annotated[
         str | None, typer.Option("--not", metavar="A,B,C", help="columns that are no covariates")
     ] = None,
+    most: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="NUMBER", help="so many covariates at most, the first by names and types"),
+    ] = None,
     trial: Annotated[bool, typer.Option("--trial", help="treatment was drawn by lot")] = False,
     chance: Annotated[
         float | None,
@@ -189,6 +193,7 @@ def init(
         counted=counted,
         covariates=None if covariates is None else _listed(covariates),
         without=_listed(without or ""),
+        most=most,
         trial=trial or chance is not None,
         chance=chance,
         arms=arms or reference is not None,
@@ -291,6 +296,7 @@ def _document(begun: Begun) -> dict[str, object]:
         "decide": list(begun.draft.decide),
         "questions": list(begun.draft.questions),
         "rows_say": list(begun.rows_say),
+        "fewer": None if begun.fewer is None else list(begun.fewer.sentences),
     }
 
 
@@ -341,6 +347,8 @@ def _show(begun: Begun, seen: Survey) -> None:
     for title, reasons in (("Left out", draft.unused), ("Decide yourself", draft.doubtful)):
         for one in _together(reasons):
             show.line(f"  {title}: {one}")
+    for sentence in () if begun.fewer is None else begun.fewer.sentences:
+        show.line(f"  Budget: {sentence}")
     if begun.followed:
         show.line(f"  Followed to the horizon or longer: {begun.followed}")
     if draft.unused or draft.doubtful:

@@ -17,12 +17,13 @@ import polars.selectors as cs
 
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.run.admit import fill
-from causalveil.flows.run.estimators import candidates
+from causalveil.flows.run.estimators import candidates, chosen, expected_width
 from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.contract import CONTRACT_FILE, DataClass, parse_contract
 from causalveil.schemas.documents import parse_yaml
-from causalveil.schemas.errors import DataError, StudyError, kind_of
+from causalveil.schemas.errors import CausalveilError, DataError, StudyError, kind_of
 from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.plan import StandIn
 from causalveil.schemas.study import FEWEST_CLUSTERS, FEWEST_OF_AN_ARM, Study
 from causalveil.schemas.warehouse import (
     SOURCE_FILE,
@@ -41,6 +42,7 @@ from causalveil.tasks.machine.arrays import named, values_of
 from causalveil.tasks.machine.files import refuse_url_as_path, write_whole
 from causalveil.tasks.start.doubts import Doubts, GivenBy, as_read, doubts, given_by, unlike_by_lot
 from causalveil.tasks.start.draft import Draft, Repeats, draft
+from causalveil.tasks.start.expected import expectation, ranked
 from causalveil.tasks.start.options import read_as_missing, told_far, told_missing
 from causalveil.tasks.start.recognise import Found, Looks, recognise
 from causalveil.tasks.start.roles import USABLE, WHOLE, Cast, Wishes, cast, column_of, resolved
@@ -59,6 +61,8 @@ from causalveil.tasks.warehouse.read_files import by_name
 from causalveil.tasks.warehouse.sample import Sample, by_header, sample_of
 
 STUDY_FILE = "study.yaml"
+# From so many covariates on a draft says what fewer would give; it goes down to so few.
+MANY_COVARIATES, FEWEST_COVARIATES = 10, 3
 # The column of row numbers, where each row is a unit.
 ROW = "row"
 
@@ -83,12 +87,42 @@ class Survey:
 
 
 @dataclass(frozen=True)
+class FewerCovariates:
+    """The half-widths that a plan expects with all covariates of a draft and with fewer.
+
+    Attributes:
+        order: all of them, the first by names and types first.
+        widths: how many, and the half-width in outcome units.
+    """
+
+    order: tuple[str, ...]
+    widths: tuple[tuple[int, float], ...]
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """Sentences for a person, and the option that chooses."""
+        (count, width), *others = self.widths
+        each = ", ".join(f"with {few} ± {one:.3g}" for few, one in others)
+        least = min(others, key=lambda pair: pair[1])
+        way = f": --most {least[0]} takes the first {least[0]}" if least[1] < NARROWER * width else ""
+        return (
+            f"{count} covariates share one budget: expect ± {width:.3g} with all, {each}{way}",
+            f"in this order, by names and types alone: {', '.join(self.order)}",
+        )
+
+
+# A narrower interval than this part of that of all covariates is worth the option's name.
+NARROWER = 0.9
+
+
+@dataclass(frozen=True)
 class Begun:
     """The result of `init`: the folder, the draft, and the manifest of the rows taken over.
 
     ``units``: different ids among the rows that count; ``repeats``: how several rows of a unit become one.
     ``followed``: how many rows of each arm reach the horizon, where times are compared and data are not sensitive.
     ``rows_say``: what rows of sensitive data would add to the draft, for their owner's eyes: it stands in no file.
+    ``fewer``: what a plan expects with fewer covariates, where there are many.
     ``manifest`` is None where rows come from a database, which an extract asks once its URL is in place.
     """
 
@@ -99,6 +133,7 @@ class Begun:
     repeats: Repeats | None
     followed: str = ""
     rows_say: tuple[str, ...] = ()
+    fewer: FewerCovariates | None = None
 
 
 def survey(
@@ -202,7 +237,8 @@ def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
     if parts.event is not None and not secret:
         followed = _followed(seen, parts, wishes, drafted, units)
     say = _rows_say(rows, seen, wishes, parts, drafted) if secret else ()
-    return Begun(folder, drafted, manifest, units, repeats, followed, say)
+    fewer = fewer_covariates(drafted, parts, units) if units > 1 else None
+    return Begun(folder, drafted, manifest, units, repeats, followed, say, fewer)
 
 
 def begin_on_frame(frame: pl.DataFrame, wishes: Wishes) -> tuple[Draft, pl.DataFrame]:
@@ -268,6 +304,7 @@ def _prepared(seen: Survey, wishes: Wishes, folder: Path) -> _Prepared:
         alike = _alike_where_kept(seen, parts, repeats)
         doubtful = replace(doubtful, left_out=doubtful.left_out | alike)
         parts = _without(parts, doubtful, wishes)
+    parts = _first_of(parts, wishes)
     drafted = draft(
         seen.found,
         parts,
@@ -277,6 +314,7 @@ def _prepared(seen: Survey, wishes: Wishes, folder: Path) -> _Prepared:
         {" ".join(name.split()) or "(no name)": why for name, why in seen.sample.left_out.items()},
         doubtful,
         _step(seen, parts, wishes),
+        {} if secret or repeats is not None else expectation(seen.sample.frame, parts, wishes),
     )
     if parts.named and not drafted.questions:
         _refuse_unanswered(drafted)
@@ -287,6 +325,40 @@ def _prepared(seen: Survey, wishes: Wishes, folder: Path) -> _Prepared:
     if secret:
         _refuse_misfits(rows, seen, parts, drafted, repeats)
     return _Prepared(rows, seen, parts, wishes, repeats, drafted)
+
+
+def _first_of(parts: Cast, wishes: Wishes) -> Cast:
+    """Return the parts with so many covariates at most, the first by names and types."""
+    if wishes.most is None or wishes.covariates is not None:
+        return parts
+    first = {one.name for one in ranked(parts.covariates, parts.outcome)[: wishes.most]}
+    return replace(parts, covariates=tuple(one for one in parts.covariates if one.name in first))
+
+
+def fewer_covariates(drafted: Draft, parts: Cast, units: int) -> FewerCovariates | None:
+    """Return the plan's half-widths with all covariates of a draft and with fewer.
+
+    None of a few covariates. By public facts and the draft's `expect` alone. The order is that of names and types.
+    """
+    names = [one.name for one in ranked(parts.covariates, parts.outcome)]
+    if len(names) < MANY_COVARIATES or drafted.questions or parts.event is not None:
+        return None
+    contract, document = parse_contract(drafted.contract, CONTRACT_FILE), parse_yaml(drafted.study, STUDY_FILE)
+    counts = [len(names), *dict.fromkeys(max(len(names) // part, FEWEST_COVARIATES) for part in (2, 4))]
+    found = []
+    for count in counts:
+        text = {**document, "covariates": names[:count]}
+        asked = parse_study_file(text, STUDY_FILE)
+        stand_in = StandIn(**{key: document.get("expect", {})[key] for key in document.get("expect", {})})
+        try:
+            study = chosen(candidates(asked, contract, "this draft"), asked, units)
+            width = expected_width(study, units, stand_in)
+        except CausalveilError:
+            return None
+        if width is None:
+            return None
+        found.append((count, width))
+    return FewerCovariates(tuple(names), tuple(found))
 
 
 def file_names(seen: Survey) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ from causalveil.schemas.estimators.difference import DifferenceEstimator
 from causalveil.schemas.estimators.direction import DirectionEstimator
 from causalveil.schemas.estimators.ipw import IpwEstimator, with_free_penalty
 from causalveil.schemas.estimators.regression import RegressionEstimator, of_stated_form
-from causalveil.schemas.estimators.survival import MOST_INTERVALS, ExpectedTimes, Measure
+from causalveil.schemas.estimators.survival import MOST_INTERVALS, Measure
 from causalveil.schemas.mistakes import line_of, missing_key, validate
 from causalveil.schemas.privacy import Frozen, Level
 from causalveil.schemas.studies import STUDIES, named
@@ -64,7 +64,16 @@ from causalveil.schemas.study import (
     Select,
     Slug,
 )
-from causalveil.schemas.table import AskedOf, EffectMeasure, Gates, OutcomeRole, RowContrast
+from causalveil.schemas.table import (
+    EXPECTED_OF_NUMBERS,
+    EXPECTED_OF_TIMES,
+    AskedOf,
+    EffectMeasure,
+    Expected,
+    Gates,
+    OutcomeRole,
+    RowContrast,
+)
 from causalveil.schemas.where import AskedWhere
 
 # What a study file says under ``estimator`` and ``privacy``.
@@ -124,7 +133,7 @@ ELSEWHERE = {
 # One question was of kind `effect` once, and many of this kind.
 FORMER_KIND = "protocol"
 # What outcomes of the other kind have no use for.
-OF_NUMBERS, OF_TIMES = ("gates", "missing_outcome", "contrasts", "standardise"), ("intervals", "censoring", "expect")
+OF_NUMBERS, OF_TIMES = ("gates", "missing_outcome", "contrasts", "standardise"), ("intervals", "censoring")
 
 
 class AskedData(Frozen):
@@ -212,8 +221,8 @@ class EffectStudyFile(StudyFile):
     censoring: Annotated[
         AskedCensoring, Field(description="on what losses may depend, and how many must be followed to the horizon")
     ] = AskedCensoring()
-    expect: Annotated[ExpectedTimes, Field(description="what `plan` expects of times; it changes no release")] = (
-        ExpectedTimes()
+    expect: Annotated[Expected, Field(description="what `plan` expects of the units; it changes no release")] = (
+        Expected()
     )
 
     @model_validator(mode="before")
@@ -262,6 +271,9 @@ class EffectStudyFile(StudyFile):
         for key in unused:
             if getattr(self, key) != type(self).model_fields[key].default:
                 raise RuleBroken(f"'{key}' is for outcomes that are {of}; remove it", key)
+        of_others = EXPECTED_OF_NUMBERS if self.of_times else EXPECTED_OF_TIMES
+        for key in (one for one in of_others if one in self.expect.model_fields_set):
+            raise RuleBroken(f"'expect.{key}' is for outcomes that are {of}; remove it", f"expect.{key}")
         known = tuple(map(str, Measure if self.of_times else EffectMeasure))
         for asked in self.measure or ():
             if asked not in known:

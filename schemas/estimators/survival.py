@@ -274,16 +274,6 @@ class Censoring(Frozen):
         return math.prod(self.shape)
 
 
-class ExpectedTimes(Frozen):
-    """Expectations of a plan's reader for all units until the horizon.
-
-    They are the risk, and the share lost to follow-up.
-    """
-
-    risk: Annotated[Finite, Field(gt=0, lt=1)] = 0.5
-    lost: Annotated[Finite, Field(ge=0, lt=1)] = 0.3
-
-
 class ArmCurve(Frozen):
     """Curves of one arm at the ends of intervals, and how many are at risk where these begin.
 
@@ -410,7 +400,6 @@ class SurvivalStudy(TableStudy):
     terms: Annotated[tuple[DeclaredTerm, ...], Field(max_length=MOST_TERM_COLUMNS)] = ()
     missing: Missing = Missing.refuse
     censoring: Censoring = Censoring()
-    expect: ExpectedTimes = ExpectedTimes()
 
     @model_validator(mode="after")
     def _of_one_pair_of_columns(self) -> Self:

@@ -21,7 +21,7 @@ from causalveil.schemas.sites.pooled import Published
 from causalveil.schemas.study import Estimand
 from causalveil.schemas.table import ALL_UNITS, EffectStudy, FailedGate, OutcomeRole
 from causalveil.tasks.data.covariates import blocks
-from causalveil.tasks.estimate.adjust.five_releases import FiveReleases, differences, effective
+from causalveil.tasks.estimate.adjust.five_releases import FiveReleases, differences, effective, unlike
 from causalveil.tasks.estimate.adjust.interval import ErrorLaw, confounding, curve_names, curves_not_covered, cut_away
 from causalveil.tasks.estimate.adjust.questions import Asked, JointScales, Questions, of_table
 from causalveil.tasks.estimate.adjust.recipe import TWO_ARMS
@@ -334,6 +334,8 @@ def findings(
             details[f"share[{label}][{arm}]"] = min(max(count / units, 0.0), 1.0)
         if (row := first_of(study, group)) is not None:
             first = row[0]
+            if (far := _unlike(study, first)) and "unlike" not in details:
+                details["unlike"] = ", ".join(far)
             details[f"curves[{label}]"] = ", ".join(curve_names(first.public, first.second.features)) or "none"
     details |= {f"units[{name}]": units for name, units in with_outcome.items()}
     rows = gated(study, answers, gates)
@@ -350,6 +352,11 @@ def findings(
         clusters=told_of(study, parts),
         contrasts=contrast_answers(study, parts, rows),
     )
+
+
+def _unlike(study: RegressionStudy, question: FiveReleases) -> tuple[str, ...]:
+    """Return where arms of a trial differ beyond chance and noise; whole clusters differ by more chance than units."""
+    return unlike(question) if study.estimator.trial and study.clusters is None else ()
 
 
 def together(answers: int) -> dict[str, str]:

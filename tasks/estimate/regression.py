@@ -8,7 +8,7 @@ from dataclasses import replace
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.plan import Sizes
-from causalveil.tasks.estimate.adjust.five_releases import FiveReleases, effective
+from causalveil.tasks.estimate.adjust.five_releases import FiveReleases, effective, unlike
 from causalveil.tasks.estimate.adjust.interval import confounding, covers_unseen, curve_names, not_covered
 from causalveil.tasks.estimate.adjust.questions import Asked, JointScales
 from causalveil.tasks.estimate.adjust.recipe import joint_recipe
@@ -35,7 +35,9 @@ def _of_one_question(
     """Return a table of one row with what is told of one question alone."""
     public = joint_recipe(study, sizes).public(0, sizes.units)
     question = None if asked[0] is None else asked[0][0][0]
-    told = _hidden(scales) if question is None else _details(question, study.outcome.width / 2)
+    told = (
+        _hidden(scales) if question is None else _details(question, study.outcome.width / 2, study.clusters is not None)
+    )
     lacking = () if question is None or public.trial else _extrapolated(*effective(question))
     narrow = () if question is None else question.law.narrow.limits
     done = found.confounding or confounding(study, public, 0.0, tuple(study.covariates))
@@ -47,10 +49,15 @@ def _of_one_question(
     )
 
 
-def _details(question: FiveReleases, half: float) -> Mapping[str, float | int | str | bool]:
-    """Return what is told of a question beside its answer. ``half``: of the outcome's declared range."""
+def _details(question: FiveReleases, half: float, clustered: bool) -> Mapping[str, float | int | str | bool]:
+    """Return what is told of a question beside its answer. ``half``: of the outcome's declared range.
+
+    ``clustered``: whether whole clusters were drawn.
+    """
     arms = question.found_scales.arms
+    far = unlike(question) if question.public.trial and not clustered else ()
     return {
+        **({"unlike": ", ".join(far)} if far else {}),
         "treated_share": arms.share,
         "spread": half * arms.spread,
         "features": question.refit_asked.count,

@@ -62,6 +62,7 @@ LABELS = {
     "test_units": "units of the test half",
     "effective_treated": "effective sample size of the treated, as weighted",
     "effective_control": "effective sample size of the controls, as weighted",
+    "unlike": "differ between the arms of a trial by more than chance and noise explain",
     "chance_contradicted": "the released share of treated contradicts the declared chance",
     # Adjustment
     "features": "terms adjusted for (covariates, levels, non-linear terms)",

@@ -50,7 +50,7 @@ from causalveil.tasks.report.numbers import (
     shortened,
     span,
 )
-from causalveil.tasks.report.panel import runs_left
+from causalveil.tasks.report.panel import out_of_balance, runs_left
 from causalveil.tasks.report.robustness import robustness_context
 from causalveil.tasks.report.table import context_of, forest_of_parts, labelled, lost_within, place_of, sites_context
 from causalveil.tasks.report.times import curves_context
@@ -277,8 +277,20 @@ def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
         context |= _direction(release)
     if isinstance(release, EffectRelease):
         context |= robustness_context(release)
+        context["unlike"] = unlike_words(release)
         context["alike"] = release.clusters
     return context
+
+
+def unlike_words(release: EffectRelease) -> str:
+    """Return that arms of a trial differ by more than chance and noise; empty where not."""
+    names = str(release.details.get("unlike", ""))
+    if not names:
+        return ""
+    return (
+        f"{out_of_balance(names)} All: {names}. Was treatment drawn by lot, of all units that are here? The answer is "
+        "adjusted for these columns; what else parts the arms it does not know."
+    )
 
 
 def _direction(release: DirectionRelease) -> dict[str, Any]:

@@ -294,6 +294,8 @@ def _about(release: EffectRelease) -> list[str]:
     lines = adjusted(first.confounding) if one else adjusted_by_answer([row.confounding for row in release.answers])
     if missed := robustness_line(release):
         lines.append(missed)
+    if details.get("unlike"):
+        lines.append(f"[yellow]{escape(out_of_balance(str(details['unlike'])))}[/yellow]")
     if details.get("chance_contradicted"):
         lines.append("[yellow]The released share of treated contradicts the declared chance of treatment.[/yellow]")
     elif one and first.state == "unresolved":
@@ -310,6 +312,13 @@ def _about(release: EffectRelease) -> list[str]:
     if release.calibration is not None:
         lines.append(escape(release.calibration.statement))
     return lines
+
+
+def out_of_balance(names: str) -> str:
+    """Return that arms of a trial differ in columns, by names with commas between them."""
+    first, *others = names.split(", ")
+    more = f" and {len(others)} more" if others else ""
+    return f"Out of balance: arms differ in {first}{more} by more than drawing by lot and noise explain."
 
 
 def _of_times(release: EffectRelease) -> list[str]:

@@ -2,6 +2,7 @@
 
 - ``doubts``: Columns that no study should adjust for by default, and why.
 - ``draft``: A draft of dataset.yaml, study.yaml and source.yaml.
+- ``expected``: Tell what a plan should expect of public rows, and rank covariates by names and types.
 - ``options``: Read options of `init`.
 - ``recognise``: Recognise what a column holds from all of it.
 - ``roles``: The roles of columns in a drafted study: unit, treatment, outcome, covariates.

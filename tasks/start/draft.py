@@ -83,6 +83,7 @@ def draft(
     left_out: dict[str, str],
     doubtful: Doubts,
     step: float = 1.0,
+    expect: Mapping[str, float] | None = None,
 ) -> Draft:
     """Write the three files.
 
@@ -95,6 +96,7 @@ def draft(
         left_out: columns that could not be read, and why.
         doubtful: columns that no study should adjust for unless ``--covariates`` names them; not in ``parts``.
         step: the smallest difference of times to an event.
+        expect: what a plan should expect of public rows.
     """
     declared = {one.name: _declaration(one, parts, wishes, step) for one in parts.usable}
     if repeats is not None and not repeats.order:
@@ -123,7 +125,7 @@ def draft(
     ] + [f"the levels of '{name}': --levels '{name}=A,B,C', or write them into dataset.yaml" for name in open_levels]
     return Draft(
         contract=_contract(parts, wishes, declared, open_ranges, open_levels, with_nulls, repeats, doubtful.clusters),
-        study=_study(parts, wishes, kept, counted, doubtful),
+        study=_study(parts, wishes, kept, counted, doubtful, expect or {}),
         source=_source(found, parts, wishes, source, doubtful.clusters),
         assumed=(
             *(f"'{one.name}': {note}" for one in found.values() if one.looks in _READ for note in one.notes),
@@ -402,7 +404,14 @@ def _newest(wishes: Wishes) -> list[str]:
     return [f"data: {{select: {{newest: 1}}}}  # or {{blocks: [{first}]}}, or {{from: {first}, to: ...}}"]
 
 
-def _study(parts: Cast, wishes: Wishes, covariates: Iterable[Found], counted: tuple[str, ...], doubtful: Doubts) -> str:
+def _study(
+    parts: Cast,
+    wishes: Wishes,
+    covariates: Iterable[Found],
+    counted: tuple[str, ...],
+    doubtful: Doubts,
+    expect: Mapping[str, float],
+) -> str:
     names = [one.name for one in covariates]
     name = f"{wishes.name}-{slug(parts.outcome.name)}"[:80]
     lines = [
@@ -420,8 +429,17 @@ def _study(parts: Cast, wishes: Wishes, covariates: Iterable[Found], counted: tu
         *_estimator(parts, wishes, names),
         f"privacy: {{epsilon: {wishes.epsilon}, delta: {wishes.delta}, level: sample}}",
         "confidence: 0.95",
+        *_expect(expect),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _expect(expect: Mapping[str, float]) -> list[str]:
+    """Write what a plan should expect, as the rows have it."""
+    if not expect:
+        return []
+    said = "What the rows say, for `causalveil plan` alone: it changes no answer."
+    return [*comment(said), f"expect: {flow(dict(expect))}"]
 
 
 def _clusters(parts: Cast, clusters: GivenBy | None) -> list[str]:

@@ -33,6 +33,7 @@ class Wishes:
         counted: which of two values of the outcome is counted.
         covariates: names of columns; None: all that can be used and are not in doubt.
         without: names of columns that are no covariates.
+        most: how many covariates at most, the first by names and types; None: all.
         trial: whether treatment was drawn by lot; ``chance``: each unit's chance of it, if known.
         arms: whether the treatment has arms, which a protocol compares with ``reference``.
         ranges: of numbers, by column.
@@ -62,6 +63,7 @@ class Wishes:
     counted: str | None = None
     covariates: tuple[str, ...] | None = None
     without: tuple[str, ...] = ()
+    most: int | None = None
     trial: bool = False
     chance: float | None = None
     arms: bool = False

@@ -21,7 +21,7 @@ import yaml
 from click.testing import Result
 from typer.testing import CliRunner
 
-from causalveil.flows.api import run_study
+from causalveil.flows.api import plan, run_study
 from causalveil.flows.cli import init as command
 from causalveil.flows.cli.main import app
 from causalveil.flows.run.check import check
@@ -241,3 +241,59 @@ def test_what_no_study_can_ask_is_refused_before_a_file_is_written(options: tupl
 @pytest.mark.usefixtures("_no_terminal")
 def test_ratios_are_of_two_values() -> None:
     assert "of two values" in told("--trial", "--measure", "ratio", outcome="cost")
+
+
+WIDE = pl.DataFrame(
+    {
+        "person": range(3_000),
+        "given": (GIVEN := np.random.default_rng(3).integers(0, 4, 3_000) == 0).astype(int),
+        **{f"x{place:02d}": np.random.default_rng(place).normal(size=3_000).round(3) for place in range(15)},
+        "age": (AGE := np.random.default_rng(99).integers(20, 80, 3_000)),
+        "cost": (50 + 0.3 * AGE + 2 * GIVEN + 5 * np.random.default_rng(98).normal(size=3_000)).round(2),
+    }
+)
+OPTIONS = ("--data-class", "synthetic", "--unit", "person", "--treatment", "given", "--outcome", "cost")
+
+
+def drafted(monkeypatch: pytest.MonkeyPatch, *options: str) -> dict[str, Any]:
+    """What `init` says of the wide table, where nobody can be asked."""
+    monkeypatch.setattr(command, "_asks", lambda: False)
+    WIDE.write_csv("wide.csv")
+    found = CliRunner().invoke(app, ["init", "wide.csv", "--json", *options])
+    assert found.exit_code == 0, found.output
+    said: dict[str, Any] = json.loads(found.output)
+    return said
+
+
+def test_a_draft_says_what_fewer_covariates_give_and_takes_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = drafted(monkeypatch, *OPTIONS)
+    assert "16 covariates share one budget" in said["fewer"][0]
+    assert "--most" in said["fewer"][0]
+    assert "age, x00" in said["fewer"][1]
+    few = drafted(monkeypatch, *OPTIONS, "--most", "3", "--out", "few")
+    assert few["covariates"] == ["x00", "x01", "age"]
+    assert few["fewer"] is None
+    assert "x09" in yaml.safe_load(Path("few/dataset.yaml").read_text())["columns"]
+
+
+def test_a_plan_knows_what_init_saw_of_rows_that_are_not_sensitive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter is treated, errors have deviation 5, age explains .3 of the variance within arms."""
+    drafted(monkeypatch, *OPTIONS, "--most", "3")
+    expect = yaml.safe_load(Path("wide/study.yaml").read_text())["expect"]
+    assert expect["treated"] == pytest.approx(0.25, abs=0.03)
+    assert expect["deviation"] == pytest.approx(np.hypot(5, 0.3 * AGE.std()), rel=0.05)
+    assert expect["explained"] == pytest.approx((0.3 * AGE.std()) ** 2 / (25 + (0.3 * AGE.std()) ** 2), abs=0.05)
+    silent, asked = plan("wide/study.yaml"), plan("wide/study.yaml", treated=0.5)
+    assert not any("Not told: the treated share" in str(one) for one in silent.sentences)
+    assert asked.expected["half_width"] < silent.expected["half_width"]
+    study_file = Path("wide/study.yaml")
+    without = study_file.read_text().replace("expect:", "# expect:")
+    Path("wide/other.yaml").write_text(without)
+    assert plan("wide/other.yaml").study_digest == silent.study_digest
+    assert silent.expected["half_width"] < plan("wide/other.yaml").expected["half_width"]
+
+
+def test_nothing_is_expected_of_sensitive_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranges = [word for name in (*WIDE.columns[2:-1], "cost") for word in ("--range", f"{name}=-5:100")]
+    drafted(monkeypatch, "--data-class", "sensitive", *OPTIONS[2:], *ranges, "--out", "secret")
+    assert "expect" not in yaml.safe_load(Path("secret/study.yaml").read_text())

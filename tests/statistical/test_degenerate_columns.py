@@ -256,3 +256,21 @@ def test_nothing_is_taken_to_be_adjusted_for_where_noise_hides_every_column() ->
     assert found.details["confounding_adjusted_for"] == 0
     assert found.confounding.state is AdjustmentState.unadjusted
     assert len(found.confounding.left_out) == 3
+
+
+def test_a_trial_that_is_out_of_balance_is_told_so_and_one_by_lot_is_not() -> None:
+    """5,000 people, 6 columns, epsilon 1, seeds 0 to 9.
+
+    A chance that follows x00 by .2 is seen in each; by lot one of a thousand studies is told: ten of ten are not.
+    """
+    told = dict[float, list[str]]()
+    for shift in (0.0, 0.2):
+        for seed in range(10):
+            random = np.random.default_rng([21, seed])
+            z = np.clip(random.normal(0, 0.4, (5_000, 6)), -1, 1)
+            t = random.random(5_000) < 0.5 + shift * z[:, 0]
+            u = np.clip(0.2 * z[:, 0] + 0.1 * t + random.normal(0, 0.2, 5_000), -1, 1)
+            study = make_regression(6, trial=True)
+            found = rehearse_effect(study, in_rows(z, t, u), RehearsalBudget(seed), seed)
+            told.setdefault(shift, []).append(str(found.details.get("unlike", "")))
+    assert told == {0.0: [""] * 10, 0.2: ["x00"] * 10}

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
+from scipy.special import ndtri
 
 from causalveil.schemas.confounding import CovariateBalance
 from causalveil.tasks.estimate.adjust.features import FeatureMap, Scores, Screen
@@ -36,6 +37,8 @@ from causalveil.tasks.machine.arrays import FloatArray
 # A value that fewer units lack is taken not to matter: the rule of thumb of Jakobsen et al. (2017, BMC Medical Research
 # Methodology 17:162).
 FEW_MISSING = 0.05
+# A trial is told to be out of balance by chance in fewer than one of a thousand, as `init` does of public rows.
+UNLIKE = 1e-3
 
 Released = TypeVar("Released")
 
@@ -169,6 +172,24 @@ def differences(question: FiveReleases) -> tuple[CovariateBalance, ...]:
         CovariateBalance(covariate=name, before=before, after=after, noise_error=error)
         for name, (before, after, error) in zip(names, numbers.tolist(), strict=True)
     )
+
+
+def unlike(question: FiveReleases) -> tuple[str, ...]:
+    """Return the lines in which arms differ by more than drawing by lot and noise explain.
+
+    Chance parts the arms by 1/sqrt(n p (1 - p)) deviations; the error of UNLIKE is divided among all lines.
+    """
+    learnt, share, lines = question.second, question.found_scales.arms.share, len(question.second.features.lines)
+    size = np.sqrt(np.maximum(np.diagonal(learnt.moments.gram)[:lines], 0))
+    chance = size / np.sqrt(question.public.units * share * (1 - share))
+    error = np.hypot(chance, learnt.moments.apart_sd[:lines])
+    # A feature that noise hides may look as if it did not vary.
+    error = np.hypot(error, np.where(np.diagonal(learnt.moments.gram_sd)[:lines] > size**2, np.inf, 0.0))
+    quantile = -float(ndtri(UNLIKE / 2 / max(lines, 1)))
+    scales = question.found_scales
+    names = [question.public.columns[place].name for place in (*scales.kept.tolist(), *scales.terms.places)]
+    far = np.abs(learnt.moments.apart[:lines]) > quantile * error
+    return tuple(name for name, beyond in zip(names, far.tolist(), strict=True) if beyond)
 
 
 def effective(question: FiveReleases) -> tuple[float, float]:

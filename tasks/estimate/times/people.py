@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from causalveil.schemas.estimators.survival import ExpectedTimes, SurvivalStudy
+from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import CategoricalCovariate, Missing
+from causalveil.schemas.table import Expected
 from causalveil.tasks.data.covariates import blocks, scale
 from causalveil.tasks.data.enclave import MemoryEnclave, ranks
 from causalveil.tasks.data.normalise import on_scale, rescale
@@ -96,9 +97,7 @@ def strata_of_people(study: SurvivalStudy, x: FloatArray, chance: FloatArray) ->
     return found
 
 
-def _first(
-    events: FloatArray, losses: FloatArray, expect: ExpectedTimes, horizon: float
-) -> tuple[FloatArray, ByteArray]:
+def _first(events: FloatArray, losses: FloatArray, expect: Expected, horizon: float) -> tuple[FloatArray, ByteArray]:
     """Return each person's time and the place of her event from 1, 0 where she is lost first; both shape (n,).
 
     Args:
