@@ -286,7 +286,10 @@ class TableStudy(Study):
         if self.arms is not None and self.treatment_codes is not None:
             raise ValueError("a treatment has 'arms' or two codes, not both")
         if self.arms is not None and len(self.arms.levels) > 2 and self.estimand is not Estimand.ATE:
-            raise ValueError("several arms are compared over all units: use 'estimand: ATE'")
+            raise ValueError(
+                "several arms are compared over all units: use 'estimand: ATE', or ask of the treated of one arm in a "
+                "study of it and the reference alone, by 'where'"
+            )
         return self
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
@@ -403,6 +406,18 @@ class EffectStudy(TableStudy):
             raise RuleBroken(f"'missing_outcome: leave_out' {reason}", "missing_outcome")
         return self
 
+    @model_validator(mode="after")
+    def _changes_of_cohorts(self) -> Self:
+        changes = any(one.is_change for one in self.outcomes) and len(self.arm_names) > 2
+        if changes and not getattr(self.estimator, "trial", False):
+            raise RuleBroken(
+                "changes of several arms: parallel trends tell the effect on the treated alone, and several arms are "
+                "compared over all units; ask of each cohort and the never treated in a study of its own, by 'where', "
+                "with 'estimand: ATT'",
+                "arms",
+            )
+        return self
+
     @property
     def classes(self) -> tuple[tuple[int, ...], ...]:
         """Outcomes that share rows; empty where all share all rows."""
@@ -441,6 +456,17 @@ class EffectStudy(TableStudy):
         top, bottom = ({name: 1.0} for name in (str(contrast.top), str(contrast.bottom)))
         first, second = (earlier[name].of or {} if name in earlier else {name: 1.0} for name in (*top, *bottom))
         return self._added(first), self._added(second)
+
+    @property
+    def needs_products(self) -> bool:
+        """True if a contrast is of two outcomes of one subgroup, whose errors depend."""
+        for contrast in self.contrasts:
+            rows = [row for own in self.rows_of(contrast) for row in own]
+            together = any(group == ALL_UNITS for _, group, _ in rows)
+            for at in dict.fromkeys(group for _, group, _ in rows):
+                if len({outcome for outcome, group, _ in rows if together or group == at}) > 1:
+                    return True
+        return False
 
     def _added(self, of: Mapping[str, float]) -> dict[Row, float]:
         """Return rows by their places in the table, with coefficients."""

@@ -46,6 +46,7 @@ class Shape:
     units: int = 100_000
     privacy: tuple[str, str] = ("1", "1e-6")
     left_out: int = 0
+    products: bool = False
 
     @cached_property
     def study(self) -> EffectStudy:
@@ -68,7 +69,7 @@ class Shape:
         weights = np.sqrt(np.arange(1, self.outcomes + 1) / np.arange(1, self.outcomes + 1).sum())
         # Each release at the whole budget's cost, so that some thousand runs can tell.
         costs = {slot.name: self.study.privacy.cost for slot in SLOTS.values()}
-        return replace(found, weights=tuple(weights.tolist()), costs=costs)
+        return replace(found, weights=tuple(weights.tolist()), costs=costs, products=self.products)
 
     @cached_property
     def design(self) -> Design:

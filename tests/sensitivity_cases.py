@@ -113,6 +113,9 @@ def _protocols() -> Iterator[Case]:
 
     for name, covariates in SETS.items():
         yield of(name, covariates, 1, 2, 2)
+    for groups in (1, 2):
+        ratio = {"name": "r", "top": "y0", "bottom": "y1"}
+        yield of("products", MIXED, 3, groups, 2, contrasts=[ratio])
     for arms in (2, 3):
         for left_out in (1, 3):
             yield of(f"{left_out} left out", MIXED, 3, 1, arms, left_out=left_out)

@@ -148,6 +148,8 @@ class Part:
         adjusted: of the confounding that the prior expects, what the data took off; None: nothing was adjusted for.
         risks: of both arms, where ratios are asked for and the outcome has two values.
         alike: what is possible of ``sampling``, its mean, where units of one cluster are alike.
+        covariances: of sampling with the answer on each other outcome of the subgroup, and the deviation of its noise;
+            None where they are not released.
     """
 
     outcome: int
@@ -167,6 +169,7 @@ class Part:
     error: FloatArray | None = None
     adjusted: float | None = None
     alike: Likeness | None = None
+    covariances: Mapping[int, tuple[float, float]] | None = None
 
     @property
     def models(self) -> float:

@@ -75,7 +75,7 @@ def combined(study: EffectStudy, rows: Rows) -> Part:
 
     sampling, noise = 0.0, 0.0
     for own in groups.values():
-        sampling += within(own, "sampling") ** 2
+        sampling += _sampling(own)
         by_outcome = dict[int, list[float]]()
         for times, part in own:
             alone = abs(times) * math.sqrt(max(part.noise - part.models, 0.0))
@@ -94,6 +94,23 @@ def combined(study: EffectStudy, rows: Rows) -> Part:
         confounding=None,
         risks=None,
     )
+
+
+def _sampling(rows: Rows) -> float:
+    """Return the variance by sampling of a sum of rows of one subgroup.
+
+    A released correlation counts with one deviation of its noise added; of rows that have none it is the worst.
+    """
+    total = 0.0
+    for times, one in rows:
+        for other_times, other in rows:
+            signed, sizes = times * other_times, math.sqrt(max(one.sampling, 0.0) * max(other.sampling, 0.0))
+            most, same = abs(signed) * sizes, (one.group, one.arm) == (other.group, other.arm)
+            known = (one.covariances or {}).get(other.outcome) if same and one.outcome != other.outcome else None
+            if known is not None:
+                most = min(most, max(signed * known[0] + abs(signed) * known[1], -most))
+            total += most
+    return max(total, 0.0)
 
 
 def _models(groups: Sequence[Rows]) -> FloatArray | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from causalveil.tasks.estimate.adjust.five_releases import FiveReleases, differe
 from causalveil.tasks.estimate.adjust.interval import ErrorLaw, confounding, curve_names, curves_not_covered, cut_away
 from causalveil.tasks.estimate.adjust.questions import Asked, JointScales, Questions, of_table
 from causalveil.tasks.estimate.adjust.recipe import TWO_ARMS
+from causalveil.tasks.estimate.adjust.released import ReleasedProducts
 from causalveil.tasks.estimate.answers import Part, calibrate, scale_of, table, told_of, with_everybody
 from causalveil.tasks.estimate.clusters import Alike
 from causalveil.tasks.estimate.contrasts import contrast_answers
@@ -221,15 +223,37 @@ def parts_of(
         told: a subgroup's answer, with the questions that it is read off, as the table has it.
         alike: of a study with clusters, what is possible of each sampling variance.
     """
-    parts = []
+    parts, arms = [], len(study.arm_names)
     for label, group in zip(study.groups, asked, strict=True):
         for outcome in range(len(study.outcomes)):
             row = None if group is None else group[outcome]
             laws = [] if row is None else [one.law for one in row]
             for arm in range(1, len(study.arm_names)):
-                parts.append(told(_part(study, row, laws, label, outcome, arm), row))
+                part = _part(study, row, laws, label, outcome, arm)
+                if group is not None and arms == TWO_ARMS:
+                    part = replace(part, covariances=_covariances(study, group, outcome))
+                parts.append(told(part, row))
     counts, error, total = _sizes(study, scales, units)
     return with_everybody(study, parts, counts, error, total, alike)
+
+
+def _covariances(study: RegressionStudy, group: Questions, outcome: int) -> dict[int, tuple[float, float]] | None:
+    """Return the covariances by sampling of an answer with those on the other outcomes, as release 5 has them."""
+
+    def unit(place: int) -> float:
+        one = group[place][0]
+        return one.scores_asked.cut * one.found_scales.arms.spread * study.outcomes[place].width / 2
+
+    row = group[outcome]
+    scores = None if row is None else row[0].scores
+    if not isinstance(scores, ReleasedProducts):
+        return None
+    units = row[0].public.units
+    return {
+        other: tuple(unit(outcome) * unit(other) * np.array([mean, error]) / units)
+        for other, (mean, error) in enumerate(zip(scores.products, scores.errors, strict=True))
+        if other != outcome
+    }
 
 
 def _sizes(study: RegressionStudy, scales: JointScales, units: int) -> tuple[dict[str, list[float]], float, float]:

@@ -364,6 +364,9 @@ def _contract(
     elif repeats is not None:
         what = "The same row may stand there twice" if repeats.copies_only else "A unit may have several rows"
         lines += comment(f"{what}: the last counts, by the order of a column. Aggregates: mean, sum, min, max, any.")
+        if not repeats.copies_only:
+            wide = flow({"wide": {parts.outcome.name: ["FIRST", "SECOND"]}})
+            lines += comment(f"A change over time needs a column of each period: {wide}, and 'design' of the study.")
         lines.append(f"{PER_UNIT}: {{keep: last, order: {scalar(repeats.order)}}}")
     if clusters is not None:
         spread = math.ceil(100 * clusters.spread) / 100

@@ -16,6 +16,7 @@ from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.limits import Code
 from causalveil.schemas.table import ALL_UNITS, EffectStudy
+from causalveil.tasks.data.cells import CellRows
 from causalveil.tasks.estimate.answers import Part, table
 from causalveil.tasks.estimate.contrasts import combined, contrast_answers, fieller_set
 from causalveil.tasks.estimate.covered import assumed
@@ -46,6 +47,24 @@ def test_errors_add_up_by_variance_over_subgroups_and_by_deviation_within() -> N
     assert arms.noise == pytest.approx(0.16)
     assert combined(study, [(1.0, part(bias=0.1)), (-2.0, part(1, bias=0.2))]).bias == pytest.approx(0.5)
     assert not combined(study, [(1.0, part()), (1.0, part(1, answered=False))]).answered
+
+
+def test_a_released_covariance_narrows_a_contrast_of_two_outcomes() -> None:
+    """With one deviation of its noise added, and never beyond what two correlated errors can be."""
+    rows = [(1.0, part(0, covariances={1: (0.008, 0.001)})), (-1.0, part(1, covariances={0: (0.008, 0.001)}))]
+    assert combined(asked(), rows).sampling == pytest.approx(0.02 - 2 * 0.007)
+    rows = [(1.0, part(0, covariances={1: (-0.03, 0.001)})), (-1.0, part(1, covariances={0: (-0.03, 0.001)}))]
+    assert combined(asked(), rows).sampling == pytest.approx(0.04)
+    study, (rows_, _) = asked({"name": "r", "top": "y0", "bottom": "y1"}), confounded(6_000, 2, 2)
+    assert study.needs_products
+    assert not asked({"name": "apart", "of": {"y0 | g1": 1, "y0 | g0": -1}}).needs_products
+    # Outcomes of one table are made the same twice: errors are those of one outcome, so the difference has none.
+    same = CellRows(rows_.x, rows_.t, np.repeat(rows_.u[:, :1], 2, axis=1), rows_.g * 0)
+    of = [{"name": "d", "of": {"y0": 1, "y1": -1}}]
+    loud = {"epsilon": "50", "contrasts": of}
+    (d,) = analysed(make_protocol(2, 2, **loud), same).contrasts
+    alone = analysed(make_protocol(2, 2, **loud), same).answers[0]
+    assert d.sampling_error < 0.3 * alone.sampling_error
 
 
 def test_what_models_leave_is_paired_at_worst_within_and_by_shrinkage_over_subgroups() -> None:

@@ -19,6 +19,8 @@ from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.limits import Code, limit
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.remarks import PlanCode
+from causalveil.schemas.studies import parse_study
+from causalveil.schemas.study import Outcome
 from causalveil.schemas.table import ALL_UNITS, EffectStudy, Gates, OutcomeRole
 from causalveil.tasks.data.cells import CellRows
 from causalveil.tasks.data.split import sizes_of
@@ -395,6 +397,21 @@ def test_an_outcome_with_rows_of_its_own_is_asked_of_those_who_have_it() -> None
     ):
         with pytest.raises(StudyError, match=said):
             make_protocol(2, 2, left_out=1, **changes)
+
+
+def test_changes_of_cohorts_are_refused_as_arms() -> None:
+    """The average over all units is no effect that parallel trends tell; a trial needs none."""
+    parts = ({"name": f"x{at}", "times": times, "lower": 0, "upper": 9} for at, times in ((1, 1.0), (0, -1.0)))
+    change = Outcome.model_validate({"name": "d", "lower": -9, "upper": 9, "of": list(parts)})
+    assert change.is_change
+    for trial in (False, True):
+        document = make_protocol(2, 1, arms=3, trial=trial).model_dump()
+        document["outcomes"] = [{**change.model_dump(), "role": "primary"}]
+        if trial:
+            assert parse_study(document).outcomes[0].is_change
+            continue
+        with pytest.raises(StudyError, match="ask of each cohort and the never treated"):
+            parse_study(document)
 
 
 def test_the_gate_on_placebos_has_three_states_by_the_worst_of_them() -> None:

@@ -36,6 +36,7 @@ from causalveil.tasks.estimate.adjust.recipe import (
 )
 from causalveil.tasks.estimate.adjust.released import (
     ReleasedMoments,
+    ReleasedProducts,
     ReleasedScales,
     ReleasedScores,
     ReleasedScreen,
@@ -171,9 +172,28 @@ def scores_of(
     """Release 5 of a question."""
     del block
     units, noise, weight = question.public.units, said.noise, float(joint.outcome_weights(SCORES)[outcome])
+    if joint.products:
+        return _with_products(joint, said, units, outcome)
     mean, square = (float(said.sums[name][outcome, side]) / units for name in ("mean", "square"))
     sd, scale = noise.deviation / weight / units, noise.scale / weight / units
     return ReleasedScores(mean, square, sd, scale, noise.mixing, sd / SQUARE_L1 if joint.pure else None)
+
+
+def _with_products(joint: TableRecipe, said: Said, units: int, outcome: int) -> ReleasedProducts:
+    """Return release 5 of a question with the products of its scores with those of each outcome."""
+    w, noise = joint.outcome_weights(SCORES), said.noise
+    products = symmetric(said.sums["products"] / units, len(w))[outcome]
+    errors = noise.deviation / units / (w[outcome] * w) * np.where(np.arange(len(w)) == outcome, math.sqrt(2), 1.0)
+    return ReleasedProducts(
+        float(said.sums["mean"][outcome, 0]) / units,
+        float(products[outcome]),
+        noise.deviation / w[outcome] / units,
+        noise.scale / w[outcome] / units,
+        noise.mixing,
+        float(errors[outcome]),
+        tuple(products.tolist()),
+        tuple(errors.tolist()),
+    )
 
 
 def side_arm(joint: TableRecipe, side: int) -> int:

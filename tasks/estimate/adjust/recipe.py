@@ -239,6 +239,7 @@ class TableRecipe:
         totals: of clusters, whose units are alike; None: nobody is taken to be.
         classes: outcomes that share rows, where some have rows of their own; none where all share all rows.
         shared: whether the first class is of outcomes that all units have.
+        products: whether release 5 has products of two outcomes' scores in place of their squares alone.
         factor: of all numbers of a class of outcomes.
     """
 
@@ -257,15 +258,16 @@ class TableRecipe:
     totals: ClusterTotals | None = None
     classes: tuple[tuple[int, ...], ...] = ()
     shared: bool = False
+    products: bool = False
     factor: float = 1.0
 
     @property
     def of_blocks(self) -> tuple[TableRecipe, ...]:
         """The recipe of each block of a release: of each subgroup, or of each class of outcomes.
 
-        Outcomes of a class share rows. A class has a table's release by itself, times the norm of its outcomes' weights: with their squares those of
-        all releases add up (``docs/proofs/questions.md``, section 12). Who has no such outcome is as who is not
-        eligible.
+        Outcomes of a class share rows. A class has a table's release by itself, times the norm of its outcomes'
+        weights: with their squares those of all releases add up (``docs/proofs/questions.md``, section 12). Who has no
+        such outcome is as who is not eligible.
         """
         return self._of_classes if self.classes else (self,) * self.groups
 
@@ -283,6 +285,7 @@ class TableRecipe:
                     first=own.index(self.first) if self.first in own else 0,
                     all_counted=self.all_counted and self.shared and place == 0,
                     classes=(),
+                    products=self.products and len(own) > 1,
                     factor=factor,
                 )
             )
@@ -404,6 +407,8 @@ class TableRecipe:
             return 0 if self.totals is None else math.prod(self.totals.shape), CLUSTERS_L2
         if slot == SCORES:
             in_l1 = SCORES_L1_OF_BLOCKS if several or arms > TWO_ARMS else SCORES_L1
+            if self.products:
+                return q + q * (q + 1) // 2, SCORES_L2
             return 2 * q * self.sides, in_l1 if self.pure else SCORES_L2
         # Of a further outcome there are x rho by arm and rho^2; of a third arm all is released once more.
         own = arms * (moment_numbers(most, by_arm=False) + q * (most + 2))
@@ -459,7 +464,9 @@ def joint_recipe(study: EffectStudy, sizes: Sizes | None, before: Mapping[str, D
     totals = None if study.clusters is None else ClusterTotals.of(study, study.clusters, weights)
     found = replace(found, parts=chosen, costs=costs, totals=totals)
     shared = bool(study.classes) and not study.outcomes[study.classes[0][0]].leaves_out
-    found = replace(found, classes=study.classes, shared=shared)
+    # Elsewhere scores have their squares alone, and contrasts assume the worst.
+    products = arms == TWO_ARMS and not pure and not study.classes and getattr(study, "needs_products", False)
+    found = replace(found, classes=study.classes, shared=shared, products=products)
     if sizes is not None:
         check_cells(sizes.units, groups, arms, FLOOR_DEVIATIONS * found.count_noise)
         check_terms(found.public(study.first, average))

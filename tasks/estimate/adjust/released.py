@@ -199,6 +199,17 @@ class ReleasedScores:
     square_sd: float | None = None
 
 
+@dataclass(frozen=True)
+class ReleasedProducts(ReleasedScores):
+    """Release 5 with means over n of the products of v with that of each outcome.
+
+    ``errors``: deviations of the noise on them.
+    """
+
+    products: tuple[float, ...] = ()
+    errors: tuple[float, ...] = ()
+
+
 def generator(label: str, *released: Any) -> RandomDraws:
     """Return the generator of Monte Carlo draws, seeded by released numbers.
 

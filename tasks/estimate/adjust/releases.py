@@ -259,9 +259,14 @@ class JointScreenSums:
         return found
 
 
+UPPER = np.triu_indices
+
+
 @dataclass(frozen=True)
 class JointScoreSums:
     """Release 5: scores and their squares, by outcome and side. ``scores``: likewise.
+
+    Of contrasts of two outcomes it has products of scores, squares among them.
 
     Of more than two arms a side's scores are those of its own arm's rows.
     """
@@ -273,15 +278,30 @@ class JointScoreSums:
     @property
     def weights(self) -> Named:
         """Factor of each sum."""
-        of_side = np.tile(self.joint.outcome_weights(SCORES)[:, None], self.joint.sides)
+        w = self.joint.outcome_weights(SCORES)
+        of_side = np.tile(w[:, None], self.joint.sides)
+        if self.joint.products:
+            # v v'/sqrt 2, in which an entry off the diagonal stands for two.
+            return {
+                "mean": of_side,
+                "products": (np.outer(w, w) / math.sqrt(2))[UPPER(len(w))] * triangle_weights(len(w)),
+            }
         return {"mean": of_side, "square": of_side * (SQUARE_L1 if self.joint.pure else 1.0)}
 
     def of(self, rows: CellRows) -> Named:
         """Return the sums of some rows."""
-        found = {name: np.zeros((len(self.scores), self.joint.sides)) for name in ("mean", "square")}
+        found = {name: np.zeros_like(one) for name, one in self.weights.items()}
+        own = list[FloatArray]()
         for _, outcome, s, v in self.each(rows):
             found["mean"][outcome, s] += v.sum()
-            found["square"][outcome, s] += v @ v
+            if not self.joint.products:
+                found["square"][outcome, s] += v @ v
+                continue
+            own.append(v)
+            if outcome == len(self.scores) - 1:
+                together = np.stack(own)
+                found["products"] += (together @ together.T)[UPPER(len(own))]
+                own = []
         return found
 
     def each(self, rows: CellRows) -> Iterator[tuple[slice, int, int, FloatArray]]:
