@@ -49,6 +49,7 @@ class Code(StrEnum):
     not_randomised = "not_randomised"
     beyond_prior = "beyond_prior"
     alike_within_groups = "alike_within_groups"
+    alike_in_curves = "alike_in_curves"
     other_curves = "other_curves"
     any_curves = "any_curves"
     other_terms = "other_terms"
@@ -110,6 +111,7 @@ SENTENCES: dict[StrEnum, str] = {
     Code.not_randomised: "confounding, if treatment was not randomised as the study declares",
     Code.alike_within_groups: "likeness of units that share a school, clinic or household, which matters most where "
     "treatment was given by it",
+    Code.alike_in_curves: "likeness of units of one {column} in curves of the arms as they are, their bands and tests",
     Code.beyond_prior: "confounding larger than the size that `confounding_prior` assumes",
     Code.other_curves: "non-linear confounding other than by squares, bends, products of two covariates and steps at a "
     "few quantiles",

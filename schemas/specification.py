@@ -84,6 +84,7 @@ def travelling(specification: Mapping[str, Any]) -> dict[str, Any]:
         "treatment_codes": None,
         "covariates": ("codes", "known", "others", "nulls", "names"),
         "arms": ("names",),
+        "clusters": ("number", "spread", "treated", "subgroups"),
     }
     result: dict[str, Any] = {}
     for key, value in specification.items():

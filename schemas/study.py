@@ -785,13 +785,15 @@ def refuse_clusters(study: Any, takes: bool, beside: Sequence[str] = ()) -> None
         return
     if not takes:
         raise RuleBroken(
-            f"'clusters': estimator '{study.estimator.name}' counts people one by one; 'regression' and "
-            "'difference_in_means' take clusters",
+            f"'clusters': estimator '{study.estimator.name}' counts people one by one; 'regression', "
+            "'difference_in_means' and 'survival' with covariates take clusters",
             "clusters",
         )
     if study.privacy.level is not Level.sample:
         raise RuleBroken(
-            "'clusters' are taken at level 'sample' alone; declare that, or leave 'clusters' out", "clusters"
+            f"at level '{study.privacy.level}' the sampling variance is read off pairs of people who are taken not to be "
+            "alike; 'clusters' are taken at level 'sample' alone: declare that, or leave 'clusters' out",
+            "clusters",
         )
     if study.privacy.delta == 0:
         raise RuleBroken(

@@ -258,6 +258,10 @@ def _times() -> Iterator[Case]:
         halves = {"by": {"x": {"lower": 0, "upper": 1}}, "classes": {"x": [0.5]}}
         many = make_times(**both, delta=delta, subgroups=groups, where=where, censoring=halves)
         yield Case(f"survival, many adjusted questions, delta {delta}", many, 12, copies=5)
+        if delta != "0":
+            schools = {"column": "school", "number": 9, "treated": 4, "subgroups": "all"}
+            many = make_times(**both, delta=delta, subgroups=groups, clusters=schools)
+            yield Case("survival, many questions of clusters", many, 12, copies=5)
         many = make_times(**both, delta=delta, terms=in_full("x^2"))
         yield Case(f"survival, many questions with terms, delta {delta}", many, 12, copies=5)
         many = make_times(**both, delta=delta, arms=arms, measure=["risk", "rmst"])

@@ -335,6 +335,8 @@ def _times(study: SurvivalStudy) -> dict[str, Kind]:
     if study.subgroups is not None:
         column = study.subgroups.column
         found[study.subgroups.name] = _covariate(column, column.nulls is Missing.indicator)
+    if study.clusters is not None:
+        found[study.clusters.column] = Kind((*range(study.clusters.number), None))
     for name, own in sorted((study.censoring.by | study.covariates).items()):
         found[name] = _covariate(own, Missing.indicator in (study.missing, own.nulls))
     return {one.column: _covariate(one.holds, nulls=True) for one in study.where} | found

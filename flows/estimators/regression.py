@@ -48,6 +48,7 @@ from causalveil.tasks.estimate.clusters import Alike, ReleasedTotals, codes_of
 from causalveil.tasks.estimate.interval import Findings
 from causalveil.tasks.estimate.people import PEOPLE
 from causalveil.tasks.estimate.regression import regression_findings
+from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Slot
 
 S = TypeVar("S", bound=Study)
@@ -77,17 +78,18 @@ def clusters_stage(
     pieces: Callable[[StageRun[S]], Pieces],
     rows: tuple[Stage[Any, Any], ...],
     five: FiveStages[S],
+    units_of: Callable[[StageRun[Any]], FloatArray | None] = lambda _: None,
 ) -> Stage[S, ReleasedTotals]:
     """Return the stage of release 6, which studies with clusters have.
 
-    Arguments are those of :func:`joint_stages`.
+    Arguments are those of :func:`joint_stages`; ``units_of``: what 1 of each outcome is in each subgroup.
     """
 
     def run(step: StageRun[Any]) -> ReleasedTotals:
         joint, workers = plan(step.study, step.sizes), step.study.execution.workers
         draws = JointDraws(joint, pieces(step), step.budget, workers, step.times)
         estimand, codes = step.study.estimand, codes_of(step.enclave)
-        return draws.clusters(step[five.again], step[five.scores], estimand, codes)
+        return draws.clusters(step[five.again], step[five.scores], estimand, codes, units_of(step))
 
     def declared(study: S, sizes: Sizes | None) -> Draws:
         own = plan(study, sizes)
@@ -172,7 +174,11 @@ CLUSTERS = clusters_stage(plan, lambda step: everybody(step.enclave), (CELLS,), 
 
 
 def alike_in(
-    step: StageRun[Any], joint: TableRecipe, five: FiveStages[Any], totals: Stage[Any, ReleasedTotals]
+    step: StageRun[Any],
+    joint: TableRecipe,
+    five: FiveStages[Any],
+    totals: Stage[Any, ReleasedTotals],
+    units_of: FloatArray | None = None,
 ) -> Alike | None:
     """Return what release 6 says of the sampling variance of each answer.
 
@@ -180,7 +186,8 @@ def alike_in(
     """
     if step.study.clusters is None:
         return None
-    return questions.likenesses(joint, step.study.estimand, step[five.again], step[five.scores], step[totals])
+    scores, estimand = step[five.scores], step.study.estimand
+    return questions.likenesses(joint, estimand, step[five.again], scores, step[totals], units_of)
 
 
 def _answers(step: StageRun[RegressionStudy]) -> Findings:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean, median
 
 from causalveil.flows.estimators.estimator import VALIDATE, Estimator, Stages, normalised_by
-from causalveil.flows.estimators.regression import joint_stages
+from causalveil.flows.estimators.regression import alike_in, clusters_stage, joint_stages
 from causalveil.flows.estimators.rehearsal import FEW, QUESTIONS, QUICK, Rehearsal, summed
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.flows.estimators.table import Rehearsed, middle_of
@@ -71,14 +71,29 @@ FIVE = joint_stages(
 )
 
 
+def _units_of(step: Step) -> FloatArray:
+    return step[OUTCOMES].units_of(step.study)
+
+
+CLUSTERS = clusters_stage(
+    plan,
+    lambda step: pseudo.people_of(step.enclave, step[OUTCOMES]),
+    (NORMALISE, OUTCOMES),
+    FIVE,
+    _units_of,
+)
+
+
 def _adjusted(step: Step) -> Findings:
     """Return adjusted answers, beside curves of the arms as they are."""
-    asked = questions.with_scores(step[FIVE.again], step[FIVE.scores])
-    return pseudo.times_findings(step.study, step.sizes, step[CELLS], step[OUTCOMES], asked, step[FIVE.scales])
+    alike = alike_in(step, plan(step.study, step.sizes), FIVE, CLUSTERS, _units_of(step))
+    asked = questions.with_scores(step[FIVE.again], step[FIVE.scores], alike)
+    five = step[CELLS], step[OUTCOMES], asked, step[FIVE.scales]
+    return pseudo.times_findings(step.study, step.sizes, *five, alike)
 
 
 ADJUSTED = Stage[SurvivalStudy, Findings](
-    "adjusted answers", _adjusted, reads=(CELLS, OUTCOMES, FIVE.scales, FIVE.again, FIVE.scores)
+    "adjusted answers", _adjusted, reads=(CELLS, OUTCOMES, FIVE.scales, FIVE.again, FIVE.scores, CLUSTERS)
 )
 
 
@@ -86,7 +101,8 @@ def stages_of(study: SurvivalStudy) -> Stages:
     """Return the stages of a study: with covariates those of the adjustment too."""
     if not study.covariates:
         return (VALIDATE, NORMALISE, CELLS, ANSWERS)
-    return (VALIDATE, NORMALISE, CELLS, OUTCOMES, *FIVE.all, ADJUSTED)
+    clusters = () if study.clusters is None else (CLUSTERS,)
+    return (VALIDATE, NORMALISE, CELLS, OUTCOMES, *FIVE.all, *clusters, ADJUSTED)
 
 
 def words(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[Rehearsed]) -> Words:

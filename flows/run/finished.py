@@ -129,7 +129,7 @@ def _fields(study: Study, found: Result, units: int) -> dict[str, Any]:
     fields, clusters = found.fields(study), getattr(study, "clusters", None)
     if clusters is not None:
         fields["covers"] = (*fields["covers"], limit(Code.alike_within_clusters, column=clusters.column))
-    elif fields.get("not_covered"):
+    elif "not_covered" in fields:
         fields["not_covered"] = in_order((*fields["not_covered"], limit(Code.alike_within_groups)))
     if design := assumed(study):
         fields["not_covered"] = in_order((*fields["not_covered"], *design))

@@ -19,7 +19,7 @@ from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
 from itertools import count, pairwise
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -392,6 +392,8 @@ class SurvivalStudy(TableStudy):
     With ``covariates`` they are adjusted for them. ``expect`` is for `plan` and changes nothing else.
     """
 
+    TAKES_CLUSTERS: ClassVar[bool] = True
+
     estimator: SurvivalEstimator
     outcomes: Annotated[tuple[TimesOutcome, ...], Field(min_length=1, max_length=MOST_OUTCOMES)]
     measure: Annotated[tuple[Measure, ...], Field(min_length=1, max_length=2)] = (Measure.risk, Measure.rmst)
@@ -424,6 +426,16 @@ class SurvivalStudy(TableStudy):
             raise ValueError("one outcome at least needs 'role: primary'")
         if len(set(self.measure)) < len(self.measure):
             raise RuleBroken("'measure' names one twice; write it once", "measure")
+        return self
+
+    @model_validator(mode="after")
+    def _clusters_of_adjusted_times(self) -> Self:
+        if self.clusters is not None and not self.covariates:
+            raise RuleBroken(
+                "'clusters' need covariates beside times: curves as they are come from counts of cells, to which no "
+                "person adds a number of her own; name 'covariates', or leave 'clusters' out",
+                "clusters",
+            )
         return self
 
     @model_validator(mode="after")
@@ -506,7 +518,7 @@ class SurvivalStudy(TableStudy):
             RegressionEstimator(name="regression", trial=own.trial, confounding_prior=own.confounding_prior), self.terms
         )
         shared = ("name", "data", "privacy", "execution", "treatment", "treatment_codes", "arms", "subgroups", "where")
-        also = ("missing_treatment", "estimand", "confidence", "covariates", "terms", "missing")
+        also = ("missing_treatment", "estimand", "confidence", "covariates", "terms", "missing", "clusters")
         return RegressionStudy(
             kind="effect",
             estimator=estimator,
@@ -598,12 +610,13 @@ class SurvivalStudy(TableStudy):
     def columns(self) -> tuple[str, ...]:
         """Names of the columns that the study reads.
 
-        They are unit, treatment, time, event, the subgroups' column, covariates, columns of censoring, and what
-        eligibility alone reads.
+        They are unit, treatment, time, event, the subgroups' column, covariates, columns of censoring, that of
+        clusters, and what eligibility alone reads.
         """
         first = self.outcomes[0]
         groups = () if self.subgroups is None else (self.subgroups.name,)
         named = (self.data.unit, self.treatment, first.time, first.event, *groups, *sorted(self._beside))
+        named += () if self.clusters is None else (self.clusters.column,)
         return (*named, *sorted({one.column for one in self.where} - set(named)))
 
     @property

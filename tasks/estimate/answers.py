@@ -342,14 +342,18 @@ def _within(value: float, low: float, high: float, width: float) -> tuple[float,
     return min(max(value, -width), width), ends
 
 
-def told_of(study: TableStudy, parts: Sequence[Part]) -> ClustersStatement | None:
-    """Return how alike units of one cluster are in each answer; None without clusters."""
+def told_of(study: TableStudy, parts: Sequence[Part], names: Sequence[str] | None = None) -> ClustersStatement | None:
+    """Return how alike units of one cluster are in each answer; None without clusters.
+
+    ``names``: of the questions, where they are not those of outcomes.
+    """
     if study.clusters is None:
         return None
+    names = [one.name for one in study.outcomes] if names is None else names
     return clusters_told(
         study.clusters,
         (
-            ({"outcome": study.outcomes[one.outcome].name, "group": one.group, "arm": one.arm}, one.alike)
+            ({"outcome": names[one.outcome], "group": one.group, "arm": one.arm}, one.alike)
             for one in parts
             if one.alike is not None
         ),

@@ -233,7 +233,8 @@ class Contributions:
         counts: of units, shape (groups, arms).
         errors: of the centres, by source of error, shape (outcomes, groups, arms, sources); sources of two subgroups
             are independent.
-        shares: of each subgroup in the answer over all; 0 of one that noise hides. Shape (groups,).
+        shares: of each subgroup in the answer over all, times the unit of its outcome; 0 of one that noise hides.
+            Shape (outcomes, groups).
     """
 
     units: FloatArray
@@ -321,8 +322,9 @@ class ClusterTotals:
         """Return what 1 of each subgroup and arm adds to the answer of a part; 0 of who is not in it."""
         own = np.zeros((self.groups, self.arms))
         own[np.ix_(self.groups_of(block), self.arms_of(part))] = 1.0
-        own *= found.units[outcome] * (found.shares > 0)[:, None]
-        return own * found.shares[:, None] if block >= self.groups else own
+        shares = found.shares[outcome][:, None]
+        own *= found.units[outcome] * (shares > 0)
+        return own * shares if block >= self.groups else own
 
     def known(self, found: Contributions, outcome: int, block: int, part: int) -> KnownClusters | None:
         """Return what is known of the clusters of a part before their totals are.

@@ -245,7 +245,7 @@ class Influence:
             own=(counts * found.within / self.limits**2).swapaxes(0, 1),
             counts=found.safe,
             errors=errors.swapaxes(0, 1),
-            shares=over / max(float(over.sum()), 1.0),
+            shares=np.tile(over / max(float(over.sum()), 1.0), (self.means.shape[1], 1)),
         )
 
     def of_rows(self, rows: CellRows) -> FloatArray:

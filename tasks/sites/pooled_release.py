@@ -208,12 +208,16 @@ def pooled_release(terms: AgreedTerms, study: Asked, accepted: Sequence[Accepted
         for answer in answers
         if (one := answer.stratified if by_cells else answer.fixed if model is Model.fixed else answer.random)
     ]
+    covers = united(limit for one in chosen for limit in one.interval.covers)
+    if study.clusters is not None:
+        # A site's sampling error holds it.
+        covers = (*covers, limit(Code.alike_within_clusters, column=study.clusters.column))
     return PooledRelease(
         **_of_sites(terms, study, accepted),
         confidence=study.confidence,
         coverage=Coverage.normal_approximation,
         answers=answers,
-        covers=united(limit for one in chosen for limit in one.interval.covers),
+        covers=covers,
         not_covered=united(one for release in releases.values() for one in release.not_covered),
         balance=balance,
         gates=gates,

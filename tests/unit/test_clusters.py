@@ -15,6 +15,7 @@ from causalveil.schemas.asked.resolve import resolve
 from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.contract import Contract, parse_contract
 from causalveil.schemas.errors import ContractError, StudyError
+from causalveil.schemas.specification import travelling
 from causalveil.schemas.study import Clusters
 from causalveil.tasks.data.enclave import MemoryEnclave, ranks
 from causalveil.tasks.data.normalise import hashed_order, write_clusters
@@ -23,6 +24,7 @@ from causalveil.tasks.estimate.clusters import KnownClusters, Likeness, likeness
 from causalveil.tasks.machine.arrays import load_array
 from causalveil.tasks.privacy.budget import RehearsalBudget
 from tests.regression_help import in_rows, make_regression
+from tests.survival_help import make_survival
 
 OWNER = """
 dataset: pupils
@@ -49,6 +51,7 @@ ASKED: dict[str, Any] = {
     "clusters": "school",
 }
 SEXES, FEW = ({0: {"number": one}, 1: {"number": 9}} for one in (40, 9))
+LABEL = {"epsilon": 1, "delta": "1e-6", "level": "label"}
 DOSED = {"treatment": "dose", "arms": {"reference": "none"}}
 
 
@@ -72,8 +75,12 @@ def test_a_study_has_the_clusters_of_the_contract() -> None:
         ({"clusters": "clinic"}, "declares no clusters by column 'clinic'; it declares 'school'"),
         ({"clusters": {"column": "school", "treated": 2}}, "each arm needs at least 3"),
         ({"clusters": {"column": "school", "treated": 28}}, "each arm needs at least 3"),
-        ({"estimator": {"name": "aipw"}}, "'regression' and 'difference_in_means' take clusters"),
+        ({"estimator": {"name": "aipw"}}, "'survival' with covariates take clusters"),
         ({"estimator": {"name": "balancing"}, "privacy": {"epsilon": 1, "level": "label"}}, "take clusters"),
+        (
+            {"estimator": {"name": "difference_in_means"}, "covariates": [], "privacy": LABEL},
+            "are taken not to be alike",
+        ),
         ({"privacy": {"epsilon": 1}}, "need a delta above 0"),
         ({"where": [{"column": "age", "op": ">", "value": 9}]}, "write their 'number'"),
         ({"clusters": {"column": "school", "number": 20}}, "'number' is the contract's, 30"),
@@ -93,6 +100,22 @@ def test_what_is_not_proved_is_refused(changes: dict[str, Any], said: str) -> No
     with pytest.raises(StudyError) as refused:
         resolve(parse_study_file({**ASKED, **changes}), contract())
     assert said in str(refused.value)
+
+
+def test_each_site_has_clusters_of_its_own() -> None:
+    ours: Any = resolve(parse_study_file(ASKED), contract())
+    theirs: Any = resolve(parse_study_file(ASKED), contract("clusters: {school: {number: 12}}\n"))
+    assert ours.specification() != theirs.specification()
+    assert travelling(ours.specification()) == travelling(theirs.specification())
+
+
+def test_times_take_clusters_with_covariates_alone() -> None:
+    clusters = {"column": "school", "number": 40}
+    found = make_survival(clusters=clusters, covariates={"x": {"lower": 0, "upper": 1}})
+    assert found.bounded.clusters == Clusters(column="school", number=40)
+    assert "school" in found.columns
+    with pytest.raises(StudyError, match="'clusters' need covariates beside times"):
+        make_survival(clusters=clusters)
 
 
 @pytest.mark.parametrize(

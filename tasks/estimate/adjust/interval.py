@@ -184,8 +184,18 @@ def centres_of(question: FiveReleases, released: ReleasedScores, sides: int) -> 
     return np.array([released.mean / p]) if sides > 1 else released.mean / (2 * np.array([1 - p, p]))
 
 
-def contributions(estimand: Estimand, asked: Asked, released: Answered[ReleasedScores], arms: int) -> Contributions:
-    """Return what scores add to the answers, as releases before the last one tell it."""
+def contributions(
+    estimand: Estimand,
+    asked: Asked,
+    released: Answered[ReleasedScores],
+    arms: int,
+    units_of: FloatArray | None = None,
+) -> Contributions:
+    """Return what scores add to the answers, as releases before the last one tell it.
+
+    ``units_of``: what 1 of an outcome is in each subgroup, shape (outcomes, groups), where that differs; 0 of an
+    outcome that is not told there.
+    """
     told = [group for group in asked if group is not None]
     shape = (len(told[0]) if told else 1, len(asked), arms)
     units, own, errors = np.zeros(shape), np.zeros(shape), np.zeros((*shape, arms))
@@ -200,7 +210,8 @@ def contributions(estimand: Estimand, asked: Asked, released: Answered[ReleasedS
                     question, one, len(row)
                 )
         over[g] = {Estimand.ATE: counts[g].sum(), Estimand.ATT: counts[g, 1], Estimand.ATC: counts[g, 0]}[estimand]
-    return Contributions(units, own, counts, errors, over / max(over.sum(), 1.0))
+    shares = np.tile(over / max(over.sum(), 1.0), (shape[0], 1))
+    return Contributions(units, own, counts, errors, shares if units_of is None else shares * units_of)
 
 
 def _added(

@@ -312,6 +312,7 @@ class JointDraws:
         scores: Answered[ReleasedScores],
         estimand: Estimand,
         codes: Callable[[int], Any] | float,
+        units_of: FloatArray | None = None,
     ) -> ReleasedTotals:
         """Release 6.
 
@@ -320,6 +321,7 @@ class JointDraws:
             scores: release 5, whose means are the centres.
             estimand: of the study.
             codes: of the clusters of each piece's rows; in rehearsals how alike people are taken to be.
+            units_of: what 1 of each outcome is in each subgroup, where that differs.
         """
         joint, totals, mechanism = self.recipe, made(self.recipe.totals), made(self.recipe.mechanism(CLUSTERS))
         exact, icc = np.zeros(totals.shape), codes if isinstance(codes, float) else None
@@ -335,7 +337,7 @@ class JointDraws:
                 for k, row in enumerate(own or ()):
                     each = zip(row, made(said)[k], strict=True)
                     centres[k, g] = np.concatenate([centres_of(*one, joint.sides) for one in each])
-            found = contributions(estimand, asked, scores, joint.arms)
+            found = contributions(estimand, asked, scores, joint.arms, units_of)
             exact = totals.exact(found, self.pieces, codes, ClusterScores(blocks, centres).of, self.workers)
         drawn = mechanism.release((exact * totals.factors).ravel(), joint.slot(CLUSTERS), self.budget)
         return totals.released(drawn, noise_on(mechanism, exact.size).deviation, icc)
@@ -527,10 +529,15 @@ def with_refit(asked: Asked, refit: Answered[ReleasedMoments] | None) -> Asked:
 
 
 def likenesses(
-    joint: TableRecipe, estimand: Estimand, asked: Asked, scores: Answered[ReleasedScores], totals: ReleasedTotals
+    joint: TableRecipe,
+    estimand: Estimand,
+    asked: Asked,
+    scores: Answered[ReleasedScores],
+    totals: ReleasedTotals,
+    units_of: FloatArray | None = None,
 ) -> Alike:
     """Return what release 6 says of the sampling variance of each answer."""
-    return made(joint.totals).read(contributions(estimand, asked, scores, joint.arms), totals)
+    return made(joint.totals).read(contributions(estimand, asked, scores, joint.arms, units_of), totals)
 
 
 def with_scores(asked: Asked, scores: Answered[ReleasedScores], alike: Alike | None = None) -> Asked:

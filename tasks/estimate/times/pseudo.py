@@ -39,7 +39,8 @@ from causalveil.tasks.estimate.adjust.interval import confounding, covers_unseen
 from causalveil.tasks.estimate.adjust.questions import Asked, JointScales
 from causalveil.tasks.estimate.adjust.recipe import TWO_ARMS, TableRecipe, joint_recipe
 from causalveil.tasks.estimate.adjust.released import CELLS, EDGES, ReleasedScales
-from causalveil.tasks.estimate.answers import Part, calibrate, table
+from causalveil.tasks.estimate.answers import Part, calibrate, table, told_of
+from causalveil.tasks.estimate.clusters import Alike
 from causalveil.tasks.estimate.covered import covered
 from causalveil.tasks.estimate.findings import balance_of, not_covered, parts_of, together
 from causalveil.tasks.estimate.interval import Findings
@@ -107,6 +108,14 @@ class TimesOutcomes:
         """
         own = np.moveaxis(self.table, 1, -1).reshape(self.grid.numbers, -1)
         return np.concatenate([own, np.zeros((self.grid.arms * self.grid.cells, own.shape[1]))])
+
+    def units_of(self, study: SurvivalStudy) -> FloatArray:
+        """Return what 1 of each outcome is in each subgroup, in half spans; 0 where nothing is told.
+
+        Shape (questions, groups).
+        """
+        spans = np.array([one.span / 2 for one in study.questions])
+        return np.asarray((self.half * self.told.any(axis=-1) / spans).T)
 
 
 def times_outcomes(study: SurvivalStudy, cells: JointCells) -> TimesOutcomes:
@@ -246,11 +255,16 @@ def people_of(enclave: Enclave, outcomes: TimesOutcomes) -> Pieces:
 
 
 def times_parts(
-    study: SurvivalStudy, outcomes: TimesOutcomes, asked: Asked, scales: JointScales, units: int
+    study: SurvivalStudy,
+    outcomes: TimesOutcomes,
+    asked: Asked,
+    scales: JointScales,
+    units: int,
+    alike: Alike | None = None,
 ) -> list[Part]:
     """Return every answer of the table with its errors, in units of its question.
 
-    ``units``: of the data.
+    ``units``: of the data; ``alike``: of a study with clusters, what is possible of each sampling variance.
     """
     groups, arms = study.groups, study.arm_names
     units_error = scales.count_sd * math.sqrt(len(arms)) / np.array(scales.units)
@@ -282,9 +296,10 @@ def times_parts(
             noise=part.noise * factor**2 + lost,
             spread=part.spread * factor,
             error=error,
+            alike=None if part.alike is None else part.alike.times(factor**2),
         )
 
-    return parts_of(study.bounded, asked, scales, units, in_its_units)
+    return parts_of(study.bounded, asked, scales, units, in_its_units, alike)
 
 
 def _means_moved(row: Sequence[FiveReleases], arm: int, half: float) -> dict[int, FloatArray]:
@@ -314,6 +329,7 @@ def times_findings(
     outcomes: TimesOutcomes,
     asked: Asked,
     scales: JointScales,
+    alike: Alike | None = None,
 ) -> Findings:
     """Read every adjusted answer, and curves of the arms as they are, off all releases.
 
@@ -322,7 +338,8 @@ def times_findings(
     bounded = study.bounded
     with one_thread():
         cells = JointCells.read(released, study, sizes)
-        parts, balance = times_parts(study, outcomes, asked, scales, sizes.units), balance_of(bounded, asked)
+        parts = times_parts(study, outcomes, asked, scales, sizes.units, alike)
+        balance = balance_of(bounded, asked)
         drawn = group_curves(study, cells)
         answers, calibration = calibrate(bounded, parts, table(bounded, parts))
         rows = tuple(_row(study, cells, outcomes, asked, *each) for each in zip(parts, answers, strict=True))
@@ -337,6 +354,8 @@ def times_findings(
     }
     lost = _lost(study, dict.fromkeys(name for _, columns in texts for name in columns))
     open_to = not_covered(bounded, asked, calibration.mean is not None)
+    if study.clusters is not None:
+        open_to = (*open_to, limit(Code.alike_in_curves, column=study.clusters.column))
     found = Findings(
         answers=rows,
         confidence=study.confidence,
@@ -346,6 +365,7 @@ def times_findings(
         balance=balance,
         calibration=calibration,
         curves=drawn,
+        clusters=told_of(study, parts, [one.label for one in study.questions]),
     )
     if not study.asks_one:
         return found

@@ -33,7 +33,15 @@ from causalveil.schemas.table import ALL_UNITS
 from causalveil.tasks.data.cells import arms_of, eligible, groups_of
 from causalveil.tasks.data.covariates import Block
 from causalveil.tasks.data.enclave import Enclave
-from causalveil.tasks.data.normalise import as_codes, binary, columns, hashed_order, level_codes, write_covariates
+from causalveil.tasks.data.normalise import (
+    as_codes,
+    binary,
+    columns,
+    hashed_order,
+    level_codes,
+    write_clusters,
+    write_covariates,
+)
 from causalveil.tasks.data.partitions import LoadedSegment
 from causalveil.tasks.estimate.people import check_cells
 from causalveil.tasks.estimate.times import curves
@@ -419,6 +427,7 @@ def normalise_times(study: SurvivalStudy, segment: LoadedSegment, place: Path, k
     save_array(place / "u.npy", time[order])
     save_array(place / "k.npy", kind[order])
     save_array(place / "g.npy", strata_of_rows(study, frame)[order])
+    write_clusters(study.clusters, frame, order, place, key)
     if study.covariates:
         rows = study.bounded.questions[0]
         write_covariates(rows, columns(rows, frame), order, place / "x.npy")
