@@ -791,8 +791,8 @@ def refuse_clusters(study: Any, takes: bool, beside: Sequence[str] = ()) -> None
         )
     if study.privacy.level is not Level.sample:
         raise RuleBroken(
-            f"at level '{study.privacy.level}' the sampling variance is read off pairs of people who are taken not to be "
-            "alike; 'clusters' are taken at level 'sample' alone: declare that, or leave 'clusters' out",
+            f"at level '{study.privacy.level}' the sampling variance is read off pairs of people who are taken not to "
+            "be alike; 'clusters' are taken at level 'sample' alone: declare that, or leave 'clusters' out",
             "clusters",
         )
     if study.privacy.delta == 0:
