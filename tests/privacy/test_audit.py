@@ -203,7 +203,7 @@ def absolute(treated: int | None, factor: float = 1.0) -> Case:
     mechanism, codes = means.clusters_mechanism(study, sizes_of(study, 100_000)), np.arange(60).astype(np.uint64) % 6
     totals, (t, u), found = means.totals_of(study), ((np.arange(60) % 2).astype(np.uint8), np.ones(60)), []
     one = np.ones((1, 1, 2))
-    influence, added = means.Influence(0 * one, one), Contributions(one, one, one[0], one[..., None], np.ones(1))
+    influence, added = means.Influence(0 * one, one), Contributions(one, one, one[0], one[..., None], one[..., 0])
     for last in (1.0, -1.0):
         u[0] = last
         rows = CellRows(np.zeros((60, 1)), t, u[:, None].copy(), np.zeros(60, np.uint8))

@@ -585,7 +585,7 @@ def totals(
     shape = len(asked.weights), asked.groups, asked.arms
     units = np.ones(shape) if even else np.random.default_rng(1).uniform(0.5, 1, shape)
     ones, errors = np.ones(shape[1:]), np.zeros((*shape, 1))
-    found = Contributions(units, np.ones(shape), ones, errors, np.full(asked.groups, 1 / asked.groups))
+    found = Contributions(units, np.ones(shape), ones, errors, np.full(shape[:2], 1 / asked.groups))
     cuts = [slice(0, len(rows) // 2), slice(len(rows) // 2, len(rows))]
     pieces = Pieces([rows[one] for one in cuts].__getitem__, 2, len(rows))
     exact: np.ndarray = asked.exact(found, pieces, lambda index: codes[cuts[index]], of, 1) * asked.factors
