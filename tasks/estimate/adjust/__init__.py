@@ -4,6 +4,7 @@
 - ``five_releases``: Draw the five releases of an adjustment, each once those before it are set.
 - ``interval``: Compute the estimate of an adjustment and the law of its error.
 - ``posterior``: Draw slopes, arms' means and second moments from their posterior given releases.
+- ``profiles``: Read release 3 as curves of outcome and treatment along each number.
 - ``questions``: Read the five releases of a table as those of each of its questions, and adjust each.
 - ``recipe``: Recipe of the five releases of a table.
 - ``released``: Hold what the five releases say: noisy means, and deviations of their noise.

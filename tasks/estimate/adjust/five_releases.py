@@ -17,8 +17,8 @@ from scipy.special import ndtri
 
 from causalveil.schemas.confounding import CovariateBalance
 from causalveil.tasks.estimate.adjust.features import FeatureMap, Scores, Screen
-from causalveil.tasks.estimate.adjust.interval import ErrorLaw, law_of
-from causalveil.tasks.estimate.adjust.posterior import Learnt, Posterior, learn, scores_of
+from causalveil.tasks.estimate.adjust.interval import ErrorLaw, law_of, share_adjusted
+from causalveil.tasks.estimate.adjust.posterior import Learnt, Posterior, as_they_are, learn, scores_of
 from causalveil.tasks.estimate.adjust.released import (
     ColumnKind,
     Public,
@@ -30,9 +30,8 @@ from causalveil.tasks.estimate.adjust.released import (
     generator,
 )
 from causalveil.tasks.estimate.adjust.scales import FoundScales, lines_of, moments_of, scales_of
-from causalveil.tasks.estimate.adjust.screen import Kept, Screening, kept_of, screen_of
+from causalveil.tasks.estimate.adjust.screen import Candidates, Kept, Screening, kept_of, screen_of
 from causalveil.tasks.estimate.clusters import Likeness
-from causalveil.tasks.machine.arrays import FloatArray
 
 # A value that fewer units lack is taken not to matter: the rule of thumb of Jakobsen et al. (2017, BMC Medical Research
 # Methodology 17:162).
@@ -88,8 +87,8 @@ class FiveReleases:
         return self._learnt("first", [(self.lines_asked, _given(self.lines))], self.lines_asked)
 
     @cached_property
-    def candidates(self) -> tuple[Screen, FloatArray]:
-        """Candidates of release 3 and their correlations."""
+    def candidates(self) -> tuple[Screen, Candidates]:
+        """Candidates of release 3, and what a synthetic table says of them."""
         return screen_of(self.public, self.found_scales, self.first, self._random("screen"))
 
     @property
@@ -115,11 +114,21 @@ class FiveReleases:
 
     @cached_property
     def second(self) -> Learnt:
-        """Estimates that releases 1 to 4 determine."""
+        """Estimates that releases 1 to 4 determine.
+
+        Where these leave as much confounding possible as was expected, the arms are compared as they are.
+        """
         if self.refit is None:
-            return self.first
-        both = [(self.lines_asked, _given(self.lines)), (self.refit_asked, self.refit)]
-        return self._learnt("second", both, self.refit_asked)
+            learnt = self.first
+        else:
+            both = [(self.lines_asked, _given(self.lines)), (self.refit_asked, self.refit)]
+            learnt = self._learnt("second", both, self.refit_asked)
+        adjusts = self.public.trial or share_adjusted(self.public, learnt, self.kept) > 0
+        return learnt if adjusts else self.unadjusted(learnt)
+
+    def unadjusted(self, learnt: Learnt) -> Learnt:
+        """Return the comparison of the arms as they are."""
+        return as_they_are(learnt, self.found_scales, self._random("unadjusted"))
 
     @cached_property
     def scores_asked(self) -> Scores:

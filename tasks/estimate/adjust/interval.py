@@ -231,6 +231,16 @@ def _added(
     return public.units * shares, unit, own * wide[::-1] / wide.sum(), errors
 
 
+def share_adjusted(public: Public, learnt: Learnt, kept: Kept) -> float:
+    """Return the share of the variance of expected confounding that was taken off, in [0, 1].
+
+    Curves that were looked for and not kept confound as far as their draws say; else lines alone are spoken of.
+    """
+    expected = math.sqrt(public.prior.outcome_r2) * public.prior.distance
+    curves = kept.left if looks_for_curves(public) else np.zeros(len(learnt.error))
+    return 1 - min((float((learnt.error + curves).std()) / max(expected, 1e-9)) ** 2, 1.0)
+
+
 def law_of(
     public: Public,
     scales: FoundScales,
@@ -250,6 +260,11 @@ def law_of(
     arms, draws, count = scales.arms, learnt.draws, len(learnt.error)
     lean, shares = np.array(learnt.lean), np.array([arms.share, 1 - arms.share])
     error = learnt.error + kept.left + hidden_bias(public, scales, count, random)
+    bias = 0.0
+    if not learnt.adjusts:
+        # The plain difference is told as it is: what the posterior says of its confounding is allowed for both ways.
+        bias = abs(float(error.mean()))
+        error = error - float(error.mean())
     mean, noise = scores.cut * released.mean, scores.cut * released.sd
     taken, signs = lean @ (learnt.slopes @ scores.apart), learnt.counts * (1, -1)
     value = float(signs @ arms.means) / arms.spread + mean - float(taken)
@@ -258,22 +273,18 @@ def law_of(
         sampling *= math.sqrt(alike.design_effect)
     # A share that is off takes so much of an arm's error for the effect.
     error = error + scales.share_sd * random.standard_normal(count) * (draws.errors @ (learnt.counts / shares))
-    bias = 0.0
     if not public.trial:
         slopes = np.einsum("t,ktj,kj->k", lean, draws.slopes, draws.apart)
         foreseen = draws.errors @ signs + float(taken) - slopes + learnt.error
         variance = float(foreseen.var()) + sampling**2 + noise**2
         beyond = math.sqrt(max((mean - float(foreseen.mean())) ** 2 - CLEAR * variance, 0.0))
-        bias = abs(1 - 2 * arms.share) * beyond
+        bias += abs(1 - 2 * arms.share) * beyond
     left, narrow = cut_away(public, scales, learnt)
     bias += left
     error = error + bias * np.where(np.arange(count) % 2, 1.0, -1.0)
     lost = losses(scales, learnt, scores.cut)
     error = error - float(lost[0] - lost[1]) + LOSS_DOUBT * np.hypot(*lost) * random.standard_normal(count)
-    middle, expected = float(error.mean()), math.sqrt(public.prior.outcome_r2) * public.prior.distance
-    # Curves that were looked for and not kept confound as far as their draws say; else lines alone are spoken of.
-    curves = kept.left if looks_for_curves(public) else np.zeros(count)
-    confounds = float((learnt.error + curves).std()) / max(expected, 1e-9)
+    middle = float(error.mean())
     return ErrorLaw(
         (value - middle) * arms.spread,
         (error - middle) * arms.spread,
@@ -281,7 +292,7 @@ def law_of(
         released.scale * scores.cut * arms.spread,
         released.mixing,
         # Where noise hides every column, no confounding is expected of those that are left, and none is taken off.
-        1 - min(confounds**2, 1.0) if len(scales.kept) else 0.0,
+        share_adjusted(public, learnt, kept) if learnt.adjusts and len(scales.kept) else 0.0,
         _explained(learnt, shares) if len(scales.kept) else 0.0,
         narrow,
         alike,

@@ -27,7 +27,7 @@ weights linear in the features). Derivations: ``docs/proofs/regression.md``, sec
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -424,6 +424,7 @@ class Learnt:
         distances: h_t'G h_t, shape (2,).
         tilt: by how much h_t'x is larger where the outcome is larger by a deviation, if that counts; shape (2,).
         error: of the estimate before release 5, by draw, shape (K,).
+        adjusts: whether slopes and weights are more than 0.
     """
 
     features: FeatureMap
@@ -438,6 +439,7 @@ class Learnt:
     distances: FloatArray
     tilt: FloatArray
     error: FloatArray
+    adjusts: bool = True
 
 
 def leaning(estimand: str, share: float) -> tuple[float, float]:
@@ -471,6 +473,21 @@ def learn(
     counts = np.array([1.0, float(public.estimand != "ARM")])
     tilt = tilt_of(draws, gram, slopes, weights) if public.tilted else np.zeros(2)
     return Learnt(features, moments, draws, lean, counts, slopes, weights, index, residual, distances, tilt, error)
+
+
+def as_they_are(learnt: Learnt, scales: FoundScales, random: RandomDraws) -> Learnt:
+    """Return the comparison of the arms as they are, with slopes and weights of 0.
+
+    All confounding is its error.
+    """
+    nothing, none = np.zeros_like(learnt.slopes), np.zeros(2)
+    discrepancy = DISCREPANCY / max(learnt.features.count, 1)
+    lines = nothing, nothing, none
+    error = errors_of(learnt.draws, learnt.moments, scales.arms.share, lines, learnt.lean, discrepancy, random)
+    return replace(
+        learnt, slopes=nothing, weights=nothing, index=none, residual=1.0, distances=none, tilt=none, error=error,
+        adjusts=False,
+    )  # fmt: skip
 
 
 def tilt_of(draws: Draws, gram: FloatArray, slopes: FloatArray, weights: FloatArray) -> FloatArray:

@@ -485,14 +485,14 @@ def with_lines(joint: TableRecipe, asked: Asked, lines: Answered[ReleasedMoments
 
     def decide(group: Questions, first: int) -> None:
         own = group[first]
-        curves, correlation = own[0].candidates[0].curves, own[0].candidates[1]
+        curves, known = own[0].candidates[0].curves, own[0].candidates[1]
         # What lines leave of treatment is released once, by the weights of that outcome.
         sides = [screened(one.public, one.found_scales, one.first, curves) for one in own]
         for row in group:
             for one, side in zip(row, sides, strict=True):
                 one.candidates = (
                     replace(side, arms=one.found_scales.arms, slopes=one.first.slopes),
-                    correlation,
+                    known,
                 )
 
     found = _with(asked, "lines", lines)
@@ -522,6 +522,10 @@ def with_refit(asked: Asked, refit: Answered[ReleasedMoments] | None) -> Asked:
 
     def decide(group: Questions) -> None:
         for row in group:
+            # Sides are compared with each other: all are adjusted, or none.
+            if not all(one.second.adjusts for one in row):
+                for one in row:
+                    one.second = one.second if not one.second.adjusts else one.unadjusted(one.second)
             for one in row:
                 _ = one.scores_asked
 

@@ -25,10 +25,11 @@ from causalveil.tasks.estimate.adjust.features import (
     raw_values,
 )
 from causalveil.tasks.estimate.adjust.posterior import Learnt, unit
+from causalveil.tasks.estimate.adjust.profiles import CurveGroup, Profiles, curves_along, directions, products_alone
 from causalveil.tasks.estimate.adjust.recipe import MOST_CANDIDATES, MOST_KEPT, RADIUS, radius_of, scores_sd
 from causalveil.tasks.estimate.adjust.released import EDGES, ColumnKind, Public, RandomDraws, ReleasedScreen
 from causalveil.tasks.estimate.adjust.scales import MIDDLE, FoundScales, Margin, normal_scores
-from causalveil.tasks.machine.arrays import BoolArray, FloatArray
+from causalveil.tasks.machine.arrays import FloatArray
 
 # Rows of the synthetic table: the least, one for so many units, the most. A correlation is off by 1/sqrt(rows), so that
 # each of 150 candidates seems to have 1/rows of what is kept. Left alone, that moves the estimate by 150/rows of what
@@ -111,11 +112,8 @@ def two_valued(margin: Margin | None) -> bool:
     return margin is not None and float(np.sort(margin.shares)[:-2].sum()) < FEW_BETWEEN
 
 
-def beside_lines(found: list[Curve], f: FloatArray) -> tuple[tuple[Curve, ...], FloatArray]:
-    """Take lines out of candidates in synthetic rows f.
-
-    Return those that vary and differ, and their correlations.
-    """
+def beside_lines(found: list[Curve], f: FloatArray) -> tuple[Curve, ...]:
+    """Take lines out of candidates in synthetic rows f; return those that vary and differ."""
     raw = np.column_stack([np.zeros((len(f), 0)), *(raw_values(one, f) for one in found)])
     sure = np.flatnonzero(raw.std(axis=0) > VARIES)
     raw, lines = raw[:, sure], np.column_stack([np.ones(len(f)), f])
@@ -132,15 +130,11 @@ def beside_lines(found: list[Curve], f: FloatArray) -> tuple[tuple[Curve, ...], 
     for place in range(len(curves)):
         if not own or np.abs(correlation[place, own]).max() < SAME:
             own.append(place)
-    return tuple(curves[place] for place in own), correlation[np.ix_(own, own)]
+    return tuple(curves[place] for place in own)
 
 
 # Residuals of treatment are cut at so many times max(p, 1 - p), which they hardly exceed.
 REACH = 1.5
-# Deviations of (beta, eta) of a curve that is there, and what was counted before any was seen: 2 m candidates that are
-# null, some in one of them, some in both (chosen on random tables 0 to 199).
-WIDTHS_BETA, WIDTHS_ETA = np.array([0, 0.05, 0.12, 0.3]), np.array([0, 0.1, 0.25, 0.6])
-NULL, ONE_SIDED, BOTH, ROUNDS = 2.0, 3.0, 4.0, 40
 # A curve that is kept is as likely to be in both, and harms by so much of the estimate's expected error.
 LIKELY, HARM = 0.1, 0.25
 
@@ -156,68 +150,57 @@ class Kept:
     left: FloatArray
 
 
-class CurvePrior:
-    """Prior of (beta, eta) of candidates, fitted by expectation and maximisation.
+@dataclass(frozen=True)
+class Candidates:
+    """Moments of candidates in a synthetic table, by the curves that they are of.
 
-    Each is zero or normal of one of a few widths, whose shares are fitted.
+    ``along``: numbers, then products. ``lines``: E x x' of x = (1, f).
     """
 
-    def __init__(self, seen: tuple[FloatArray, FloatArray], sds: tuple[float, float]) -> None:
-        """Fit the shares of the widths; ``seen``: of outcome and treatment."""
-        self.sds, prior = sds, np.full((4, 4), BOTH / 9)
-        prior[0, 1:] = prior[1:, 0] = ONE_SIDED / 6
-        prior[0, 0] = NULL * len(seen[0])
-        self.share = prior / prior.sum()
-        for _ in range(ROUNDS):
-            share = self.parts(seen).sum(axis=0) + prior
-            self.share = share / share.sum()
+    along: tuple[CurveGroup, CurveGroup]
+    lines: FloatArray
 
-    def parts(self, seen: tuple[FloatArray, FloatArray]) -> FloatArray:
-        """Return the probability of each pair of widths, shape (m, 4, 4)."""
-        one, other = (
-            np.exp(-0.5 * x[:, None] ** 2 / (width**2 + sd**2)) / np.sqrt(width**2 + sd**2) + 1e-300
-            for x, width, sd in zip(seen, (WIDTHS_BETA, WIDTHS_ETA), self.sds, strict=True)
-        )
-        part = self.share * one[:, :, None] * other[:, None, :]
-        found: FloatArray = part / part.sum(axis=(1, 2), keepdims=True)
-        return found
-
-    def harm(self, seen: tuple[FloatArray, FloatArray]) -> FloatArray:
-        """Return the root of E (beta eta)^2 of each candidate."""
-        one, other = (
-            (kept * x[:, None]) ** 2 + kept * sd**2 for x, kept, sd in zip(seen, self._kept(), self.sds, strict=True)
-        )
-        found: FloatArray = np.sqrt((self.parts(seen) * one[:, :, None] * other[:, None, :]).sum(axis=(1, 2)))
-        return found
-
-    def draw(self, random: RandomDraws, seen: tuple[FloatArray, FloatArray], count: int) -> FloatArray:
-        """Draw the sum of beta eta over candidates, shape (count,)."""
-        edges = self.parts(seen).reshape(len(seen[0]), self.share.size).cumsum(axis=1)
-        pick = np.minimum((random.random((count, len(seen[0]), 1)) > edges).sum(axis=2), edges.shape[1] - 1)
-        drawn = [
-            kept[place] * x + np.sqrt(kept[place]) * sd * random.standard_normal(pick.shape)
-            for x, kept, sd, place in zip(seen, self._kept(), self.sds, (pick // 4, pick % 4), strict=True)
-        ]
-        found: FloatArray = (drawn[0] * drawn[1]).sum(axis=1)
-        return found
-
-    def _kept(self) -> tuple[FloatArray, FloatArray]:
-        """Return how much of what is seen each width believes."""
-        return (
-            WIDTHS_BETA**2 / (WIDTHS_BETA**2 + self.sds[0] ** 2),
-            WIDTHS_ETA**2 / (WIDTHS_ETA**2 + self.sds[1] ** 2),
+    @classmethod
+    def of(cls, curves: tuple[Curve, ...], f: FloatArray) -> Candidates:
+        """Sum up synthetic rows f."""
+        c, own = curve_values(curves, f), dict[int, list[int]]()
+        for place, one in enumerate(curves):
+            if one.shape is not Shape.product:
+                own.setdefault(one.first, []).append(place)
+        products = [place for place, one in enumerate(curves) if one.shape is Shape.product]
+        x = np.column_stack([np.ones(len(f)), f])
+        return cls(
+            (curves_along(list(own), list(own.values()), f, c), products_alone(products, f, c)), x.T @ x / len(f)
         )
 
+    def bend(self, place: int, values: FloatArray) -> Curve:
+        """Return a function over the cells of a number as a feature beside lines.
 
-def screen_of(public: Public, scales: FoundScales, learnt: Learnt, random: RandomDraws) -> tuple[Screen, FloatArray]:
-    """Decide the candidates of release 3; return their correlations too."""
+        Args:
+            place: among the curves along numbers.
+            values: by cell.
+        """
+        numbers = self.along[0]
+        share, line = numbers.share[place], int(numbers.lines[place])
+        right = np.concatenate([[share @ values], values @ numbers.of_lines[place]])
+        slopes = np.linalg.solve(self.lines + RIDGE * np.eye(len(right)), right)
+        raw = float(share @ values**2 - right[0] ** 2)
+        left = float(share @ values**2 - 2 * slopes @ right + slopes @ self.lines @ slopes)
+        size = math.sqrt(max(left, LEAST_LEFT**2 * raw))
+        sure = share > 0
+        at, to = numbers.at[place, sure], values[sure]
+        return Curve(Shape.bend, line, line, at, to, float(slopes[0]), slopes[1:], size)
+
+
+def screen_of(public: Public, scales: FoundScales, learnt: Learnt, random: RandomDraws) -> tuple[Screen, Candidates]:
+    """Decide the candidates of release 3; return what a synthetic table says of them too."""
     shares = np.array([scales.arms.share, 1 - scales.arms.share])
     apart = learnt.draws.apart.mean(axis=0)
     total = learnt.draws.grams.transpose(0, 2, 3, 1) @ shares
     gram = total.mean(axis=0) + scales.arms.share * (1 - scales.arms.share) * np.outer(apart, apart)
     f = line_values(learnt.features.lines, synthetic(public, scales, learnt.features, gram, random))
-    curves, correlation = beside_lines(library(public, scales, learnt.features, f), f)
-    return screened(public, scales, learnt, curves), correlation
+    curves = beside_lines(library(public, scales, learnt.features, f), f)
+    return screened(public, scales, learnt, curves), Candidates.of(curves, f)
 
 
 def screened(public: Public, scales: FoundScales, learnt: Learnt, curves: tuple[Curve, ...]) -> Screen:
@@ -247,29 +230,24 @@ class Screening:
         scales: FoundScales,
         learnt: Learnt,
         screen: Screen,
-        correlation: FloatArray,
+        candidates: Candidates,
         released: ReleasedScreen | None,
         random: RandomDraws,
     ) -> None:
         """Standardise what is seen.
 
-        Without a release (public facts say that it would show nothing) nothing is standardised.
+        Without a release (public facts say that it would show nothing) the prior is all that there is.
         """
         between, m = scales.arms.share * (1 - scales.arms.share), len(screen.curves)
-        self.public, self.learnt, self.screen, self.correlation, self.random = (
-            public,
-            learnt,
-            screen,
-            correlation,
-            random,
-        )
+        self.public, self.learnt, self.screen, self.candidates = public, learnt, screen, candidates
         self.blind = released is None or public.trial or not m
+        self.kept: list[tuple[int, int, FloatArray]] = []
+        count = len(learnt.error)
         if released is None or self.blind:
-            self.seen = (np.zeros(m), np.zeros(m))
+            self.profiles = Profiles(candidates.along, None, (0.0, 0.0), random, count)
             return
         to_outcome = screen.radius * scales.arms.limit / scales.arms.spread
         to_treatment = screen.radius * screen.reach / between
-        self.seen = (released.outcome * to_outcome, released.treatment * to_treatment)
         outcome_sd = released.sd if released.outcome_sd is None else released.outcome_sd
         # Sampling of a moment of standardised numbers beside its noise.
         sds = (
@@ -278,32 +256,54 @@ class Screening:
         )
         noise = scores_sd(public) * 3 * unit(scales, learnt)
         self.least = HARM * math.sqrt(float(learnt.error.var()) + noise**2 + 1 / (public.units * between))
-        self.prior = CurvePrior(self.seen, sds)
+        seen = np.column_stack([released.outcome * to_outcome, released.treatment * to_treatment])
+        self.profiles = Profiles(candidates.along, seen, sds, random, count)
 
-    def harm(self, free: BoolArray) -> FloatArray:
-        """Return expected harm over the least that counts.
+    def biases(self) -> FloatArray:
+        """Draw the bias of each curve beside what is kept, shape (count, curves)."""
+        found = []
+        for which, (curves, (g, m)) in enumerate(zip(self.candidates.along, self.profiles.draws(), strict=True)):
+            for kind, place, functions in self.kept:
+                if kind == which:
+                    by = functions * curves.share[place]
+                    g[:, place] -= (g[:, place] @ by.T) @ functions
+                    m[:, place] -= (m[:, place] @ by.T) @ functions
+            found.append((curves.share * g * m).sum(axis=2))
+        return np.concatenate(found, axis=1)
 
-        It is 0 for what is not free or not likely in both.
+    def harm(self) -> FloatArray:
+        """Return expected harm of each curve over the least that counts.
+
+        It is 0 for what is kept and what is not likely in both.
         """
-        likely = self.prior.parts(self.seen)[:, 1:, 1:].sum(axis=(1, 2)) > LIKELY
-        found: FloatArray = np.where(free & likely, self.prior.harm(self.seen), 0) / self.least
+        free, numbers = self.profiles.confounds() > LIKELY, self.profiles.sizes[0]
+        free[[place + kind * numbers for kind, place, _ in self.kept]] = False
+        found: FloatArray = np.where(free, np.sqrt((self.biases() ** 2).mean(axis=0)), 0) / self.least
         return found
 
-    def take(self, place: int) -> None:
-        """Keep a candidate: what it explains of the others is taken off, matching pursuit."""
-        y, t = self.seen
-        along = self.correlation[:, place]
-        self.seen = (y - along * y[place], t - along * t[place])
+    def weighed(self, kind: int, place: int) -> FloatArray:
+        """Return the means of g and m of a curve in their deviations, shape (B, 2)."""
+        means, share = self.profiles.means()[kind][place], self.candidates.along[kind].share[place]
+        found: FloatArray = means / np.sqrt(np.maximum(share @ means**2, 1e-12))
+        return found
 
-    def left(self, free: BoolArray) -> FloatArray:
-        """Draw the bias of the candidates that are left."""
-        count = len(self.learnt.error)
+    def take(self, kind: int, place: int, functions: FloatArray) -> None:
+        """Keep functions of a curve: what they explain of the other curves' candidates is taken off."""
+        curves, means = self.candidates.along[kind], self.profiles.means()[kind][place]
+        explained = ((functions * curves.share[place]) @ means).T @ functions @ curves.moments[place]
+        own = curves.own[place]
+        explained[:, own[own >= 0]] = 0
+        if self.profiles.seen is not None:
+            self.profiles.seen = self.profiles.seen - explained.T
+        self.kept.append((kind, place, functions))
+
+    def left(self) -> FloatArray:
+        """Draw the bias of what is not kept."""
         # A study that declares its terms has stated its model: nothing is allowed for other curves.
         if self.public.trial or (self.public.stated and self.blind):
-            return np.zeros(count)
-        if self.blind:
-            return CurvePrior(self.seen, (1e3, 1e3)).draw(self.random, self.seen, count)
-        return self.prior.draw(self.random, (self.seen[0][free], self.seen[1][free]), count)
+            return np.zeros(len(self.learnt.error))
+        found: FloatArray = self.biases().sum(axis=1)
+        return found
 
 
 def beside(public: Public, features: FeatureMap, curves: tuple[Curve, ...]) -> FeatureMap:
@@ -323,18 +323,23 @@ def kept_of(screenings: Sequence[Screening]) -> list[Kept]:
         screenings: of questions that share their features; what harms one of them is kept for all.
     """
     first = screenings[0]
-    features, free = first.learnt.features, np.ones(len(first.screen.curves), dtype=bool)
-    chosen: list[int] = []
+    features, candidates = first.learnt.features, first.candidates
+    chosen: list[Curve] = []
     while not first.blind and len(chosen) < MOST_KEPT:
-        harm = np.max([one.harm(free) for one in screenings], axis=0)
-        place = int(harm.argmax())
-        if harm[place] <= 1:
+        harms = np.array([one.harm() for one in screenings])
+        at = int(harms.max(axis=0).argmax())
+        if harms[:, at].max() <= 1:
             break
-        chosen.append(place)
+        numbers = first.profiles.sizes[0]
+        kind, place = (0, at) if at < numbers else (1, at - numbers)
+        means = [harm * one.weighed(kind, place) for harm, one in zip(harms[:, at], screenings, strict=True)]
+        functions = directions(candidates.along[kind], place, means, MOST_KEPT - len(chosen))
         for one in screenings:
-            one.take(place)
-        free = free & (np.abs(first.correlation[:, place]) < SAME)
+            one.take(kind, place, functions)
+        if kind == 0:
+            chosen += [candidates.bend(place, values) for values in functions]
+        else:
+            chosen.append(first.screen.curves[int(candidates.along[1].own[place, 0])])
     if not first.blind:
-        curves: tuple[Curve, ...] = tuple(first.screen.curves[place] for place in chosen)
-        features = beside(first.public, features, curves)
-    return [Kept(features, one.left(free)) for one in screenings]
+        features = beside(first.public, features, tuple(chosen))
+    return [Kept(features, one.left()) for one in screenings]
