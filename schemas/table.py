@@ -227,14 +227,17 @@ class Gates(Frozen):
 class Expected(Frozen):
     """Facts of the units that a plan expects; they change no release.
 
-    ``treated``, ``deviation``, ``mean``, ``explained`` are as of a plan's options, which come first; ``risk`` and
-    ``lost``, of times, are all units' until the horizon. ``init`` writes those of public and synthetic rows.
+    All but ``risk`` and ``lost`` are as of a plan's options, which come first; these two, of times, are all units'
+    until the horizon. ``init`` writes those of public and synthetic rows.
     """
 
     treated: Annotated[Finite, Field(ge=0.01, le=0.99)] | None = None
     deviation: Annotated[Finite, Field(ge=0)] | None = None
     mean: Finite | None = None
     explained: Annotated[Finite, Field(ge=0, le=0.99)] | None = None
+    correlation: Annotated[Finite, Field(ge=0, le=0.95)] | None = None
+    spread: Annotated[Finite, Field(ge=0.001, le=1)] | None = None
+    distance: Annotated[Finite, Field(ge=0, le=5)] | None = None
     risk: Annotated[Finite, Field(gt=0, lt=1)] = 0.5
     lost: Annotated[Finite, Field(ge=0, lt=1)] = 0.3
 

@@ -376,6 +376,15 @@ def _bands_made_dates(one: Found) -> str | None:
 BY_LOT = 1e-3
 
 
+def holds_code(values: pl.Series, code: object) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Return which rows hold a code; in files of statistics programs 1 is stored as 1.0."""
+    if isinstance(code, int | float) and (values.dtype.is_numeric() or values.dtype == pl.Boolean):
+        same = values.cast(pl.Float64) == float(code)
+    else:
+        same = values.cast(pl.String) == str(code)
+    return np.asarray(same.fill_null(value=False).to_numpy(), dtype=bool)
+
+
 def unlike_by_lot(
     frame: pl.DataFrame, covariates: Iterable[Found], treatment: Found, treated: object
 ) -> dict[str, str]:
@@ -383,8 +392,7 @@ def unlike_by_lot(
 
     Means of numbers and shares of levels are compared by normal tests, whose p-values are multiplied by their number.
     """
-    arms = as_read(frame, treatment).cast(pl.String)
-    in_arm = (arms == str(treated)).fill_null(value=False).to_numpy()
+    in_arm = holds_code(as_read(frame, treatment), treated)
     z: dict[str, tuple[float, float]] = {}
     tests = 0
     for one in covariates:

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.start.doubts import as_read
+from causalveil.tasks.start.doubts import as_read, holds_code
 from causalveil.tasks.start.recognise import MOST_LEVELS, Found, Looks
 from causalveil.tasks.start.roles import Cast, Wishes
 from causalveil.tasks.start.words import spoken
@@ -58,27 +58,27 @@ def expectation(frame: pl.DataFrame, parts: Cast, wishes: Wishes) -> Mapping[str
 
     Empty of times, and where some units alone are asked about.
 
-    The treated share of two arms; the outcome's deviation within arms, or the mean of one of two values; and what
-    covariates explain of it by least squares, adjusted for their number.
+    The treated share of two arms; the outcome's deviation within arms, or the mean of one of two values; what
+    covariates explain of it by least squares, adjusted for their number; how much they vary, how they are correlated,
+    and how far they set the arms apart.
     """
     if parts.event is not None or parts.where:
         return {}
-    arm, y = as_read(frame, parts.treatment).cast(pl.String), _outcome(frame, parts, wishes)
-    there = np.isfinite(y) & arm.is_not_null().to_numpy()
-    if there.sum() < 2 * ROWS_EACH:
+    arm, y = as_read(frame, parts.treatment), _outcome(frame, parts, wishes)
+    in_arm = [holds_code(arm, name) & np.isfinite(y) for name in parts.arms or parts.codes]
+    there = np.any(in_arm, axis=0)
+    if min(int(one.sum()) for one in in_arm) < ROWS_EACH:
         return {}
-    names = list(map(str, parts.arms or parts.codes))
-    in_arm = [(arm == name).fill_null(value=False).to_numpy() & there for name in names]
     found: dict[str, float] = {}
     if not parts.arms:
         found["treated"] = min(max(float(in_arm[1].sum() / there.sum()), 0.01), 0.99)
     if parts.outcome_codes is not None:
         found["mean"] = float(y[there].mean())
     else:
-        found["deviation"] = float(np.sqrt(np.mean([y[one].var() for one in in_arm if one.sum() > 1])))
-    explained = _explained(frame, parts.covariates, in_arm, y)
-    if explained is not None:
-        found["explained"] = explained
+        found["deviation"] = float(np.sqrt(np.mean([y[one].var() for one in in_arm])))
+    found |= _of_covariates(frame, parts.covariates, in_arm, y)
+    if wishes.trial:
+        found.pop("distance", None)
     return {name: float(f"{value:.3g}") for name, value in found.items()}
 
 
@@ -86,36 +86,63 @@ def _outcome(frame: pl.DataFrame, parts: Cast, wishes: Wishes) -> FloatArray:
     """Return the outcome in its units, NaN where it is missing; of two values 1 for the counted one."""
     values = as_read(frame, parts.outcome)
     if parts.outcome_codes is not None:
-        counted = values.cast(pl.String) == str(parts.outcome_codes[1])
-        return counted.cast(pl.Float64).fill_null(np.nan).to_numpy()
+        counted = holds_code(values, parts.outcome_codes[1])
+        return np.where(values.is_null().to_numpy(), np.nan, counted.astype(np.float64))
     found = values.cast(pl.Float64).fill_null(np.nan).to_numpy()
     lower, upper = wishes.ranges.get(parts.outcome.name, (parts.outcome.lower, parts.outcome.upper))
     cut: FloatArray = np.clip(found, lower, upper)
     return cut
 
 
-def _explained(
+def _of_covariates(
     frame: pl.DataFrame, covariates: Sequence[Found], in_arm: Sequence[np.ndarray], y: FloatArray
-) -> float | None:
-    """Return what lines of covariates explain of the outcome within arms; None of too few rows."""
+) -> dict[str, float]:
+    """Return what lines of covariates explain within arms, and their own facts; empty of too few rows."""
     kept = np.flatnonzero(np.any(in_arm, axis=0))
     if len(kept) > MOST_ROWS:
         # Rows in equal steps: tables are often sorted.
         kept = kept[:: math.ceil(len(kept) / MOST_ROWS)]
-    arms = np.column_stack([one[kept] for one in in_arm]).astype(np.float64)
-    rows = frame[kept.tolist()]
-    design = np.column_stack([arms, *(_columns_of(as_read(rows, one)) for one in covariates)])
-    many = np.linalg.matrix_rank(design)
-    left = len(kept) - many
-    if left < ROWS_EACH * many:
-        return None
+    if not covariates:
+        return {}
+    arms, rows = np.column_stack([one[kept] for one in in_arm]).astype(np.float64), frame[kept.tolist()]
+    if arms.sum(axis=0).min() < 1:
+        return {}
+    x = np.column_stack([_columns_of(as_read(rows, one)) for one in covariates])
+    within = x - arms @ (arms.T @ x / arms.sum(axis=0)[:, None])
+    size = within.std(axis=0)
+    x, within, size = x[:, size > 0], within[:, size > 0], size[size > 0]
+    left = len(kept) - x.shape[1] - arms.shape[1]
+    if not x.shape[1] or left < ROWS_EACH * x.shape[1]:
+        return {}
+    own = y[kept] - arms @ (arms.T @ y[kept] / arms.sum(axis=0))
+    residual = own - within @ np.linalg.lstsq(within, own, rcond=None)[0]
+    total = float(own @ own) / (len(kept) - arms.shape[1])
+    found = {"explained": min(max(1 - float(residual @ residual) / left / total, 0.0), 0.99)} if total > 0 else {}
+    alike = (within / size).T @ (within / size) / len(kept)
+    off = alike[~np.eye(len(alike), dtype=bool)]
+    if len(off):
+        found["correlation"] = min(float(np.sqrt((off**2).mean())), 0.95)
+    if len(in_arm) == 2:
+        one, other = (arms[:, place] @ x / arms[:, place].sum() for place in (1, 0))
+        apart = (one - other) / size
+        # Chance alone adds its variance for each column.
+        chance = x.shape[1] * (1 / arms[:, 0].sum() + 1 / arms[:, 1].sum())
+        found["distance"] = min(math.sqrt(max(float(apart @ np.linalg.pinv(alike) @ apart) - chance, 0.0)), 5.0)
+    widths = [(one.upper - one.lower) / 2 for one in covariates if _is_number(one)]
+    deviations = [_deviation(as_read(rows, one)) for one in covariates if _is_number(one)]
+    spreads = [one / width for one, width in zip(deviations, widths, strict=True) if width > 0 and one > 0]
+    if spreads:
+        found["spread"] = min(max(float(np.median(spreads)), 0.001), 1.0)
+    return found
 
-    def residual(x: FloatArray) -> float:
-        own = y[kept]
-        return float(((own - x @ np.linalg.lstsq(x, own, rcond=None)[0]) ** 2).sum())
 
-    without = residual(arms) / (len(kept) - arms.shape[1])
-    return min(max(1 - residual(design) / left / without, 0.0), 0.99) if without > 0 else None
+def _is_number(one: Found) -> bool:
+    return one.looks is Looks.number and not one.of_kinds
+
+
+def _deviation(values: pl.Series) -> float:
+    found = values.cast(pl.Float64).fill_nan(None).std()
+    return found if isinstance(found, float) else 0.0
 
 
 def _columns_of(values: pl.Series) -> FloatArray:
