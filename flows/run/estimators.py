@@ -214,7 +214,7 @@ def likely(study: Study) -> StandIn:
 
     A plan assumes that outcomes vary by a quarter of their range, so as not to promise too much. Most vary less, and
     the less they do the more narrows what adjusts: cut scores have less noise than whole outcomes. Over 40 made trials
-    of 445 to 15,000 people (``tests/statistical/test_auto_choice.py``) the choice by an eighth costs 6% of width on
+    of 445 to 15,000 people (``tests/statistical/test_random_tables.py``) the choice by an eighth costs 6% of width on
     average and 52% at most, by a quarter 42% and a factor of 4.7.
     """
     if not isinstance(study, EffectStudy) or study.outcome.two_valued:

@@ -46,7 +46,7 @@ from causalveil.schemas.table import MOST_OUTCOMES, OutcomeRole, TableOutcome, T
 from causalveil.schemas.terms import MOST_TERM_COLUMNS, DeclaredTerm, refuse_terms
 from causalveil.schemas.where import refuse_roles
 
-# Most intervals of a grid: the proof's search goes so far (tests/unit/test_survival_strategy.py).
+# Most intervals of a grid: the proof's search goes so far (tests/unit/test_survival_pseudo.py).
 MOST_INTERVALS = 100
 # Adjusted effects are answered where so many are followed to the horizon: outcomes then range over ten at most.
 FLOOR = 0.1

@@ -118,7 +118,7 @@ def _sigma_near(epsilon: float, delta: float) -> float:
     """The root in sigma of the logarithm of delta, in floats; delta falls as sigma grows.
 
     Step for step what ``dp_accounting.get_sigma_gaussian`` does, whose import takes longer than a small study. The
-    bits of the root are noise scales in releases, so they must not change (``tests/privacy/test_gaussian.py``).
+    bits of the root are noise scales in releases, so they must not change (``tests/privacy/test_mechanisms.py``).
     """
     aim = np.log(delta)
 

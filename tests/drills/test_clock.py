@@ -17,7 +17,7 @@ from causalveil.flows.api import run_study
 from causalveil.tasks.privacy.ledger import store
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests import crash
-from tests.flows.test_crash import CAPS, ledger_url
+from tests.flows.test_kill import CAPS, ledger_url
 from tests.studies import write_study
 
 __all__ = ["ledger_url"]

@@ -16,7 +16,7 @@ from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests import crash
 from tests.crash import FINISH
 from tests.faults import RELEASED, WHY_NO_CLUSTER, Cluster, cluster, halted
-from tests.flows.test_crash import STUDIES
+from tests.flows.test_kill import STUDIES
 from tests.ledger_help import audit_lines
 
 # All statements of the effect are done, its commit is to come: whether it came is what a run cannot know.

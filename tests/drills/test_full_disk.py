@@ -19,7 +19,7 @@ from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests import crash
 from tests.crash import FINISH
 from tests.faults import RELEASED, WHY_NO_CLUSTER, WHY_NO_DISK, cluster, fill, halted, small_disk
-from tests.flows.test_crash import CAPS
+from tests.flows.test_kill import CAPS
 from tests.studies import people, write_study
 
 # Kilobytes that are left: at each the disk is full at another write.

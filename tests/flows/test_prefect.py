@@ -4,24 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import subprocess
 import sys
+import traceback
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from causalveil.flows.api import run_study
+from causalveil.flows.engine.deployment import limit_name, one_at_a_time
+from causalveil.flows.engine.prefect_engine import answering, in_this_process
 from causalveil.flows.run import declare
+from causalveil.flows.start_run import ENGINES
 from causalveil.schemas.asked.study_file import load_study_file
-from causalveil.schemas.errors import BudgetRefused, DataError, SiteError
+from causalveil.schemas.errors import BudgetRefused, CausalveilError, DataError, EngineLost, SiteError
 from causalveil.schemas.privacy import amount_text
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.report.numbers import within
+from tests.children import CONTEXT, process
+from tests.faults import free_port
+from tests.ledger_help import budget, charge, contract, reservation
+from tests.own_server import own_server
 from tests.studies import people, write_study
 
 ROOT = Path(__file__).parents[2]
@@ -273,3 +287,210 @@ def test_a_deployed_run_refuses_a_server_that_lets_anybody_in(
     assert "\n" not in str(refused.value)
     monkeypatch.setenv(OPEN_SERVER, "test")
     refuse_open_server()
+
+
+# Prefect runs a task's body again, and a flow's: the noise is the ledger's, drawn once and charged once.
+def test_retries_of_tasks_and_flows_draw_nothing_twice(tmp_path: Path, prefect_server: str) -> None:
+    """A task that fails twice after its draws, in a flow that fails once after its task: six bodies, one draw each."""
+    from prefect import flow, task
+    from prefect.cache_policies import NO_CACHE
+
+    ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.db")
+    ledger.grant(contract(), "opening")
+    request = reservation(charges=(charge("value"), charge("records")))
+    purse = budget(ledger, request, tmp_path)
+    drawn: list[str] = []
+    seen: list[tuple[bytes, bytes]] = []
+
+    def draw(name: str) -> Any:
+        def of(_noise: Any) -> Any:
+            drawn.append(name)
+            return np.random.default_rng().standard_normal(3)
+
+        return of
+
+    @task(retries=2, retry_delay_seconds=0, cache_policy=NO_CACHE, persist_result=False)
+    def stage() -> None:
+        value = purse.spend(charge("value"), draw("value"))
+        records = purse.spend_records(charge("records"), draw("records"))
+        seen.append((value.tobytes(), records.tobytes()))
+        if len(seen) % 3:
+            raise RuntimeError("after the draw")
+
+    @flow(retries=1, retry_delay_seconds=0, persist_result=False)
+    def run() -> None:
+        ledger.reserve(request, contract())
+        stage()
+        if len(seen) < 6:
+            raise RuntimeError("after the task")
+
+    run()
+    assert len(seen) == 6
+    assert len(set(seen)) == 1
+    assert drawn == ["value", "records"]
+    assert ledger.account("trial").blocks[0].spent.epsilon == request.cost.epsilon
+    assert ledger.verify().entries == 5
+
+
+# Prefect's server goes away while a deployed run is under way: one typed line with the run's id, and how to go on.
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A server of the test's own, to be stopped by its process id."""
+    with own_server(tmp_path, "--no-services") as running:
+        yield running
+
+
+def run(path: str, out: str, place: str, told: Connection) -> None:
+    """Run the flow, wait at a stage until the server is gone, and tell what ended it and what the log says."""
+    from causalveil.flows.study import run_with_prefect
+    from causalveil.schemas.errors import CausalveilError
+
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("causalveil.flow").addHandler(handler)
+
+    def watch(stage: str) -> None:
+        if stage == place:
+            told.send("there")
+            told.recv()
+
+    try:
+        run_with_prefect(Path(path), out, "gone", None, watch)
+    except CausalveilError as problem:
+        told.send((type(problem).__name__, str(problem), lines))
+    else:
+        told.send(("none", "ended", lines))
+    told.close()
+    # Prefect would wait half a minute for a server that is not coming back.
+    os._exit(0)
+
+
+@pytest.mark.timeout(300)
+def test_the_server_goes_away_under_a_run(
+    server: tuple[str, subprocess.Popen[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, running = server
+    path, out = write_study(tmp_path / "study", frame=people(600)), tmp_path / "out"
+    monkeypatch.setenv("PREFECT_API_URL", url)
+    # A server that is busy for a moment is asked again; one that is gone is given up after two tries.
+    monkeypatch.setenv("PREFECT_CLIENT_MAX_RETRIES", "2")
+    here, there = CONTEXT.Pipe()
+    child = process(run, str(path), str(out), "perturb", there)
+    child.start()
+    there.close()
+    assert here.recv() == "there"
+    running.kill()
+    running.wait()
+    here.send("go")
+    kind, said, lines = here.recv()
+    child.join()
+    assert kind == "EngineLost", said
+    assert said.isprintable()
+    assert "start run id gone again" in said
+    assert any("start run id gone again" in line for line in lines), "the worker's own log says it too"
+    monkeypatch.delenv("PREFECT_API_URL")
+    again = run_study(path, out=tmp_path / "again", run_id="gone", engine="direct")
+    assert again.run_id == "gone"
+    assert open_ledger().account("small").blocks[0].spent.epsilon == 1
+
+
+# An error of the caller, of a library or of a defect is not told as one of Prefect's server, and quotes nothing.
+# In a row: no source line spells it, so no traceback has it but from a message.
+VALUE = str(4700 + 11)
+
+
+def of_arrow() -> None:
+    """Fail as pyarrow does on a value, which its message quotes."""
+    pa.array([VALUE]).cast(pa.date32())
+
+
+def of_polars() -> None:
+    """Fail as polars does on a value, which its message quotes."""
+    pl.Series([VALUE]).str.to_date(strict=True)
+
+
+def of_a_disk() -> None:
+    """Fail as a full disk does."""
+    raise OSError(28, f"No space left on device: {VALUE}")
+
+
+def of_a_defect() -> None:
+    """Fail as a mistake in our own code does."""
+    raise KeyError(VALUE)
+
+
+FOREIGN = [of_arrow, of_polars, of_a_disk, of_a_defect]
+
+
+def turn(name: str) -> AbstractContextManager[None]:
+    """Return the turn of a dataset whose limit the server has."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate
+
+    with get_client(sync_client=True) as client:
+        client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=limit_name(name), limit=1))
+    return one_at_a_time(name)
+
+
+def refused(block: AbstractContextManager[None], fail: Callable[[], None]) -> CausalveilError:
+    """Return what ``fail`` becomes within a block; neither it nor its traceback quotes anything."""
+    with pytest.raises(CausalveilError) as caught, block:
+        fail()
+    assert VALUE not in "".join(traceback.format_exception(caught.value))
+    return caught.value
+
+
+@pytest.mark.parametrize("fail", FOREIGN)
+def test_what_fails_beside_prefect_is_not_told_as_its_server(fail: Callable[[], None]) -> None:
+    problem = refused(answering("the release", None), fail)
+    assert not isinstance(problem, EngineLost)
+    assert str(problem).startswith("the release failed with ")
+    assert "Prefect" not in str(problem)
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_a_turn_tells_errors_of_its_block_from_those_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PREFECT__RUNTIME__DEPLOYMENT__ID", "a-deployment")
+    for number, fail in enumerate(FOREIGN):
+        problem = refused(turn(f"foreign-{number}"), fail)
+        assert not isinstance(problem, EngineLost)
+        assert str(problem).startswith(f"the work on dataset 'foreign-{number}' failed with ")
+    missing = refused(one_at_a_time("no-such-turn"), lambda: None)
+    assert "prefect gcl create causalveil-no-such-turn" in str(missing)
+
+
+def test_a_server_that_is_gone_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    from prefect.client.orchestration import get_client
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    def asks() -> None:
+        with get_client(sync_client=True) as client:
+            client.read_flow_runs()
+
+    monkeypatch.setenv("PREFECT_CLIENT_MAX_RETRIES", "0")
+    with temporary_settings({PREFECT_API_URL: f"http://127.0.0.1:{free_port()}/api"}):
+        assert isinstance(refused(answering("the release", None), asks), EngineLost)
+        monkeypatch.setenv("PREFECT__RUNTIME__DEPLOYMENT__ID", "a-deployment")
+        assert isinstance(refused(one_at_a_time("gone"), lambda: None), EngineLost)
+
+
+@pytest.mark.usefixtures("prefect_server")
+@pytest.mark.parametrize("fail", FOREIGN)
+def test_a_flow_that_fails_by_itself_does_not_send_to_the_server(fail: Callable[[], None]) -> None:
+    with pytest.raises(CausalveilError, match=r"^the flow failed with .*; go on so$") as caught:
+        in_this_process(fail, lambda _: None, "; go on so")
+    assert VALUE not in str(caught.value)
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_the_error_of_a_watcher_is_its_callers_on_both_engines(tmp_path: Path) -> None:
+    path = write_study(tmp_path / "study")
+
+    def watch(stage: str) -> None:
+        if stage == "perturb":
+            raise RuntimeError("the window was closed")
+
+    for engine in ENGINES:
+        with pytest.raises(RuntimeError, match="the window was closed"):
+            run_study(path, out=tmp_path / engine, simulate=1, engine=engine, watch=watch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,22 @@ import pytest
 import yaml
 
 from causalveil.flows.api import run_study
+from causalveil.flows.cli.main import main
 from causalveil.schemas.contract import load_contract
-from causalveil.schemas.errors import BudgetRefused, CausalveilError
+from causalveil.schemas.errors import BudgetRefused, CausalveilError, ChargesDiffer, LedgerError
+from causalveil.schemas.ledger import DOCUMENT
+from causalveil.schemas.release import release_text
+from causalveil.tasks.machine.site import home
 from causalveil.tasks.privacy.ledger import ledger as ledger_module
 from causalveil.tasks.privacy.ledger.entry import Entry
-from causalveil.tasks.privacy.ledger.ledger import ledger_at_hand, open_ledger
+from causalveil.tasks.privacy.ledger.ledger import Ledger, ledger_at_hand, open_ledger
+from causalveil.tasks.privacy.ledger.outlook import desk_of
+from causalveil.tasks.privacy.mechanisms import GaussianNoise, LatticeLaplace
+from causalveil.tasks.sites.terms import terms_text
+from tests.ledger_help import contract, finished, reservation
+from tests.matching_help import matching_changes
+from tests.postgres import WHY_NOT, database
+from tests.sites_help import some_terms
 from tests.studies import write_study
 
 SECRET = "a word of the analyst's"
@@ -104,3 +116,192 @@ def test_a_ledger_that_cannot_be_written_hides_no_refusal(granted: Path, monkeyp
     path = write_study(granted.parent, study=ASKED["an estimator that is not allowed"][0])
     monkeypatch.setenv("CAUSALVEIL_LEDGER_URL", "postgresql://nobody@127.0.0.1:1/none")
     assert "does not allow estimator" in str(refused(path, None))
+
+
+# What is declared is drawn: a stage that leaves a draw out publishes nothing, and old runs that did are named.
+WIDE = {"caps": {"sample": {"epsilon": 1000, "delta": "1e-2"}}}
+REGRESSION = {"estimator": {"name": "regression", "penalty": ...}, "privacy": {"epsilon": "9"}}
+
+
+def leave_out(monkeypatch: pytest.MonkeyPatch, mechanism: Any, name: str) -> None:
+    """Have a mechanism give back the exact value of one charge."""
+    draw = mechanism.release
+
+    def release(self: Any, value: Any, slot: Any, budget: Any) -> Any:
+        return value if slot.name == name else draw(self, value, slot, budget)
+
+    monkeypatch.setattr(mechanism, "release", release)
+
+
+@pytest.mark.parametrize("simulate", [None, 3])
+def test_a_stage_that_leaves_its_draw_out_ends_the_run(
+    simulate: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_study(tmp_path / "study", study=REGRESSION, contract=WIDE | {"estimators": ["regression"]})
+    with monkeypatch.context() as patched:
+        leave_out(patched, GaussianNoise, "scores")
+        with pytest.raises(ChargesDiffer, match="'scores'"):
+            run_study(path, out=tmp_path / "out", run_id="undrawn", simulate=simulate)
+    assert not (tmp_path / "out").exists()
+    if simulate is not None:
+        return
+    ran = open_ledger().account("small").runs[0]
+    assert (ran.state, str(ran.cost.epsilon)) == ("reserved", "9")
+    # Mended, the same run goes on: what was drawn is returned, and what was left out is drawn.
+    assert run_study(path, out=tmp_path / "out", run_id="undrawn").returned == 4
+
+
+def test_what_an_earlier_try_drew_is_not_left_out_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records too: the charge is committed, but the release would be made of exact values."""
+    changes = matching_changes(level="sample")
+    path = write_study(tmp_path / "study", study=changes, contract=WIDE | {"estimators": ["matching"]})
+    for left_out, mechanism in (("effect", None), ("scores", LatticeLaplace)):
+        with monkeypatch.context() as patched:
+            if mechanism is None:
+                patched.setattr(Ledger, "finish", _dies)
+            else:
+                leave_out(patched, mechanism, left_out)
+            with pytest.raises((ChargesDiffer, KeyboardInterrupt)) as ended:
+                run_study(path, out=tmp_path / "out", run_id="again")
+    assert "'scores'" in str(ended.value)
+    assert open_ledger().record("again").undrawn == ()
+    assert open_ledger().stored_document("again") is None
+
+
+def _dies(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_an_old_run_that_never_drew_is_named(tmp_path: Path, capfd: Any) -> None:
+    """As an older version ended it: the chain holds, the ledger goes on, and verification fails with its name."""
+    ledger = open_ledger()
+    ledger.grant(contract(), "opening")
+    old = reservation("old", contract=contract())
+    ledger.reserve(old, contract())
+    with ledger._writing() as (connection, _):
+        ledger._append(connection, "release", old, {"document": "{}"}, DOCUMENT)
+    finished(ledger, reservation("new", contract=contract()), contract(), tmp_path)
+    (found,) = open_ledger().verify().undrawn
+    assert (found.run_id, found.charges) == ("old", ("outcome",))
+    for more in ([], ["trial"], ["--json"]):
+        with pytest.raises(SystemExit) as ended:
+            main(["ledger", "verify", *more])
+        assert ended.value.code == 5
+        shown = capfd.readouterr()
+        assert "never drew charges that they declared: old (outcome);" in shown.err
+    assert json.loads(shown.out)["error"]["exit_code"] == 5
+    assert any("Run old is finished and never drew outcome" in one.text for one in desk_of(ledger).concerns)
+
+
+# A name that no ledger knows is an error wherever one is taken: no scheduled check stays green by a misprint.
+NAMING = [
+    ("ledger", "show", "trail"),
+    ("ledger", "verify", "trail"),
+    ("ledger", "forecast", "trail"),
+    ("ledger", "chart", "trail"),
+    ("ledger", "export", "trail"),
+    ("ledger", "export", "trail", "--format", "registry"),
+    ("clean", "--reduced", "trail"),
+    ("audit", "trail"),
+    ("bundle", "make", "trail", "--site", "north", "--round", "round.json"),
+    *(
+        ("ledger", command, "trail", *more)
+        for command, *more in (
+            ("void", "--reason", "no"),
+            ("approve", "--key", "owner.key"),
+            ("reject", "--reason", "no", "--key", "owner.key"),
+            ("release", "--out", "out"),
+        )
+    ),
+]
+READING = [("ledger", "verify"), ("ledger", "export"), ("desk",), ("desk", "--json"), ("ledger", "verify", "trial")]
+
+
+def call(capfd: pytest.CaptureFixture[str], *words: Any) -> tuple[int, str]:
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    shown = capfd.readouterr()
+    return int(str(ended.value.code)), shown.err
+
+
+@pytest.mark.parametrize("words", NAMING, ids=" ".join)
+def test_an_unknown_name_is_an_error(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    open_ledger().grant(contract(), "opening")
+    assert call(capfd, "owner", "key", "--key", "owner.key")[0] == call(capfd, "bundle", "key")[0] == 0
+    (tmp_path / "round.json").write_text(terms_text(some_terms()))
+    code, said = call(capfd, *words)
+    assert (code, "trail" in said, said.count("\n")) == (2, True, 1), said
+    if words[:2] == ("ledger", "verify"):
+        assert "did you mean 'trial'?" in said
+        # The advice, followed.
+        assert call(capfd, "ledger", "verify", "trial")[0] == 0
+    assert not (tmp_path / "export").exists()
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+def test_a_state_folder_without_a_ledger_is_an_error_where_one_is_read(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, said = call(capfd, *words)
+    assert (code, "there is no ledger" in said) == (LedgerError.exit_code, True), said
+    assert not (home() / "ledger.db").exists()
+    open_ledger().grant(contract(), "opening")
+    assert call(capfd, *words)[0] == 0
+
+
+def test_rows_that_were_reduced_are_cleaned_by_name(capfd: pytest.CaptureFixture[str]) -> None:
+    (home() / "reduced" / "gone" / "rows").mkdir(parents=True)
+    assert call(capfd, "clean", "--reduced", "gone")[0] == 0
+    open_ledger().grant(contract(), "opening")
+    assert call(capfd, "clean", "--reduced", "trial")[0] == 0
+
+
+# `causalveil ledger copy`: the same ledger in another database, and no password on the command line or the screen.
+@pytest.fixture
+def target(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    with database() as url:
+        if url is None:
+            pytest.skip(WHY_NOT)
+        monkeypatch.setenv("CAUSALVEIL_LEDGER_COPY_URL", url)
+        yield url
+
+
+def code(*words: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    return int(str(ended.value.code))
+
+
+def test_the_copy_is_the_same_ledger(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = write_study(tmp_path / "study")
+    release = run_study(path, out=tmp_path / "out", run_id="before").release
+    before = open_ledger()
+    assert code("ledger", "copy", "--json") == 0
+    shown = capfd.readouterr()
+    told = json.loads(shown.out)
+    assert told["ledger"] == before.identity
+    assert told["entries"] == before.verify().entries
+    assert target not in shown.out + shown.err
+    monkeypatch.setenv("CAUSALVEIL_LEDGER_URL", target)
+    open_ledger().verify_release(release_text(release))
+    assert run_study(path, out=tmp_path / "out", run_id="before").resumed, "the run is known there, free of charge"
+    run_study(path, out=tmp_path / "next", run_id="after")
+    assert open_ledger().account("small").blocks[0].spent.epsilon == 2
+
+
+def test_a_database_that_has_a_ledger_is_refused(target: str, capfd: pytest.CaptureFixture[str]) -> None:
+    open_ledger(target)
+    assert code("ledger", "copy") == 5
+    assert "name an empty database" in capfd.readouterr().err
+
+
+def test_no_target_is_named(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("CAUSALVEIL_LEDGER_COPY_URL", raising=False)
+    assert code("ledger", "copy") == 2
+    assert "CAUSALVEIL_LEDGER_COPY_URL" in capfd.readouterr().err

@@ -22,7 +22,7 @@ from causalveil.schemas.release import RELEASE_FILE
 from causalveil.tasks.privacy.keys import owner_key
 from causalveil.tasks.privacy.ledger.entry import ReviewVerdict
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from tests.flows.test_crash import STUDIES
+from tests.flows.test_kill import STUDIES
 
 FOLDER = Path(__file__).parent
 # One of each kind of release, and the estimator that is the default; the first waits for its owner's review.

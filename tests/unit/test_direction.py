@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from decimal import Decimal
 from pathlib import Path
@@ -12,7 +13,7 @@ import polars as pl
 import pytest
 
 from causalveil.flows.run.declare import declare, known_sizes
-from causalveil.schemas.errors import DataError, StudyError
+from causalveil.schemas.errors import ConvergenceError, DataError, StudyError
 from causalveil.schemas.estimators.direction import Favours, Releases, Score
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Scope
@@ -24,6 +25,26 @@ from causalveil.tasks.data.data_folder import DataFolder
 from causalveil.tasks.data.normalise import normalise_stage
 from causalveil.tasks.data.partitions import read_layout
 from causalveil.tasks.estimate.papers.direction import scores as sensitivity
+from causalveil.tasks.estimate.papers.direction.scores import (
+    CHUNK,
+    PRECISION,
+    SLACK,
+    SMALLEST,
+    Bins,
+    Kernel,
+    QuartileRange,
+    bin_distances,
+    fit,
+    hsic,
+    kendall,
+    order_distance,
+    ranks,
+    released_log,
+    residuals,
+    spearman,
+    sum_of_squares,
+    useful_distance,
+)
 from causalveil.tasks.estimate.papers.direction.stages import (
     draws,
     favoured,
@@ -279,3 +300,262 @@ def test_a_pair_changed_after_admission_is_refused(tmp_path: Path) -> None:
     write_direction(folder, frame=doses(400).with_columns(pl.col("person") + 1))
     with pytest.raises(DataError, match=r"part-0\.parquet: changed since"):
         normalise_stage(study, data.held_to(admission.digests), layout, scratch, "run", 1, normalise_segment)
+
+
+# Scores, kernels and regressions against scipy, scikit-learn and plain oracles.
+BANDWIDTHS = (0.02, 0.05, 0.2, 1.0, 10.0)
+
+
+def gaussian(values: np.ndarray, bandwidth: float) -> np.ndarray:
+    return np.exp(-(np.subtract.outer(values, values) ** 2) / (2 * bandwidth**2))
+
+
+@pytest.mark.parametrize("bandwidth", BANDWIDTHS)
+@pytest.mark.parametrize("radius", [1.0, 2.0])
+def test_features_are_the_gaussian_kernel(bandwidth: float, radius: float) -> None:
+    """To a quarter of what is charged for, at random values, at the ends and where values coincide; norm one."""
+    values = np.concatenate([np.random.default_rng(0).uniform(-radius, radius, 300), [-radius, radius, 0.0, 0.0]])
+    features = Kernel(bandwidth, radius).features(values)
+    assert features.shape == (304, Kernel(bandwidth, radius).dimension)
+    assert np.abs(features @ features.T - gaussian(values, bandwidth)).max() < PRECISION / 4
+    assert np.abs((features**2).sum(axis=1) - 1).max() < 1e-14
+
+
+def test_values_beyond_the_radius_are_clipped() -> None:
+    kernel = Kernel(0.2, 1.0)
+    assert np.array_equal(kernel.features(np.array([7.0, -9.0])), kernel.features(np.array([1.0, -1.0])))
+
+
+def test_slope_bounds_the_kernel() -> None:
+    steps = np.linspace(-40, 40, 1_000_001)
+    for bandwidth in BANDWIDTHS:
+        slopes = np.abs(np.diff(np.exp(-(steps**2) / (2 * bandwidth**2)))) / np.diff(steps)
+        assert slopes.max() <= Kernel(bandwidth, 2.0).lipschitz < slopes.max() * 1.01
+
+
+@pytest.mark.parametrize("bandwidth", [0.01, 11.0])
+def test_bandwidth_out_of_range(bandwidth: float) -> None:
+    with pytest.raises(StudyError, match="bandwidth"):
+        Kernel(bandwidth, 1.0)
+
+
+@pytest.mark.parametrize("penalty", [1e-5, 1e-3, 0.1, 1.0])
+@pytest.mark.parametrize("bandwidth", [0.05, 0.2, 2.0])
+def test_regression_is_kernel_ridge(penalty: float, bandwidth: float) -> None:
+    """scikit-learn's, whose alpha is n penalty/2: with alpha = penalty the residuals would differ by tenths."""
+    from sklearn.kernel_ridge import KernelRidge
+
+    pairs, new = cause_and_effect(400), np.linspace(-1, 1, 301)
+    for cause in (0, 1):
+        ours = fit(lambda _: pairs, 1, cause, penalty, bandwidth).predict(new)
+        model = KernelRidge(alpha=len(pairs) * penalty / 2, kernel="rbf", gamma=1 / (2 * bandwidth**2))
+        theirs = model.fit(pairs[:, [cause]], pairs[:, 1 - cause]).predict(new[:, None])
+        assert np.abs(ours - np.clip(theirs, -1, 1)).max() < 1e-7
+
+
+def test_regression_does_not_depend_on_partitions() -> None:
+    pairs = cause_and_effect(3 * CHUNK)
+    whole = fit(lambda _: pairs, 1, 0, 0.01, 0.2)
+    parts = np.array_split(pairs, [10, 10, 9_000])
+    cut = fit(lambda index: parts[index], len(parts), 0, 0.01, 0.2, workers=2)
+    assert np.abs(whole.weights - cut.weights).max() < 1e-10
+
+
+def test_no_training_rows() -> None:
+    with pytest.raises(ConvergenceError, match="no training units"):
+        fit(lambda _: np.zeros((0, 2)), 1, 0, 0.1, 0.2)
+
+
+def test_residuals_stay_in_range() -> None:
+    train = np.array([[-1.0, 1.0], [1.0, -1.0]] * 50)
+    found = residuals(train, -train, 1e-5, 0.02)
+    assert all(np.abs(side).max() <= 2 for side in found)
+
+
+@pytest.mark.parametrize("m", [3, 4, 5, 17, 200])
+def test_ranks_against_scipy(m: int) -> None:
+    from scipy.stats import kendalltau, spearmanr
+
+    random = np.random.default_rng(m)
+    for _ in range(20):
+        a, b = random.normal(size=(2, m))
+        assert spearman(a, b) == pytest.approx(abs(spearmanr(a, b).statistic), abs=1e-12)
+        assert kendall(a, b) == pytest.approx(abs(kendalltau(a, b, method="exact").statistic), abs=1e-12)
+
+
+def test_two_rows_have_one_pair() -> None:
+    assert spearman(np.array([0.0, 1.0]), np.array([5.0, 3.0])) == 1
+    assert kendall(np.array([0.0, 1.0]), np.array([5.0, 3.0])) == 1
+
+
+def test_ties_are_broken_by_the_order_that_is_given() -> None:
+    values = np.array([1.0, 0.0, 1.0, 0.0])
+    assert ranks(values).tolist() == [2, 0, 3, 1]
+    assert ranks(values, np.array([3, 2, 1, 0])).tolist() == [3, 1, 2, 0]
+    a, b = np.zeros(500), np.zeros(500)
+    order = np.random.default_rng(0).permutation(500)
+    assert spearman(a, b) == 1, "one order for both looks like dependence"
+    assert spearman(a, b, (None, order)) < 0.2
+
+
+def test_spearman_is_exact_beyond_floats() -> None:
+    """3e5 reversed rows: the sum of squares is 9e15, and the score is 1, not nearly 1."""
+    rising = np.arange(300_000.0)
+    assert spearman(rising, rising[::-1]) == 1.0
+
+
+@pytest.mark.parametrize("m", [2, 33_000_000, 60_000_000, 10**9, 2**31])
+def test_squares_of_ranks_that_differ_add_up_at_any_size(m: int) -> None:
+    """A chunk's squares exceed 63 bits from 3.4e7 test rows on; a sum that wraps moves by 2^64 for one row."""
+    assert sum_of_squares(np.full(CHUNK + 3, m - 1), m) == (CHUNK + 3) * (m - 1) ** 2
+
+
+@pytest.mark.parametrize("m", [2, 3, 50, 400])
+@pytest.mark.parametrize("bandwidths", [(0.2, 0.2), (0.05, 1.0)])
+def test_hsic_against_the_trace(m: int, bandwidths: tuple[float, float]) -> None:
+    random = np.random.default_rng(m)
+    a, b = random.uniform(-1, 1, m), random.uniform(-2, 2, m)
+    k, el, centre = gaussian(a, bandwidths[0]), gaussian(b, bandwidths[1]), np.eye(m) - 1 / m
+    expected = np.trace(k @ centre @ el @ centre) / (m - 1) ** 2
+    assert hsic(a, b, Kernel(bandwidths[0], 1.0), Kernel(bandwidths[1], 2.0)) == pytest.approx(expected, abs=1e-11)
+
+
+def test_hsic_over_chunks_of_rows() -> None:
+    """More rows than a chunk: the same as from the halves' own sums, here by repeating rows (means do not change)."""
+    random = np.random.default_rng(5)
+    a, b = random.uniform(-1, 1, (2, 900))
+    kernels = Kernel(0.2, 1.0), Kernel(0.2, 2.0)
+    copies = 20
+    assert copies * 900 > 2 * CHUNK
+    once, often = hsic(a, b, *kernels), hsic(np.tile(a, copies), np.tile(b, copies), *kernels)
+    assert often * ((copies * 900 - 1) / (copies * 900)) ** 2 == pytest.approx(once * (899 / 900) ** 2, abs=1e-12)
+
+
+def test_quartile_range() -> None:
+    found = QuartileRange(np.arange(8.0))
+    assert found.places == (1, 5)
+    assert released_log(found.now) == pytest.approx(np.log(4))
+
+
+# Distances for propose-test-release, against every table that can be written down.
+# Values whose ranges fall into many bins of these widths.
+GRID = (0.0, 0.3, 0.5, 0.9, 1.6, 2.0)
+WIDTHS = (0.4, 1.0)
+
+
+def iqr(values: tuple[float, ...]) -> float:
+    return QuartileRange(np.sort(np.array(values))).now
+
+
+@pytest.mark.parametrize("m", [2, 3, 4, 5])
+def test_windows_are_the_widest_and_narrowest_of_all_replacements(m: int) -> None:
+    """Exhaustive: every table over the grid, every set of replaced rows, far values and grid values put in."""
+    new = (-1e9, *GRID, 1e9)
+    for table in itertools.combinations_with_replacement(GRID, m):
+        sorted_range = QuartileRange(np.array(table))
+        for replaced in range(3 if m < 5 else 2):
+            found = [
+                iqr((*(value for place, value in enumerate(table) if place not in out), *values))
+                for out in itertools.combinations(range(m), replaced)
+                for values in itertools.product(new, repeat=replaced)
+            ]
+            widest = sorted_range.widest(replaced)
+            assert widest == max(found) or (widest == math.inf and max(found) > 1e8)
+            # The narrowest range is reached by putting all new values into one place of the window.
+            assert sorted_range.narrowest(replaced) <= min(found) + 1e-15
+            inside = [table[0] if replaced == 0 else value for value in table]
+            reached = [
+                iqr((*(value for place, value in enumerate(table) if place not in out), *[value] * replaced))
+                for out in itertools.combinations(range(m), replaced)
+                for value in inside
+            ]
+            assert sorted_range.narrowest(replaced) == pytest.approx(min(reached), abs=1e-12)
+
+
+def distances(table: tuple[float, ...], width: float, **settings: object) -> tuple[int, int]:
+    arguments: dict = {"replace": True, "movement": None} | settings
+    return bin_distances(QuartileRange(np.sort(np.array(table))), width, 50, **arguments)
+
+
+@pytest.mark.parametrize("m", [3, 4])
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("movement", [None, 0.11])
+def test_distances_move_by_one_and_are_small_where_a_bin_is_left(m: int, width: float, movement: float | None) -> None:
+    """The two properties that propose-test-release rests on, on all pairs of tables that differ in one row."""
+    tables = {table: distances(table, width, movement=movement) for table in itertools.product(GRID, repeat=m)}
+    left = 0
+    for table, own in tables.items():
+        for place, value in itertools.product(range(m), GRID):
+            other = (*table[:place], value, *table[place + 1 :])
+            for which, shift in enumerate((0.0, 0.5)):
+                assert abs(own[which] - tables[other][which]) <= 1
+                bins = Bins(width, shift)
+                if bins.of(iqr(table)) != bins.of(iqr(other)):
+                    left += 1
+                    assert own[which] <= 1
+                    assert tables[other][which] <= 1
+            if max(own) >= 2:
+                assert abs(released_log(iqr(table)) - released_log(iqr(other))) <= width
+    assert left > 100
+
+
+@pytest.mark.parametrize("replace", [True, False])
+def test_training_units_move_every_value(replace: bool) -> None:
+    """Random tables, every value moved by up to D: the same two properties for a training unit."""
+    random = np.random.default_rng(3)
+    left = 0
+    for _ in range(4_000):
+        m, movement, width = int(random.integers(3, 12)), float(random.choice([0.01, 0.05, 0.2])), 0.3
+        table = random.uniform(-1, 1, m)
+        other = table + movement * random.choice([-1, 1], m) * random.choice([1.0, random.random()])
+        pair = [
+            bin_distances(QuartileRange(np.sort(values)), width, 50, replace=replace, movement=movement + SLACK)
+            for values in (table, other)
+        ]
+        for which, shift in enumerate((0.0, 0.5)):
+            assert abs(pair[0][which] - pair[1][which]) <= 1
+            bins = Bins(width, shift)
+            if bins.of(iqr(tuple(table))) != bins.of(iqr(tuple(other))):
+                left += 1
+                assert max(pair[0][which], pair[1][which]) <= 1
+    assert left > 100
+
+
+def test_a_range_of_zero_is_unstable_and_has_a_finite_logarithm() -> None:
+    assert distances((0.5,) * 6, 1.0) == (0, 0)
+    assert released_log(0.0) == math.log(SMALLEST)
+    assert Bins(1.0, 0.0).of(0.0) is None
+
+
+def test_a_distance_is_cut_at_the_cap_and_grows_with_the_rows() -> None:
+    few, many = (max(distances(tuple(np.linspace(-1, 1, m)), 1.0)) for m in (40, 4_000))
+    assert few < many == 50
+
+
+@pytest.mark.parametrize("count", [2, 5, 30])
+def test_order_is_kept_below_its_distance(count: int) -> None:
+    """Moving every residual by D as badly as possible, as often as the distance allows, leaves the order alone."""
+    random = np.random.default_rng(count)
+    for _ in range(200):
+        residuals, movement = random.uniform(-2, 2, count), 10 ** random.uniform(-4, -1)
+        distance = order_distance(residuals, movement, 10**6)
+        order = np.argsort(residuals)
+        closest = int(np.argmin(np.diff(residuals[order])))
+        moved = residuals.copy()
+        moved[order[closest]] += movement * (distance - 1)
+        moved[order[closest + 1]] -= movement * (distance - 1)
+        if distance >= 1:
+            assert np.array_equal(np.argsort(moved), order)
+        other = residuals + movement * random.choice([-1, 1], count)
+        assert abs(order_distance(other, movement * (1 + 1e-9) + SLACK, 10**6) - distance) <= 1
+        if not np.array_equal(np.argsort(other), order):
+            assert distance <= 1
+
+
+def test_equal_residuals_have_no_distance() -> None:
+    assert order_distance(np.array([0.0, 1.0, 1.0]), 1e-3, 100) == 0
+
+
+def test_useful_distance_is_beyond_doubt() -> None:
+    threshold, scale = 30.0, 4.0
+    assert math.exp(-(useful_distance(threshold, scale) - threshold) / scale) / 2 < 1e-11

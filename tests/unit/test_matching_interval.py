@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,15 +13,28 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import laplace, norm
 
+from causalveil.flows.cli.main import main
+from causalveil.flows.estimators.matching import MATCHING
+from causalveil.flows.estimators.words import OF_A_PAPER
+from causalveil.flows.run.estimators import rehearse_effect
+from causalveil.schemas.errors import DataError
 from causalveil.schemas.limits import Code
+from causalveil.schemas.plan import StandIn
+from causalveil.schemas.privacy import Level
+from causalveil.schemas.remarks import PlanCode
+from causalveil.schemas.study import Estimand
 from causalveil.tasks.data.split import sizes_of
 from causalveil.tasks.estimate.interval import Noise, laplace_tail
+from causalveil.tasks.estimate.models.nearest import match_capped, most_used
 from causalveil.tasks.estimate.papers.matching import weights
 from causalveil.tasks.estimate.papers.matching.interval import Contrast, findings
 from causalveil.tasks.estimate.papers.matching.weights import Reuse
 from causalveil.tasks.estimate.weights.weighted_means import PublicWeights
+from causalveil.tasks.privacy.budget import RehearsalBudget
+from tests import matching_oracle as oracle
 from tests.limits import codes
-from tests.matching_help import population, two_covariates
+from tests.matching_help import CONTRACT, matching_changes, population, two_covariates
+from tests.studies import write_study
 
 REUSE = Reuse(
     ratio=5,
@@ -185,3 +200,158 @@ def test_a_share_that_may_be_nought_gives_the_whole_range() -> None:
     found = findings(study, sizes_of(study, 1000), replace(REUSE, treated=5, controls=995), np.array([1.0, 1.0]))
     assert found.interval.whole_range
     assert (found.interval.lower, found.interval.upper) == (-2.0, 2.0)
+
+
+# What `plan` says of a matching: near what a run then finds, with warnings where they belong.
+def expected_at(study: Any, n: int, effect: float | None = None, **stand_in: Any) -> dict[str, Any]:
+    return MATCHING.expected(study, sizes_of(study, n), StandIn(**stand_in), effect)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"level": "label", "epsilon": "1"},
+        {"level": "label", "epsilon": "8", "estimand": "ATT"},
+        {"level": "label", "epsilon": "2", "variant": "paper"},
+        {"level": "sample", "epsilon": "8", "correct_attenuation": False},
+        {"level": "sample", "epsilon": "8", "correct_attenuation": True},
+    ],
+    ids=str,
+)
+def test_the_expected_width_is_near_the_width_of_runs(changes: dict[str, Any]) -> None:
+    """Mean of 12 runs of 2,000 units whose scores have nothing to do with treatment: within 40%."""
+    study = two_covariates(**changes)
+    widths = []
+    for seed in range(12):
+        rows = population(2_000, np.random.default_rng(seed), slope=0.1, effect=0.0, outcome=0.0)
+        found = rehearse_effect(study, rows, RehearsalBudget(seed))
+        widths.append((found.interval.upper - found.interval.lower) / 2)
+    assert expected_at(study, 2_000, deviation=0.15)["half_width"] == pytest.approx(np.mean(widths), rel=0.4)
+
+
+def test_warnings_where_they_belong() -> None:
+    label = expected_at(two_covariates(level="label", epsilon="10"), 100_000, effect=0.1)
+    assert label["warnings"] == [OF_A_PAPER[Level.label]]
+    assert not label["hidden_by_noise"]
+    sample = expected_at(two_covariates(epsilon="1", correct_attenuation=False), 445, effect=0.1)
+    assert {PlanCode.attenuated, PlanCode.noisy_scores, PlanCode.effect_hidden} <= set(codes(sample["warnings"]))
+    assert sample["hidden_by_noise"]
+    assert sample["units_needed"] > 445
+    assert sample["attenuation_factor"] == pytest.approx(0.336, abs=1e-3)
+    assert sample["budget_shares"] == {"weights": 0.05, "scores": 0.05, "treatment": 0.7, "outcome": 0.2}
+    corrected = expected_at(two_covariates(epsilon="1"), 445)
+    assert PlanCode.attenuated not in codes(corrected["warnings"])
+
+
+def test_units_needed_are_enough() -> None:
+    study = two_covariates(level="label", epsilon="0.5")
+    needed = expected_at(study, 300, effect=0.05)["units_needed"]
+    assert expected_at(study, needed)["half_width"] == pytest.approx(0.05, rel=0.1)
+
+
+def test_an_arm_that_would_be_too_small_is_said_and_no_error() -> None:
+    found = expected_at(two_covariates(level="label", ratio=20), 60, treated=0.1)
+    assert "half_width" not in found
+    (told,) = found["warnings"]
+    assert told.code is PlanCode.cannot_plan
+    assert "fewer than 20 units" in told.facts["problem"]
+
+
+def test_charges_need_no_number_of_units_but_for_the_model() -> None:
+    study = two_covariates(epsilon="1")
+    charges = MATCHING.declare(study, None)
+    assert [charge.name for charge in charges if charge.noise_scale is None] == ["propensity"]
+    assert "at most (1/n + 1/5) B" in charges[-1].formula
+    assert "max_i b_i B/m" in charges[-1].formula
+
+
+@pytest.mark.parametrize("level", ["label", "sample"])
+def test_plan_prints(level: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = write_study(tmp_path / "study", study=matching_changes(level=level), contract=CONTRACT)
+    with pytest.raises(SystemExit) as ended:
+        main(["plan", str(path), "--effect", "2", "--json"])
+    assert ended.value.code == 0
+    assert "half_width" in json.dumps(json.loads(capfd.readouterr().out))
+
+
+# The matcher against the oracle: the paper's sorted distance matrices, on thousands of small cases.
+CASES = 6000
+
+
+def case(random: np.random.Generator) -> dict:
+    """A small table: from all scores equal to none, arms of any sizes that can be matched at all."""
+    ratio = int(random.integers(1, 5))
+    arms = random.integers(ratio, 14, 2)
+    n = int(arms.sum())
+    treated = random.permutation(np.repeat([0, 1], arms)).astype(np.uint8)
+    scores = random.integers(0, random.choice([1, 2, 5, 30, 2**20]) + 1, n) / 2.0**20
+    floors = [-(-int(arms[1 - arm]) * ratio // int(arms[arm] - ratio + 1)) for arm in (1, 0)]
+    tight = [max(1, int(random.integers(1, floor + 3))) for floor in floors]
+    return {
+        "scores": scores - random.choice([0.0, 0.5 / 2.0**20 * n]),
+        "treated": treated,
+        "ratio": ratio,
+        "caps": (tight[0], tight[1]),
+        "estimand": list(Estimand)[int(random.integers(0, 3))],
+        "caliper": random.choice([None, 0.0, 1 / 2.0**20, 4 / 2.0**20]),
+    }
+
+
+def test_neighbours_are_those_of_the_sorted_matrices() -> None:
+    """6,000 cases, seed 0; some are infeasible, and then both say so."""
+    random = np.random.default_rng(0)
+    seen = {"feasible": 0, "exhausted": 0, "capped": 0, "out of caliper": 0}
+    for _ in range(CASES):
+        arguments = case(random)
+        try:
+            expected = oracle.match(**arguments)
+        except oracle.Exhausted:
+            with pytest.raises(DataError):
+                match_capped(**arguments)
+            seen["exhausted"] += 1
+            continue
+        found = match_capped(**arguments, keep=True)
+        assert found.neighbours is not None
+        rows = [row if found.matched[unit] else [] for unit, row in enumerate(found.neighbours.tolist())]
+        assert rows == expected.neighbours, arguments
+        assert found.uses.tolist() == expected.uses.tolist()
+        assert found.matched.tolist() == expected.matched
+        seen["feasible"] += 1
+        seen["capped"] += expected.uses.max() in arguments["caps"]
+        seen["out of caliper"] += arguments["caliper"] is not None and not all(expected.matched)
+    assert min(seen.values()) > CASES // 20, seen
+
+
+def test_without_keeping_neighbours_uses_are_the_same() -> None:
+    """2,000 cases, seed 1."""
+    random = np.random.default_rng(1)
+    for _ in range(2000):
+        arguments = case(random) | {"caliper": 4 / 2.0**20}
+        kept, dropped = match_capped(**arguments, keep=True), match_capped(**arguments)
+        assert dropped.neighbours is None
+        assert kept.uses.tolist() == dropped.uses.tolist()
+        assert kept.matched.tolist() == dropped.matched.tolist()
+
+
+def test_most_used_is_the_matrices_own_count() -> None:
+    """2,000 cases, seed 2."""
+    random = np.random.default_rng(2)
+    for _ in range(2000):
+        arguments = case(random)
+        chosen = {name: arguments[name] for name in ("scores", "treated", "ratio", "estimand")}
+        assert most_used(**chosen) == oracle.most_used(**chosen)
+
+
+def test_a_larger_case_at_full_resolution() -> None:
+    """1,200 units, N = 5, scores with 40 bits, tight caps; seed 3."""
+    random = np.random.default_rng(3)
+    n, ratio = 1200, 5
+    treated = (random.random(n) < 0.25).astype(np.uint8)
+    scores = np.round(random.beta(2, 4, n) * 2**40) / 2**40
+    count = int(treated.sum())
+    caps = (-(-(n - count) * ratio // (count - ratio + 1)), -(-count * ratio // (n - count - ratio + 1)))
+    found = match_capped(scores, treated, ratio, caps, keep=True)
+    expected = oracle.match(scores, treated, ratio, caps)
+    assert found.neighbours is not None
+    assert found.neighbours.tolist() == expected.neighbours
+    assert found.uses.max() == max(caps)

@@ -1,5 +1,5 @@
 -- The tables of a new SQLite ledger, as the migrations leave them: alembic takes longer to import than a small study.
--- tests/privacy/test_ledger_tables.py compares the two, and writes this file again if it is run as a program.
+-- tests/privacy/test_ledger_writers.py compares the two, and writes this file again if it is run as a program.
 
 CREATE TABLE ledger_version (
     version_num VARCHAR(32) NOT NULL,
