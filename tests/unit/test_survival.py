@@ -78,6 +78,9 @@ def test_without_noise_curves_are_those_of_lifelines() -> None:
     assert found is not None
     assert found.statistic**2 == pytest.approx(CHI_SQUARE, rel=1e-6)
     assert found.statistic < 0, "the treated have fewer"
+    assert found.ratio is not None
+    assert found.lower is not None
+    assert found.lower < found.ratio < 1
 
 
 def test_the_findings_say_the_same() -> None:
