@@ -230,7 +230,7 @@ def enclave(study: Any, last: dict[str, Any]) -> MemoryEnclave:
         return MemoryEnclave([{"t": arm, "u": time, "k": kind, "g": np.zeros(PEOPLE, np.uint8), "h": hashes}])
     order = np.arange(PEOPLE)
     x = encode(study, columns(study, frame), order)
-    t, u = frame["treated"].cast(pl.UInt8).to_numpy(), scaled_outcome(study, frame["score"])
+    t, u = frame["treated"].cast(pl.UInt8).to_numpy(), scaled_outcome(study, frame)
     return MemoryEnclave([{"x": x, "t": t, "u": u, "g": np.zeros(PEOPLE, np.uint8), "h": hashes}])
 
 

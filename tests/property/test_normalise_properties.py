@@ -99,7 +99,7 @@ def test_a_row_depends_on_nothing_but_itself(table, random):
 @settings(max_examples=300, deadline=None)
 def test_outcomes_are_in_the_interval_and_keep_their_order(declared, values):
     given_study = study(outcome={"name": "y", **declared})
-    u = scaled_outcome(given_study, pl.Series("y", values, dtype=pl.Float64))
+    u = scaled_outcome(given_study, pl.DataFrame({"y": values}, schema={"y": pl.Float64}))
     assert np.all(np.abs(u) <= 1)
     assert np.all(np.diff(u[np.argsort(values, kind="stable")]) >= 0)
 
@@ -110,7 +110,7 @@ def test_outcomes_agree_with_the_formula(lower, width, place):
     declared = {"lower": lower, "upper": lower + width}
     given_study = study(outcome={"name": "y", **declared})
     y = lower + place * width
-    (u,) = scaled_outcome(given_study, pl.Series("y", [y]))
+    (u,) = scaled_outcome(given_study, pl.DataFrame({"y": [y]}))
     low, high = Fraction(declared["lower"]), Fraction(declared["upper"])
     clipped = min(max(Fraction(y), low), high)
     expected = (clipped - (low + high) / 2) / ((high - low) / 2)
