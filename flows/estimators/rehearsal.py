@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
 from statistics import fmean, median
 from typing import Any, TypeVar
@@ -223,6 +223,7 @@ class Rehearsal:
         for stage in stages:
             stage.declare(study, sizes)
         stand_in, units = self.told(stand_in), self.units(study, sizes, stand_in)
+        crowds: Iterator[tuple[int, float, int, MemoryEnclave | _Crowd]]
         if own is not None and self.own:
             public = own.enclave(self.own)
             count, crowds = public.units, self._own(study, stand_in, public, self.affordable(many))
@@ -233,13 +234,20 @@ class Rehearsal:
         of = sizes if smaller.all_units else sizes_of(smaller.study, count)
         estimate, found = _Estimate(tuple(stages), self.first, self.again, self.alike), list[Rehearsed]()
         problem = DataError("there are no people to rehearse on")
-        for kind, weight, seed, enclave in crowds:
+
+        def drawn(seed: int, enclave: MemoryEnclave) -> Rehearsed:
             # Learners have one seed, so that what is fitted to the same people is fitted once.
             run = Run(smaller.study, of, enclave, RehearsalBudget(seed), None, times=smaller.times)
+            # Linear algebra of so few people only waits for its own threads where the other core is busy.
+            with one_thread():
+                return of_table(smaller, estimate(run), study.first)
+
+        asked = f"{study.model_dump_json()} {sizes!r} {stand_in!r}"
+        for kind, weight, seed, crowd in crowds:
+            make = partial(drawn, seed)
             try:
-                # Linear algebra of so few people only waits for its own threads where the other core is busy.
-                with one_thread():
-                    found.append(replace(of_table(smaller, estimate(run), study.first), kind=kind, weight=weight))
+                one = make(crowd) if isinstance(crowd, MemoryEnclave) else _drawn(_Drawn(asked, crowd, seed, make))
+                found.append(replace(one, kind=kind, weight=weight))
             except (DataError, ConvergenceError) as own_problem:
                 # A sample may lack what another has: one arm, where it is rare.
                 problem = own_problem if isinstance(own_problem, DataError) else DataError(str(own_problem))
@@ -249,16 +257,16 @@ class Rehearsal:
 
     def _assumed(
         self, study: Study, stand_in: StandIn, count: int, units: int, many: int
-    ) -> Iterator[tuple[int, float, int, MemoryEnclave]]:
+    ) -> Iterator[tuple[int, float, int, MemoryEnclave | _Crowd]]:
         sampled, each = self.by_chance or count == units, 1 if count <= self.anew else OF_ONE
         for (kind, effect), seed in product(enumerate(self.effects), range(many)):
             sample = seed - seed % each if sampled else None
             made = Made(stand_in, count, self.randomised, sample, effect)
-            yield kind, 1.0, seed, _held(_Crowd.of(self.make, study, made))
+            yield kind, 1.0, seed, _Crowd.of(self.make, study, made)
 
     def _own(
         self, study: EffectStudy, stand_in: StandIn, public: MemoryEnclave, many: int
-    ) -> Iterator[tuple[int, float, int, MemoryEnclave]]:
+    ) -> Iterator[tuple[int, float, int, MemoryEnclave | _Crowd]]:
         """Give the run's own people outcomes that follow what treatment follows, or do not."""
         index = public.once(("index", study.name), lambda: _index(study, public))
         treated, kinds = public.load("t", 0), list(product((False,) if self.randomised else (True, False), EFFECTS))
@@ -310,6 +318,22 @@ class _Crowd:
 def _held(crowd: _Crowd) -> MemoryEnclave:
     """Return the people in memory: points of a curve often have the same."""
     return crowd.make(crowd.study, crowd.made)
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """A draw that a plan may ask for again: what it expects, and what other facts or another delta are held against."""
+
+    asked: str
+    crowd: _Crowd
+    seed: int
+    make: Callable[[MemoryEnclave], Rehearsed] = field(compare=False)
+
+
+@lru_cache(maxsize=4 * DRAWS)
+def _drawn(one: _Drawn) -> Rehearsed:
+    """Return a draw, made once."""
+    return one.make(_held(one.crowd))
 
 
 def _index(study: EffectStudy, public: MemoryEnclave) -> FloatArray:

@@ -533,11 +533,14 @@ def _other_delta(
         asked = validate(type(study), {**study.model_dump(), "privacy": privacy.model_dump()}, "study")
         estimator = estimator_of(asked)
         estimator.declare(asked, sizes)
-        width = estimator.width(asked, sizes, stand_in, people)
+        here = estimator_of(study).point(study, sizes, stand_in, people)
+        there = estimator.point(asked, sizes, stand_in, people)
     except CausalveilError:
         return []
-    if width is None:
+    if not here or there is None:
         return []
+    # Few draws are held against as few of the same noise.
+    width = found["half_width"] * there / here
     found["half_width_without_delta" if delta == 0 else "half_width_with_delta"] = width
     if delta > 0 and width <= NOT_WORTH * found["half_width"]:
         return [remark(PlanCode.gaussian, delta=amount_text(delta), half_width=width)]
