@@ -122,7 +122,7 @@ def joint_stages(
 
     def drawn(step: StageRun[S]) -> JointDraws:
         joint, workers = plan(step.study, step.sizes), step.study.execution.workers
-        return JointDraws(joint, pieces(step), step.budget, workers, step.times)
+        return JointDraws(joint, pieces(step), step.budget, workers, step.times, step.enclave)
 
     def begun(step: StageRun[S]) -> Asked:
         return questions.begun(plan(step.study, step.sizes), step[scales])

@@ -2,8 +2,9 @@
 
 Which features there are is decided by released numbers, all public. Arrays are features by rows. The numbers of a row
 depend on that row alone, to the last bit, whatever stands beside it: blocks have one shape, every step goes along rows,
-and no sum is left to BLAS, whose rounding may depend on a row's place. Otherwise replacing one unit could move other
-rows by a step of the lattice.
+and no sum that rounds is left to BLAS, whose rounding may depend on a row's place. Otherwise replacing one unit could
+move other rows by a step of the lattice. Lines are taken out of curves on the lattice, where products add up exactly in
+any order (:class:`CurveArrays`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 import numpy as np
 
@@ -22,7 +24,7 @@ from causalveil.schemas.terms import DeclaredTerm, TermFactor, TermFunction
 from causalveil.tasks.data.covariates import blocks, scale
 from causalveil.tasks.estimate.adjust.released import ColumnKind, EncodedColumn, TermPart
 from causalveil.tasks.estimate.models.lattice_sums import BITS, bounded
-from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.machine.arrays import FloatArray, IntArray
 
 # Curves are cut at so many deviations, and lines: the ball has cut most rows before.
 CURVE_CUT, LINE_CUT = 6.0, 6.0
@@ -56,9 +58,10 @@ class Shape(StrEnum):
 
 @dataclass(frozen=True)
 class Curve:
-    """c = (raw - intercept - slopes'f)/size, cut to [-6, 6].
+    """c = raw/size - intercept - slopes'f, cut to [-6, 6].
 
-    ``raw`` is given by the shape, and slopes are over all lines.
+    ``raw`` is given by the shape. Intercept and slopes, which are over all lines, are multiples of 2^-BITS, and f is
+    rounded to such.
     """
 
     shape: Shape
@@ -88,6 +91,11 @@ class FeatureMap:
     def count(self) -> int:
         """Number of features beside the constant."""
         return len(self.lines) + len(self.curves)
+
+    @cached_property
+    def made(self) -> CurveArrays:
+        """Curves made ready for blocks of rows."""
+        return CurveArrays(self.curves)
 
 
 @dataclass(frozen=True)
@@ -121,6 +129,11 @@ class Screen:
     weights: FloatArray
     reach: float
     lines_radius: float = math.inf
+
+    @cached_property
+    def made(self) -> CurveArrays:
+        """Candidates made ready for blocks of rows."""
+        return CurveArrays(self.curves)
 
 
 @dataclass(frozen=True)
@@ -164,19 +177,16 @@ def raw_values(curve: Curve, f: FloatArray) -> FloatArray:
 
 
 def curve_values(curves: tuple[Curve, ...], f: FloatArray) -> FloatArray:
-    """Return c of lines f, shape (rows, curves)."""
-    if not curves:
-        return np.zeros((len(f), 0))
-    found = np.column_stack([raw_values(curve, f) - curve.intercept for curve in curves])
-    found -= f @ np.column_stack([curve.slopes for curve in curves])
-    found /= np.array([curve.size for curve in curves])
-    return np.clip(found, -CURVE_CUT, CURVE_CUT, out=found)
+    """Return c of lines f, shape (rows, curves): those of :class:`CurveArrays`, row by row."""
+    return CurveArrays(curves).of(np.ascontiguousarray(f.T)).T
 
 
 # Keeps a row that was cut in floats within the ball.
 HAIR = 1 - 2.0**-40
 # Rows of which features are made at a time: few enough for a processor's cache, and enough for a call.
 BLOCK = 2_048
+# Of which so many have their curves made at once: there are up to 200, where lines are few.
+PART = 512
 # A category of so many levels has one column, that of the second.
 TWO = 2
 # A term is a function of covariates.
@@ -224,15 +234,19 @@ class Encoding:
 
         Columns of z beyond those rows hold anything finite.
         """
-        found = np.zeros((len(self.places), BLOCK))
+        found, kinds = np.zeros((len(self.places), BLOCK)), [column.kind for column in self.encoded]
         for first in range(0, len(x), BLOCK):
             rows = x[first : first + BLOCK]
-            for place, (column, one) in enumerate(zip(self.encoded, self.places, strict=True)):
-                z = found[place, : len(rows)]
-                if column.kind is ColumnKind.number:
-                    z[:] = bounded(rows[:, one] / self.span)
+            z = found[:, : len(rows)]
+            for place, (kind, one) in enumerate(zip(kinds, self.places, strict=True)):
+                if kind is ColumnKind.number:
+                    np.divide(rows[:, one], self.span, out=z[place])
                 else:
-                    np.greater(rows[:, one], 0, out=z, casting="unsafe")
+                    z[place] = rows[:, one] > 0
+            # As ``bounded``, of all columns in place.
+            if not np.isfinite(z).all():
+                z[~np.isfinite(z)] = 0
+            np.clip(z, -1.0, 1.0, out=z)
             yield slice(first, first + len(rows)), found
 
 
@@ -277,30 +291,66 @@ def _line(line: LineFeature, z: FloatArray) -> FloatArray:
     return found
 
 
-def curves_of(curves: tuple[Curve, ...], f: FloatArray) -> FloatArray:
-    """Return c of rows whose lines are f, shape (curves, rows)."""
-    found = np.empty((len(curves), f.shape[1]))
-    for place, curve in enumerate(curves):
-        one = f[curve.first]
-        match curve.shape:
-            case Shape.step:
-                np.greater(one, curve.at[0], out=found[place], casting="unsafe")
-            case Shape.bend:
-                found[place] = np.interp(one, curve.at, curve.to)
-            case _:
-                np.multiply(one, f[curve.second], out=found[place])
-    if curves:
-        found -= np.array([[curve.intercept] for curve in curves])
-        found -= times(np.stack([curve.slopes for curve in curves]), f)
-        found /= np.array([[curve.size] for curve in curves])
-    np.clip(found, -CURVE_CUT, CURVE_CUT, out=found)
-    return found
+# Lines are cut at so many deviations before they are taken out of curves. Slopes of a curve that add up to less than
+# EXACT_SLOPES then give sums below 2^17, whose steps of 2^-36 are exact in 53 bits in any order of addition.
+FAR, EXACT_SLOPES = 512.0, 255.0
+
+
+class CurveArrays:
+    """Curves made ready for blocks of rows.
+
+    Lines are taken out by one product of matrices on the lattice. Where public slopes are so large that its sums could
+    round, they are added one line after the other.
+    """
+
+    def __init__(self, curves: tuple[Curve, ...]) -> None:
+        """Arrange what the curves say by row of their values."""
+        self.curves = curves
+        self.slopes = np.array([[one.intercept, *one.slopes] for one in curves])
+        self.over_size = 1 / np.array([[one.size] for one in curves])
+        self.exact = bool((np.abs(self.slopes).sum(axis=1) < EXACT_SLOPES).all()) if curves else True
+        products, self.runs = (Shape.square, Shape.product), list[tuple[Shape, slice, IntArray, IntArray, FloatArray]]()
+        for is_product, run in itertools.groupby(enumerate(curves), key=lambda one: one[1].shape in products):
+            for shape, part in [(Shape.product, list(run))] if is_product else itertools.groupby(run, key=_shape_of):
+                own = list(part)
+                places = slice(own[0][0], own[-1][0] + 1)
+                first, second = (np.array([getattr(one, side) for _, one in own]) for side in ("first", "second"))
+                at = np.array([[one.at[0]] for _, one in own]) if shape is Shape.step else np.zeros((0, 1))
+                self.runs.append((shape, places, first, second, at))
+
+    def of(self, f: FloatArray) -> FloatArray:
+        """Return c of rows whose lines are f, shape (curves, rows)."""
+        found = np.empty((len(self.curves), f.shape[1]))
+        if not self.curves:
+            return found
+        for shape, places, first, second, at in self.runs:
+            match shape:
+                case Shape.product:
+                    np.multiply(f[first], f[second], out=found[places])
+                case Shape.step:
+                    found[places] = f[first] > at
+                case _:
+                    for place in range(places.start, places.stop):
+                        curve = self.curves[place]
+                        found[place] = np.interp(f[curve.first], curve.at, curve.to)
+        found *= self.over_size
+        near = np.concatenate([np.ones((1, f.shape[1])), np.clip(f, -FAR, FAR)])
+        near *= 2.0**BITS
+        np.rint(near, out=near)
+        near *= 2.0**-BITS
+        found -= self.slopes @ near if self.exact else times(self.slopes, near)
+        np.clip(found, -CURVE_CUT, CURVE_CUT, out=found)
+        return found
+
+
+def _shape_of(one: tuple[int, Curve]) -> Shape:
+    return one[1].shape
 
 
 def features_of(features: FeatureMap, z: FloatArray) -> FloatArray:
     """Return v/radius of rows whose columns are z, shape (1 + count, rows), on the lattice."""
     f = lines_of(features.lines, z)
-    values = np.concatenate([np.ones((1, z.shape[1])), f, curves_of(features.curves, f)])
+    values = np.concatenate([np.ones((1, z.shape[1])), f, features.made.of(f)])
     if features.lines_radius is not None:
         values = cut_apart(values, features.radius, features.lines_radius, len(f))
     return in_ball(values, features.radius)
@@ -334,7 +384,7 @@ def score_features(features: FeatureMap, z: FloatArray) -> tuple[FloatArray, Flo
     lines: what a cut takes off lines then counts only as far as both slopes and balance are off by it.
     """
     f = lines_of(features.lines, z)
-    values = np.concatenate([np.ones((1, z.shape[1])), f, curves_of(features.curves, f)])
+    values = np.concatenate([np.ones((1, z.shape[1])), f, features.made.of(f)])
     if features.lines_radius is None:
         shortened(values, features.radius)
     else:

@@ -18,6 +18,7 @@ import numpy as np
 
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.data.cells import CellRows
+from causalveil.tasks.data.enclave import Enclave
 from causalveil.tasks.data.split import Pieces
 from causalveil.tasks.estimate.adjust.features import FeatureMap
 from causalveil.tasks.estimate.adjust.five_releases import FiveReleases
@@ -212,6 +213,8 @@ Questions = Sequence[Sequence[FiveReleases]]
 Asked = Sequence[Questions | None]
 Answered = tuple[tuple[tuple[R, ...], ...] | None, ...]
 FEWEST_UNITS = 2
+# Exact sums of release 2 in the enclave.
+SUMS_OF_LINES = "sums-of-lines"
 
 
 @dataclass(frozen=True)
@@ -254,6 +257,7 @@ class JointDraws:
         budget: of the stage that draws.
         workers: threads; no sum depends on it.
         times: of rehearsals on fewer people than there are units: how many each stands for.
+        enclave: where exact sums of release 2 stay for release 4; None: it sums rows again.
     """
 
     recipe: TableRecipe
@@ -261,6 +265,7 @@ class JointDraws:
     budget: Budget
     workers: int = 1
     times: float = 1.0
+    enclave: Enclave | None = None
 
     def scales(self) -> JointScales:
         """Release 1."""
@@ -295,7 +300,10 @@ class JointDraws:
         return self._release(SCREEN, asked, block, screen_of)
 
     def refit(self, asked: Asked) -> Answered[ReleasedMoments] | None:
-        """Release 4; None likewise."""
+        """Release 4; None likewise.
+
+        Where no curve is kept it has the features of release 2, and so its exact sums.
+        """
         return self._release(REFIT, asked, lambda one, own: _moments(one, own, own[0][0].refit_asked), moments_of)
 
     def scores(self, asked: Asked) -> Answered[ReleasedScores]:
@@ -377,8 +385,8 @@ class JointDraws:
             for block, factor in zip(blocks, factors, strict=True)
         ]
         numbers = [0 if block is None else numbers_of(block) for block in blocks]
-        sums = self._sums([_flat(block) for block in blocks], numbers)
-        exact = np.concatenate(sums) * np.concatenate([joined(one) for one in weights]) * self.times
+        sums = self._exact(slot, blocks, numbers)
+        exact = sums * np.concatenate([joined(one) for one in weights]) * self.times
         # Where there are no sums a number of 0 has noise: what is declared is drawn.
         drawn = mechanism.release(exact if len(exact) else np.zeros(1), joint.slot(slot), self.budget)
         noise, parts = noise_on(mechanism, len(exact)), cut(drawn[: len(exact)], numbers)
@@ -387,6 +395,16 @@ class JointDraws:
             None if block is None else Said(one, replace(noise, scale=noise.scale / factor))
             for block, one, factor in zip(blocks, said, factors, strict=True)
         ]
+
+    def _exact(self, slot: Slot, blocks: Sequence[JointSums | None], numbers: Sequence[int]) -> FloatArray:
+        """Return exact sums of all blocks, one after the other; release 4 without curves has those of release 2."""
+        moments = [block for block in blocks if isinstance(block, JointMomentSums)]
+        if self.enclave is not None and slot == REFIT and not any(block.features.curves for block in moments):
+            return self.enclave.load(SUMS_OF_LINES)
+        found = np.concatenate(self._sums([_flat(block) for block in blocks], numbers))
+        if self.enclave is not None and slot == LINES:
+            self.enclave.save(SUMS_OF_LINES, found)
+        return found
 
     def _sums(self, of: Sequence[Callable[[CellRows], FloatArray]], numbers: Sequence[int]) -> list[FloatArray]:
         """Return the exact sums of each subgroup, or of each class of outcomes over the rows that have these."""

@@ -17,11 +17,11 @@ import numpy as np
 from causalveil.tasks.data.cells import CellRows
 from causalveil.tasks.data.split import Pieces
 from causalveil.tasks.estimate.adjust.features import (
+    PART,
     ArmScales,
     FeatureMap,
     Scores,
     Screen,
-    curves_of,
     in_ball,
     lines_in_ball,
     score_features,
@@ -241,10 +241,13 @@ class JointScreenSums:
         one, found = first[0], {name: np.zeros_like(sums) for name, sums in self.weights.items()}
         for part, z in self.joint.encoding.blocks(rows.x):
             (whole, f), t = lines_in_ball(one.lines, z, one.lines_radius), rows.t[part]
-            c = in_ball(curves_of(one.curves, whole), one.radius)[:, : len(t)]
-            found["outcome"] += self._outcomes(f, y[:, part], t) @ c.T
-            arms = [left_of_arm(side, f, of_side(t, s, self.joint)) for s, side in enumerate(first)]
-            found["treatment"] += np.stack(arms) @ c.T
+            outcomes = self._outcomes(f, y[:, part], t)
+            arms = np.stack([left_of_arm(side, f, of_side(t, s, self.joint)) for s, side in enumerate(first)])
+            for begin in range(0, len(t), PART):
+                some = slice(begin, begin + PART)
+                c = in_ball(one.made.of(whole[:, some]), one.radius)[:, : len(t) - begin]
+                found["outcome"] += outcomes[:, some] @ c.T
+                found["treatment"] += arms[:, some] @ c.T
         return found
 
     def _outcomes(self, f: FloatArray, y: FloatArray, t: np.ndarray) -> FloatArray:

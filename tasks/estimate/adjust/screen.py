@@ -29,6 +29,7 @@ from causalveil.tasks.estimate.adjust.profiles import CurveGroup, Profiles, curv
 from causalveil.tasks.estimate.adjust.recipe import MOST_CANDIDATES, MOST_KEPT, RADIUS, radius_of, scores_sd
 from causalveil.tasks.estimate.adjust.released import EDGES, ColumnKind, Public, RandomDraws, ReleasedScreen
 from causalveil.tasks.estimate.adjust.scales import MIDDLE, FoundScales, Margin, normal_scores
+from causalveil.tasks.estimate.models.lattice_sums import BITS
 from causalveil.tasks.machine.arrays import FloatArray
 
 # Rows of the synthetic table: the least, one for so many units, the most. A correlation is off by 1/sqrt(rows), so that
@@ -112,6 +113,12 @@ def two_valued(margin: Margin | None) -> bool:
     return margin is not None and float(np.sort(margin.shares)[:-2].sum()) < FEW_BETWEEN
 
 
+def over_size(slopes: FloatArray, size: float | FloatArray) -> FloatArray:
+    """Return intercept and slopes of a curve divided by its size, on the lattice."""
+    found: FloatArray = np.rint(slopes / size * 2.0**BITS) * 2.0**-BITS
+    return found
+
+
 def beside_lines(found: list[Curve], f: FloatArray) -> tuple[Curve, ...]:
     """Take lines out of candidates in synthetic rows f; return those that vary and differ."""
     raw = np.column_stack([np.zeros((len(f), 0)), *(raw_values(one, f) for one in found)])
@@ -120,6 +127,7 @@ def beside_lines(found: list[Curve], f: FloatArray) -> tuple[Curve, ...]:
     ridge = RIDGE * len(f) * np.eye(lines.shape[1])
     slopes = np.linalg.solve(lines.T @ lines + ridge, lines.T @ raw)
     size = np.maximum((raw - lines @ slopes).std(axis=0), LEAST_LEFT * raw.std(axis=0))
+    slopes = over_size(slopes, size)
     curves = tuple(
         Curve(one.shape, one.first, one.second, one.at, one.to, float(line[0]), line[1:], float(wide))
         for one, line, wide in zip([found[place] for place in sure], slopes.T, size, strict=True)
@@ -189,6 +197,7 @@ class Candidates:
         size = math.sqrt(max(left, LEAST_LEFT**2 * raw))
         sure = share > 0
         at, to = numbers.at[place, sure], values[sure]
+        slopes = over_size(slopes, size)
         return Curve(Shape.bend, line, line, at, to, float(slopes[0]), slopes[1:], size)
 
 
@@ -340,6 +349,6 @@ def kept_of(screenings: Sequence[Screening]) -> list[Kept]:
             chosen += [candidates.bend(place, values) for values in functions]
         else:
             chosen.append(first.screen.curves[int(candidates.along[1].own[place, 0])])
-    if not first.blind:
+    if chosen:
         features = beside(first.public, features, tuple(chosen))
     return [Kept(features, one.left()) for one in screenings]

@@ -42,9 +42,8 @@ def in_cells(z: FloatArray) -> FloatArray:
 
     A cell goes from above its lower edge up to its upper one.
     """
-    places = np.ceil((z + 1) * STEPS - BELOW).astype(np.intp)
-    found: FloatArray = np.bincount(_CELL[places], minlength=CELLS).astype(np.float64)
-    return found
+    counts = np.bincount(np.ceil((z + 1) * STEPS - BELOW).astype(np.intp), minlength=len(_CELL))
+    return np.asarray(np.bincount(_CELL, counts, CELLS), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -82,8 +81,8 @@ def arm_moments(
     for part, z in encoding.blocks(x):
         every, r = features_of(features, z)[:, : part.stop - part.start], rho[:, part]
         for arm in range(arms):
-            chosen = t[part] == arm
-            mine, left = np.ascontiguousarray(every[:, chosen]), r[:, chosen]
+            chosen = np.flatnonzero(t[part] == arm)
+            mine, left = every.take(chosen, axis=1), r.take(chosen, axis=1)
             found.cross[arm] += left @ mine.T
             found.own[arm] += mine.sum(axis=1)
             found.squares[arm] += np.einsum("ij,ij->i", left, left)
