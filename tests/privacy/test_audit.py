@@ -135,7 +135,13 @@ def audited(case: Case, kept: float = 1.0) -> float:
 
 
 def adjusting(
-    name: str, outcomes: int, groups: int, arms: int, delta: str, recipe: Callable[[Shape], TableRecipe] | None = None
+    name: str,
+    outcomes: int,
+    groups: int,
+    arms: int,
+    delta: str,
+    recipe: Callable[[Shape], TableRecipe] | None = None,
+    products: bool = False,
 ) -> Case:
     """A release of the adjusting estimator on twenty ordinary people and an extreme one, who may change her subgroup.
 
@@ -143,7 +149,7 @@ def adjusting(
     """
     covariates = {f"n{place}": {"lower": 0, "upper": 1} for place in range(2)}
     steep = 4.0 if name == "scores" else 1e6
-    one = Shape(outcomes, groups, arms, covariates, steep=steep, privacy=("3", delta))
+    one = Shape(outcomes, groups, arms, covariates, steep=steep, privacy=("3", delta), products=products)
     several, pure = int(groups > 1), one.recipe.pure
     alike = pure and arms == TWO_ARMS
     # What is farthest apart: lines that stay and arms that change, or candidates that turn around, or subgroups.
@@ -331,6 +337,7 @@ def cases() -> dict[str, Callable[[], Case]]:
         for name in SLOTS:
             for delta in ("0.01", "0"):
                 found[f"{name}, {shape}, delta {delta}"] = partial(adjusting, name, *shape, delta)
+    found["scores with products"] = partial(adjusting, "scores", 3, 1, 2, "0.01", products=True)
     horvitz = {"weighting": "horvitz_thompson"}
     paper = {"variant": "paper", "epsilon": "0.9", **horvitz}
     return found | {
