@@ -84,7 +84,9 @@ def labelled(document: Document) -> Document:
         return row.model_copy(update=told)
 
     fields = [name for name in TABLES if hasattr(document, name)]
-    changed = {name: tuple(map(read, getattr(document, name))) for name in fields}
+    changed: dict[str, Any] = {name: tuple(map(read, getattr(document, name))) for name in fields}
+    if (clusters := getattr(document, "clusters", None)) is not None:
+        changed["clusters"] = clusters.model_copy(update={"answers": tuple(map(read, clusters.answers))})
     return cast(Document, document.model_copy(update=changed))
 
 

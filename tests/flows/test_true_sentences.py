@@ -271,6 +271,7 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
     yield told(effect, {"benchmarks": [like_age], "sampling_error": 0.4, "confounding": said_of(PART_OF_IT)})
     several = [{**likeness, "group": group, "hidden": group == "g1"} for group in ("g0", "g1")]
     yield merge(protocol, {"clusters": {**alike, "answers": several}})
+    yield merge(survival, {"clusters": {**alike, "answers": several}})
     yield merge(effect, {"details": {"unlike": "age, group"}})
     yield told(effect, trial | {"confounding": {"left_out": []}})
     yield told(survival, {"values": [survival["answers"][0]["values"][0] + 0.2, 0.1]})
