@@ -300,7 +300,7 @@ def asked(case: Case, number: int) -> Asked:
     rows = Rows(
         encode(study, columns(study, frame), np.arange(len(frame))),
         frame["t"].to_numpy(),
-        scaled_outcome(study, frame["y"]),
+        scaled_outcome(study, frame),
     )
     return Asked(study, rows, frame, _facts(case), population.truth_in(number), seed)
 
