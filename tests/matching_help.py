@@ -45,7 +45,7 @@ def matching_study(**changes: Any) -> MatchingStudy:
 def two_covariates(**changes: Any) -> MatchingStudy:
     """A study of an outcome in [-1, 1] with two covariates in [-1, 1], for rows of :func:`population`."""
     return matching_study(
-        **{"penalty": 0.001, "confounding_prior": {"outcome_r2": 0}, **changes},
+        **{"penalty": 0.001, "trial": True, **changes},
         outcome={"lower": -1, "upper": 1},
         covariates={
             "age": {"lower": -1, "upper": 1},
