@@ -29,6 +29,7 @@ def matching_changes(**changes: Any) -> dict[str, Any]:
             "variant",
             "error_coefficient",
             "confounding_prior",
+            "trial",
         ),
     }.items():
         for key in keys:
