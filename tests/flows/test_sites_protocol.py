@@ -125,12 +125,13 @@ def test_sites_without_an_answer_have_no_part_in_it(parties: Parties, tmp_path: 
     def hide(document: dict[str, Any]) -> None:
         for one in document["answers"]:
             if (one["outcome"], one["group"]) == ("readmitted", "medical"):
-                one |= {"state": "unresolved", "estimate": 0.0, "interval": {"lower": -1, "upper": 1}}
+                hidden = {"state": "unresolved", "estimate": 0.0, "interval": {"lower": -1, "upper": 1}}
+                one |= hidden | {"robustness": None}
 
     def withhold(document: dict[str, Any]) -> None:
         for one in document["answers"]:
             if (one["outcome"], one["group"]) == ("readmitted", "medical"):
-                one |= {"state": "withheld", **dict.fromkeys(NUMBERS)}
+                one |= {"state": "withheld", "robustness": None, **dict.fromkeys(NUMBERS)}
 
     whole = pooled(call_of(tmp_path / "all", parties))
     call = call_of(tmp_path / "two", parties)
