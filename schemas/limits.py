@@ -40,8 +40,8 @@ class Code(StrEnum):
     alike_within_clusters = "alike_within_clusters"
     # Sources of error that they do not, in the order in which a release has them.
     left_out = "left_out"
-    unmeasured = "unmeasured"
     parallel_trends = "parallel_trends"
+    unmeasured = "unmeasured"
     anticipation = "anticipation"
     attrition = "attrition"
     composition = "composition"

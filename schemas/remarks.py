@@ -125,6 +125,7 @@ _PENALTY = (
 COUNTED: dict[StrEnum, str] = {
     PlanCode.no_treatment: "units without '{column}' count as controls",
     PlanCode.no_outcome: "units without '{column}' count with {value:.6g}, {place} of its declared range",
+    PlanCode.outcome_left_out: "units without an outcome are left out of the answer for it ({columns})",
 }
 REMARKS: dict[StrEnum, str] = {
     PlanCode.no_cap: "'{dataset}' has no cap for level {level}: a run would be refused.",
@@ -199,8 +200,8 @@ REMARKS: dict[StrEnum, str] = {
     PlanCode.budget: "This run uses {taken} of what is left of the budget of '{dataset}'{whose}; {runs} ({account}).",
     PlanCode.no_units: "The number of units is unknown: give --units N, or put the partitions in place.",
     PlanCode.count_units: "Where a unit may have several rows, an admission counts units: causalveil admit FOLDER.",
-    PlanCode.outcome_left_out: "units without '{column}' are left out of its answer, which is of those who have it; "
-    "a plan takes all to have it.",
+    PlanCode.outcome_left_out: f"{COUNTED[PlanCode.outcome_left_out]}: it is of those who have it; a plan takes all to "
+    "have it.",
     PlanCode.range_of_parts: "the range of '{name}', {lower:g} to {upper:g}, is all that its columns' ranges allow; a "
     "change is usually much smaller. A range four times narrower makes intervals up to twice as narrow: declare "
     "'lower' and 'upper' of it from public knowledge.",

@@ -31,8 +31,8 @@ def unrecorded(specification: Mapping[str, Any]) -> tuple[Remark, ...]:
     if end == MissingOutcome.refuse:
         return tuple(told)
     if end == MissingOutcome.leave_out:
-        left = [one["name"] for one in outcomes_of(specification) if one.get("leaves_out")]
-        return (*told, *(remark(PlanCode.outcome_left_out, column=name) for name in left))
+        left = [f"'{one['name']}'" for one in outcomes_of(specification) if one.get("leaves_out")]
+        return (*told, remark(PlanCode.outcome_left_out, columns=", ".join(left))) if left else tuple(told)
     for one in outcomes_of(specification):
         lower, upper = one["lower"], one["upper"]
         value = {"middle": lower + (upper - lower) / 2, "lower": lower, "upper": upper}[end]

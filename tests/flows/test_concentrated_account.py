@@ -61,8 +61,9 @@ def test_plan_says_what_a_delta_would_give(tmp_path: Path) -> None:
     told = []
     for units in (2_000, 20_000):
         found, other = plan(path, units=units), plan(with_delta, units=units)
-        width = other.expected["half_width"]
-        assert found.expected["half_width_with_delta"] == width
+        width = found.expected["half_width_with_delta"]
+        # By the ratio of few draws of the same noise.
+        assert width == pytest.approx(other.expected["half_width"], rel=0.3)
         said = remark(PlanCode.gaussian, delta="1e-6", half_width=width) in found.sentences
         # Where a delta clearly widens the interval nothing is said.
         assert said is (width <= NOT_WORTH * found.expected["half_width"])

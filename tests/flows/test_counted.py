@@ -43,7 +43,7 @@ def released(folder: Path) -> tuple[EffectRelease, str]:
 
 def rows(n: int = 300, *, ids: int = 0) -> list[list[str]]:
     return [
-        [str(i % (ids or n)), str(i % 2), str(20 + i * 7 % 50), str(i % 9), str(2000 + i // (ids or n))]
+        [str(i % (ids or n)), str(i % 2), str(20 + i * 7 % 51), str(i % 9), str(2000 + i // (ids or n))]
         for i in range(n)
     ]
 

@@ -25,6 +25,9 @@ from causalveil.schemas.confounding import (
     over_parts,
 )
 from causalveil.schemas.limits import SENTENCES, Code, Limit, limit, united
+from causalveil.schemas.remarks import counted
+from causalveil.schemas.specification import unrecorded
+from causalveil.schemas.study import MissingOutcome
 from causalveil.tasks.estimate.interval import Estimate, Noise, assemble
 
 WHOLE, PART = by(AdjustmentMethod.balancing), by(AdjustmentMethod.balancing, Shortfall.imbalance)
@@ -150,3 +153,13 @@ def test_limits_of_several_releases_stand_once() -> None:
     assert [one.code for one in found] == [Code.unmeasured, Code.grid, Code.left_out, Code.left_out]
     assert found[1].facts["intervals"] == (30, 40)
     assert found[1].sentence == "error of dividing follow-up into 30 to 40 intervals"
+
+
+@pytest.mark.parametrize("counts_as", [one for one in MissingOutcome if one is not MissingOutcome.refuse])
+def test_pages_say_how_units_without_an_outcome_count(counts_as: MissingOutcome) -> None:
+    outcomes = [{"name": name, "lower": 0.0, "upper": 1.0, "leaves_out": True} for name in ("pay", "hours")]
+    told = unrecorded(
+        {"missing_outcome": counts_as, "missing_treatment": "control", "treatment": "t", "outcomes": outcomes}
+    )
+    assert all(one.sentence.startswith(counted(one)) for one in told)
+    assert "pay" in " ".join(map(counted, told))
