@@ -122,7 +122,7 @@ def test_a_list_that_is_too_short_for_a_wrong_item_is_told_once(tmp_path: Path) 
     many = {"kind": "effect", "outcome": ..., "outcomes": [{"name": "score", "role": "main"}]}
     told = problems(tmp_path / "many", {**many, "estimator": {"name": "regression", "penalty": ...}}, {})
     assert len(told) == 1
-    assert "'outcomes.0.role': must be one of 'primary', 'secondary' or 'negative_control'" in told[0]
+    assert "'outcomes.0.role': must be one of 'primary', 'secondary', 'negative_control' or 'placebo'" in told[0]
 
 
 MISSING = [
