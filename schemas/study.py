@@ -71,7 +71,7 @@ NOTHING_TO_ADJUST_FOR = (
 
 # An average over units whose density of covariates is tilted by h(e), e the chance of treatment: by 1, e and 1 - e (Li,
 # Morgan and Zaslavsky 2018). Weights h(e)/e of the treated and h(e)/(1 - e) of the controls give both arms that
-# density. What estimators and reports have to know of an estimand is here.
+# density. Estimators that weigh by more than that have rules of their own: CONTRIBUTING names them.
 class Estimand(StrEnum):
     """Average effect over all units, over the treated, or over the controls."""
 

@@ -1,10 +1,7 @@
 """Covariate adjustment from noisy moments: stages of five releases, and their plan.
 
-The stages of a table's five releases, by which covariates are adjusted for.
-They are the same for every estimator that has them; a study of one outcome is a table of one row.
-
-Covariate adjustment from noisy moments.
-Five releases on all units, by subgroup, read by one posterior that knows their noise.
+They are the same for every estimator that has them; a study of one outcome is a table of one row. Five releases on all
+units, by subgroup, are read by one posterior that knows their noise.
 
     1  arms' sums of every outcome, histograms of covariates and outcomes                   scales
     2  cross moments of lines with every outcome and the arms, Gram matrices by arm               lines

@@ -1,19 +1,16 @@
 """Draw by frozen mechanisms: what each draws stands beside what it costs.
 
-Frozen mechanisms: what each draws stands beside what it costs.
 A mechanism is a sensitivity and a cost; together they fix the noise. ``charge`` declares a draw from the study
 alone, before a row is read; ``release`` makes it through a budget. Every scale is calibrated to the safe side and
 then checked in exact or high-precision arithmetic: S/epsilon in plain floats overshoots epsilon in half of all
 cases. Sensitivities are under replace-one neighbours. Proofs: ``docs/privacy.md``.
 
-Draw by mechanisms that few estimators use.
-Propose-test-release, gross error, smooth sensitivity.
-
-Two may answer "no answer": what they release is safe near most data sets, and they test for that. Both test a
-*distance*: a whole number that moves by at most 1 between neighbours, and is at most 1 on any data set that has a
-neighbour for which the promise of the release would not hold. The test is noisy, so it costs epsilon, and passes by
-mistake with probability at most delta. Test and value are drawn in one transaction: no answer is an answer, charged and
-stored like any other. Proof: ``docs/proofs/direction.md``, section 6.
+Few estimators use propose-test-release, gross error and smooth sensitivity. Two may answer "no answer": what they
+release is safe near most data sets, and they test for that. Both test a *distance*: a whole number that moves by at
+most 1 between neighbours, and is at most 1 on any data set that has a neighbour for which the promise of the release
+would not hold. The test is noisy, so it costs epsilon, and passes by mistake with probability at most delta. Test and
+value are drawn in one transaction: no answer is an answer, charged and stored like any other. Proof:
+``docs/proofs/direction.md``, section 6.
 
 Gross error is the noise of Schröder, Hartenstein and Feuerriegel (2025), Theorems 4.3 and 4.5. Its guarantee is
 asymptotic.

@@ -17,6 +17,7 @@ import pytest
 import sqlalchemy as sa
 
 from causalveil.schemas.errors import LedgerError
+from causalveil.schemas.ledger import DOCUMENT
 from causalveil.tasks.privacy.ledger import store
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
 from tests import postgres
@@ -114,7 +115,9 @@ def test_a_run_that_loses_connections_is_charged_once(relay: tuple[Relay, str], 
     assert drawn == LOST[lost][1], "a value that may be in the ledger is not drawn again"
     events = [line["event"] for line in lines if line["event"] != "grant"]
     assert events == ["reserve", "charge", "finish"]
-    assert [entry.kind for entry in ledger.history("trial")] == ["grant", "reserve", "release"]
+    written = [(entry.kind, entry.name) for entry in ledger.entries_of("trial")]
+    assert [kind for kind, _ in written] == ["grant", "reserve", "release", "release"]
+    assert [name for _, name in written[2:]] == [CHARGE.name, DOCUMENT]
     block = ledger.account("trial").blocks[0]
     assert (block.spent.epsilon, block.reserved.epsilon) == (CHARGE.epsilon, 0)
     ledger.verify()

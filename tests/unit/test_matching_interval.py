@@ -180,7 +180,7 @@ def test_correction_divides_and_widens() -> None:
 def test_private_scores_allow_for_all_that_is_declared() -> None:
     """The deviation of outcomes is read off the bound on the sampling variance, in the estimate's own units."""
     randomised = two_covariates(epsilon="4")
-    study = two_covariates(epsilon="4", confounding_prior={"outcome_r2": 0.5, "distance": 1})
+    study = two_covariates(epsilon="4", trial=False, confounding_prior={"outcome_r2": 0.5, "distance": 1})
     numbers = np.array([12.0, 5.0])
     none, found = (findings(one, sizes_of(one, 1000), REUSE, numbers) for one in (randomised, study))
     assert none.interval.bias == 0.0
@@ -191,7 +191,7 @@ def test_private_scores_allow_for_all_that_is_declared() -> None:
     assert Code.confounding_of_prior in codes(found.interval.covers)
     assert str(found.headline.adjustment).startswith("partly adjusted")
     assert found.estimate == none.estimate
-    public = two_covariates(level="label", confounding_prior={"outcome_r2": 1, "distance": 10})
+    public = two_covariates(level="label", trial=False, confounding_prior={"outcome_r2": 1, "distance": 10})
     assert findings(public, sizes_of(public, 1000), REUSE, numbers).interval.bias == 0.0
 
 
