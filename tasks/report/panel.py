@@ -128,6 +128,9 @@ def adjusted_by_answer(stated: Sequence[ConfoundingStatement | None]) -> list[st
     found.sort(key=lambda one: (order.index(one.state), -(one.share or 0.0)))
     if found[0].done == found[-1].done:
         return [escape(found[0].done)]
+    if all(one.state is AdjustmentState.adjusted and one.share is not None and not one.left_out for one in found):
+        # Each is nearly whole: the largest part that is left speaks for all.
+        return [f"{escape(found[-1].done.removesuffix('.'))}, or less."]
     best, worst = escape(found[0].sentence), escape(found[-1].sentence)
     return [f"Best adjusted answer: {best}.", f"[yellow]Worst: {worst}.[/yellow]"]
 

@@ -18,7 +18,14 @@ from jinja2 import nodes
 from causalveil.flows.cli.owner import held_to
 from causalveil.flows.run.finished import RunResult
 from causalveil.flows.run.pooling import PooledResult
-from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, AdjustmentState, ConfoundingStatement, Shortfall
+from causalveil.schemas.confounding import (
+    AS_THEY_ARE,
+    RANDOMISED,
+    AdjustmentState,
+    ConfoundingStatement,
+    Shortfall,
+    of_share,
+)
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.documents import digest_of
 from causalveil.schemas.privacy import amount_text
@@ -362,6 +369,12 @@ STATES = zip(
     itertools.cycle(itertools.product((None, "passed", "failed", "cannot_tell"), (None, "weeks"))),
     strict=False,
 )
+
+
+def test_answers_that_are_nearly_whole_are_told_by_the_largest_part_that_is_left() -> None:
+    whole, most, partly = of_share(0.9999), of_share(0.97), of_share(0.5)
+    assert panel.adjusted_by_answer([whole, most]) == [f"{most.done.removesuffix('.')}, or less."]
+    assert [line.startswith("Best") for line in panel.adjusted_by_answer([whole, partly])] == [True, False]
 
 
 @pytest.mark.parametrize(("stated", "about"), STATES)
