@@ -121,7 +121,7 @@ def test_changes_of_periods_are_those_made_by_hand(tmp_path: Path, capfd: pytest
     wide.write_text(wide.read_text().replace("  lower: 0\n  upper: 10\n", ""))
     told = str(plan(wide))
     assert "is all that its columns' ranges allow" in told
-    assert "units without 'score@2013 - score@2012' are left out of its answer" in told
+    assert "units without an outcome are left out of the answer for it ('score@2013 - score@2012', " in told
     undeclared = write_study(tmp_path / "none", contract=owner, study={**design, "design": {**change, "after": 2015}})
     assert "declares no column 'score@2015'" in refused(capfd, "plan", str(undeclared))[1]
 

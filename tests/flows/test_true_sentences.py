@@ -272,13 +272,14 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
     likeness = {"outcome": "score", "group": "all units", "arm": "1", "correlation": correlation}
     likeness |= {"design_effect": 2.0, "effective_people": 200.0}
     alike = {"column": "school", "number": 40, "spread": 0.0, "treated": None, "subgroups": None}
-    yield merge(effect, {"clusters": {**alike, "answers": [{**likeness, "hidden": False}]}})
+    named = {"specification": {"clusters": alike}}
+    yield merge(effect, named | {"clusters": {**alike, "answers": [{**likeness, "hidden": False}]}})
     wide = {"low": 0.0, "median": 0.01, "high": 0.9}
     like_age = {"covariate": "age", "outcome": wide, "treatment": wide}
     yield told(effect, {"benchmarks": [like_age], "sampling_error": 0.4, "confounding": said_of(PART_OF_IT)})
     several = [{**likeness, "group": group, "hidden": group == "g1"} for group in ("g0", "g1")]
     yield merge(protocol, {"clusters": {**alike, "answers": several}})
-    yield merge(survival, {"clusters": {**alike, "answers": several}})
+    yield merge(survival, named | {"clusters": {**alike, "answers": several}})
     yield merge(effect, {"details": {"unlike": "age, group"}})
     yield told(effect, trial | {"confounding": {"left_out": []}})
     yield told(survival, {"values": [survival["answers"][0]["values"][0] + 0.2, 0.1]})
