@@ -117,7 +117,7 @@ def key_swapped(call: Call, sites: dict[str, Party]) -> None:
 def release_of_another_run(call: Call, sites: dict[str, Party]) -> None:
     """Signed by the site, but the statement speaks of another release."""
     statement = call.statement("north")
-    statement["release"] = answered(call, "north", estimate=0.0)
+    statement["release"] = answered(call, "north", estimate=0.0, robustness=None)
     call.put("north", sites["north"].sign(statement))
 
 
