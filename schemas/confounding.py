@@ -84,8 +84,8 @@ class ConfoundingStatement(Worded):
     Attributes:
         state: how far it was adjusted for.
         method: by what; None where nothing was adjusted for.
-        share: of the confounding that the prior expects, as a variance, what was adjusted for. A statement tells the
-            size of what is left, sqrt(1 - share): a share of .97 leaves a bias of a sixth.
+        share: part of the variance of expected confounding that was adjusted for. A statement tells the size of what
+            is left, sqrt(1 - share): of a share of .97 it is .17.
         linear: whether covariates entered as they are alone: squares, steps and products were not looked for.
         prior: who chose that prior.
         left_out: covariates and levels that could not be adjusted for, which the share does not count.

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from causalveil.schemas.answers import Answer, Limits, State
+from causalveil.schemas.answers import Answer, Limits, State, robustness_value
 from causalveil.schemas.privacy import Charge, Guarantee, Level, amount_text, largest_sum
 from causalveil.schemas.study import Variant
 
@@ -33,8 +33,6 @@ MOST_UNITS = 2**53
 LARGEST = 1e300
 # Distributions of privacy losses are rounded up on a grid.
 PESSIMISM = 1.1
-# Beyond it squares overflow.
-LARGEST_RATIO = 1e100
 # What a change of units may round.
 ROUNDED = 1e-9
 # What sums over sites may round, on another machine too.
@@ -280,8 +278,7 @@ def _of_answer(place: str, answer: Answer, width: float | None) -> Iterator[str]
     yield from _too_large(f"{place}.", **{name: value * value for name, value in roots.items()})
     yield from _too_large(f"{place}.", estimate=answer.estimate or 0.0, bias=answer.bias or 0.0)
     if (missed := answer.robustness) is not None:
-        square = min(abs(answer.estimate or 0.0) / missed.scale, LARGEST_RATIO) ** 2
-        value = 2 / (1 + math.sqrt(1 + 4 / square)) if square > 0 else 0.0
+        value = robustness_value(answer.estimate or 0.0, missed.scale)
         if answer.estimate is None or abs(value - missed.value) > SUMMED:
             yield f"'{place}.robustness': it does not go with the estimate"
     if width is None or answer.interval is None or answer.state is not State.unresolved or answer.measure == "rmst":

@@ -44,7 +44,7 @@ class CellRows(Rows):
     g: ByteArray
 
     def __getitem__(self, part: slice | IntArray) -> CellRows:
-        """Some of them."""
+        """Return the rows of a slice or at some places."""
         return CellRows(self.x[part], self.t[part], self.u[part], self.g[part])
 
     def with_outcomes(self, chosen: Sequence[int]) -> CellRows:

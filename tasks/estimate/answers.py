@@ -204,9 +204,8 @@ def over_groups(
     hidden = [count for part, count in zip(parts, counts, strict=True) if not part.answered]
     most = math.fsum(max(count, 0.0) + 3 * count_error for count in hidden) / max(units, 1.0)
     if not told or total <= 0 or most >= 1:
-        nothing = dict.fromkeys(("value", "sampling", "noise", "bias"), 0.0)
         bare = replace(first, group=ALL_UNITS, answered=False, risks=None, error=None, alike=None)
-        return replace(bare, **nothing)  # type: ignore[arg-type]
+        return replace(bare, value=0.0, sampling=0.0, noise=0.0, bias=0.0)
     shares = [(part, count / total) for part, count in told]
     value = math.fsum(share * part.value for part, share in shares)
     sizes = math.fsum((count_error / total * (part.value - value)) ** 2 for part, _ in shares)

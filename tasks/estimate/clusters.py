@@ -329,7 +329,7 @@ class ClusterTotals:
     def known(self, found: Contributions, outcome: int, block: int, part: int) -> KnownClusters | None:
         """Return what is known of the clusters of a part before their totals are.
 
-        None where nobody is in it.
+        None of a part without units.
         """
         units = self._units(found, outcome, block, part)
         unit = float(units.max())

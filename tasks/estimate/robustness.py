@@ -27,9 +27,16 @@ from collections.abc import Mapping
 import numpy as np
 from scipy.special import ndtri
 
-from causalveil.schemas.answers import Answer, Benchmark, Limits, Possible, Robustness
+from causalveil.schemas.answers import (
+    Answer,
+    Benchmark,
+    Limits,
+    Possible,
+    Robustness,
+    robustness_value,
+    squared_ratio,
+)
 from causalveil.schemas.confounding import declares_randomised
-from causalveil.schemas.contradictions import LARGEST_RATIO
 from causalveil.schemas.table import ALL_UNITS, TableStudy
 from causalveil.tasks.estimate.adjust.features import Curve
 from causalveil.tasks.estimate.adjust.five_releases import FiveReleases
@@ -42,37 +49,13 @@ QUANTILES = (0.05, 0.5, 0.95)
 LEAST_LEFT = 0.01
 
 
-def robustness_value(effect: float, scale: float) -> float:
-    """Return the part of both variances by which a confounder moves an effect to 0.
-
-    It solves ``|effect| = scale R/sqrt(1 - R)`` for R = R2_Y = R2_T (Cinelli and Hazlett 2020, equation 19).
-
-    Args:
-        effect: in outcome units.
-        scale: S, above 0, in outcome units.
-
-    Examples:
-        The exposure of the Darfur study of Cinelli and Hazlett: 0.0973 with a standard error of .0232 on 783 degrees.
-
-        >>> round(robustness_value(0.0973, 0.0232 * 783**0.5), 3)
-        0.139
-    """
-    square = _square(effect, scale)
-    return 2 / (1 + math.sqrt(1 + 4 / square)) if square > 0 else 0.0
-
-
 def extreme_value(effect: float, scale: float) -> float:
     """Return the part of treatment's variance needed by a confounder that explains the outcome.
 
     It explains all of the outcome's variance that is left.
     """
-    square = _square(effect, scale)
+    square = squared_ratio(effect, scale)
     return square / (1 + square)
-
-
-def _square(effect: float, scale: float) -> float:
-    """Return f^2; sizes whose squares overflow are as good as infinite."""
-    return float(min(abs(effect) / scale, LARGEST_RATIO) ** 2)
 
 
 def largest_bias(scale: float, outcome: float, treatment: float) -> float:

@@ -187,7 +187,7 @@ def _strongest(release: EffectRelease, found: Robustness) -> tuple[str, ...]:
 def _e_values(release: EffectRelease, answer: Answer) -> tuple[str, ...]:
     """Return E-values of an answer's ratios, else of its size in standard deviations (VanderWeele and Ding 2017)."""
     ratios: list[tuple[str, float | None, float, float | None]] = [
-        (one.words.split("  ")[0].rsplit(" ", 1)[0], one.estimate, one.lower, one.upper) for one in answer.measures
+        (one.name, one.estimate, one.lower, one.upper) for one in answer.measures
     ]
     hazards = answer.log_rank.hazard_ratio if answer.log_rank is not None else None
     if hazards is not None and not release.specification.get("covariates"):

@@ -12,7 +12,7 @@ import pytest
 import causalveil
 from causalveil.flows.cli.main import main
 from causalveil.flows.run.estimators import rehearse_effect
-from causalveil.schemas.answers import Benchmark, Limits, Possible
+from causalveil.schemas.answers import Benchmark, Limits, Possible, robustness_value
 from causalveil.schemas.contradictions import contradictions
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.release import EffectRelease
@@ -23,7 +23,6 @@ from causalveil.tasks.estimate.robustness import (
     extreme_value,
     largest_bias,
     robustness,
-    robustness_value,
 )
 from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil.tasks.report.page import report_html

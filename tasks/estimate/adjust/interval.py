@@ -234,7 +234,7 @@ def _added(
 def share_adjusted(public: Public, learnt: Learnt, kept: Kept) -> float:
     """Return the share of the variance of expected confounding that was taken off, in [0, 1].
 
-    Curves that were looked for and not kept confound as far as their draws say; else lines alone are spoken of.
+    It counts curves that were looked for and not kept; where none were looked for it is of linear confounding.
     """
     expected = math.sqrt(public.prior.outcome_r2) * public.prior.distance
     curves = kept.left if looks_for_curves(public) else np.zeros(len(learnt.error))

@@ -236,7 +236,7 @@ class TableRecipe:
         all_counted: whether every unit lies in a subgroup, so that counts add up to what is public.
         ending: of the name of each release, where a study makes several of a kind.
         scope: whom they are charged to.
-        totals: of clusters, whose units are alike; None: nobody is taken to be.
+        totals: of clusters, whose units are correlated; None: units are taken to be independent.
         classes: outcomes that share rows, where some have rows of their own; none where all share all rows.
         shared: whether the first class is of outcomes that all units have.
         products: whether release 5 has products of two outcomes' scores in place of their squares alone.

@@ -64,7 +64,7 @@ NAMES = ("x", "t", "u", "h")
 
 @dataclass(frozen=True)
 class PartEnclave(Enclave):
-    """Some rows of another enclave, whose arrays have a suffix; pickled if the other can be."""
+    """Hold some rows of another enclave under names with a suffix; pickled if it can be."""
 
     whole: Enclave
     name: str
