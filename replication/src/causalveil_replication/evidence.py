@@ -95,16 +95,15 @@ def parts(tables: Path) -> list[str]:
         "Made by `uv run --package causalveil-replication replicate evidence --out docs/evidence.md` "
         "from the tables in `docs/figures/`; a test holds this page to them. Data that are not shipped are named by "
         "each command, with where they come from; nothing is downloaded.",
-        "*Command*: what makes our numbers, and a page with figures of each paper, after `uv run --package "
-        "causalveil-replication`.",
         f"*Agree*: no number of the row is further from the printed one than {ERRORS:g} standard errors of the "
-        "difference, counting the runs of both sides. It is no proof of equality: a difference up to the stated size "
-        "would not have been seen. *Agree, weakly*: the paper drew one vector of coefficients, and estimates differ "
-        "more between vectors than between most methods; what would not have been seen is then large. Where numbers "
-        "differ the reason is given. Where a figure prints no numbers nothing is held against it, and the row says "
-        "what ours shows.",
+        "difference, counting the runs of both sides; the row has the largest distance in these errors, and the "
+        "differences that would have gone unseen: it is no proof of equality. *Agree, weakly*: the paper drew one "
+        "vector of coefficients, and estimates differ more between vectors than between most methods, so that large "
+        "differences go unseen. Where numbers differ the reason is given. Where a figure prints no numbers nothing is "
+        "held against it, and the row says what ours shows.",
         "*Runs*: rows with the same letter were read off the same seeded runs. They agree or differ together and are "
-        "one piece of evidence, as are the numbers within a row.",
+        "one piece of evidence, as are the numbers within a row. *Command*, after `uv run --package "
+        "causalveil-replication`: what makes our numbers, and a page with figures of each paper.",
         *(part for paper in PAPERS for part in _paper(paper, found[paper], tables)),
         JUDGED,
     ]
@@ -113,13 +112,16 @@ def parts(tables: Path) -> list[str]:
 def _paper(paper: Paper, found: Sequence[tuple[Item, Beside]], tables: Path) -> Iterator[str]:
     yield f"## {paper.citation}"
     yield _summary(paper, found, tables)
-    lines = []
+    commands = list(dict.fromkeys(item.command for item, _ in found if item.command))
+    reasons = [item.reason for item, beside in found if item.reason in agreement(item, beside)]
+    notes = [reason for reason in dict.fromkeys(reasons) if reason and reasons.count(reason) > 1]
+    lines = [f"- Command {number}: `{command}`" for number, command in enumerate(commands, 1)]
     for runs in paper.runs:
         rows = sum(item.table in runs.tables for item in paper.items)
         lines.append(f"- Runs {runs.letter} ({rows} {'row' if rows == 1 else 'rows'}): {runs.shared}.")
-    if lines:
-        yield "\n".join(lines)
-    yield markdown_table([_row(paper, item, beside) for item, beside in found])
+    lines += [f"- Note {number}: {reason}" for number, reason in enumerate(notes, 1)]
+    yield "\n".join(lines)
+    yield markdown_table([_row(paper, item, beside, commands, notes) for item, beside in found])
 
 
 def counted(found: Sequence[tuple[Item, Beside]]) -> str:
@@ -165,18 +167,23 @@ def agreement(item: Item, found: Beside) -> str:
     if not found.beyond:
         agrees = "agree, weakly" if item.runs == VECTORS else "agree"
         largest = max(map(abs, found.apart))
-        said = f"{agrees}: largest distance {largest:.1f} errors; differences of less than {unseen} would not be seen"
+        said = f"{agrees}: {largest:.1f} errors, {unseen} unseen"
         return said + (f" ({item.reason})" if item.reason else "")
     return f"{found.beyond} of {len(found.apart)} differ by more than {unseen}: {item.reason}"
 
 
-def _row(paper: Paper, item: Item, found: Beside) -> dict[str, str]:
-    runs = paper.runs_of(item)
+def _row(
+    paper: Paper, item: Item, found: Beside, commands: Sequence[str], notes: Sequence[str]
+) -> dict[str, str]:
+    """Return a row of a paper's table, whose commands and shared reasons stand above it."""
+    runs, said = paper.runs_of(item), agreement(item, found)
+    if item.reason in notes:
+        said = said.replace(item.reason, f"note {notes.index(item.reason) + 1}")
     return {
         "item": item.name,
         "printed": " ".join(format(number, item.form) for number in item.printed) or "-",
         "ours": " ".join(format(number, item.form) for number in found.ours) or "-",
-        "agreement": agreement(item, found),
+        "agreement": said,
         "runs": runs.letter if runs else "-",
-        "command": f"`{item.command}`" if item.command else "-",
+        "command": str(commands.index(item.command) + 1) if item.command else "-",
     }
