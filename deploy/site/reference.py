@@ -31,7 +31,8 @@ def commands_page() -> str:
 
     command = get_command(app)
     context = command.make_context("causalveil", [], resilient_parsing=True)
-    return str(get_docs_for_click(obj=command, ctx=context, name="causalveil", title="Commands")).rstrip() + "\n"
+    page = str(get_docs_for_click(obj=command, ctx=context, name="causalveil", title="Commands"))
+    return re.sub(r"\*\*Options\*\*:\n\n(?=\n)|\* `--help`: Show this message and exit\.\n", "", page).rstrip() + "\n"
 
 
 def schema_page(path: Path, title: str) -> str:
@@ -40,9 +41,26 @@ def schema_page(path: Path, title: str) -> str:
 
     lines = jsonschema2md.Parser(examples_as_yaml=True).parse_schema(json.loads(path.read_text()))
     # Markdown nests lists by four spaces; the parser writes two.
-    body = re.sub(r"(?m)^ +", lambda match: 2 * match[0], "".join(lines).partition("\n")[2])
-    source = f"Every key, generated from `{path.relative_to(ROOT)}`, by which an editor completes and checks the file."
+    body = re.sub(r"(?m)^ +", lambda match: 2 * match[0], short("".join(lines).partition("\n")[2]))
+    source = (
+        f"Every key, generated from `{path.relative_to(ROOT)}`, by which an editor completes and checks the file. Keys "
+        "that are not named are refused."
+    )
     return f"# {title}\n\n{source}\n\n{body.strip()}\n"
+
+
+def short(body: str) -> str:
+    """Return the list of keys with the choices of a value in its own line, and anchors at definitions alone."""
+    body = re.sub(r'<a id="(?!%24defs/\w+")[^"]*"></a>(: )?', "", body)
+    body = re.sub(r"Refer to \*(\[)#/\$defs/(\w+\]\([^)]*\))\*\.?", r"\1\2", body)
+    choices = re.compile(r"(?m)^( *)(- .*)\n\1  - \*\*(?:Any|One) of\*\*\n((?:\1    - .*\n)+)(?!\1     )")
+
+    def joined(match: re.Match[str]) -> str:
+        indent, key, several = match.groups()
+        each = [re.sub(r"^- \*(\w+)\*(:?)", r"\1\2", line.strip()).strip("-. ") for line in several.splitlines()]
+        return f"{indent}{key} Is {' or '.join(each)}.\n"
+
+    return re.sub(r" Cannot contain additional properties\.| \(\[Test\]\([^)]*\)\)", "", choices.sub(joined, body))
 
 
 if __name__ == "__main__":

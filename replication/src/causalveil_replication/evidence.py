@@ -172,9 +172,7 @@ def agreement(item: Item, found: Beside) -> str:
     return f"{found.beyond} of {len(found.apart)} differ by more than {unseen}: {item.reason}"
 
 
-def _row(
-    paper: Paper, item: Item, found: Beside, commands: Sequence[str], notes: Sequence[str]
-) -> dict[str, str]:
+def _row(paper: Paper, item: Item, found: Beside, commands: Sequence[str], notes: Sequence[str]) -> dict[str, str]:
     """Return a row of a paper's table, whose commands and shared reasons stand above it."""
     runs, said = paper.runs_of(item), agreement(item, found)
     if item.reason in notes:
