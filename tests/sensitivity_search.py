@@ -700,7 +700,7 @@ class Attack:
         if added[0] is None or added[1] is None:
             return 0.0
         # Nor does a sum depend on who stands in a piece with whom.
-        cuts = range(3, self.case.units, 7)
+        cuts = range(3, self.case.units, 7)[:12]
         pieces = [self.value(name, enclave_of(base, some)).vector for some in ((), cuts)]
         if not np.array_equal(*pieces):
             return BROKEN

@@ -122,6 +122,8 @@ def width(case: str, units: int, epsilon: str) -> float:
     return found
 
 
+# Of a trial both tests below read the same widths.
+@pytest.mark.xdist_group("widths of auto")
 @pytest.mark.parametrize("case", [case for case in CASES if case != "training units"])
 def test_more_people_or_budget_never_widen(case: str) -> None:
     """Over the grid the expected width falls, or stays at the declared range."""
@@ -135,6 +137,7 @@ def test_more_people_or_budget_never_widen(case: str) -> None:
     assert table[-1][-1] < table[0][0] / 100
 
 
+@pytest.mark.xdist_group("widths of auto")
 def test_auto_is_no_worse_than_arm_means_in_a_trial() -> None:
     """By what both are expected to give, at every place of the grid."""
     for units in SIZES:
