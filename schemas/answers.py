@@ -237,11 +237,12 @@ class ContrastAnswer(Frozen):
 
     ``of``: rows with their coefficients; ``top`` and ``bottom``: of a ratio, whose set is Fieller's. The simultaneous
     sets hold together with those of all answers. ``denominator_z``: a ratio's denominator over its standard error, of
-    which noise is a part. A withheld one has no numbers.
+    which noise is a part. A withheld one has no numbers. ``by_size``: a mean, by coefficients times released sizes.
     """
 
     name: str
     of: dict[str, Finite] | None = None
+    by_size: Annotated[bool, Field(exclude_if=lambda by_size: not by_size)] = False
     top: str | None = None
     bottom: str | None = None
     state: State
@@ -259,7 +260,8 @@ class ContrastAnswer(Frozen):
         if self.of is None:
             return f"({self.top}) / ({self.bottom})"
         signed = [f"{'-' if times < 0 else '+'} {abs(times):g} × ({row})" for row, times in self.of.items()]
-        return " ".join(signed).removeprefix("+ ").replace(" 1 × ", " ").removeprefix("1 × ")
+        made = " ".join(signed).removeprefix("+ ").replace(" 1 × ", " ").removeprefix("1 × ")
+        return f"mean by released numbers of treated of {made.replace(' + ', ', ')}" if self.by_size else made
 
 
 def headline_first(rows: Iterable[R]) -> list[R]:

@@ -51,11 +51,14 @@ from causalveil.schemas.where import MOST_CONDITIONS, Condition, refuse_roles
 
 # What the answers over all subgroups are called; no level can be.
 ALL_UNITS = "all units"
+# The arm of all cohorts.
+TREATED = "treated"
 MISSING = "(missing)"
 MOST_OUTCOMES, MOST_GROUPS, MOST_ARMS, MOST_CONTRASTS = 50, 100, 20, 50
 # The place of a row: outcome, subgroup and arm; and what stands between them in its name.
 Row = tuple[str, str, str]
 ROW_PARTS = "|"
+OF_THEIR_OWN = "missing_outcome: leave_out"
 # What a release at level `label` prints of public columns, of one question and of several.
 PUBLIC_WEIGHTS = (
     "sizes of weights, effective sample sizes and imbalances in this release: exact functions of those columns"
@@ -101,7 +104,12 @@ class AskedOf(Frozen):
 
 
 class TableOutcome(Outcome, AskedOf):
-    """An outcome with its declared range, its role and its importance."""
+    """An outcome with its declared range, its role and its importance.
+
+    ``arm``: of a study of cohorts, the one that it is asked of, against the reference; other units do not have it.
+    """
+
+    arm: Annotated[Name | None, Field(exclude_if=lambda arm: arm is None)] = None
 
     @property
     def counts_events(self) -> bool:
@@ -176,10 +184,12 @@ class RowContrast(Frozen):
     """A contrast of rows of the table: a sum with coefficients, or a ratio of two of them.
 
     A row is named by outcome, subgroup and arm, as ``weeks | afam``; the subgroup may be left out for all units, and
-    the arm where there are two. ``top`` and ``bottom`` may name a contrast that stands before.
+    the arm where there are two. ``top`` and ``bottom`` may name a contrast that stands before. ``by_size``: a mean by
+    coefficients times the released numbers of treated, of outcomes of cohorts.
     """
 
     name: Name
+    by_size: Annotated[bool, Field(exclude_if=lambda by_size: not by_size)] = False
     of: Annotated[dict[Name, Finite] | None, Field(min_length=1, max_length=100)] = None
     top: Name | None = None
     bottom: Name | None = None
@@ -191,6 +201,8 @@ class RowContrast(Frozen):
             raise ValueError("a contrast has 'of', rows with coefficients, or 'top' and 'bottom' of a ratio")
         if any(times == 0 or abs(times) > MOST_TIMES for times in (self.of or {}).values()):
             raise ValueError(f"a coefficient is 0, or beyond {MOST_TIMES:g}; leave its row out, or use a smaller one")
+        if self.by_size and not all(times > 0 for times in (self.of or {"": 0.0}).values()):
+            raise ValueError("'by_size' makes a mean of 'of' with coefficients above 0")
         return self
 
 
@@ -288,10 +300,10 @@ class TableStudy(Study):
     def _two_codes_or_arms(self) -> Self:
         if self.arms is not None and self.treatment_codes is not None:
             raise ValueError("a treatment has 'arms' or two codes, not both")
-        if self.arms is not None and len(self.arms.levels) > 2 and self.estimand is not Estimand.ATE:
+        if len(self.arm_names) > 2 and self.estimand is not Estimand.ATE:
             raise ValueError(
                 "several arms are compared over all units: use 'estimand: ATE', or ask of the treated of one arm in a "
-                "study of it and the reference alone, by 'where'"
+                "study of it and the reference alone, by 'where'; changes of cohorts by 'design'"
             )
         return self
 
@@ -329,8 +341,14 @@ class TableStudy(Study):
 
     @property
     def arm_names(self) -> tuple[str, ...]:
-        """The arms, the reference first."""
-        return tuple(map(str, self.codes.pair if self.arms is None else self.arms.ordered))
+        """The arms, the reference first; cohorts are one arm, whose outcomes say which."""
+        arms = tuple(map(str, self.codes.pair if self.arms is None else self.arms.ordered))
+        return (arms[0], TREATED) if self.of_cohorts else arms
+
+    @property
+    def of_cohorts(self) -> bool:
+        """True if each outcome is asked of one arm against the reference."""
+        return self.arms is not None and any(getattr(one, "arm", None) is not None for one in self.outcomes)
 
     @property
     def shared_roles(self) -> dict[str, Column]:
@@ -356,7 +374,9 @@ class TableStudy(Study):
         said = "" if self.subgroups is None else f" in {_counted(len(self.groups), 'subgroup')}"
         if self.arms is not None:
             reference = level_labels(self.arms.levels, self.arms.names)[self.arm_names[0]]
-            said += f", {_counted(len(self.arm_names) - 1, 'arm')} against '{reference}'"
+            cohorts = len({getattr(one, "arm", None) for one in self.outcomes}) if self.of_cohorts else 0
+            arms = _counted(cohorts, "cohort") if cohorts else _counted(len(self.arm_names) - 1, "arm")
+            said += f", {arms} against '{reference}'"
         among = f", where {' and '.join(one.words for one in self.where)}" if self.where else ""
         return f"{said}{among}"
 
@@ -394,9 +414,9 @@ class EffectStudy(TableStudy):
 
     @model_validator(mode="after")
     def _rows_of_their_own(self) -> Self:
-        if not any(one.leaves_out for one in self.outcomes):
+        if not self.classes:
             return self
-        reason = None
+        reason, key = None, "design" if self.of_cohorts else "missing_outcome"
         if not self.LEAVES_OUT:
             reason = f"is not served by estimator '{self.estimator.name}'; use 'regression'"
         elif self.privacy.delta == 0:
@@ -406,7 +426,18 @@ class EffectStudy(TableStudy):
         elif self.clusters is not None:
             reason = "does not go with 'clusters'"
         if reason is not None:
-            raise RuleBroken(f"'missing_outcome: leave_out' {reason}", "missing_outcome")
+            raise RuleBroken(f"{'changes of cohorts' if self.of_cohorts else repr(OF_THEIR_OWN)} {reason}", key)
+        return self
+
+    @model_validator(mode="after")
+    def _each_of_its_cohort(self) -> Self:
+        for one in self.outcomes if self.of_cohorts or any(one.arm for one in self.outcomes) else ():
+            if self.arms is None or str(one.arm) not in map(str, self.arms.ordered[1:]):
+                raise RuleBroken(f"'{one.name}' is of '{one.arm}', which is no arm beside the reference", "design")
+        if self.of_cohorts and self.estimand is not Estimand.ATT:
+            raise RuleBroken("cohorts have effects on the treated alone: write 'estimand: ATT'", "estimand")
+        if not self.of_cohorts and any(one.by_size for one in self.contrasts):
+            raise RuleBroken("'by_size' weighs outcomes of cohorts; leave it out", "contrasts")
         return self
 
     @model_validator(mode="after")
@@ -415,8 +446,7 @@ class EffectStudy(TableStudy):
         if changes and not getattr(self.estimator, "trial", False):
             raise RuleBroken(
                 "changes of several arms: parallel trends tell the effect on the treated alone, and several arms are "
-                "compared over all units; ask of each cohort and the never treated in a study of its own, by 'where', "
-                "with 'estimand: ATT'",
+                "compared over all units; write 'cohorts' and 'periods' in 'design'",
                 "arms",
             )
         return self
@@ -424,9 +454,10 @@ class EffectStudy(TableStudy):
     @property
     def classes(self) -> tuple[tuple[int, ...], ...]:
         """Outcomes that share rows; empty where all share all rows."""
-        own = [place for place, one in enumerate(self.outcomes) if one.leaves_out]
-        shared = tuple(place for place in range(len(self.outcomes)) if place not in own)
-        return (*((shared,) if shared else ()), *((place,) for place in own)) if own else ()
+        found: dict[Any, list[int]] = {None: []}
+        for place, one in enumerate(self.outcomes):
+            found.setdefault(place if one.leaves_out else one.arm, []).append(place)
+        return tuple(map(tuple, filter(None, found.values()))) if len(found) > 1 else ()
 
     @model_validator(mode="after")
     def _contrasts_of_rows(self) -> Self:

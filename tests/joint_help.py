@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from causalveil.tasks.estimate.adjust.releases import (
     JointScreenSums,
     JointSums,
     Residuals,
+    ScoresOfClasses,
     numbers_of,
 )
 from causalveil.tasks.machine.arrays import FloatArray
@@ -89,6 +90,12 @@ class Shape:
         scores = replace(one.scores, arms=half)
         return JointScoreSums(joint, [[scores for _ in row] for row in table], residuals)
 
+    @property
+    def together(self) -> ScoresOfClasses:
+        """Scores with products of outcomes that have rows of their own."""
+        blocks = [cast(JointScoreSums, self.block("scores", one)) for one in self.recipe.of_blocks]
+        return ScoresOfClasses(self.recipe, blocks)
+
     def mechanism(self, name: str) -> Mechanism:
         found = self.recipe.mechanism(SLOTS[name])
         assert found is not None
@@ -105,6 +112,9 @@ class Shape:
     def placed(self, name: str, row: CellRows, recipe: TableRecipe | None = None) -> FloatArray:
         """What a row adds to a release: its block's numbers, all others 0; of outcomes that it has, by class."""
         made = recipe or self.recipe
+        if made.classes and made.products and name == "scores":
+            block: JointSums = self.together
+            return joined(block.of(row)) * joined(block.weights) * (int(row.g[0]) < self.groups)
         if made.classes:
             eligible, parts = int(row.g[0]) < self.groups, []
             for one, chosen in zip(made.of_blocks, made.classes, strict=True):

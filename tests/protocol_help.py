@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,11 +28,12 @@ def make_protocol(
     arms: int = 2,
     controls: int = 0,
     left_out: int = 0,
+    of_arms: Sequence[str] = (),
     **changes: Any,
 ) -> EffectStudy:
     """Outcomes `y0`... from 0 to 10, the last `controls` of them negative controls; `p` numbers in [-1, 1].
 
-    Units without one of the last `left_out` outcomes are left out of its answer.
+    Units without one of the last `left_out` outcomes are left out of its answer. `of_arms`: of cohorts, by outcome.
     """
     estimator: dict[str, Any] = {"name": changes.pop("name", "regression")}
     for key in ("trial", "curves", "confounding_prior", "allowance", "ratio", "caliper", "variant"):
@@ -54,6 +56,9 @@ def make_protocol(
         document["missing_outcome"] = "leave_out"
         for one in document["outcomes"][-left_out:]:
             one["leaves_out"] = True
+    for one, arm in zip(document["outcomes"] if of_arms else (), of_arms, strict=True):
+        one["arm"] = arm
+        document["estimand"] = "ATT"
     if groups > 1:
         column = {"levels": [f"g{g}" for g in range(groups)]}
         document["subgroups"] = {"name": "region", "column": column}

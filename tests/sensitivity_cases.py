@@ -119,6 +119,10 @@ def _protocols() -> Iterator[Case]:
     for arms in (2, 3):
         for left_out in (1, 3):
             yield of(f"{left_out} left out", MIXED, 3, 1, arms, left_out=left_out)
+    for left_out in (0, 2):
+        mean = {"name": "mean", "by_size": True, "of": {"y0": 1, "y2": 1}}
+        more = {"of_arms": ("a1", "a1", "a2"), "left_out": left_out, "contrasts": [mean]}
+        yield of(f"cohorts, {left_out} left out", MIXED, 3, 1, 3, **more)
     for groups in (1, 2, 3):
         for arms in (2, 3):
             yield of("mixed", MIXED, 3, groups, arms)

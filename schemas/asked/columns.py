@@ -273,9 +273,11 @@ class AskedOutcome(AskedNumber, AskedOf):
     """An outcome of a protocol: a column by name, its role and its importance.
 
     Its range may be narrower than the declared one. ``of``: it is no column but a linear combination of some, each with
-    its coefficient, as a change over time is; null where one of these is.
+    its coefficient, as a change over time is; null where one of these is. ``arm``: the cohort that it is asked of,
+    against the reference, where there are several arms.
     """
 
+    arm: Name | None = None
     of: Annotated[
         dict[Name, Finite] | None,
         Field(
@@ -286,50 +288,86 @@ class AskedOutcome(AskedNumber, AskedOf):
     ] = None
 
 
+Periods = Annotated[
+    tuple[LevelCode, ...],
+    BeforeValidator(
+        lambda value: (value,) if isinstance(value, str | int) else value,
+        json_schema_input_type=list[LevelCode] | LevelCode,
+    ),
+]
+
+
 class AskedChange(Frozen):
     """Changes of the outcome from one period to others.
 
-    One later period is a difference-in-differences, several are an event study.
+    One later period is a difference-in-differences, several are an event study. Levels of the treatment that are the
+    first period under it are ``cohorts``: each has changes from its own last of ``periods`` before, and the reference
+    is never treated; means over cohorts by event time, and over all cells, are contrasts by the cohorts' sizes.
     It is short for an outcome of each period, ``COLUMN@PERIOD`` less that of ``before``, columns that ``rows.wide`` of
     the contract makes. Unless the file says otherwise it is about the treated (``estimand: ATT``), and units without
     one of both are left out of that change (``missing_outcome: leave_out``).
     """
 
     name: Literal["change"]
-    before: LevelCode
-    after: Annotated[
-        tuple[LevelCode, ...],
-        Field(min_length=1, description="periods whose change is an effect, the headline first"),
-        BeforeValidator(lambda value: _periods(value), json_schema_input_type=list[LevelCode] | LevelCode),
-    ]
+    before: LevelCode | None = None
+    after: Annotated[Periods, Field(description="periods whose change is an effect, the headline first")] = ()
     placebo: Annotated[
-        tuple[LevelCode, ...],
-        Field(description="periods before treatment whose change must be none where trends are parallel"),
-        BeforeValidator(lambda value: _periods(value), json_schema_input_type=list[LevelCode] | LevelCode),
+        Periods, Field(description="periods before treatment whose change must be none where trends are parallel")
     ] = ()
+    periods: Annotated[Periods, Field(description="of several cohorts, in their order")] = ()
+    cohorts: Annotated[Periods, Field(description="levels of the treatment: the first period under it")] = ()
 
     @model_validator(mode="after")
     def _each_period_once(self) -> AskedChange:
-        distinct_levels((self.before, *self.after, *self.placebo))
+        ways = self.before is not None and bool(self.after), bool(self.cohorts and self.periods)
+        if ways[0] == ways[1] or bool(self.before or self.after or self.placebo) == bool(self.cohorts or self.periods):
+            raise ValueError("a change has 'before' and 'after' (and 'placebo'), or 'cohorts' and 'periods'")
+        distinct_levels((self.before, *self.after, *self.placebo) if self.before is not None else self.periods)
+        distinct_levels(self.cohorts or ("",))
+        for cohort in self.cohorts:
+            if cohort not in self.periods[1:]:
+                raise ValueError(f"cohort {cohort} is none of 'periods', or has none before it; leave it out")
         return self
+
+    def cells(self) -> list[tuple[LevelCode | None, LevelCode, LevelCode, OutcomeRole]]:
+        """Return cohort, base, period and role of each change."""
+        of: list[tuple[LevelCode | None, Any, Periods, Periods]] = [(None, self.before, self.after, self.placebo)]
+        if self.cohorts:
+            first = [self.periods.index(cohort) for cohort in self.cohorts]
+            of = [(self.periods[at], self.periods[at - 1], self.periods[at:], self.periods[: at - 1]) for at in first]
+        roles = (OutcomeRole.primary, OutcomeRole.placebo)
+        return [
+            (cohort, base, at, role)
+            for place, role in enumerate(roles)
+            for cohort, base, *sides in of
+            for at in sides[place]
+        ]
 
     def outcomes(self, outcome: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the outcomes that it stands for, of one with its range and importance."""
-        name, roles = outcome["name"], (OutcomeRole.primary, OutcomeRole.placebo)
+        name, found = outcome["name"], list[dict[str, Any]]()
+        for cohort, base, at, role in self.cells():
+            told = f"{name}@{at} - {name}@{base}"
+            own = {"name": told} if cohort is None else {"name": f"cohort {cohort}: {told}", "arm": str(cohort)}
+            of = {f"{name}@{at}": 1.0, f"{name}@{base}": -1.0}
+            found.append({**outcome, **own, "of": of, "role": role})
+        return found
+
+    def contrasts(self, outcome: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return means over cohorts: of all cells after treatment, and by event time.
+
+        Time 0 is the first period under treatment.
+        """
+        times, cells = dict[str, list[str]](), zip(self.cells(), self.outcomes(outcome), strict=True)
+        for (cohort, _, at, role), one in cells if self.cohorts else ():
+            if role is OutcomeRole.primary:
+                times.setdefault("all after treatment", []).append(one["name"])
+            since = self.periods.index(at) - self.periods.index(cohort)
+            times.setdefault(f"event time {since}", []).append(one["name"])
         return [
-            {
-                **outcome,
-                "name": f"{name}@{at} - {name}@{self.before}",
-                "of": {f"{name}@{at}": 1.0, f"{name}@{self.before}": -1.0},
-                "role": role,
-            }
-            for role, periods in zip(roles, (self.after, self.placebo), strict=True)
-            for at in periods
+            {"name": f"{outcome['name']}, {at}", "by_size": True, "of": dict.fromkeys(names, 1.0)}
+            for at, names in times.items()
         ]
-
-
-def _periods(value: Any) -> Any:
-    return (value,) if isinstance(value, str | int) else value
 
 
 def changes_in_full(document: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -351,7 +389,9 @@ def changes_in_full(document: Mapping[str, Any]) -> Mapping[str, Any]:
         return document
     own = {key: value for key, value in document.items() if key not in ("design", "outcome")}
     usual = {"estimand": Estimand.ATT, "missing_outcome": MissingOutcome.leave_out}
-    return {**usual, **own, "outcomes": asked.outcomes(outcome)}
+    means, further = asked.contrasts(outcome), own.get("contrasts") or ()
+    compared = {"contrasts": [*means, *further]} if means and isinstance(further, list | tuple) else {}
+    return {**usual, **own, "outcomes": asked.outcomes(outcome), **compared}
 
 
 class AskedArms(Frozen):

@@ -566,7 +566,7 @@ def _outcomes(asked: EffectStudyFile, contract: Contract | None, problems: Probl
             times = times_in_full(one, place, contract, problems)
             found += [] if times is None else [{**times, "role": one.role}]
         else:
-            own = {"role": one.role, "importance": one.importance}
+            own = {"role": one.role, "importance": one.importance, "arm": one.arm}
             found.append({**own, **outcome_in_full(one, place, asked, contract, problems)})
     return found
 

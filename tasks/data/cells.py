@@ -31,7 +31,7 @@ from causalveil.tasks.data.normalise import (
 )
 from causalveil.tasks.data.partitions import LoadedSegment
 from causalveil.tasks.data.split import Pieces
-from causalveil.tasks.machine.arrays import BoolArray, ByteArray, IntArray, save_array, values_of
+from causalveil.tasks.machine.arrays import BoolArray, ByteArray, FloatArray, IntArray, save_array, values_of
 
 
 @dataclass(frozen=True)
@@ -95,10 +95,11 @@ def normalise_cells(study: EffectStudy, segment: LoadedSegment, place: Path, key
     """
     frame = segment.frame
     order = hashed_order(values_of(frame, study.data.unit), place, key)
-    save_array(place / "t.npy", arms_of(study, values_of(frame, study.treatment))[order])
+    arms = arms_of(study, values_of(frame, study.treatment))[order]
     u = np.empty((len(order), len(study.outcomes)))
     for index, question in enumerate(study.questions):
         u[:, index] = scaled_outcome(question, frame)[order]
+    save_array(place / "t.npy", of_their_cohorts(study, arms, u))
     save_array(place / "u.npy", u)
     groups = np.where(eligible(study.where, frame), groups_of(study, frame), np.uint8(len(study.groups)))
     save_array(place / "g.npy", groups[order])
@@ -124,6 +125,19 @@ def arms_of(study: TableStudy, series: pl.Series) -> ByteArray:
         raise DataError(f"column '{study.treatment}' holds something that is none of its arms")
     found: ByteArray = arms.to_numpy()
     return found
+
+
+def of_their_cohorts(study: EffectStudy, arms: ByteArray, u: FloatArray) -> ByteArray:
+    """Return whether each row is treated, where outcomes are of cohorts.
+
+    Rows of other cohorts lose such an outcome.
+    """
+    if study.arms is None or not study.of_cohorts:
+        return arms
+    places = {str(level): place for place, level in enumerate(study.arms.ordered)}
+    for index, one in enumerate(study.outcomes):
+        u[(arms != 0) & (arms != places[str(one.arm)]), index] = np.nan
+    return np.minimum(arms, np.uint8(1))
 
 
 def groups_of(study: TableStudy, frame: pl.DataFrame) -> ByteArray:

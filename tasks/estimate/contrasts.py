@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 from scipy.optimize import brentq
@@ -33,7 +34,10 @@ LEAST = 1e-300
 
 
 def contrast_answers(
-    study: EffectStudy, parts: Sequence[Part], answers: Sequence[Answer]
+    study: EffectStudy,
+    parts: Sequence[Part],
+    answers: Sequence[Answer],
+    treated: Mapping[int, tuple[float, float]] = MappingProxyType({}),
 ) -> tuple[ContrastAnswer, ...]:
     """Return every contrast that a study asks for.
 
@@ -41,6 +45,7 @@ def contrast_answers(
         study: the table.
         parts: its rows with the parts of their errors.
         answers: the same as they are released; a contrast of a withheld one is withheld.
+        treated: of outcomes with rows of their own, how many treated have it, and the deviation of the noise on that.
     """
     places = {(study.outcomes[one.outcome].name, one.group, one.arm): one for one in parts}
     withheld = {(one.outcome, one.group, one.arm) for one in answers if one.state is State.withheld}
@@ -48,13 +53,21 @@ def contrast_answers(
     found = []
     for contrast in study.contrasts:
         top, bottom = ([(times, places[row]) for row, times in own.items()] for own in study.rows_of(contrast))
-        told = {"name": contrast.name, "of": contrast.of, "top": contrast.top, "bottom": contrast.bottom}
+        told: dict[str, object] = {
+            "name": contrast.name,
+            "of": contrast.of,
+            "top": contrast.top,
+            "bottom": contrast.bottom,
+        }
         if any(row in withheld for own in study.rows_of(contrast) for row in own):
             found.append(ContrastAnswer(**told, state=State.withheld))
+        elif contrast.by_size:
+            weighed = _by_size(study, top, treated)
+            found.append(_difference(study, {**told, "by_size": True}, *weighed, error, many))
         elif contrast.of is None:
             found.append(_ratio(study, told, top, bottom, error, many))
         else:
-            found.append(_difference(study, told, top, error, many))
+            found.append(_difference(study, told, top, 0.0, error, many))
     return tuple(found)
 
 
@@ -135,9 +148,29 @@ def _models(groups: Sequence[Rows]) -> FloatArray | None:
     return found
 
 
-def _difference(study: EffectStudy, told: Mapping[str, object], rows: Rows, error: float, many: int) -> ContrastAnswer:
+def _by_size(study: EffectStudy, rows: Rows, treated: Mapping[int, tuple[float, float]]) -> tuple[Rows, float]:
+    """Return a mean's rows by coefficients times sizes, and the variance that noise in sizes adds.
+
+    An error of a size moves the mean by how far that row lies from it. Rows of a cohort may share a size.
+    """
+    sizes = [times * treated[part.outcome][0] for times, part in rows]
+    total = math.fsum(sizes)
+    weighed = [(size / total, part) for size, (_, part) in zip(sizes, rows, strict=True)]
+    mean = math.fsum(share * part.value for share, part in weighed)
+    moved = dict[str | None, float]()
+    for times, part in rows:
+        cohort = study.outcomes[part.outcome].arm
+        far = times * treated[part.outcome][1] / total * abs(part.value - mean)
+        moved[cohort] = moved.get(cohort, 0.0) + far
+    return weighed, math.fsum(one**2 for one in moved.values())
+
+
+def _difference(
+    study: EffectStudy, told: Mapping[str, object], rows: Rows, sizes: float, error: float, many: int
+) -> ContrastAnswer:
     """Return a linear contrast with its intervals, cut to the range that it can have."""
     part, width = combined(study, rows), _width(study, rows)
+    part = replace(part, noise=part.noise + sizes)
     value, single = limits(part, width, error)
     _, simultaneous = limits(part, width, error / many)
     return ContrastAnswer.model_validate(

@@ -248,11 +248,11 @@ def _covariances(study: RegressionStudy, group: Questions, outcome: int) -> dict
     scores = None if row is None else row[0].scores
     if not isinstance(scores, ReleasedProducts):
         return None
-    units = row[0].public.units
+    # Means are over the units of this outcome; of those over the other's units n differs where these are its own.
     return {
-        other: tuple(unit(outcome) * unit(other) * np.array([mean, error]) / units)
+        other: tuple(unit(outcome) * unit(other) * np.array([mean, error]) / group[other][0].public.units)
         for other, (mean, error) in enumerate(zip(scores.products, scores.errors, strict=True))
-        if other != outcome
+        if other != outcome and group[other] is not None
     }
 
 
@@ -340,7 +340,12 @@ def findings(
     with_outcome = {
         study.outcomes[chosen[0]].name: units
         for chosen, units in zip(study.classes, scales.units, strict=False)
-        if study.outcomes[chosen[0]].leaves_out
+        if study.outcomes[chosen[0]].leaves_out or study.of_cohorts
+    }
+    treated = {
+        place: (max(float(counts[1]), 1.0), float(error))
+        for chosen, counts, error in zip(study.classes, scales.counts, scales.count_sd, strict=False)
+        for place in chosen
     }
     asked, scales = of_table(study.classes, study.first, asked, scales)
     with one_thread():
@@ -374,7 +379,7 @@ def findings(
         not_covered=not_covered(study, asked, calibration.mean is not None),
         details=details,
         clusters=told_of(study, parts),
-        contrasts=contrast_answers(study, parts, rows),
+        contrasts=contrast_answers(study, parts, rows, treated),
     )
 
 

@@ -19,6 +19,7 @@ from causalveil.schemas.errors import StudyError
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import CategoricalCovariate, Study
 from causalveil.schemas.table import EffectStudy
+from causalveil.tasks.data.cells import of_their_cohorts
 from causalveil.tasks.data.covariates import blocks, dimension, scale
 from causalveil.tasks.data.enclave import LIKENESS, MemoryEnclave, Rows, ranks
 from causalveil.tasks.estimate.clusters import assumed_icc
@@ -348,11 +349,15 @@ def people_of(
         groups: how many subgroups have people.
     """
     own = [people(one, stand_in, count, randomised, sample=sample) for one in study.questions]
-    t = own[0].t.copy()
-    t[t != 0] = 1 + np.arange(int((t != 0).sum())) % (len(study.arm_names) - 1)
+    t, arms = own[0].t.copy(), np.arange(1, len(study.arm_names))
+    if study.arms is not None and study.of_cohorts:
+        cohorts = {one.arm for one in study.outcomes}
+        arms = np.array([place for place, level in enumerate(study.arms.ordered) if str(level) in cohorts])
+    t[t != 0] = arms[np.arange(int((t != 0).sum())) % len(arms)]
     # A few people of every subgroup in turn, since neighbours in the order are alike where they are quasi-random.
     g = (np.arange(count) % groups).astype(np.uint8)
     u = np.column_stack([one.u for one in own])
+    t = of_their_cohorts(study, t, u)
     found = MemoryEnclave([{"x": own[0].x, "t": t, "u": u, "g": g, "h": ranks(count)}])
     found.save(LIKENESS, np.array([assumed_icc(study.clusters, stand_in)]))
     return found

@@ -126,6 +126,61 @@ def test_changes_of_periods_are_those_made_by_hand(tmp_path: Path, capfd: pytest
     assert "declares no column 'score@2015'" in refused(capfd, "plan", str(undeclared))[1]
 
 
+def test_cohorts_have_changes_from_their_own_last_period_before(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    frame, random = people(400), np.random.default_rng(4)
+    cohort = random.choice([0, 2013, 2014], 400)
+    long = pl.concat(
+        frame.with_columns(score=pl.Series(random.uniform(2, 6, 400)), cohort=pl.Series(cohort), year=pl.lit(year))
+        for year in (2011, 2012, 2013, 2014)
+    )
+    rows = {"order": "year", "wide": {"score": [2011, 2012, 2013, 2014]}}
+    owner = {"estimators": ["regression"], "rows": rows, "columns": {"cohort": {"levels": [0, 2013, 2014]}}}
+    design = {"name": "change", "periods": [2011, 2012, 2013, 2014], "cohorts": [2013, 2014]}
+    study = {
+        "treatment": "cohort",
+        "arms": {"reference": 0},
+        "outcome": {"name": "score", "lower": -5, "upper": 5},
+        "design": design,
+        "estimand": ...,
+        "estimator": {"name": "regression", "penalty": ...},
+        "privacy": {"epsilon": 9},
+    }
+    path = write_study(tmp_path / "cohorts", frame=long, contract=owner, study=study)
+    found = run_study(path, out=tmp_path / "out", simulate=3, run_id="one", engine="direct").release
+    assert isinstance(found, EffectRelease)
+    changes = (
+        "2013: 2013-2012",
+        "2013: 2014-2012",
+        "2014: 2014-2013",
+        "2013: 2011-2012",
+        "2014: 2011-2013",
+        "2014: 2012-2013",
+    )
+    names = [f"cohort {one[:4]}: score@{one[6:10]} - score@{one[11:]}" for one in changes]
+    assert [row.outcome for row in found.answers] == names
+    assert [row.role for row in found.answers] == ["primary"] * 3 + ["placebo"] * 3
+    times = {one.name: list(one.of or {}) for one in found.contrasts}
+    assert times == {
+        "score, all after treatment": names[:3],
+        "score, event time 0": [names[0], names[2]],
+        "score, event time 1": [names[1]],
+        "score, event time -2": [names[3], names[5]],
+        "score, event time -3": [names[4]],
+    }
+    assert "parallel_trends" in {one.code for one in found.not_covered}
+    assert "score, event time 0" in str(plan(path, units=9_000))
+    for changed, said in (
+        ({"design": {**design, "cohorts": [2011]}}, "cohort 2011 is none of 'periods', or has none before it"),
+        ({"design": {**design, "before": 2011, "after": 2012}}, "'cohorts' and 'periods'"),
+        ({"estimand": "ATE"}, "write 'estimand: ATT'"),
+        ({"subgroups": "group", "covariates": ["age"]}, "changes of cohorts answers over all units alone"),
+    ):
+        wrong = write_study(tmp_path / "wrong", contract=owner, study={**study, **changed})
+        assert said in refused(capfd, "plan", str(wrong))[1]
+
+
 def sensitive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **contract: Any) -> Path:
     monkeypatch.setenv("CAUSALVEIL_OWNER_KEY", str(tmp_path / "owner.key"))
     owner = owner_key(create=True).public

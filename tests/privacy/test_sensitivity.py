@@ -154,6 +154,15 @@ def test_products_of_scores_move_no_farther(outcomes: int, monkeypatch: pytest.M
         assert declared is not None
         assert 0.7 < pdist(values).max() / declared <= 1 + 1e-9
         assert moved(made, "scores", made.row([1, 1], 1, 1, 0), made.row([1, 1], 1, -1, 0)) > 0.9999
+    if outcomes > 2:
+        # Outcomes that a row may lack, of which it has some or all.
+        own = Shape(outcomes, 1, 2, NUMBERS, products=True, left_out=2)
+        rows = [
+            own.row([1, 1], t, random.choice([-1, 1, math.nan], size=outcomes), 0) for t in (0, 1) for _ in range(80)
+        ]
+        values = np.array([own.placed("scores", row) for row in rows])
+        assert 0.7 < pdist(values).max() / declared <= 1 + 1e-9
+        assert moved(own, "scores", own.row([1, 1], 1, 1, 0), own.row([1, 1], 1, -1, 0)) > 0.9999
     full = {name: 1.1 * one for name, one in made.block("scores").weights.items()}
     monkeypatch.setattr(JointScoreSums, "weights", full)
     assert moved(made, "scores", made.row([1, 1], 1, 1, 0), made.row([1, 1], 1, -1, 0)) > 1.05

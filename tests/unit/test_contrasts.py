@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.limits import Code
 from causalveil.schemas.table import ALL_UNITS, EffectStudy
-from causalveil.tasks.data.cells import CellRows
+from causalveil.tasks.data.cells import CellRows, of_their_cohorts
 from causalveil.tasks.estimate.answers import Part, table
 from causalveil.tasks.estimate.contrasts import combined, contrast_answers, fieller_set
 from causalveil.tasks.estimate.covered import assumed
@@ -136,6 +137,43 @@ def test_contrasts_are_in_the_family_that_holds_together_and_behind_gates() -> N
     parts = [part(k, group) for k in (0, 1) for group in (ALL_UNITS, "g0", "g1")]
     hidden = contrast_answers(study, parts, withheld)
     assert [(one.state, one.estimate, one.interval) for one in hidden] == [(State.withheld, None, None)] * 2
+
+
+def test_cohorts_have_effects_of_their_own_and_means_by_size() -> None:
+    """Each on its own outcomes against the reference alone, whose trend differs by covariates; seeded noise."""
+    mean = {"name": "mean", "by_size": True, "of": {"y0": 1, "y2": 1}}
+    study = make_protocol(2, 3, arms=3, of_arms=("a1", "a1", "a2"), contrasts=[mean], epsilon="50")
+    assert study.arm_names == ("a0", "treated")
+    assert study.classes == ((0, 1), (2,))
+    rows, _ = confounded(9_000, 1, 1, 3)
+    effects = np.array([0.3, 0.1, -0.2])
+    own = np.array([[0, 0, 0], [1, 1, 0], [0, 0, 1]])[rows.t]
+    # In its own cells a cohort has its effect, elsewhere what must not count.
+    u = np.clip(rows.u * 0.5 + np.where(own, effects, 0.9 * (rows.t != 0)[:, None]), -1, 1)
+    sizes = np.bincount(rows.t)
+    t = of_their_cohorts(study, rows.t, u)
+    assert np.isnan(u).sum(axis=0).tolist() == [sizes[2], sizes[2], sizes[1]]
+    found = analysed(study, CellRows(rows.x, t, u, rows.g))
+    hidden = 0.5 * 0.1 * np.array([1, 1, 2])
+    for answer, truth in zip(found.answers, effects + hidden, strict=True):
+        assert answer.estimate == pytest.approx(5 * truth, abs=0.15)
+        assert answer.arm == "treated"
+    a, _, c = (one.estimate for one in found.answers)
+    (one,) = found.contrasts
+    assert one.estimate == pytest.approx((a * sizes[1] + c * sizes[2]) / (sizes[1] + sizes[2]), abs=0.02)
+    assert one.sampling_error < math.hypot(*(own.sampling_error for own in found.answers))
+    assert one.made_of == "mean by released numbers of treated of (y0), (y2)"
+
+
+def test_noise_in_sizes_counts_as_far_as_rows_lie_apart() -> None:
+    mean = {"name": "m", "by_size": True, "of": {"y0": 1, "y1": 1}}
+    study = make_protocol(2, 2, arms=3, of_arms=("a1", "a2"), contrasts=[mean])
+    rows = [replace(part(k, value=float(k)), arm="treated") for k in (0, 1)]
+    answers = table(study, rows)
+    exact, noisy = (
+        contrast_answers(study, rows, answers, {0: (100.0, sd), 1: (300.0, sd)})[0].noise_error for sd in (0.0, 40.0)
+    )
+    assert noisy**2 - exact**2 == pytest.approx((0.1 * 0.75) ** 2 + (0.1 * 0.25) ** 2)
 
 
 OWNER = merge(CONTRACT, {"columns": {"passed": {"codes": {"no": 0, "yes": 1}}, "late": {"lower": 0, "upper": 5}}})

@@ -410,7 +410,7 @@ def test_changes_of_cohorts_are_refused_as_arms() -> None:
         if trial:
             assert parse_study(document).outcomes[0].is_change
             continue
-        with pytest.raises(StudyError, match="ask of each cohort and the never treated"):
+        with pytest.raises(StudyError, match="write 'cohorts' and 'periods' in 'design'"):
             parse_study(document)
 
 

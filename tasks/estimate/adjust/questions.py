@@ -51,6 +51,7 @@ from causalveil.tasks.estimate.adjust.releases import (
     JointSums,
     Named,
     Residuals,
+    ScoresOfClasses,
     by_block,
     cut,
     numbers_of,
@@ -312,7 +313,22 @@ class JointDraws:
         def block(joint: TableRecipe, own: Questions) -> JointScoreSums:
             return JointScoreSums(joint, [[one.scores_asked for one in row] for row in own], _residuals(own))
 
-        return made(self._release(SCORES, asked, block, scores_of))
+        if not (self.recipe.products and self.recipe.classes):
+            return made(self._release(SCORES, asked, block, scores_of))
+        joint, recipes = self.recipe, self.recipe.of_blocks
+        blocks = [None if own is None else block(one, own) for one, own in zip(recipes, asked, strict=True)]
+        # All classes together: every row counts, and each lacks what it has not.
+        whole = replace(joint, classes=())
+        (said,) = made(replace(self, recipe=whole)._draw(SCORES, [ScoresOfClasses(joint, blocks)]))
+        return tuple(
+            None
+            if own is None
+            else tuple(
+                (_with_products(joint, made(said), row[0].public.units, place),)
+                for place, row in zip(chosen, own, strict=True)
+            )
+            for chosen, own in zip(joint.classes, asked, strict=True)
+        )
 
     def clusters(
         self,

@@ -285,7 +285,7 @@ class TableRecipe:
                     first=own.index(self.first) if self.first in own else 0,
                     all_counted=self.all_counted and self.shared and place == 0,
                     classes=(),
-                    products=self.products and len(own) > 1,
+                    products=False,
                     factor=factor,
                 )
             )
@@ -389,7 +389,7 @@ class TableRecipe:
 
     def _block(self, slot: Slot) -> tuple[int, float]:
         """The most numbers that a subgroup has, and the sensitivity."""
-        if self.classes:
+        if self.classes and not (self.products and slot == SCORES):
             blocks = [one._block(slot) for one in self.of_blocks]
             return sum(numbers for numbers, _ in blocks), max(size for _, size in blocks)
         q, arms, several = len(self.weights), self.arms, self.groups > 1
@@ -463,9 +463,10 @@ def joint_recipe(study: EffectStudy, sizes: Sizes | None, before: Mapping[str, D
     costs = divide(study.privacy.cost, {**before, **shares})
     totals = None if study.clusters is None else ClusterTotals.of(study, study.clusters, weights)
     found = replace(found, parts=chosen, costs=costs, totals=totals)
-    shared = bool(study.classes) and not study.outcomes[study.classes[0][0]].leaves_out
+    first = study.outcomes[study.classes[0][0]] if study.classes else None
+    shared = first is not None and not first.leaves_out and first.arm is None
     # Elsewhere scores have their squares alone, and contrasts assume the worst.
-    products = arms == TWO_ARMS and not pure and not study.classes and getattr(study, "needs_products", False)
+    products = arms == TWO_ARMS and not pure and getattr(study, "needs_products", False)
     found = replace(found, classes=study.classes, shared=shared, products=products)
     if sizes is not None:
         check_cells(sizes.units, groups, arms, FLOOR_DEVIATIONS * found.count_noise)

@@ -322,6 +322,37 @@ class JointScoreSums:
 
 
 @dataclass(frozen=True)
+class ScoresOfClasses:
+    """Release 5 with products over outcomes that have rows of their own.
+
+    v is 0 where a row has no such outcome.
+
+    Attributes:
+        joint: the table.
+        blocks: scores of each class of outcomes; None of one that noise hides.
+    """
+
+    joint: TableRecipe
+    blocks: Sequence[JointScoreSums | None]
+
+    @property
+    def weights(self) -> Named:
+        """Factor of each sum."""
+        return JointScoreSums(self.joint, (), cast(Residuals, None)).weights
+
+    def of(self, rows: CellRows) -> Named:
+        """Return the sums of some rows."""
+        v = np.zeros((len(self.joint.weights), len(rows)))
+        for chosen, block in zip(self.joint.classes, self.blocks, strict=True):
+            there = np.flatnonzero(np.isfinite(rows.u[:, list(chosen)]).all(axis=1))
+            if block is None or not len(there):
+                continue
+            for part, outcome, _, own in block.each(rows.with_outcomes(chosen)):
+                v[chosen[outcome], there[part]] = own
+        return {"mean": v.sum(axis=1)[:, None], "products": (v @ v.T)[UPPER(len(v))]}
+
+
+@dataclass(frozen=True)
 class ClusterScores:
     """Scores of release 5 about their means, cut to [-1, 1] and signed by arm.
 
