@@ -44,6 +44,8 @@ from causalveil.schemas.study import (
 Words = Annotated[str, Field(max_length=2000)]
 # Periods of one column that a contract may make columns of.
 MOST_PERIODS = 200
+# Between a column and a period in the name of a column that `rows.wide` makes.
+PERIOD = "@"
 
 
 class DeclaredColumn(Frozen):
@@ -301,7 +303,7 @@ class RowsPerUnit(Frozen):
         >>> RowsPerUnit(order="year", wide={"wage": (1982, 1983)}).periods
         {'wage@1982': ('wage', 1982), 'wage@1983': ('wage', 1983)}
         """
-        return {f"{name}@{at}": (name, at) for name, values in self.wide.items() for at in values}
+        return {f"{name}{PERIOD}{at}": (name, at) for name, values in self.wide.items() for at in values}
 
     def aggregate(self, name: str) -> Aggregate:
         """Return the aggregate of a column: the declared one, or else the row that is kept."""

@@ -7,8 +7,8 @@ which other tools read.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -16,7 +16,8 @@ from typing import Any, TypeVar, cast
 import polars as pl
 from pydantic import BaseModel
 
-from causalveil.schemas.answers import Answer, BalanceRow
+from causalveil.schemas.answers import Answer, BalanceRow, ContrastAnswer
+from causalveil.schemas.declared import PERIOD
 from causalveil.schemas.estimators.survival import MEAN_TIME
 from causalveil.schemas.limits import capital
 from causalveil.schemas.release import EffectRelease, EffectTable
@@ -102,11 +103,83 @@ def forests(release: EffectTable) -> tuple[Forest, ...]:
     """Return a forest plot of each outcome, in the order of the study."""
     if by_parts(release):
         return tuple(forest_of_parts(release, row) for row in release.answers)
+    if events := event_study(release):
+        return events
     found = []
     for outcome in dict.fromkeys(answer.outcome for answer in release.answers):
         rows = [answer for answer in release.answers if answer.outcome == outcome]
         found.append(_forest(release, rows[0], [(_label(release, row), _line(release, row)) for row in rows]))
     return tuple(found)
+
+
+def event_study(release: EffectTable) -> tuple[Forest, ...]:
+    """Return changes in the order of their periods on one axis, the base among them.
+
+    Of cohorts there are the means by event time first, then each cohort. Empty where an outcome is something else, or
+    answers are of several subgroups.
+    """
+    asked = outcomes_of(release.specification)
+    known = {one["name"]: change for one in asked if (change := _change(one)) is not None}
+    order = sorted({at for one in known.values() for at in (one.at, one.base)}, key=_numbers_first)
+    alike = len({(one.column, one.base if one.cohort is None else "") for one in known.values()}) == 1
+    alike &= len({one.group for one in release.answers}) == 1 and all(
+        one.cohort in (None, *order) for one in known.values()
+    )
+    if not alike or len(known) < max(len(asked), 2):
+        return ()
+    found, column = list[Forest](), next(iter(known.values())).column
+
+    def add(role: str, rows: Mapping[int, Line | None], base: int, label: Callable[[int], str]) -> None:
+        """Add a figure of rows by their place in time."""
+        marked = {
+            at: label(at) + (", placebo" if at < base else ", the base" if at == base else "") for at in (*rows, base)
+        }
+        zero = Line("", "0", 0.0, 0.0, 0.0, 0.4)
+        drawn = [
+            (marked[at], line and replace(line, label=marked[at], weight=0.4))
+            for at, line in sorted({**rows, base: zero}.items())
+        ]
+        found.append(replace(_forest(release, release.answers[0], drawn), outcome=column, role=role))
+
+    times = dict[int, Line | None]()
+    for one in getattr(release, "contrasts", ()):
+        places = {
+            order.index(known[name].at) - order.index(str(known[name].cohort)) for name in one.of or () if one.by_size
+        }
+        if len(places) == 1:
+            times[places.pop()] = _line(release, one)
+    if times:
+        add("change over time, all cohorts", times, -1, lambda at: f"event time {at}")
+    for cohort in dict.fromkeys(one.cohort for one in known.values()):
+        own = [row for row in release.answers if known[row.outcome].cohort == cohort]
+        rows = {order.index(known[row.outcome].at): _line(release, row) for row in own}
+        role = "change over time" if cohort is None else f"cohort {cohort}"
+        add(role, rows, order.index(known[own[0].outcome].base), lambda at: order[at])
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Change:
+    """The column of an outcome that is a change from one period to another, and of a cohort."""
+
+    column: str
+    at: str
+    base: str
+    cohort: str | None
+
+
+def _change(outcome: Mapping[str, Any]) -> Change | None:
+    """Return an outcome as a change of one column between two periods; None: it is something else."""
+    parts = [] if "horizon" in outcome else outcome.get("of") or []
+    names = [part["name"].rpartition(PERIOD) for part in sorted(parts, key=lambda part: -part["times"])]
+    if [part["times"] for part in parts] not in ([1.0, -1.0], [-1.0, 1.0]) or len({name for name, _, _ in names}) > 1:
+        return None
+    (column, _, at), (_, _, base) = names
+    return Change(column, at, base, outcome.get("arm")) if column else None
+
+
+def _numbers_first(period: str) -> tuple[bool, float, str]:
+    return (not period.isdecimal(), float(period) if period.isdecimal() else 0.0, period)
 
 
 def forest_of_parts(release: EffectTable, row: Answer) -> Forest:
@@ -166,21 +239,22 @@ def place_of(places: Sequence[tuple[str, str]], group: str, arm: str, reference:
     return ", ".join([*parts, *([f"{arm} against {reference}"] if several else [])])
 
 
-def _line(release: EffectTable, row: Answer) -> Line | None:
+def _line(release: EffectTable, row: Answer | ContrastAnswer) -> Line | None:
     """Nothing for an answer without numbers."""
-    if row.estimate is None or row.interval is None:
+    if row.estimate is None or row.interval is None or row.interval.lower is None or row.interval.upper is None:
         return None
-    outer = None if row.simultaneous is None else (row.simultaneous.lower, row.simultaneous.upper)
+    wider = row.simultaneous
+    outer = None if wider is None or wider.lower is None or wider.upper is None else (wider.lower, wider.upper)
     hidden = str(row.state) == "unresolved"
     ends = {"lower": row.interval.lower, "upper": row.interval.upper}
     note = f"hidden by noise ({span(ends)})" if hidden else f"{beside(row.estimate, ends)} ({span(ends)})"
     return Line(
-        label=_label(release, row),
+        label="" if isinstance(row, ContrastAnswer) else _label(release, row),
         note=note + (" – gate failed" if row.state == "marked" else ""),
         estimate=row.estimate,
         lower=row.interval.lower,
         upper=row.interval.upper,
-        weight=None if is_whole(row.group) and len(release.answers) > 1 else 0.4,
+        weight=None if isinstance(row, Answer) and is_whole(row.group) and len(release.answers) > 1 else 0.4,
         outer=outer,
         hidden=hidden,
     )

@@ -23,6 +23,7 @@ from causalveil.tasks.data.manifests import DRAFT, clean_reduced, reduced_root, 
 from causalveil.tasks.machine.site import home, open_scratch
 from causalveil.tasks.privacy.keys import owner_key
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from causalveil.tasks.report.table import event_study
 from tests.studies import people, refused, write_study
 
 ROWS: dict[str, Any] = {
@@ -117,6 +118,9 @@ def test_changes_of_periods_are_those_made_by_hand(tmp_path: Path, capfd: pytest
     assert {"parallel_trends", "anticipation"} <= {one.code for one in first.not_covered}
     assert not {"parallel_trends"} & {one.code for one in second.not_covered}
     assert "range_of_parts" not in {one.code for one in first.warnings}
+    (drawn,) = event_study(first)
+    assert [line.label for line in drawn.lines] == ["2011, placebo", "2012, the base", "2013"]
+    assert event_study(second) == ()
     wide = write_study(tmp_path / "wide", frame=long, contract=owner, study={**design, "outcome": {"name": "score"}})
     wide.write_text(wide.read_text().replace("  lower: 0\n  upper: 10\n", ""))
     told = str(plan(wide))
@@ -171,6 +175,17 @@ def test_cohorts_have_changes_from_their_own_last_period_before(
     }
     assert "parallel_trends" in {one.code for one in found.not_covered}
     assert "score, event time 0" in str(plan(path, units=9_000))
+    times, first, second = event_study(found)
+    assert [line.label for line in times.lines] == [
+        "event time -3, placebo",
+        "event time -2, placebo",
+        "event time -1, the base",
+        *(f"event time {at}" for at in (0, 1)),
+    ]
+    assert [line.label for line in first.lines] == ["2011, placebo", "2012, the base", "2013", "2014"]
+    assert [line.label for line in second.lines] == ["2011, placebo", "2012, placebo", "2013, the base", "2014"]
+    assert (times.outcome, times.lines[2].estimate, second.role) == ("score", 0.0, "cohort 2014")
+    assert times.lines[4].estimate == found.answers[1].estimate
     for changed, said in (
         ({"design": {**design, "cohorts": [2011]}}, "cohort 2011 is none of 'periods', or has none before it"),
         ({"design": {**design, "before": 2011, "after": 2012}}, "'cohorts' and 'periods'"),
