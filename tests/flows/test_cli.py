@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -82,31 +81,6 @@ def test_run_json_and_ledger_commands(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert verified["release"] == "r1"
     code, _, err = call(capfd, "ledger", "void", "r1", "--reason", "try")
     assert (code, "finished" in err) == (2, True)
-
-
-def test_changed_study_under_an_old_run_id_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    path = write_study(tmp_path / "study")
-    assert call(capfd, "run", path, "--out", tmp_path / "out", "--run-id", "r1")[0] == 0
-    write_study(tmp_path / "study", study={"confidence": 0.9})
-    assert call(capfd, "run", path, "--out", tmp_path / "out", "--run-id", "r1")[0] == 2
-
-
-def test_rolled_back_ledger_is_found(tmp_path: Path, home: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    path = write_study(tmp_path / "study")
-    assert call(capfd, "run", path, "--out", tmp_path / "a", "--run-id", "r1")[0] == 0
-    kept = (home / "ledger.db").read_bytes()
-    assert call(capfd, "run", path, "--out", tmp_path / "b", "--run-id", "r2")[0] == 0
-    for extra in home.glob("ledger.db-*"):
-        extra.unlink()
-    (home / "ledger.db").write_bytes(kept)
-    code, _, err = call(capfd, "run", path, "--out", tmp_path / "c", "--run-id", "r3")
-    assert (code, "older copy" in err) == (5, True)
-    assert call(capfd, "ledger", "verify")[0] == 5
-    # A machine that has not seen the newer entries has the releases to hold against it.
-    shutil.rmtree(home / "ledgers")
-    assert call(capfd, "ledger", "verify", "--release", tmp_path / "a" / "release.json")[0] == 0
-    code, _, err = call(capfd, "ledger", "verify", "--release", tmp_path / "b" / "release.json")
-    assert code == 5, err
 
 
 def test_the_loss_of_an_older_copy_is_accepted_for_the_record(

@@ -212,13 +212,6 @@ def test_plan_and_release_say_what_a_run_takes(home: Path, tmp_path: Path, capfd
     assert call_json(capfd, "run", path, "--out", tmp_path / "out", "--run-id", "one")["release"]["budget"] == ran
 
 
-def test_a_study_that_does_not_fit_is_told_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    path = write_study(tmp_path / "study", study={"privacy": {"epsilon": 11}})
-    planned = call_json(capfd, "plan", path)
-    assert planned["budget"]["fits"] == 0
-    assert "over_budget" in [one["code"] for one in planned["expected"]["warnings"]]
-
-
 def test_a_level_without_a_cap_is_told_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = write_study(tmp_path / "study")
     contract = path.with_name("dataset.yaml")

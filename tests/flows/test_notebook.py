@@ -63,14 +63,6 @@ def test_a_frame_runs_and_the_same_cell_again_costs_nothing(
     assert other.release.units == 400
 
 
-def test_a_file_is_asked_once_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    study = ROOT / "data/lalonde/study-difference.yaml"
-    first, again = (cv.run(study, engine="direct") for _ in range(2))
-    assert first.run_id == again.run_id
-    assert again.returned is None
-
-
 @pytest.mark.parametrize(
     ("change", "error", "says"),
     [

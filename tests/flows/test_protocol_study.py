@@ -117,18 +117,6 @@ def page_names_its_arms(release: EffectRelease) -> None:
     assert ("two standard errors of noise" in page) == (bool(release.balance) and not label)
 
 
-@pytest.mark.usefixtures("prefect_server")
-def test_engines_agree(tmp_path: Path) -> None:
-    path = study_in(tmp_path / "study")
-    direct, prefect = (
-        run_study(path, out=tmp_path / engine, engine=engine, simulate=5, run_id="same")
-        for engine in ("direct", "prefect")
-    )
-    assert isinstance(direct.release, EffectRelease)
-    assert isinstance(prefect.release, EffectRelease)
-    assert direct.release.answers == prefect.release.answers
-
-
 def test_a_failed_gate_has_an_exit_code_and_its_charge_stands(tmp_path: Path, capfd: Any) -> None:
     path = study_in(tmp_path / "study", subgroups=..., gates={"overlap": 0.9999}, privacy={"epsilon": "500"})
     with pytest.raises(SystemExit) as ended:

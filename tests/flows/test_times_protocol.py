@@ -12,18 +12,10 @@ import pytest
 from causalveil.flows.api import run_study
 from causalveil.flows.plan.study_plan import planned
 from causalveil.flows.run.declare import plan_study
-from causalveil.flows.run.estimators import rehearse
 from causalveil.schemas.errors import CausalveilError
-from causalveil.schemas.estimators.survival import SurvivalStudy
-from causalveil.schemas.limits import Code, limit
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.release import EffectRelease, release_schema
 from causalveil.schemas.remarks import PlanCode
-from causalveil.schemas.studies import parse_study
-from causalveil.tasks.data.enclave import MemoryEnclave, ranks
-from causalveil.tasks.estimate.interval import Findings
-from causalveil.tasks.estimate.times.releases import followed
-from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil.tasks.report.page import report_html
 from tests.studies import resolved
 from tests.survival_help import MANY, kept_whole, of_sites, write_times
@@ -84,33 +76,6 @@ def test_a_plan_names_the_answer_that_a_width_is_of(study: dict[str, Any], first
     assert any("to hold together with all other answers" in str(one) for one in found["sentences"]) != single
     asked = next(one for one in found["sentences"] if one.code is PlanCode.asked)
     assert (" in 3 subgroups." in str(asked)) != single
-
-
-def test_files_and_memory_have_the_same_cells(tmp_path: Path) -> None:
-    """A run over three partitions answers as its stages do on the same people in memory, with the same seed."""
-    frame = of_sites(900)
-    path = write_times(tmp_path / "rows", frame=frame, partitions=3)
-    release = run_study(path, out=tmp_path / "out", run_id="many", simulate=11, engine="direct").release
-    study = parse_study(resolved(path).model_dump(mode="json"))
-    assert isinstance(study, SurvivalStudy)
-    site = {"north": 0, "south": 1, "east": 2}
-    parts = []
-    for file in sorted((tmp_path / "rows").glob("*.parquet")):
-        rows = pl.read_parquet(file)
-        time, kind = followed(study.outcomes[0], study.kinds, rows["days"], rows["status"])
-        group = np.array([site[one] for one in rows["site"]], np.uint8)
-        arm = rows["treated"].cast(pl.UInt8).to_numpy()
-        parts.append({"t": arm, "u": time, "k": kind, "g": group, "h": ranks(rows.height)})
-    table = rehearse(study, MemoryEnclave(parts), RehearsalBudget(11))
-    assert isinstance(table, Findings)
-    assert isinstance(release, EffectRelease)
-    fields = table.fields(study)
-    # A release adds what it says of every effect.
-    first, *rest = fields["not_covered"]
-    fields["not_covered"] = (first, limit(Code.alike_within_groups), *rest)
-    assert {name: getattr(release, name) for name in fields} == fields
-    people = [value for key, value in table.details.items() if key.startswith("units[")]
-    assert sum(map(float, people)) == pytest.approx(900)
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

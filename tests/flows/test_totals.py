@@ -230,59 +230,6 @@ def test_an_unknown_chance_is_refused_and_each_advice_is_true(tmp_path: Path) ->
         assert run_study(path, out=tmp_path / f"{name} out", engine="direct").release.interval.lower < 10
 
 
-def test_same_run_id_again_is_free(tmp_path: Path) -> None:
-    path = write_study(tmp_path / "study")
-    first = run_study(path, out=tmp_path / "out", run_id="again", engine="direct")
-    second = run_study(path, out=tmp_path / "elsewhere", run_id="again", engine="direct")
-    assert second.resumed
-    assert second.path.read_bytes() == first.path.read_bytes()
-    assert open_ledger().account("small").blocks[0].spent.epsilon == 1
-
-
-def test_blocks_are_charged_one_by_one(tmp_path: Path) -> None:
-    """A run charges the blocks that it reads; a new month starts fresh; an old one does not come back."""
-    folder = tmp_path / "study"
-    path = write_study(
-        folder,
-        study={"data": {"select": {"newest": 1}}},
-        contract={"blocks": {"key": "month", "units_span": False}, "caps": {"sample": {"epsilon": 1, "delta": "1e-5"}}},
-    )
-    for part in folder.glob("*.parquet"):
-        part.unlink()
-
-    def month(name: str, first: int) -> None:
-        (folder / f"month={name}").mkdir()
-        frame = people(400, seed=first).with_columns(person=pl.col("person") + first)
-        frame.write_parquet(folder / f"month={name}" / "part.parquet")
-
-    month("2026-01", 0)
-    run_study(path, out=tmp_path / "january", engine="direct")
-    month("2026-02", 10_000)
-    release = run_study(path, out=tmp_path / "february", engine="direct").release
-    assert release.privacy.blocks.charged == ("month=2026-02",)
-    assert release.units == 400
-    spent = {block.block: block.spent.epsilon for block in open_ledger().account("small").blocks}
-    assert spent == {"month=2026-01": 1, "month=2026-02": 1}
-
-
-def test_units_that_span_blocks_charge_all(tmp_path: Path) -> None:
-    folder = tmp_path / "study"
-    path = write_study(
-        folder,
-        study={"data": {"select": {"newest": 1}}},
-        contract={"blocks": {"key": "month", "units_span": True}},
-    )
-    for part in folder.glob("*.parquet"):
-        part.unlink()
-    for name in ("1", "2", "10"):
-        (folder / f"month={name}").mkdir()
-        people(300).write_parquet(folder / f"month={name}" / "part.parquet")
-    release = run_study(path, out=tmp_path / "out", engine="direct").release
-    assert release.privacy.blocks.charged == ("all",)
-    assert release.privacy.blocks.units_span_blocks
-    assert release.units == 300
-
-
 def test_simulation_charges_nothing(tmp_path: Path) -> None:
     path = write_study(tmp_path / "study")
     first = run_study(path, out=tmp_path / "a", run_id="s", simulate=7, engine="direct").release

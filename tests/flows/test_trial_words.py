@@ -67,11 +67,6 @@ def test_a_trial_says_whether_covariates_were_adjusted_for(case: str, tmp_path: 
         assert done.explained == pytest.approx(0.57, abs=0.1)
 
 
-def test_a_trial_whose_covariates_noise_hides_is_not_called_adjusted() -> None:
-    assert of_trial(AdjustmentMethod.regression, 0.0) == RANDOMISED
-    assert of_trial() == RANDOMISED
-
-
 def test_a_mean_over_trials_is_adjusted_if_any_was() -> None:
     some, more = (of_trial(AdjustmentMethod.regression, share) for share in (0.25, 0.5))
     assert over_parts([(some, 1.0), (more, 1.0)]) == of_trial(AdjustmentMethod.regression, 0.375)

@@ -192,22 +192,6 @@ def test_no_number_of_people_in_one_arm_tells_of_the_other(everybody: int, trial
     assert found.interval.upper - found.interval.lower > 2 * 0.8 * HALF
 
 
-def test_ranges_far_too_narrow_are_named_and_allowed_for() -> None:
-    """Most people lie at the ends of x000: treatment and outcome follow what it does beyond them. Truth 0, seed 7."""
-    random = np.random.default_rng(7)
-    z = random.normal(size=(20_000, 3))
-    t = (random.random(len(z)) < 1 / (1 + np.exp(-z[:, 0]))).astype(np.uint8)
-    u = np.clip(0.2 * z[:, 0] + 0.2 * random.normal(size=len(z)), -1, 1)
-    names = [f"x{place:03d}" for place in range(3)]
-    for times, narrow in ((0.3, []), (50.0, names)):
-        rows = in_rows(np.clip(times * z, -1, 1), t, u)
-        found = rehearse_effect(asked("regression", 3), rows, RehearsalBudget(SEED))
-        assert found.interval.lower <= 0 <= found.interval.upper
-        not_covered = words(found.not_covered)
-        assert [name for name in names if name in not_covered] == narrow
-        assert ("beyond the declared range" in not_covered) == bool(narrow)
-
-
 @pytest.mark.parametrize("disagree", [0.01, pytest.param(0.03, marks=pytest.mark.long)])
 def test_a_column_that_is_nearly_the_treatment_is_not_taken_to_be_adjusted_for(disagree: float) -> None:
     """A covariate says who is treated but for 1 % of the people, and moves the outcome.

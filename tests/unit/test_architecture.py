@@ -17,6 +17,7 @@ import pytest
 from causalveil.schemas.asked.study_file import STUDY_SCHEMA_FILE, study_schema
 from causalveil.schemas.contract import CONTRACT_SCHEMA_FILE, contract_schema
 from causalveil.schemas.release import SCHEMA_FILE, release_schema
+from causalveil.schemas.sites import pooled
 from tests.house import House
 
 ROOT = Path(__file__).parents[2]
@@ -242,8 +243,13 @@ def test_lock_and_constraints_agree() -> None:
 
 @pytest.mark.parametrize(
     ("file", "schema"),
-    [(SCHEMA_FILE, release_schema), (CONTRACT_SCHEMA_FILE, contract_schema), (STUDY_SCHEMA_FILE, study_schema)],
-    ids=["release", "contract", "study"],
+    [
+        (SCHEMA_FILE, release_schema),
+        (CONTRACT_SCHEMA_FILE, contract_schema),
+        (STUDY_SCHEMA_FILE, study_schema),
+        (pooled.SCHEMA_FILE, pooled.pooled_schema),
+    ],
+    ids=["release", "contract", "study", "pooled"],
 )
 def test_exported_schemas_are_current(file: Path, schema: Callable[[], dict[str, Any]]) -> None:
     assert json.loads(file.read_text()) == schema()

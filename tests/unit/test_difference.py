@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from causalveil.flows.estimators.difference import DIFFERENCE_IN_MEANS
 from causalveil.flows.run.estimators import rehearse_effect
-from causalveil.schemas.errors import DataError
 from causalveil.schemas.limits import Code
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.data.enclave import Rows
@@ -91,22 +89,3 @@ def test_a_declared_trial_is_not_called_unadjusted(level: str) -> None:
     found = rehearse_effect(study, confounded(20_000, seed=1)[0], RehearsalBudget(3))
     assert found.headline.adjustment == "not adjusted: treatment was randomised"
     assert found.interval.bias == 0
-
-
-@pytest.mark.parametrize("level", ["sample", "label"])
-@pytest.mark.parametrize("trial", [True, False])
-def test_no_more_people_and_no_more_epsilon_widen_what_is_expected(level: str, trial: bool) -> None:
-    def half(units: int, epsilon: float) -> float:
-        privacy = {"level": level, "delta": "0" if level == "label" else "1e-6", "epsilon": str(epsilon)}
-        study = make_difference(estimator={"name": "difference_in_means", "trial": trial}, **privacy)
-        return float(DIFFERENCE_IN_MEANS.point(study, sizes_of(study, units), StandIn()) or math.inf)
-
-    grid = [[half(units, epsilon) for units in (100, 1_000, 10**5, 10**7)] for epsilon in (0.05, 0.5, 4, 16)]
-    for row in (*grid, *zip(*grid, strict=True)):
-        assert all(later <= earlier * (1 + 1e-9) for earlier, later in pairwise(row))
-
-
-def test_an_empty_arm_is_refused_where_arms_are_public() -> None:
-    study, (rows, _) = make_difference(level="label", delta="0"), confounded(300, seed=4)
-    with pytest.raises(DataError, match="no treated unit"):
-        rehearse_effect(study, Rows(rows.x, np.zeros(300, np.uint8), rows.u), RehearsalBudget(0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +22,6 @@ from causalveil.schemas.errors import BundleError, StudyError
 from causalveil.schemas.limits import Code
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, Variance
-from causalveil.schemas.sites.pooled import SCHEMA_FILE, pooled_schema
 from causalveil.schemas.sites.round import instant_text, load_sites, parse_instant
 from causalveil.tasks.estimate.interval import Noise
 from causalveil.tasks.machine.files import write_whole
@@ -394,7 +392,3 @@ def test_confidence_and_order() -> None:
     backwards: Pooled = pool(listed[::-1], 0.95, WIDE)
     assert backwards.fixed.estimate == pytest.approx(narrow.fixed.estimate)
     assert [row.site for row in narrow.leave_one_out] == ["a", "b", "c"]
-
-
-def test_exported_schema_is_current() -> None:
-    assert json.loads(SCHEMA_FILE.read_text()) == pooled_schema()

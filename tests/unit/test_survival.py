@@ -14,8 +14,6 @@ from causalveil.flows.estimators.survival import SURVIVAL
 from causalveil.flows.run.check import check
 from causalveil.flows.run.declare import load
 from causalveil.schemas.answers import State
-from causalveil.schemas.asked.resolve import asks_for
-from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.contract import load_contract
 from causalveil.schemas.errors import ContractError, DataError, StudyError
 from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
@@ -302,19 +300,6 @@ def test_a_time_is_no_plain_number(tmp_path: Path) -> None:
     assert "'covariates.status': column 'status' is what ended follow-up" in str(refusal.value)
 
 
-def test_a_study_in_full_is_what_its_file_asks_for(tmp_path: Path) -> None:
-    path = write_survival(tmp_path)
-    study, asked = load(path).study, load_study_file(path)
-    assert asks_for(asked, study)
-    assert not asks_for(asked, make_survival(outcome={"horizon": 300}))
-    other = write_survival(tmp_path / "other", study={"expect": {"risk": 0.1}})
-    assert load(other).study.digest == study.digest, "what a plan expects changes no question"
-    every = write_survival(tmp_path / "every", study={"outcome": {"of": ...}})
-    assert load(every).study.outcome.of == ("relapse", "death")
-    none = write_survival(tmp_path / "none", study={"covariates": []})
-    assert load(none).study.digest == study.digest, "no covariates are none"
-
-
 def test_rows_may_be_reduced_by_order_alone(tmp_path: Path) -> None:
     rows = {"order": "days", "keep": "first", "at_most": 1}
     path = write_survival(tmp_path, contract={"rows": {**rows, "aggregates": {"days": "mean"}}})
@@ -322,24 +307,6 @@ def test_rows_may_be_reduced_by_order_alone(tmp_path: Path) -> None:
         load_contract(path.with_name("dataset.yaml"))
     write_survival(tmp_path, contract={"rows": rows})
     assert load(path).study.outcome.time == "days"
-
-
-def test_the_plan_is_what_releases_come_to() -> None:
-    """Half-widths that `plan` expects, against means of 40 releases of such people; seed 6, within a tenth."""
-    from tests.survival_help import found_of
-
-    study = make_survival(competing=False, expect={"risk": 0.4, "lost": 0.3})
-    random, n = np.random.default_rng(6), 3_000
-    halves = []
-    for seed in range(40):
-        event, lost = (random.exponential(365 / -np.log1p(-share), n) for share in (0.4, 0.3))
-        people = People((np.arange(n) % 2).astype(np.uint8), np.minimum(event, lost), (event <= lost).astype(np.uint8))
-        found = found_of(study, people, seed)
-        halves.append([(one.interval.upper - one.interval.lower) / 2 for one in found.answers])
-    said = SURVIVAL.expected(study, sizes_of(study, n), StandIn(), 0.1)
-    assert np.mean(halves, axis=0) == pytest.approx([one["everybody"] for one in said["answers"]], rel=0.1)
-    assert said["half_width"] == said["answers"][0]["everybody"]
-    assert PlanCode.grid in codes(said["sentences"])
 
 
 def test_a_plan_warns_where_nobody_would_be_seen() -> None:

@@ -13,8 +13,6 @@ import pytest
 from causalveil.flows.estimators.survival import SURVIVAL
 from causalveil.flows.run.declare import load
 from causalveil.flows.run.estimators import rehearse
-from causalveil.schemas.asked.resolve import asks_for
-from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.schemas.plan import StandIn
@@ -247,15 +245,11 @@ def test_the_plan_is_what_releases_come_to() -> None:
 
 
 STUDIES: list[tuple[dict[str, Any], str]] = [
-    ({"covariates": ["days"]}, "'covariates.days': column 'days' is a time to an event"),
-    ({"covariates": ["treated"]}, "has two roles"),
     ({"censoring": {"by": ["age"]}}, "'censoring.by' names 'age', a number"),
     ({"censoring": {"by": ["days"]}}, "column 'days' is a time to an event"),
     ({"censoring": {"by": ["ward"]}}, "makes 20 groups of an arm; at most 12"),
     ({"covariates": [], "censoring": {"by": ["group"]}}, "name covariates, or remove it"),
     ({"estimand": "ATT", "covariates": []}, "use estimand 'ATE'"),
-    ({"covariates": {"age": {"upper": 50, "lower": 55}}}, "lower"),
-    ({"privacy": {"level": "label"}}, "level 'sample'"),
 ]
 
 
@@ -267,19 +261,6 @@ def test_studies_that_are_refused(changes: dict[str, Any], told: str, tmp_path: 
         load(path)
     assert told in str(refusal.value)
     assert "\n" not in str(refusal.value)
-
-
-def test_a_study_in_full_is_what_its_file_asks_for(tmp_path: Path) -> None:
-    path = write_adjusted(tmp_path, study={"measure": ..., "censoring": {"by": ["treated", "group"], "floor": 0.2}})
-    study, asked = load(path).study, load_study_file(path)
-    assert isinstance(study, SurvivalStudy)
-    assert study.measure == (Measure.risk,), "each measure has releases of its own, so one is the default"
-    assert (study.censoring.groups, study.censoring.floor) == (3, 0.2)
-    assert study.columns == ("person", "treated", "days", "status", "age", "group")
-    assert asks_for(asked, study)
-    for other in ({"censoring": {"by": []}}, {"censoring": {"floor": 0.1}}, {"covariates": ["age"]}):
-        changed = write_adjusted(tmp_path / "other", study={"censoring": {"by": ["group"], "floor": 0.2}} | other)
-        assert not asks_for(load_study_file(changed), study)
 
 
 def test_losses_may_follow_levels_within_subgroups() -> None:

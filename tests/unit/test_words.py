@@ -306,42 +306,6 @@ def test_the_glossary_defines_what_panel_and_report_speak_of() -> None:
     assert [word for word in TEXTBOOK if not re.search(r"(?:19|20)\d\d", meanings[word])] == []
 
 
-# How a page of a report writes some of these words, each with its entry.
-ON_PAGES = {
-    "SUTVA": "consistency",
-    "positivity": "overlap",
-    "Random effects": "random effects",
-    "No unmeasured confounding": "unmeasured confounding",
-    "Independent censoring": "independent censoring",
-    "Aalen and Johansen": "cumulative incidence",
-    "Kaplan-Meier": "survival curve",
-    "privacy loss distributions": "privacy loss distribution",
-    "Hájek": "inverse probability weighting",
-    "augmented inverse probability weighting": "AIPW",
-    "Standardised differences": "standardised difference",
-    "Negative controls": "negative control",
-    "People at risk": "people at risk",
-    "Cumulative incidence": "cumulative incidence",
-    "Log-rank test": "log-rank test",
-    "Hazard ratio": "hazard ratio",
-    "standard error": "standard error",
-    "I²": "heterogeneity",
-    "Bonferroni": "Bonferroni",
-    "differential privacy": "differential privacy",
-    "regression adjustment": "regression adjustment",
-    "balancing weights": "balancing weights",
-    "Computed by matching": "matching",
-}
-
-
-def test_terms_on_pages_have_an_entry_with_a_reference() -> None:
-    folder = ROOT / "tasks/report/templates"
-    pages = " ".join(file.read_text() for file in folder.glob("*.j2"))
-    gone = [written for written in ON_PAGES if written not in pages]
-    assert gone == [], "a page says it otherwise now: name it here as it stands"
-    assert set(ON_PAGES.values()) <= {*TEXTBOOK}
-
-
 # A percent sign stands at its number, as in JAMA and DoubleML: 95%. Code in backticks may say what else is read.
 APART = re.compile(r"[0-9]\s+%(?![\w%])")
 CODE = re.compile(r"`[^`]*`")
