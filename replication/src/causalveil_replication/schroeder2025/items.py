@@ -97,7 +97,7 @@ def _column(name: str, population: Population, method: Analysis, column: str, pr
 SCHROEDER = Paper(
     "Schröder, Hartenstein, Feuerriegel (2025): PrivATE, private confidence intervals",
     "interval",
-    "95% intervals hold the effect in {2} of runs on Dataset 1. [Coverage and width](figures/intervals.md) has them "
+    "95% intervals hold the effect in {2} of runs on Dataset 1. [Coverage and width](figures/intervals.csv) has them "
     "beside ours.",
     "Table 1: Dataset 1 (p = 2), private, Kernel",
     (
