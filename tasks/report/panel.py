@@ -202,22 +202,6 @@ NO_PART = "noise hides it, a gate withholds it, or its measures end earlier"
 SILENT = 5
 
 
-class TableRow(Protocol):
-    """A row of a table: an outcome, a subgroup and an arm."""
-
-    @property
-    def outcome(self) -> str:
-        """The outcome's name."""
-
-    @property
-    def group(self) -> str:
-        """The subgroup."""
-
-    @property
-    def arm(self) -> str:
-        """The arm that is compared with the reference."""
-
-
 def effect_lines(release: EffectRelease, room: int) -> list[str]:
     """Return the panel of effects without its cost: answers over all units come first."""
     release, lines = _labelled(release), [head_of(release)]
@@ -528,7 +512,7 @@ def _site_gates(gates: Sequence[SiteGate]) -> list[str]:
     return [f"[yellow]{len(failed)} of {counted(len(gates), 'gate')} at the sites failed; {first}.[/yellow]"]
 
 
-def _names(shown: Sequence[TableRow], rows: Sequence[TableRow]) -> list[str]:
+def _names(shown: Sequence[Answer], rows: Sequence[Answer]) -> list[str]:
     """Return what answers are of, padded: outcome, and subgroup and arm where the table has several."""
     several, grouped = len({one.arm for one in rows}) > 1, len({one.group for one in rows}) > 1
     names = [

@@ -5,25 +5,19 @@ from __future__ import annotations
 import itertools
 import math
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 
 from causalveil.flows.run.declare import declare, known_sizes
-from causalveil.schemas.errors import ConvergenceError, DataError, StudyError
+from causalveil.schemas.errors import ConvergenceError, StudyError
 from causalveil.schemas.estimators.direction import Favours, Releases, Score
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Scope
 from causalveil.schemas.release import ScoreRelease
 from causalveil.schemas.remarks import PlanCode
 from causalveil.schemas.study import Variant
-from causalveil.tasks.data.admit import admit_stage
-from causalveil.tasks.data.data_folder import DataFolder
-from causalveil.tasks.data.normalise import normalise_stage
-from causalveil.tasks.data.partitions import read_layout
 from causalveil.tasks.estimate.papers.direction import scores as sensitivity
 from causalveil.tasks.estimate.papers.direction.scores import (
     CHUNK,
@@ -50,7 +44,6 @@ from causalveil.tasks.estimate.papers.direction.stages import (
     favoured,
     fits,
     hsic_margin,
-    normalise_segment,
     regress,
     score_values,
     shares,
@@ -65,11 +58,9 @@ from tests.direction_help import (
     OPTIONS,
     answered,
     cause_and_effect,
-    doses,
     make_direction,
     option_name,
     rows,
-    write_direction,
 )
 
 SIZES = Sizes(units=4_000, train=2_000, estimation=2_000)
@@ -289,17 +280,6 @@ def test_plan_sweep_on_the_command_line(tmp_path: Any, capsys: pytest.CaptureFix
         main(["plan", str(path), "--units", "4000", "--sweep", "penalty"])
     shown = capsys.readouterr().out
     assert "right direction" in shown
-
-
-def test_a_pair_changed_after_admission_is_refused(tmp_path: Path) -> None:
-    folder, study, scratch = write_direction(tmp_path / "study").parent, make_direction(), tmp_path / "scratch"
-    data = DataFolder(folder)
-    layout = read_layout(study, data)
-    admission = admit_stage(data.contract, data, layout, tmp_path, tmp_path / "reduced")
-    normalise_stage(study, data.held_to(admission.digests), layout, scratch, "run", 1, normalise_segment)
-    write_direction(folder, frame=doses(400).with_columns(pl.col("person") + 1))
-    with pytest.raises(DataError, match=r"part-0\.parquet: changed since"):
-        normalise_stage(study, data.held_to(admission.digests), layout, scratch, "run", 1, normalise_segment)
 
 
 # Scores, kernels and regressions against scipy, scikit-learn and plain oracles.

@@ -4,7 +4,7 @@ They are fitted without any privacy.
 
 A study names a model; it never says where code is to be loaded from, since a study file travels and must not execute
 anything beside rows. A site adds a model in code that it has installed: an entry point of the group
-``causalveil.outcome_models`` or ``causalveil.propensity_models`` that is a :class:`Learner`, or ``register``.
+``causalveil.outcome_models`` or ``causalveil.propensity_models`` that is a :class:`Learner`.
 
 The models are those of Schröder, Hartenstein and Feuerriegel (2025), appendix C.2, fitted by scikit-learn. A learner
 sees features in [0, 1], outcomes in their own units, and treatments as 0 and 1.
@@ -74,17 +74,6 @@ def learner(role: Role, name: str) -> Learner:
     return known[name]
 
 
-def register(role: Role, name: str, added: Learner) -> None:
-    """Add a site's model for this process; call it from installed code.
-
-    Raises:
-        StudyError: the name is taken, or is not of small letters, digits and underscores.
-    """
-    if not NAME.fullmatch(name) or name in _REGISTRY[role]:
-        raise StudyError(f"{role} model '{name}': choose a new name of small letters, digits and underscores")
-    _REGISTRY[role][name] = added
-
-
 @contextmanager
 def unheard() -> Iterator[None]:
     """Suppress all warnings within.
@@ -99,22 +88,6 @@ def unheard() -> Iterator[None]:
 def constant(value: float) -> Surface:
     """Return a surface with one value everywhere and slopes of 0."""
     return lambda points: (np.full(len(points), value), np.zeros(points.shape))
-
-
-def by_differences(predict: Callable[[FloatArray], FloatArray], step: float = 1e-6) -> Surface:
-    """Return a surface from a plain prediction function, with gradients by differences.
-
-    Central differences take 2 d + 1 predictions for each point.
-    """
-
-    def surface(x: FloatArray) -> tuple[FloatArray, FloatArray]:
-        points, d = x.shape
-        shift = step * np.eye(d)
-        moved = np.concatenate([x[:, None, :] + shift, x[:, None, :] - shift], axis=1).reshape(-1, d)
-        ends = np.asarray(predict(moved), dtype=np.float64).reshape(points, 2, d)
-        return np.asarray(predict(x), dtype=np.float64), (ends[:, 0] - ends[:, 1]) / (2 * step)
-
-    return surface
 
 
 @cache
