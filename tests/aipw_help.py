@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from causalveil.flows.run.estimators import rehearse_effect
-from causalveil.schemas.estimators.aipw import AipwEstimator, AipwStudy
+from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.estimators.difference import DifferenceStudy
 from causalveil.schemas.plan import Sizes
-from causalveil.schemas.studies import parse_study
 from causalveil.tasks.data.cells import CellRows
 from causalveil.tasks.data.enclave import Rows
 from causalveil.tasks.data.split import Pieces
@@ -20,36 +19,20 @@ from causalveil.tasks.estimate.interval import Findings
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil.tasks.privacy.mechanisms import Mechanism
-from tests.studies import RESOLVED, merge
+from tests.studies import made
 
 HAIR = 1 - 2.0**-40
 
 
 def make_aipw(p: int = 2, **changes: Any) -> AipwStudy:
     """A study of `p` numbers in [-1, 1] and a known chance; keys of privacy and estimator may stand at the top."""
-    estimator: dict[str, Any] = {"name": "aipw"}
-    if "guarantee" not in changes:
-        estimator["propensity"] = {"known": 0.5}
-    privacy: dict[str, Any] = {"epsilon": "1", "delta": "1e-6"}
-    for key in list(changes):
-        if key in ("epsilon", "delta", "level"):
-            privacy[key] = changes.pop(key)
-        elif key in AipwEstimator.model_fields and key != "name":
-            estimator[key] = changes.pop(key)
-    base = {key: value for key, value in RESOLVED.items() if key != "covariates"}
-    base |= {"covariates": {f"x{i:02d}": {"lower": -1, "upper": 1} for i in range(p)}, "estimator": estimator}
-    study = parse_study(merge(base, {"privacy": privacy, **changes}))
-    assert isinstance(study, AipwStudy)
-    return study
+    known = {} if "guarantee" in changes else {"propensity": {"known": 0.5}}
+    return cast(AipwStudy, made("aipw", p, **known | changes))
 
 
 def make_difference(**changes: Any) -> DifferenceStudy:
-    """A study by arm means; `epsilon`, `delta`, `level` may stand at the top."""
-    privacy = {key: changes.pop(key) for key in ("epsilon", "delta", "level") if key in changes}
-    base = {key: value for key, value in RESOLVED.items() if key != "estimator"}
-    study = parse_study(merge(base, {"estimator": {"name": "difference_in_means"}, "privacy": privacy, **changes}))
-    assert isinstance(study, DifferenceStudy)
-    return study
+    """A study by arm means; keys of privacy and estimator may stand at the top."""
+    return cast(DifferenceStudy, made("difference_in_means", **changes))
 
 
 def difference_sums(study: DifferenceStudy, rows: Rows) -> FloatArray:

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from causalveil.schemas.estimators.balancing import BalancingEstimator, BalancingStudy
-from causalveil.schemas.studies import parse_study
+from causalveil.schemas.estimators.balancing import BalancingStudy
 from causalveil.tasks.data.enclave import Rows
 from tests.regression_help import in_rows
-from tests.studies import RESOLVED, merge
+from tests.studies import made
 
 
 def make_balancing(p: int = 2, **changes: Any) -> BalancingStudy:
     """A study of `p` numbers in [-1, 1], outcome from 0 to 10; keys of privacy and estimator may stand at the top."""
-    estimator: dict[str, Any] = {"name": "balancing"}
-    privacy: dict[str, Any] = {"epsilon": "1", "delta": "0", "level": "label"}
-    for key in list(changes):
-        if key in ("epsilon", "delta", "level"):
-            privacy[key] = changes.pop(key)
-        elif key in BalancingEstimator.model_fields and key != "name":
-            estimator[key] = changes.pop(key)
-    base = {key: value for key, value in RESOLVED.items() if key != "covariates"}
-    base |= {"covariates": {f"x{i:02d}": {"lower": -1, "upper": 1} for i in range(p)}, "estimator": estimator}
-    study = parse_study(merge(base, {"privacy": privacy, **changes}))
-    assert isinstance(study, BalancingStudy)
-    return study
+    return cast(BalancingStudy, made("balancing", p, **{"epsilon": "1", "delta": "0", "level": "label"} | changes))
 
 
 def confounded(n: int, p: int = 2, seed: int = 0, constant: float = 0.0) -> Rows:

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.tasks.data.enclave import Rows
-from tests.studies import RESOLVED, merge
+from tests.studies import made
 
 ESTIMANDS = ("ATE", "ATT", "ATC")
 
 
 def make_study(**changes: Any) -> IpwStudy:
-    """The small study with changes; `epsilon`, `delta`, `level` and estimator keys may stand at the top."""
-    for group, keys in {
-        "privacy": ("epsilon", "delta", "level"),
-        "estimator": ("weighting", "clip", "variant", "penalty", "train_fraction", "confounding_prior", "trial"),
-    }.items():
-        for key in keys:
-            if key in changes:
-                changes.setdefault(group, {})[key] = changes.pop(key)
-    return IpwStudy.model_validate(merge(RESOLVED, changes))
+    """The small study with changes; keys of privacy and estimator may stand at the top."""
+    return cast(IpwStudy, made("ipw", **{"penalty": 0.1} | changes))
 
 
 def random_rows(n: int, d: int = 4, seed: int = 0, slope: float = 2.0) -> Rows:

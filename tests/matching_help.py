@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from causalveil.schemas.estimators.matching import MatchingStudy
+from causalveil.schemas.estimators.matching import MatchingEstimator, MatchingStudy
 from causalveil.tasks.data.enclave import Rows
-from tests.studies import RESOLVED, merge
+from tests.studies import RESOLVED, lifted, merge
 
 CONTRACT = {"estimators": ["matching"]}
 
@@ -16,26 +16,7 @@ CONTRACT = {"estimators": ["matching"]}
 def matching_changes(**changes: Any) -> dict[str, Any]:
     """Changes to the small study that make it one of matching; privacy and estimator keys may stand at the top."""
     base: dict[str, Any] = {"estimator": {"name": "matching", "penalty": 0.01}, "privacy": {"delta": "0"}}
-    for group, keys in {
-        "privacy": ("epsilon", "delta", "level"),
-        "estimator": (
-            "ratio",
-            "cap",
-            "caliper",
-            "budget_shares",
-            "correct_attenuation",
-            "penalty",
-            "variance_share",
-            "variant",
-            "error_coefficient",
-            "confounding_prior",
-            "trial",
-        ),
-    }.items():
-        for key in keys:
-            if key in changes:
-                base[group][key] = changes.pop(key)
-    return merge(base, changes)
+    return merge(base, lifted(MatchingEstimator, changes))
 
 
 def matching_study(**changes: Any) -> MatchingStudy:

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from causalveil.flows.run.estimators import rehearse
-from causalveil.schemas.studies import parse_study
+from causalveil.schemas.studies import STUDIES, parse_study
 from causalveil.schemas.table import EffectStudy
 from causalveil.tasks.data.cells import CellRows
 from causalveil.tasks.data.enclave import MemoryEnclave, ranks
 from causalveil.tasks.estimate.interval import Findings
 from causalveil.tasks.privacy.budget import RehearsalBudget
 from tests.regression_help import in_rows
+from tests.studies import lifted
 
 OUTCOMES = 2
 # What estimators at label level have for a level and a delta.
@@ -35,11 +36,9 @@ def make_protocol(
 
     Units without one of the last `left_out` outcomes are left out of its answer. `of_arms`: of cohorts, by outcome.
     """
-    estimator: dict[str, Any] = {"name": changes.pop("name", "regression")}
-    for key in ("trial", "curves", "confounding_prior", "allowance", "ratio", "caliper", "variant"):
-        if key in changes:
-            estimator[key] = changes.pop(key)
-    privacy = {key: changes.pop(key) for key in ("epsilon", "delta", "level") if key in changes}
+    name = changes.pop("name", "regression")
+    settings: Any = STUDIES["effect"][name].model_fields["estimator"].annotation
+    changes = lifted(settings, changes)
     roles = ["primary", *["secondary"] * (outcomes - 1 - controls), *["negative_control"] * controls]
     document: dict[str, Any] = {
         "kind": "effect",
@@ -49,8 +48,8 @@ def make_protocol(
         "treatment": "treated",
         "outcomes": [{"name": f"y{k}", "lower": 0, "upper": 10, "role": role} for k, role in enumerate(roles)],
         "covariates": {f"x{i:02d}": {"lower": -1, "upper": 1} for i in range(p)},
-        "estimator": estimator,
-        "privacy": {"epsilon": "1", "delta": "1e-6"} | LEVELS.get(estimator["name"], {}) | privacy,
+        "estimator": {"name": name} | changes.pop("estimator"),
+        "privacy": {"epsilon": "1", "delta": "1e-6"} | LEVELS.get(name, {}) | changes.pop("privacy"),
     }
     if left_out:
         document["missing_outcome"] = "leave_out"

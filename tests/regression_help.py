@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from causalveil.schemas.estimators.regression import RegressionEstimator, RegressionStudy
-from causalveil.schemas.studies import parse_study
+from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.tasks.data.enclave import Rows
 from causalveil.tasks.estimate.adjust.features import (
     ArmScales,
@@ -19,25 +18,14 @@ from causalveil.tasks.estimate.adjust.features import (
     Screen,
     Shape,
 )
-from tests.studies import RESOLVED, merge
+from tests.studies import made
 
 NONE = np.zeros(1)
 
 
 def make_regression(p: int = 2, **changes: Any) -> RegressionStudy:
     """A study of `p` numbers in [-1, 1], outcome from 0 to 10; keys of privacy and estimator may stand at the top."""
-    estimator: dict[str, Any] = {"name": "regression"}
-    privacy: dict[str, Any] = {"epsilon": "1", "delta": "1e-6"}
-    for key in list(changes):
-        if key in ("epsilon", "delta", "level"):
-            privacy[key] = changes.pop(key)
-        elif key in RegressionEstimator.model_fields and key != "name":
-            estimator[key] = changes.pop(key)
-    base = {key: value for key, value in RESOLVED.items() if key != "covariates"}
-    base |= {"covariates": {f"x{i:02d}": {"lower": -1, "upper": 1} for i in range(p)}, "estimator": estimator}
-    study = parse_study(merge(base, {"privacy": privacy, **changes}))
-    assert isinstance(study, RegressionStudy)
-    return study
+    return cast(RegressionStudy, made("regression", p, **changes))
 
 
 def in_rows(z: np.ndarray, t: np.ndarray, u: np.ndarray) -> Rows:

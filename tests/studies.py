@@ -11,6 +11,9 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
+from causalveil.schemas.studies import STUDIES, parse_study
+from causalveil.schemas.study import PrivacyRequest
+
 STUDY: dict[str, Any] = {
     "kind": "effect",
     "name": "small",
@@ -75,6 +78,24 @@ def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         else:
             result[key] = value
     return result
+
+
+def lifted(estimator: type[BaseModel], changes: dict[str, Any]) -> dict[str, Any]:
+    """Changes of which keys of privacy and of the estimator may stand at the top, put where a study has them."""
+    homes = {"privacy": set(PrivacyRequest.model_fields), "estimator": {*estimator.model_fields} - {"name"}}
+    for home, keys in homes.items():
+        own = {key: changes.pop(key) for key in keys & changes.keys()}
+        changes[home] = own | changes.get(home, {})
+    return changes
+
+
+def made(name: str, p: int | None = None, **changes: Any) -> Any:
+    """A study in full by an estimator of effects, of `p` numbers in [-1, 1] where told; see :func:`lifted`."""
+    base = {key: value for key, value in RESOLVED.items() if key != "estimator"}
+    if p is not None:
+        base["covariates"] = {f"x{i:02d}": {"lower": -1, "upper": 1} for i in range(p)}
+    settings: Any = STUDIES["effect"][name].model_fields["estimator"].annotation
+    return parse_study(merge(base | {"estimator": {"name": name}}, lifted(settings, changes)))
 
 
 def declared(study: dict[str, Any]) -> dict[str, Any]:

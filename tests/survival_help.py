@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
@@ -16,7 +16,7 @@ from causalveil.flows.run.estimators import rehearse
 from causalveil.flows.run.finished import RunResult
 from causalveil.schemas.asked.resolve import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
-from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
+from causalveil.schemas.estimators.survival import Measure, SurvivalEstimator, SurvivalStudy
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.data.enclave import MemoryEnclave, ranks
 from causalveil.tasks.data.normalise import columns, encode
@@ -30,7 +30,7 @@ from causalveil.tasks.estimate.times.releases import JointCells, QuestionCells, 
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from tests.studies import CONTRACT, merge, resolved, write_study
+from tests.studies import CONTRACT, RESOLVED, lifted, merge, resolved, write_study
 
 HORIZON = 365.0
 STUDY: dict[str, Any] = {
@@ -100,16 +100,13 @@ def exact_findings(study: SurvivalStudy, counts: FloatArray) -> Findings:
 
 def make_survival(competing: bool = True, **changes: Any) -> SurvivalStudy:
     """A study in full; keys of privacy and of the estimator may stand at the top."""
-    privacy = {key: changes.pop(key) for key in ("epsilon", "delta", "level") if key in changes}
-    estimator = {key: changes.pop(key) for key in ("trial", "confounding_prior", "share") if key in changes}
-    base = STUDY | {
-        "data": {"path": ".", "unit": "person"},
-        "execution": {"engine": "direct", "workers": 1},
-        "outcome": IN_FULL if competing else {**IN_FULL, **ONE_KIND},
-    }
-    study = parse_study(merge(base, {"privacy": privacy, "estimator": estimator, **changes}))
-    assert isinstance(study, SurvivalStudy)
-    return study
+    return in_full(STUDY | {"outcome": IN_FULL if competing else {**IN_FULL, **ONE_KIND}}, changes)
+
+
+def in_full(base: dict[str, Any], changes: dict[str, Any]) -> SurvivalStudy:
+    """A study of times with changes, as the contract completes it."""
+    place = {key: RESOLVED[key] for key in ("data", "execution")}
+    return cast(SurvivalStudy, parse_study(merge(base | place, lifted(SurvivalEstimator, changes))))
 
 
 # A protocol of times: three questions of deaths and relapses, with two horizons.
@@ -130,17 +127,8 @@ SITES = {"site": {"levels": ["north", "south", "east"]}}
 
 def make_times(**changes: Any) -> SurvivalStudy:
     """A protocol of times in full; keys of privacy and of the estimator may stand at the top."""
-    privacy = {key: changes.pop(key) for key in ("epsilon", "delta", "level") if key in changes}
-    estimator = {key: changes.pop(key) for key in ("trial", "confounding_prior") if key in changes}
     outcomes = changes.pop("outcomes", MANY["outcomes"])
-    base = MANY | {
-        "data": {"path": ".", "unit": "person"},
-        "execution": {"engine": "direct", "workers": 1},
-        "outcomes": [{**IN_FULL, **one} for one in outcomes],
-    }
-    study = parse_study(merge(base, {"privacy": privacy, "estimator": estimator, **changes}))
-    assert isinstance(study, SurvivalStudy)
-    return study
+    return in_full(MANY | {"outcomes": [{**IN_FULL, **one} for one in outcomes]}, changes)
 
 
 def kept_whole(found: RunResult, path: Path, schema: dict[str, Any]) -> None:

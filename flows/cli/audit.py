@@ -300,10 +300,8 @@ def stop(json_: Json = False) -> None:
     from causalveil.flows.engine import server
 
     found = server.stop()
-    if json_:
-        show.document({"stopped": found is not None, **({} if found is None else {"pid": found.pid})})
-    else:
-        show.line("No Prefect server of yours was running." if found is None else f"Stopped process {found.pid}.")
+    line = "No Prefect server of yours was running." if found is None else f"Stopped process {found.pid}."
+    show.either(json_, {"stopped": found is not None, **({} if found is None else {"pid": found.pid})}, line)
 
 
 def _shown(found: KeptServer) -> dict[str, str | int]:

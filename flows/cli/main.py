@@ -350,10 +350,8 @@ def simulate(
         watch("writing")
         write(folder, units=units, covariates=covariates, partitions=partitions, seed=seed, effect=effect)
     path = folder / "study.yaml"
-    if json_:
-        show.document({"study": str(path), "units": units, "effect": effect})
-    else:
-        show.line(f"Wrote {units:,} units with a true effect of {effect:g}. Run it: causalveil run {path}")
+    line = f"Wrote {units:,} units with a true effect of {effect:g}. Run it: causalveil run {path}"
+    show.either(json_, {"study": str(path), "units": units, "effect": effect}, line)
 
 
 @app.command()
@@ -373,10 +371,8 @@ def clean(
 
     removed = sweep()
     rows = clean_reduced(reduced)
-    if json_:
-        show.document({"removed": removed, "reduced": rows})
-    else:
-        show.line(f"Removed {counted(removed, 'scratch folder')}, and {counted(rows, 'folder')} of reduced rows.")
+    line = f"Removed {counted(removed, 'scratch folder')}, and {counted(rows, 'folder')} of reduced rows."
+    show.either(json_, {"removed": removed, "reduced": rows}, line)
 
 
 def main(arguments: list[str] | None = None, program: typer.Typer = app) -> None:

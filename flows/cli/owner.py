@@ -65,12 +65,11 @@ def grant(
     folder, _, name = contract.rpartition("/") if stored(contract) else (Path(contract).parent, "", Path(contract).name)
     with folder_at(folder) as place:
         granted, written = _grant(place / name, contract, reason, key, ledger)
-    if json_:
-        show.document({"dataset": granted.dataset, "ledger": ledger.identity, "policy_changed": written})
-    else:
-        show.line(f"Granted the caps of '{granted.dataset}' in ledger {ledger.identity}.")
-        if ledger.admission(granted.dataset) is None:
-            show.line(f"Next: causalveil admit {folder}  (holds the rows to the contract, once)")
+    lines = [f"Granted the caps of '{granted.dataset}' in ledger {ledger.identity}."]
+    if ledger.admission(granted.dataset) is None:
+        lines.append(f"Next: causalveil admit {folder}  (holds the rows to the contract, once)")
+    facts = {"dataset": granted.dataset, "ledger": ledger.identity, "policy_changed": written}
+    show.either(json_, facts, *lines)
 
 
 def _grant(path: Path, shown: str, reason: str, key: Path | None, ledger: Ledger) -> tuple[Contract, bool]:
@@ -187,10 +186,7 @@ def void(
     open_ledger().void(run, reason)
     # A voided run cannot resume, so nobody needs its record-level values.
     shutil.rmtree(records_folder(run), ignore_errors=True)
-    if json_:
-        show.document({"run_id": run, "voided": True})
-    else:
-        show.line(f"Voided {run}: what it never released is free again.")
+    show.either(json_, {"run_id": run, "voided": True}, f"Voided {run}: what it never released is free again.")
 
 
 @ledger_app.command()
@@ -206,13 +202,12 @@ def restored(reason: Reason, json_: Json = False) -> None:
     ledger = open_ledger()
     entry = ledger.restored(reason)
     lost = entry.document["lost"]["seq"]
-    if json_:
-        show.document({"ledger": ledger.identity, "lost": lost, "entry": entry.seq})
-    else:
-        show.line(
-            f"Ledger {ledger.identity} goes on at entry {entry.seq}; this machine had seen entry {lost}. Hold every "
-            "release against it (causalveil ledger verify --release FILE) and lower the caps by those it does not know."
-        )
+    show.either(
+        json_,
+        {"ledger": ledger.identity, "lost": lost, "entry": entry.seq},
+        f"Ledger {ledger.identity} goes on at entry {entry.seq}; this machine had seen entry {lost}. Hold every "
+        "release against it (causalveil ledger verify --release FILE) and lower the caps by those it does not know.",
+    )
 
 
 @ledger_app.command()
@@ -244,12 +239,9 @@ def _review(run: str, verdict: str, reason: str | None, key: Path | None, *, jso
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
     open_ledger().review(run, ReviewVerdict(verdict), owner_key(key), reason)
-    if json_:
-        show.document({"run_id": run, "verdict": verdict})
-    elif verdict == "approve":
-        show.line(f"Approved {run}. Its analyst fetches the release: causalveil ledger release {run} --out DIR")
-    else:
-        show.line(f"Rejected {run}: its release stays in the ledger, and its charges stand.")
+    approved = f"Approved {run}. Its analyst fetches the release: causalveil ledger release {run} --out DIR"
+    rejected = f"Rejected {run}: its release stays in the ledger, and its charges stand."
+    show.either(json_, {"run_id": run, "verdict": verdict}, approved if verdict == "approve" else rejected)
 
 
 @ledger_app.command()
@@ -275,12 +267,8 @@ def release(
         raise RunConflict(f"run {run} is not finished, or not in this ledger; see: causalveil ledger show DATASET")
     place = place_of(out, run)
     path = write_release(place, text)
-    if json_:
-        show.document({"run_id": run, "path": str(path), "url": place.url})
-    else:
-        show.line(f"Release: {path}")
-        if place.url is not None:
-            show.line(f"Put at:  {place.url}")
+    lines = [f"Release: {path}", *([] if place.url is None else [f"Put at:  {place.url}"])]
+    show.either(json_, {"run_id": run, "path": str(path), "url": place.url}, *lines)
 
 
 TARGET_VARIABLE = "CAUSALVEIL_LEDGER_COPY_URL"
@@ -301,11 +289,12 @@ def copy(json_: Json = False) -> None:
         raise StudyError(f"set {TARGET_VARIABLE} to the URL of an empty database")
     source = open_ledger()
     report = copy_ledger(source.store.url.render_as_string(hide_password=False), target)
-    if json_:
-        show.document({**report.model_dump(mode="json"), "retire": source.store.place})
-    else:
-        show.line(f"Copied ledger {report.ledger}: entries {report.entries}, runs {report.runs}; the chain holds.")
-        show.line(f"Retire {source.store.place} before anything runs: two copies would hand out the same budget.")
+    show.either(
+        json_,
+        {**report.model_dump(mode="json"), "retire": source.store.place},
+        f"Copied ledger {report.ledger}: entries {report.entries}, runs {report.runs}; the chain holds.",
+        f"Retire {source.store.place} before anything runs: two copies would hand out the same budget.",
+    )
 
 
 owner_app = typer.Typer(help="The data owner's key, which signs grants and reviews.", no_args_is_help=True)
@@ -333,11 +322,8 @@ def key(
     from causalveil.tasks.privacy.keys import owner_key
 
     public = owner_key(file, create=True).public
-    if json_:
-        show.document({"owner_key": public})
-    else:
-        # A line that can be appended to a contract as it is.
-        show.line(f"owner_key: {public}")
+    # A line that can be appended to a contract as it is.
+    show.either(json_, {"owner_key": public}, f"owner_key: {public}")
 
 
 def admit(
@@ -478,13 +464,8 @@ def export(
     from causalveil.tasks.privacy.ledger.ledger import existing_ledger
 
     written = write(existing_ledger(), out, ExportFormat(form), dataset)
-    if json_:
-        show.document({"files": [str(path) for path in written]})
-        return
-    for path in written:
-        show.line(f"Wrote {path}")
-    if not written:
-        show.line("Nothing to write: no run is finished.")
+    lines = [f"Wrote {path}" for path in written] or ["Nothing to write: no run is finished."]
+    show.either(json_, {"files": [str(path) for path in written]}, *lines)
 
 
 def forecast(
@@ -510,11 +491,7 @@ def forecast(
 
     begin, end = _day("--start", start), _day("--until", until)
     found = foresee(open_ledger(), dataset, study=study, every=every, start=begin, until=end)
-    if json_:
-        show.document(found)
-    else:
-        for sentence in found["sentences"]:
-            show.line(sentence)
+    show.either(json_, found, *found["sentences"])
 
 
 def chart(
@@ -529,11 +506,8 @@ def chart(
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
     written = draw_burndown(open_ledger(), dataset, out or Path())
-    if json_:
-        show.document({"dataset": dataset, "files": [str(path) for path in written]})
-    else:
-        for path in written:
-            show.line(f"Wrote {path}")
+    facts = {"dataset": dataset, "files": [str(path) for path in written]}
+    show.either(json_, facts, *(f"Wrote {path}" for path in written))
 
 
 def _day(option: str, text: str | None) -> date | None:

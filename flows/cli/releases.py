@@ -5,6 +5,7 @@ They make something of releases, at no charge.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +23,7 @@ from causalveil.tasks.report import panel
 if TYPE_CHECKING:
     from causalveil.flows.run.pooling import PooledResult, SeriesResult
     from causalveil.schemas.release import Release
+    from causalveil.schemas.sites.pooled import PooledRelease, Series
     from causalveil.schemas.sites.round import Bundle
 
 
@@ -45,10 +47,7 @@ def report(
     from causalveil.flows import api
 
     path = api.report(release, out=out, contract=contract)
-    if json_:
-        show.document({"report": str(path)})
-    else:
-        show.line(f"Wrote {path}")
+    show.either(json_, {"report": str(path)}, f"Wrote {path}")
 
 
 def sensitivity(
@@ -78,11 +77,7 @@ def sensitivity(
     from causalveil.flows import api
 
     found = api.sensitivity(release, outcome=outcome, treatment=treatment, like=like, times=times)
-    if json_:
-        show.document(found.document)
-    else:
-        for sentence in found.sentences:
-            show.line(sentence)
+    show.either(json_, found.document, *found.sentences)
 
 
 def series(
@@ -121,11 +116,8 @@ def key(json_: Json = False) -> None:
     from causalveil.tasks.sites.bundle import fingerprint, public_key
 
     public = public_key(create=True)
-    if json_:
-        show.document({"key": public, "fingerprint": fingerprint(public)})
-    else:
-        show.line(public)
-        show.line(f"Compare by another channel: {fingerprint(public)}")
+    known_by = fingerprint(public)
+    show.either(json_, {"key": public, "fingerprint": known_by}, public, f"Compare by another channel: {known_by}")
 
 
 @bundle_app.command()
@@ -141,10 +133,8 @@ def make(
 
     terms = check_signer(site, round_)
     path = leave_bundle(run, site, terms, out or Path(f"{site}.json"))
-    if json_:
-        show.document({"bundle": str(path), "run_id": run, "site": site, "round": terms.terms.round})
-    else:
-        show.line(f"Wrote {path}. Read it before it is sent: causalveil bundle show {path}")
+    facts = {"bundle": str(path), "run_id": run, "site": site, "round": terms.terms.round}
+    show.either(json_, facts, f"Wrote {path}. Read it before it is sent: causalveil bundle show {path}")
 
 
 @bundle_app.command(name="show")
@@ -190,10 +180,9 @@ def open_(
     from causalveil.tasks.sites.bundle import fingerprint
 
     signed, path = open_round(sites, out)
-    if json_:
-        show.document({"round": str(path), "key": signed.key, "fingerprint": fingerprint(signed.key)})
-    else:
-        show.line(f"Wrote {path}, signed by {fingerprint(signed.key)}. Send it to every site with the study.")
+    facts = {"round": str(path), "key": signed.key, "fingerprint": fingerprint(signed.key)}
+    line = f"Wrote {path}, signed by {facts['fingerprint']}. Send it to every site with the study."
+    show.either(json_, facts, line)
 
 
 @round_app.command(name="show")
@@ -206,12 +195,12 @@ def show_terms(
     from causalveil.tasks.sites.terms import read_terms
 
     signed = read_terms(round_)
-    if json_:
-        show.document({**signed.model_dump(mode="json"), "digest": signed.digest})
-        return
-    for one in signed.chain:
-        show.line(one.terms.words)
-    show.line(f"Signed by {fingerprint(signed.key)}; whether to trust that key, compare by another channel.")
+    show.either(
+        json_,
+        {**signed.model_dump(mode="json"), "digest": signed.digest},
+        *(one.terms.words for one in signed.chain),
+        f"Signed by {fingerprint(signed.key)}; whether to trust that key, compare by another channel.",
+    )
 
 
 def pool(
@@ -280,23 +269,23 @@ def print_bundle(content: Bundle, release: Release, path: Path) -> None:
 
 def print_pooled(outcome: PooledResult) -> None:
     """Print a pooled release for a person."""
-    release, console = outcome.release, Console()
-    show.panel(panel.panel_of(release), f"round {release.round}")
-    for sentence in release.privacy.unprotected:
-        console.print(f"[yellow]Not protected: {escape(sentence)}[/yellow]", highlight=False)
-    console.print(f"Release: {outcome.path}", highlight=False, soft_wrap=True)
-    console.print(f"Report:  causalveil report {outcome.path}", highlight=False, soft_wrap=True)
+    lines = [f"Release: {outcome.path}", f"Report:  causalveil report {outcome.path}"]
+    _print(outcome.release, f"round {outcome.release.round}", lines)
+
+
+def _print(pooled: PooledRelease | Series, title: str, lines: Sequence[str]) -> None:
+    """Print the panel of several releases, what is not protected, and lines as they are."""
+    show.panel(panel.panel_of(pooled), title)
+    for sentence in pooled.privacy.unprotected:
+        Console().print(f"[yellow]Not protected: {escape(sentence)}[/yellow]", highlight=False)
+    for line in lines:
+        show.line(line)
 
 
 def print_series(result: SeriesResult) -> None:
     """Print a series for a person."""
-    found, console = result.series, Console()
-    show.panel(panel.panel_of(found), f"series of {found.dataset}")
-    for sentence in found.privacy.unprotected:
-        console.print(f"[yellow]Not protected: {escape(sentence)}[/yellow]", highlight=False)
-    console.print(found.statement, highlight=False)
+    found, lines = result.series, [result.series.statement]
     if found.left_out:
-        runs = ", ".join(found.left_out)
-        console.print(f"Left out, as their blocks were released before: {runs}", highlight=False, soft_wrap=True)
-    console.print(f"Series: {result.path}", highlight=False, soft_wrap=True)
-    console.print(f"Page:   {result.page}", highlight=False, soft_wrap=True)
+        lines.append(f"Left out, as their blocks were released before: {', '.join(found.left_out)}")
+    lines += [f"Series: {result.path}", f"Page:   {result.page}"]
+    _print(found, f"series of {found.dataset}", lines)

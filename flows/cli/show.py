@@ -78,6 +78,15 @@ def line(text: str) -> None:
     Console().print(text, highlight=False, markup=False, soft_wrap=True)
 
 
+def either(json_: bool, content: Mapping[str, Any] | BaseModel, *lines: str) -> None:
+    """Print one JSON document if that is asked for, else lines for a person."""
+    if json_:
+        document(content)
+        return
+    for text in lines:
+        line(text)
+
+
 def run_id(name: str) -> None:
     """Print the run's id, before anything is reserved, on standard error."""
     Console(stderr=True).print(f"run {name}", style="dim", highlight=False, markup=False)
