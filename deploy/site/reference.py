@@ -27,11 +27,13 @@ def commands_page() -> str:
     from typer.cli import get_docs_for_click
     from typer.main import get_command
 
-    from causalveil.flows.cli.main import app
+    from causalveil.flows.cli import main
 
-    command = get_command(app)
+    command = get_command(main.app)
     context = command.make_context("causalveil", [], resilient_parsing=True)
     page = str(get_docs_for_click(obj=command, ctx=context, name="causalveil", title="Commands"))
+    said = str(main.__doc__).partition("\n\n")[2].replace("\n\n", "\n")
+    page = page.replace("\n\n**Usage**", f"\n\n{said}\n**Usage**", 1)
     return re.sub(r"\*\*Options\*\*:\n\n(?=\n)|\* `--help`: Show this message and exit\.\n", "", page).rstrip() + "\n"
 
 
