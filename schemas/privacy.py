@@ -88,6 +88,11 @@ def amount_text(amount: Decimal) -> str:
     return f"{reduced:f}" if reduced >= Decimal("0.0001") else f"{reduced:e}"
 
 
+def cost_text(cost: Any) -> str:
+    """Return the epsilon and the delta that something has, in words."""
+    return f"epsilon {amount_text(cost.epsilon)}, delta {amount_text(cost.delta)}"
+
+
 def add(*amounts: Decimal) -> Decimal:
     """Return the exact sum; raise ``decimal.Inexact`` rather than round."""
     total = Decimal(0)

@@ -16,9 +16,8 @@ import typer
 from causalveil.flows.cli import show
 from causalveil.flows.cli.show import Json
 from causalveil.schemas.errors import RunConflict
-from causalveil.schemas.ledger import Sum
 from causalveil.schemas.oversight import FlowRecord, LedgerTrail, PrefectTrail, StageRecord, Stamp, StateRecord, Trail
-from causalveil.schemas.privacy import amount_text
+from causalveil.schemas.privacy import cost_text
 from causalveil.tasks.report.numbers import counted
 
 if TYPE_CHECKING:
@@ -173,9 +172,9 @@ def _ledger_lines(run: LedgerTrail) -> Iterator[str]:
     yield f"| data layout, contract | SHA-256 {run.layout_digest}, {run.policy_digest} |"
     code = "not recorded, since the run has no release" if run.software is None else _versions(run.software)
     yield f"| code | {code} |"
-    yield f"| reserved | {_sum(run.cost)}; {_at(run.reserved)} |"
+    yield f"| reserved | {cost_text(run.cost)}; {_at(run.reserved)} |"
     yield f"| by | {_by(run.reserved)} |"
-    yield f"| spent | {_sum(run.spent)} |"
+    yield f"| spent | {cost_text(run.spent)} |"
     ended = {"finished": run.finished, "voided": run.voided}.get(run.state)
     yield f"| state | {run.state}{'' if ended is None else ', ' + _at(ended)} |"
     if run.void_reason is not None:
@@ -217,10 +216,6 @@ def _flow_lines(run: FlowRecord) -> Iterator[str]:
 
 def _versions(software: dict[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in software.items())
-
-
-def _sum(amount: Sum) -> str:
-    return f"epsilon {amount_text(amount.epsilon)}, delta {amount_text(amount.delta)}"
 
 
 def _at(stamp: Stamp) -> str:

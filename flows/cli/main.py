@@ -128,14 +128,13 @@ def _line(study: Path, run_id: str | None) -> str:
 
 
 def _reserved(study: Path, run_id: str, run: Any) -> str:
-    from causalveil.schemas.privacy import amount_text
+    from causalveil.schemas.privacy import cost_text
 
-    cost, drawn, declared = run.reservation.cost, len(run.charges), len(run.reservation.charges)
+    held, drawn = run.reservation, len(run.charges)
     return (
-        f"stopped; run {run_id} holds its reservation of epsilon {amount_text(cost.epsilon)}, delta "
-        f"{amount_text(cost.delta)} on '{run.reservation.dataset}', with {drawn} of {declared} charges in the ledger; "
-        f"go on: causalveil run {study} --run-id {run_id}; or free what was not drawn: causalveil ledger void {run_id} "
-        "--reason TEXT"
+        f"stopped; run {run_id} holds its reservation of {cost_text(held.cost)} on '{held.dataset}', with {drawn} of "
+        f"{len(held.charges)} charges in the ledger; go on: causalveil run {study} --run-id {run_id}; or free what was "
+        f"not drawn: causalveil ledger void {run_id} --reason TEXT"
     )
 
 

@@ -243,7 +243,7 @@ def outcome(result: RunResult) -> None:
 
 def plan(study: Study, declared: Plan, expected: Mapping[str, Any]) -> None:
     """Print a plan for a person."""
-    from causalveil.schemas.privacy import amount_text
+    from causalveil.schemas.privacy import cost_text
 
     console = Console()
     sizes = declared.sizes
@@ -252,7 +252,7 @@ def plan(study: Study, declared: Plan, expected: Mapping[str, Any]) -> None:
         size += f": {sizes.train:,} train, {sizes.estimation:,} estimate"
     console.print(f"[bold]{study.name}[/bold]: {study.question} by {study.estimator.name} on {size}", highlight=False)
     console.print(charge_table(declared.charges, title="Charges, before any row is read"))
-    total = f"Total: epsilon {amount_text(declared.total.epsilon)}, delta {amount_text(declared.total.delta)}"
+    total = f"Total: {cost_text(declared.total)}"
     if declared.epsilon_pld is not None:
         total += f" (epsilon {declared.epsilon_pld:.4g} by privacy loss distributions)"
     console.print(total, highlight=False)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from causalveil.schemas.answers import Answer
 from causalveil.schemas.ledger import Reservation
-from causalveil.schemas.privacy import Charge, amount_text
+from causalveil.schemas.privacy import Charge, amount_text, cost_text
 from causalveil.schemas.release import DirectionRelease, EffectRelease, Release
 from causalveil.tasks.privacy.accountant import sum_text
 from causalveil.tasks.report.numbers import confidence_level, within
@@ -43,8 +43,8 @@ def declared_tags(charges: Iterable[Charge], run: Reservation) -> list[str]:
 def reserved_line(run: Reservation) -> str:
     """Say what a run reserved, and in which unit the amounts of its later lines add up."""
     return (
-        f"run {run.run_id} of study {run.study} has reserved epsilon {amount_text(run.cost.epsilon)}, delta "
-        f"{amount_text(run.cost.delta)} of {run.dataset} before a row was read; {_sum(run.charges, run.cost.delta)}"
+        f"run {run.run_id} of study {run.study} has reserved {cost_text(run.cost)} of {run.dataset} before a row was "
+        f"read; {_sum(run.charges, run.cost.delta)}"
     )
 
 
@@ -151,7 +151,7 @@ def _told(release: EffectRelease, row: Answer) -> str:
 def budget_markdown(release: Release) -> str:
     """Return a Markdown page of a run's cost, its charges and the budget granted, used and left."""
     privacy, left = release.privacy, release.budget
-    run = f"epsilon {amount_text(privacy.epsilon)}, delta {amount_text(privacy.delta)}"
+    run = cost_text(privacy)
     lines = [f"# What {release.run_id} cost {release.dataset}", ""]
     if left is None:
         why = "it is a simulation, or its cap was taken away"

@@ -562,12 +562,12 @@ def head_of_sites(release: PooledRelease) -> str:
 
 def cost_of_sites(release: PooledRelease) -> list[str]:
     """Return what the sites spent, and what is left of their budgets."""
-    from causalveil.schemas.privacy import amount_text
+    from causalveil.schemas.privacy import cost_text
 
     privacy, sites = release.privacy, release.sites
-    spent = f"epsilon {amount_text(privacy.epsilon)}, delta {amount_text(privacy.delta)}"
     where = f"one replaced {escape(privacy.unit)}, level {privacy.level.replace('_', ' ')}"
-    lines = [f"Differential privacy at each site: {spent} at most ({where}). No unit is in two sites (declared)."]
+    spent = f"Differential privacy at each site: {cost_text(privacy)} at most ({where})."
+    lines = [f"{spent} No unit is in two sites (declared)."]
     known = [site for site in sites if site.budget is not None]
     if len(known) < len(sites):
         return [*lines, "Pooling cost nothing. Each site's ledger says what is left of its budget."]
@@ -581,12 +581,11 @@ def cost_of_sites(release: PooledRelease) -> list[str]:
 
 def cost_of_series(series: Series) -> list[str]:
     """Return what each block spent, and what is left of the newest one's budget."""
-    from causalveil.schemas.privacy import amount_text
+    from causalveil.schemas.privacy import cost_text
 
     privacy, newest = series.privacy, series.runs[-1]
-    spent = f"epsilon {amount_text(privacy.epsilon)}, delta {amount_text(privacy.delta)}"
     where = f"one replaced {escape(privacy.unit)}, level {privacy.level.replace('_', ' ')}"
-    lines = [f"Differential privacy of each block: {spent} at most ({where}). The series cost nothing."]
+    lines = [f"Differential privacy of each block: {cost_text(privacy)} at most ({where}). The series cost nothing."]
     if series.unreleased:
         lines.insert(0, f"[yellow]{escape(series.unreleased_words)}[/yellow]")
     if newest.budget is not None:
@@ -656,10 +655,9 @@ def _of_run(release: Release, paid: list[str]) -> list[str]:
 
 def cost(release: Release) -> list[str]:
     """Return what a run cost, and what is left."""
-    from causalveil.schemas.privacy import amount_text
+    from causalveil.schemas.privacy import cost_text
 
     privacy, left = release.privacy, release.budget
-    spent = f"epsilon {amount_text(privacy.epsilon)}, delta {amount_text(privacy.delta)}"
     open_half = next(iter(getattr(release, "unbounded_halves", ())), None)
     half = {"train": " of the test half", "test": " of the training half"}.get(str(open_half), "")
     what = (
@@ -669,7 +667,7 @@ def cost(release: Release) -> list[str]:
     )
     where = f"{what}{half}, level {str(privacy.level).replace('_', ' ')}"
     promise = "" if release.headline is None else "; the guarantee is asymptotic"
-    lines = [f"Differential privacy: {spent} ({where}){promise}."]
+    lines = [f"Differential privacy: {cost_text(privacy)} ({where}){promise}."]
     return lines if left is None else [*lines, budget_left(left, release.dataset)]
 
 

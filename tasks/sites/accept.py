@@ -29,7 +29,7 @@ from causalveil.schemas.sites.round import AgreedTerms, Bundle, Reason, Site, St
 from causalveil.schemas.specification import level_names, travelling
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.privacy.ledger.ledger import Ledger
-from causalveil.tasks.sites.bundle import read_bundle, refuse_unfit, release_of
+from causalveil.tasks.sites.bundle import fit_to_pool, read_bundle, release_of
 from causalveil.tasks.sites.pool import Asked, Question, questions_of
 from causalveil.tasks.sites.terms import coordinators_key, refuse_other_terms
 
@@ -146,10 +146,7 @@ def _accept(item: _Arrived, of: tuple[AgreedTerms, str], site: Site, expected: A
         raise BundleError(f"{where}: {Reason.expired}: its key expired on {instant_text(site.expires)}")
     refuse_other_terms(statement.terms, *of, where)
     _in_time(statement, now, where)
-    release = release_of(item.bundle, where)
-    refuse_unfit(release, where)
-    if not isinstance(release, EffectRelease):
-        raise BundleError(f"{where}: {Reason.unfit}: only effects are pooled")
+    release = fit_to_pool(release_of(item.bundle, where), where)
     _same_study(release, expected, where)
     return Accepted(item.site, item.bundle, item.digest, release)
 

@@ -96,7 +96,7 @@ def make_bundle(ledger: Ledger, run_id: str, site: str, terms: SignedTerms) -> s
         raise RunConflict(f"run {run_id} {'is not in this ledger' if run is None else f'is {run.state}, not finished'}")
     text = str(ledger.stored_document(run_id))
     release = load_release_text(text, f"run {run_id}")
-    refuse_unfit(release, f"run {run_id}")
+    fit_to_pool(release, f"run {run_id}")
     ledger.verify_release(text)
     return sign(
         Statement(
@@ -119,8 +119,8 @@ def answers(bundle: Bundle, run_id: str, site: str, terms: SignedTerms) -> bool:
     return (said.run_id, said.site, said.terms, bundle.key) == (run_id, site, terms, public_key())
 
 
-def refuse_unfit(release: Release, where: str) -> None:
-    """Refuse what cannot be pooled: other kinds, simulations, and answers of one unit.
+def fit_to_pool(release: Release, where: str) -> EffectRelease:
+    """Return a release that can be pooled: of effects, of several units, and no simulation.
 
     Raises:
         BundleError: another kind, a simulation, or of one unit.
@@ -133,6 +133,7 @@ def refuse_unfit(release: Release, where: str) -> None:
         raise BundleError(f"{where}: {Reason.unfit}: it is of one unit, which compares nothing")
     if release.not_for_release or release.noise.source != "operating_system":
         raise BundleError(f"{where}: {Reason.unfit}: it was simulated with seeded noise and is not for release")
+    return release
 
 
 def sign(statement: Statement) -> str:

@@ -84,11 +84,6 @@ class OfCells:
     log_rank: LogRankTest | None = None
 
 
-def no_cells(rows: int) -> OfCells:
-    """Return that answers are pooled by effects."""
-    return OfCells(True, (None,) * rows, (None,) * rows)
-
-
 def of_cells(study: SurvivalStudy, releases: Mapping[str, EffectRelease]) -> OfCells:
     """Compare arms within sites by their released cells.
 
@@ -194,8 +189,9 @@ def pooled_release(terms: AgreedTerms, study: Asked, accepted: Sequence[Accepted
     releases, model, widths = {item.site: item.release for item in accepted}, terms.model, widths_of(study)
     tables = [[SourceAnswer(site, release, row) for row in release.answers] for site, release in releases.items()]
     cells = [cell_of(said, study.confidence, widths[said[0].row.outcome]) for said in zip(*tables, strict=True)]
-    by_cells = terms.pooled_by is PooledBy.cells and isinstance(study, SurvivalStudy)
-    strata = of_cells(study, releases) if by_cells and isinstance(study, SurvivalStudy) else no_cells(len(cells))
+    strata = OfCells(True, (None,) * len(cells), (None,) * len(cells))
+    if isinstance(study, SurvivalStudy) and terms.pooled_by is PooledBy.cells:
+        strata = of_cells(study, releases)
     calibration, calibrated = _calibrated(study, cells, model, releases)
     balance, asked = _balance(cells, releases, model), getattr(study, "gates", None)
     gates = _gates(asked, balance)
@@ -206,7 +202,7 @@ def pooled_release(terms: AgreedTerms, study: Asked, accepted: Sequence[Accepted
     chosen = [
         one
         for answer in answers
-        if (one := answer.stratified if by_cells else answer.fixed if model is Model.fixed else answer.random)
+        if (one := answer.stratified or (answer.fixed if model is Model.fixed else answer.random))
     ]
     covers = united(limit for one in chosen for limit in one.interval.covers)
     if study.clusters is not None:
