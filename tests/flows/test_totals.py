@@ -18,7 +18,7 @@ import pytest
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.run.declare import plan_study
-from causalveil.schemas.errors import CausalveilError, StudyError
+from causalveil.schemas.errors import BudgetRefused, CausalveilError, StudyError
 from causalveil.schemas.limits import Code
 from causalveil.schemas.release import EffectRelease
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
@@ -65,6 +65,34 @@ def test_plan_ledger_release_agree(name: str, tmp_path: Path) -> None:
     model = [detail for detail in release.details if detail.startswith("propensity_coefficient[")]
     private = asked in ("ipw", "matching") and privacy.get("level") != "label"
     assert len(model) == (5 if private else 0) or asked not in ("ipw", "matching")
+
+
+# Under a concentrated account; of a draw without a delta too.
+CONCENTRATED = {"accounting": "concentrated", "caps": {"sample": {"epsilon": 4, "delta": "1e-4"}}}
+IN_RHO = ("effect by ipw, sample, delta 1e-6", "aipw, three folds", "effect by matching, sample, delta 0")
+
+
+@pytest.mark.parametrize("name", IN_RHO)
+def test_plan_ledger_release_agree_in_rho(name: str, tmp_path: Path) -> None:
+    asked = MADE[name]
+    study = merge(asked.study, {"privacy": {"epsilon": "0.5"}})
+    path = Made(study, merge(asked.contract, CONCENTRATED), asked.frame).write(tmp_path / "study")
+    _, plan = plan_study(path)
+    assert_agreed(plan, run_study(path, out=tmp_path / "out", engine="direct").path)
+    (row, *_) = open_ledger().account("small").blocks
+    assert row.rho is not None
+    assert 0 < row.share_left < 1
+
+
+def test_runs_in_rho_end_where_the_plan_says_that_they_fit(tmp_path: Path) -> None:
+    changes = {"accounting": "concentrated", "caps": {"sample": {"epsilon": 1, "delta": "1e-5"}}}
+    changes["caps"] |= {"label": ..., "training_units": ...}
+    path = write_study(tmp_path / "study", study={"privacy": {"epsilon": "0.5"}}, contract=changes)
+    # Sums would admit two.
+    for number in range(3):
+        run_study(path, out=tmp_path / str(number), run_id=f"run-{number}", engine="direct")
+    with pytest.raises(BudgetRefused, match="rho spent or reserved"):
+        run_study(path, out=tmp_path / "late", run_id="late", engine="direct")
 
 
 def test_what_cannot_be_asked_is_refused_and_costs_nothing(tmp_path: Path) -> None:

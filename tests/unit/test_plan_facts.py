@@ -16,7 +16,7 @@ from causalveil.flows.api import plan as plan_of
 from causalveil.flows.cli.main import main
 from causalveil.flows.estimators.regression import REGRESSION
 from causalveil.flows.estimators.rehearsal import Made, people_of_effect
-from causalveil.flows.plan.study_plan import expected
+from causalveil.flows.plan.study_plan import NOT_WORTH, expected
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.plan import Plan, StandIn
 from causalveil.schemas.remarks import PlanCode, Remark, remark
@@ -173,3 +173,28 @@ STUDY = {
     "covariates": {f"x{place}": {"lower": -4, "upper": 4} for place in range(3)},
     "estimator": {"name": "regression"}, "privacy": {"epsilon": "1", "delta": "1e-6"},
 }  # fmt: skip
+
+
+def test_plan_says_what_a_delta_would_give(tmp_path: Path) -> None:
+    caps = {"sample": {"epsilon": 4, "delta": "1e-4"}}
+    owner = {"accounting": "concentrated", "estimators": ["regression"], "caps": caps}
+    pure = {"estimator": {"name": "regression", "penalty": ...}, "privacy": {"epsilon": "0.5", "delta": 0}}
+    path = write_study(tmp_path / "pure", frame=people(600), study=pure, contract=owner)
+    with_delta = write_study(
+        tmp_path / "delta",
+        frame=people(600),
+        study=pure | {"privacy": {"epsilon": "0.5", "delta": "1e-6"}},
+        contract=owner,
+    )
+    told = []
+    for units in (2_000, 20_000):
+        found, other = plan_of(path, units=units), plan_of(with_delta, units=units)
+        width = found.expected["half_width_with_delta"]
+        # By the ratio of few draws of the same noise.
+        assert width == pytest.approx(other.expected["half_width"], rel=0.3)
+        said = remark(PlanCode.gaussian, delta="1e-6", half_width=width) in found.sentences
+        # Where a delta clearly widens the interval nothing is said.
+        assert said is (width <= NOT_WORTH * found.expected["half_width"])
+        told.append(said)
+        assert "half_width_with_delta" not in other.expected
+    assert any(told)
