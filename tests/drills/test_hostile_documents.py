@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.documents import MAX_BYTES, parse_json, read_text, read_yaml
-from causalveil.schemas.errors import BundleError, CausalveilError, DataError, StudyError
+from causalveil.schemas.errors import BundleError, CausalveilError, StudyError
 from causalveil.schemas.release import load_release
-from causalveil.tasks.data.data_folder import DataFolder
 from causalveil.tasks.sites.bundle import open_bundle, read_bundle
 
 HOSTILE = {
@@ -100,19 +98,3 @@ def test_a_message_shows_the_ends_of_a_word_that_is_too_long(tmp_path: Path) -> 
     assert one_line(str(refused.value)), len(str(refused.value))
     assert str(CausalveilError("a " + "b" * 300)) == "a " + "b" * 300
     assert str(CausalveilError("a " + "b" * 301)) == "a " + "b" * 150 + "…" + "b" * 100
-
-
-def test_a_folder_that_cannot_be_listed_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its units would be left out in silence. An administrator may list all, so the call refuses here."""
-    (tmp_path / "month=1").mkdir()
-    (tmp_path / "month=2").mkdir()
-    folder, opening = DataFolder(tmp_path), os.open
-
-    def refusing(path: str, *args: Any, **options: Any) -> int:
-        if path == "month=2":
-            raise PermissionError(13, "Permission denied", path)
-        return opening(path, *args, **options)
-
-    monkeypatch.setattr(os, "open", refusing)
-    with pytest.raises(DataError, match=r"month=2.*cannot be read"):
-        list(folder.parquet_paths())

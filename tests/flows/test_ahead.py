@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.schemas.contract import load_contract
-from causalveil.schemas.errors import BudgetRefused, RunConflict
+from causalveil.schemas.errors import BudgetRefused
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.studies import write_study
 
@@ -119,18 +118,3 @@ def test_rows_are_not_looked_at_for_a_run_that_does_not_fit(tmp_path: Path) -> N
         run_study(path, engine="direct", watch=stages.append)
     assert stages == []
     assert "small" not in open_ledger().datasets(), "neither admitted nor granted"
-
-
-def test_refusals_ahead_are_the_ledger_s(tmp_path: Path) -> None:
-    path = write_study(tmp_path / "study")
-    ledger = open_ledger()
-    ledger.grant_itself(load_contract(path.with_name("dataset.yaml")))
-    run_study(path, out=tmp_path / "out", run_id="first", engine="direct")
-    large = write_study(tmp_path / "study", study={"privacy": {"epsilon": "9.5"}})
-    with pytest.raises(BudgetRefused):
-        run_study(large, out=tmp_path / "large", run_id="second", engine="direct")
-    (refusal,) = open_ledger().refusals("second")
-    assert "remaining 9" in refusal.document["why"]
-    with pytest.raises(RunConflict, match="another study"):
-        run_study(large, out=tmp_path / "third", run_id="first", engine="direct")
-    ledger.verify()

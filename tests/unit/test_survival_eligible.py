@@ -192,17 +192,6 @@ def test_what_is_refused(changes: dict[str, Any], told: str, tmp_path: Path) -> 
     assert "\n" not in str(refusal.value)
 
 
-def test_eligibility_is_part_of_the_study(tmp_path: Path) -> None:
-    where = [{"column": "age", "op": ">=", "value": 40}]
-    path = write_adjusted(tmp_path / "of", study={"where": where})
-    study, asked = load(path).study, load_study_file(path)
-    assert isinstance(study, SurvivalStudy)
-    assert asks_for(asked, study)
-    assert study.question == "risk of death until 365 days, where age >= 40"
-    assert study.columns == ("person", "treated", "days", "status", "age", "group")
-    assert not asks_for(load_study_file(write_adjusted(tmp_path / "other")), study)
-
-
 def test_a_plan_is_of_the_eligible_share() -> None:
     study = make_survival(competing=False, where=[OLDER])
     sizes = sizes_of(study, 5_000)

@@ -14,8 +14,6 @@ from causalveil.flows.run.estimators import rehearse
 from causalveil.schemas.answers import State
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.limits import Code
-from causalveil.schemas.plan import StandIn
-from causalveil.schemas.table import ALL_UNITS
 from causalveil.tasks.data.split import sizes_of
 from causalveil.tasks.estimate.interval import Findings
 from causalveil.tasks.estimate.times.answers import compare
@@ -312,18 +310,3 @@ def test_more_subgroups_than_the_budget_can_serve_are_refused_before_a_row_is_re
     with pytest.raises(CausalveilError, match="it can serve"):
         SURVIVAL.declare(study, sizes_of(study, 1_000))
     assert len(SURVIVAL.declare(study, sizes_of(study, 100_000))) == 1
-
-
-def test_a_plan_says_what_a_run_then_has() -> None:
-    """Half-widths of the plan and of a run on people as the plan assumes them: within a tenth over everybody."""
-    study = make_times(subgroups=GROUPS, intervals=12, expect={"risk": 0.77, "lost": 0.39})
-    plan = SURVIVAL.expected(study, sizes_of(study, 30_000), StandIn(), 0.05)
-    found = table(study, crowd(30_000, 9, groups=3), 9)
-    for row in plan["answers"]:
-        if "relapse until" in row["outcome"]:
-            continue
-        answer = next(one for one in found.answers if one.outcome == row["outcome"] and one.group == ALL_UNITS)
-        assert answer.interval is not None
-        assert row["everybody"] == pytest.approx((answer.interval.upper - answer.interval.lower) / 2, rel=0.25)
-    assert plan["half_width"] == plan["answers"][0]["everybody"]
-    assert not plan["warnings"]
