@@ -181,7 +181,7 @@ def wait_for(read: Any, run_id: str, enough: Any) -> Trail:
     """The trail once the server has caught up with the client."""
     import time
 
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     trail: Trail = read(run_id)
     while not enough(trail) and time.monotonic() < deadline:
         time.sleep(0.5)

@@ -39,7 +39,7 @@ def container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[fs.Az
     monkeypatch.setenv("AZURE_STORAGE_USE_EMULATOR", "true")
     monkeypatch.setenv("AZURITE_BLOB_STORAGE_URL", f"http://127.0.0.1:{port}")
     try:
-        for _ in range(100):
+        for _ in range(1200):
             with socket.socket() as there:
                 if there.connect_ex(("127.0.0.1", port)) == 0:
                     break

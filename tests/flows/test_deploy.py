@@ -100,7 +100,7 @@ def fire(api: str, deployment: str, **parameters: Any) -> dict[str, Any]:
 def events(api: str, name: str, run: str) -> list[dict[str, Any]]:
     """Events of a name that a run caused, once the server has stored at least one; other tests share the server."""
     wanted = {"filter": {"event": {"name": [name]}}}
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     found: list[dict[str, Any]] = []
     with httpx.Client(base_url=api, timeout=PATIENCE) as client:
         while not found and time.monotonic() < deadline:

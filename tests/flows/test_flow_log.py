@@ -249,7 +249,8 @@ def flow_runs() -> list[tuple[list[str], list[Any]]]:
         async with get_client() as client:
             mine = FlowRunFilter(name=FlowRunFilterName(any_=["one"]))
             flows = sorted(await client.read_flow_runs(flow_run_filter=mine), key=lambda flow: flow.created)
-            for _ in range(60):
+            # Two minutes at least: a busy server stores lines when it comes to them.
+            for _ in range(240):
                 found = []
                 for flow in flows:
                     only = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[flow.id]))
@@ -304,8 +305,8 @@ def test_every_servers_log_adds_up_to_the_ledger(name: str, tmp_path: Path, monk
     on_a_server(name, tmp_path, monkeypatch)
 
 
-def tags_by_name(name: str) -> tuple[set[str], list[tuple[str, set[str]]]]:
-    """Tags of the newest flow run of a flow, and its task runs with theirs."""
+def tags_by_name(name: str, wanted: int = 0) -> tuple[set[str], list[tuple[str, set[str]]]]:
+    """Tags of the newest flow run of a flow, and its task runs with theirs, once so many that are named so are stored."""
     from prefect import get_client
     from prefect.client.schemas.filters import FlowFilter, FlowFilterName, FlowRunFilter, FlowRunFilterId
     from prefect.client.schemas.sorting import FlowRunSort
@@ -314,10 +315,10 @@ def tags_by_name(name: str) -> tuple[set[str], list[tuple[str, set[str]]]]:
         async with get_client() as client:
             only = FlowFilter(name=FlowFilterName(any_=[name]))
             (flow,) = await client.read_flow_runs(flow_filter=only, sort=FlowRunSort.START_TIME_DESC, limit=1)
-            for _ in range(20):
-                own = FlowRunFilter(id=FlowRunFilterId(any_=[flow.id]))
+            own = FlowRunFilter(id=FlowRunFilterId(any_=[flow.id]))
+            for _ in range(480):
                 tasks = await client.read_task_runs(flow_run_filter=own, limit=200)
-                if tasks:
+                if sum(task.name.startswith(name) for task in tasks) >= wanted:
                     break
                 await asyncio.sleep(0.25)
             return set(flow.tags), sorted((task.name, set(task.tags)) for task in tasks)
@@ -348,7 +349,7 @@ class TestTags:
 
         path = write_study(tmp_path / "study")
         admit(str(path.parent))
-        flow, tasks = tags_by_name("admit")
+        flow, tasks = tags_by_name("admit", 1)
         assert flow == {"dataset:small"}
         assert tasks == [("admit", {"dataset:small"})]
 
@@ -358,7 +359,7 @@ class TestTags:
         source = write_source(tmp_path / "source.yaml", files(tmp_path / "files", visits(), "parquet"))
         # One of its months has no rows, so it ends in a state with a name, which a busy server may return without data.
         extract(str(source), return_state=True)
-        flow, tasks = tags_by_name("extract")
+        flow, tasks = tags_by_name("extract", 2)
         (dataset,) = flow
         assert dataset.startswith("dataset:")
         names = [name for name, _ in tasks if name.startswith("extract")]

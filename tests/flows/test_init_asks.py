@@ -129,11 +129,13 @@ def test_ctrl_c_at_a_question_ends_the_command_at_once() -> None:
     answers, shown = [b"public\n", b"\x03"], b""
     try:
         with contextlib.suppress(OSError):  # Linux's word for the end of a terminal.
-            while select.select([terminal], [], [], 20)[0]:
+            while select.select([terminal], [], [], 240)[0]:
                 shown += os.read(terminal, 4096)
                 if shown.endswith(b": ") and answers:
                     # The command shows its question before it reads; a signal in between waits for the next line.
                     time.sleep(0.5)
+                    while Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] == "R":
+                        time.sleep(0.1)
                     os.write(terminal, answers.pop(0))
     finally:
         os.close(terminal)

@@ -25,7 +25,7 @@ from causalveil.schemas.release import DirectionRelease, EffectRelease, EffectTa
 from causalveil.schemas.sites.pooled import PooledRelease, Series
 from causalveil.tasks.report.numbers import amount, figure, percent, within
 from causalveil.tasks.report.page import report_html, series_html
-from causalveil.tasks.report.panel import panel_text
+from causalveil.tasks.report.panel import adjusted_by_answer, panel_text, plain_text
 from tests.flows.test_sites_times import Clinic, call_of
 from tests.flows.test_sites_times import pooled as of_times
 from tests.report_help import Documents, load
@@ -135,17 +135,14 @@ def plain(text: str) -> str:
 
 
 def stated(release: Read) -> list[ConfoundingStatement | None]:
+    return [one.confounding for one in release.answers] if isinstance(release, EffectTable) else []
+
+
+def done(release: Read) -> list[str]:
+    """What was done about confounding, as the panel tells it of one or more answers, whatever noise left of each."""
     rows = release.answers if isinstance(release, EffectTable) else ()
-    return [one.confounding for one in rows if one.state == "answered"]
-
-
-def done(found: list[ConfoundingStatement | None]) -> list[str]:
-    """What was done about confounding: where answers differ in how much is left, in the best and in the worst."""
-    said = sorted((one for one in found if one is not None), key=lambda one: one.share or 0.0)
-    texts = ["a statement" for one in found if one is None]
-    if len({one.done for one in said}) == 1:
-        return [*texts, said[0].done]
-    return [*texts, *(one.sentence for one in (*said[:1], *said[-1:]))]
+    absent = ["a statement" for one in rows if one.state == "answered" and one.confounding is None]
+    return [*absent, *(plain_text([line]) for line in adjusted_by_answer(stated(release)))]
 
 
 def shown(found: Any) -> str:
@@ -184,7 +181,7 @@ def answers(release: Read) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {
         "what was estimated": [*(text for text, _ in estimates(release)), *outcomes(release), release.study],
         "how sure": [within(interval.lower, interval.lower, interval.upper) for _, interval in estimates(release)],
-        "what was adjusted for": [*done(stated(release)), *covariates],
+        "what was adjusted for": [*done(release), *covariates],
         "what may be wrong": [one.sentence for one in limits],
         "what did it cost": [f"epsilon {amount_text(privacy.epsilon)}", amount(privacy.epsilon)],
         "may I ask again": [

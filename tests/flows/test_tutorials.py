@@ -195,7 +195,7 @@ def test_what_no_option_says_is_asked_in_a_terminal(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "causalveil", "init", "clinic.csv", "--out", "clinic"]
     os.write(keyboard, b"synthetic\n\nCoaching\n\nSick days\n\n\n\n")
     done = subprocess.run(
-        command, stdin=terminal, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+        command, stdin=terminal, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
     )
     os.close(terminal)
     os.close(keyboard)
