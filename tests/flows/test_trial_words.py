@@ -46,7 +46,7 @@ def trial(n: int = 3_000) -> pl.DataFrame:
 @pytest.mark.parametrize("case", TRIALS)
 def test_a_trial_says_whether_covariates_were_adjusted_for(case: str, tmp_path: Path) -> None:
     settings, privacy, method = TRIALS[case]
-    changes = {"estimator": {"penalty": ..., **settings}, "privacy": {"epsilon": "8", **privacy}}
+    changes = {"estimator": {"penalty": ..., **settings}, "privacy": {"epsilon": "100", **privacy}}
     contract = {"estimators": [settings["name"]], "caps": CAPS}
     path = write_study(tmp_path / "study", frame=trial(), study=changes, contract=contract)
     # Of a seed: what covariates explain is told with noise.
@@ -64,7 +64,7 @@ def test_a_trial_says_whether_covariates_were_adjusted_for(case: str, tmp_path: 
     assert Code.most_at_limits not in codes(result.release.not_covered)
     assert (done.explained is not None) == (EXPLAINED in panel) == (case == "regression")
     if done.explained is not None:
-        # Age explains 4/3 of a variance of 7/3.
+        # Age explains 4/3 of a variance of 7/3. Noise of epsilon 100 moves the share by .007, that of 8 by .04.
         assert done.explained == pytest.approx(0.57, abs=0.1)
 
 
