@@ -357,6 +357,8 @@ def contract_roles(contract: Contract) -> dict[str, Column]:
             roles[name] = Column(holds=holds, nulls=nulls)
     for name in contract.clusters:
         roles[name] = Column(holds=Holds.unit, nulls=Nulls.welcome)
+    if contract.weights is not None:
+        roles[contract.weights.column] = contract.weights.role
     if contract.rows is not None and contract.rows.order is not None:
         roles.setdefault(contract.rows.order, Column(holds=Holds.order, nulls=Nulls.welcome))
     return roles

@@ -23,7 +23,7 @@ from causalveil.schemas.errors import BudgetRefused, ContractError, StudyError
 from causalveil.schemas.mistakes import validate
 from causalveil.schemas.privacy import Accounting, Frozen, Guarantee, Half, Level, PrivacyCost, PublicKey
 from causalveil.schemas.studies import estimator_names
-from causalveil.schemas.study import DeclaredClusters, Name, Slug, Study
+from causalveil.schemas.study import DeclaredClusters, Name, Slug, Study, SurveyWeights
 
 CONTRACT_FILE = "dataset.yaml"
 CONTRACT_SCHEMA_FILE = Path(__file__).with_name("dataset-v1.schema.json")
@@ -90,6 +90,13 @@ class Contract(Frozen):
         dict[Name, DeclaredClusters],
         Field(description="columns that say which units are alike, such as a school: how many clusters each names"),
     ] = Field(default_factory=dict)
+    weights: Annotated[
+        SurveyWeights | None,
+        Field(
+            description="the column of survey weights, and the largest weight that counts in full",
+            exclude_if=lambda weights: weights is None,
+        ),
+    ] = None
     recorded_is_public: Annotated[
         tuple[Name, ...],
         Field(description="columns of which it is public whether they hold a value; rows without one may be left out"),
@@ -163,6 +170,13 @@ class Contract(Frozen):
         if self.clusters and self.rows is not None:
             text = "'clusters' do not go with 'rows', which make one row of several; leave one of them out"
             yield Breach("clusters", text)
+        if self.weights is not None and self.weights.column in (self.unit, *self.columns, *self.clusters):
+            name = self.weights.column
+            text = f"'weights' names '{name}', which is declared already; a column of weights has no other part"
+            yield Breach("weights", text, (name,))
+        if self.weights is not None and self.rows is not None:
+            text = "'weights' do not go with 'rows', which make one row of several; leave one of them out"
+            yield Breach("weights", text)
         for name in self.open_ranges:
             if name in self.columns or name == self.unit:
                 text = f"'open_ranges' names '{name}', which is declared already; take it out there"

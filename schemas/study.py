@@ -770,6 +770,39 @@ class Clusters(CountedClusters):
         return Column(holds=Holds.unit, nulls=Nulls.welcome)
 
 
+class SurveyWeights(Frozen):
+    """The column of survey weights and the largest that counts.
+
+    Up to a factor a weight is how many people of the population a unit stands for. One above ``upper`` counts as that,
+    and one that is negative or missing as 0. ``mean``: about their mean, where it is known publicly; plans expect it,
+    else a quarter of ``upper``.
+    """
+
+    column: Name
+    upper: Annotated[Finite, Field(gt=0)]
+    mean: Annotated[Finite, Field(gt=0)] | None = None
+
+    @model_validator(mode="after")
+    def _mean_below(self) -> Self:
+        if self.mean is not None and self.mean > self.upper:
+            raise ValueError(f"'mean' {self.mean:g} of the weights is above 'upper' {self.upper:g}")
+        return self
+
+    @property
+    def share(self) -> float:
+        """The mean weight that plans expect, as a share of the largest."""
+        return MEAN_WEIGHT if self.mean is None else self.mean / self.upper
+
+    @property
+    def role(self) -> Column:
+        """The requirement on its column."""
+        return Column(holds=Holds.number, nulls=Nulls.welcome)
+
+
+# Of the largest weight, what plans take the mean to be.
+MEAN_WEIGHT = 0.25
+
+
 def refuse_clusters(study: Any, takes: bool, beside: Sequence[str] = ()) -> None:
     """Refuse clusters where nothing is proved of them.
 

@@ -42,6 +42,7 @@ from causalveil.schemas.study import (
     NumericCovariate,
     Outcome,
     Study,
+    SurveyWeights,
     covariate_role,
     distinct_levels,
     distinct_names,
@@ -320,6 +321,11 @@ class TableStudy(Study):
         return len(self.outcomes) == 1 and self.subgroups is None and len(self.arm_names) == 2
 
     @property
+    def known_units(self) -> bool:
+        """True if all units count in full, so that the number of units in an answer is public."""
+        return not self.where and getattr(self, "weights", None) is None
+
+    @property
     def first(self) -> int:
         """The first primary outcome, whose answer stands in the headline."""
         return next(place for place, outcome in enumerate(self.outcomes) if outcome.role is OutcomeRole.primary)
@@ -395,6 +401,8 @@ class EffectStudy(TableStudy):
     ADJUSTS: ClassVar[bool] = True
     # Whether the estimator takes clusters of units that are alike.
     TAKES_CLUSTERS: ClassVar[bool] = False
+    # Whether its sums over units may be weighted.
+    TAKES_WEIGHTS: ClassVar[bool] = False
     # The levels at which it answers several questions, and questions of the eligible alone.
     TABLES: ClassVar[tuple[Level, ...]] = ()
     # Whether units without an outcome may be left out of its answer alone.
@@ -411,6 +419,28 @@ class EffectStudy(TableStudy):
     contrasts: Annotated[
         tuple[RowContrast, ...], Field(max_length=MOST_CONTRASTS, exclude_if=lambda contrasts: not contrasts)
     ] = ()
+
+    weights: Annotated[SurveyWeights | None, Field(exclude_if=lambda weights: weights is None)] = None
+
+    @model_validator(mode="after")
+    def _weighted_where_it_is_proved(self) -> Self:
+        if self.weights is None:
+            return self
+        reason = None
+        if not self.TAKES_WEIGHTS:
+            reason = (
+                f"estimator '{self.estimator.name}' counts each unit once; 'regression' and 'difference_in_means' take "
+                "survey weights"
+            )
+        elif self.privacy.level is not Level.sample:
+            reason = f"level '{self.privacy.level}' has public rows and no sums to weigh; declare level 'sample'"
+        elif self.privacy.delta == 0:
+            reason = "survey weights need a delta above 0, as in delta: 1e-6"
+        elif self.clusters is not None:
+            reason = "survey weights do not go with 'clusters'; leave one of them out"
+        if reason is not None:
+            raise RuleBroken(f"'weights': {reason}", "weights")
+        return self
 
     @model_validator(mode="after")
     def _rows_of_their_own(self) -> Self:
@@ -623,7 +653,7 @@ class EffectStudy(TableStudy):
         It is what an estimator's own code works with.
         """
         whole: dict[str, Any] = {"arms": None, "subgroups": None, "where": (), "gates": None, "contrasts": ()}
-        whole |= {"clusters": None, "measure": (EffectMeasure.difference,)}
+        whole |= {"clusters": None, "weights": None, "measure": (EffectMeasure.difference,)}
         alone = {"role": OutcomeRole.primary, "importance": 1.0}
         return tuple(
             self.model_copy(
@@ -638,7 +668,7 @@ class EffectStudy(TableStudy):
         return tuple(one for one in self.measure if one is not EffectMeasure.difference)
 
     @property
-    def weights(self) -> tuple[float, ...]:
+    def outcome_weights(self) -> tuple[float, ...]:
         """w_k, by which the noise of outcome k is divided.
 
         They are in proportion to the roots of the outcomes' importance.
@@ -675,6 +705,8 @@ class EffectStudy(TableStudy):
         for name, covariate in self.covariates.items():
             may = Nulls.welcome if self.indicated(name) else Nulls.undeclared
             roles[name] = covariate_role(covariate, may)
+        if self.weights is not None:
+            roles[self.weights.column] = self.weights.role
         return roles | self.shared_roles
 
     @property
@@ -688,15 +720,16 @@ class EffectStudy(TableStudy):
         own = [outcome.name for outcome in self.outcomes if not outcome.of]
         parts = dict.fromkeys(part.name for outcome in self.outcomes for part in outcome.of)
         outcomes = (*own, *(name for name in parts if name not in own))
-        clusters = () if self.clusters is None else (self.clusters.column,)
-        named = (self.data.unit, self.treatment, *outcomes, *groups, *sorted(self.covariates), *clusters)
+        beside = tuple(one.column for one in (self.clusters, self.weights) if one is not None)
+        named = (self.data.unit, self.treatment, *outcomes, *groups, *sorted(self.covariates), *beside)
         return (*named, *sorted({one.column for one in self.where} - set(named)))
 
     @property
     def question(self) -> str:
         """The average effect, of how many outcomes, and among whom, in words."""
         of = "" if self.asks_one else f" of {_counted(len(self.outcomes), 'outcome')}"
-        return f"{self.estimand}{of}{self.compared}"
+        weighted = "" if self.weights is None else f", weighted by {self.weights.column}"
+        return f"{self.estimand}{of}{self.compared}{weighted}"
 
     @property
     def unprotected(self) -> tuple[str, ...]:

@@ -48,11 +48,13 @@ class Shape:
     privacy: tuple[str, str] = ("1", "1e-6")
     left_out: int = 0
     products: bool = False
+    weighted: bool = False
 
     @cached_property
     def study(self) -> EffectStudy:
         epsilon, delta = self.privacy
         covariates = self.covariates
+        weights = {"weights": {"column": "pweight", "upper": 5}} if self.weighted else {}
         return make_protocol(
             0,
             self.outcomes,
@@ -62,6 +64,7 @@ class Shape:
             epsilon=epsilon,
             delta=delta,
             left_out=self.left_out,
+            **weights,
         )
 
     @cached_property
@@ -101,13 +104,17 @@ class Shape:
         assert found is not None
         return found
 
-    def row(self, z: Any, t: int, u: Any, g: int) -> CellRows:
-        """A row of the columns `z`, in the order of the encoding: numbers and flags from -1 to 1, others 0 or 1."""
+    def row(self, z: Any, t: int, u: Any, g: int, w: float = 1.0) -> CellRows:
+        """A row of the columns `z`, in the order of the encoding: numbers and flags from -1 to 1, others 0 or 1.
+
+        `w`: its survey weight over the largest, where there are weights.
+        """
         encoding = self.recipe.encoding
         x = np.zeros(max(encoding.places) + 2)
         x[list(encoding.places)] = z
         outcomes = np.broadcast_to(np.asarray(u, dtype=np.float64), (1, self.outcomes))
-        return CellRows((x * encoding.span)[None], np.array([t], np.uint8), outcomes, np.array([g], np.uint8))
+        weights = np.array([w]) if self.weighted else None
+        return CellRows((x * encoding.span)[None], np.array([t], np.uint8), outcomes, np.array([g], np.uint8), weights)
 
     def placed(self, name: str, row: CellRows, recipe: TableRecipe | None = None) -> FloatArray:
         """What a row adds to a release: its block's numbers, all others 0; of outcomes that it has, by class."""

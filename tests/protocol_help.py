@@ -76,7 +76,8 @@ def in_cells(z: np.ndarray, t: np.ndarray, u: np.ndarray, g: np.ndarray) -> Cell
 
 def enclave_of(rows: CellRows) -> MemoryEnclave:
     """One segment."""
-    return MemoryEnclave([{"x": rows.x, "t": rows.t, "u": rows.u, "g": rows.g, "h": ranks(len(rows))}])
+    weighted = {} if rows.w is None else {"w": rows.w}
+    return MemoryEnclave([{"x": rows.x, "t": rows.t, "u": rows.u, "g": rows.g, "h": ranks(len(rows)), **weighted}])
 
 
 def analysed(study: EffectStudy, rows: CellRows, seed: int = 0) -> Findings:

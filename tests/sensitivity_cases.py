@@ -147,6 +147,9 @@ def _protocols() -> Iterator[Case]:
             of_arms = None if treated is None else {"a1": 3, "a2": 3}
             several = {"column": "school", "number": 9, "treated": of_arms, "subgroups": "all"}
             yield of(said, KINDS["number"], 2, 2, 3, name=name, trial=True, clusters=several)
+        weights = {"column": "pweight", "upper": 5}
+        for groups, arms in ((1, 2), (2, 3)):
+            yield of(f"weighted, {name}", MIXED, 2, groups, arms, name=name, weights=weights)
     yield Case("protocol, of few", make_protocol(2), 20, 10)
 
 
@@ -294,6 +297,8 @@ SHORT = (
     "protocol, of few",
     "protocol, clusters, regression, 3 treated: 2 outcomes, 1 groups, 2 arms",
     "protocol, clusters, difference_in_means, None treated: 2 outcomes, 2 groups, 3 arms",
+    "protocol, weighted, regression: 2 outcomes, 2 groups, 3 arms",
+    "protocol, weighted, difference_in_means: 2 outcomes, 1 groups, 2 arms",
     "protocol, mixed, delta 0: 2 outcomes, 2 groups, 3 arms",
     "protocol, eligible, regression: 2 outcomes, 1 groups, 2 arms",
     "protocol, eligible, difference_in_means: 2 outcomes, 1 groups, 2 arms",

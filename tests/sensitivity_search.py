@@ -318,6 +318,10 @@ def kinds_of(study: Study) -> dict[str, Kind]:
     found = {name: replace(kind, private=not public) for name, kind in found.items()}
     if study.clusters is not None:
         found[study.clusters.column] = Kind((*range(study.clusters.number), None))
+    if study.weights is not None:
+        # Missing ones, negative ones and such as are beyond the largest that counts.
+        weights = number(0.0, study.weights.upper, nulls=True)
+        found[study.weights.column] = replace(weights, corners=(*weights.corners, -1.0, math.inf))
     for out in outcomes:
         left_out = study.missing_outcome is MissingOutcome.leave_out
         missing = study.missing_outcome is not MissingOutcome.refuse and (out.leaves_out or not left_out)

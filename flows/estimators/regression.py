@@ -166,7 +166,7 @@ def joint_stages(
 
 
 plan = recalled(joint_recipe)
-FIVE = joint_stages(plan, lambda step: everybody(step.enclave), rows=(CELLS,))
+FIVE = joint_stages(plan, lambda step: everybody(step.enclave, step.study.weights is not None), rows=(CELLS,))
 CLUSTERS = clusters_stage(plan, lambda step: everybody(step.enclave), (CELLS,), FIVE)
 
 
@@ -223,7 +223,12 @@ def _alike(study: RegressionStudy, results: Results) -> Results:
     counts = np.repeat(scales.counts[:1], many, axis=0)
     count_sd = np.repeat(scales.count_sd[:1], many)
     of_all = replace(
-        scales, counts=counts, count_sd=count_sd, units=scales.units[:1] * many, questions=scales.questions[:1] * many
+        scales,
+        counts=counts,
+        count_sd=count_sd,
+        units=scales.units[:1] * many,
+        effective=scales.effective[:1] * many,
+        questions=scales.questions[:1] * many,
     )
     same = {stage: results[stage][:1] * many for stage in (FIVE.again, FIVE.scores)}
     return {**results, **same, FIVE.scales: of_all}

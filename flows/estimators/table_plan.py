@@ -36,7 +36,7 @@ def words(study: EffectStudy, sizes: Sizes, stand_in: StandIn, found: Sequence[R
     if stand_in.deviation is None:
         sentences.append(remark(PlanCode.quarter_ranges))
     grouped = study.subgroups is not None
-    for row, weight in zip(rows, study.weights, strict=True):
+    for row, weight in zip(rows, study.outcome_weights, strict=True):
         # How much louder its noise is than that of asking for it alone, and by what the others' falls without it.
         factor, without = 1 / weight, 1 - weight if study.in_l1 else math.sqrt(1 - weight**2)
         numbers.append({**vars(row), "noise_factor": factor, "without": without})

@@ -13,7 +13,7 @@ from causalveil.schemas.limits import Fact, capital
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.remarks import PlanCode, Remark, remark
-from causalveil.schemas.study import Clusters, Study
+from causalveil.schemas.study import Clusters, Study, SurveyWeights
 from causalveil.tasks.estimate.clusters import assumed_icc, design_effect
 from causalveil.tasks.report.numbers import confidence_level, number
 
@@ -89,6 +89,14 @@ def say_clusters(clusters: Clusters, units: int, stand_in: StandIn, numbers: dic
             assumed=assumed,
         )
     ]
+
+
+def say_weights(weights: SurveyWeights) -> Remark:
+    """Return what survey weights do to the expected interval."""
+    assumed = "" if weights.mean is not None else " (the contract's 'mean' says it, where it is public)"
+    return remark(
+        PlanCode.weights, column=weights.column, share=weights.share, assumed=assumed, times=1 / weights.share
+    )
 
 
 def say_draws(

@@ -152,6 +152,8 @@ def _answers(asked: EffectStudyFile) -> bool:
         return False
     if asked.clusters is not None and not getattr(getattr(study, "SINGLE", study), "TAKES_CLUSTERS", False):
         return False
+    if asked.weights is not None and not study.TAKES_WEIGHTS:
+        return False
     return asked.measures == (EffectMeasure.difference,) or study.ARM_MEANS
 
 

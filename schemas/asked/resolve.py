@@ -50,6 +50,7 @@ from causalveil.schemas.study import (
     NumericCovariate,
     Others,
     Study,
+    SurveyWeights,
     YesOrNo,
 )
 from causalveil.schemas.table import EffectStudy, TableStudy
@@ -523,6 +524,7 @@ def _effect(asked: EffectStudyFile, contract: Contract | None, problems: Problem
     document["terms"] = _terms(asked, document["covariates"], problems)
     document["censoring"] = _censoring(asked, contract, problems)
     document["clusters"] = _clusters(asked, contract, problems)
+    document["weights"] = _weights(asked, contract, problems)
     document["contrasts"] = asked.compared
     if asked.compared and contract is None:
         problems.add("contrasts", "rounds of sites pool answers, and no contrasts of them; leave it out")
@@ -533,7 +535,23 @@ def _effect(asked: EffectStudyFile, contract: Contract | None, problems: Problem
         problems.add("terms", f"estimator '{asked.estimator.name}' takes no terms; {TAKES_TERMS}")
     if asked.clusters is not None and "clusters" not in fields:
         problems.add("clusters", f"estimator '{asked.estimator.name}' counts people one by one; leave 'clusters' out")
+    if asked.weights is not None and "weights" not in fields:
+        problems.add("weights", f"estimator '{asked.estimator.name}' takes no survey weights; leave 'weights' out")
     return {key: value for key, value in document.items() if key in fields}
+
+
+def _weights(asked: EffectStudyFile, contract: Contract | None, problems: Problems) -> SurveyWeights | None:
+    """Return the contract's survey weights, where the study asks for them."""
+    if asked.weights is None:
+        return None
+    declared = None if contract is None else contract.weights
+    if contract is None:
+        problems.add("weights", "rounds of sites pool answers of units as they are; leave 'weights' out")
+    elif declared is None or declared.column != asked.weights:
+        known = f"; it declares '{declared.column}'" if declared is not None else ""
+        way = f"; its owner may write 'weights: {{column: {asked.weights}, upper: W}}'"
+        problems.add("weights", f"the contract declares no survey weights by column '{asked.weights}'{known or way}")
+    return declared
 
 
 def _clusters(asked: EffectStudyFile, contract: Contract | None, problems: Problems) -> dict[str, Any] | None:

@@ -208,6 +208,7 @@ class EffectStudyFile(StudyFile):
         AskedClustersOrName,
         Field(description="the contract's column of clusters, and how many were treated where whole ones were"),
     ] = None
+    weights: Annotated[Name | None, Field(description="the contract's column of survey weights")] = None
     gates: Gates | None = None
     contrasts: Annotated[
         tuple[RowContrast, ...],

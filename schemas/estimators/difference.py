@@ -32,6 +32,7 @@ class DifferenceStudy(EffectStudy):
     TABLES: ClassVar[tuple[Level, ...]] = (Level.sample, Level.label)
     ARM_MEANS: ClassVar[bool] = True
     TAKES_CLUSTERS: ClassVar[bool] = True
+    TAKES_WEIGHTS: ClassVar[bool] = True
 
     estimator: DifferenceEstimator
 

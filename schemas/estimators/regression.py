@@ -81,6 +81,7 @@ class RegressionStudy(EffectStudy):
     TABLES: ClassVar[tuple[Level, ...]] = (Level.sample,)
 
     TAKES_CLUSTERS: ClassVar[bool] = True
+    TAKES_WEIGHTS: ClassVar[bool] = True
     LEAVES_OUT: ClassVar[bool] = True
 
     estimator: RegressionEstimator

@@ -6,7 +6,7 @@ A unit that is not eligible keeps its row, in a subgroup behind all others that 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,7 @@ import polars as pl
 
 from causalveil.schemas.columns import OTHER
 from causalveil.schemas.errors import DataError
-from causalveil.schemas.study import ZERO_ONE, CategoricalCovariate, Missing
+from causalveil.schemas.study import ZERO_ONE, CategoricalCovariate, Missing, SurveyWeights
 from causalveil.schemas.table import EffectStudy, TableStudy
 from causalveil.schemas.where import Condition, Operator, Value
 from causalveil.tasks.data.covariates import Block
@@ -38,22 +38,28 @@ from causalveil.tasks.machine.arrays import BoolArray, ByteArray, FloatArray, In
 class CellRows(Rows):
     """Aligned rows of units with arms and subgroups.
 
-    x: (rows, d); t: (rows,), the arm, 0 the reference; u: (rows, outcomes) in [-1, 1]; g: (rows,), the subgroup.
+    x: (rows, d); t: (rows,), the arm, 0 the reference; u: (rows, outcomes) in [-1, 1]; g: (rows,), the subgroup; w:
+    (rows,) in [0, 1], survey weights over the largest that counts; None: all count in full.
     """
 
     g: ByteArray
+    w: FloatArray | None = None
 
     def __getitem__(self, part: slice | IntArray) -> CellRows:
         """Return the rows of a slice or at some places."""
-        return CellRows(self.x[part], self.t[part], self.u[part], self.g[part])
+        w = None if self.w is None else self.w[part]
+        return CellRows(self.x[part], self.t[part], self.u[part], self.g[part], w)
 
     def with_outcomes(self, chosen: Sequence[int]) -> CellRows:
         """Return the rows that have some outcomes, with these alone."""
-        u = self.u[:, list(chosen)]
-        there = np.isfinite(u).all(axis=1)
-        if there.all():
-            return CellRows(self.x, self.t, u, self.g)
-        return CellRows(self.x[there], self.t[there], u[there], self.g[there])
+        own = replace(self, u=self.u[:, list(chosen)])
+        there = np.isfinite(own.u).all(axis=1)
+        return own if there.all() else own[np.flatnonzero(there)]
+
+    @property
+    def roots(self) -> FloatArray | None:
+        """Roots of the survey weights."""
+        return None if self.w is None else np.sqrt(self.w)
 
     @classmethod
     def of(cls, rows: Rows) -> CellRows:
@@ -72,23 +78,24 @@ class CellRows(Rows):
         edges = np.searchsorted(self.g[order], np.arange(groups + 1))
         for group in range(groups):
             chosen = order[edges[group] : edges[group + 1]]
-            yield CellRows(self.x[chosen], self.t[chosen], self.u[chosen], self.g[chosen])
+            yield self[chosen]
 
 
-def everybody(enclave: Enclave) -> Pieces:
-    """Return all units of a table, a piece per segment."""
+def everybody(enclave: Enclave, weighted: bool = False) -> Pieces:
+    """Return all units of a table, a piece per segment; ``weighted``: with their survey weights."""
     units = sum(map(len, enclave.hashes()))
 
     def rows(index: int) -> CellRows:
         x, t, u, g = (enclave.load(name, index) for name in ("x", "t", "u", "g"))
+        w = enclave.load("w", index) if weighted else None
         # Rows of one outcome may have it as one column or as none.
-        return CellRows(x, t, u if u.ndim == 2 else u[:, None], g)
+        return CellRows(x, t, u if u.ndim == 2 else u[:, None], g, w)
 
     return Pieces(rows, enclave.segments, units)
 
 
 def normalise_cells(study: EffectStudy, segment: LoadedSegment, place: Path, key: bytes) -> None:
-    """Write x, t, u, g, h and c of one segment as files, rows ascending by keyed hash.
+    """Write x, t, u, g, h, w and c of one segment as files, rows ascending by keyed hash.
 
     Raises:
         DataError: a value that admission refuses.
@@ -103,8 +110,16 @@ def normalise_cells(study: EffectStudy, segment: LoadedSegment, place: Path, key
     save_array(place / "u.npy", u)
     groups = np.where(eligible(study.where, frame), groups_of(study, frame), np.uint8(len(study.groups)))
     save_array(place / "g.npy", groups[order])
+    if study.weights is not None:
+        save_array(place / "w.npy", shares_of(study.weights, values_of(frame, study.weights.column))[order])
     write_clusters(study.clusters, frame, order, place, key)
     write_covariates(study.questions[0], columns(study.questions[0], frame), order, place / "x.npy")
+
+
+def shares_of(weights: SurveyWeights, series: pl.Series) -> FloatArray:
+    """Return survey weights over the largest that counts, cut to [0, 1]; missing ones are 0."""
+    own = series.cast(pl.Float64, strict=False).fill_null(0.0).fill_nan(0.0).to_numpy()
+    return np.clip(own / weights.upper, 0.0, 1.0)
 
 
 def arms_of(study: TableStudy, series: pl.Series) -> ByteArray:

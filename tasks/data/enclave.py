@@ -10,6 +10,7 @@ An enclave holds arrays by name: of the run, and of each segment. The names of r
     g   uint8   (rows,)     of a table: the subgroup
     xy  float64 (rows, 2)   of a direction study, instead: both variables scaled by their bounds to [-1, 1]
     h   uint64  (rows, 2)   keyed hash of the unit, high word first; rows ascend by it
+    w   float64 (rows,)     survey weight over the largest that counts, where the study has weights
     c   uint64  (rows,)     code of the unit's cluster, where the study has clusters
 
 A run of record has files. Rehearsals, replications and coverage studies have rows in memory and run the same stages.

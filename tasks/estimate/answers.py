@@ -438,7 +438,7 @@ def told_of_errors(study: EffectStudy, found: Findings) -> dict[str, float | int
 
     Numbers of units are among them where not all are eligible.
     """
-    own, counted = found.answers[0], dict(found.details) if study.where else {}
+    own, counted = found.answers[0], dict(found.details) if not study.known_units else {}
     errors = {"noise_standard_error": own.noise_error or 0.0, "sampling_standard_error": own.sampling_error or 0.0}
     return {**counted, **errors}
 

@@ -34,7 +34,7 @@ def covered(study: EffectStudy | SurvivalStudy, answers: Sequence[Answer]) -> tu
 
 
 def assumed(study: Study) -> tuple[Limit, ...]:
-    """Return what changes over time and contrasts of rows take for granted."""
+    """Return what changes over time, survey weights and contrasts of rows take for granted."""
     if not isinstance(study, EffectStudy):
         return ()
     found = list[Limit]()
@@ -42,6 +42,8 @@ def assumed(study: Study) -> tuple[Limit, ...]:
         found += [limit(Code.parallel_trends), limit(Code.anticipation)]
     if left := tuple(one.name for one in study.outcomes if one.leaves_out):
         found.append(limit(Code.attrition, columns=left))
+    if study.weights is not None:
+        found.append(limit(Code.survey_design, column=study.weights.column, upper=study.weights.upper))
     rows = [study.rows_of(one) for one in study.contrasts]
     if any(len({group for _, group, _ in own}) > 1 and min(own.values()) < 0 for both in rows for own in both if own):
         found.append(limit(Code.composition))

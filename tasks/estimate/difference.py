@@ -5,6 +5,8 @@ Every outcome in every subgroup and arm, from one release.
 A cell, a subgroup and an arm, has (w_k u_k, w_k u_k^2/sqrt(2)) for each outcome and its count times sqrt(1/2). A row
 lies in one cell, and the vector moves by at most 2, whatever the numbers of subgroups, arms and outcomes
 (``docs/proofs/questions.md``, section 5).
+
+With survey weights a in [0, 1] it has, of v_k = a (CENTRE u_k, AROUND), v_k v_k'/sqrt(2) beside v_k: the same 2.
 """
 
 from __future__ import annotations
@@ -38,9 +40,9 @@ from causalveil.tasks.estimate.clusters import Alike, ClusterTotals, Contributio
 from causalveil.tasks.estimate.contrasts import contrast_answers
 from causalveil.tasks.estimate.covered import covered
 from causalveil.tasks.estimate.findings import together
-from causalveil.tasks.estimate.interval import NOISY, Findings, Noise, of_the_answer
+from causalveil.tasks.estimate.interval import EFFECTIVE, NOISY, Findings, Noise, of_the_answer
 from causalveil.tasks.estimate.label.difference import confounding, covers, not_covered
-from causalveil.tasks.estimate.models.lattice_sums import bounded, on_lattice, sums_sensitivity
+from causalveil.tasks.estimate.models.lattice_sums import bounded, on_lattice, sums_sensitivity, weighed
 from causalveil.tasks.estimate.people import FLOOR_DEVIATIONS, check_cells
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.gaussian import divide
@@ -48,13 +50,17 @@ from causalveil.tasks.privacy.mechanisms import Budget, Mechanism, Slot, vector_
 
 SLOT = Slot(name="effect", scope=Scope.all)
 HALF = math.sqrt(0.5)
+# Of survey weights: by what sums of outcomes and of weights are multiplied; their squares add up to 1. Noise in both
+# counts alike where an arm's mean lies at sqrt(2) of half the range from its middle, more on outcomes elsewhere.
+CENTRE, AROUND = math.sqrt(2 / 3), math.sqrt(1 / 3)
 # No mean square about a mean is taken to be smaller, in u.
 LEAST_VARIANCE = 1e-6
 
 
 def numbers(study: DifferenceStudy) -> int:
     """Return the number of sums that the release has in a subgroup."""
-    return len(study.arm_names) * (2 * len(study.outcomes) + 1)
+    each, shared = (2, 1) if study.weights is None else (3, 2)
+    return len(study.arm_names) * (each * len(study.outcomes) + shared)
 
 
 def mechanism(study: DifferenceStudy, sizes: Sizes | None) -> Mechanism:
@@ -66,8 +72,12 @@ def mechanism(study: DifferenceStudy, sizes: Sizes | None) -> Mechanism:
     units = None if sizes is None else sizes.units
     found = vector_mechanism(sums_sensitivity(len(study.groups) * numbers(study), units), costs(study)[SLOT.name])
     if units is not None:
+        units = units if study.weights is None else round(units * study.weights.share)
         check_cells(
-            units, len(study.groups), len(study.arm_names), FLOOR_DEVIATIONS * noise_of(study, found).deviation / HALF
+            units,
+            len(study.groups),
+            len(study.arm_names),
+            FLOOR_DEVIATIONS * noise_of(study, found).deviation / counting(study),
         )
     return found
 
@@ -90,7 +100,7 @@ def clusters_mechanism(study: DifferenceStudy, sizes: Sizes | None) -> Mechanism
 
 def totals_of(study: DifferenceStudy) -> ClusterTotals | None:
     """Return the totals of clusters that a study releases; None without clusters."""
-    return None if study.clusters is None else ClusterTotals.of(study, study.clusters, study.weights)
+    return None if study.clusters is None else ClusterTotals.of(study, study.clusters, study.outcome_weights)
 
 
 def draws(study: DifferenceStudy, sizes: Sizes | None) -> list[tuple[Slot, Mechanism | None]]:
@@ -103,10 +113,19 @@ def noise_of(study: DifferenceStudy, own: Mechanism) -> Noise:
     return Noise.of(own, len(study.groups) * numbers(study))
 
 
+def counting(study: DifferenceStudy) -> float:
+    """Return the factor of a number of units."""
+    return HALF if study.weights is None else AROUND
+
+
 def weights(study: DifferenceStudy) -> FloatArray:
-    """Return the factors of a subgroup's exact sums, shape (2 outcomes + 1, arms)."""
-    w = np.array(study.weights)
+    """Return the factors of a subgroup's exact sums, shape (numbers of an arm, arms)."""
+    w = np.array(study.outcome_weights)
     column: FloatArray = np.concatenate([w, w * HALF, [HALF]])
+    if study.weights is not None:
+        # An entry of v v' off the diagonal stands for two.
+        pairs = [w * CENTRE * AROUND, w * CENTRE**2 * HALF, [AROUND**2 * HALF]]
+        column = np.concatenate([w * CENTRE, *pairs, [AROUND]])
     return np.repeat(column[:, None], len(study.arm_names), axis=1)
 
 
@@ -116,6 +135,10 @@ def sums(study: DifferenceStudy, pieces: Pieces) -> FloatArray:
 
     def of(rows: CellRows) -> FloatArray:
         u, own = on_lattice(rows.u), one_hot(rows.t, arms)
+        if rows.w is not None:
+            a, s = on_lattice(rows.w)[:, None], weighed(u.T, rows.w)
+            of_arms = [s @ own, s @ (a * own), (s * s) @ own, a.T @ (a * own), a.T @ own]
+            return np.concatenate([one.ravel() for one in of_arms])
         return np.concatenate([(u.T @ own).ravel(), ((u * u).T @ own).ravel(), own.sum(axis=0)])
 
     groups = len(study.groups)
@@ -134,6 +157,7 @@ class ArmMeans:
         means: shape (groups, outcomes, arms).
         within: variance within a cell, with a deviation of its noise added; at most 1; of the same shape.
         errors: covariance of the means of a subgroup's arms by noise, shape (groups, outcomes, arms, arms).
+        few: of survey weights a the mean of a by a, sum a^2/sum a, of each cell, shape (groups, arms); else 1.
         mixing: of the noise, as that of ``Noise``.
     """
 
@@ -143,6 +167,7 @@ class ArmMeans:
     within: FloatArray
     errors: FloatArray
     mixing: float | None
+    few: FloatArray
 
     @classmethod
     def of(cls, study: DifferenceStudy, sizes: Sizes, released: FloatArray) -> ArmMeans:
@@ -153,19 +178,28 @@ class ArmMeans:
         """
         q, groups, arms = len(study.outcomes), len(study.groups), len(study.arm_names)
         law = noise_of(study, mechanism(study, sizes))
-        blocks, noise = released.reshape(groups, 2 * q + 1, arms) / weights(study), law.deviation
-        counts, in_counts = blocks[:, -1, :], (noise / HALF) ** 2 * np.eye(arms)
-        if groups == 1 and not study.where:
+        blocks, noise = released.reshape(groups, -1, arms) / weights(study), law.deviation
+        counts, in_counts = blocks[:, -1, :], (noise / counting(study)) ** 2 * np.eye(arms)
+        if groups == 1 and study.known_units:
             # The arms add up to what is public: what one has too much the others have too little.
             counts = counts + (sizes.units - counts.sum()) / arms
             in_counts -= (noise / HALF) ** 2 / arms
-        safe, own = np.maximum(counts, 1.0)[:, None, :], noise / np.array(study.weights)
-        means = np.clip(blocks[:, :q] / safe, -1, 1)
-        of_squares = np.hypot(own / HALF, 2 * own)[None, :, None] / safe
-        within = np.maximum(blocks[:, q:-1] / safe - means**2, LEAST_VARIANCE) + of_squares
+        safe, own = np.maximum(counts, 1.0)[:, None, :], noise / np.array(study.outcome_weights)
+        own = own if study.weights is None else own / CENTRE
+        means, few = np.clip(blocks[:, :q] / safe, -1, 1), np.ones((groups, arms))
+        if study.weights is None:
+            of_squares = np.hypot(own / HALF, 2 * own)[None, :, None] / safe
+            within = np.maximum(blocks[:, q:-1] / safe - means**2, LEAST_VARIANCE) + of_squares
+        else:
+            # Sum a^2 (u - m)^2 over sum a^2; with a deviation of the noise on the former.
+            parts, squares = np.split(blocks, [q, 2 * q, 3 * q, 3 * q + 1], axis=1), blocks[:, [-2]].clip(1.0, safe)
+            loud = own[:, None] / CENTRE / HALF, 2 * means * own[:, None] / AROUND, means**2 * noise / HALF / AROUND**2
+            about = parts[2] - 2 * means * parts[1] + means**2 * parts[3]
+            within = np.maximum(about / squares, LEAST_VARIANCE) + np.sqrt(sum(one**2 for one in loud)) / squares
+            few = (squares / safe)[:, 0]
         errors = own[:, None, None] ** 2 * np.eye(arms) + in_counts * means[..., :, None] * means[..., None, :]
         errors /= safe[..., :, None] * safe[..., None, :]
-        return cls(counts, math.sqrt(in_counts[0, 0]), means, np.minimum(within, 1.0), errors, law.mixing)
+        return cls(counts, math.sqrt(in_counts[0, 0]), means, np.minimum(within, 1.0), errors, law.mixing, few)
 
     @property
     def safe(self) -> FloatArray:
@@ -175,7 +209,7 @@ class ArmMeans:
     @property
     def variances(self) -> FloatArray:
         """Variance of each mean by sampling, shape (groups, outcomes, arms)."""
-        return self.within / self.safe[:, None, :]
+        return self.within * (self.few / self.safe)[:, None, :]
 
     def part(self, study: DifferenceStudy, group: int, outcome: int, arm: int, alike: Likeness | None = None) -> Part:
         """Return one answer: an arm's mean less that of the reference.
@@ -316,15 +350,16 @@ def findings(
         for arm in range(1, arms)
     ]
     sizes_of = dict.fromkeys(study.arm_names[1:], found.safe.sum(axis=1).tolist())
-    total = float(found.safe.sum()) if study.where else float(sizes.units)
+    total = float(found.safe.sum()) if not study.known_units else float(sizes.units)
     parts = with_everybody(study, parts, sizes_of, found.count_noise * math.sqrt(arms), total, alike)
     answers, calibration = calibrate(study, parts, table(study, parts))
     details: dict[str, float | int | str | bool] = {
         "cells": groups * arms,
         **together(len(answers) + len(study.contrasts)),
     }
-    for label, counts in zip(study.groups, found.counts.tolist(), strict=True):
-        details |= {f"units[{label}][{name}]": count for name, count in zip(study.arm_names, counts, strict=True)}
+    name = "units" if study.weights is None else EFFECTIVE
+    for label, counts in zip(study.groups, (found.counts / found.few).tolist(), strict=True):
+        details |= {f"{name}[{label}][{arm}]": count for arm, count in zip(study.arm_names, counts, strict=True)}
     told = Findings(
         answers=answers,
         confidence=study.confidence,
@@ -345,7 +380,7 @@ def difference_stage(
 
     In rehearsals a row stands for ``times`` units.
     """
-    pieces = everybody(enclave)
+    pieces = everybody(enclave, study.weights is not None)
     released = mechanism(study, sizes).release(sums(study, pieces) * times, SLOT, budget)
     if study.clusters is None:
         return findings(study, sizes, released)

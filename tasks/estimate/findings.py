@@ -31,7 +31,7 @@ from causalveil.tasks.estimate.answers import Part, calibrate, scale_of, table, 
 from causalveil.tasks.estimate.clusters import Alike
 from causalveil.tasks.estimate.contrasts import contrast_answers
 from causalveil.tasks.estimate.covered import covered
-from causalveil.tasks.estimate.interval import Findings
+from causalveil.tasks.estimate.interval import EFFECTIVE, Findings
 from causalveil.tasks.estimate.robustness import benchmarks
 from causalveil.tasks.machine.distribute import one_thread
 
@@ -261,7 +261,7 @@ def _sizes(study: RegressionStudy, scales: JointScales, units: int) -> tuple[dic
     counts = np.maximum(scales.counts, 1.0)
     over = slice(None) if study.estimand is Estimand.ATE else list(study.estimand.arms)
     chosen = counts[:, over].sum(axis=1)
-    known = study.estimand is Estimand.ATE and not study.where
+    known = study.estimand is Estimand.ATE and study.known_units
     total = float(units) if known else float(chosen.sum())
     error = float(scales.count_sd.max()) * math.sqrt(counts[:, over].shape[1])
     return dict.fromkeys(study.arm_names[1:], chosen.tolist()), error, total
@@ -313,7 +313,7 @@ def _contrast(one: ErrorLaw, other: ErrorLaw, of_one: FiveReleases, of_other: Fi
     apart = first.slopes[0] * of_one.found_scales.arms.spread - second.slopes[0] * of_other.found_scales.arms.spread
     gram = first.moments.gram
     shared = float((apart * first.moments.middle_sd) @ (apart * first.moments.middle_sd))
-    everybody = max(float(apart @ gram @ apart), 0.0) / of_one.public.units
+    everybody = max(float(apart @ gram @ apart), 0.0) / of_one.public.effective_units
     error = np.sort(one.error) - np.sort(other.error)[::-1]
     alike = None if one.alike is None else one.alike.times(1 + everybody / one.alike.own)
     alone = one.sampling**2 + other.sampling**2 + everybody
@@ -357,8 +357,10 @@ def findings(
         "cells": scales.counts.size,
         **together(len(answers) + len(study.contrasts)),
     }
-    for label, counts, units, group in zip(study.groups, scales.counts, scales.units, asked, strict=True):
-        details[f"units[{label}]"] = units
+    effective = scales.effective or [None] * len(scales.units)
+    said = zip(study.groups, scales.counts, scales.units, asked, effective, strict=True)
+    for label, counts, units, group, many in said:
+        details[f"units[{label}]" if many is None else f"{EFFECTIVE}[{label}]"] = units if many is None else many
         for arm, count in zip(study.arm_names, counts.tolist(), strict=True):
             details[f"share[{label}][{arm}]"] = min(max(count / units, 0.0), 1.0)
         if (row := first_of(study, group)) is not None:

@@ -231,6 +231,8 @@ def _normal_tails(distance: FloatArray, deviation: FloatArray) -> FloatArray:
 
 # What an interval of a noisy estimate covers; without noise the first alone, and without noise on a released variance
 # the first two.
+# Of details: as many units of equal weight as tell as much, of survey weights.
+EFFECTIVE = "effective_units"
 NOISY = (limit(Code.sampling), limit(Code.noise_of_estimate), limit(Code.noise_of_variance))
 # The share of 1 - confidence that goes to the noise in the sampling variance.
 VARIANCE_SHARE = 0.1

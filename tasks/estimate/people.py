@@ -333,6 +333,12 @@ def counted_units(study: Study, sizes: Sizes, stand_in: StandIn) -> float:
     return sizes.units * stand_in.eligible_share
 
 
+def even_weights(share: float, count: int) -> FloatArray:
+    """Return survey weights of a plan's people, evenly spread about ``share`` of the largest."""
+    width = min(share, 1 - share)
+    return share + width * (2 * (np.arange(count) * (math.sqrt(5) - 1) / 2 % 1.0) - 1)
+
+
 def people_of(
     study: EffectStudy, stand_in: StandIn, count: int, randomised: bool, sample: int | None, groups: int
 ) -> MemoryEnclave:
@@ -358,6 +364,7 @@ def people_of(
     g = (np.arange(count) % groups).astype(np.uint8)
     u = np.column_stack([one.u for one in own])
     t = of_their_cohorts(study, t, u)
-    found = MemoryEnclave([{"x": own[0].x, "t": t, "u": u, "g": g, "h": ranks(count)}])
+    weighted = {} if study.weights is None else {"w": even_weights(study.weights.share, count)}
+    found = MemoryEnclave([{"x": own[0].x, "t": t, "u": u, "g": g, "h": ranks(count), **weighted}])
     found.save(LIKENESS, np.array([assumed_icc(study.clusters, stand_in)]))
     return found

@@ -40,7 +40,7 @@ from causalveil.schemas.confounding import declares_randomised
 from causalveil.schemas.table import ALL_UNITS, TableStudy
 from causalveil.tasks.estimate.adjust.features import Curve
 from causalveil.tasks.estimate.adjust.five_releases import FiveReleases
-from causalveil.tasks.estimate.interval import Findings
+from causalveil.tasks.estimate.interval import EFFECTIVE, Findings
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 
 # Ends and middle of what draws leave possible of a share.
@@ -146,15 +146,16 @@ def _units_of(study: TableStudy, found: Findings, answer: Answer, units: int) ->
     if found.clusters is not None:
         alike = {(one.outcome, one.group, one.arm): one.effective_people for one in found.clusters.answers}
         return alike.get((answer.outcome, answer.group, answer.arm), 0.0)
-    if answer.group == ALL_UNITS and not study.where:
+    if answer.group == ALL_UNITS and study.known_units:
         return units
     groups = study.groups if answer.group == ALL_UNITS else (answer.group,)
-    return math.fsum(_counted(found.details, group) for group in groups)
+    kind = "units" if getattr(study, "weights", None) is None else EFFECTIVE
+    return math.fsum(_counted(found.details, group, kind) for group in groups)
 
 
-def _counted(details: Mapping[str, float | int | str | bool], group: str) -> float:
+def _counted(details: Mapping[str, float | int | str | bool], group: str, kind: str = "units") -> float:
     """Return the released number of a subgroup's units, in all or summed over its arms."""
-    name = f"units[{group}]"
+    name = f"{kind}[{group}]"
     own = [value for key, value in details.items() if key == name or key.startswith(f"{name}[")]
     return math.fsum(float(value) for value in own)
 

@@ -54,6 +54,7 @@ LABELS = {
     "spread": "standard deviation of the outcome within arms",
     # Units and arms
     "units": "units",
+    "effective_units": "effective units, as weighted",
     "share": "share of units",
     "treated_share": "share of treated units",
     "treated_arm": "treated units",
@@ -112,7 +113,7 @@ LABELS = {
     "bandwidth": "bandwidth of the kernel",
 }
 # Details whose index is a subgroup, or a subgroup and an arm.
-OF_PLACES = ("units", "share", "curves")
+OF_PLACES = ("units", "effective_units", "share", "curves")
 # Words of an estimator that has another thing of the same name.
 OF_ESTIMATOR = {
     ("matching", "cap_treated"): "most matches allowed for a treated unit",

@@ -338,7 +338,10 @@ def _weighs_rows(one: Found, values: pl.Series | None) -> str | None:
     if not told and values is not None and re.search(WEIGHT, spoken(one.name)):
         middle = values.drop_nulls().median()
         told = isinstance(middle, float) and one.upper > HEAVIEST * abs(middle)
-    return "a survey's weight of each row by its name, it seems: studies count each row once" if told else None
+    if not told:
+        return None
+    way = f"in dataset.yaml 'weights: {{column: {one.name}, upper: W}}' in place of its line, and 'weights: {one.name}'"
+    return f"a survey's weight of each row by its name, it seems: {way} in the study, or each row counts once"
 
 
 def _codes(one: Found, secret: bool) -> str | None:

@@ -141,7 +141,7 @@ def adjusting(
     arms: int,
     delta: str,
     recipe: Callable[[Shape], TableRecipe] | None = None,
-    products: bool = False,
+    **how: bool,
 ) -> Case:
     """A release of the adjusting estimator on twenty ordinary people and an extreme one, who may change her subgroup.
 
@@ -149,7 +149,7 @@ def adjusting(
     """
     covariates = {f"n{place}": {"lower": 0, "upper": 1} for place in range(2)}
     steep = 4.0 if name == "scores" else 1e6
-    one = Shape(outcomes, groups, arms, covariates, steep=steep, privacy=("3", delta), products=products)
+    one = Shape(outcomes, groups, arms, covariates, steep=steep, privacy=("3", delta), **how)
     several, pure = int(groups > 1), one.recipe.pure
     alike = pure and arms == TWO_ARMS
     # What is farthest apart: lines that stay and arms that change, or candidates that turn around, or subgroups.
@@ -160,10 +160,11 @@ def adjusting(
         "scores": (one.row([1, 1], 1, 1, 0), one.row([1, 1], 1, -1, 0)),
     }[name]
     block, found = one.block(name, None if recipe is None else recipe(one)), []
+    parts = ("x", "t", "u", "g", "w") if one.weighted else ("x", "t", "u", "g")
     others = [one.row([0.1, 0.1], at % arms, 0, at % groups) for at in range(20)]
     for row in last:
         table = [*others, row]
-        people = CellRows(*(np.concatenate([getattr(each, part) for each in table]) for part in ("x", "t", "u", "g")))
+        people = CellRows(*(np.concatenate([getattr(each, part) for each in table]) for part in parts))
         of = [lambda some: joined(block.of(some))] * groups
         sums = by_block(Pieces([people].__getitem__, 1, len(people)), of, [numbers_of(block)] * groups, 1)
         found.append(np.concatenate([each * joined(block.weights) for each in sums]))
@@ -195,6 +196,18 @@ def difference() -> Case:
     study = make_difference(epsilon="3", delta="0.01")
     exact = [difference_sums(study, table) for table in mirrored()]
     return Case(difference_mechanism(study, sizes_of(study, 21)), *exact)
+
+
+def weighted_difference(weight: float = 1.0) -> Case:
+    """Of twenty-one people of full weight the last one turns around; ``weight``: hers, of a mutant that cuts none."""
+    how: dict[str, Any] = {"name": "difference_in_means", "trial": True, "weights": {"column": "w", "upper": 5}}
+    study: Any = make_protocol(0, 1, epsilon="3", delta="0.01", **how)
+    t, u, found = (np.arange(21) % 2).astype(np.uint8), np.zeros((21, 1)), []
+    for last in (1.0, -1.0):
+        u[-1] = last
+        rows = CellRows(np.zeros((21, 1)), t, u.copy(), np.zeros(21, np.uint8), np.ones(21))
+        found.append(means.sums(study, Pieces([rows].__getitem__, 1, 21)) * weight)
+    return Case(means.mechanism(study, sizes_of(study, 100_000)), *found)
 
 
 def absolute(treated: int | None, factor: float = 1.0) -> Case:
@@ -337,12 +350,15 @@ def cases() -> dict[str, Callable[[], Case]]:
         for name in SLOTS:
             for delta in ("0.01", "0"):
                 found[f"{name}, {shape}, delta {delta}"] = partial(adjusting, name, *shape, delta)
+    for name in SLOTS:
+        found[f"{name}, weighted"] = partial(adjusting, name, 2, 2, 2, "0.01", weighted=True)
     found["scores with products"] = partial(adjusting, "scores", 3, 1, 2, "0.01", products=True)
     horvitz = {"weighting": "horvitz_thompson"}
     paper = {"variant": "paper", "epsilon": "0.9", **horvitz}
     return found | {
         "doubly robust scores": doubly_robust,
         "difference in means": difference,
+        "difference in means, weighted": weighted_difference,
         "clusters": partial(absolute, None),
         "clusters by arm": partial(absolute, 3),
         **{f"weights of {name}": partial(public_weights, name) for name in ("balancing", "ipw", "matching")},
@@ -412,6 +428,7 @@ MUTANTS: dict[str, Callable[[], Case]] = {
     "a budget for each subgroup": lambda: scaled("scales, (4, 2, 2), delta 0.01", 4),
     "moments that weigh the arms more": arms_in_full,
     "a range of the data's own": own_range,
+    "a weight above its bound": lambda: weighted_difference(5.0),
     "totals of clusters that nobody is cut for": lambda: absolute(3, 6.0),
     "a sensitivity that forgets reuse": lambda: public_weights("matching", forgets_reuse=True),
     "everybody beside subgroups": lambda: cells("0.01", Grid(20, 2, 365.0, 3, 3), True)._replace(runs=40_000),

@@ -25,6 +25,7 @@ from causalveil.tasks.data.cells import CellRows
 from causalveil.tasks.data.enclave import Rows
 from causalveil.tasks.data.split import Pieces, sizes_of
 from causalveil.tasks.estimate import clusters
+from causalveil.tasks.estimate import difference as means
 from causalveil.tasks.estimate.adjust import features as of_rows
 from causalveil.tasks.estimate.adjust import releases
 from causalveil.tasks.estimate.adjust.features import BLOCK, FeatureMap, features_of, lines_of, score_features
@@ -47,6 +48,7 @@ from tests.balancing_help import make_balancing
 from tests.ipw_help import ESTIMANDS, make_study
 from tests.joint_help import SLOTS, Shape
 from tests.matching_help import two_covariates
+from tests.protocol_help import make_protocol
 from tests.regression_help import Design, make_regression
 
 # Joint releases of the adjusting estimator ------------------------------------------------------------------
@@ -94,7 +96,8 @@ def extreme_rows(made: Shape, count: int, seed: int) -> list[CellRows]:
             lacks = random.random(made.outcomes) < 0.3
             lacks[: made.outcomes - made.left_out] = False
             u = np.where(lacks, math.nan, np.where(np.isnan(u), 1.0, u))
-        found.append(made.row(z, int(random.integers(made.arms)), u, int(random.integers(made.groups + 1))))
+        place = int(random.integers(made.arms)), u, int(random.integers(made.groups + 1))
+        found.append(made.row(z, *place, *([random.choice([0.0, 0.3, 0.7, 1.0, 1.0])] if made.weighted else [])))
     return found
 
 
@@ -136,6 +139,53 @@ def test_rows_of_their_own_move_no_release_farther(left_out: int, arms: int, mon
     full = [replace(part, factor=1.0) for part in end.of_blocks]
     monkeypatch.setattr(TableRecipe, "of_blocks", full)
     assert max(farthest(made, name) for name in SLOTS) > 1.1
+
+
+@pytest.mark.usefixtures("few_rows")
+def test_weighted_rows_move_no_release_farther(monkeypatch: pytest.MonkeyPatch) -> None:
+    """12,720 pairs of each of 9 shapes, seed 3, with weights in [0, 1]; attained; mutants that count more are found."""
+    for sizes in [*SHAPES, (3, 1, 2)]:
+        made = Shape(*sizes, KINDS, weighted=True, left_out=0 if sizes != (3, 1, 2) else 2)
+        far = {name: farthest(made, name) for name in SLOTS}
+        print(sizes, {name: round(ratio, 3) for name, ratio in far.items()})
+        assert max(far.values()) <= 1 + 1e-9
+        assert min(far.values()) > 0.7
+    one, two = Shape(1, 1, 2, NUMBERS, weighted=True), Shape(1, 2, 2, NUMBERS, weighted=True)
+    assert moved(one, "scales", one.row([1, 1], 1, 1, 0), one.row([-1, -1], 0, -1, 0)) > 0.9999
+    assert moved(two, "scales", two.row([1, 1], 1, 1, 0), two.row([1, 1], 0, 1, 1)) > 0.9999
+    assert moved(one, "scores", one.row([1, 1], 1, 1, 0), one.row([1, 1], 1, -1, 0)) > 0.9999
+    # The square of a weight may count up to .84 = 27/32 where one row of flags has the square length 7.
+    flags = Shape(1, 1, 2, FLAGS, weighted=True)
+    pair = flags.row([1, 1, 1], 1, 1, 0), flags.row([1, 1, 1], 1, 1, 0, 1 / 3)
+    assert moved(flags, "scales", *pair) < 1
+    monkeypatch.setattr(releases, "SQUARED_WEIGHT", 3.0)
+    assert moved(two, "scales", two.row([1, 1], 1, 1, 0), two.row([1, 1], 0, 1, 1)) > 1.1
+    monkeypatch.setattr("causalveil.tasks.estimate.adjust.sums.weighed", lambda values, _: 1.2 * values)
+    assert farthest(Shape(1, 1, 2, KINDS, weighted=True), "moments") > 1.1
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 2), (3, 1, 2), (2, 3, 2), (1, 1, 4)], ids=str)
+def test_weighted_differences_move_no_farther(sizes: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """12,720 pairs, seed 3: outcomes, arms, subgroups and weights; attained by two units of full weight."""
+    outcomes, groups, arms = sizes
+    random, weights = np.random.default_rng(3), {"column": "pweight", "upper": 5}
+    study: Any = make_protocol(0, *sizes, name="difference_in_means", trial=True, weights=weights)
+
+    def row(t: int, u: Any, g: int, w: float) -> np.ndarray:
+        own = CellRows(np.zeros((1, 1)), np.array([t], np.uint8), u, np.array([g], np.uint8), np.array([w]))
+        return means.sums(study, Pieces([own].__getitem__, 1, 1))
+
+    def farthest() -> float:
+        rows = [(np.ones((1, outcomes)), 0, 0, 1.0), (-np.ones((1, outcomes)), 0, 0, 1.0)]
+        for _ in range(158):
+            u = random.choice([-1.0, -0.5, 0.3, 1.0], (1, outcomes))
+            place = int(random.integers(arms)), int(random.integers(groups + 1))
+            rows.append((u, *place, random.choice([0.0, 0.3, 0.7, 1.0])))
+        return float(pdist(np.array([row(t, u, g, w) for u, t, g, w in rows])).max())
+
+    assert 1.6 < farthest() <= 2 + 1e-9
+    monkeypatch.setattr(means, "AROUND", 1.0)
+    assert farthest() > 2.05
 
 
 @pytest.mark.usefixtures("few_rows")

@@ -163,8 +163,8 @@ def test_importance_divides_the_noise() -> None:
         one.model_copy(update={"importance": given.get("importance", 1.0)})
         for one, given in zip(study.outcomes, outcomes, strict=True)
     )})  # fmt: skip
-    assert weighted.weights[0] / weighted.weights[1] == pytest.approx(2)
-    assert math.hypot(*weighted.weights) == pytest.approx(1)
+    assert weighted.outcome_weights[0] / weighted.outcome_weights[1] == pytest.approx(2)
+    assert math.hypot(*weighted.outcome_weights) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(("groups", "arms"), [(3, 2), (1, 3), (2, 3)])

@@ -190,7 +190,7 @@ def unlike(question: FiveReleases) -> tuple[str, ...]:
     """
     learnt, share, lines = question.second, question.found_scales.arms.share, len(question.second.features.lines)
     size = np.sqrt(np.maximum(np.diagonal(learnt.moments.gram)[:lines], 0))
-    chance = size / np.sqrt(question.public.units * share * (1 - share))
+    chance = size / np.sqrt(question.public.effective_units * share * (1 - share))
     error = np.hypot(chance, learnt.moments.apart_sd[:lines])
     # A feature that noise hides may look as if it did not vary.
     error = np.hypot(error, np.where(np.diagonal(learnt.moments.gram_sd)[:lines] > size**2, np.inf, 0.0))

@@ -166,9 +166,13 @@ def wide_of(scales: FoundScales, learnt: Learnt) -> FloatArray:
     return found
 
 
-def square_of(wide: float, scores: Scores, released: ReleasedScores) -> float:
-    """Return the mean square of scores, as expected and as seen, weighted by their doubts."""
+def square_of(wide: float, scores: Scores, released: ReleasedScores, few: float = 1.0) -> float:
+    """Return the mean square of scores, as expected and as seen, weighted by their doubts.
+
+    ``few``: of survey weights a the mean of a by a, sum a^2/sum a; a score is then squared with its weight.
+    """
     square_sd = released.sd if released.square_sd is None else released.square_sd
+    wide *= few
     trust = (SQUARE_DOUBT * wide) ** 2 / ((SQUARE_DOUBT * wide) ** 2 + (scores.cut**2 * square_sd) ** 2)
     return max(wide + trust * (scores.cut**2 * released.square - wide), wide / 4)
 
@@ -268,7 +272,8 @@ def law_of(
     mean, noise = scores.cut * released.mean, scores.cut * released.sd
     taken, signs = lean @ (learnt.slopes @ scores.apart), learnt.counts * (1, -1)
     value = float(signs @ arms.means) / arms.spread + mean - float(taken)
-    sampling = math.sqrt(square_of(float(wide_of(scales, learnt).sum()), scores, released) / public.units)
+    few = public.units / public.effective_units
+    sampling = math.sqrt(square_of(float(wide_of(scales, learnt).sum()), scores, released, few) / public.units)
     if alike is not None:
         sampling *= math.sqrt(alike.design_effect)
     # A share that is off takes so much of an arm's error for the effect.

@@ -189,7 +189,7 @@ def prior_of(public: Public, scales: FoundScales) -> FloatArray:
     """
     p, count = scales.arms.share, max(len(scales.kept) + len(scales.terms.lines) + float(scales.hidden.sum()), 1.0)
     distance = 0.0 if public.trial else public.prior.distance**2 / count
-    return centres(public.prior.outcome_r2 / count, distance + 1 / (public.units * p * (1 - p)))
+    return centres(public.prior.outcome_r2 / count, distance + 1 / (public.effective_units * p * (1 - p)))
 
 
 def centres(slope: float, apart: float) -> FloatArray:

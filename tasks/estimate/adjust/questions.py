@@ -228,12 +228,14 @@ class JointScales:
         count_sd: deviation of the noise on each, by subgroup.
         units: of each subgroup, whole: what its means are over.
         questions: by subgroup, outcome and side.
+        effective: of survey weights by subgroup, as many units of equal weight as tell as much.
     """
 
     counts: FloatArray
     count_sd: FloatArray
     units: tuple[int, ...]
     questions: tuple[tuple[tuple[ReleasedScales, ...], ...], ...]
+    effective: tuple[float | None, ...] = ()
 
 
 def _counts(joint: TableRecipe, said: Said) -> tuple[FloatArray, float]:
@@ -246,6 +248,13 @@ def _counts(joint: TableRecipe, said: Said) -> tuple[FloatArray, float]:
         counts = counts + (joint.known_units - counts.sum()) / joint.arms
         sd *= math.sqrt((joint.arms - 1) / joint.arms)
     return counts, sd
+
+
+def _effective(said: Said, units: int, most: float) -> float | None:
+    """Return (sum a)^2/sum a^2 of survey weights a in [0, 1], whose sum is ``units``: between that and all units."""
+    if "weights" not in said.sums:
+        return None
+    return units**2 / min(max(float(said.sums["weights"][0]), units**2 / max(most, units)), units)
 
 
 @dataclass(frozen=True)
@@ -285,7 +294,11 @@ class JointDraws:
             )
             for joint, one, (own, sd), count in zip(recipes, said, counted, units, strict=True)
         )
-        return JointScales(np.stack([own for own, _ in counted]), np.array([sd for _, sd in counted]), units, questions)
+        effective = tuple(
+            _effective(one, count, self.pieces.units * self.times) for one, count in zip(said, units, strict=True)
+        )
+        counts, errors = np.stack([own for own, _ in counted]), np.array([sd for _, sd in counted])
+        return JointScales(counts, errors, units, questions, effective)
 
     def lines(self, asked: Asked) -> Answered[ReleasedMoments]:
         """Release 2."""
@@ -487,19 +500,21 @@ def of_table(
     at = next(place for place, chosen in enumerate(classes) if first in chosen)
     only = slice(at, at + 1)
     kept = replace(scales, counts=scales.counts[only], count_sd=scales.count_sd[only], units=scales.units[only])
+    kept = replace(kept, effective=scales.effective[only])
     return (tuple(rows) if any(row is not None for row in rows) else None,), kept
 
 
 def begun(joint: TableRecipe, scales: JointScales) -> Asked:
     """Return what release 1 decides."""
     found = list[Questions | None]()
-    numbers = zip(joint.of_blocks, scales.counts, scales.count_sd, scales.units, scales.questions, strict=True)
-    for own, counts, count_sd, units, questions in numbers:
+    effective = scales.effective or [None] * len(scales.units)
+    said = scales.counts, scales.count_sd, scales.units, scales.questions, effective
+    for own, counts, count_sd, units, questions, many in zip(joint.of_blocks, *said, strict=True):
         if not (counts >= FLOOR_DEVIATIONS * count_sd).all():
             found.append(None)
             continue
         group = tuple(
-            tuple(FiveReleases(own.public(outcome, units), one) for one in sides)
+            tuple(FiveReleases(own.public(outcome, units, many), one) for one in sides)
             for outcome, sides in enumerate(questions)
         )
         for row in group:

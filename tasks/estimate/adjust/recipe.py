@@ -212,6 +212,8 @@ def made(released: R | None) -> R:
 
 # Sensitivity of release 1 where a unit may change its subgroup; in the L1 norm that, and where both arms are counted.
 SCALES_OF_GROUPS, SCALES_L1_OF_GROUPS, SCALES_L1_COUNTED = math.sqrt(10), 8.5, 6.75
+# Factor of a squared survey weight in release 1, and its sensitivity with it where a unit may change its subgroup.
+SQUARED_WEIGHT, SCALES_OF_WEIGHTED_GROUPS = 0.5, math.sqrt(10.5)
 # Of release 5 in the L1 norm where a unit may change its subgroup, or its arm among more than two.
 SCORES_L1_OF_BLOCKS = 3.0
 TWO_ARMS = 2
@@ -241,6 +243,7 @@ class TableRecipe:
         shared: whether the first class is of outcomes that all units have.
         products: whether release 5 has products of two outcomes' scores in place of their squares alone.
         factor: of all numbers of a class of outcomes.
+        weighted: whether units have survey weights.
     """
 
     everybody: Public
@@ -260,6 +263,7 @@ class TableRecipe:
     shared: bool = False
     products: bool = False
     factor: float = 1.0
+    weighted: bool = False
 
     @property
     def of_blocks(self) -> tuple[TableRecipe, ...]:
@@ -352,12 +356,16 @@ class TableRecipe:
         least = min((one.factor for one in self.of_blocks), default=1.0)
         return noise_on(made(self.mechanism(SCALES)), 1).deviation / self.count_weight / least
 
-    def public(self, outcome: int, units: int) -> Public:
-        """Return what is public of one outcome's question in a subgroup of so many units."""
+    def public(self, outcome: int, units: int, effective: float | None = None) -> Public:
+        """Return what is public of one outcome's question in a subgroup of so many units.
+
+        ``effective``: as many as tell as much as all, where they have survey weights.
+        """
         own = SCORES_L1 / self._block(SCORES)[1] if self.pure else 1.0
         return replace(
             self.everybody,
             units=units,
+            effective=effective,
             weight=self.weights[outcome],
             scores_weight=float(self.outcome_weights(SCORES)[outcome]) * own,
             blocks=self.blocks,
@@ -400,6 +408,8 @@ class TableRecipe:
             if self.pure:
                 counted = SCALES_L1 if self.counts == 1 else SCALES_L1_COUNTED
                 return own, SCALES_L1_OF_GROUPS if several else counted
+            if self.weighted:
+                return own + 1, SCALES_OF_WEIGHTED_GROUPS if several else SCALES_L2
             return own, SCALES_OF_GROUPS if several else SCALES_L2
         if slot == SCREEN:
             return (q + self.sides) * MOST_CANDIDATES, SCREEN_L2
@@ -448,12 +458,15 @@ def joint_recipe(study: EffectStudy, sizes: Sizes | None, before: Mapping[str, D
     if before:
         mu = everybody.mu * (float(left) if pure else math.sqrt(left))
         everybody = replace(everybody, mu=mu, tilted=True)
-    total = math.hypot(*study.weights)
+    total = math.hypot(*study.outcome_weights)
     groups, arms = len(study.groups), len(study.arm_names)
-    weights = tuple(weight / total for weight in study.weights) if pure else study.weights
-    of_all = parts_of(everybody), dict[str, PrivacyCost](), weights, study.first, groups, arms, not study.where
+    weights = tuple(weight / total for weight in study.outcome_weights) if pure else study.outcome_weights
+    of_all = parts_of(everybody), dict[str, PrivacyCost](), weights, study.first, groups, arms, study.known_units
     found = TableRecipe(everybody, encoding, sizes is not None, *of_all)
-    average, mu = max(everybody.units // groups, 1), everybody.mu * found.side_weight
+    weighted, counted = study.weights is not None, everybody.units
+    if study.weights is not None:
+        counted = round(counted * study.weights.share)
+    average, mu = max(counted // groups, 1), everybody.mu * found.side_weight
     chosen = parts_of(replace(everybody, units=average, mu=mu, blocks=found.blocks))
     own = CLUSTERS_SHARE * chosen.scores if study.clusters is not None else Decimal(0)
     chosen = replace(chosen, scores=chosen.scores - own)
@@ -467,9 +480,9 @@ def joint_recipe(study: EffectStudy, sizes: Sizes | None, before: Mapping[str, D
     shared = first is not None and not first.leaves_out and first.arm is None
     # Elsewhere scores have their squares alone, and contrasts assume the worst.
     products = arms == TWO_ARMS and not pure and getattr(study, "needs_products", False)
-    found = replace(found, classes=study.classes, shared=shared, products=products)
+    found = replace(found, classes=study.classes, shared=shared, products=products, weighted=weighted)
     if sizes is not None:
-        check_cells(sizes.units, groups, arms, FLOOR_DEVIATIONS * found.count_noise)
+        check_cells(counted, groups, arms, FLOOR_DEVIATIONS * found.count_noise)
         check_terms(found.public(study.first, average))
     return found
 

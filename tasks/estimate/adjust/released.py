@@ -96,6 +96,8 @@ class Public:
         stated: whether the study declares its non-linear terms, so that nothing is allowed for others.
         tilted: whether cuts of scores allow for weights that are larger where the outcome is far out, as those of rare
             events are; else they are taken to be independent.
+        effective: as many units of equal weight as tell as much, where they have survey weights: n is then the sum of
+            these.
     """
 
     units: int
@@ -111,6 +113,12 @@ class Public:
     blocks: int = 1
     tilted: bool = False
     stated: bool = False
+    effective: float | None = None
+
+    @property
+    def effective_units(self) -> float:
+        """Return as many units of equal weight as tell as much."""
+        return self.units if self.effective is None else self.effective
 
     @property
     def terms(self) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ from causalveil.tasks.estimate.adjust.features import (
     lines_in_ball,
     score_features,
 )
-from causalveil.tasks.estimate.adjust.recipe import SCALES, SCORES, TWO_ARMS, TableRecipe
+from causalveil.tasks.estimate.adjust.recipe import SCALES, SCORES, SQUARED_WEIGHT, TWO_ARMS, TableRecipe
 from causalveil.tasks.estimate.adjust.released import CELLS
 from causalveil.tasks.estimate.adjust.sums import (
     ARM_CROSS,
@@ -39,7 +39,7 @@ from causalveil.tasks.estimate.adjust.sums import (
     left_of_outcome,
     score_values,
 )
-from causalveil.tasks.estimate.models.lattice_sums import bounded, exact_sums, on_lattice, triangle_weights
+from causalveil.tasks.estimate.models.lattice_sums import bounded, exact_sums, on_lattice, triangle_weights, weighed
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 
 
@@ -69,7 +69,7 @@ def by_block(
         if not rows.g.any():
             return rows
         order = np.argsort(rows.g, kind="stable")
-        return CellRows(rows.x[order], rows.t[order], rows.u[order], rows.g[order])
+        return rows[order]
 
     def sums(rows: CellRows) -> FloatArray:
         parts = zip(of, numbers, rows.by_group(len(of)), strict=True)
@@ -101,7 +101,7 @@ class JointSums(Protocol):
 class JointScaleSums:
     """Release 1: sums and counts by arm, histograms of outcomes and of covariates.
 
-    Sums are those of u by arm and of u^2; counts are units by arm.
+    Sums are those of u by arm and of u^2; counts are units by arm. Of survey weights it has the sum of squares too.
     """
 
     joint: TableRecipe
@@ -116,17 +116,21 @@ class JointScaleSums:
             "squares": w,
             "outcomes": np.outer(w, one[-CELLS:]),
             "columns": one[:-CELLS],
+            **({"weights": np.full(1, SQUARED_WEIGHT)} if self.joint.weighted else {}),
         }
 
     def of(self, rows: CellRows) -> Named:
         """Return the sums of some rows."""
         u, own = on_lattice(rows.u), one_hot(rows.t, self.joint.arms)
+        weights, root = None if rows.w is None else on_lattice(rows.w), weighed(u.T, rows.roots)
+        own = own if weights is None else own * weights[:, None]
         return {
             "sums": own.T @ u,
             "counts": own.sum(axis=0)[-self.joint.counts :],
-            "squares": np.einsum("ij,ij->j", u, u),
-            "outcomes": np.stack([in_cells(column) for column in u.T]),
-            "columns": self.joint.scale_sums.of_columns(rows.x),
+            "squares": np.einsum("ij,ij->i", root, root),
+            "outcomes": np.stack([in_cells(column, weights) for column in u.T]),
+            "columns": self.joint.scale_sums.of_columns(rows.x, weights),
+            **({} if weights is None else {"weights": np.array([weights @ weights])}),
         }
 
 
@@ -198,9 +202,7 @@ class JointMomentSums:
 
     def of(self, rows: CellRows) -> Named:
         """Return the sums of some rows."""
-        sums = arm_moments(
-            self.joint.encoding, self.features, rows.x, rows.t, self.residuals.cut(rows), self.joint.arms
-        )
+        sums = arm_moments(self.joint.encoding, self.features, rows, self.residuals.cut(rows), self.joint.arms)
         upper = np.triu_indices(self.features.count + 1)
         cross, own, squares, grams = sums.cross, sums.own, sums.squares, sums.grams[:, *upper]
         if self.joint.arms > TWO_ARMS:
@@ -241,8 +243,10 @@ class JointScreenSums:
         one, found = first[0], {name: np.zeros_like(sums) for name, sums in self.weights.items()}
         for part, z in self.joint.encoding.blocks(rows.x):
             (whole, f), t = lines_in_ball(one.lines, z, one.lines_radius), rows.t[part]
-            outcomes = self._outcomes(f, y[:, part], t)
-            arms = np.stack([left_of_arm(side, f, of_side(t, s, self.joint)) for s, side in enumerate(first)])
+            own = None if rows.w is None else rows.w[part]
+            outcomes = weighed(self._outcomes(f, y[:, part], t), own)
+            of_sides = [left_of_arm(side, f, of_side(t, s, self.joint)) for s, side in enumerate(first)]
+            arms = weighed(np.stack(of_sides), own)
             for begin in range(0, len(t), PART):
                 some = slice(begin, begin + PART)
                 c = in_ball(one.made.of(whole[:, some]), one.radius)[:, : len(t) - begin]
@@ -318,6 +322,7 @@ class JointScoreSums:
                         made[id(one.features)] = score_features(one.features, z)
                     own = of_side(rows.t[part], s, self.joint)
                     v = score_values(one, made[id(one.features)], y[outcome, part], own)
+                    v = weighed(v, None if rows.w is None else rows.w[part])
                     yield part, outcome, s, v if sides == 1 else v[own]
 
 

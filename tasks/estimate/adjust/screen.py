@@ -260,11 +260,11 @@ class Screening:
         outcome_sd = released.sd if released.outcome_sd is None else released.outcome_sd
         # Sampling of a moment of standardised numbers beside its noise.
         sds = (
-            math.hypot(outcome_sd * to_outcome, 1 / math.sqrt(public.units)),
-            math.hypot(released.sd * to_treatment, 1 / math.sqrt(public.units * between)),
+            math.hypot(outcome_sd * to_outcome, 1 / math.sqrt(public.effective_units)),
+            math.hypot(released.sd * to_treatment, 1 / math.sqrt(public.effective_units * between)),
         )
         noise = scores_sd(public) * 3 * unit(scales, learnt)
-        self.least = HARM * math.sqrt(float(learnt.error.var()) + noise**2 + 1 / (public.units * between))
+        self.least = HARM * math.sqrt(float(learnt.error.var()) + noise**2 + 1 / (public.effective_units * between))
         seen = np.column_stack([released.outcome * to_outcome, released.treatment * to_treatment])
         self.profiles = Profiles(candidates.along, seen, sds, random, count)
 

@@ -14,14 +14,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from causalveil.tasks.data.cells import CellRows
 from causalveil.tasks.estimate.adjust.features import Encoding, FeatureMap, Scores, Screen, features_of, times
 from causalveil.tasks.estimate.adjust.released import CELLS, EDGES, ColumnKind
-from causalveil.tasks.estimate.models.lattice_sums import on_lattice
+from causalveil.tasks.estimate.models.lattice_sums import on_lattice, weighed
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 
 ARM_NUMBERS = 4
@@ -37,12 +36,12 @@ STEPS, BELOW = 384, 1e-6
 _CELL = np.maximum(np.searchsorted(EDGES + 1e-9, np.arange(2 * STEPS + 1) / STEPS - 1) - 1, 0)
 
 
-def in_cells(z: FloatArray) -> FloatArray:
-    """Return the number of entries of z, in [-1, 1], that lie in each cell.
+def in_cells(z: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+    """Return the number, or sum of weights, of entries of z that lie in each cell.
 
-    A cell goes from above its lower edge up to its upper one.
+    They are in [-1, 1]. A cell goes from above its lower edge up to its upper one.
     """
-    counts = np.bincount(np.ceil((z + 1) * STEPS - BELOW).astype(np.intp), minlength=len(_CELL))
+    counts = np.bincount(np.ceil((z + 1) * STEPS - BELOW).astype(np.intp), weights, minlength=len(_CELL))
     return np.asarray(np.bincount(_CELL, counts, CELLS), dtype=np.float64)
 
 
@@ -63,28 +62,29 @@ class ArmSums:
     grams: FloatArray
 
 
-def arm_moments(
-    encoding: Encoding, features: FeatureMap, x: FloatArray, t: NDArray[Any], rho: FloatArray, arms: int
-) -> ArmSums:
+def arm_moments(encoding: Encoding, features: FeatureMap, rows: CellRows, rho: FloatArray, arms: int) -> ArmSums:
     """Sum what releases 2 and 4 are made of.
 
     Args:
         encoding: of the rows.
         features: of them.
-        x: encoded rows.
-        t: arm of each row, from 0.
+        rows: encoded, with the arm of each, from 0.
         rho: residuals on the lattice, shape (outcomes, rows).
         arms: how many there are.
     """
     k, q = features.count + 1, len(rho)
     found = ArmSums(np.zeros((arms, q, k)), np.zeros((arms, k)), np.zeros((arms, q)), np.zeros((arms, k, k)))
-    for part, z in encoding.blocks(x):
-        every, r = features_of(features, z)[:, : part.stop - part.start], rho[:, part]
+    for part, z in encoding.blocks(rows.x):
+        by = None if rows.roots is None else rows.roots[part]
+        plain = features_of(features, z)[:, : part.stop - part.start]
+        every, r = weighed(plain, by), weighed(rho[:, part], by)
+        # What release 2 multiplies by a code of the arm is on the lattice itself.
+        whole = plain if rows.w is None else weighed(plain, rows.w[part])
         for arm in range(arms):
-            chosen = np.flatnonzero(t[part] == arm)
+            chosen = np.flatnonzero(rows.t[part] == arm)
             mine, left = every.take(chosen, axis=1), r.take(chosen, axis=1)
             found.cross[arm] += left @ mine.T
-            found.own[arm] += mine.sum(axis=1)
+            found.own[arm] += whole.take(chosen, axis=1).sum(axis=1)
             found.squares[arm] += np.einsum("ij,ij->i", left, left)
             found.grams[arm] += mine @ mine.T
     return found
@@ -131,18 +131,23 @@ class ScaleSums:
         of_columns = np.where([*single, False], alone * own, own)
         return np.repeat(of_columns, self.widths)
 
-    def of_columns(self, x: FloatArray) -> FloatArray:
-        """Return histograms of all columns of some rows, one after the other."""
+    def of_columns(self, x: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+        """Return histograms of all columns of some rows, one after the other.
+
+        ``weights``: of the rows, on the lattice.
+        """
         columns, counts = self.encoding.encoded, [np.zeros(width) for width in self.widths[:-1]]
         indicators = {one.covariate: at for at, one in enumerate(columns) if one.kind is ColumnKind.missing}
         for part, block in self.encoding.blocks(x):
             z = block[:, : part.stop - part.start]
             for at, one in enumerate(columns):
+                own = None if weights is None else weights[part]
                 if one.kind is not ColumnKind.number:
-                    counts[at] += z[at].sum()
+                    counts[at] += z[at].sum() if own is None else z[at] @ own
                     continue
                 gone = indicators.get(one.covariate)
-                counts[at] += in_cells(z[at] if gone is None else z[at][z[gone] == 0])
+                here = slice(None) if gone is None else z[gone] == 0
+                counts[at] += in_cells(z[at][here], None if own is None else own[here])
         return np.concatenate([*counts, np.zeros(0)])
 
 

@@ -260,7 +260,7 @@ class JointDraw:
     @classmethod
     def of(cls, study: EffectStudy) -> JointDraw:
         """Return the draw of a study."""
-        return cls(study.privacy.cost, study.weights, len(study.arm_names))
+        return cls(study.privacy.cost, study.outcome_weights, len(study.arm_names))
 
     @property
     def gaussian(self) -> bool:

@@ -60,6 +60,15 @@ def on_lattice(values: FloatArray) -> FloatArray:
     return rounded
 
 
+def weighed(values: FloatArray, weights: FloatArray | None) -> FloatArray:
+    """Return values of rows times weights in [0, 1], on the lattice.
+
+    Without weights they are returned as they are. Values have shape (..., rows). By roots of weights products of two
+    such values have the weight itself.
+    """
+    return values if weights is None else on_lattice(values * weights)
+
+
 def exact_sums(
     pieces: Pieces, of: Callable[[R], FloatArray], numbers: int, workers: int, bits: int = 2 * BITS
 ) -> FloatArray:
