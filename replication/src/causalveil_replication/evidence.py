@@ -42,6 +42,32 @@ random tables](figures/judging-tables.csv), [what was mended](figures/judging-me
 nothing](figures/judging-constant.csv), [more people and more budget](figures/judging-chains.csv),
 [`plan`](figures/judging-plans.csv), [processor seconds](figures/judging-seconds.csv).
 
+## Trials of counts, costs and claims
+
+    uv run --package causalveil-replication python -m replication.benchmarks.skewed 60 5000
+
+5,000 people, epsilon 1, delta 1e-6, half treated, the effect a factor. Settings were chosen on the first three rows.
+*Bias* is in parts of the effect, half-widths in deviations of the outcome without treatment. *Before*: the share that
+held when the shape that fits the histogram's body told what a cut of scores takes off, in 60 or 100 other runs.
+
+| outcome | before | hold | bias | half-width | means: hold | bias | half-width |
+|---|---|---|---|---|---|---|---|
+| counts, mean 4 | .66 | .95 | -10% | .085 | .98 | -14% | .115 |
+| costs, log-normal of 1.3 | .76 | .95 | -5% | .078 | .97 | -11% | .100 |
+| costs, seven tenths without | .78 | .92 | -9% | .098 | .97 | -24% | .155 |
+| counts, mean 2, more dispersed | .60 | .90 | -10% | .107 | 1 | -20% | .197 |
+| counts, mean 8, fewer when treated | .83 | .90 | -4% | .074 | .97 | +10% | .104 |
+| costs, log-normal of 1.7 | .27 | .93 | -15% | .071 | .98 | -23% | .138 |
+| claims, more when treated | .92 | .93 | -28% | .183 | .97 | -68% | .413 |
+
+A skewed outcome now has the tail that noise in its histogram may hide, up to one in 1,000 beyond its declared end:
+scores are cut further out, and what the cut takes off is in the interval, which is still narrower than that of a
+difference of means. Medical expenditures of 5,574 people and visits of 4,406 (R's Ecdat, `MedExp` and `OFP`), drawn
+with replacement into trials of 5,000 with a factor of 1.25, held in .95 and .93 of 40 runs, where .18 and .90 of 60
+had, with half-widths of .064 and .100 beside .265 and .132 by means. Of 30,000 people .92 to 1 hold; there means are a
+seventh narrower for the longest tail (.032 beside .037), and `auto` chooses by expected width. What bias is left leads
+towards no effect. Where costs are not of a trial, intervals are a twentieth wider than before.
+
 ## What declared terms gain
 
     uv run --package causalveil-replication python -m replication.benchmarks.terms 100 CPS1988.csv
