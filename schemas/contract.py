@@ -17,7 +17,15 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from causalveil.schemas.columns import levels_text
-from causalveil.schemas.declared import Declared, DeclaredColumn, LevelsColumn, RowsPerUnit, offered
+from causalveil.schemas.declared import (
+    Aggregate,
+    Declared,
+    DeclaredColumn,
+    LevelsColumn,
+    NumberColumn,
+    RowsPerUnit,
+    offered,
+)
 from causalveil.schemas.documents import MAX_BYTES, Breach, RuleBroken, parse_yaml, read_text
 from causalveil.schemas.errors import BudgetRefused, ContractError, StudyError
 from causalveil.schemas.mistakes import validate
@@ -131,6 +139,12 @@ class Contract(Frozen):
             if cap.delta >= 1:
                 raise ValueError(f"the cap of level '{level}': delta must be below 1")
         return caps
+
+    def signed_sum(self, name: str) -> bool:
+        """Return whether a column is a sum of a unit's rows that may be below 0 and above."""
+        column = self.columns[name]
+        summed = self.rows is not None and self.rows.aggregate(name) is Aggregate.sum
+        return summed and isinstance(column, NumberColumn) and column.lower < 0 < column.upper
 
     @field_validator("public", "recorded_is_public", "bounds_from_data", "estimators", "guarantees", "unbounded_halves")
     @classmethod

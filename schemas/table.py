@@ -454,9 +454,10 @@ class EffectStudy(TableStudy):
         elif self.subgroups is not None:
             reason = "answers over all units alone; ask of one subgroup by 'where'"
         elif self.clusters is not None:
-            reason = "does not go with 'clusters'"
+            way = "leave 'clusters' out" if self.of_cohorts else "write 'missing_outcome: middle'"
+            reason = f"does not go with 'clusters'; {way}"
         if reason is not None:
-            raise RuleBroken(f"{'changes of cohorts' if self.of_cohorts else repr(OF_THEIR_OWN)} {reason}", key)
+            raise RuleBroken(f"'{'design.cohorts' if self.of_cohorts else OF_THEIR_OWN}' {reason}", key)
         return self
 
     @model_validator(mode="after")

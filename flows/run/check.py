@@ -99,11 +99,23 @@ def check(path: Path, *, over_sites: bool = False) -> list[Problem]:
 def beyond_check(path: Path) -> str | None:
     """Return what no check of a study can see; None where it asks for no effect.
 
-    Whether units are alike, and whether treatment was given by group, stands in rows alone.
+    Whether units are alike, whether treatment was given by group, and who has rows of which period, stands in rows
+    alone.
     """
     asked = read_yaml(path)
     if asked.get("kind") == "direction":
         return None
+    contract = DataFolder(data_folder(path, load_study_file(path))).find_contract()
+    signed = "".join(
+        f" Nor can it see whether every unit has all rows that '{name}' is a sum of: where signs make a change of "
+        "values, a unit with one period counts with its level. 'rows.wide' and 'design: {name: change}' make changes."
+        for name in ([] if contract is None or contract.rows is None else contract.rows.aggregates)
+        if contract is not None and contract.signed_sum(name)
+    )
+    return _alike_beyond(asked) + signed
+
+
+def _alike_beyond(asked: Mapping[str, Any]) -> str:
     if asked.get("clusters") is not None:
         return (
             "No check can see whether the contract's number of clusters and the spread of their sizes are true; where "

@@ -14,7 +14,7 @@ from causalveil.flows.api import load_study, plan, run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.run.admit import admit_folder
-from causalveil.flows.run.check import check
+from causalveil.flows.run.check import beyond_check, check
 from causalveil.schemas.admission import NotAdmitted
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.release import EffectRelease
@@ -190,10 +190,18 @@ def test_cohorts_have_changes_from_their_own_last_period_before(
         ({"design": {**design, "cohorts": [2011]}}, "cohort 2011 is none of 'periods', or has none before it"),
         ({"design": {**design, "before": 2011, "after": 2012}}, "'cohorts' and 'periods'"),
         ({"estimand": "ATE"}, "write 'estimand: ATT'"),
-        ({"subgroups": "group", "covariates": ["age"]}, "changes of cohorts answers over all units alone"),
+        ({"subgroups": "group", "covariates": ["age"]}, "'design.cohorts' answers over all units alone"),
     ):
         wrong = write_study(tmp_path / "wrong", contract=owner, study={**study, **changed})
         assert said in refused(capfd, "plan", str(wrong))[1]
+
+
+def test_a_sum_of_signed_rows_is_told_not_to_be_a_change(tmp_path: Path) -> None:
+    rows = {**ROWS, "aggregates": {"score": "sum"}}
+    signed = write(tmp_path / "signed", visits(), {"rows": rows, "columns": {"score": {"lower": -10}}})
+    assert "'score' is a sum of: where signs make a change" in (beyond_check(signed) or "")
+    counted = write(tmp_path / "counted", visits(), {"rows": rows})
+    assert "is a sum of" not in (beyond_check(counted) or "")
 
 
 def sensitive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **contract: Any) -> Path:
