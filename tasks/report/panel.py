@@ -240,6 +240,7 @@ def _contrasts(release: EffectTable) -> list[str]:
             lines.append(f"[yellow]{escape(one.name)}  withheld: a gate failed[/yellow]")
             continue
         estimate = "" if one.estimate is None else f"[bold]{one.estimate:,.4g}[/bold]  "
+        estimate = "hidden by noise  " if str(one.state) == "unresolved" else estimate
         lines.append(f"{escape(one.name)}  {estimate}{one.interval.words}")
     return lines
 
