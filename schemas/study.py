@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
@@ -639,13 +639,24 @@ class Study(Frozen):
         return ()
 
 
-FEWEST_CLUSTERS, FEWEST_OF_AN_ARM, MOST_SIZES = 6, 3, 3.0
+# Of sizes that vary more about their mean a few hold most units (``docs/proofs/clusters.md``, section 4).
+FEWEST_CLUSTERS, FEWEST_OF_AN_ARM, MOST_SIZES = 6, 3, 2.0
+# Clusters for each degree of freedom that covariates take which are constant within them.
+PER_CONSTANT = 10
 KEY = "clusters"
 
 
 def too_few(number: int) -> str:
     """Return why so few clusters are refused."""
     return f"{number} clusters are too few to tell how alike people are within one; at least {FEWEST_CLUSTERS}"
+
+
+def too_unlike(spread: float) -> str:
+    """Return why clusters of sizes so unlike are refused."""
+    return (
+        f"sizes of clusters with a standard deviation of {spread:.3g} times their mean are too unlike (at most "
+        f"{MOST_SIZES:g}): a few hold most units, and nothing tells how alike those are"
+    )
 
 
 class DeclaredClusters(Frozen):
@@ -655,12 +666,14 @@ class DeclaredClusters(Frozen):
     """
 
     number: Annotated[int, Field(ge=2, le=10**8)]
-    spread: Annotated[Finite, Field(ge=0, le=MOST_SIZES)] = 1.0
+    spread: Annotated[Finite, Field(ge=0)] = 1.0
 
     @model_validator(mode="after")
     def _enough(self) -> Self:
         if self.number < FEWEST_CLUSTERS:
             raise ValueError(too_few(self.number))
+        if self.spread > MOST_SIZES:
+            raise ValueError(f"{too_unlike(self.spread)}; leave 'clusters' out")
         return self
 
 
@@ -721,11 +734,12 @@ class Clusters(CountedClusters):
 
     A unit without a value is a cluster of its own. ``treated``: how many clusters were treated, where treatment was
     given to whole clusters; None where it varies within them. ``subgroups``: clusters that have units of each subgroup;
-    "all": each has units of every one.
+    "all": each has units of every one. ``constant``: covariates of which all units of a cluster have one value.
     """
 
     column: Name
     spread: Annotated[Finite, Field(ge=0, le=MOST_SIZES)] = 1.0
+    constant: tuple[Name, ...] = ()
     subgroups: Literal["all"] | dict[str, CountedClusters] | None = None
 
     @property
@@ -763,6 +777,26 @@ class Clusters(CountedClusters):
             if (own.treated is None) is self.whole:
                 raise RuleBroken("'treated' is said of all clusters and of each subgroup's, or of none", KEY)
             own.of_arms(arms)
+
+    def degrees(self, covariates: Mapping[str, Covariate]) -> int:
+        """Return how many degrees of freedom the covariates take that are constant within clusters.
+
+        Raises:
+            ValueError: one is no covariate, or they are more than a tenth of the clusters.
+        """
+        if missing := [name for name in self.constant if name not in covariates]:
+            raise RuleBroken(f"'constant' of 'clusters' names {missing}, which are no covariates of the study", KEY)
+        asked = [covariates[name] for name in self.constant]
+        found = sum(len(one.slots) - 1 if isinstance(one, CategoricalCovariate) else 1 for one in asked)
+        groups = self.subgroups.values() if isinstance(self.subgroups, dict) else ()
+        fewest = min(one.number for one in (self, *groups))
+        if found * PER_CONSTANT > fewest:
+            raise RuleBroken(
+                f"covariates that are constant within '{self.column}' take {found} degrees of freedom, which {fewest} "
+                f"clusters do not have to spare ({PER_CONSTANT} clusters for each); adjust for fewer of them",
+                KEY,
+            )
+        return found
 
     @property
     def role(self) -> Column:

@@ -286,6 +286,7 @@ class TableStudy(Study):
         )
         if self.clusters is not None:
             self.clusters.refuse_others(None if self.subgroups is None else self.groups, self.arm_names)
+            self.clusters.degrees(getattr(self, "covariates", {}))
         return self
 
     @model_validator(mode="before")

@@ -5,6 +5,7 @@ Look, draft, write, and take the rows over.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ from causalveil.schemas.documents import parse_yaml
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError, kind_of
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.plan import StandIn
-from causalveil.schemas.study import FEWEST_CLUSTERS, FEWEST_OF_AN_ARM, Study
+from causalveil.schemas.study import FEWEST_CLUSTERS, FEWEST_OF_AN_ARM, MOST_SIZES, PER_CONSTANT, Study, too_unlike
 from causalveil.schemas.warehouse import (
     SOURCE_FILE,
     CsvFiles,
@@ -40,7 +41,7 @@ from causalveil.tasks.data.cells import eligible
 from causalveil.tasks.estimate.times.people import fewest_followed
 from causalveil.tasks.machine.arrays import named, values_of
 from causalveil.tasks.machine.files import refuse_url_as_path, write_whole
-from causalveil.tasks.start.doubts import Doubts, GivenBy, as_read, doubts, given_by, unlike_by_lot
+from causalveil.tasks.start.doubts import Doubts, GivenBy, as_read, constant_within, doubts, given_by, unlike_by_lot
 from causalveil.tasks.start.draft import Draft, Repeats, draft
 from causalveil.tasks.start.expected import expectation, ranked
 from causalveil.tasks.start.options import read_as_missing, told_far, told_missing
@@ -61,6 +62,11 @@ from causalveil.tasks.warehouse.read_files import by_name
 from causalveil.tasks.warehouse.sample import Sample, by_header, sample_of
 
 STUDY_FILE = "study.yaml"
+# Why the draft of sensitive data has no clusters; their owner alone reads it.
+ASKED_OF_ITS_OWNER = (
+    "where their number is public, write it: `clusters: {COLUMN: {number: N, spread: S}}` in dataset.yaml, the column "
+    "in source.yaml, and `clusters: {column: COLUMN, treated: M}` in study.yaml"
+)
 # From so many covariates on a draft says what fewer would give; it goes down to so few.
 MANY_COVARIATES, FEWEST_COVARIATES = 10, 3
 # The column of row numbers, where each row is a unit.
@@ -393,11 +399,14 @@ def _near(seen: Survey, parts: Cast, wishes: Wishes) -> tuple[Cast, dict[str, st
 
 
 def _of_the_arms(seen: Survey, parts: Cast, wishes: Wishes, doubtful: Doubts) -> dict[str, str]:
-    """Return what rows say of treatment: that it varies within a unit, or was hardly drawn by lot."""
+    """Return what rows say of treatment: that it varies within a unit, or was hardly drawn by lot.
+
+    Of clusters that were drawn whole the arms differ by more than units would that were drawn one by one.
+    """
     told = {}
     if (varies := _varies(seen.sample.frame, parts, wishes)) is not None:
         told[parts.treatment.name] = varies
-    if wishes.trial and not parts.arms:
+    if wishes.trial and not parts.arms and doubtful.clusters is None:
         chosen = [one for one in parts.covariates if one.name not in doubtful.left_out | doubtful.decide]
         told |= unlike_by_lot(seen.sample.frame, chosen, parts.treatment, parts.codes[1])
     return told
@@ -475,7 +484,7 @@ def _rows_say(rows: Survey, seen: Survey, wishes: Wishes, parts: Cast, drafted: 
     """Return what rows of sensitive data would add to their draft, for the owner's eyes."""
     frame = rows.sample.frame
     told = told_by_rows(rows.found, seen.found, drafted.taken)
-    told += [f"'{name}': {why}" for name, why in _by_group(_given(rows, parts), parts, clustered=False).items()]
+    told += [f"'{name}': {why}" for name, why in _by_group(_given(rows, parts), parts, ASKED_OF_ITS_OWNER).items()]
     told += others(frame, (seen.found[name] for name in drafted.with_others))
     if (varies := _varies(frame, parts, wishes)) is not None:
         told.append(f"'{parts.treatment.name}': {varies}")
@@ -583,8 +592,18 @@ def _doubts(seen: Survey, parts: Cast, wishes: Wishes) -> Doubts:
     if wishes.data_class is DataClass.sensitive:
         return found
     given = _given(seen, parts)
-    clustered = _clustered(given, seen, parts, wishes)
-    by_group, found = _by_group(given, parts, clustered), replace(found, clusters=given if clustered else None)
+    if given is not None:
+        chosen = [one for one in parts.covariates if one.name not in found.left_out | found.decide]
+        constant = constant_within(seen.sample.frame, seen.found[given.column], chosen)
+        room = given.number // PER_CONSTANT
+        taken = list(itertools.accumulate(constant.values()))
+        kept = {name: one for (name, one), total in zip(constant.items(), taken, strict=True) if total <= room}
+        if wishes.covariates is None:
+            found = replace(found, decide=found.decide | dict.fromkeys(constant.keys() - kept.keys(), _spare(given)))
+            constant = kept
+        given = replace(given, constant=constant)
+    alone = None if given is None else _each_alone(given, seen, parts, wishes)
+    by_group, found = _by_group(given, parts, alone), replace(found, clusters=None if alone else given)
     if wishes.covariates is None:
         left_out = {name: why for name, why in found.left_out.items() if name not in by_group}
         found = replace(found, left_out=left_out, decide=found.decide | by_group)
@@ -607,32 +626,48 @@ def _given(seen: Survey, parts: Cast) -> GivenBy | None:
     return given_by(seen.sample.frame, others, *(seen.found[one.name] for one in (parts.unit, parts.treatment)))
 
 
-def _clustered(given: GivenBy | None, seen: Survey, parts: Cast, wishes: Wishes) -> bool:
-    """Return whether a draft declares groups as clusters, so that a study may have them."""
-    if given is None or wishes.each_alone or wishes.means or wishes.last_by or parts.event is not None:
-        return False
-    if parts.where or parts.subgroups is not None or parts.measures or wishes.key is not None:
-        return False
+def _each_alone(given: GivenBy, seen: Survey, parts: Cast, wishes: Wishes) -> str | None:
+    """Return why a draft declares no clusters where groups were treated whole; None: it does."""
     ids = values_of(seen.sample.frame, parts.unit.source_name).drop_nulls()
-    if ids.n_unique() < len(ids):
-        return False
     taken = {one.name for one in parts.covariates} if wishes.covariates is not None else set()
-    enough = given.number >= FEWEST_CLUSTERS and given.fewer >= FEWEST_OF_AN_ARM
-    return enough and float(wishes.delta) > 0 and given.column not in taken and parts.codes[1] in given.of_arms
+    if wishes.each_alone:
+        return "--each-alone says so"
+    if given.number < FEWEST_CLUSTERS or given.fewer < FEWEST_OF_AN_ARM:
+        return f"they need {FEWEST_CLUSTERS} groups, and {FEWEST_OF_AN_ARM} of each arm"
+    if given.spread > MOST_SIZES:
+        return too_unlike(given.spread)
+    if sum(given.constant.values()) * PER_CONSTANT > given.number:
+        return f"{', '.join(map(repr, given.constant))}: {_spare(given)}"
+    if given.column in taken:
+        return "--covariates names it, and no covariate is a cluster"
+    if wishes.means or wishes.last_by or wishes.key is not None or ids.n_unique() < len(ids):
+        return "they need one row of each unit, and no blocks"
+    written = parts.event is None and not parts.where and parts.subgroups is None and not parts.measures
+    if not written or float(wishes.delta) <= 0 or parts.codes[1] not in given.of_arms:
+        return "write them yourself where the study takes them (docs/how-to/clusters.md)"
+    return None
 
 
-def _by_group(given: GivenBy | None, parts: Cast, clustered: bool) -> dict[str, str]:
-    """Return the column by whose groups treatment was given, with what follows; empty if it was given row by row."""
+def _spare(given: GivenBy) -> str:
+    """Say why no more covariates are adjusted for that are constant within groups."""
+    return f"the same for all of one '{given.column}', and each such degree of freedom takes {PER_CONSTANT} groups"
+
+
+def _by_group(given: GivenBy | None, parts: Cast, alone: str | None) -> dict[str, str]:
+    """Return the column by whose groups treatment was given, with what follows; empty if it was given row by row.
+
+    ``alone``: why no clusters are drafted; None where they are.
+    """
     if given is None:
         return {}
     name, groups = given.column, given.number
-    far = (
-        "intervals count each unit by itself and are far too narrow where units of a group are alike (in a simulation "
-    )
-    far += "of 30 schools 6 of 15 held)"
-    if clustered:
-        far = f"intervals that count each unit by itself would be far too narrow, so `clusters: {name}` is drafted; "
-        far += "--each-alone takes it out"
+    far = f"intervals that count each unit by itself would be far too narrow, so `clusters: {name}` is drafted; "
+    far += "--each-alone takes it out"
+    if alone is not None:
+        far = "intervals count each unit by itself and are far too narrow where units of a group are alike (in a "
+        far += f"simulation of 30 schools 6 of 15 held); no `clusters` are drafted: {alone}"
+    elif given.without:
+        far += f"; {given.without:,} units have no '{name}', each counts as one, and the interval is wider for it"
     return {
         name: f"treatment was given by it ({groups} groups, {given.fewer} in the smaller arm), not by "
         f"'{parts.unit.name}': {far}; --unit '{name}' --means compares whole groups, with the noise of a study of "

@@ -76,11 +76,13 @@ class AskedClusters(Frozen):
 
     ``treated``: how many were treated, where they were treated whole. ``number``: of those with eligible units, where
     the study has ``where``. ``subgroups``: how many have units of each; "all": each has some of every one.
+    ``constant``: covariates of which all units of a cluster have one value.
     """
 
     column: Name
     treated: Treated = None
     number: Annotated[int | None, Field(ge=2)] = None
+    constant: tuple[Name, ...] = ()
     subgroups: Annotated[
         Literal["all"] | dict[str, CountedClusters] | None, BeforeValidator(_by_text, json_schema_input_type=Any)
     ] = None

@@ -31,8 +31,8 @@ from causalveil.tasks.machine.distribute import distribute
 # E|Z| of a standard normal.
 MEAN_ABSOLUTE = math.sqrt(2 / math.pi)
 # Mean of the exponential prior of rho (chosen on cells 1 to 13 of docs/proofs/clusters.md: .1 held .91 in one of them,
-# .4 made intervals 5 to 7% wider), and its grid.
-PRIOR = 0.2
+# .4 made intervals 5 to 7% wider), what it gives to no likeness at all (section 4), and its grid.
+PRIOR, NONE_ALIKE = 0.2, 0.02
 RHO: FloatArray = np.concatenate([[0.0], np.geomspace(1e-4, 1.0, 100)])
 # Sizes that stand for lognormal ones; points of a compressed mixture, each of variances within a few per cent.
 SIZES, POINTS = 40, 60
@@ -75,6 +75,7 @@ class KnownClusters:
         spread: deviation of their sizes over the mean size.
         doubt: deviation of the error of the centre that is taken off each score.
         unit: what 1 of the total adds to an answer.
+        lost: degrees of freedom of the centre, and of covariates that are constant within clusters.
     """
 
     own: float
@@ -83,6 +84,7 @@ class KnownClusters:
     spread: float
     doubt: float = 0.0
     unit: float = 1.0
+    lost: float = 1.0
 
     @property
     def sizes(self) -> FloatArray:
@@ -106,13 +108,15 @@ class KnownClusters:
     def totals(self, rho: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the variance of the total at each rho, and mean and variance of B.
 
-        Each has shape (rho,). The centre takes one degree of freedom.
+        Each has shape (rho,). Covariates that are constant within clusters follow their totals, and chance differences
+        between arms: B sees so much less, and the total varies so much more.
         """
         sizes, squares = self.sizes, self.squares(rho)
-        seen = squares * (1 - 1 / self.clusters) + (sizes * self.doubt) ** 2
+        seen = squares * (1 - self.lost / self.clusters) + (sizes * self.doubt) ** 2
         each = self.clusters / len(sizes)
         absolute = MEAN_ABSOLUTE * np.sqrt(seen).sum(axis=1)
-        return each * squares.sum(axis=1), each * absolute, each * (1 - MEAN_ABSOLUTE**2) * seen.sum(axis=1)
+        spare = self.clusters / (self.clusters - self.lost + 1)
+        return each * spare * squares.sum(axis=1), each * absolute, each * (1 - MEAN_ABSOLUTE**2) * seen.sum(axis=1)
 
 
 @dataclass(frozen=True)
@@ -158,6 +162,8 @@ def likeness(known: Sequence[KnownClusters], released: Sequence[float], noise: S
         noise: its deviation.
     """
     prior = np.gradient(RHO) * np.exp(-RHO / PRIOR)
+    prior *= (1 - NONE_ALIKE) / prior.sum()
+    prior[0] += NONE_ALIKE
     shares, variances, correlation = np.ones(1), np.zeros(1), np.zeros(1)
     own = math.fsum(one.own * one.unit**2 for one in known)
     for one, seen, sd in zip(known, released, noise, strict=True):
@@ -171,7 +177,7 @@ def likeness(known: Sequence[KnownClusters], released: Sequence[float], noise: S
         correlation = np.add.outer(correlation, one.own * one.unit**2 / own * RHO).ravel()
     order = np.argsort(correlation)
     low, middle, high = _quantiles(correlation[order], shares[order])
-    before = _quantiles(RHO, prior / prior.sum())
+    before = _quantiles(RHO, prior)
     # Two arms' mean is known better than each of them.
     hidden = high - low > HIDES * (before[2] - before[0]) / math.sqrt(len(known))
     units = math.fsum(one.units for one in known)
@@ -277,6 +283,7 @@ class ClusterTotals:
         spread: deviation of the clusters' sizes over the mean size.
         groups, arms: how many there are.
         whole: whether whole clusters were treated.
+        lost: degrees of freedom that a part loses.
     """
 
     weights: tuple[float, ...]
@@ -285,6 +292,7 @@ class ClusterTotals:
     groups: int
     arms: int
     whole: bool
+    lost: float = 1.0
 
     @classmethod
     def of(cls, study: TableStudy, clusters: Clusters, weights: Sequence[float]) -> ClusterTotals:
@@ -294,7 +302,9 @@ class ClusterTotals:
         blocks = [*of_groups, clusters] if len(of_groups) > 1 else of_groups
         numbers = [one.of_arms(arms) or (one.number,) * (len(arms) - 1) for one in blocks]
         sizes = len(of_groups), len(arms), clusters.whole
-        return cls(tuple(weights), np.array(numbers, float), clusters.spread, *sizes)
+        # Slopes are of all arms, each of which has its share of what they take.
+        shared = clusters.degrees(getattr(study, "covariates", {})) / (len(arms) if clusters.whole else 1)
+        return cls(tuple(weights), np.array(numbers, float), clusters.spread, *sizes, 1 + shared)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -344,6 +354,7 @@ class ClusterTotals:
             spread=self.spread,
             doubt=float(np.linalg.norm(error) / counts.sum()),
             unit=unit,
+            lost=self.lost,
         )
 
     def exact(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -73,12 +73,16 @@ class GivenBy:
         number: how many there are.
         of_arms: how many of each arm, by the arm as it is read.
         spread: standard deviation of their sizes over the mean size.
+        without: units that have no group.
+        constant: covariates of which all units of a group have one value, with the degrees of freedom that each takes.
     """
 
     column: str
     number: int
     of_arms: Mapping[Any, int]
     spread: float
+    without: int = 0
+    constant: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def fewer(self) -> int:
@@ -173,9 +177,12 @@ def given_by(frame: pl.DataFrame, columns: Iterable[Found], unit: Found, treatme
     found = []
     for one in columns:
         named = names_kinds(one.name) or re.search(GROUP_ID, spoken(one.name)) is not None
-        if one.looks not in (Looks.category, Looks.text) and not (one.looks is Looks.number and one.whole):
+        # Codes that some row lacks are often written as fractions, 11.0 for 11.
+        coded = one.looks is Looks.number and (one.whole or named)
+        if one.looks not in (Looks.category, Looks.text) and not coded:
             continue
-        pairs = rows.with_columns(group=as_read(frame, one)).unique("unit", keep="first").drop_nulls()
+        all_units = rows.with_columns(group=as_read(frame, one)).unique("unit", keep="first")
+        pairs = all_units.drop_nulls()
         groups = pairs.group_by("group").agg(rows=pl.len(), arms=pl.col("arm").n_unique(), arm=pl.col("arm").first())
         shares = pairs.group_by("arm").agg(share=pl.len() / max(len(pairs), 1))
         groups = groups.join(shares, on="arm")
@@ -191,8 +198,17 @@ def given_by(frame: pl.DataFrame, columns: Iterable[Found], unit: Found, treatme
             continue
         if ((groups["rows"] - 1) * groups["share"].log()).sum() < math.log(NO_ACCIDENT):
             sizes = groups["rows"].to_numpy()
-            found.append(GivenBy(one.name, len(groups), by_arm, float(sizes.std() / sizes.mean())))
+            spread, without = float(sizes.std() / sizes.mean()), all_units["group"].null_count()
+            found.append(GivenBy(one.name, len(groups), by_arm, spread, without))
     return min(found, key=lambda one: (one.number, one.column), default=None)
+
+
+def constant_within(frame: pl.DataFrame, group: Found, columns: Iterable[Found]) -> dict[str, int]:
+    """Return columns of which all rows of a group have one value, with the degrees of freedom that each takes."""
+    rows = pl.DataFrame({"": as_read(frame, group), **{one.name: as_read(frame, one) for one in columns}})
+    most = rows.drop_nulls("").group_by("").agg(pl.all().drop_nulls().n_unique()).drop("").max()
+    kinds = {one.name: rows[one.name].n_unique() - 1 if one.looks is Looks.category else 1 for one in columns}
+    return {name: kinds[name] for name in most.columns if most[name].item() <= 1}
 
 
 def _shuffled(groups: pl.DataFrame) -> bool:

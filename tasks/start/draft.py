@@ -427,7 +427,7 @@ def _study(
         *_terms(covariates),
         *_within(parts),
         *_unrecorded(parts, counted),
-        *_clusters(parts, doubtful.clusters),
+        *_clusters(parts, doubtful.clusters, wishes),
         "estimand: ATE",
         *_estimator(parts, wishes, names),
         f"privacy: {{epsilon: {wishes.epsilon}, delta: {wishes.delta}, level: sample}}",
@@ -445,11 +445,15 @@ def _expect(expect: Mapping[str, float]) -> list[str]:
     return [*comment(said), f"expect: {flow(dict(expect))}"]
 
 
-def _clusters(parts: Cast, clusters: GivenBy | None) -> list[str]:
-    """Write the line of the groups that were treated whole."""
+def _clusters(parts: Cast, clusters: GivenBy | None, wishes: Wishes) -> list[str]:
+    """Write the line of the groups that were treated whole; of sensitive data the question whether any were."""
     if clusters is None:
-        return []
-    asked = {"column": clusters.column, "treated": clusters.of_arms[parts.codes[1]]}
+        asks = f"Was treatment given to each {parts.unit.name} by itself, or to all of a school, clinic or household? "
+        asks += "docs/how-to/clusters.md says how intervals count that units of one are alike."
+        return comment(asks) if wishes.data_class is DataClass.sensitive and not wishes.each_alone else []
+    asked: dict[str, Any] = {"column": clusters.column, "treated": clusters.of_arms[parts.codes[1]]}
+    if clusters.constant:
+        asked["constant"] = list(clusters.constant)
     said = f"Treatment was given by {clusters.column} ({clusters.number} of them), not by {parts.unit.name}."
     return [*comment(said), f"clusters: {flow(asked)}"]
 

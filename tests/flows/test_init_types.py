@@ -167,6 +167,8 @@ SCHOOLS, PUPILS = 20, 15
 N = SCHOOLS * PUPILS
 SCHOOL = np.repeat(np.arange(1, SCHOOLS + 1), PUPILS)
 TREATED = SCHOOL % 2
+# More than half of the pupils in one school, the others in 28.
+ONE_BIG = np.maximum(np.arange(N) - 155, 0) // 5
 TABLE: dict[str, Any] = {
     "pupil": [f"p{one}" for one in range(N)],
     "school": SCHOOL,
@@ -204,9 +206,28 @@ def test_init_says_what_follows_and_the_study_holds_it(tmp_path: Path) -> None:
     asked: Any = load_study_file(tmp_path / "a/out/study.yaml")
     assert (asked.clusters.column, asked.clusters.treated) == ("school", SCHOOLS // 2)
     alone = begun(tmp_path / "alone", {}, each_alone=True)
-    assert "clusters" not in alone.draft.study + alone.draft.contract
+    assert "\nclusters:" not in alone.draft.study + alone.draft.contract
     (named,) = told(begun(tmp_path / "b", {}, covariates=("age",)))
     assert named == line
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (
+            {"size": SCHOOL // 4 * 100, "level": SCHOOL % 5 * 10},
+            "\nclusters: {column: school, treated: 10, constant: [",
+        ),
+        ({f"size{k}": SCHOOL // (4 + k) * 100 for k in range(3)}, "treated: 10, constant: [size0, size1]}\n"),
+        ({"school_id": SCHOOL + 0.0, "school": np.arange(N)}, "\nclusters: {column: school_id, treated: 10}\n"),
+        ({"school": ONE_BIG, "treated": ONE_BIG % 2}, "times their mean are too unlike (at most 2)"),
+    ],
+    ids=["of schools", "too many of schools", "codes as fractions", "one school has half"],
+)
+def test_clusters_are_drafted_as_far_as_they_can_be_counted(more: dict[str, Any], said: str, tmp_path: Path) -> None:
+    study = begun(tmp_path / "a", more).draft.study
+    assert said in study.replace("\n# ", " ")
+    assert ("\nclusters:" in study) is ("unlike" not in said)
 
 
 @pytest.mark.parametrize(

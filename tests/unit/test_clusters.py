@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,10 @@ from causalveil.schemas.study import Clusters
 from causalveil.tasks.data.enclave import MemoryEnclave, ranks
 from causalveil.tasks.data.normalise import hashed_order, write_clusters
 from causalveil.tasks.estimate.answers import mixture_quantile
-from causalveil.tasks.estimate.clusters import KnownClusters, Likeness, likeness
+from causalveil.tasks.estimate.clusters import ClusterTotals, KnownClusters, Likeness, likeness
 from causalveil.tasks.machine.arrays import load_array
 from causalveil.tasks.privacy.budget import RehearsalBudget
+from tests.protocol_help import make_protocol
 from tests.regression_help import in_rows, make_regression
 from tests.survival_help import make_survival
 
@@ -92,6 +95,14 @@ def test_a_study_has_the_clusters_of_the_contract() -> None:
         ({**DOSED, "clusters": {"column": "school", "treated": 9}}, "has, by name"),
         ({**DOSED, "clusters": {"column": "school", "treated": {"low": 9}}}, "names the arms ['low']"),
         ({**DOSED, "clusters": {"column": "school", "treated": {"low": 9, "high": 19}}}, "each arm needs at least 3"),
+        ({"clusters": {"column": "school", "constant": ["sex"]}}, "names ['sex'], which are no covariates"),
+        (
+            {
+                "covariates": ["age", "sex", "dose"],
+                "clusters": {"column": "school", "constant": ["age", "sex", "dose"]},
+            },
+            "take 4 degrees of freedom, which 30 clusters do not have to spare (10 clusters for each)",
+        ),
         ({"covariates": ["school"]}, "'school'"),
         ({"treatment": "school"}, "'school'"),
     ],
@@ -122,6 +133,8 @@ def test_times_take_clusters_with_covariates_alone() -> None:
     ("more", "said"),
     [
         ("clusters: {school: {number: 5}}\n", "5 clusters are too few"),
+        # One of 30 schools that holds half of the pupils.
+        ("clusters: {school: {number: 30, spread: 2.58}}\n", "a few hold most units"),
         ("clusters: {age: {number: 30}}\n", "a column of clusters has no other part"),
         (SCHOOLS + "blocks: {key: month, units_span: false}\n", "'clusters' do not go with 'blocks'"),
         (SCHOOLS + "rows: {}\n", "'clusters' do not go with 'rows'"),
@@ -167,6 +180,39 @@ def test_a_correlation_is_found_again_and_its_interval_is_that_of_t(spread: floa
     assert found_at(0.05, 1e4).hidden
 
 
+def test_covariates_that_are_constant_within_clusters_take_degrees_of_both_arms() -> None:
+    clusters = {"column": "school", "number": 40, "treated": 20, "constant": ["x00", "x01"]}
+    found: Any = make_regression(3, epsilon="1", clusters=clusters)
+    assert ClusterTotals.of(found, found.clusters, (1.0,)).lost == 2
+    plain = KnownClusters(own=500.0, units=8_000.0, clusters=40.0, spread=0.0)
+    fewer, rho = replace(plain, lost=3.0), np.array([0.1])
+    assert fewer.totals(rho)[0] / plain.totals(rho)[0] == pytest.approx(40 / 38)
+    assert (fewer.totals(rho)[1] / plain.totals(rho)[1]) ** 2 == pytest.approx(37 / 39)
+
+
+def of_schools(
+    school: np.ndarray, t: np.ndarray, x: np.ndarray, u: np.ndarray, places: tuple[int, ...]
+) -> MemoryEnclave:
+    """Rows of people in schools, in segments that end at ``places``."""
+    rows = in_rows(x[:, None], t, u)
+    parts = {"x": rows.x, "t": rows.t, "u": rows.u, "h": ranks(len(u)), "c": school.astype(np.uint64)}
+    parts["g"] = np.zeros(len(u), np.uint8)
+    return MemoryEnclave([{name: one[a:b] for name, one in parts.items()} for a, b in pairwise((0, *places))])
+
+
+def test_totals_are_about_the_means_of_the_arms() -> None:
+    """Means far from 0 are no likeness: about 0 the design effect were 180, as a mutant showed."""
+    random, clusters = np.random.default_rng(1), {"column": "school", "number": 40, "treated": 20}
+    named: dict[str, Any] = {"name": "difference_in_means", "trial": True, "epsilon": "8", "delta": "1e-6"}
+    school = random.permutation(4_000) % 40
+    u = np.clip(0.4 + 0.3 * (school < 20) + 0.1 * random.standard_normal(4_000), -1, 1)
+    rows = of_schools(school, school < 20, random.uniform(-1, 1, 4_000), u, (4_000,))
+    (told,) = rehearse_effect(
+        make_protocol(0, 1, clusters=clusters, **named), rows, RehearsalBudget(1)
+    ).clusters.answers
+    assert told.design_effect < 4
+
+
 def test_intervals_hold_where_whole_schools_were_treated_and_people_are_alike() -> None:
     """24 tables of 40 schools, seeds 0 to 23: at .95 fewer than 18 hold in 2e-4 of times; one by one 8 or so hold."""
     held, alone = 0, 0
@@ -179,10 +225,7 @@ def test_intervals_hold_where_whole_schools_were_treated_and_people_are_alike() 
         t = random.permutation(40) < 20
         x, noise = random.uniform(-1, 1, 4_000), random.standard_normal(4_000)
         u = np.clip(0.1 * random.standard_normal(40)[school] + 0.1 * x + 0.2 * noise, -1, 1)
-        rows = in_rows(x[:, None], t[school], u)
-        parts = {"x": rows.x, "t": rows.t, "u": rows.u, "h": ranks(4_000), "c": school.astype(np.uint64)}
-        parts["g"] = np.zeros(4_000, np.uint8)
-        enclave = MemoryEnclave([{name: one[a:b] for name, one in parts.items()} for a, b in ((0, 900), (900, 4_000))])
+        enclave = of_schools(school, t[school], x, u, (900, 4_000))
         found = rehearse_effect(with_them, enclave, RehearsalBudget(seed))
         held += found.interval.lower <= 0 <= found.interval.upper
         one = rehearse_effect(without, enclave, RehearsalBudget(seed)).interval
