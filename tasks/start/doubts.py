@@ -204,7 +204,7 @@ def given_by(frame: pl.DataFrame, columns: Iterable[Found], unit: Found, treatme
 
 
 def constant_within(frame: pl.DataFrame, group: Found, columns: Iterable[Found]) -> dict[str, int]:
-    """Return columns of which all rows of a group have one value, with the degrees of freedom that each takes."""
+    """Return columns that are constant within groups, with the degrees of freedom of each."""
     rows = pl.DataFrame({"": as_read(frame, group), **{one.name: as_read(frame, one) for one in columns}})
     most = rows.drop_nulls("").group_by("").agg(pl.all().drop_nulls().n_unique()).drop("").max()
     kinds = {one.name: rows[one.name].n_unique() - 1 if one.looks is Looks.category else 1 for one in columns}
