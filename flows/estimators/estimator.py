@@ -121,10 +121,15 @@ class Estimator(Generic[S]):
         found = self.draws(study, sizes, stand_in, people, many)
         return float(summary(found)["half_width"]) if found else None
 
-    def point(self, study: S, sizes: Sizes, stand_in: StandIn, people: PublicPeople | None = None) -> float | None:
-        """Return ``width`` by few draws: a point of a curve, which has many."""
+    def point(
+        self, study: S, sizes: Sizes, stand_in: StandIn, people: PublicPeople | None = None, first: bool = False
+    ) -> float | None:
+        """Return ``width`` by few draws: a point of a curve, which has many.
+
+        ``first``: by the first of these alone, where a point has no more draws because widths of one noise vary much.
+        """
         many = FEW if self.rehearsal is None else self.rehearsal(study).point
-        return self.width(study, sizes, stand_in, people, many)
+        return self.width(study, sizes, stand_in, people, 1 if first and many <= FEW else many)
 
     def warnings(self, study: S, sizes: Sizes, stand_in: StandIn) -> tuple[Remark, ...]:
         """Return the warnings that ``expected`` gives where no effect is named.

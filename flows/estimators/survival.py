@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from statistics import fmean, median
+from typing import Any
 
 from causalveil.flows.estimators.estimator import VALIDATE, Estimator, Stages, normalised_by
 from causalveil.flows.estimators.regression import alike_in, clusters_stage, joint_stages
-from causalveil.flows.estimators.rehearsal import FEW, QUESTIONS, QUICK, Rehearsal, summed
+from causalveil.flows.estimators.rehearsal import FEW, QUESTIONS, QUICK, Made, Rehearsal, summed
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.flows.estimators.table import Rehearsed, middle_of
 from causalveil.flows.estimators.table_plan import equal_arms
@@ -23,6 +24,7 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.remarks import PlanCode, Remark, remark
 from causalveil.schemas.study import Missing
 from causalveil.tasks.data.covariates import dimension
+from causalveil.tasks.data.enclave import MemoryEnclave
 from causalveil.tasks.estimate.adjust import questions
 from causalveil.tasks.estimate.interval import Findings
 from causalveil.tasks.estimate.people import PEOPLE, counted_units
@@ -195,6 +197,10 @@ def without_time(outcome: TimeToEvent) -> list[Remark]:
     return [remark(PlanCode.no_time, columns=" or ".join(f"'{name}'" for name in missing))] if missing else []
 
 
+def _people(study: Any, made: Made) -> MemoryEnclave:
+    return people_of_times(study, made.stand_in, made.count, made.sample)
+
+
 def rehearsal(study: SurvivalStudy) -> Rehearsal:
     """Return how a plan rehearses a study.
 
@@ -206,7 +212,7 @@ def rehearsal(study: SurvivalStudy) -> Rehearsal:
         summed,
         randomised=study.estimator.trial,
         told=equal_arms(study),
-        make=lambda study, made: people_of_times(study, made.stand_in, made.count, made.sample),
+        make=_people,
         units=counted_units,
         # Of cells alone draws differ little: one is a point of a curve.
         point=FEW if study.covariates else 1,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from statistics import median
 from typing import Any
 
@@ -100,6 +101,12 @@ def equal_arms(study: TableStudy) -> Callable[[StandIn], StandIn]:
     return lambda told: told if arms == 2 else told.model_copy(update={"treated": 1 - 1 / arms})
 
 
+@cache
+def _people(groups: int) -> Callable[[Any, Made], MemoryEnclave]:
+    """Return how people of so many subgroups are made: one function, by which draws that are alike are told."""
+    return lambda study, made: people_of(study, made.stand_in, made.count, made.randomised, made.sample, groups)
+
+
 def rehearsal_of(
     study: EffectStudy, most: int, smaller: Callable[[Any, float], Smaller[Any]], groups: int = 1, **how: Any
 ) -> Rehearsal:
@@ -112,16 +119,12 @@ def rehearsal_of(
         groups: how many subgroups have people; one may stand for all.
         how: more of a ``Rehearsal``.
     """
-
-    def made(study: EffectStudy, made: Made) -> MemoryEnclave:
-        return people_of(study, made.stand_in, made.count, made.randomised, made.sample, groups)
-
     return Rehearsal(
         most,
         smaller,
         randomised=declares_randomised(study.estimator.model_dump()),
         told=equal_arms(study),
-        make=made,
+        make=_people(groups),
         units=lambda study, sizes, stand_in: counted_units(study, sizes, stand_in) * groups / len(study.groups),
         columns=dimension(study),
         **how,

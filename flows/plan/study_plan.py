@@ -8,7 +8,7 @@ with half. So it names each fact of the population that it was not told, with wh
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Integral, Real
@@ -162,8 +162,8 @@ def what_matters(
     """Return a sentence for each fact that was not stated and matters.
 
     What was found is given the half-width at that of its other values which moves it most, by the fact's name, and its
-    range is widened to hold all. A change is that between few draws of the same noise, applied to the half-width that
-    is expected.
+    range is widened to hold all. A change is that between few draws of the same noise, or one where that shows that it
+    does not matter, applied to the half-width that is expected.
 
     Args:
         study: the study.
@@ -177,17 +177,14 @@ def what_matters(
     sentences, widths, half_width = list[Remark](), dict[str, float](), float(found["half_width"])
     every = [half_width, *found.get("half_width_range", ())]
     found["half_width_if"] = widths
+    beside = _Beside(study, sizes, stand_in, people)
     try:
-        estimator = estimator_of(study)
-        facts = untold(study, estimator.facts_of(study), stand_in, told)
-        here = estimator.point(study, sizes, stand_in, people) if facts else None
-        for fact in facts if here and half_width > 0 else []:
+        for fact in untold(study, estimator_of(study).facts_of(study), stand_in, told) if half_width > 0 else []:
             there = {}
             for other in fact.others:
-                asked, population = fact.in_place(study, stand_in, other)
-                found_there = estimator.point(asked, sizes, population, people)
-                if found_there and here:
-                    there[other] = half_width * found_there / here
+                ratio = beside.ratio(*fact.in_place(study, stand_in, other), lambda one: abs(one - 1) < MATTERS / 2)
+                if ratio is not None:
+                    there[other] = half_width * ratio
             if there:
                 widths[fact.name] = max(there.values(), key=lambda width: abs(math.log(width / half_width)))
                 every += there.values()
@@ -204,6 +201,34 @@ def what_matters(
     return sentences
 
 
+@dataclass(frozen=True)
+class _Beside:
+    """Half-widths of other studies and populations over that of a plan, by draws of the same noise."""
+
+    study: Study
+    sizes: Sizes
+    stand_in: StandIn
+    people: PublicPeople | None
+
+    def ratio(self, study: Study, stand_in: StandIn, settled: Callable[[float], bool]) -> float | None:
+        """Return it by one draw, where that settles what is asked, else by few.
+
+        Return None if either has no width.
+        """
+        ratio = 0.0
+        for first in (True, False):
+            here, there = (
+                estimator_of(asked).point(asked, self.sizes, population, self.people, first)
+                for asked, population in ((self.study, self.stand_in), (study, stand_in))
+            )
+            if not here or not there:
+                return None
+            ratio = there / here
+            if settled(ratio):
+                break
+        return ratio
+
+
 def _plain(value: float) -> str:
     """Return three significant digits without an exponent, as people write money and shares."""
     return f"{float(f'{value:.3g}'):,.12g}"
@@ -213,6 +238,8 @@ def _plain(value: float) -> str:
 SUGGESTED_DELTA = Decimal("1e-6")
 # A delta that widens the interval by more is not spoken of; nor is one that narrows it by less.
 NOT_WORTH, SPARED = 1.05, 0.98
+# One draw that is wider by so much says so of few.
+CLEARLY_WORSE = 1.2
 # What may be assumed of a population, as the command's options have it.
 ALLOWED = {
     "treated": (0.01, 0.99),
@@ -509,18 +536,15 @@ def _with_fewer(study: Study, sizes: Sizes, stand_in: StandIn, found: dict[str, 
     names = list(study.covariates)
     if len(names) < MANY_COVARIATES:
         return []
-    half = {name: study.covariates[name] for name in names[: len(names) // 2]}
+    half = study.model_copy(update={"covariates": {name: study.covariates[name] for name in names[: len(names) // 2]}})
     try:
-        few, all_ = (
-            estimator_of(one).point(one, sizes, stand_in, None)
-            for one in (study.model_copy(update={"covariates": half}), study)
-        )
+        ratio = _Beside(study, sizes, stand_in, None).ratio(half, stand_in, lambda one: one > (1 + FEWER_HELPS) / 2)
     except CausalveilError:
         return []
-    if not few or not all_ or few >= FEWER_HELPS * all_:
+    if ratio is None or ratio >= FEWER_HELPS:
         return []
-    width = found["half_width_with_half"] = float(found["half_width"]) * few / all_
-    return [remark(PlanCode.fewer_covariates, many=len(names), half=len(half), half_width=width)]
+    width = found["half_width_with_half"] = float(found["half_width"]) * ratio
+    return [remark(PlanCode.fewer_covariates, many=len(names), half=len(half.covariates), half_width=width)]
 
 
 def _other_delta(
@@ -531,16 +555,14 @@ def _other_delta(
     privacy = study.privacy.model_copy(update={"delta": delta})
     try:
         asked = validate(type(study), {**study.model_dump(), "privacy": privacy.model_dump()}, "study")
-        estimator = estimator_of(asked)
-        estimator.declare(asked, sizes)
-        here = estimator_of(study).point(study, sizes, stand_in, people)
-        there = estimator.point(asked, sizes, stand_in, people)
+        estimator_of(asked).declare(asked, sizes)
+        ratio = _Beside(study, sizes, stand_in, people).ratio(asked, stand_in, lambda one: one > CLEARLY_WORSE)
     except CausalveilError:
         return []
-    if not here or there is None:
+    if ratio is None:
         return []
     # Few draws are held against as few of the same noise.
-    width = found["half_width"] * there / here
+    width = found["half_width"] * ratio
     found["half_width_without_delta" if delta == 0 else "half_width_with_delta"] = width
     if delta > 0 and width <= NOT_WORTH * found["half_width"]:
         return [remark(PlanCode.gaussian, delta=amount_text(delta), half_width=width)]

@@ -37,7 +37,7 @@ from causalveil.tasks.start.words import (
     spoken,
     stems,
 )
-from causalveil.tasks.warehouse.values import said, value_of
+from causalveil.tasks.warehouse.values import read_text
 
 # Fewer rows than this tell of nothing: small integers are often all different.
 FEWEST_ROWS = 20
@@ -221,8 +221,7 @@ def as_read(frame: pl.DataFrame, one: Found) -> pl.Series:
     """Return a column as its reading makes it."""
     values = values_of(frame, one.source_name)
     if isinstance(one.reading, TextReading) and values.dtype == pl.String:
-        text = values.alias("text").to_frame()
-        return text.select(value=value_of(said(one.reading), one.reading))["value"].alias("values")
+        return read_text(values, one.reading)[0].alias("values")
     return values
 
 

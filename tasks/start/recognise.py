@@ -134,12 +134,12 @@ def recognise(name: str, values: pl.Series, *, delimiter: str = ",") -> Found:
     if values.dtype == pl.String:
         return _text(tidy, name, values, delimiter)
     if values.dtype == pl.Boolean:
-        return _typed(tidy, name, values, Kind.boolean, Looks.binary)
+        return _typed(tidy, name, values, Kind.boolean, Looks.binary, len(values), values.null_count())
     if values.dtype.is_numeric():
         return _number(tidy, name, values)
     if values.dtype == pl.Date or values.dtype == pl.Datetime:
         kind = Kind.date if values.dtype == pl.Date else Kind.timestamp
-        return _typed(tidy, name, values, kind, Looks.date)
+        return _typed(tidy, name, values, kind, Looks.date, len(values), values.null_count())
     held = Looks.duration if values.dtype == pl.Duration else Looks.unread
     looks = Looks.empty if values.null_count() == len(values) else held
     return Found(tidy, name, looks, Kind.text, values.null_count(), 0)
@@ -155,9 +155,10 @@ def _number(name: str, source_name: str, values: pl.Series) -> Found:
     whole = whole_values(given)
     by_type = values.dtype.is_integer() or (isinstance(values.dtype, pl.Decimal) and not values.dtype.scale)
     if whole.null_count() == given.null_count() and (by_type or whole.n_unique() <= _most(name) + 1):
-        found = _typed(name, source_name, whole, Kind.integer, Looks.number)
+        found = _typed(name, source_name, whole, Kind.integer, Looks.number, len(whole), whole.null_count())
         return replace(found, looks=Looks.moment) if _moments(source_name, whole) else found
-    return _typed(name, source_name, given.cast(pl.Float64), Kind.number, Looks.number)
+    numbers = given.cast(pl.Float64)
+    return _typed(name, source_name, numbers, Kind.number, Looks.number, len(numbers), numbers.null_count())
 
 
 # Seconds from 1990 to 2050, and how many parts of a second there may be.
@@ -182,13 +183,20 @@ def _moments(name: str, whole: pl.Series) -> bool:
     return any(_EPOCH[0] * part <= lower and upper <= _EPOCH[1] * part for part in parts)
 
 
-def _typed(name: str, source_name: str, values: pl.Series, kind: Kind, looks: Looks) -> Found:
-    """A column whose type says what it is."""
-    seen = values.drop_nulls()
-    distinct = seen.n_unique()
+def _typed(name: str, source_name: str, values: pl.Series, kind: Kind, looks: Looks, rows: int, nulls: int) -> Found:
+    """A column whose type says what it is.
+
+    Args:
+        name, source_name: of the column.
+        values: all of them, or each different one once.
+        kind, looks: what it holds.
+        rows, nulls: how many rows there are, and how many of them have no value.
+    """
+    seen = values.drop_nulls().unique()
+    distinct = len(seen)
     few: tuple[str | int | bool, ...] = ()
     if distinct <= 2 and kind in (Kind.integer, Kind.boolean):
-        few = tuple(sorted(seen.unique().to_list()))
+        few = tuple(sorted(seen.to_list()))
     if distinct <= 1:
         looks = Looks.constant if distinct else Looks.empty
     elif distinct == 2 and few:
@@ -202,12 +210,12 @@ def _typed(name: str, source_name: str, values: pl.Series, kind: Kind, looks: Lo
         source_name,
         looks,
         _as_typed(name, source_name, kind),
-        values.null_count(),
+        nulls,
         distinct,
         few,
         *ends,
-        unique=distinct == len(values),
-        levels=tuple(sorted(seen.unique().to_list())) if kind is Kind.integer and distinct <= _most(name) else (),
+        unique=distinct == rows,
+        levels=tuple(sorted(seen.to_list())) if kind is Kind.integer and distinct <= _most(name) else (),
     )
 
 
@@ -220,19 +228,28 @@ def _as_typed(name: str, source_name: str, kind: Kind) -> Kind | TextReading:
 
 
 def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Found:
-    """Recognise a column of text."""
-    text = values.str.strip_chars()
-    silent = text.is_null() | (text == "") | text.str.to_lowercase().is_in(list(NOTHING))
-    nothing = tuple(sorted(set(text.filter(silent).drop_nulls().unique().to_list()) - {""}))
-    said = text.filter(~silent).drop_nulls()
+    """Recognise a column of text by its different texts and how often each stands there."""
+    rows = len(values)
+    texts = values.drop_nulls().value_counts(sort=True, name="times")
+    bare = texts.select(pl.col("values").str.strip_chars().alias("text"), "times")
+    silent = bare["text"].str.to_lowercase().is_in(["", *NOTHING])
+    nothing = tuple(sorted(set(bare.filter(silent)["text"].to_list()) - {""}))
+    held = bare.filter(~silent).group_by("text", maintain_order=True).agg(pl.col("times").sum())
+    held = held.sort("times", descending=True, maintain_order=True)
     column = None if source_name == name else source_name
     plain = TextReading(kind=Kind.text, column=column, nulls=nothing)
-    nulls = len(values) - len(said)
-    if (plain_kind := _plain_numbers(said, _most(name))) is not None:
-        reading = plain.model_copy(update={"kind": plain_kind})
-        return _read(name, source_name, values, reading, Looks.number, _notes(nothing, {}))
-    counted = said.value_counts(sort=True, name="times")
-    words = dict(zip(counted[said.name].to_list(), counted["times"].to_list(), strict=True))
+    nulls = rows - int(held["times"].sum())
+
+    def read(reading: TextReading, looks: Looks, notes: tuple[str, ...]) -> Found:
+        """The column as its reading makes it, which is what an extract will see."""
+        made = held.select("times", value=value_of(said(reading), reading))
+        without = rows - int(made.filter(pl.col("value").is_not_null())["times"].sum())
+        found = _typed(name, source_name, made["value"], reading.kind, looks, rows, without)
+        return replace(found, reading=reading, notes=notes)
+
+    if (plain_kind := _plain_numbers(held["text"], _most(name))) is not None:
+        return read(plain.model_copy(update={"kind": plain_kind}), Looks.number, _notes(nothing, {}))
+    words = dict(zip(held["text"].to_list(), held["times"].to_list(), strict=True))
     if len(words) <= 1:
         looks = Looks.constant if words else Looks.empty
         return Found(name, source_name, looks, plain, nulls, len(words))
@@ -244,11 +261,11 @@ def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Fou
             odd = _odd_words(words, fits)
             if shape is not None and odd is not None:
                 known = shape.model_copy(update={"column": column, "nulls": (*nothing, *odd)})
-                return _read(name, source_name, values, known, kind, (*notes, *_notes(known.nulls, {})))
+                return read(known, kind, (*notes, *_notes(known.nulls, {})))
     spellings = _one_spelling(words)
     meanings = tuple(dict.fromkeys(str(spellings.get(word, word)) for word in words))
-    unique = len(words) == len(values)
-    if len(meanings) > MOST_LEVELS or len(meanings) * 2 > max(len(said), 4):
+    unique = len(words) == rows
+    if len(meanings) > MOST_LEVELS or len(meanings) * 2 > max(rows - nulls, 4):
         looks = Looks.mixed if _numbers_in(words) else Looks.text
         return Found(name, source_name, looks, plain, nulls, len(words), unique=unique)
     looks = {1: Looks.constant, 2: Looks.binary}.get(len(meanings), Looks.category)
@@ -260,16 +277,16 @@ def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Fou
     )
 
 
-def _plain_numbers(said: pl.Series, most: int) -> Kind | None:
+def _plain_numbers(words: pl.Series, most: int) -> Kind | None:
     """Return the kind of more different numbers than codes have, all of digits, sign and point; None: they are not.
 
     What :func:`number_reading` finds word by word, in one pass.
     """
-    if not said.str.contains(r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$").all():
+    if len(words) <= most or not words.str.contains(r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$").all():
         return None
-    if said.str.contains(r"^0[0-9]+$").any() or said.n_unique() <= most:
+    if words.str.contains(r"^0[0-9]+$").any():
         return None
-    return Kind.integer if said.str.contains(r"^[-+]?[0-9]{1,18}$").all() else Kind.number
+    return Kind.integer if words.str.contains(r"^[-+]?[0-9]{1,18}$").all() else Kind.number
 
 
 def _says_yes_and_no(words: Iterable[str]) -> bool:
@@ -339,11 +356,3 @@ def _odd_words(words: dict[str, int], fits: set[str]) -> tuple[str, ...] | None:
     if not fits or share < MOSTLY or len(odd) > MOST_ODD_WORDS or any(re.search(r"\d", word) for word in odd):
         return None
     return tuple(sorted(odd))
-
-
-def _read(
-    name: str, source_name: str, values: pl.Series, reading: TextReading, looks: Looks, notes: tuple[str, ...]
-) -> Found:
-    """The column as its reading makes it, which is what an extract will see."""
-    read = values.alias("text").to_frame().select(value=value_of(said(reading), reading))["value"]
-    return replace(_typed(name, source_name, read, reading.kind, looks), reading=reading, notes=notes)

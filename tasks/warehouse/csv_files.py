@@ -137,8 +137,6 @@ def _no_csv(path: Path, start: bytes) -> str | None:
 
 
 def _encoding(path: Path, start: bytes) -> str:
-    from charset_normalizer import from_bytes
-
     for mark, name in _MARKS.items():
         if start.startswith(mark):
             return name
@@ -153,6 +151,8 @@ def _encoding(path: Path, start: bytes) -> str:
             return "utf-8"
         except UnicodeDecodeError:
             suspect = block
+    from charset_normalizer import from_bytes
+
     # The lines that are no ASCII, of the block where UTF-8 fails: the start of a long file may be plain ASCII.
     telling = b"\n".join(line for line in suspect.splitlines() if not line.isascii())[:65_536]
     best = from_bytes(telling, cp_isolation=_COMMON).best()

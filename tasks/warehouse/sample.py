@@ -266,8 +266,8 @@ def by_header(sample: Sample, encoding: str | None, delimiter: str | None, words
 
 def _csv_rows(path: Path, files: CsvFiles) -> tuple[pl.DataFrame, dict[str, str], bool]:
     """The first rows of CSV files, the columns that are left out, and whether these are all rows."""
-    batches, problem, rows = list[pa.RecordBatch](), None, 0
-    header: list[str] = []
+    frames, problem, rows = list[pl.DataFrame](), None, 0
+    header, left_out = list[str](), dict[str, str]()
     for file in paths_of(files, Path()):
         uneven: list[Any] = []
         reading, parsing = csv_options(files)
@@ -289,16 +289,17 @@ def _csv_rows(path: Path, files: CsvFiles) -> tuple[pl.DataFrame, dict[str, str]
                 null_values=[""],
             )
             with pyarrow.csv.open_csv(csv_input(file, files), reading, parsing, texts) as reader:
-                batches += _first(reader, MOST_ROWS - rows)
+                # Arrow's rows are let go batch by batch: beside polars' own they take as much memory again.
+                left_out = _useless(header)
+                frames += (_frame(batch, left_out) for batch in _first(reader, MOST_ROWS - rows))
         except (pa.ArrowException, UnicodeError, ValueError) as error:
             problem = _uneven(file, uneven, files) if uneven else _unreadable(file, error)
         if problem:
             raise DataError(problem)
-        rows = sum(batch.num_rows for batch in batches)
+        rows = sum(frame.height for frame in frames)
     if not rows:
         raise DataError(f"{path.name}: has a header and no rows; export the table again")
-    left_out = _useless(batches[0].schema.names)
-    return _frame(pa.Table.from_batches(batches), left_out), left_out, rows < MOST_ROWS
+    return pl.concat(frames).head(MOST_ROWS), left_out, rows < MOST_ROWS
 
 
 def _other_header(file: Path, names: list[str], first: Path, header: list[str]) -> str:
@@ -348,12 +349,12 @@ def _useless(names: list[str]) -> dict[str, str]:
     return useless
 
 
-def _frame(table: pa.Table, left_out: dict[str, str]) -> pl.DataFrame:
-    kept = [index for index, name in enumerate(table.schema.names) if name not in left_out]
-    frame = pl.from_arrow(table.select(kept))
+def _frame(rows: pa.RecordBatch, left_out: dict[str, str]) -> pl.DataFrame:
+    kept = [index for index, name in enumerate(rows.schema.names) if name not in left_out]
+    frame = pl.from_arrow(rows.select(kept))
     if not isinstance(frame, pl.DataFrame) or not frame.width:
         raise DataError("no column has a name of its own; mend the header")
-    return frame.head(MOST_ROWS)
+    return frame
 
 
 def _parquet(files: ParquetFiles) -> Sample:

@@ -135,14 +135,43 @@ def _values(found: pa.Array, reading: Kind | TextReading, where: str) -> pa.Arra
     """One column; polars does the reading, whose parsers turn what does not fit into null."""
     if not isinstance(reading, TextReading):
         return found
-    text = pl.Series("text", found.cast(pa.string()), dtype=pl.String).to_frame()
-    read = text.select(said=said(reading), value=value_of(said(reading), reading))
-    if read["value"].null_count() != read["said"].null_count():
+    values, unread = read_text(pl.Series("text", found.cast(pa.string()), dtype=pl.String), reading)
+    if unread:
         raise DataError(
             f"{where} holds values that its reading does not make a {reading.kind} of; add them to 'nulls' or "
             "'spellings', or mend 'remove', 'decimal' or 'formats'"
         )
-    return read["value"].to_arrow()
+    return values.to_arrow()
+
+
+def read_text(text: pl.Series, reading: TextReading) -> tuple[pl.Series, int]:
+    """Return text as values of the reading's kind, and how many different texts it makes no value of.
+
+    Plain numbers are read at once. What else there is, is read once for each different text.
+    """
+    plain = _plain(text, reading)
+    if plain is not None:
+        return plain, 0
+    words = text.alias("text").unique().drop_nulls().to_frame()
+    read = words.select("text", said=said(reading), value=value_of(said(reading), reading))
+    unread = read["value"].null_count() - read["said"].null_count()
+    if read.height and reading.kind is Kind.text and (read["value"] == read["text"]).all():
+        return text.alias("value"), unread
+    rows = text.alias("text").to_frame().join(read, on="text", how="left", maintain_order="left")
+    return rows["value"], unread
+
+
+def _plain(text: pl.Series, reading: TextReading) -> pl.Series | None:
+    """Return numbers, if all of a column are written as computers write them and none is a word for no value."""
+    kinds: dict[Kind, type[pl.DataType]] = {Kind.integer: pl.Int64, Kind.number: pl.Float64}
+    kind = kinds.get(reading.kind)
+    if kind is None or reading.since is not None or reading.remove or reading.spellings or reading.decimal != ".":
+        return None
+    numbers = text.cast(kind, strict=False)
+    words = pl.Series([word for word in reading.nulls if word], dtype=pl.String).cast(pl.Float64, strict=False)
+    if numbers.null_count() > text.null_count() or words.null_count() < len(words):
+        return None
+    return numbers.alias("value") if kind is pl.Int64 or numbers.is_finite().all() else None
 
 
 def said(reading: TextReading) -> pl.Expr:

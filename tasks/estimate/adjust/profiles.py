@@ -220,16 +220,21 @@ class Profiles:
             for one in own
         ]
         self.fitted = prior / prior.sum()
-        seen_of = self._evidence()
+        self.likelihood = self._likelihood()
         for _ in range(ROUNDS if seen is not None else 0):
-            share = sum((chances.sum(axis=(0, 2)) for chances in self._chances(seen_of)), prior)
+            share = sum((chances.sum(axis=(0, 2)) for chances in self._of_grid()), prior)
             self.fitted = share / share.sum()
+        self.chances = self._of_grid()
 
-    def _evidence(self) -> list[FloatArray]:
-        """Return the log likelihood of what is seen over that of no curve.
+    def take_off(self, explained: FloatArray) -> None:
+        """Take off what is seen what kept features explain of it, shape (m, 2)."""
+        if self.seen is not None:
+            self.seen = self.seen - explained
+            self.likelihood = self._likelihood()
+            self.chances = self._of_grid()
 
-        The shape is (curves, grid, shapes).
-        """
+    def _likelihood(self) -> list[FloatArray]:
+        """Return the likelihood of what is seen over the largest one of a curve, shape (curves, grid, shapes)."""
         found = []
         for curves in self.own:
             log = np.zeros((len(curves.own), len(self.grid), curves.shapes.shape[1]))
@@ -238,27 +243,26 @@ class Profiles:
                 log[..., 0] = self._log(values, self.grid, seen[:, None]).sum(axis=-1)
                 length, along = curves.single
                 log[..., 1:] = self._log(length[:, None] ** 2, self.grid, (along @ curves.own_of(self.seen))[:, None])
-            found.append(log)
+            found.append(np.exp(log - log.max(axis=(1, 2), keepdims=True)))
         return found
 
-    def _chances(self, evidence: Sequence[FloatArray] | None = None) -> list[FloatArray]:
-        """Return those of the grid and of shapes by curve, along numbers and of products."""
+    def _of_grid(self) -> list[FloatArray]:
+        """Return the chances of the grid and of shapes by curve, along numbers and of products."""
         found = []
-        for curves, log in zip(self.own, self._evidence() if evidence is None else evidence, strict=True):
-            most = log.max(axis=(1, 2), keepdims=True)
-            chance = self.fitted[:, None] * curves.shapes[:, None] * np.exp(log - most)
+        for curves, likely in zip(self.own, self.likelihood, strict=True):
+            chance = self.fitted[:, None] * curves.shapes[:, None] * likely
             found.append(chance / chance.sum(axis=(1, 2), keepdims=True))
         return found
 
     def confounds(self) -> FloatArray:
         """Return the chance that each curve is in both."""
         both = self.grid[:, 0] * self.grid[:, 1] > 0
-        return np.concatenate([np.zeros(0), *(chances[:, both].sum(axis=(1, 2)) for chances in self._chances())])
+        return np.concatenate([np.zeros(0), *(chances[:, both].sum(axis=(1, 2)) for chances in self.chances)])
 
     def means(self) -> list[FloatArray]:
         """Return the means of g and m over cells, shape (curves, B, 2)."""
         found = []
-        for curves, chances in zip(self.own, self._chances(), strict=True):
+        for curves, chances in zip(self.own, self.chances, strict=True):
             if self.seen is None:
                 found.append(np.zeros((*curves.share.shape, 2)))
                 continue
@@ -278,7 +282,7 @@ class Profiles:
         A draw of the prior is moved by what its readings lack of those that were seen.
         """
         found = []
-        for curves, chances, (even, normal, noise) in zip(self.own, self._chances(), self.normal, strict=True):
+        for curves, chances, (even, normal, noise) in zip(self.own, self.chances, self.normal, strict=True):
             shapes = chances.shape[2]
             edges = chances.reshape(len(chances), len(self.grid) * shapes).cumsum(axis=1)
             drawn = [np.searchsorted(one, u) for one, u in zip(edges, even.T, strict=True)]

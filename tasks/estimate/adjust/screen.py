@@ -251,6 +251,7 @@ class Screening:
         self.public, self.learnt, self.screen, self.candidates = public, learnt, screen, candidates
         self.blind = released is None or public.trial or not m
         self.kept: list[tuple[int, int, FloatArray]] = []
+        self._drawn: FloatArray | None = None
         count = len(learnt.error)
         if released is None or self.blind:
             self.profiles = Profiles(candidates.along, None, (0.0, 0.0), random, count)
@@ -269,7 +270,9 @@ class Screening:
         self.profiles = Profiles(candidates.along, seen, sds, random, count)
 
     def biases(self) -> FloatArray:
-        """Draw the bias of each curve beside what is kept, shape (count, curves)."""
+        """Draw the bias of each curve beside what is kept, shape (count, curves); the same until more is kept."""
+        if self._drawn is not None:
+            return self._drawn
         found = []
         for which, (curves, (g, m)) in enumerate(zip(self.candidates.along, self.profiles.draws(), strict=True)):
             for kind, place, functions in self.kept:
@@ -278,7 +281,8 @@ class Screening:
                     g[:, place] -= (g[:, place] @ by.T) @ functions
                     m[:, place] -= (m[:, place] @ by.T) @ functions
             found.append((curves.share * g * m).sum(axis=2))
-        return np.concatenate(found, axis=1)
+        self._drawn = np.concatenate(found, axis=1)
+        return self._drawn
 
     def harm(self) -> FloatArray:
         """Return expected harm of each curve over the least that counts.
@@ -302,9 +306,9 @@ class Screening:
         explained = ((functions * curves.share[place]) @ means).T @ functions @ curves.moments[place]
         own = curves.own[place]
         explained[:, own[own >= 0]] = 0
-        if self.profiles.seen is not None:
-            self.profiles.seen = self.profiles.seen - explained.T
+        self.profiles.take_off(explained.T)
         self.kept.append((kind, place, functions))
+        self._drawn = None
 
     def left(self) -> FloatArray:
         """Draw the bias of what is not kept."""
