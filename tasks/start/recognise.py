@@ -241,7 +241,7 @@ def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Fou
     nulls = rows - int(held["times"].sum())
 
     def read(reading: TextReading, looks: Looks, notes: tuple[str, ...]) -> Found:
-        """The column as its reading makes it, which is what an extract will see."""
+        """Return the column as its reading makes it, which is what an extract will see."""
         made = held.select("times", value=value_of(said(reading), reading))
         without = rows - int(made.filter(pl.col("value").is_not_null())["times"].sum())
         found = _typed(name, source_name, made["value"], reading.kind, looks, rows, without)

@@ -145,7 +145,7 @@ def _values(found: pa.Array, reading: Kind | TextReading, where: str) -> pa.Arra
 
 
 def read_text(text: pl.Series, reading: TextReading) -> tuple[pl.Series, int]:
-    """Return text as values of the reading's kind, and how many different texts it makes no value of.
+    """Return text as values of the reading's kind, and how many texts are none.
 
     Plain numbers are read at once. What else there is, is read once for each different text.
     """

@@ -270,7 +270,10 @@ class Screening:
         self.profiles = Profiles(candidates.along, seen, sds, random, count)
 
     def biases(self) -> FloatArray:
-        """Draw the bias of each curve beside what is kept, shape (count, curves); the same until more is kept."""
+        """Draw the bias of each curve beside what is kept, shape (count, curves).
+
+        The draws are the same until more is kept.
+        """
         if self._drawn is not None:
             return self._drawn
         found = []
