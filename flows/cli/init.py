@@ -308,7 +308,8 @@ def _show_rows(begun: Begun, manifest: Manifest) -> None:
     for one in manifest.snapshots():
         show.line(f"  Read as: {one.format} table {one.table}, {one.words}: rows that it had deleted are not there")
     for name, rows in manifest.left_out.items():
-        show.line(f"  Left out: {rows:,} rows without '{name}' (`required` in source.yaml)")
+        what = "1 row" if rows == 1 else f"{rows:,} rows"
+        show.line(f"  Left out: {what} without '{name}' (`required` in source.yaml)")
     if begun.repeats is not None and not begun.repeats.order:
         show.line(f"  Several rows of a unit: {manifest.rows:,} rows of {begun.units:,} units, whose means count")
     elif begun.repeats is not None:
@@ -319,12 +320,18 @@ def _show_rows(begun: Begun, manifest: Manifest) -> None:
         )
 
 
+# Columns that are named for one reason; of more the first are, with their number.
+MOST_SHOWN = 12
+
+
 def _together(reasons: Mapping[str, str]) -> list[str]:
     """Name columns with one reason on one line."""
     columns: dict[str, list[str]] = {}
     for name, why in reasons.items():
         columns.setdefault(why, []).append(f"'{name}'")
-    return [f"{', '.join(names)}: {why}" for why, names in columns.items()]
+    shown = {why: names if len(names) <= MOST_SHOWN else [*names[:MOST_SHOWN], "..."] for why, names in columns.items()}
+    many = {why: f" ({len(names):,} columns)" for why, names in columns.items() if len(names) > MOST_SHOWN}
+    return [f"{', '.join(names)}{many.get(why, '')}: {why}" for why, names in shown.items()]
 
 
 def _show(begun: Begun, seen: Survey) -> None:

@@ -33,7 +33,7 @@ DECADES = (-3, 2)
 STEPS = 900
 COARSE = 450
 LAST = STEPS * (DECADES[1] - DECADES[0])
-CURVE_EPSILONS = tuple(Decimal(text) for text in ("0.1", "0.3", "1", "3", "8"))
+CURVE_EPSILONS = tuple(Decimal(text) for text in ("0.1", "0.5", "1", "2", "8"))
 CURVE_GROWTH = (0.1, 0.3, 1.0, 3.0, 10.0)
 CURVE_FILE = "half-width.svg"
 # Beyond what was tried a half-width is taken to fall as this power of epsilon: less than where noise alone counts (1),

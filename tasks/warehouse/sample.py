@@ -413,8 +413,10 @@ def _single(types: dict[str, pl.DataType]) -> tuple[list[str], dict[str, str]]:
 def _as_one(read: dict[str, pl.DataFrame], left_out: dict[str, str], name: str) -> pl.DataFrame:
     """Frames of several files as one, each column in a type that holds all of it.
 
+    A column of types that do not go together, such as times with and without a zone, is left out.
+
     Raises:
-        DataError: a column is text in one file and a number in another; or no file has it with the others.
+        DataError: no column is in all of them.
     """
     frames = list(read.values())
     common = [one for one in frames[0].columns if one not in left_out and all(one in f.columns for f in frames)]
@@ -422,13 +424,12 @@ def _as_one(read: dict[str, pl.DataFrame], left_out: dict[str, str], name: str) 
         odd = [one for one in frame.columns if one not in common and one not in left_out]
         left_out |= {one: _not_in_all(one, read) for one in odd}
     kinds = {one: _together({frame.schema[one] for frame in frames}) for one in common}
-    mixed = [one for one, kind in kinds.items() if kind is None]
-    if mixed:
-        raise DataError(f"{name}: column '{mixed[0]}' has types that do not go together in its files; write them again")
+    left_out |= {one: "has types that do not go together in its files" for one, kind in kinds.items() if kind is None}
+    common = [one for one in common if one not in left_out]
     if not common:
-        raise DataError(f"{name}: its files have no column in common; put them in different folders")
+        raise DataError(f"{name}: its files have no column of one type in common; put them in different folders")
     # By expressions: `DataFrame.cast` reads names as patterns.
-    columns = [named(one).cast(kind) for one, kind in kinds.items() if kind is not None]
+    columns = [named(one).cast(kind) for one in common if (kind := kinds[one]) is not None]
     return pl.concat([frame.select(columns) for frame in frames])
 
 

@@ -211,8 +211,8 @@ def test_points_of_a_curve_have_few_draws_and_a_target_few_plans(monkeypatch: py
     rows = curves.curves(study, 20_000, StandIn())
     assert len(rows) > 20
     assert len(asked) == len(rows) * FEW
-    (between,) = (row for row in rows if (row["epsilon"], row["units"]) == (3.0, 20_000))
-    told = half_width(with_epsilon(study, Decimal(3)), sizes, StandIn())
+    (between,) = (row for row in rows if (row["epsilon"], row["units"]) == (2.0, 20_000))
+    told = half_width(with_epsilon(study, Decimal(2)), sizes, StandIn())
     # Its first draws are those of the point.
     assert len(asked) == len(rows) * FEW + DRAWS - FEW
     assert between["half_width"] == pytest.approx(told, rel=0.05)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -102,11 +103,14 @@ def test_columns_that_hold_no_values_of_a_study_are_left_out_by_name(tmp_path: P
     assert "'nothing': it holds no value" in left_out
 
 
-def test_text_beside_numbers_is_refused_by_name(tmp_path: Path) -> None:
-    put(tmp_path / "in" / "a.parquet", good(40))
-    put(tmp_path / "in" / "b.parquet", good(40, 40).with_columns(pl.col(AGE).cast(pl.String)))
-    with pytest.raises(DataError, match=f"column '{AGE}' has types that do not go together"):
-        survey(str(tmp_path / "in"))
+def test_a_column_of_types_that_do_not_go_together_is_left_out_by_name(tmp_path: Path) -> None:
+    """Text beside numbers, and times with a zone beside times without one."""
+    seen = pl.lit(datetime(2026, 1, 1))
+    put(tmp_path / "in" / "a.parquet", good(40).with_columns(seen=seen))
+    later = good(40, 40).with_columns(pl.col(AGE).cast(pl.String), seen=seen.dt.replace_time_zone("UTC"))
+    put(tmp_path / "in" / "b.parquet", later)
+    left_out = survey(str(tmp_path / "in")).sample.left_out
+    assert left_out == dict.fromkeys((AGE, "seen"), "has types that do not go together in its files")
 
 
 def test_a_fraction_in_a_later_file_ends_the_extract_in_a_sentence(tmp_path: Path) -> None:
