@@ -105,8 +105,8 @@ SENTENCES: dict[StrEnum, str] = {
     "treatment, given the covariates",
     Code.anticipation: "effects of treatment before the period that changes are taken from (anticipation)",
     Code.attrition: "selection by who has {columns}: units without it are left out (attrition)",
-    Code.survey_design: "weights {column} that are wrong, or above {upper:g}, where they count as that; strata and "
-    "clusters of the sample's design",
+    Code.survey_design: "survey weights ({column}) that are wrong, or above {upper:g}, where they count as that; "
+    "strata and clusters of the sample's design",
     Code.composition: "differences of subgroups by who is in them (a difference-in-differences of cross-sections needs "
     "parallel trends, and people of the same kind in each period)",
     Code.exclusion: "effects of {treatment} on {top} by another way than {bottom} (exclusion), and people whom it "

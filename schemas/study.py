@@ -833,7 +833,7 @@ class SurveyWeights(Frozen):
         return Column(holds=Holds.number, nulls=Nulls.welcome)
 
 
-# Of the largest weight, what plans take the mean to be.
+# Of the largest weight, what plans take the mean to be: surveys trim weights at three to five times it.
 MEAN_WEIGHT = 0.25
 
 

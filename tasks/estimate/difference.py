@@ -51,7 +51,7 @@ from causalveil.tasks.privacy.mechanisms import Budget, Mechanism, Slot, vector_
 SLOT = Slot(name="effect", scope=Scope.all)
 HALF = math.sqrt(0.5)
 # Of survey weights: by what sums of outcomes and of weights are multiplied; their squares add up to 1. Noise in both
-# counts alike where an arm's mean lies at sqrt(2) of half the range from its middle, more on outcomes elsewhere.
+# counts alike where an arm's mean lies at sqrt(1/2) of half the range from its middle; nearer, that on outcomes more.
 CENTRE, AROUND = math.sqrt(2 / 3), math.sqrt(1 / 3)
 # No mean square about a mean is taken to be smaller, in u.
 LEAST_VARIANCE = 1e-6

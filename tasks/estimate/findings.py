@@ -337,9 +337,10 @@ def findings(
 
     ``alike``: of one with clusters, what is possible of each sampling variance.
     """
+    name, many_of = ("units", scales.units) if study.weights is None else (EFFECTIVE, scales.effective)
     with_outcome = {
-        study.outcomes[chosen[0]].name: units
-        for chosen, units in zip(study.classes, scales.units, strict=False)
+        f"{name}[{study.outcomes[chosen[0]].name}]": many or 0.0
+        for chosen, many in zip(study.classes, many_of, strict=False)
         if study.outcomes[chosen[0]].leaves_out or study.of_cohorts
     }
     treated = {
@@ -368,7 +369,7 @@ def findings(
             if (far := _unlike(study, first)) and "unlike" not in details:
                 details["unlike"] = ", ".join(far)
             details[f"curves[{label}]"] = ", ".join(curve_names(first.public, first.second.features)) or "none"
-    details |= {f"units[{name}]": units for name, units in with_outcome.items()}
+    details |= with_outcome
     rows = gated(study, answers, gates)
     return Findings(
         answers=rows,
