@@ -28,7 +28,7 @@ from causalveil.tasks.data.split import Pieces, sizes_of
 from causalveil.tasks.estimate import difference as means
 from causalveil.tasks.estimate.adjust.questions import joined
 from causalveil.tasks.estimate.adjust.recipe import TWO_ARMS, TableRecipe
-from causalveil.tasks.estimate.adjust.releases import by_block, numbers_of
+from causalveil.tasks.estimate.adjust.releases import JointSums, by_block, numbers_of
 from causalveil.tasks.estimate.clusters import Contributions
 from causalveil.tasks.estimate.label import ipw as public_scores
 from causalveil.tasks.estimate.label.balancing import weigh
@@ -141,7 +141,7 @@ def adjusting(
     arms: int,
     delta: str,
     recipe: Callable[[Shape], TableRecipe] | None = None,
-    **how: bool,
+    **how: int,
 ) -> Case:
     """A release of the adjusting estimator on twenty ordinary people and an extreme one, who may change her subgroup.
 
@@ -159,7 +159,8 @@ def adjusting(
         "screen": (one.row([1, 1], 1, 1, 0), one.row([-1, 1], 1, 1, 0)),
         "scores": (one.row([1, 1], 1, 1, 0), one.row([1, 1], 1, -1, 0)),
     }[name]
-    block, found = one.block(name, None if recipe is None else recipe(one)), []
+    block: JointSums = one.together if one.left_out else one.block(name, None if recipe is None else recipe(one))
+    found = []
     parts = ("x", "t", "u", "g", "w") if one.weighted else ("x", "t", "u", "g")
     others = [one.row([0.1, 0.1], at % arms, 0, at % groups) for at in range(20)]
     for row in last:
@@ -352,7 +353,10 @@ def cases() -> dict[str, Callable[[], Case]]:
                 found[f"{name}, {shape}, delta {delta}"] = partial(adjusting, name, *shape, delta)
     for name in SLOTS:
         found[f"{name}, weighted"] = partial(adjusting, name, 2, 2, 2, "0.01", weighted=True)
-    found["scores with products"] = partial(adjusting, "scores", 3, 1, 2, "0.01", products=True)
+    for own, said in ((0, ""), (2, " of outcomes that a row may lack")):
+        found[f"scores with products{said}"] = partial(
+            adjusting, "scores", 3, 1, 2, "0.01", products=True, left_out=own
+        )
     horvitz = {"weighting": "horvitz_thompson"}
     paper = {"variant": "paper", "epsilon": "0.9", **horvitz}
     return found | {
