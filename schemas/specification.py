@@ -31,12 +31,7 @@ def unrecorded(specification: Mapping[str, Any]) -> tuple[Remark, ...]:
     if end == MissingOutcome.refuse:
         return tuple(told)
     if end == MissingOutcome.leave_out:
-        found = [one for one in outcomes_of(specification) if one.get("leaves_out")]
-        left = [
-            f"'{one['name']}'" if one.get("arm") is None else f"all changes of cohort {one['arm']} where one is missing"
-            for one in found
-        ]
-        left = list(dict.fromkeys(left))
+        left = [f"'{one['name']}'" for one in outcomes_of(specification) if one.get("leaves_out")]
         return (*told, remark(PlanCode.outcome_left_out, columns=", ".join(left))) if left else tuple(told)
     for one in outcomes_of(specification):
         lower, upper = one["lower"], one["upper"]

@@ -485,13 +485,10 @@ class EffectStudy(TableStudy):
 
     @property
     def classes(self) -> tuple[tuple[int, ...], ...]:
-        """Outcomes that share rows; empty where all share all rows.
-
-        Of a cohort a unit has all, or none.
-        """
+        """Outcomes that share rows; empty where all share all rows."""
         found: dict[Any, list[int]] = {None: []}
         for place, one in enumerate(self.outcomes):
-            found.setdefault(one.arm if one.arm is not None or not one.leaves_out else place, []).append(place)
+            found.setdefault(place if one.leaves_out else one.arm, []).append(place)
         return tuple(map(tuple, filter(None, found.values()))) if len(found) > 1 else ()
 
     @model_validator(mode="after")

@@ -40,9 +40,8 @@ def assumed(study: Study) -> tuple[Limit, ...]:
     found = list[Limit]()
     if any(one.is_change for one in study.outcomes):
         found += [limit(Code.parallel_trends), limit(Code.anticipation)]
-    left = [one for one in study.outcomes if one.leaves_out]
-    if named := dict.fromkeys(f"all changes of cohort {one.arm}" if one.arm else one.name for one in left):
-        found.append(limit(Code.attrition, columns=tuple(named)))
+    if left := tuple(one.name for one in study.outcomes if one.leaves_out):
+        found.append(limit(Code.attrition, columns=left))
     if study.weights is not None:
         found.append(limit(Code.survey_design, column=study.weights.column, upper=study.weights.upper))
     rows = [study.rows_of(one) for one in study.contrasts]
