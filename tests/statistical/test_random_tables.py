@@ -223,7 +223,9 @@ def trial(explained: float, deviation: float, units: int) -> Rows:
 def studies(epsilon: str) -> tuple[EffectStudy, EffectStudy]:
     """By regression, and by arm means."""
     regression = make_regression(P, trial=True, epsilon=epsilon)
-    shared = {key: value for key, value in regression.model_dump(mode="json").items() if key not in ("estimator", "terms")}
+    shared = {
+        key: value for key, value in regression.model_dump(mode="json").items() if key not in ("estimator", "terms")
+    }
     means = parse_study({**shared, "estimator": {"name": "difference_in_means", "trial": True}})
     assert isinstance(means, EffectStudy)
     return regression, means
