@@ -84,8 +84,9 @@ class ConfoundingStatement(Worded):
     Attributes:
         state: how far it was adjusted for.
         method: by what; None where nothing was adjusted for.
-        share: part of the variance of expected confounding that was adjusted for. A statement tells the size of what
-            is left, sqrt(1 - share): of a share of .97 it is .17.
+        share: part of the variance of expected confounding that was adjusted for, less what curves that are not
+            adjusted for may do. A statement tells the size of what is left, sqrt(1 - share): of a share of .97 it is
+            .17.
         linear: whether covariates entered as they are alone: squares, steps and products were not looked for.
         prior: who chose that prior.
         left_out: covariates and levels that could not be adjusted for, which the share does not count.
@@ -115,9 +116,9 @@ class ConfoundingStatement(Worded):
         how = "" if self.method is None else f"by {METHODS[self.method]}"
         if self.share is not None:
             # The share is of covariates that the noise lets be seen: ``tasks.estimate.adjust.interval``.
-            which = f"possible {'linear ' if self.linear else ''}confounding"
-            which += " by the other covariates" if self.left_out else ""
-            how = f"until {_size(math.sqrt(1 - self.share))} of {which} is left"
+            by_others = " by the other covariates" if self.left_out else ""
+            how = f"until {_size(math.sqrt(1 - self.share))} of possible confounding{by_others} is left"
+            how += ", and curves were not looked for" if self.linear else ""
         return f"partly adjusted, {how}" if self.state is AdjustmentState.partly else f"adjusted {how}"
 
     @property

@@ -2,11 +2,12 @@
 
 Run: python -m replication.benchmarks.accuracy run FOLDER [RUNS [MINUTES]]
      python -m replication.benchmarks.accuracy page FOLDER > docs/figures/accuracy.md
+     python -m replication.benchmarks.accuracy curves FOLDER [RUNS [MINUTES]]
 Needs the replications: `uv run --package causalveil-replication` comes before it.
 
 Eighteen populations whose effect is known, and one whose treated lie in the tails, at 1,000 and 30,000 people; four of
-them at 5,000 too. Every run draws new people and new, seeded noise. A second call of ``run`` goes on where the first
-ended.
+them at 5,000 too; with ``curves`` ten populations of one curve each at three sizes, in a folder of their own. Every
+run draws new people and new, seeded noise. A second call goes on where the first ended.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from scipy.stats import norm
 
 from replication.benchmarks import judged_populations as judged
 from replication.benchmarks import judging as bench
+from replication.benchmarks.judged_curves import CURVES
 from replication.benchmarks.judged_populations import AGAIN, FLAG, Potential, Written
 
 RUNS, MINUTES = "40", "9"
@@ -48,14 +50,15 @@ TAILS = Written(
     {**{f"x{place}": {"lower": -1, "upper": 8} for place in range(2)},
      **{f"flag{place}": dict(FLAG) for place in range(2)}}, _tails,
 )  # fmt: skip
-POPULATIONS: Mapping[str, Written] = {**judged.WRITTEN, **AGAIN, "tails": TAILS}
+READERS: Mapping[str, Written] = {**judged.WRITTEN, **AGAIN, "tails": TAILS}
+POPULATIONS = {**READERS, **CURVES}
 
 
-def cases() -> Iterator[bench.Case]:
-    """Give every cell of the page."""
-    for name, one in POPULATIONS.items():
+def cases(populations: Mapping[str, Written] = READERS) -> Iterator[bench.Case]:
+    """Give every cell of the page, or of other populations."""
+    for name, one in populations.items():
         make = lru_cache(lambda name=name, one=one: judged.known(name, one))
-        for units, epsilon in (*SETTINGS, *([(5_000, "1")] if name in ALSO_AT_5000 else [])):
+        for units, epsilon in (*SETTINGS, *([(5_000, "1")] if name in (*ALSO_AT_5000, *CURVES) else [])):
             case = f"{name}-{units}-{epsilon}"
             yield bench.Case(case, "accuracy", case, one.kind, units, epsilon, "1e-6", make)
 
@@ -127,7 +130,8 @@ Errors and half-widths are in standard deviations of the outcome within arms; le
 brackets. *Holds*: the share of 95% intervals (80%) that hold the effect; of {runs} runs .95 has a standard error of
 {error}. *Plan*: the half-width that `plan` expects, told treated share and deviation, over the measured one.
 
-At 1,000 people and this budget no squares, steps or products are looked for; releases say *linear confounding* there.
+At 1,000 people and this budget no squares, steps or products are looked for; releases say so there, and count what
+curves usually do as left.
 
 {said}
 
@@ -163,9 +167,10 @@ def page(found: Sequence[Cell]) -> str:
 
 def main(what: str, folder: str, runs: str = RUNS, minutes: str = MINUTES) -> int:
     """Run what is missing, or write the page; 75 where runs are left."""
-    if what == "run":
+    if what != "page":
         Path(folder).mkdir(parents=True, exist_ok=True)
-        return 0 if bench.run_cases(list(cases()), NAMES, folder, int(runs), float(minutes)) else 75
+        every = list(cases(CURVES if what == "curves" else READERS))
+        return 0 if bench.run_cases(every, NAMES, folder, int(runs), float(minutes)) else 75
     ours, plain = (bench.lines(bench.kept_in(folder, name)) for name in NAMES)
     sys.stdout.write(page(cells(ours, plain)))
     return 0

@@ -119,7 +119,7 @@ CLAIMS: dict[str, Holds] = {
     "1 covariate or level could not be adjusted for: privacy noise hides how it varies.": lambda f: bool(
         f["done"].left_out
     ),
-    "% of possible linear confounding is left.": lambda f: f["done"].linear,
+    "is left, and curves were not looked for.": lambda f: f["done"].linear,
     "the default confounding_prior": lambda f: f["done"].prior == "default",
     "the declared confounding_prior": lambda f: f["done"].prior == "declared",
     "Could not be adjusted for: group is b.": lambda f: bool(f["done"].left_out),
@@ -168,7 +168,7 @@ SHOWN: dict[str, Holds] = {
     "Adjusted until about 17% of possible confounding is left.": CLAIMS[
         "Adjusted until about 17% of possible confounding is left."
     ],
-    "% of possible linear confounding is left.": CLAIMS["% of possible linear confounding is left."],
+    "is left, and curves were not looked for.": CLAIMS["is left, and curves were not looked for."],
     "by the other covariates": CLAIMS["Could not be adjusted for: group is b."],
     "1 covariate or level could not be adjusted for": CLAIMS["Could not be adjusted for: group is b."],
     "interval is the whole declared range": CLAIMS["Nothing can be said of score:"],

@@ -140,6 +140,6 @@ def test_a_setting_is_set_wherever_it_is_imported_and_set_back() -> None:
     with settings.set_to(one, 75):
         assert (recipe.MOST_CANDIDATES, screen.MOST_CANDIDATES) == (75, 75)
     assert recipe.MOST_CANDIDATES == screen.MOST_CANDIDATES == 150
-    with settings.set_to(next(one for one in settings.SETTINGS if one.title == "CURVE[1]"), 1.2):
-        assert posterior.CURVE == (0.3, 1.2)
-    assert posterior.CURVE == (0.3, 0.6)
+    with settings.set_to(next(one for one in settings.SETTINGS if one.title == "MOSTLY_SMALL[0]"), 5.0):
+        assert posterior.MOSTLY_SMALL.tolist() == [5.0, 1, 1, 1, 1, 1]
+    assert posterior.MOSTLY_SMALL.tolist() == [10.0, 1, 1, 1, 1, 1]

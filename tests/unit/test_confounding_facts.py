@@ -71,7 +71,9 @@ SAID = {
     "Unadjusted: the arms are compared as they are.": AS_THEY_ARE,
     "Unadjusted: the noise was too large for this many people and this budget. 2 covariates or levels could not be "
     "adjusted for: privacy noise hides how they vary.": NOTHING,
-    "Adjusted until about 22% of possible linear confounding is left.": of_share(0.95, linear=True),
+    "Adjusted until about 22% of possible confounding is left, and curves were not looked for.": of_share(
+        0.95, linear=True
+    ),
     "Adjusted until about 1% of possible confounding is left.": of_share(0.9999),
     "Partly adjusted, until about 71% of possible confounding by the other covariates is left. The noise was too large "
     "for this many people and this budget. 1 covariate or level could not be adjusted for: privacy noise hides how it "

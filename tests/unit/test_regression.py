@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.tasks.estimate.adjust.features import FeatureMap, LineFeature, Shape, line_values
+from causalveil.tasks.estimate.adjust.features import Curve, FeatureMap, LineFeature, Shape, in_map, line_values
 from causalveil.tasks.estimate.adjust.five_releases import FiveReleases, differences, effective
 from causalveil.tasks.estimate.adjust.posterior import (
     EVEN,
@@ -51,7 +51,7 @@ from causalveil.tasks.estimate.adjust.scales import (
     scales_of,
     with_tail,
 )
-from causalveil.tasks.estimate.adjust.screen import library
+from causalveil.tasks.estimate.adjust.screen import Candidates, beside_lines, kept_error, library
 from replication.benchmarks.adjust_in_memory import InMemory, adjust, encode, feature_values, four_releases, mu_of
 
 LOUD = 1e4
@@ -442,6 +442,31 @@ def test_a_threshold_between_those_that_are_tried_is_kept_nearly_as_it_is() -> N
     left = (curves.share[0] * drawn[0] * drawn[1]).sum(axis=1)
     assert abs(left.mean()) < 0.04 * truth
     np.testing.assert_allclose((kept * curves.share[0]) @ kept.T, np.eye(len(kept)), atol=1e-9)
+
+
+def test_arms_of_a_synthetic_table_vary_as_those_of_whom_a_number_drives_treatment() -> None:
+    """A square has a covariance with its own number of .9 between arms, which is known within .15."""
+    random, none = np.random.default_rng(5), np.zeros(0)
+    f = random.normal(size=(20_000, 2))
+    square = beside_lines([Curve(Shape.square, 0, 0, none, none, 0.0, np.zeros(2), 1.0)], f)
+    lines = tuple(LineFeature(place, np.array([-6.0, 6]), np.array([-6.0, 6])) for place in range(2))
+    features = FeatureMap(lines, square, 20.0, 20.0)
+    t = random.random(len(f)) < 1 / (1 + np.exp(0.8 - 0.9 * f[:, 0]))
+    x = in_map(features, f)[:, 1:]
+    truth = np.cov(x[t].T) - np.cov(x[~t].T)
+    apart = x[t].mean(axis=0) - x[~t].mean(axis=0)
+    differ = Candidates.of(square, f).arms_differ(features, apart, float(t.mean()))
+    assert truth[0, 2] > 0.6
+    np.testing.assert_allclose(differ, truth, atol=0.15)
+
+
+def test_a_kept_curve_is_off_by_more_where_noise_is_larger_and_lines_are_steeper() -> None:
+    quiet, loud = public_of(mu=LOUD), public_of(mu=1.0)
+    _, scales, features, moments = first_releases(quiet)
+    learnt = learnt_of(quiet, scales, features, moments)
+    steep = replace(learnt, slopes=2 * learnt.slopes, weights=2 * learnt.weights)
+    errors = [kept_error(quiet, scales, learnt), kept_error(loud, scales, learnt), kept_error(loud, scales, steep)]
+    assert 0 < 10 * errors[0] < errors[1] < errors[2]
 
 
 def test_noise_alone_confounds_little_and_what_is_hidden_as_the_prior_says() -> None:

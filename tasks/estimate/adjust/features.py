@@ -384,12 +384,21 @@ def score_features(features: FeatureMap, z: FloatArray) -> tuple[FloatArray, Flo
     lines: what a cut takes off lines then counts only as far as both slopes and balance are off by it.
     """
     f = lines_of(features.lines, z)
-    values = np.concatenate([np.ones((1, z.shape[1])), f, features.made.of(f)])
-    if features.lines_radius is None:
-        shortened(values, features.radius)
-    else:
-        cut_apart(values, features.radius, features.lines_radius, len(f))
+    values = _cut(features, f)
     return np.concatenate([f, values[1 + len(f) :]]), values[1:]
+
+
+def _cut(features: FeatureMap, f: FloatArray) -> FloatArray:
+    """Return v of lines f, shape (1 + count, rows)."""
+    values = np.concatenate([np.ones((1, f.shape[1])), f, features.made.of(f)])
+    if features.lines_radius is None:
+        return shortened(values, features.radius)
+    return cut_apart(values, features.radius, features.lines_radius, len(f))
+
+
+def in_map(features: FeatureMap, f: FloatArray) -> FloatArray:
+    """Return v of rows with lines f, shape (rows, 1 + count)."""
+    return _cut(features, np.ascontiguousarray(f.T)).T
 
 
 def in_ball(values: FloatArray, radius: float) -> FloatArray:

@@ -17,8 +17,8 @@ from scipy.special import ndtri
 
 from causalveil.schemas.confounding import CovariateBalance
 from causalveil.tasks.estimate.adjust.features import FeatureMap, Scores, Screen
-from causalveil.tasks.estimate.adjust.interval import ErrorLaw, law_of, share_adjusted
-from causalveil.tasks.estimate.adjust.posterior import Learnt, Posterior, as_they_are, learn, scores_of
+from causalveil.tasks.estimate.adjust.interval import ErrorLaw, adjusts, law_of
+from causalveil.tasks.estimate.adjust.posterior import CurvePrior, Learnt, Posterior, as_they_are, learn, scores_of
 from causalveil.tasks.estimate.adjust.released import (
     ColumnKind,
     Public,
@@ -123,8 +123,7 @@ class FiveReleases:
         else:
             both = [(self.lines_asked, _given(self.lines)), (self.refit_asked, self.refit)]
             learnt = self._learnt("second", both, self.refit_asked)
-        adjusts = self.public.trial or share_adjusted(self.public, learnt, self.kept) > 0
-        return learnt if adjusts else self.unadjusted(learnt)
+        return learnt if adjusts(self.public, learnt, self.kept) else self.unadjusted(learnt)
 
     def unadjusted(self, learnt: Learnt) -> Learnt:
         """Return the comparison of the arms as they are."""
@@ -145,7 +144,11 @@ class FiveReleases:
 
     def _learnt(self, label: str, releases: list[tuple[FeatureMap, ReleasedMoments]], features: FeatureMap) -> Learnt:
         random, moments = self._random(label), moments_of(self.found_scales, releases)
-        draws = Posterior(self.public, self.found_scales, moments, random).draws()
+        curves = None
+        if features.curves:
+            differ = self.candidates[1].arms_differ(features, moments.apart, self.found_scales.arms.share)
+            curves = CurvePrior(differ, self.kept.sizes)
+        draws = Posterior(self.public, self.found_scales, moments, random, curves).draws()
         return learn(self.public, self.found_scales, features, moments, draws, random)
 
     def _random(self, label: str) -> RandomDraws:

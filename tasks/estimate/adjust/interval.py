@@ -120,8 +120,8 @@ def cut_away(public: Public, scales: FoundScales, learnt: Learnt) -> tuple[float
 
 # What the mean score exceeds so many of its variances by is a misfit, which counts as a bias of either sign.
 CLEAR = 2.0
-# Scores' mean square is known within so much of what the posterior expects; what a cut takes off, within a half.
-SQUARE_DOUBT, LOSS_DOUBT = 0.5, 0.5
+# Scores' mean square is known within so much of what the posterior expects, and what a cut takes off.
+DOUBT = 0.5
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def square_of(wide: float, scores: Scores, released: ReleasedScores, few: float 
     """
     square_sd = released.sd if released.square_sd is None else released.square_sd
     wide *= few
-    trust = (SQUARE_DOUBT * wide) ** 2 / ((SQUARE_DOUBT * wide) ** 2 + (scores.cut**2 * square_sd) ** 2)
+    trust = (DOUBT * wide) ** 2 / ((DOUBT * wide) ** 2 + (scores.cut**2 * square_sd) ** 2)
     return max(wide + trust * (scores.cut**2 * released.square - wide), wide / 4)
 
 
@@ -235,14 +235,25 @@ def _added(
     return public.units * shares, unit, own * wide[::-1] / wide.sum(), errors
 
 
-def share_adjusted(public: Public, learnt: Learnt, kept: Kept) -> float:
+# A table that was adjusted has a share of more than 0.
+LEAST_ADJUSTED = 0.01
+
+
+def share_adjusted(public: Public, error: FloatArray) -> float:
     """Return the share of the variance of expected confounding that was taken off, in [0, 1].
 
-    It counts curves that were looked for and not kept; where none were looked for it is of linear confounding.
+    ``error``: draws of what may be left.
     """
     expected = math.sqrt(public.prior.outcome_r2) * public.prior.distance
-    curves = kept.left if looks_for_curves(public) else np.zeros(len(learnt.error))
-    return 1 - min((float((learnt.error + curves).std()) / max(expected, 1e-9)) ** 2, 1.0)
+    return 1 - min((float(error.std()) / max(expected, 1e-9)) ** 2, 1.0)
+
+
+def adjusts(public: Public, learnt: Learnt, kept: Kept) -> bool:
+    """Return whether less confounding is left than was expected.
+
+    Curves count where they were looked for: of others neither comparison knows more.
+    """
+    return public.trial or share_adjusted(public, learnt.error + looks_for_curves(public) * kept.left) > 0
 
 
 def law_of(
@@ -288,7 +299,7 @@ def law_of(
     bias += left
     error = error + bias * np.where(np.arange(count) % 2, 1.0, -1.0)
     lost = losses(scales, learnt, scores.cut)
-    error = error - float(lost[0] - lost[1]) + LOSS_DOUBT * np.hypot(*lost) * random.standard_normal(count)
+    error = error - float(lost[0] - lost[1]) + DOUBT * np.hypot(*lost) * random.standard_normal(count)
     middle = float(error.mean())
     return ErrorLaw(
         (value - middle) * arms.spread,
@@ -297,7 +308,9 @@ def law_of(
         released.scale * scores.cut * arms.spread,
         released.mixing,
         # Where noise hides every column, no confounding is expected of those that are left, and none is taken off.
-        share_adjusted(public, learnt, kept) if learnt.adjusts and len(scales.kept) else 0.0,
+        max(share_adjusted(public, learnt.error + kept.left), LEAST_ADJUSTED)
+        if learnt.adjusts and len(scales.kept)
+        else 0.0,
         _explained(learnt, shares) if len(scales.kept) else 0.0,
         narrow,
         alike,

@@ -136,8 +136,8 @@ class Symmetric:
 
 
 # Least variance of a feature, least eigenvalue of a drawn correlation matrix, and least part of it that an arm's
-# covariances keep.
-LEAST_VARIANCE, LEAST_EIGENVALUE, LEAST_ARM = 1e-4, 0.02, 0.03
+# covariances keep, and of their variance that residuals do.
+LEAST_VARIANCE, LEAST_EIGENVALUE, LEAST_PART = 1e-4, 0.02, 0.03
 # Least variance of slopes before anything is seen, in units of the outcome's variance within arms.
 LEAST_SLOPE = 1e-12
 # At most so much of a feature's variance lies between the arms, unless more is seen clearly (chosen on random tables 0
@@ -149,8 +149,6 @@ HIDDEN = 2.0
 # with what drives treatment: mostly one index drives both, and of independent signs many columns would hardly confound
 # (sum of beta eta over d columns as 1/sqrt(d)). Chosen on random tables 0 to 199 and populations of levels and flags.
 PRIOR_FEATURES, ALIKE, CORRELATIONS = 12.0, 0.9, (-0.95, -0.7, 0.7, 0.95)
-# Deviations of (beta, eta) of a kept curve (chosen on random tables 0 to 199).
-CURVE = (0.3, 0.6)
 
 
 @dataclass(frozen=True)
@@ -235,19 +233,39 @@ def hidden_bias(public: Public, scales: FoundScales, count: int, random: RandomD
     return bias
 
 
+@dataclass(frozen=True)
+class CurvePrior:
+    """The prior of kept curves before release 4.
+
+    ``differ``: Gamma of all features in a synthetic table; ``sizes``: of a curve's beta and eta by release 3.
+    """
+
+    differ: FloatArray
+    sizes: tuple[float, float]
+
+
 class Posterior:
     """Gibbs sampler, chains side by side.
 
     In each chain features are divided by their deviation within arms.
     """
 
-    def __init__(self, public: Public, scales: FoundScales, moments: SeenMoments, random: RandomDraws) -> None:
+    def __init__(
+        self,
+        public: Public,
+        scales: FoundScales,
+        moments: SeenMoments,
+        random: RandomDraws,
+        curves: CurvePrior | None = None,
+    ) -> None:
         """Fit the mixtures of entries and set the prior."""
         self.moments, self.random, d = moments, random, moments.count
         self.share, self.means_sd = scales.arms.share, scales.means_sd / scales.arms.spread
+        curves = curves or CurvePrior(np.zeros((d, d)), (1.0, 1.0))
+        self.expected = curves.differ
         self.between = self.share * (1 - self.share)
         self.groups = (np.arange(d) >= moments.lines).astype(np.int64)
-        self.prior = np.stack([prior_of(public, scales), centres(CURVE[0] ** 2, CURVE[1] ** 2)])
+        self.prior = np.stack([prior_of(public, scales), centres(curves.sizes[0] ** 2, curves.sizes[1] ** 2)])
         # An indicator that noise hides has few; a number that noise hides may have too wide a range.
         self.numbers = np.zeros(d, dtype=bool)
         self.numbers[: moments.lines] = True
@@ -263,7 +281,7 @@ class Posterior:
         self.by_arm = bool(np.isfinite(moments.arm_gram_sd).all())
         if self.by_arm:
             roots = self._roots(within[None], outer[None])
-            _, seen, noise_sd = self._relative(*roots, outer[None], moments.apart[None])
+            _, _, seen, noise_sd = self._relative(*roots, outer[None], moments.apart[None])
             self.uneven = Symmetric(seen[0], noise_sd[0], np.zeros((d, d), dtype=bool), arms=True)
 
     def _roots(self, within: FloatArray, sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -275,8 +293,8 @@ class Posterior:
 
     def _relative(
         self, root: FloatArray, vectors: FloatArray, sizes: FloatArray, apart: FloatArray
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return a root R of G, what is seen of M where Gamma = R M R', and the deviation of its noise.
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Return a root R of G, what M is expected to be where Gamma = R M R', what is seen beyond, and its noise.
 
         In G's eigenbasis: where features hardly vary there is much noise, and arms are taken to be alike.
         """
@@ -288,7 +306,8 @@ class Posterior:
         # In single precision: noise need not be exact.
         square, noise = (back**2).astype(np.float32), (moments.arm_gram_sd / twice) ** 2 / wide
         variance = square @ noise.astype(np.float32) @ square.swapaxes(1, 2) * wide
-        return vectors * root, back @ seen @ back.swapaxes(1, 2), np.sqrt(variance)
+        middle = back @ (self.expected / sizes) @ back.swapaxes(1, 2)
+        return vectors * root, middle, back @ seen @ back.swapaxes(1, 2) - middle, np.sqrt(variance)
 
     def _grams(self, apart: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Draw deviations of features within arms, and correlation matrices of both arms, of treated, of controls."""
@@ -312,12 +331,12 @@ class Posterior:
         alike = _product(root, vectors)
         if not self.by_arm:
             return size, alike, alike, alike
-        own_root, seen, noise_sd = self._relative(root, vectors, sizes, apart)
+        own_root, middle, seen, noise_sd = self._relative(root, vectors, sizes, apart)
         along = np.linalg.qr(np.linalg.solve(own_root, self.along))[0]
-        uneven = self.uneven.draw(self.random, seen, noise_sd, along)
+        uneven = middle + self.uneven.draw(self.random, seen, noise_sd, along)
         # Each arm's covariances are positive.
         relative, turned = np.linalg.eigh(uneven)
-        relative, turned = np.clip(relative, -(1 - LEAST_ARM) / (1 - p), (1 - LEAST_ARM) / p), own_root @ turned
+        relative, turned = np.clip(relative, -(1 - LEAST_PART) / (1 - p), (1 - LEAST_PART) / p), own_root @ turned
         gamma = (turned * relative[:, None, :]) @ turned.swapaxes(1, 2)
         return size, alike, alike + (1 - p) * gamma, alike - p * gamma
 
@@ -402,8 +421,6 @@ def _product(root: FloatArray, vectors: FloatArray) -> FloatArray:
 # Slopes are off by so much of the residual variance in ways that moments do not show: curves of no candidate, cut
 # residuals (0 to .1 held alike on tables 64 to 199).
 DISCREPANCY = 0.02
-# Residuals keep this part of their variance.
-LEAST_RESIDUAL = 0.05
 # Cuts of scores that are tried, in deviations; tails fall off as exp(-c/TAIL) beyond what the histogram shows
 # (chosen on random tables 0 to 199: normal tails cut too much of costs and rare outcomes).
 CUTS, TAIL = np.arange(1.5, 15.1, 0.25), 0.8
@@ -464,7 +481,7 @@ def learn(
     # An arm that stands for itself has the other's line: its own would not be moved.
     slopes = slopes[[1, 1]] if lean[0] == 0 else slopes[[0, 0]] if lean[1] == 0 else slopes
     fitted = 2 * (draws.grams @ draws.slopes[..., None]).mean(axis=0)[..., 0] - (gram @ slopes[..., None])[..., 0]
-    residual = max(1 - float(shares @ (slopes * fitted).sum(axis=1)), LEAST_RESIDUAL)
+    residual = max(1 - float(shares @ (slopes * fitted).sum(axis=1)), LEAST_PART)
     discrepancy = DISCREPANCY * residual / max(features.count, 1)
     weights = weights_of(draws, slopes, discrepancy)
     index = (weights * draws.apart.mean(axis=0)).sum(axis=1)

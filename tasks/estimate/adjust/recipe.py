@@ -118,9 +118,18 @@ def moments_sd(public: Public) -> float:
 
     Without a delta it does not tell the arms apart.
     """
-    count = len(public.columns) + 1
+    return _moments_sd(public, parts_of(public).lines, len(public.columns))
+
+
+def refit_sd(public: Public, features: int) -> float:
+    """Return the same of release 4 with so many features."""
+    return _moments_sd(public, parts_of(public).refit, features)
+
+
+def _moments_sd(public: Public, part: Decimal, features: int) -> float:
+    count = features + 1
     numbers = 2 * count + 1 + count * (count + 1) // 2
-    return noise_sd(public, parts_of(public).lines, SCREEN_L2 if public.pure else MOMENTS_L2, numbers)
+    return noise_sd(public, part, SCREEN_L2 if public.pure else MOMENTS_L2, numbers)
 
 
 def scores_sd(public: Public) -> float:

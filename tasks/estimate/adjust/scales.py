@@ -27,8 +27,8 @@ from causalveil.tasks.estimate.adjust.released import (
 from causalveil.tasks.estimate.adjust.terms import ColumnFacts, FoundTerms, terms_of
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray
 
-# Of a kept curve, standardised in a synthetic table: by how much its variance may be off there.
-CURVE_DOUBT = 0.2
+# By how much a curve's variance, or covariances by arm, are off in a synthetic table.
+CURVE_DOUBT = 0.1
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import expit
 
 from causalveil.tasks.estimate.adjust.features import (
     Curve,
@@ -21,14 +22,16 @@ from causalveil.tasks.estimate.adjust.features import (
     Screen,
     Shape,
     curve_values,
+    in_map,
     line_values,
     raw_values,
 )
-from causalveil.tasks.estimate.adjust.posterior import Learnt, unit
+from causalveil.tasks.estimate.adjust.posterior import Learnt
 from causalveil.tasks.estimate.adjust.profiles import CurveGroup, Profiles, curves_along, directions, products_alone
-from causalveil.tasks.estimate.adjust.recipe import MOST_CANDIDATES, MOST_KEPT, RADIUS, radius_of, scores_sd
+from causalveil.tasks.estimate.adjust.recipe import MOST_CANDIDATES, MOST_KEPT, RADIUS, radius_of, refit_sd
 from causalveil.tasks.estimate.adjust.released import EDGES, ColumnKind, Public, RandomDraws, ReleasedScreen
-from causalveil.tasks.estimate.adjust.scales import MIDDLE, FoundScales, Margin, normal_scores
+from causalveil.tasks.estimate.adjust.scales import CURVE_DOUBT, LEAST_SHARE, MIDDLE, FoundScales, Margin, normal_scores
+from causalveil.tasks.estimate.adjust.sums import ARM_CROSS, ARM_GRAM
 from causalveil.tasks.estimate.models.lattice_sums import BITS
 from causalveil.tasks.machine.arrays import FloatArray
 
@@ -40,8 +43,8 @@ ROWS, UNITS_PER_ROW, MOST_ROWS = 1_500, 20, 20_000
 STEPS, MANY = (1 / 6, 1 / 3, 1 / 2, 2 / 3, 5 / 6), 8
 # Skewness from which the normal score of a number is a candidate beside its line, or its line beside the score.
 BENT = 0.8
-# A candidate varies by so much; at least so much of it is taken to be left beside lines. Ridge of that regression.
-VARIES, LEAST_LEFT, RIDGE = 0.05, 0.25, 1e-3
+# At least so much of a candidate is taken to be left beside lines. Ridge of that regression.
+LEAST_LEFT, RIDGE = 0.25, 1e-3
 # A number of which fewer lie in other cells than the two fullest has two values: a bend or step beside its line is that
 # of so few.
 FEW_BETWEEN = 0.01
@@ -122,7 +125,8 @@ def over_size(slopes: FloatArray, size: float | FloatArray) -> FloatArray:
 def beside_lines(found: list[Curve], f: FloatArray) -> tuple[Curve, ...]:
     """Take lines out of candidates in synthetic rows f; return those that vary and differ."""
     raw = np.column_stack([np.zeros((len(f), 0)), *(raw_values(one, f) for one in found)])
-    sure = np.flatnonzero(raw.std(axis=0) > VARIES)
+    # A candidate varies as a flag does that is adjusted for.
+    sure = np.flatnonzero(raw.var(axis=0) > LEAST_SHARE)
     raw, lines = raw[:, sure], np.column_stack([np.ones(len(f)), f])
     ridge = RIDGE * len(f) * np.eye(lines.shape[1])
     slopes = np.linalg.solve(lines.T @ lines + ridge, lines.T @ raw)
@@ -141,32 +145,36 @@ def beside_lines(found: list[Curve], f: FloatArray) -> tuple[Curve, ...]:
     return tuple(curves[place] for place in own)
 
 
+# Steps of Newton's method to a logit whose arms lie as far apart as seen.
+NEWTON = 8
 # Residuals of treatment are cut at so many times max(p, 1 - p), which they hardly exceed.
 REACH = 1.5
-# A curve that is kept is as likely to be in both, and harms by so much of the estimate's expected error.
-LIKELY, HARM = 0.1, 0.25
+# A curve that is kept is as likely to be in both.
+LIKELY = 0.1
 
 
 @dataclass(frozen=True)
 class Kept:
     """Features of release 4, and draws of the bias of the curves that it leaves out.
 
-    ``left``: the draws, shape (K,).
+    ``left``: the draws, shape (K,). ``sizes``: deviations of a kept curve's parts in outcome and treatment.
     """
 
     features: FeatureMap
     left: FloatArray
+    sizes: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True)
 class Candidates:
     """Moments of candidates in a synthetic table, by the curves that they are of.
 
-    ``along``: numbers, then products. ``lines``: E x x' of x = (1, f).
+    ``along``: numbers, then products. ``lines``: E x x' of x = (1, f). ``rows``: f of the rows.
     """
 
     along: tuple[CurveGroup, CurveGroup]
     lines: FloatArray
+    rows: FloatArray
 
     @classmethod
     def of(cls, curves: tuple[Curve, ...], f: FloatArray) -> Candidates:
@@ -177,9 +185,29 @@ class Candidates:
                 own.setdefault(one.first, []).append(place)
         products = [place for place, one in enumerate(curves) if one.shape is Shape.product]
         x = np.column_stack([np.ones(len(f)), f])
-        return cls(
-            (curves_along(list(own), list(own.values()), f, c), products_alone(products, f, c)), x.T @ x / len(f)
-        )
+        along = curves_along(list(own), list(own.values()), f, c), products_alone(products, f, c)
+        return cls(along, x.T @ x / len(f), f)
+
+    def arms_differ(self, features: FeatureMap, apart: FloatArray, share: float) -> FloatArray:
+        """Return G_1 - G_0 of synthetic rows whose treatment has a logit along the features.
+
+        It is an exponential tilt by which the arms' means lie as far apart as they are seen to: of whom a number drives
+        to treatment, its square varies with the number itself.
+
+        Args:
+            features: of releases 2 and 4.
+            apart: D of them.
+            share: of the treated.
+        """
+        x = in_map(features, self.rows)
+        target = share * (x.mean(axis=0) + (1 - share) * np.concatenate([[0.0], apart]))
+        logit = np.concatenate([[math.log(share / (1 - share))], np.zeros(len(apart))])
+        for _ in range(NEWTON):
+            chance = expit(x @ logit)
+            curved = (x.T * (chance * (1 - chance))) @ x / len(x) + RIDGE * np.eye(len(logit))
+            logit -= np.linalg.solve(curved, chance @ x / len(x) - target)
+        chance = expit(x @ logit)
+        return covariance(x[:, 1:], chance) - covariance(x[:, 1:], 1 - chance)
 
     def bend(self, place: int, values: FloatArray) -> Curve:
         """Return a function over the cells of a number as a feature beside lines.
@@ -199,6 +227,13 @@ class Candidates:
         at, to = numbers.at[place, sure], values[sure]
         slopes = over_size(slopes, size)
         return Curve(Shape.bend, line, line, at, to, float(slopes[0]), slopes[1:], size)
+
+
+def covariance(x: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return that of weighted rows."""
+    mean = weights @ x / weights.sum()
+    found: FloatArray = (x.T * weights) @ x / weights.sum() - np.outer(mean, mean)
+    return found
 
 
 def screen_of(public: Public, scales: FoundScales, learnt: Learnt, random: RandomDraws) -> tuple[Screen, Candidates]:
@@ -228,6 +263,33 @@ def screened(public: Public, scales: FoundScales, learnt: Learnt, curves: tuple[
         min(REACH * max(scales.arms.share, 1 - scales.arms.share), 1.0),
         learnt.features.radius,
     )
+
+
+def kept_error(public: Public, scales: FoundScales, learnt: Learnt) -> float:
+    """Return the expected error that one more kept curve brings, in deviations.
+
+    Slopes and weights of a curve c are off by what its moments are. With E_t the error of G_t along c and lines, of
+    deviation s_t, the curve's part in the error is
+
+    sum_t k_t (q_t - E_t'beta_t)(d - E_t'h_t), with mean sum_t k_t s_t^2 beta_t'h_t,
+
+    q_t and d the noise on its moments with outcome and treatment. E_t is the noise of release 4, or what covariances
+    are off by in a synthetic table, whichever says more.
+    """
+    p, k = scales.arms.share, np.array(learnt.lean)
+    shares = np.array([p, 1 - p])
+    radius = math.hypot(learnt.features.radius, RADIUS)
+    sd = refit_sd(public, learnt.features.count + 1) * radius
+    by_arm = 0.0 if public.pure else 1.0
+    gram = sd * radius / math.sqrt(2) * np.hypot(1, by_arm / ARM_GRAM) / (2 * shares if by_arm else 1.0)
+    cross = sd * scales.arms.limit / scales.arms.spread / public.weight
+    cross = cross * np.hypot(1, by_arm / ARM_CROSS) / (2 * shares if by_arm else 1.0)
+    apart = sd * max(p, 1 - p) / (p * (1 - p))
+    square = 1 / (gram**-2.0 + CURVE_DOUBT**-2.0)
+    beta, h = ((one**2).sum(axis=1) for one in (learnt.slopes, learnt.weights))
+    both = (learnt.slopes * learnt.weights).sum(axis=1)
+    mean, variance = k @ (square * both), k**2 @ ((cross**2 + square * beta) * (apart**2 + square * h))
+    return math.sqrt(float(mean) ** 2 + float(variance))
 
 
 class Screening:
@@ -264,8 +326,7 @@ class Screening:
             math.hypot(outcome_sd * to_outcome, 1 / math.sqrt(public.effective_units)),
             math.hypot(released.sd * to_treatment, 1 / math.sqrt(public.effective_units * between)),
         )
-        noise = scores_sd(public) * 3 * unit(scales, learnt)
-        self.least = HARM * math.sqrt(float(learnt.error.var()) + noise**2 + 1 / (public.effective_units * between))
+        self.least = kept_error(public, scales, learnt)
         seen = np.column_stack([released.outcome * to_outcome, released.treatment * to_treatment])
         self.profiles = Profiles(candidates.along, seen, sds, random, count)
 
@@ -288,7 +349,7 @@ class Screening:
         return self._drawn
 
     def harm(self) -> FloatArray:
-        """Return expected harm of each curve over the least that counts.
+        """Return expected harm of each curve over what its own moments would be off by.
 
         It is 0 for what is kept and what is not likely in both.
         """
@@ -312,6 +373,15 @@ class Screening:
         self.profiles.take_off(explained.T)
         self.kept.append((kind, place, functions))
         self._drawn = None
+
+    def sizes(self) -> tuple[float, float]:
+        """Return deviations of the kept curves' parts in outcome and treatment, by release 3."""
+        drawn, found = self.profiles.draws(), list[FloatArray]()
+        for kind, place, functions in self.kept:
+            by = functions * self.candidates.along[kind].share[place]
+            found += [np.stack([one[:, place] @ f for one in drawn[kind]], axis=1) ** 2 for f in by]
+        outcome, treatment = np.sqrt(np.concatenate(found).mean(axis=0)).tolist() if found else (0.0, 0.0)
+        return outcome, treatment
 
     def left(self) -> FloatArray:
         """Draw the bias of what is not kept."""
@@ -358,4 +428,4 @@ def kept_of(screenings: Sequence[Screening]) -> list[Kept]:
             chosen.append(first.screen.curves[int(candidates.along[1].own[place, 0])])
     if chosen:
         features = beside(first.public, features, tuple(chosen))
-    return [Kept(features, one.left()) for one in screenings]
+    return [Kept(features, one.left(), one.sizes()) for one in screenings]
