@@ -1,17 +1,18 @@
 """What `plan` says beside what runs come to, on people that are as the plan assumes; and the time of its searches.
 
-    uv run python -m replication.benchmarks.plan [RUNS]
+    uv run python -m replication.benchmarks.plan [RUNS]    # prints docs/figures/plans.csv
 
-Each line: the half-width that is told, the mean of so many seeded runs of the study's stages on samples of the plan's
+Each row: the half-width that is told, the mean of so many seeded runs of the study's stages on samples of the plan's
 own population, their ratio, and processor seconds of the plan, of `--curve` and of `--target-half-width`.
 """
 
 from __future__ import annotations
 
+import csv
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,6 @@ from causalveil.tasks.data.split import sizes_of
 from causalveil.tasks.estimate.people import people
 from causalveil.tasks.privacy.budget import RehearsalBudget
 
-T = TypeVar("T")
 # By name: settings of the estimator, privacy beside epsilon, and whether it is a trial.
 METHODS: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
     "difference_in_means, trial": ({"name": "difference_in_means", "trial": True}, {}, True),
@@ -77,16 +77,19 @@ def measured(study: EffectStudy, units: int, stand_in: StandIn, randomised: bool
     return float(np.mean(widths))
 
 
-def timed(work: Callable[..., T], *public: Any) -> tuple[T, float]:
-    """What is done, and processor seconds."""
+def timed(work: Callable[..., object], *public: Any) -> float:
+    """Processor seconds of what is done."""
     begin = time.process_time()
-    return work(*public), time.process_time() - begin
+    work(*public)
+    return time.process_time() - begin
 
 
 def main(runs: int, names: list[str]) -> None:
     """Print the table."""
-    print("| estimator | units, epsilon, treated | told | measured | told/measured | plan s | curve s | target s |")
-    print("|---|---|---|---|---|---|---|---|")
+    table = csv.writer(sys.stdout, lineterminator="\n")
+    table.writerow(
+        ("study", "units", "epsilon", "treated", "told", "measured", "told / measured", "curve s", "target s")
+    )
     for name in names or METHODS:
         for units, epsilon, treated in CELLS:
             study, stand_in = study_of(name, epsilon), StandIn(treated=treated)
@@ -94,16 +97,17 @@ def main(runs: int, names: list[str]) -> None:
             if name == "aipw" and treated != 0.5:
                 continue
             seen = measured(study, units, stand_in, METHODS[name][2], runs)
-            told, seconds = timed(estimator_of(study).width, study, sizes, stand_in)
-            line = f"| {name} | {units:,}, {epsilon}, {treated} | {told:.4g} | {seen:.4g} | {told / seen:.2f} "
-            line += f"| {seconds:.1f} "
+            told = estimator_of(study).width(study, sizes, stand_in)
+            seconds = ["", ""]
             if (units, epsilon) == (20_000, "1"):
-                _, curve = timed(curves.curves, study, units, stand_in)
-                _, target = timed(curves.target, study, sizes, stand_in, 0.7 * told, None, told)
-                line += f"| {curve:.1f} | {target:.1f} |"
-            else:
-                line += "| | |"
-            print(line, flush=True)
+                searches = (
+                    (curves.curves, (study, units, stand_in)),
+                    (curves.target, (study, sizes, stand_in, 0.7 * told, None, told)),
+                )
+                seconds = [f"{timed(work, *public):.1f}" for work, public in searches]
+            row = (name, units, epsilon, treated, f"{told:.4g}", f"{seen:.4g}", f"{told / seen:.2f}", *seconds)
+            table.writerow(row)
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":
