@@ -98,7 +98,7 @@ def burndown_svg(account: Account, burndowns: Sequence[Burndown]) -> str:
         "height": PITCH * len(panels) if panels else 40,
         "pitch": PITCH,
     }
-    return environment().get_template("burndown_file.svg.j2").render(context)
+    return environment().get_template("burndown.svg.j2").render(context)
 
 
 def panels_of(burndowns: Sequence[Burndown]) -> list[Panel]:

@@ -81,7 +81,7 @@ def report_html(release: Published, contract: Contract | None = None) -> str:
     Raises:
         CausalveilError: this installation lacks its templates.
     """
-    return _render(release, "base.html.j2", "style.css", contract)
+    return _render(release, "style.css", contract)
 
 
 def head_html(release: Published) -> str:
@@ -92,7 +92,7 @@ def head_html(release: Published) -> str:
     Raises:
         CausalveilError: this installation lacks its templates.
     """
-    return _render(release, "head.html.j2", "notebook.css")
+    return _render(release, "notebook.css", fragment=True)
 
 
 def plan_html(plan: Plan, specification: Mapping[str, Any]) -> str:
@@ -156,8 +156,8 @@ def style(name: str) -> str:
     return (TEMPLATES / name).read_text(encoding="utf-8")
 
 
-def _render(release: Published, layout: str, sheet: str, contract: Contract | None = None) -> str:
-    """The templates of the release's kind within a layout: the whole page, or its head."""
+def _render(release: Published, sheet: str, contract: Contract | None = None, fragment: bool = False) -> str:
+    """The whole page of a release, or its head."""
     release = labelled(release)
     document = release.model_dump(mode="json")
     document["specification"] = as_used(document["specification"])
@@ -166,7 +166,7 @@ def _render(release: Published, layout: str, sheet: str, contract: Contract | No
         "r": document,
         "spec": document["specification"],
         "one_outcome": one_outcome(document["specification"]),
-        "layout": layout,
+        "fragment": fragment,
         "css": style(sheet),
         "populations": populations_of(document["specification"]),
         "bounds": _bounds(document["specification"], arms),

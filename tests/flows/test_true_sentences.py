@@ -33,7 +33,7 @@ from causalveil.schemas.release import ApprovalStatement, EffectRelease, Release
 from causalveil.schemas.remarks import PlanCode
 from causalveil.schemas.sites.pooled import PooledRelease
 from causalveil.tasks.report import panel
-from causalveil.tasks.report.page import TEMPLATES, environment, report_html
+from causalveil.tasks.report.page import TEMPLATES, environment, head_html, report_html
 from causalveil.tasks.report.panel import LINES
 from tests.report_help import ALL_OF_IT, PART_OF_IT, STATEMENTS, WHOLE, Documents, load, said_of, told
 from tests.studies import merge
@@ -347,12 +347,13 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
 
 
 # Written by other tests: pages of the ledger, of series, and plans.
-ELSEWHERE = ("burndown", "desk", "series", "plan", "notebook", "head")
+ELSEWHERE = ("burndown", "desk", "series", "plan")
 
 
 def test_no_sentence_of_a_report_is_never_rendered(documents: Documents, pages: dict[str, Path]) -> None:
     """A sentence that no run can lead to is dead, and nobody knows whether it is true."""
     rendered = [path.read_text() for path in pages.values()]
+    rendered.append(head_html(load(documents["effect"])))
     rendered += [report_html(with_facts(documents["effect"], facts)) for facts in every_value()]
     rendered += [report_html(load(document)) for document in further(documents)]
     said = "\n".join(" ".join(unescape(re.sub(r"<[^>]+>", "\n", page)).split()) for page in rendered)

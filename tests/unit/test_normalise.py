@@ -269,6 +269,7 @@ CHANGES = {
     "covariate text": good(24).with_columns(pl.lit(CANARY).alias(AGE)),
     "outcome null": good(24).with_columns(pl.lit(None).cast(pl.Float64).alias(OUTCOME)),
     "rows": good(25),
+    "a bit": None,
 }
 
 
@@ -277,7 +278,12 @@ def test_a_file_changed_after_admission_is_refused(name, tmp_path):
     folder, given = write(tmp_path / "data", good(24)), study()
     layout, admission = read_layout(given, DataFolder(folder)), admitted(contract(), folder, tmp_path / "admission")
     normalise_stage(given, DataFolder(folder).held_to(admission.digests), layout, tmp_path / "one", "run", 1)
-    write(folder, CHANGES[name])
+    if (frame := CHANGES[name]) is not None:
+        write(folder, frame)
+    else:
+        content = bytearray((folder / "part-0.parquet").read_bytes())
+        content[len(content) // 2] ^= 1
+        (folder / "part-0.parquet").write_bytes(content)
     with pytest.raises(DataError, match=r"part-0\.parquet: changed since") as caught:
         normalise_stage(given, DataFolder(folder).held_to(admission.digests), layout, tmp_path / "two", "run", 1)
     assert CANARY not in str(caught.value)
