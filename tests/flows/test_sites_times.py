@@ -30,7 +30,13 @@ from tests.survival_help import MANY, STUDY, cared_for, patients, write_survival
 
 Parties = dict[str, Party]
 AGE = {"age": {"lower": 20, "upper": 60}}
-ADJUSTS: dict[str, Any] = {"covariates": AGE, "measure": ["risk"], "estimator": {"name": "survival", "trial": False}}
+# At an epsilon by which no noise hides an answer of the smallest site.
+ADJUSTS: dict[str, Any] = {
+    "covariates": AGE,
+    "measure": ["risk"],
+    "estimator": {"name": "survival", "trial": False},
+    "privacy": {"epsilon": "5", "delta": "1e-6"},
+}
 # What a study that travels says of its times itself; each site has codes of its own, and an order of events.
 TRAVELS = {"events": ["relapse", "death"], "origin": "randomised", "unit_of_measure": "days"}
 TRAVELLING: dict[str, Any] = merge(STUDY, {"outcome": TRAVELS})
