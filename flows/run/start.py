@@ -45,7 +45,7 @@ from causalveil.tasks.start.doubts import Doubts, GivenBy, as_read, constant_wit
 from causalveil.tasks.start.draft import Draft, Repeats, draft
 from causalveil.tasks.start.expected import expectation, ranked
 from causalveil.tasks.start.options import read_as_missing, told_far, told_missing
-from causalveil.tasks.start.recognise import Found, Looks, recognise
+from causalveil.tasks.start.recognise import Found, Looks, names_kinds, recognise
 from causalveil.tasks.start.roles import USABLE, WHOLE, Cast, Wishes, cast, column_of, resolved
 from causalveil.tasks.start.stated import misfits, others, stated, told_by_rows
 from causalveil.tasks.start.times import (
@@ -310,7 +310,10 @@ def _prepared(seen: Survey, wishes: Wishes, folder: Path) -> _Prepared:
         alike = _alike_where_kept(seen, parts, repeats)
         doubtful = replace(doubtful, left_out=doubtful.left_out | alike)
         parts = _without(parts, doubtful, wishes)
-    parts = _first_of(parts, wishes)
+    first = _first_of(parts, wishes)
+    beyond = {one.name for one in parts.covariates} - {one.name for one in first.covariates}
+    doubtful = replace(doubtful, asked={name: why for name, why in doubtful.asked.items() if name not in beyond})
+    parts = first
     drafted = draft(
         seen.found,
         parts,
@@ -764,6 +767,27 @@ def _alike_where_kept(seen: Survey, parts: Cast, repeats: Repeats) -> dict[str, 
     return {name: why for name in columns if kept[name].n_unique() == 1 and name not in parts.named}
 
 
+def _refuse_ids_within(seen: Survey, parts: Cast) -> None:
+    """Refuse ids that begin anew in each clinic or school, if a time stands once for each id of a group.
+
+    Raises:
+        DataError: they do.
+    """
+    others = [
+        one for one in seen.found.values() if one.name not in {each.name for each in (parts.unit, *parts.recorded)}
+    ]
+    times = [one for one in others if one.looks in (Looks.number, Looks.binary) and TIME_NAME.search(one.name)]
+    # A name for groups comes first: people of one age may be apart by chance.
+    for group in sorted((one for one in others if one.levels), key=lambda one: not names_kinds(one.name)):
+        for time in times:
+            names = [one.source_name for one in (parts.unit, group, time)]
+            if group != time and not seen.sample.frame[names].drop_nulls().is_duplicated().any():
+                raise DataError(
+                    f"column '{parts.unit.name}' names several rows of one '{time.name}', and with '{group.name}' it "
+                    f"does not: do ids begin anew in each '{group.name}'? Add a column of both, and name it by --unit"
+                )
+
+
 def _repeats(seen: Survey, parts: Cast) -> Repeats | None:
     """Return whether repeated rows are copies and what orders them; None if no unit has several.
 
@@ -788,6 +812,7 @@ def _repeats(seen: Survey, parts: Cast) -> Repeats | None:
     ]
     order = [*dates, *apart, *(one.name for one in numbers if copies)]
     if not order:
+        _refuse_ids_within(seen, parts)
         raise DataError(
             f"column '{parts.unit.name}' names several rows of one unit, and no column puts them in order; add to the "
             "source a column of dates, or a number called year, visit or row that no two rows of a unit share, or keep "

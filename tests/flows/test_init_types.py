@@ -45,7 +45,7 @@ def drafted(folder: Path, out: Path, wishes: Wishes = WISHES) -> Begun:
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind[1] not in ("True", "boolean")], ids=" ".join)
 def test_every_type_gives_the_same_draft(kind: tuple[str, str], both: bool, tmp_path: Path) -> None:
     if not both and kind[1].startswith("digits"):
-        pytest.skip("text beside numbers is refused: which of them counts is a person's to say")
+        pytest.skip("text beside numbers is left out: which of them counts is a person's to say")
     put(tmp_path / "in" / "a.parquet", good(40), kind[0], KINDS[kind] if both else None)
     put(tmp_path / "in" / "b.parquet", good(40, 40), kind[0], KINDS[kind])
     begun = drafted(tmp_path / "in", tmp_path / "out")
@@ -111,6 +111,18 @@ def test_a_column_of_types_that_do_not_go_together_is_left_out_by_name(tmp_path:
     put(tmp_path / "in" / "b.parquet", later)
     left_out = survey(str(tmp_path / "in")).sample.left_out
     assert left_out == dict.fromkeys((AGE, "seen"), "has types that do not go together in its files")
+
+
+def test_ids_that_begin_anew_in_each_group_are_told(tmp_path: Path) -> None:
+    """Two clinics number their people from 1, and each person has four visits."""
+    rows = good(40).with_columns(
+        pl.Series(UNIT, [place // 4 % 5 + 1 for place in range(40)]),
+        clinic=pl.Series([place // 20 + 1 for place in range(40)]),
+        visit=pl.Series([place % 4 + 1 for place in range(40)]),
+    )
+    put(tmp_path / "a.parquet", rows)
+    with pytest.raises(DataError, match="with 'clinic' it does not: do ids begin anew in each 'clinic'"):
+        begin(survey(str(tmp_path / "a.parquet")), WISHES, tmp_path / "out", DirectEngine())
 
 
 def test_a_fraction_in_a_later_file_ends_the_extract_in_a_sentence(tmp_path: Path) -> None:
