@@ -53,7 +53,7 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
 def test_pictures_and_tables_can_be_read(site: Path) -> None:
     """A picture says what it shows and leads to itself at its own size; the sheet for tables is there."""
     shown = [img for page in site.rglob("*.html") for img in re.findall(r'[^>]*>\s*<img [^>]*\.svg"', page.read_text())]
-    assert len(shown) > 4
+    assert shown
     for img in shown:
         source, alternative = re.findall(r'src="([^"]*)"', img), re.findall(r'alt="([^"]*)"', img)
         assert f'<a href="{source[0]}">' in img
