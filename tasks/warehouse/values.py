@@ -155,7 +155,7 @@ def read_text(text: pl.Series, reading: TextReading) -> tuple[pl.Series, int]:
     words = text.alias("text").unique().drop_nulls().to_frame()
     read = words.select("text", said=said(reading), value=value_of(said(reading), reading))
     unread = read["value"].null_count() - read["said"].null_count()
-    if read.height and reading.kind is Kind.text and (read["value"] == read["text"]).all():
+    if read.height and reading.kind is Kind.text and read["value"].eq_missing(read["text"]).all():
         return text.alias("value"), unread
     rows = text.alias("text").to_frame().join(read, on="text", how="left", maintain_order="left")
     return rows["value"], unread

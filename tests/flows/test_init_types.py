@@ -24,11 +24,11 @@ from causalveil.schemas.contract import CONTRACT_FILE, DataClass, load_contract
 from causalveil.schemas.declared import CodesColumn, LevelsColumn, NumberColumn
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.limits import Code
-from causalveil.schemas.warehouse import TextReading
+from causalveil.schemas.warehouse import Kind, TextReading
 from causalveil.tasks.data.data_folder import DataFolder
 from causalveil.tasks.start.recognise import Looks, recognise
 from causalveil.tasks.start.roles import Wishes
-from causalveil.tasks.warehouse.values import value_of
+from causalveil.tasks.warehouse.values import read_text, said, value_of
 from tests.bad_data import AGE, GROUP, OUTCOME, TREATMENT, UNIT, good
 from tests.stored import KINDS, TEXT_UNITS, put
 
@@ -39,6 +39,25 @@ def drafted(folder: Path, out: Path, wishes: Wishes = WISHES) -> Begun:
     begun = begin(survey(str(folder)), wishes, out, DirectEngine())
     admit_folder(DataFolder(out), DirectEngine())
     return begun
+
+
+@pytest.mark.parametrize(
+    ("reading", "texts"),
+    [
+        (TextReading(kind=Kind.text, nulls=("unknown",)), ["41", "unknown", "", None, "41"]),
+        (TextReading(kind=Kind.text, nulls=("unknown",)), ["a", "b", None]),
+        (TextReading(kind=Kind.number, nulls=("-9",)), ["1.5", "-9", "2", " 3 ", None]),
+        (TextReading(kind=Kind.number), ["1e3", "-2.5", "+4", None]),
+        (TextReading(kind=Kind.integer, nulls=("n/a",)), ["007", "12", "n/a", "12"]),
+        (TextReading(kind=Kind.number, decimal=",", nulls=()), ["1,5", "x", "2"]),
+    ],
+)
+def test_texts_that_are_read_once_are_read_as_row_by_row(reading: TextReading, texts: list[str | None]) -> None:
+    text = pl.Series("text", texts, dtype=pl.String)
+    rows = text.to_frame().select(said=said(reading), value=value_of(said(reading), reading))
+    values, unread = read_text(text, reading)
+    assert values.to_list() == rows["value"].to_list()
+    assert bool(unread) == (rows["value"].null_count() > rows["said"].null_count())
 
 
 @pytest.mark.parametrize("both", [True, False], ids=["in both files", "beside a plain file"])
