@@ -117,8 +117,8 @@ SENTENCES: dict[StrEnum, str] = {
     Code.alike_in_curves: "likeness of units of one {column} in curves of the arms as they are, their bands and tests",
     Code.beyond_prior: "confounding larger than the size that `confounding_prior` assumes",
     Code.other_curves: "non-linear confounding other than by curves along one number and by products of two columns",
-    Code.any_curves: "non-linear confounding beyond what is usual, since no curves or products were looked for; declare "
-    "`terms` where a covariate acts by a curve",
+    Code.any_curves: "non-linear confounding beyond what is usual, since no curves or products were looked for; "
+    "declare `terms` where a covariate acts by a curve",
     Code.other_terms: "non-linear confounding other than by the declared terms",
     Code.curves_beyond_index: "non-linear confounding beyond squares, products and the propensity index",
     Code.curves_beyond_cells: "non-linear confounding beyond squares, products, joint cells of coarse covariates and "
