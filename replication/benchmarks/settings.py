@@ -169,6 +169,7 @@ DERIVED: Mapping[str, str] = {
     "posterior.WIDTHS": "grid of a mixture",
     "profiles.ALONG": "grid of a mixture, as posterior.CORRELATIONS",
     "profiles.CELLS": "counted",
+    "profiles.HIDDEN": "grid of a mixture: what chance hides, 1/sqrt(n p (1 - p)), of 30,000 and 5,000 people",
     "profiles.QUANTILES": "cells of a simulation, which no release pays for",
     "profiles.ROUNDS": "iterations until convergence",
     "profiles.TAILS": "cells of a simulation, which no release pays for",

@@ -122,13 +122,13 @@ def test_an_interval_allows_for_a_bias_in_standard_errors_of_its_own_upper_varia
 
 
 # Limits of intervals: codes, facts and the sentence of each.
-FACTS = {"columns": ("age", "sex"), "column": "school", "factor": 0.25, "share": "40%", "intervals": (30,)}
+FACTS = {"columns": ("age", "sex"), "column": "school", "factor": 0.25, "share": "40%", "intervals": (30,), "upper": 5.0}
 FACTS |= {"treatment": "offer", "top": "weeks", "bottom": "taken"}
 
 
 @pytest.mark.parametrize("code", Code)
 def test_every_code_has_a_sentence_of_its_facts(code: Code) -> None:
-    named = re.findall(r"{(\w+)}", SENTENCES[code])
+    named = re.findall(r"{(\w+)(?::g)?}", SENTENCES[code])
     said = limit(code, **{name: FACTS[name] for name in named}).sentence
     assert not re.search(r"[{}]|^[A-Z]|\.$", said)
     assert all(str(one) in said for name in named if isinstance(FACTS[name], tuple) for one in FACTS[name])

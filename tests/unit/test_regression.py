@@ -478,7 +478,8 @@ def test_noise_alone_confounds_little_and_what_is_hidden_as_the_prior_says() -> 
     g, m = profiles.draws()[0]
     assert (curves.share * g * m).sum(axis=2).std(axis=0).max() < 0.01
     hidden = Profiles((curves,), None, (0.0, 0.0), np.random.default_rng(0), 4_000)
-    assert hidden.confounds() == pytest.approx(np.full(3, 5 / (2 * 3 + 8)))
+    # 5 of curves of both, and of one and a half of the outcome's alone two thirds, which are hidden.
+    assert hidden.confounds() == pytest.approx(np.full(3, (5 + 1) / (2 * 3 + 8)))
     # Both drive alike or against each other: a single value is E (ab)^2 (1 + 2 r^2), of half of them.
     g, m = hidden.draws()[0]
     drawn = (curves.share * g * m).sum(axis=2)

@@ -32,6 +32,9 @@ REACHES, WALK = 0.15, 0.5
 # Deviations (a, b) of curves that are there; their correlation, as that of slopes of lines with what drives treatment.
 WIDTHS_OUTCOME, WIDTHS_TREATMENT = (0.05, 0.12, 0.3, 0.6), (0.1, 0.25, 0.6, 1.2)
 ALONG = (-0.95, -0.7, 0.7, 0.95)
+# An outcome's curve of which treatment shows no part may have one of these, which chance, 1/sqrt(n p (1 - p)), hides
+# in 30,000 and in 5,000 people.
+HIDDEN = (0.0, 0.02, 0.05)
 # What was counted before any was seen: of each curve 2 that do nothing, some that drive one of both, some that confound
 # (as of single candidates, which were chosen on random tables 0 to 199).
 NULL, ONE_SIDED, BOTH, ROUNDS = 2.0, 3.0, 5.0, 40
@@ -45,9 +48,11 @@ def _grid() -> tuple[FloatArray, FloatArray]:
     (a, b, r) stand in rows, that of no curve first. What is twice as wide is half as likely: the logarithm of a width
     is even.
     """
-    wide, apart = [(a, 0.0, 0.0) for a in WIDTHS_OUTCOME], [(0.0, b, 0.0) for b in WIDTHS_TREATMENT]
+    wide = [(a, b, r) for a in WIDTHS_OUTCOME for b in HIDDEN for r in (ALONG if b else (0.0,))]
+    apart = [(0.0, b, 0.0) for b in WIDTHS_TREATMENT]
     both = [(a, b, r) for a in WIDTHS_OUTCOME for b in WIDTHS_TREATMENT for r in ALONG]
-    rare = [np.array([1 / max(a, 1e-9) for a, _, _ in wide]), np.array([1 / b for _, b, _ in apart])]
+    rare = [np.array([1 / a if r == 0 else 1 / a / len(ALONG) for a, _, r in wide])]
+    rare.append(np.array([1 / b for _, b, _ in apart]))
     rare.append(np.array([1 / (a * b) for a, b, _ in both]))
     counts = [part * one / one.sum() for part, one in zip((ONE_SIDED / 2, ONE_SIDED / 2, BOTH), rare, strict=True)]
     return np.array([(0.0, 0.0, 0.0), *wide, *apart, *both]), np.concatenate([[1.0], *counts])
