@@ -316,7 +316,8 @@ def _show_rows(begun: Begun, manifest: Manifest) -> None:
         kept = "copies of one another" if begun.repeats.copies_only else "which one counts is yours to decide"
         show.line(
             f"  Several rows of a unit: {manifest.rows:,} rows of {begun.units:,} units, {kept}. The draft keeps the "
-            f"last by '{begun.repeats.order}' and leaves out {manifest.rows - begun.units:,} (`rows` in dataset.yaml)"
+            f"last by '{begun.repeats.order}' and leaves out {manifest.rows - begun.units:,}; `rows` in dataset.yaml "
+            "says how, and how a change over time is asked"
         )
 
 

@@ -77,6 +77,7 @@ def test_rows_without_outcome_or_treatment_are_counted_everywhere(
 def test_several_rows_of_a_unit_are_both_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = started(tmp_path, text(rows(ids=120)), capsys, "--data-class", "synthetic", "--unit", "id")
     assert "300 rows of 120 units, which one counts is yours to decide" in said
+    assert "how a change over time is asked" in said
     release, page = released(tmp_path)
     assert release.data is not None
     assert (release.units, release.data.rows) == (120, 300)
