@@ -355,8 +355,9 @@ def _weighs_rows(one: Found, values: pl.Series | None) -> str | None:
         told = isinstance(middle, float) and one.upper > HEAVIEST * abs(middle)
     if not told:
         return None
-    way = f"in dataset.yaml 'weights: {{column: {one.name}, upper: W}}' in place of its line, and 'weights: {one.name}'"
-    return f"a survey's weight of each row by its name, it seems: {way} in the study, or each row counts once"
+    way = f"in place of its line a last line of dataset.yaml, 'weights: {{column: {one.name}, upper: W}}', and"
+    say = f"{way} 'weights: {one.name}' in the study, or each row counts once"
+    return f"a survey's weight of each row by its name, it seems: {say}"
 
 
 def _codes(one: Found, secret: bool) -> str | None:

@@ -60,8 +60,8 @@ GROUP_ID = (
 # Names of survey weights that nothing else has, and names that the weight of a body has as well.
 SURVEY_WEIGHT = (
     r"(?i)(^|[\W_])((survey|sampl\w*|design|final|person|household|expansion|population|post[ _-]?strat\w*|inverse)"
-    r"[ _-]?(weights?|wts?|wgts?)|[pfai]weights?|fnlwgt|finalwt|finalwgt|sampwt|perwt|hhwt|asecwt\w*|wtss\w*|wtmec\w*|"
-    r"wtint\w*)(?=$|[\W_\d])"
+    r"[ _-]?(weights?|wts?|wgts?)|(per|pers|hh|fam|an|psp)(weights?|wght)|[pfai]weights?|fnlwgt|finalwt|finalwgt|"
+    r"sampwt|perwt|hhwt|asecwt\w*|wtss\w*|wtmec\w*|wtint\w*)(?=$|[\W_\d])"
 )
 WEIGHT = r"(?i)(^|[\W_])(weights?|wts?|wgts?)(?=$|[\W_\d])"
 CURRENCY = "$€£¥₹"
