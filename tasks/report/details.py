@@ -34,6 +34,7 @@ from causalveil.tasks.report.facts import (
     rows_text,
     times_facts,
     unit_flow,
+    weighted_words,
 )
 from causalveil.tasks.report.numbers import arm_means, each_unit, figure, place_label
 
@@ -211,7 +212,7 @@ def _population(release: Mapping[str, Any], kind: str) -> str:
     spec, groups = release["specification"], release["specification"].get("subgroups")
     among = f" where {where}" if (where := where_words(spec)) else ""
     by = f", and each level of {groups['name']}" if groups else ""
-    return f"{kind}: {each_unit(kind, _unit(spec))} of {_dataset(release)}{among}{by}."
+    return f"{kind}: {each_unit(kind, _unit(spec))} of {_dataset(release)}{among}{by}{weighted_words(spec)}."
 
 
 def _unit(spec: Mapping[str, Any]) -> str:

@@ -373,7 +373,12 @@ def _relative(spec: Mapping[str, Any]) -> str:
 def over_whom(spec: Mapping[str, Any], estimand: str) -> str:
     """Return the units that the answer is an average over, in words."""
     among = where_words(spec)
-    return f"{each_unit(estimand)} of the dataset{f' where {among}' if among else ''}"
+    return f"{each_unit(estimand)} of the dataset{f' where {among}' if among else ''}{weighted_words(spec)}"
+
+
+def weighted_words(spec: Mapping[str, Any]) -> str:
+    """Return by which survey weights units count, in words; empty if all count alike."""
+    return f", weighted by {spec['weights']['column']}" if spec.get("weights") else ""
 
 
 def _measures(spec: Mapping[str, Any]) -> list[str]:

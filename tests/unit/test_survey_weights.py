@@ -17,6 +17,7 @@ from causalveil.schemas.limits import Code
 from causalveil.schemas.study import SurveyWeights
 from causalveil.tasks.data.cells import CellRows, shares_of
 from causalveil.tasks.estimate.covered import assumed
+from causalveil.tasks.report.facts import over_whom
 from tests.limits import codes
 from tests.protocol_help import analysed, in_cells, make_protocol
 
@@ -155,3 +156,9 @@ def test_weights_of_one_are_no_weights() -> None:
         two = analysed(plain, replace(rows, w=None)).answers[0]
         assert one.estimate == pytest.approx(two.estimate, abs=0.02)
         assert one.sampling_error == pytest.approx(two.sampling_error, rel=0.05)
+
+
+def test_a_report_says_by_which_weights_its_population_counts() -> None:
+    spec = {"weights": {"column": "pweight", "upper": 5}, "data": {"unit": "person"}}
+    assert over_whom(spec, "ATE").endswith(" of the dataset, weighted by pweight")
+    assert not over_whom({"data": {"unit": "person"}}, "ATE").endswith("pweight")
