@@ -353,9 +353,16 @@ class TableStudy(Study):
         return (arms[0], TREATED) if self.of_cohorts else arms
 
     @property
+    def cohorts(self) -> frozenset[str]:
+        """Arms that have outcomes of their own."""
+        if self.arms is None:
+            return frozenset()
+        return frozenset(arm for one in self.outcomes if (arm := getattr(one, "arm", None)) is not None)
+
+    @property
     def of_cohorts(self) -> bool:
         """True if each outcome is asked of one arm against the reference."""
-        return self.arms is not None and any(getattr(one, "arm", None) is not None for one in self.outcomes)
+        return bool(self.cohorts)
 
     @property
     def shared_roles(self) -> dict[str, Column]:
@@ -381,8 +388,8 @@ class TableStudy(Study):
         said = "" if self.subgroups is None else f" in {_counted(len(self.groups), 'subgroup')}"
         if self.arms is not None:
             reference = level_labels(self.arms.levels, self.arms.names)[self.arm_names[0]]
-            cohorts = len({getattr(one, "arm", None) for one in self.outcomes}) if self.of_cohorts else 0
-            arms = _counted(cohorts, "cohort") if cohorts else _counted(len(self.arm_names) - 1, "arm")
+            many = len(self.cohorts)
+            arms = _counted(many, "cohort") if many else _counted(len(self.arm_names) - 1, "arm")
             said += f", {arms} against '{reference}'"
         among = f", where {' and '.join(one.words for one in self.where)}" if self.where else ""
         return f"{said}{among}"
@@ -422,6 +429,13 @@ class EffectStudy(TableStudy):
     ] = ()
 
     weights: Annotated[SurveyWeights | None, Field(exclude_if=lambda weights: weights is None)] = None
+
+    def expected_units(self, units: int) -> int:
+        """Return how many units are expected to count.
+
+        With survey weights it is their sum over the largest that counts.
+        """
+        return units if self.weights is None else round(units * self.weights.share)
 
     @model_validator(mode="after")
     def _weighted_where_it_is_proved(self) -> Self:

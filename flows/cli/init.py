@@ -308,8 +308,7 @@ def _show_rows(begun: Begun, manifest: Manifest) -> None:
     for one in manifest.snapshots():
         show.line(f"  Read as: {one.format} table {one.table}, {one.words}: rows that it had deleted are not there")
     for name, rows in manifest.left_out.items():
-        what = "1 row" if rows == 1 else f"{rows:,} rows"
-        show.line(f"  Left out: {what} without '{name}' (`required` in source.yaml)")
+        show.line(f"  Left out: {counted(rows, 'row')} without '{name}' (`required` in source.yaml)")
     if begun.repeats is not None and not begun.repeats.order:
         show.line(f"  Several rows of a unit: {manifest.rows:,} rows of {begun.units:,} units, whose means count")
     elif begun.repeats is not None:

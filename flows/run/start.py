@@ -402,7 +402,7 @@ def _near(seen: Survey, parts: Cast, wishes: Wishes) -> tuple[Cast, dict[str, st
 
 
 def _of_the_arms(seen: Survey, parts: Cast, wishes: Wishes, doubtful: Doubts) -> dict[str, str]:
-    """Return what rows say of treatment: that it varies within a unit, or was hardly drawn by lot.
+    """Return what rows say of treatment: that it varies within a unit, or sets a declared trial's arms apart.
 
     Of clusters that were drawn whole the arms differ by more than units would that were drawn one by one.
     """

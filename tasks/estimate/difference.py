@@ -72,9 +72,8 @@ def mechanism(study: DifferenceStudy, sizes: Sizes | None) -> Mechanism:
     units = None if sizes is None else sizes.units
     found = vector_mechanism(sums_sensitivity(len(study.groups) * numbers(study), units), costs(study)[SLOT.name])
     if units is not None:
-        units = units if study.weights is None else round(units * study.weights.share)
         check_cells(
-            units,
+            study.expected_units(units),
             len(study.groups),
             len(study.arm_names),
             FLOOR_DEVIATIONS * noise_of(study, found).deviation / counting(study),

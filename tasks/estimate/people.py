@@ -357,8 +357,7 @@ def people_of(
     own = [people(one, stand_in, count, randomised, sample=sample) for one in study.questions]
     t, arms = own[0].t.copy(), np.arange(1, len(study.arm_names))
     if study.arms is not None and study.of_cohorts:
-        cohorts = {one.arm for one in study.outcomes}
-        arms = np.array([place for place, level in enumerate(study.arms.ordered) if str(level) in cohorts])
+        arms = np.array([place for place, level in enumerate(study.arms.ordered) if str(level) in study.cohorts])
     t[t != 0] = arms[np.arange(int((t != 0).sum())) % len(arms)]
     # A few people of every subgroup in turn, since neighbours in the order are alike where they are quasi-random.
     g = (np.arange(count) % groups).astype(np.uint8)

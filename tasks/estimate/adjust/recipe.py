@@ -472,9 +472,7 @@ def joint_recipe(study: EffectStudy, sizes: Sizes | None, before: Mapping[str, D
     weights = tuple(weight / total for weight in study.outcome_weights) if pure else study.outcome_weights
     of_all = parts_of(everybody), dict[str, PrivacyCost](), weights, study.first, groups, arms, study.known_units
     found = TableRecipe(everybody, encoding, sizes is not None, *of_all)
-    weighted, counted = study.weights is not None, everybody.units
-    if study.weights is not None:
-        counted = round(counted * study.weights.share)
+    counted = study.expected_units(everybody.units)
     average, mu = max(counted // groups, 1), everybody.mu * found.side_weight
     chosen = parts_of(replace(everybody, units=average, mu=mu, blocks=found.blocks))
     own = CLUSTERS_SHARE * chosen.scores if study.clusters is not None else Decimal(0)
@@ -489,7 +487,7 @@ def joint_recipe(study: EffectStudy, sizes: Sizes | None, before: Mapping[str, D
     shared = first is not None and not first.leaves_out and first.arm is None
     # Elsewhere scores have their squares alone, and contrasts assume the worst.
     products = arms == TWO_ARMS and not pure and getattr(study, "needs_products", False)
-    found = replace(found, classes=study.classes, shared=shared, products=products, weighted=weighted)
+    found = replace(found, classes=study.classes, shared=shared, products=products, weighted=study.weights is not None)
     if sizes is not None:
         check_cells(counted, groups, arms, FLOOR_DEVIATIONS * found.count_noise)
         check_terms(found.public(study.first, average))

@@ -269,6 +269,21 @@ class JointScreenSums:
 UPPER = np.triu_indices
 
 
+def score_weights(joint: TableRecipe) -> Named:
+    """Return the factor of each sum of release 5."""
+    w = joint.outcome_weights(SCORES)
+    of_side = np.tile(w[:, None], joint.sides)
+    if joint.products:
+        # v v'/sqrt 2, in which an entry off the diagonal stands for two.
+        return {"mean": of_side, "products": (np.outer(w, w) / math.sqrt(2))[UPPER(len(w))] * triangle_weights(len(w))}
+    return {"mean": of_side, "square": of_side * (SQUARE_L1 if joint.pure else 1.0)}
+
+
+def with_products(v: FloatArray) -> Named:
+    """Return sums of scores v of two arms, shape (outcomes, rows), and of their products."""
+    return {"mean": v.sum(axis=1)[:, None], "products": (v @ v.T)[UPPER(len(v))]}
+
+
 @dataclass(frozen=True)
 class JointScoreSums:
     """Release 5: scores and their squares, by outcome and side. ``scores``: likewise.
@@ -285,30 +300,19 @@ class JointScoreSums:
     @property
     def weights(self) -> Named:
         """Factor of each sum."""
-        w = self.joint.outcome_weights(SCORES)
-        of_side = np.tile(w[:, None], self.joint.sides)
-        if self.joint.products:
-            # v v'/sqrt 2, in which an entry off the diagonal stands for two.
-            return {
-                "mean": of_side,
-                "products": (np.outer(w, w) / math.sqrt(2))[UPPER(len(w))] * triangle_weights(len(w)),
-            }
-        return {"mean": of_side, "square": of_side * (SQUARE_L1 if self.joint.pure else 1.0)}
+        return score_weights(self.joint)
 
     def of(self, rows: CellRows) -> Named:
         """Return the sums of some rows."""
+        if self.joint.products:
+            together = np.zeros((len(self.scores), len(rows)))
+            for part, outcome, _, v in self.each(rows):
+                together[outcome, part] = v
+            return with_products(together)
         found = {name: np.zeros_like(one) for name, one in self.weights.items()}
-        own = list[FloatArray]()
         for _, outcome, s, v in self.each(rows):
             found["mean"][outcome, s] += v.sum()
-            if not self.joint.products:
-                found["square"][outcome, s] += v @ v
-                continue
-            own.append(v)
-            if outcome == len(self.scores) - 1:
-                together = np.stack(own)
-                found["products"] += (together @ together.T)[UPPER(len(own))]
-                own = []
+            found["square"][outcome, s] += v @ v
         return found
 
     def each(self, rows: CellRows) -> Iterator[tuple[slice, int, int, FloatArray]]:
@@ -343,7 +347,7 @@ class ScoresOfClasses:
     @property
     def weights(self) -> Named:
         """Factor of each sum."""
-        return JointScoreSums(self.joint, (), cast(Residuals, None)).weights
+        return score_weights(self.joint)
 
     def of(self, rows: CellRows) -> Named:
         """Return the sums of some rows."""
@@ -354,7 +358,7 @@ class ScoresOfClasses:
                 continue
             for part, outcome, _, own in block.each(rows.with_outcomes(chosen)):
                 v[chosen[outcome], there[part]] = own
-        return {"mean": v.sum(axis=1)[:, None], "products": (v @ v.T)[UPPER(len(v))]}
+        return with_products(v)
 
 
 @dataclass(frozen=True)
