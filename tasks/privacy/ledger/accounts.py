@@ -598,8 +598,8 @@ def account_of(book: Book, dataset: str, contract: Contract | None, listing: Lis
 
     def of_block(level: Level, block: str) -> BlockAccount:
         used = book.used(dataset, level, block)
-        held = [use for request, use in waiting if _meets(request.level, request.blocks, level, block)]
-        runs = sum(number for (own, some), number in listing.asked.items() if _meets(own, some, level, block))
+        held = [use for request, use in waiting if meets(request.level, request.blocks, level, block)]
+        runs = sum(number for (own, some), number in listing.asked.items() if meets(own, some, level, block))
         spent = used.minus(reduce(Use.plus, held, Use()))
         return _block_account(used, spent, runs, level, block, Cap(caps.get(level, _NOTHING), accounting))
 
@@ -619,8 +619,11 @@ def account_of(book: Book, dataset: str, contract: Contract | None, listing: Lis
     )
 
 
-def _meets(own: Level, blocks: Sequence[str], level: Level, block: str) -> bool:
-    """Check whether a run of a level on some blocks counts in an account."""
+def meets(own: Level, blocks: Sequence[str], level: Level, block: str) -> bool:
+    """Check whether a run of a level on some blocks is charged to an account.
+
+    A run on the whole dataset is charged to every block, any run to the account of the whole.
+    """
     return level in TOUCHES[own] and (block == WHOLE or bool({block, WHOLE} & set(blocks)))
 
 

@@ -42,7 +42,6 @@ from causalveil.schemas.privacy import Accounting, Level, PrivacyCost
 from causalveil.tasks.privacy.accountant import sum_text
 from causalveil.tasks.privacy.ledger.accounts import (
     TOUCHES,
-    WHOLE,
     Book,
     Cap,
     Listing,
@@ -51,6 +50,7 @@ from causalveil.tasks.privacy.ledger.accounts import (
     account_of,
     caps_in_force,
     grant_caps,
+    meets,
     share_of_request,
     use_of,
 )
@@ -278,7 +278,8 @@ def burndowns(ledger: Ledger, dataset: str) -> tuple[Burndown, ...]:
         if entry.kind == "grant":
             touched, study = set(tracks), ""
         elif run is not None and entry.kind in ("reserve", "void"):
-            touched, study = _touched(run.reservation, tracks), run.reservation.study
+            asked = run.reservation
+            touched, study = {one for one in tracks if meets(asked.level, asked.blocks, *one)}, asked.study
         else:
             continue
         caps = book.caps_of(dataset)
@@ -297,18 +298,6 @@ def burndowns(ledger: Ledger, dataset: str) -> tuple[Burndown, ...]:
                     )
                 )
     return _together(tracks)
-
-
-def _touched(run: Reservation, accounts: Iterable[LevelAccount]) -> set[LevelAccount]:
-    """Return the accounts that a run is charged to.
-
-    A run on the whole dataset is charged to every block, any run to the account of the whole.
-    """
-    return {
-        (level, block)
-        for level, block in accounts
-        if level in TOUCHES[run.level] and (block == WHOLE or {block, WHOLE} & set(run.blocks))
-    }
 
 
 def _together(tracks: dict[LevelAccount, list[BurndownStep]]) -> tuple[Burndown, ...]:
