@@ -23,6 +23,7 @@ from tests.survival_help import make_survival, make_times
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "run.md"
 BEGIN, END = "<!-- stages: python -m tests.stage_map -->\n", "<!-- end of stages -->\n"
+ADJUSTED: dict[str, Any] = {"trial": False, "measure": ["risk"], "covariates": {"age": {"lower": 20, "upper": 60}}}
 
 
 def studies() -> dict[str, Any]:
@@ -38,18 +39,20 @@ def studies() -> dict[str, Any]:
         "level `label`, by `balancing`, `ipw`, `matching` or `difference_in_means`": make_balancing(),
         "`difference_in_means`": make_difference(),
         "`survival`": make_survival(),
-        "`survival` with covariates": make_survival(
-            trial=False, measure=["risk"], covariates={"age": {"lower": 20, "upper": 60}}
-        ),
+        "`survival` with covariates": make_survival(**ADJUSTED),
         "`direction`": make_direction(scores=["spearman"], protect=["train", "test"]),
-        "protocol by `regression`": make_protocol(),
-        "protocol by `difference_in_means`": make_protocol(name="difference_in_means"),
-        "protocol at level `label`, by the same": make_protocol(name="balancing"),
-        "protocol by `survival`": make_times(),
-        "protocol by `survival` with covariates": make_times(
-            trial=False, measure=["risk"], covariates={"age": {"lower": 20, "upper": 60}}
-        ),
     }
+
+
+def tables() -> list[tuple[Any, Any]]:
+    """Studies of one question, each with one of several by the same estimator."""
+    return [
+        (make_regression(2), make_protocol()),
+        (make_difference(), make_protocol(name="difference_in_means")),
+        (make_balancing(), make_protocol(name="balancing")),
+        (make_survival(), make_times()),
+        (make_survival(**ADJUSTED), make_times(**ADJUSTED)),
+    ]
 
 
 def table(study: Any) -> str:

@@ -223,3 +223,8 @@ def test_stages_that_are_known_are_not_run_again() -> None:
 
 def test_the_page_on_runs_shows_the_stages_as_they_are() -> None:
     assert stage_map.written() == stage_map.generated(), "stages changed: python -m tests.stage_map"
+
+
+def test_several_questions_go_through_the_stages_of_one() -> None:
+    for one, several in stage_map.tables():
+        assert stage_map.table(one) == stage_map.table(several), several.estimator.name
