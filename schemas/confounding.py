@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, computed_field
 
-from causalveil.schemas.limits import Worded, capital
+from causalveil.schemas.limits import Worded, capital, number
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.study import EstimatorSettings, Finite
 
@@ -87,7 +87,11 @@ class ConfoundingStatement(Worded):
         share: part of the variance of expected confounding that was adjusted for, less what curves that are not
             adjusted for may do. A statement tells the size of what is left, sqrt(1 - share): of a share of .97 it is
             .17.
-        linear: whether covariates entered as they are alone: squares, steps and products were not looked for.
+        linear: whether covariates, and terms that the study declares, entered as they are alone: no curves or products
+            were looked for.
+        unseen: by how much curves and products that noise hides, or that were not looked for, may move the estimate, in
+            outcome units; the interval counts what they usually do. None where nothing was adjusted for, and of a model
+            that the study states by its terms.
         prior: who chose that prior.
         left_out: covariates and levels that could not be adjusted for, which the share does not count.
         shortfall: why not all was adjusted for.
@@ -99,6 +103,7 @@ class ConfoundingStatement(Worded):
     method: AdjustmentMethod | None = None
     share: Annotated[Finite, Field(ge=0, le=1)] | None = None
     linear: bool = False
+    unseen: Annotated[Finite, Field(ge=0)] | None = None
     prior: PriorSource | None = None
     left_out: tuple[str, ...] = ()
     shortfall: Shortfall | None = None
@@ -117,8 +122,8 @@ class ConfoundingStatement(Worded):
         if self.share is not None:
             # The share is of covariates that the noise lets be seen: ``tasks.estimate.adjust.interval``.
             by_others = " by the other covariates" if self.left_out else ""
-            how = f"until {_size(math.sqrt(1 - self.share))} of possible confounding{by_others} is left"
-            how += ", and curves were not looked for" if self.linear else ""
+            form = "linear " if self.linear else ""
+            how = f"until {_size(math.sqrt(1 - self.share))} of possible {form}confounding{by_others} is left"
         return f"partly adjusted, {how}" if self.state is AdjustmentState.partly else f"adjusted {how}"
 
     @property
@@ -147,11 +152,31 @@ class ConfoundingStatement(Worded):
         return f"{count} {what} could not be adjusted for: privacy noise hides how {how}." if count else ""
 
     @property
+    def of_curves(self) -> str:
+        """Say what curves and products may do that are not adjusted for.
+
+        It is empty where nothing is to be said.
+        """
+        moves = "" if self.unseen is None else f"could move the estimate by {number(self.unseen, 2)}"
+        if not self.linear:
+            return moves and f"Curves and products that noise hides {moves}."
+        others = "of the size that is expected of all confounding "
+        return (
+            f"Curves and products were not looked for: some {others}{moves}."
+            if moves
+            else ("Curves and products other than the declared terms were not looked for.")
+        )
+
+    def times(self, factor: float) -> ConfoundingStatement:
+        """Return it of an estimate in other units."""
+        return self if self.unseen is None else self.model_copy(update={"unseen": self.unseen * factor})
+
+    @property
     def sentences(self) -> tuple[str, ...]:
         """Say what was done, why no more, and what could not be."""
         why = SHORTFALLS[self.shortfall] if self.state is AdjustmentState.partly and self.shortfall else ""
         why = why and f"{capital(why)}."
-        return tuple(one for one in (self.done, why, self.unable) if one)
+        return tuple(one for one in (self.done, why, self.of_curves, self.unable) if one)
 
 
 class CovariateBalance(Frozen):
@@ -225,7 +250,12 @@ def declares_randomised(estimator: Mapping[str, Any]) -> bool:
 
 
 def of_share(
-    share: float, *, linear: bool = False, default: bool = True, left_out: tuple[str, ...] = ()
+    share: float,
+    *,
+    linear: bool = False,
+    default: bool = True,
+    left_out: tuple[str, ...] = (),
+    unseen: float | None = None,
 ) -> ConfoundingStatement:
     """Return how far a regression on noisy moments adjusts.
 
@@ -234,6 +264,7 @@ def of_share(
         linear: whether no squares, steps or products of covariates were looked for.
         default: whether that prior is the default one.
         left_out: covariates that could not be adjusted for.
+        unseen: by how much curves that noise hides may move the estimate.
     """
     if share <= 0:
         return TOO_NOISY.model_copy(update={"left_out": left_out})
@@ -243,6 +274,7 @@ def of_share(
         method=AdjustmentMethod.regression,
         share=share,
         linear=linear,
+        unseen=unseen,
         prior=PriorSource.default if default else PriorSource.declared,
         left_out=left_out,
         shortfall=None if whole else Shortfall.noise,
@@ -308,7 +340,10 @@ def over_parts(parts: Sequence[tuple[ConfoundingStatement, float]]) -> Confoundi
         mean = math.fsum(share * weight / total for share, (_, weight) in zip(shares, parts, strict=True) if share)
         declared = any(one.prior is PriorSource.declared for one in said)
         linear = any(one.linear for one in said)
-        return of_share(min(mean, 1.0), linear=linear, default=not declared, left_out=left_out)
+        # Curves may be alike in all of them.
+        hidden = [(one.unseen, weight / total) for one, weight in parts if one.unseen is not None]
+        unseen = math.fsum(size * weight for size, weight in hidden) if hidden else None
+        return of_share(min(mean, 1.0), linear=linear, default=not declared, left_out=left_out, unseen=unseen)
     # The one that falls shortest speaks for all.
     worst = max(said, key=lambda one: list(AdjustmentState).index(one.state))
     return worst.model_copy(update={"left_out": left_out})

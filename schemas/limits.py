@@ -92,7 +92,7 @@ SENTENCES: dict[StrEnum, str] = {
     Code.censoring_curves: "error of the released curves of censoring",
     Code.confounding_of_prior: "confounding up to the size that `confounding_prior` assumes",
     Code.confounding_hidden: "confounding as large as `confounding_prior` expects, where noise hides it",
-    Code.curves_not_kept: "non-linear terms that were looked for and not kept",
+    Code.curves_not_kept: "curves and products as far as the search for them shows",
     Code.imbalance: "bias by the imbalance that is left between the arms",
     Code.imbalance_times: "bias by the imbalance that is left between the arms (times the declared allowance, "
     "{factor})",
@@ -116,9 +116,8 @@ SENTENCES: dict[StrEnum, str] = {
     "treatment was given by it",
     Code.alike_in_curves: "likeness of units of one {column} in curves of the arms as they are, their bands and tests",
     Code.beyond_prior: "confounding larger than the size that `confounding_prior` assumes",
-    Code.other_curves: "non-linear confounding other than by curves along one number and by products of two columns",
-    Code.any_curves: "non-linear confounding beyond what is usual, since no curves or products were looked for; "
-    "declare `terms` where a covariate acts by a curve",
+    Code.other_curves: "curves and products that noise hides, and non-linear confounding of other forms",
+    Code.any_curves: "non-linear confounding beyond what is usual; declare `terms` where a covariate acts by a curve",
     Code.other_terms: "non-linear confounding other than by the declared terms",
     Code.curves_beyond_index: "non-linear confounding beyond squares, products and the propensity index",
     Code.curves_beyond_cells: "non-linear confounding beyond squares, products, joint cells of coarse covariates and "

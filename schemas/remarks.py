@@ -58,6 +58,7 @@ class PlanCode(StrEnum):
     assumed_times = "assumed_times"
     public_width = "public_width"
     effect_width = "effect_width"
+    unseen_curves = "unseen_curves"
     bias = "bias"
     linear_bias = "linear_bias"
     more_imbalance = "more_imbalance"
@@ -187,6 +188,8 @@ REMARKS: dict[StrEnum, str] = {
     "on whether the covariates that predict treatment predict the outcome too.",
     PlanCode.effect_width: "Depending on the size of the effect, expect ± {low} to ± {high}: from none to one standard "
     "deviation of the outcome within arms.",
+    PlanCode.unseen_curves: "Curves and products that noise hides or that are not looked for could move the estimate "
+    "by {unseen:.2g}, which the interval counts in part.",
     PlanCode.bias: "The interval allows for a bias of {bias} from the imbalance that the weights leave.",
     PlanCode.linear_bias: "If treatment depends linearly on the covariates, the interval allows for a bias of {bias} "
     "from imbalance.",

@@ -47,7 +47,8 @@ ALL_OF_IT = ConfoundingStatement(
 )
 # What a run can say that it did about confounding.
 STATEMENTS = (
-    *(RANDOMISED, AS_THEY_ARE, TOO_NOISY, PART_OF_IT, ALL_OF_IT, of_share(0.98, linear=True)),
+    *(RANDOMISED, AS_THEY_ARE, TOO_NOISY, PART_OF_IT, ALL_OF_IT, of_share(0.98, linear=True, unseen=2.5)),
+    *(of_share(0.98, linear=True), of_share(0.96, unseen=0.375)),
     *(of_trial(AdjustmentMethod.regression, 0.25), of_trial(AdjustmentMethod.doubly_robust)),
     *(by(method, short) for method in AdjustmentMethod for short in (None, Shortfall.imbalance)),
 )

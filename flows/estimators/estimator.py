@@ -18,7 +18,15 @@ from causalveil.flows.engine.engine import Engine
 from causalveil.flows.estimators.rehearsal import DRAWS, FEW, Rehearsal, summary
 from causalveil.flows.estimators.stage import Run, Stage, StageRun, carry_out
 from causalveil.flows.estimators.table import Rehearsed
-from causalveil.flows.estimators.words import Words, say_clusters, say_draws, say_effect, say_interval, say_weights
+from causalveil.flows.estimators.words import (
+    Words,
+    say_clusters,
+    say_curves,
+    say_draws,
+    say_effect,
+    say_interval,
+    say_weights,
+)
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge
@@ -187,6 +195,7 @@ class Estimator(Generic[S]):
             sentences += say_clusters(clusters, sizes.units, stand_in, numbers)
         if (weights := getattr(study, "weights", None)) is not None:
             sentences.append(say_weights(weights))
+        sentences += say_curves(found, numbers)
         if effect is not None:
             numbers |= self._seen(study, sizes, stand_in, abs(effect) * words.left, numbers)
             say_effect(effect, numbers, sentences, warnings, words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 from causalveil.flows.estimators.rehearsal import hidden_in, summary
@@ -89,6 +90,19 @@ def say_clusters(clusters: Clusters, units: int, stand_in: StandIn, numbers: dic
             assumed=assumed,
         )
     ]
+
+
+def say_curves(draws: Sequence[Rehearsed], numbers: dict[str, Any]) -> list[Remark]:
+    """Return by how much curves that noise hides could move the estimate.
+
+    It is put beside the other numbers too.
+    """
+    stated = [getattr(one.found, "confounding", None) for one in draws]
+    sizes = [one.unseen for one in stated if one is not None and one.unseen is not None]
+    if not sizes:
+        return []
+    numbers["unseen_curves"] = median(sizes)
+    return [remark(PlanCode.unseen_curves, unseen=numbers["unseen_curves"])]
 
 
 def say_weights(weights: SurveyWeights) -> Remark:

@@ -284,6 +284,7 @@ def _part(
     half = study.outcomes[outcome].width / 2
     left_out = tuple(dict.fromkeys(name for one in row for name in one.left_out))
     law = laws[0] if len(row) == 1 else _contrast(laws[arm], laws[0], row[arm], row[0])
+    unseen = None if law.unseen is None else law.unseen * half
     return Part(
         outcome=outcome,
         group=label,
@@ -294,7 +295,7 @@ def _part(
         noise=(float(law.error.var()) + law.noise.deviation**2) * half**2,
         bias=0.0,
         spread=float(np.mean([one.found_scales.arms.spread for one in row])) * half,
-        confounding=confounding(study, row[0].public, law.adjusted_share, left_out, law.explained),
+        confounding=confounding(study, row[0].public, law.adjusted_share, left_out, law.explained, unseen),
         mixing=law.mixing,
         error=law.error * half,
         adjusted=None if study.estimator.trial else law.adjusted_share,
@@ -327,6 +328,7 @@ def _contrast(one: ErrorLaw, other: ErrorLaw, of_one: FiveReleases, of_other: Fi
         min(one.adjusted_share, other.adjusted_share),
         None if one.explained is None or other.explained is None else (one.explained + other.explained) / 2,
         alike=alike,
+        unseen=None if one.unseen is None or other.unseen is None else one.unseen + other.unseen,
     )
 
 

@@ -113,8 +113,15 @@ def adjusted(found: ConfoundingStatement | None) -> list[str]:
     if found is None:
         return []
     whole = found.state in (AdjustmentState.adjusted, AdjustmentState.randomised) and not found.left_out
-    said = [escape(one) for one in found.sentences]
+    said = [escape(one) for one in found.sentences if one != found.of_curves]
     return said if whole else [f"[yellow]{one}[/yellow]" for one in said]
+
+
+def _of_curves(release: EffectTable, lines: int, room: int) -> list[str]:
+    """Return what curves may do to the only answer, where a limit has room beside it."""
+    found = release.answers[0].confounding
+    alone = len(release.answers) == 1 and found is not None and lines + 3 <= room
+    return [escape(found.of_curves)] if alone and found and found.of_curves else []
 
 
 def adjusted_by_answer(stated: Sequence[ConfoundingStatement | None]) -> list[str]:
@@ -207,6 +214,7 @@ def effect_lines(release: EffectRelease, room: int) -> list[str]:
     release, lines = _labelled(release), [head_of(release)]
     ends_with = _about(release)
     lines += [*_answers(release, room, ends_with), *ends_with]
+    lines += _of_curves(release, len(lines), room)
     return lines + limits(release.not_covered, room - len(lines), _not_in(len(release.answers)))
 
 
@@ -353,6 +361,7 @@ def pooled_lines(release: PooledRelease, room: int) -> list[str]:
         ends_with.append(escape(release.calibration.statement))
     lines = [head_of_sites(release), *_answers(release, room, ends_with), *ends_with]
     # Sites are named if all of them have room beside the first limit.
+    lines += _of_curves(release, len(lines), room)
     if one and len(lines) + len(first.sites) + 2 <= room:
         lines += _sites(release, first)
     return lines + limits(release.not_covered, room - len(lines), _not_in(len(release.answers)))

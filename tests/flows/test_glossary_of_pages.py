@@ -50,7 +50,7 @@ SAID = {
     r"[Nn]oise scale": "noise scale",
     r"[Oo]verlap|positivity": "overlap",
     r"People at risk": "people at risk",
-    r"possible confounding": "possible confounding",
+    r"possible (linear )?confounding": "possible confounding",
     r"privacy loss distribution": "privacy loss distribution",
     r"[Pp]ropensity": "propensity score",
     r"pseudo-outcome": "pseudo-outcome",

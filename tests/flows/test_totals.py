@@ -151,6 +151,7 @@ def test_confounding_by_curves_counts_as_covered_only_where_they_were_looked_for
     done, left = release.answers[0].confounding, codes(release.not_covered)
     assert done is not None
     assert done.linear is linear
+    assert done.unseen is not None
     assert (Code.any_curves in left) is linear
     assert (Code.other_curves in left) is not linear
     assert (Code.curves_not_kept in codes(release.covers)) is not linear

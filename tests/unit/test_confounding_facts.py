@@ -42,6 +42,7 @@ WHOLE, PART = by(AdjustmentMethod.balancing), by(AdjustmentMethod.balancing, Sho
         ([(of_share(0.96), 1.0), (of_share(0.92), 3.0)], of_share(0.93)),
         ([(of_share(0.8), 0.5), (TOO_NOISY, 0.5)], of_share(0.4)),
         ([(of_share(0.8), 0.5), (of_share(0.8, linear=True), 0.5)], of_share(0.8, linear=True)),
+        ([(of_share(0.8, unseen=0.4), 0.5), (TOO_NOISY, 0.5)], of_share(0.4, unseen=0.2)),
         ([(TOO_NOISY, 1.0), (TOO_NOISY, 2.0)], TOO_NOISY),
     ],
 )
@@ -71,10 +72,14 @@ SAID = {
     "Unadjusted: the arms are compared as they are.": AS_THEY_ARE,
     "Unadjusted: the noise was too large for this many people and this budget. 2 covariates or levels could not be "
     "adjusted for: privacy noise hides how they vary.": NOTHING,
-    "Adjusted until about 22% of possible confounding is left, and curves were not looked for.": of_share(
-        0.95, linear=True
+    "Adjusted until about 22% of possible linear confounding is left. Curves and products were not looked for: some of "
+    "the size that is expected of all confounding could move the estimate by 0.71.": of_share(
+        0.95, linear=True, unseen=0.7071
     ),
-    "Adjusted until about 1% of possible confounding is left.": of_share(0.9999),
+    "Adjusted until about 22% of possible linear confounding is left. Curves and products other than the declared "
+    "terms were not looked for.": of_share(0.95, linear=True),
+    "Adjusted until about 1% of possible confounding is left. Curves and products that noise hides could move the "
+    "estimate by 1,234.": of_share(0.9999, unseen=1234.4),
     "Partly adjusted, until about 71% of possible confounding by the other covariates is left. The noise was too large "
     "for this many people and this budget. 1 covariate or level could not be adjusted for: privacy noise hides how it "
     "varies.": HALF,

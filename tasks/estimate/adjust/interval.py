@@ -76,7 +76,12 @@ def curves_not_covered(public: Public) -> Code:
 
 
 def confounding(
-    study: Adjusts, public: Public, share: float, left_out: tuple[str, ...], explained: float | None = None
+    study: Adjusts,
+    public: Public,
+    share: float,
+    left_out: tuple[str, ...],
+    explained: float | None = None,
+    unseen: float | None = None,
 ) -> ConfoundingStatement:
     """Return what was done about confounding, or in a trial for precision.
 
@@ -86,12 +91,13 @@ def confounding(
         share: of the variance of confounding that was expected, what the data took off.
         left_out: covariates that could not be adjusted for.
         explained: of the outcome's variance within arms, what slopes are seen to explain, if that is known.
+        unseen: by how much curves that noise hides may move the estimate, in outcome units.
     """
     if study.estimator.trial:
         return of_trial(AdjustmentMethod.regression, explained)
     default = study.estimator.confounding_prior == ConfoundingPrior()
     linear = not looks_for_curves(public)
-    return of_share(share, linear=linear, default=default, left_out=left_out)
+    return of_share(share, linear=linear, default=default, left_out=left_out, unseen=unseen)
 
 
 # A number of which more than half have its lowest value has a floor there, as scores and counts do.
@@ -140,6 +146,8 @@ class ErrorLaw:
         narrow: numbers whose declared ranges cut many people.
         alike: what is possible of the sampling variance where units of one cluster are alike; of one side of several,
             that of the arm's comparison with the reference.
+        unseen: by how much curves that noise hides may move the estimate; None where nothing was adjusted for, and of
+            a model that the study states.
     """
 
     value: float
@@ -151,6 +159,7 @@ class ErrorLaw:
     explained: float | None
     narrow: NarrowRanges = FIT
     alike: Likeness | None = None
+    unseen: float | None = None
 
     @property
     def noise(self) -> Noise:
@@ -244,8 +253,7 @@ def share_adjusted(public: Public, error: FloatArray) -> float:
 
     ``error``: draws of what may be left.
     """
-    expected = math.sqrt(public.prior.outcome_r2) * public.prior.distance
-    return 1 - min((float(error.std()) / max(expected, 1e-9)) ** 2, 1.0)
+    return 1 - min((float(error.std()) / max(public.prior.bias, 1e-9)) ** 2, 1.0)
 
 
 def adjusts(public: Public, learnt: Learnt, kept: Kept) -> bool:
@@ -314,6 +322,7 @@ def law_of(
         _explained(learnt, shares) if len(scales.kept) else 0.0,
         narrow,
         alike,
+        kept.unseen * arms.spread if kept.unseen is not None and learnt.adjusts else None,
     )
 
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.special import ndtri
 
 from causalveil.tasks.estimate.adjust.released import RandomDraws
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
@@ -38,6 +39,9 @@ HIDDEN = (0.0, 0.02, 0.05)
 # What was counted before any was seen: of each curve 2 that do nothing, some that drive one of both, some that confound
 # (as of single candidates, which were chosen on random tables 0 to 199).
 NULL, ONE_SIDED, BOTH, ROUNDS = 2.0, 3.0, 5.0, 40
+# A curve is seen where confounding is as likely as not; one that is, in four of five runs, has readings of outcome and
+# treatment that are so much longer, in deviations.
+SEEN, LONGER = 0.5, float(ndtri(0.8)) / math.sqrt(2)
 # Of two curves that are kept of a number, how much the second has beside the first at least.
 APART = 0.2
 
@@ -263,6 +267,19 @@ class Profiles:
         """Return the chance that each curve is in both."""
         both = self.grid[:, 0] * self.grid[:, 1] > 0
         return np.concatenate([np.zeros(0), *(chances[:, both].sum(axis=(1, 2)) for chances in self.chances)])
+
+    def unseen(self) -> float:
+        """Return the most that one more curve confounds that is not seen in four of five runs.
+
+        Of all curves with readings that are as clear, a^2/sd^2 + b^2/sd^2, the bias a b is largest at a/sd = b/sd.
+        """
+        lengths = np.linspace(0, 10, 101)
+        clear = self._log(np.ones(1), self.grid[:, None], lengths[:, None] * self.sds)[:, 0]
+        clear += np.log(self.fitted)[:, None]
+        chances = np.exp(clear - clear.max(axis=0))
+        both = chances[self.grid[:, 0] * self.grid[:, 1] > 0].sum(axis=0) / chances.sum(axis=0)
+        least = lengths[np.argmax(both >= SEEN)] if (both >= SEEN).any() else lengths[-1]
+        return float((least + LONGER) ** 2 * self.sds.prod())
 
     def means(self) -> list[FloatArray]:
         """Return the means of g and m over cells, shape (curves, B, 2)."""

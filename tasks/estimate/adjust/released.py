@@ -7,6 +7,7 @@ an indicator in {0, 1} for a category of two levels, for each level of a larger 
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from enum import StrEnum
@@ -74,6 +75,11 @@ class Prior:
 
     outcome_r2: float = 0.5
     distance: float = 1.0
+
+    @property
+    def bias(self) -> float:
+        """The bias of it, in standard deviations of the outcome within arms."""
+        return math.sqrt(self.outcome_r2) * self.distance
 
 
 @dataclass(frozen=True)

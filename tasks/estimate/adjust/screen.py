@@ -158,11 +158,13 @@ class Kept:
     """Features of release 4, and draws of the bias of the curves that it leaves out.
 
     ``left``: the draws, shape (K,). ``sizes``: deviations of a kept curve's parts in outcome and treatment.
+    ``unseen``: by how much curves that noise hides may move the estimate; None where the study states which there are.
     """
 
     features: FeatureMap
     left: FloatArray
     sizes: tuple[float, float] = (0.0, 0.0)
+    unseen: float | None = None
 
 
 @dataclass(frozen=True)
@@ -391,6 +393,18 @@ class Screening:
         found: FloatArray = self.biases().sum(axis=1)
         return found
 
+    def unseen(self) -> float | None:
+        """Return by how much curves that noise hides may move the estimate, in deviations.
+
+        It is what the draws leave of those that were looked for, 19 times of 20, and one more that would not be seen;
+        at most all confounding that is expected, which is what there may be where none was looked for. None of a model
+        that the study states.
+        """
+        if self.public.trial or (self.public.stated and self.blind):
+            return None
+        most = self.public.prior.bias
+        return most if self.blind else min(float(np.quantile(np.abs(self.left()), 0.95)) + self.profiles.unseen(), most)
+
 
 def beside(public: Public, features: FeatureMap, curves: tuple[Curve, ...]) -> FeatureMap:
     """Return lines with curves, which have the room of so many features or more.
@@ -428,4 +442,4 @@ def kept_of(screenings: Sequence[Screening]) -> list[Kept]:
             chosen.append(first.screen.curves[int(candidates.along[1].own[place, 0])])
     if chosen:
         features = beside(first.public, features, tuple(chosen))
-    return [Kept(features, one.left(), one.sizes()) for one in screenings]
+    return [Kept(features, one.left(), one.sizes(), one.unseen()) for one in screenings]

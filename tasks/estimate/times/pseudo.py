@@ -295,6 +295,7 @@ def times_parts(
             sampling=part.sampling * factor**2,
             noise=part.noise * factor**2 + lost,
             spread=part.spread * factor,
+            confounding=None if part.confounding is None else part.confounding.times(factor),
             error=error,
             alike=None if part.alike is None else part.alike.times(factor**2),
         )
