@@ -174,7 +174,6 @@ def draft(
     covariates: Sequence[str] | None = None,
     without: Sequence[str] = (),
     trial: bool = False,
-    chance: float | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
     levels: Mapping[str, Sequence[str]] | None = None,
     missing: Mapping[str, Sequence[str]] | None = None,
@@ -200,7 +199,6 @@ def draft(
         covariates: columns to adjust for; None: all that are not in doubt.
         without: columns that are no covariates.
         trial: whether treatment was drawn by lot.
-        chance: of treatment in a trial, if known.
         ranges: of numbers, as ``{"age": (0, 110)}``.
         levels: of categories, as ``{"region": ["north", "south"]}``.
         missing: values that mean a missing one, as ``{"age": ["999"]}``.
@@ -236,8 +234,7 @@ def draft(
         censored=censored,
         covariates=None if covariates is None else tuple(covariates),
         without=tuple(without),
-        trial=trial or chance is not None,
-        chance=chance,
+        trial=trial,
         ranges=dict(ranges or {}),
         levels={column: tuple(map(str, one)) for column, one in (levels or {}).items()},
         missing={column: tuple(map(str, one)) for column, one in (missing or {}).items()},

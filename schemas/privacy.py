@@ -15,34 +15,31 @@ from __future__ import annotations
 
 import decimal
 import math
-import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
-from pydantic_core import core_schema
+
+
+def met_by_one_unit(charges: Sequence[Charge]) -> list[list[Charge]]:
+    """Return the charges that a unit meets.
+
+    There is a list for each half of a split, and one in all where no charge is of a half.
+    """
+    common = [charge for charge in charges if charge.scope is Scope.all]
+    halves = [[charge for charge in charges if charge.scope is half] for half in (Scope.train, Scope.estimation)]
+    return [[*common, *half] for half in halves] if any(halves) else [common]
 
 
 def largest_sum(charges: Sequence[Charge], amount: Callable[[Charge], Decimal]) -> Decimal:
     """Return the largest sum of an amount that one unit can meet.
 
-    Of each partition of the units a unit is in one part, and meets the charges that touch it.
-
     Raises:
         decimal.Inexact: the sum has too many digits.
     """
-    common = add(*(amount(charge) for charge in charges if not charge.scope.whole))
-    return add(common, *(max(add(*map(amount, met)) for met in group) for group in by_part(charges)))
-
-
-def by_part(charges: Sequence[Charge]) -> list[list[list[Charge]]]:
-    """Return the charges that touch each part of each partition that scopes speak of."""
-    wholes = dict.fromkeys(charge.scope.whole for charge in charges if charge.scope.whole)
-    return [
-        [[c for c in charges if c.scope.whole == whole and part in c.scope.parts] for part in whole] for whole in wholes
-    ]
+    return max(add(*map(amount, met)) for met in met_by_one_unit(charges))
 
 
 MAX_DIGITS = 15
@@ -120,11 +117,6 @@ Amount = Annotated[
 ]
 
 
-NUMBER = "[1-9][0-9]?"
-SCOPE = f"all|train|estimation|all but fold {NUMBER} of {NUMBER}"
-FOLD = re.compile(f"all but fold ({NUMBER}) of ({NUMBER})")
-
-
 class Frozen(BaseModel):
     """Base of all contracts: immutable, unknown keys refused."""
 
@@ -175,16 +167,6 @@ class Guarantee(StrEnum):
     asymptotic = "asymptotic"
 
 
-class Coverage(StrEnum):
-    """The basis of an interval's coverage.
-
-    It is a normal sampling error, or an inequality that holds at any size.
-    """
-
-    normal_approximation = "normal_approximation"
-    finite_sample = "finite_sample"
-
-
 class Accounting(StrEnum):
     """The rule by which runs add up against a cap.
 
@@ -195,61 +177,16 @@ class Accounting(StrEnum):
     basic = "basic"
 
 
-class Scope(str):
-    """The set of units that a release reads: all units, or some parts of a partition.
+class Scope(StrEnum):
+    """The set of units that a release reads: all units, or one of the two halves of a split.
 
-    The parts divide all units.
-
-    ``all``; ``train`` and ``estimation``, the two halves of a split; ``all but fold 1 of 2``, the units outside one
-    of K folds. Only what a scope touches is charged, so the total is the largest over the parts
-    (``tasks/privacy/accountant.py:compose``). Written as its text everywhere.
+    Only what a scope touches is charged, so the total is the larger over the halves
+    (``tasks/privacy/accountant.py:compose``).
     """
 
-    all: ClassVar[Scope]
-    train: ClassVar[Scope]
-    estimation: ClassVar[Scope]
-    _known: ClassVar[dict[str, Scope]] = {}
-
-    def __new__(cls, text: str) -> Scope:
-        """Read a scope; equal scopes are one object.
-
-        Raises:
-            ValueError: not the text of a scope.
-        """
-        if text not in cls._known:
-            fold = FOLD.fullmatch(text)
-            if re.fullmatch(SCOPE, text) is None or (fold and not int(fold[1]) <= int(fold[2]) >= 2):
-                raise ValueError("not a set of units that a release can read")
-            cls._known[text] = super().__new__(cls, text)
-        return cls._known[text]
-
-    @classmethod
-    def without_fold(cls, fold: int, folds: int) -> Scope:
-        """Return the scope of all units but those of fold ``fold``, counted from 1."""
-        return cls(f"all but fold {fold} of {folds}")
-
-    @property
-    def whole(self) -> tuple[str, ...]:
-        """Every part of the partition of the units that the scope speaks of; none for ``all``."""
-        fold = FOLD.fullmatch(self)
-        if fold:
-            return tuple(f"fold {index} of {fold[2]}" for index in range(1, int(fold[2]) + 1))
-        return () if self == "all" else ("train", "estimation")
-
-    @property
-    def parts(self) -> frozenset[str]:
-        """The parts of ``whole`` that the scope touches."""
-        if FOLD.fullmatch(self):
-            return frozenset(self.whole) - {self.removeprefix("all but ")}
-        return frozenset(self.whole) & {str(self)}
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, _: Any, __: Any) -> core_schema.CoreSchema:
-        """Validated from its text and written as it."""
-        return core_schema.no_info_after_validator_function(cls, core_schema.str_schema(pattern=f"^(?:{SCOPE})$"))
-
-
-Scope.all, Scope.train, Scope.estimation = Scope("all"), Scope("train"), Scope("estimation")
+    all = "all"
+    train = "train"
+    estimation = "estimation"
 
 
 class Norm(StrEnum):

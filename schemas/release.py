@@ -31,7 +31,6 @@ from causalveil.schemas.mistakes import validate
 from causalveil.schemas.privacy import (
     Amount,
     Charge,
-    Coverage,
     Frozen,
     Guarantee,
     Half,
@@ -58,7 +57,6 @@ class Interval(Frozen):
     upper: Finite
     confidence: Finite
     covers: Annotated[tuple[Limit, ...], Field(description="sources of error that the interval covers")]
-    coverage: Coverage
     whole_range: Annotated[bool, Field(description="noise hides the estimate: the interval is the declared range")]
     bias: Annotated[
         Finite, Field(ge=0, description="how far confounding left out may have moved the estimate, as far as covered")
@@ -287,7 +285,7 @@ class ClustersStatement(Clusters):
         )
 
 
-def interval_from(answer: Answer, confidence: float, covers: tuple[Limit, ...], coverage: Coverage) -> Interval | None:
+def interval_from(answer: Answer, confidence: float, covers: tuple[Limit, ...]) -> Interval | None:
     """Return the interval of an answer with what it covers; None where a gate withholds it."""
     ends = answer.interval
     if ends is None:
@@ -297,7 +295,6 @@ def interval_from(answer: Answer, confidence: float, covers: tuple[Limit, ...], 
         upper=ends.upper,
         confidence=confidence,
         covers=covers,
-        coverage=coverage,
         whole_range=answer.state is State.unresolved,
         bias=answer.bias or 0.0,
     )
@@ -314,7 +311,6 @@ class EffectTable(OfStudy):
 
     estimand: Estimand
     confidence: Annotated[Finite, Field(gt=0, lt=1)]
-    coverage: Coverage
     answers: Annotated[tuple[Answer, ...], Field(min_length=1, description="the headline answer first")]
     covers: Annotated[tuple[Limit, ...], Field(description="sources of error that every interval covers")]
     not_covered: Annotated[tuple[Limit, ...], Field(description="sources of error that no interval covers")]
@@ -360,7 +356,7 @@ class EffectTable(OfStudy):
 
     def interval_of(self, answer: Answer) -> Interval | None:
         """Return the interval of an answer, with what it speaks of; None where a gate withholds it."""
-        return interval_from(answer, self.confidence, self.covers, self.coverage)
+        return interval_from(answer, self.confidence, self.covers)
 
     @property
     def gate_failed(self) -> bool:

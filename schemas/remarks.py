@@ -106,8 +106,6 @@ class PlanCode(StrEnum):
     reuse = "reuse"
     parts = "parts"
     flips = "flips"
-    cross_fitting = "cross_fitting"
-    public_sizes = "public_sizes"
     residuals = "residuals"
     curve = "curve"
 
@@ -256,9 +254,6 @@ REMARKS: dict[StrEnum, str] = {
     PlanCode.parts: "Epsilon is divided into {parts}.",
     PlanCode.flips: "Each treatment is flipped with probability {flipped}, which attenuates the effect to {left:.0%}"
     "{divided}.",
-    PlanCode.cross_fitting: "Cross-fitting: each unit trains the models of {others} of {folds} folds, and is scored in "
-    "its own. It pays for those models and for one estimate.",
-    PlanCode.public_sizes: "Decided from public sizes: the outcome model has {terms}.",
     PlanCode.residuals: "One training unit moves a residual, which lies in [-2, 2], by at most {movement:.2g}.",
     PlanCode.curve: "Half-width{of} against epsilon and units: {path}",
 }

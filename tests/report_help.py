@@ -170,21 +170,8 @@ def releases(folder: Path) -> Documents:
             },
         ),
         "matching": told(ran, {**clear, "estimator": "matching", **estimator(name="matching", ratio=5, clip=...)}),
-        "folds": told(
-            ran,
-            {
-                **clear,
-                "estimator": "aipw",
-                **estimator(name="aipw", clip=..., propensity={"known": 0.5}),
-                "details": {"chance_contradicted": True},
-                "privacy": {
-                    "charges": [
-                        charge | {"name": "model 1", "scope": "all but fold 1 of 2", "epsilon": 0.4},
-                        charge | {"name": "model 2", "scope": "all but fold 2 of 2", "epsilon": 0.4},
-                        charge | {"name": "effect", "scope": "all", "epsilon": 0.6},
-                    ]
-                },
-            },
+        "aipw": told(
+            ran, {**clear, "estimator": "aipw", **estimator(name="aipw", clip=..., propensity={"known": 0.5})}
         ),
         **{
             f"adjusted {place}": told(
@@ -246,7 +233,6 @@ def releases(folder: Path) -> Documents:
                 "bias": 0.3,
             },
         ),
-        "trial": told(ran, {"estimator": "aipw", **estimator(name="aipw", clip=..., propensity={"known": 0.5})}),
         **{
             name: told(
                 told(ran, {"estimator": "difference_in_means", **clear}),

@@ -11,8 +11,8 @@ from typing import Any
 from causalveil.schemas.asked.formula import terms_of
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.studies import parse_study
-from tests.aipw_help import make_aipw, make_difference
 from tests.balancing_help import make_balancing
+from tests.difference_help import make_difference
 from tests.direction_help import OPTIONS, make_direction, option_name
 from tests.ipw_help import make_study
 from tests.protocol_help import make_protocol
@@ -167,16 +167,6 @@ def _label_protocols() -> Iterator[Case]:
         yield Case(f"label protocol, ipw: {groups} groups", study, 24)
 
 
-def _aipw() -> Iterator[Case]:
-    for name, covariates in SETS.items():
-        yield Case(f"aipw, {name}", make_aipw(0, covariates=covariates, epsilon="50"), 60, 50)
-    for folds in (2, 3):
-        for delta in ("1e-6", "0"):
-            study = make_aipw(0, covariates=MIXED, folds=folds, delta=delta, epsilon="50", propensity={"known": 0.3})
-            yield Case(f"aipw, {folds} folds, delta {delta}", study, 60, 50)
-    yield Case("aipw, of few", make_aipw(2), 20, 10)
-
-
 def _ipw() -> Iterator[Case]:
     for name in ("mixed", "missing number", "other missing levels"):
         for level in ("sample", "training_units", "label"):
@@ -223,7 +213,6 @@ def _unrecorded() -> Iterator[Case]:
     counted = {"missing_treatment": "control", "missing_outcome": "lower"}
     yield Case("regression, unrecorded", make_regression(0, covariates=MIXED, epsilon="50", **counted), 100, 200)
     yield Case("protocol, unrecorded", make_protocol(0, 2, 2, 3, covariates=MIXED, epsilon="50", **counted), 240, 40)
-    yield Case("aipw, unrecorded", make_aipw(0, covariates=MIXED, epsilon="50", **counted), 60, 50)
     yield Case("ipw, unrecorded", make_study(epsilon="1000", **counted), 12)
     for level in ("label", "sample"):
         # At label level treatments are public, so that one cannot be missing.
@@ -307,10 +296,6 @@ SHORT = (
     "label protocol, balancing: 1 groups, 3 arms, delta 0",
     "label protocol, matching: 1 groups",
     "label protocol, ipw: 2 groups",
-    "aipw, 2 levels",
-    "aipw, 3 folds, delta 1e-6",
-    "aipw, 2 folds, delta 0",
-    "aipw, of few",
     "ipw, mixed, label",
     "ipw, hajek, sample, delta 1e-6",
     "ipw, horvitz_thompson, training_units, delta 0",
@@ -345,7 +330,6 @@ def cases() -> dict[str, Case]:
         _regressions,
         _protocols,
         _label_protocols,
-        _aipw,
         _ipw,
         _matchings,
         _simple,

@@ -46,7 +46,7 @@ from causalveil.tasks.data.cells import normalise_cells
 from causalveil.tasks.data.enclave import Enclave, MemoryEnclave, ranks
 from causalveil.tasks.data.normalise import normalise_segment
 from causalveil.tasks.data.partitions import LoadedSegment
-from causalveil.tasks.data.split import ascending, fold_sizes, keyed_hash, sizes_of, training_size
+from causalveil.tasks.data.split import ascending, keyed_hash, sizes_of, training_size
 from causalveil.tasks.estimate.models.lattice_sums import BITS
 from causalveil.tasks.estimate.papers.direction import stages
 from causalveil.tasks.estimate.times.releases import normalise_times
@@ -531,15 +531,12 @@ class Attack:
 
     @cached_property
     def spans(self) -> list[tuple[str, int, int]]:
-        """The parts of a run's units by their ranks: folds, halves, or all of them."""
-        n, folds = self.case.units, getattr(self.study.estimator, "folds", 0)
+        """The parts of a run's units by their ranks: halves, or all of them."""
+        n = self.case.units
         share = self.study.training_share
         if isinstance(self.study, DirectionStudy):
             share = self.study.estimator.train_fraction
-        if folds:
-            edges = [0, *np.cumsum(fold_sizes(n, folds)).tolist()]
-            names = [f"fold {fold + 1} of {folds}" for fold in range(folds)]
-        elif share is not None:
+        if share is not None:
             edges, names = [0, training_size(n, share), n], ["train", "estimation"]
         else:
             edges, names = [0, n], [""]
@@ -556,7 +553,7 @@ class Attack:
 
     def touches(self, charge: Charge, place: int) -> bool:
         """Whether a release reads the row of this rank."""
-        return charge.scope == "all" or self.part(place) in charge.scope.parts
+        return charge.scope == "all" or self.part(place) == charge.scope
 
     def one_by_one(self, name: str, effort: Effort) -> Found:
         """Tables of few rows, each a run of the release's stage."""

@@ -10,14 +10,14 @@ from typing import Any
 
 from causalveil.flows.run.estimators import estimator_of
 from causalveil.schemas.studies import parse_study
-from tests.aipw_help import make_aipw, make_difference
 from tests.balancing_help import make_balancing
+from tests.difference_help import make_difference
 from tests.direction_help import make_direction
 from tests.ipw_help import make_study
 from tests.matching_help import matching_changes
 from tests.protocol_help import make_protocol
 from tests.regression_help import make_regression
-from tests.studies import RESOLVED, merge
+from tests.studies import RESOLVED, made, merge
 from tests.survival_help import make_survival, make_times
 
 ROOT = Path(__file__).parents[1]
@@ -30,10 +30,7 @@ def studies() -> dict[str, Any]:
     """One study for each order of stages that there is."""
     return {
         "`regression`": make_regression(2),
-        "`aipw`": make_aipw(2, folds=2),
-        "`aipw`, guarantee `asymptotic`": make_aipw(
-            2, folds=2, guarantee="asymptotic", outcome_model={"model": "kernel_ridge"}
-        ),
+        "`aipw`": made("aipw", 2, guarantee="asymptotic"),
         "`ipw`": make_study(),
         "`matching`": parse_study(merge(RESOLVED, matching_changes(level="sample"))),
         "level `label`, by `balancing`, `ipw`, `matching` or `difference_in_means`": make_balancing(),
@@ -62,7 +59,7 @@ def table(study: Any) -> str:
     for stage in stages:
         reads = ", ".join(one.name for one in stage.reads if one in stages)
         draws = ", ".join(f"{charge.name} ({charge.scope})" for charge in stage.declare(study, None))
-        lines.append(f"| {stage.title} | {reads} | {draws or 'nothing'} |")
+        lines.append(f"| {stage.name} | {reads} | {draws or 'nothing'} |")
     return "\n".join(lines) + "\n"
 
 

@@ -111,7 +111,7 @@ class Task(Generic[R]):
     Attributes:
         name: of the work, which a terminal is shown.
         call: does it. Its arguments are inside: no engine sees them.
-        part: which fold, block or question it is for, where there are several.
+        part: which block it is for, where there are several.
         charges: what it declares of the flow's budget.
         reads: titles of the tasks whose results it reads.
     """

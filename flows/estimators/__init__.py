@@ -1,6 +1,6 @@
 """The order of each estimator's stages, which reads like its paper's algorithm box.
 
-- ``aipw``: AIPW with cross-fitting.
+- ``aipw``: AIPW with cross-fitting, by the equations of Schröder, Hartenstein and Feuerriegel (2025).
 - ``balancing``: Minimal-noise balancing weights on public covariates and treatments.
 - ``difference``: Differences of arm means, of a randomised trial or unadjusted.
 - ``direction``: Causal direction between two variables by additive noise models.

@@ -90,7 +90,7 @@ def clusters_stage(
 
     def declared(study: S, sizes: Sizes | None) -> Draws:
         own = plan(study, sizes)
-        return [(own.slot(recipe.CLUSTERS), own.mechanism(recipe.CLUSTERS))]
+        return [(recipe.CLUSTERS, own.mechanism(recipe.CLUSTERS))]
 
     return Stage("clusters", run, charges=declared, reads=(*rows, five.again, five.scores))
 
@@ -113,7 +113,7 @@ def joint_stages(
     def draws(slot: Slot) -> Callable[[S, Sizes | None], Draws]:
         def declared(study: S, sizes: Sizes | None) -> Draws:
             own = plan(study, sizes)
-            return [(own.slot(slot), own.mechanism(slot))]
+            return [(slot, own.mechanism(slot))]
 
         return declared
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, partial
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -23,7 +23,7 @@ from causalveil.flows.engine.shown import stage_line
 from causalveil.schemas.admission import Admission
 from causalveil.schemas.errors import ChargesDiffer
 from causalveil.schemas.plan import Layout, Sizes
-from causalveil.schemas.privacy import Charge, Scope
+from causalveil.schemas.privacy import Charge
 from causalveil.schemas.study import Study
 from causalveil.tasks.data.data_folder import DataFolder
 from causalveil.tasks.data.enclave import Enclave
@@ -116,19 +116,6 @@ def recalled(decide: Callable[[S, Sizes | None], P]) -> Callable[[S, Sizes | Non
     return recall
 
 
-@dataclass(frozen=True)
-class Fold:
-    """One of several folds, counted from 0."""
-
-    index: int
-    of: int
-
-    @property
-    def outside(self) -> Scope:
-        """Whom a model of this fold is trained on: the units of all others."""
-        return Scope.without_fold(self.index + 1, self.of)
-
-
 @dataclass(frozen=True, eq=False)
 class Stage(Generic[S, R_co]):
     """One stage, the same object wherever it is spoken of.
@@ -139,7 +126,6 @@ class Stage(Generic[S, R_co]):
         charges: what it draws, from public facts alone; formulas in n where sizes are None.
         reads: stages whose results it may read.
         from_files: reads the rows of a run from files; left out where rows are in memory already.
-        fold: which fold of a cross-fit it is for (``of``); None: there are none, or it is for all.
     """
 
     name: str
@@ -147,54 +133,18 @@ class Stage(Generic[S, R_co]):
     charges: Callable[[S, Sizes | None], Draws] | None = None
     reads: tuple[Stage[Any, Any], ...] = ()
     from_files: bool = False
-    fold: Fold | None = None
-
-    @property
-    def part(self) -> str:
-        """The fold that the stage is for, in words; empty for none."""
-        return "" if self.fold is None else f"fold {self.fold.index + 1} of {self.fold.of}"
-
-    @property
-    def title(self) -> str:
-        """Name of its task runs."""
-        return f"{self.name}, {self.part}" if self.part else self.name
-
-    def of(self, index: int, folds: int) -> Stage[S, R_co]:
-        """Return the stage of one fold; the same object each time.
-
-        Raises:
-            ChargesDiffer: there is no such fold.
-        """
-        if not 0 <= index < folds:
-            raise ChargesDiffer(
-                f"stage '{self.name}' has no fold {index + 1} of {folds}; nothing was drawn; report this"
-            )
-        return _of_fold(self, index, folds)
 
     def declare(self, study: S, sizes: Sizes | None) -> tuple[Charge, ...]:
-        """Return every charge of the stage; of a fold's stage those on whom its models are trained.
-
-        Raises:
-            ChargesDiffer: it draws in other folds and not in this: the study has no such fold.
-        """
+        """Return every charge of the stage."""
         draws = () if self.charges is None else self.charges(study, sizes)
         charges = [mechanism.charge(slot) for slot, mechanism in draws if mechanism is not None]
-        if self.fold is not None and charges:
-            charges = [charge for charge in charges if charge.scope == self.fold.outside]
-            if not charges:
-                raise ChargesDiffer(f"stage '{self.name}' is of a fold that the study does not have; report this")
         return tuple(charge.model_copy(update={"stage": self.name}) for charge in charges)
 
     def task(self, run: Run[S], results: Mapping[Stage[Any, Any], Any]) -> Task[R_co]:
         """Return the stage on one run, ready for an engine."""
         charges = self.declare(run.study, run.sizes)
-        reads = tuple(one.title for read in self.reads for one in _of(read, self.fold, results))
-        return Task(self.name, partial(_work, self, charges, run, results), self.part, charges, reads)
-
-
-@cache
-def _of_fold(stage: Stage[S, R], index: int, folds: int) -> Stage[S, R]:
-    return replace(stage, fold=Fold(index, folds))
+        reads = tuple(read.name for read in self.reads if read in results)
+        return Task(self.name, partial(_work, self, charges, run, results), charges=charges, reads=reads)
 
 
 @dataclass(frozen=True)
@@ -260,39 +210,18 @@ class StageRun(Generic[S]):
             raise ChargesDiffer(f"stage '{self.stage.name}' declares no charge and asks for a budget; report this")
         return self.allowance
 
-    @property
-    def fold(self) -> int:
-        """The fold that the stage is for, counted from 0.
-
-        Raises:
-            ChargesDiffer: it is for none.
-        """
-        if self.stage.fold is None:
-            raise ChargesDiffer(f"stage '{self.stage.name}' is run for no fold and asks for one; report this")
-        return self.stage.fold.index
-
     def __getitem__(self, stage: Stage[Any, R]) -> R:
-        """Return the result of another stage; of one that has folds, that in this stage's own fold.
+        """Return the result of another stage.
 
         Raises:
             ChargesDiffer: the stage does not name it among those that it reads, or it has not run.
         """
-        found = self._read(stage, self.stage.fold)
-        if len(found) != 1:
-            raise ChargesDiffer(f"stage '{self.stage.name}' reads one '{stage.name}' of {len(found)}; report this")
-        return found[0]
-
-    def each(self, stage: Stage[Any, R]) -> list[R]:
-        """Return the results of another stage in each of its folds, in order."""
-        return self._read(stage, None)
-
-    def _read(self, stage: Stage[Any, R], fold: Fold | None) -> list[R]:
-        found = _of(stage, fold, self.results)
-        if stage not in self.stage.reads or not found:
+        if stage not in self.stage.reads or stage not in self.results:
             raise ChargesDiffer(
                 f"stage '{self.stage.name}' reads '{stage.name}', which it does not name or has not run; report this"
             )
-        return [self.results[one] for one in found]
+        found: R = self.results[stage]
+        return found
 
 
 def carry_out(
@@ -320,17 +249,5 @@ def _work(stage: Stage[S, R], charges: tuple[Charge, ...], run: Run[S], results:
         allowance.close()
     if isinstance(run.budget, FlowBudget):
         drawn = [charge for charge in charges if run.budget.drew(charge)]
-        _LOG.info(stage_line(stage.title, charges, drawn, run.budget.committed, run.budget.reservation))
+        _LOG.info(stage_line(stage.name, charges, drawn, run.budget.committed, run.budget.reservation))
     return found
-
-
-def _of(stage: Stage[Any, Any], fold: Fold | None, results: Mapping[Stage[Any, Any], Any]) -> list[Stage[Any, Any]]:
-    """Return the stages that have run and that ``stage`` refers to.
-
-    That is the stage of a fold, the one that has none, or the stages of all folds.
-    """
-    if fold is not None and (same := _of_fold(stage, fold.index, fold.of)) in results:
-        return [same]
-    if stage in results:
-        return [stage]
-    return [one for one in results if one.fold is not None and _of_fold(stage, one.fold.index, one.fold.of) is one]

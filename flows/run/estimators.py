@@ -102,7 +102,6 @@ WHY = {
     "regression": "covariates are private. It adjusts as far as size and budget allow, and says how far",
     "trial": "treatment was randomised, and adjusting for covariates narrows the interval",
     "difference_in_means": "treatment was randomised, and covariates would cost more than they bring at this size",
-    "aipw": "the chance of treatment is known, so nothing is spent on it",
 }
 
 

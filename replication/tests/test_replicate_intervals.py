@@ -15,11 +15,11 @@ from causalveil_replication.main import main
 from causalveil_replication.schroeder2025 import fits, runs, tables
 from causalveil_replication.schroeder2025.data import DATASET_1, RHC_FILE, TRIAL, draw, rows_of
 from causalveil_replication.schroeder2025.runs import (
+    ADJUSTED,
     DIFFERENCE,
     FINITE,
     IPW,
     KERNEL,
-    KNOWN,
     LEVELS,
     NETWORK,
     Analysis,
@@ -78,7 +78,7 @@ def test_tables_figures_and_page_come_from_one_command_and_runs_are_kept(
     assert {row["runs"] for row in table(tmp_path / "intervals.csv")} == {"2"}
 
 
-@pytest.mark.parametrize("method", [KERNEL, NETWORK, FINITE, KNOWN, DIFFERENCE, IPW], ids=lambda method: method.name)
+@pytest.mark.parametrize("method", [KERNEL, NETWORK, FINITE, ADJUSTED, DIFFERENCE, IPW], ids=lambda method: method.name)
 def test_a_run_is_one_draw_read_at_three_levels_and_can_be_made_again(method: Analysis) -> None:
     study = runs.study_of(TRIAL.document(), method, 400, "0.5", "1e-5")
     rows = rows_of(study, draw(TRIAL, 400, 1))

@@ -44,7 +44,6 @@ from causalveil.schemas.asked.columns import (
 )
 from causalveil.schemas.documents import AnyPath, RuleBroken, read_yaml
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.estimators.aipw import AipwEstimator, Propensity
 from causalveil.schemas.estimators.balancing import BalancingEstimator
 from causalveil.schemas.estimators.difference import DifferenceEstimator
 from causalveil.schemas.estimators.direction import DirectionEstimator
@@ -83,12 +82,11 @@ Option = tuple[EstimatorSettings, PrivacyRequest]
 class AutoEstimator(EstimatorSettings):
     """The estimator of least expected error, by level, size, budget and design.
 
-    ``trial``: treatment was randomised. ``known``: each unit's known chance of treatment in it.
+    ``trial``: treatment was randomised.
     """
 
     name: Literal["auto"]
     trial: bool = False
-    known: Annotated[Finite, Field(gt=0, lt=1)] | None = None
 
 
 def options(auto: AutoEstimator, privacy: PrivacyRequest) -> list[Option]:
@@ -97,7 +95,7 @@ def options(auto: AutoEstimator, privacy: PrivacyRequest) -> list[Option]:
     All are of one level and design, so that a release identifies its study file. At label level no option spends a
     delta: a draw of two numbers gains nothing by it.
     """
-    trial = auto.trial or auto.known is not None
+    trial = auto.trial
     if privacy.level is Level.training_units:
         return [(IpwEstimator(name="ipw", trial=trial), privacy)]
     if privacy.level is Level.label:
@@ -105,13 +103,10 @@ def options(auto: AutoEstimator, privacy: PrivacyRequest) -> list[Option]:
         return [(BalancingEstimator(name="balancing", trial=trial), free)]
     if not trial:
         return [(RegressionEstimator(name="regression"), privacy)]
-    found: list[Option] = [
+    return [
         (RegressionEstimator(name="regression", trial=True), privacy),
         (DifferenceEstimator(name="difference_in_means", trial=True), privacy),
     ]
-    if auto.known is not None:
-        found.append((AipwEstimator(name="aipw", propensity=Propensity(known=auto.known)), privacy))
-    return found
 
 
 if TYPE_CHECKING:

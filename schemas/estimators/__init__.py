@@ -1,6 +1,6 @@
 """Models of each estimator's study: one module an estimator.
 
-- ``aipw``: Ask for augmented inverse probability weighting with cross-fitting.
+- ``aipw``: Ask for augmented inverse probability weighting with cross-fitting, as its paper has it.
 - ``balancing``: A study by minimal-noise balancing weights.
 - ``difference``: The difference of arm means.
 - ``direction``: A study of which of two variables causes the other.

@@ -285,21 +285,9 @@ class Folds(Cut):
         return len(self.edges) - 1
 
     def fold(self, fold: int) -> Pieces:
-        """Return the units of one fold, 0 <= fold < K, a piece per segment."""
-        return self._pieces([(fold, fold + 1)])
-
-    def without(self, fold: int) -> Pieces:
-        """Return the units of all other folds: those before it, then those behind it."""
-        return self._pieces([(0, fold), (fold + 1, self.count)])
-
-    def _pieces(self, spans: list[tuple[int, int]]) -> Pieces:
-        """The rows between pairs of edges, segment by segment; empty pieces are left out."""
-        places = [
-            (index, int(self.edges[first, index]), int(self.edges[last, index]))
-            for index in range(self.edges.shape[1])
-            for first, last in spans
-        ]
-        places = [place for place in places if place[1] < place[2]]
+        """Return the units of one fold, 0 <= fold < K, a piece per segment that has any."""
+        spans = zip(self.edges[fold].tolist(), self.edges[fold + 1].tolist(), strict=True)
+        places = [(index, start, stop) for index, (start, stop) in enumerate(spans) if start < stop]
 
         def rows(piece: int) -> Rows:
             index, start, stop = places[piece]

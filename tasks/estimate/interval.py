@@ -9,7 +9,7 @@ Where a release has independent normal noise on the estimate and on the sampling
     E[2 Phi(z sqrt((noise + max(s + M, 0) + a m)/(noise + s))) - 1],  M ~ N(0, m^2), z the normal quantile,
 
 s the unknown sampling variance. The allowance is the least a >= 0 for which this is at least the confidence whatever s
-is (``docs/proofs/aipw.md``, section 4).
+is (``docs/proofs/balancing.md``, section 4).
 
 A bias that an interval allows for is c standard errors of sampling, and so is read off a noisy variance: where that
 comes out too small, noise takes the allowance too. With h(v) the critical value of a bias of c sqrt(v) beside N(0, v)
@@ -55,7 +55,6 @@ from causalveil.schemas.confounding import (
 )
 from causalveil.schemas.estimators.survival import GroupCurves
 from causalveil.schemas.limits import Code, Limit, limit
-from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import ClustersStatement, Interval, Variance, interval_from
 from causalveil.schemas.table import ALL_UNITS, EffectStudy, OutcomeRole, TableStudy
 from causalveil.tasks.machine.arrays import FloatArray
@@ -353,7 +352,6 @@ class Findings:
         benchmarks: what each covariate explains of the headline answer's outcome and of treatment.
         gates: those that were declared.
         calibration: by negative controls; None where there are none.
-        coverage: on what the intervals rest.
         curves: of times to an event, by subgroup and arm.
         cells: the noisy numbers that all else is read off, of times of arms as they are.
         clusters: how alike units of one cluster are; None without clusters.
@@ -369,7 +367,6 @@ class Findings:
     benchmarks: tuple[Benchmark, ...] = ()
     gates: tuple[GateResult, ...] = ()
     calibration: Calibration | None = None
-    coverage: Coverage = Coverage.normal_approximation
     curves: tuple[GroupCurves, ...] = ()
     cells: tuple[float, ...] | None = None
     clusters: ClustersStatement | None = None
@@ -409,7 +406,6 @@ class Findings:
             covers=interval.covers,
             details=details,
             not_covered=not_covered,
-            coverage=interval.coverage,
         )
 
     @property
@@ -429,7 +425,7 @@ class Findings:
         Raises:
             ValueError: a gate withholds it.
         """
-        found = interval_from(self.headline, self.confidence, self.covers, self.coverage)
+        found = interval_from(self.headline, self.confidence, self.covers)
         if found is None:
             raise ValueError("a gate withholds the headline")
         return found
@@ -451,7 +447,6 @@ class Findings:
         return {
             "estimand": study.estimand,
             "confidence": self.confidence,
-            "coverage": self.coverage,
             "answers": in_table(self.answers, study.asks_one),
             "covers": self.covers,
             "balance": self.balance,
@@ -518,7 +513,6 @@ def around(value: float, half: float, confidence: float, bounds: tuple[float, fl
         upper=high,
         confidence=confidence,
         covers=NOISY,
-        coverage=Coverage.normal_approximation,
         whole_range=bounds is not None and (low, high) == bounds,
     )
 

@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from functools import lru_cache
-from itertools import chain, product
 from typing import Any, NamedTuple
 
 from causalveil.schemas.errors import CausalveilError, StudyError
@@ -26,9 +25,9 @@ from causalveil.schemas.privacy import (
     PrivacyCost,
     add,
     amount_text,
-    by_part,
     float_below,
     largest_sum,
+    met_by_one_unit,
     parse_amount,
     subtract,
 )
@@ -53,10 +52,8 @@ class Concentrated(NamedTuple):
 def compose(charges: Iterable[Charge]) -> PrivacyCost:
     """Compose basically, in exact decimals: the largest sum of charges that a unit can meet.
 
-    Scope ``all`` meets every unit. Of each partition of the units (two halves; K folds) a unit is in one part, and
-    meets the charges whose scope touches that part: their largest sum over the parts counts. A unit that trains K - 1
-    folds' models and is scored in its own so pays K - 1 models and one score. Partitions that are spoken of together
-    cross in every way, so their maxima add up. Epsilon and delta take their maxima apart.
+    Scope ``all`` meets every unit. A unit is in one half of a split, and meets the charges of that half: the larger sum
+    counts. Epsilon and delta take their maxima apart.
 
     Raises:
         StudyError: the exact total has more digits than an amount may have.
@@ -111,7 +108,7 @@ def total(charges: Iterable[Charge], request: PrivacyCost) -> PrivacyCost:
         basic, problem = None, found
     if basic is not None and basic.epsilon <= request.epsilon and basic.delta <= request.delta:
         return basic
-    met = _met_together(listed)
+    met = met_by_one_unit(listed)
     if all(charge.mu is not None for charge in listed) and request.delta > 0:
         mus = [composed(charge.mu for charge in one if charge.mu is not None) for one in met]
         epsilon = max(epsilon_of(mu, request.delta) for mu in mus)
@@ -148,12 +145,6 @@ def _distributions_keep(charges: Sequence[Charge], request: PrivacyCost) -> bool
     return epsilon_pld(charges, request.delta) <= float_below(request.epsilon)
 
 
-def _met_together(charges: Sequence[Charge]) -> list[list[Charge]]:
-    """Every set of charges that one unit can meet: one part of each partition, in every way."""
-    common = [charge for charge in charges if not charge.scope.whole]
-    return [[*common, *chain(*choice)] for choice in product(*by_part(charges))]
-
-
 def epsilon_pld(charges: Sequence[Charge], delta: Decimal) -> float:
     """Return epsilon of all charges at ``delta``, by privacy loss distributions.
 
@@ -180,12 +171,12 @@ def epsilon_pld(charges: Sequence[Charge], delta: Decimal) -> float:
     if basic is not None and delta == 0 and basic.delta == 0:
         return float(basic.epsilon)
     if charges and delta > 0 and all(charge.mu is not None for charge in charges):
-        mus = {composed(charge.mu for charge in one if charge.mu is not None) for one in _met_together(charges)}
+        mus = {composed(charge.mu for charge in one if charge.mu is not None) for one in met_by_one_unit(charges)}
         return min(bound, float(max(epsilon_of(mu, delta) for mu in mus)))
     if basic is None or not PLD_EPSILON[0] <= basic.epsilon <= PLD_EPSILON[1]:
         return bound
     # Parts that meet the same charges are looked at once.
-    met = {tuple(sorted(_key(charge) for charge in one)) for one in _met_together(charges)}
+    met = {tuple(sorted(_key(charge) for charge in one)) for one in met_by_one_unit(charges)}
     return min(bound, max(_composed_epsilon(keys, float_below(delta)) for keys in met))
 
 

@@ -26,7 +26,6 @@ from collections.abc import Iterable, Mapping
 from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, Decimal
 from fractions import Fraction
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -288,36 +287,29 @@ def portion(request: PrivacyCost, share: Decimal) -> PrivacyCost:
         raise StudyError("privacy: a share of this budget is too small to be an amount; ask for more") from None
 
 
-def divide(
-    request: PrivacyCost, shares: Mapping[str, Decimal], meets: Mapping[str, int] = MappingProxyType({})
-) -> dict[str, PrivacyCost]:
+def divide(request: PrivacyCost, shares: Mapping[str, Decimal]) -> dict[str, PrivacyCost]:
     """Divide a run's budget among its draws, so that together they keep the request.
 
     Args:
         request: what the whole run may cost.
         shares: of mu^2, or at delta = 0 of epsilon; they add up to 1. A share of 0 is left out of the answer.
-        meets: how many draws of a name one unit meets, where that is not 1: they divide its share. With K folds a
-            unit meets K - 1 models of a name.
 
     Returns:
-        By name, what one draw costs. At delta = 0 parts are rounded down to six digits, and the last, of which a
-        unit meets one, takes what is left exactly.
+        By name, what a draw costs. At delta = 0 parts are rounded down to six digits, and the last takes what is left
+        exactly.
 
     Raises:
         StudyError: shares that do not add up to 1, or a budget of so many digits that it cannot be divided exactly.
     """
     if not shares or min(shares.values()) < 0 or add(*shares.values()) != 1:
         raise StudyError("shares of a budget must not be negative and must add up to 1")
-    taken = {name: share for name, share in shares.items() if share > 0}
-    parts = {
-        name: portion(request, _WIDE_DOWN.divide(share, Decimal(meets.get(name, 1)))) for name, share in taken.items()
-    }
-    last = list(taken)[-1]
-    if request.delta > 0 or meets.get(last, 1) != 1:
+    parts = {name: portion(request, share) for name, share in shares.items() if share > 0}
+    if request.delta > 0:
         return parts
-    spent = [part.epsilon for name, part in parts.items() if name != last for _ in range(meets.get(name, 1))]
+    last = list(parts)[-1]
     try:
-        rest = parse_amount(subtract(request.epsilon, add(*spent)))
+        spent = add(*(part.epsilon for name, part in parts.items() if name != last))
+        rest = parse_amount(subtract(request.epsilon, spent))
     except (ValueError, ArithmeticError):
         raise StudyError("privacy: this budget cannot be divided exactly; write it with fewer digits") from None
     return {**parts, last: PrivacyCost(epsilon=rest, delta=Decimal(0))}

@@ -65,7 +65,6 @@ LABELS = {
     "effective_treated": "effective sample size of the treated, as weighted",
     "effective_control": "effective sample size of the controls, as weighted",
     "unlike": "differ between the arms of a trial by more than chance and noise explain",
-    "chance_contradicted": "the released share of treated contradicts the declared chance",
     # Adjustment
     "features": "terms adjusted for (covariates, levels, non-linear terms)",
     "outcome_variance_explained": "share of the outcome's variance that covariates explain",
@@ -98,7 +97,6 @@ LABELS = {
     "propensity_coefficient": "propensity coefficient",
     "propensity_noise": "standard deviation of noise on each propensity coefficient",
     "propensity_noise_standard_error_bound": "bound on the error that noise in the propensity model causes",
-    "score_range": "range of the AIPW scores",
     "gross_error_sensitivity": "gross-error sensitivity of the estimate",
     "folds": "folds of the cross-fitting",
     "outcome_model": "outcome model",
@@ -154,7 +152,7 @@ def detail_rows(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def detail_label(key: str, document: Mapping[str, Any]) -> str:
-    """Return a detail's name in words, with the subgroup, arm, covariate or fold that it is of."""
+    """Return a detail's name in words, with the subgroup, arm or covariate that it is of."""
     name, places = key.partition("[")[0], _INDEX.findall(key)
     of = OF_ESTIMATOR.get((str(document.get("estimator")), name))
     words = of or LABELS.get(name, name.replace("_", " "))
@@ -165,8 +163,6 @@ def detail_label(key: str, document: Mapping[str, Any]) -> str:
         words = "subgroups times arms"
     if name in OF_PLACES:
         places = [place_label(specification, places)] if places else []
-    elif name == "spread":
-        places = [f"fold {place}" for place in places]
     return ", ".join([words, *places])
 
 

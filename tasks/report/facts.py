@@ -246,7 +246,6 @@ PHRASES: dict[str, Callable[[Any], str]] = {
     "clip": _clip,
     "confounding_prior": _prior,
     "correct_attenuation": lambda corrected: f"attenuation {'' if corrected else 'not '}corrected",
-    "coverage": lambda kind: "" if kind == "normal_approximation" else "intervals by a finite-sample bound",
     "curves": lambda looked: f"non-linear terms {'selected from the data' if looked == 'auto' else 'not looked for'}",
     "error_coefficient": lambda weight: f"error coefficient {figure(weight)}",
     "folds": lambda folds: f"{folds} folds of cross-fitting",

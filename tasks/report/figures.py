@@ -30,7 +30,7 @@ import numpy as np
 
 from causalveil.schemas.answers import Limits
 from causalveil.schemas.confounding import CovariateBalance
-from causalveil.schemas.privacy import Charge
+from causalveil.schemas.privacy import Charge, met_by_one_unit
 from causalveil.schemas.release import Interval
 from causalveil.tasks.machine.arrays import harmless_row
 from causalveil.tasks.machine.files import write_whole
@@ -287,8 +287,8 @@ def waterfalls(
 
     For each half of a split, else for a unit that meets the most.
 
-    The structure of ``tasks.privacy.accountant.compose``: what reads all units, and of each partition of the units
-    the charges that touch the unit's own part. Shares add up as draws do: Gaussian ones by mu^2, others by epsilon.
+    The structure of ``tasks.privacy.accountant.compose``: what reads all units, and the charges of the unit's own half.
+    Shares add up as draws do: Gaussian ones by mu^2, others by epsilon.
 
     Args:
         charges: of the release.
@@ -298,23 +298,13 @@ def waterfalls(
     """
     gaussian = all(charge.mu is not None for charge in charges)
     weights = {charge.name: _squared(charge) if gaussian else charge.epsilon for charge in charges}
-    wholes = list(dict.fromkeys(charge.scope.whole for charge in charges if charge.scope.whole))
-    if wholes == [tuple(halves)]:
-        met = {title: _met(charges, {half}) for half, title in halves.items()}
-    else:
-        largest = {max(whole, key=lambda part: _sum(_met(charges, {part}), weights)) for whole in wholes}
-        title = "a unit of any fold" if largest else "every unit"
-        met = {title: _met(charges, largest)}
+    of_units = met_by_one_unit(charges)
+    met = dict(zip(halves.values() if len(of_units) > 1 else ["every unit"], of_units, strict=True))
     width = max(_sum(some, weights) for some in met.values())
     return tuple(
         _fall(title, some, weights, max(width, Decimal(0) if gaussian else total), total, write)
         for title, some in met.items()
     )
-
-
-def _met(charges: Sequence[Charge], parts: set[str]) -> list[Charge]:
-    """The charges that a unit of these parts meets."""
-    return [charge for charge in charges if not charge.scope.whole or charge.scope.parts & parts]
 
 
 def _squared(charge: Charge) -> Decimal:

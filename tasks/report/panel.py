@@ -292,8 +292,6 @@ def _about(release: EffectRelease) -> list[str]:
         lines.append(missed)
     if details.get("unlike"):
         lines.append(f"[yellow]{escape(out_of_balance(str(details['unlike'])))}[/yellow]")
-    if details.get("chance_contradicted"):
-        lines.append("[yellow]The released share of treated contradicts the declared chance of treatment.[/yellow]")
     elif one and first.state == "unresolved":
         lines.append("[yellow]The noise was too large: the interval is the whole declared range.[/yellow]")
     if details.get("attenuation_corrected") is False:

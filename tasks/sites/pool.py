@@ -34,7 +34,6 @@ from causalveil.schemas.confounding import ConfoundingStatement, over_parts
 from causalveil.schemas.errors import BundleError
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.limits import Code, Limit, limit
-from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import EffectRelease, Interval, Variance
 from causalveil.schemas.sites.pooled import Heterogeneity, PooledEstimate, WithoutSite
 from causalveil.schemas.sites.round import Model
@@ -298,7 +297,6 @@ class _Table:
                 upper=upper,
                 confidence=self.confidence,
                 covers=(*covers, limit(Code.confounding_of_prior)) if bias > 0 else covers,
-                coverage=Coverage.normal_approximation,
                 whole_range=(lower, upper) == self.bounds,
                 bias=bias,
             ),

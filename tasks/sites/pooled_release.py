@@ -26,7 +26,6 @@ from causalveil.schemas.errors import BundleError
 from causalveil.schemas.estimators.survival import GroupCurves, LogRankTest, Measure, SurvivalStudy
 from causalveil.schemas.limits import Code, Limit, limit, united
 from causalveil.schemas.plan import Sizes
-from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import EffectRelease, Interval, Software, Variance
 from causalveil.schemas.sites.pooled import (
     PooledAnswer,
@@ -159,7 +158,6 @@ def _stratified(study: SurvivalStudy, strata: Strata, measure: Measure, confiden
         upper=found.upper,
         confidence=confidence,
         covers=covers,
-        coverage=Coverage.normal_approximation,
         whole_range=found.whole_range,
         bias=found.bias,
     )
@@ -211,7 +209,6 @@ def pooled_release(terms: AgreedTerms, study: Asked, accepted: Sequence[Accepted
     return PooledRelease(
         **_of_sites(terms, study, accepted),
         confidence=study.confidence,
-        coverage=Coverage.normal_approximation,
         answers=answers,
         covers=covers,
         not_covered=united(one for release in releases.values() for one in release.not_covered),

@@ -15,7 +15,6 @@ from causalveil.schemas.answers import State
 from causalveil.schemas.errors import StudyError, TooFewBlocks
 from causalveil.schemas.limits import united
 from causalveil.schemas.plan import natural_order
-from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import EffectRelease, Release
 from causalveil.schemas.sites.pooled import Drift, Newest, Series, SeriesAnswer, SeriesBlock, SeriesPrivacy, SeriesRun
 from causalveil.schemas.sites.round import Model
@@ -88,7 +87,6 @@ def series_of(study: Asked, releases: Sequence[EffectRelease], filled: Sequence[
         specification=kept[-1].specification,
         estimand=study.estimand,
         confidence=study.confidence,
-        coverage=Coverage.normal_approximation,
         answers=rows,
         covers=united(limit for row in rows if row.fixed for limit in row.fixed.interval.covers),
         runs=tuple(_run(release) for release in kept),

@@ -32,7 +32,7 @@ class Draft:
 
     Attributes:
         contract, study, source: the texts.
-        read: what was read into the data, each with its column.
+        assumed: what was read into the data, a sentence each.
         taken: the covariates.
         unused: columns that are not used, each with the reason.
         doubtful: columns of which a person has to say whether they are covariates, and why.
@@ -44,18 +44,13 @@ class Draft:
     contract: str
     study: str
     source: str
-    read: tuple[tuple[str, str], ...]
+    assumed: tuple[str, ...]
     taken: tuple[str, ...]
     unused: Mapping[str, str]
     doubtful: Mapping[str, str]
     questions: tuple[str, ...]
     with_others: tuple[str, ...]
     reads: tuple[str, ...]
-
-    @property
-    def assumed(self) -> tuple[str, ...]:
-        """Statements of what was read into the data."""
-        return tuple(f"'{name}': {what}" for name, what in self.read)
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -132,8 +127,8 @@ def draft(
         contract=_contract(parts, wishes, declared, open_ranges, open_levels, with_nulls, repeats, doubtful.clusters),
         study=_study(parts, wishes, kept, counted, doubtful, expect or {}),
         source=_source(found, parts, wishes, source, doubtful.clusters),
-        read=(
-            *((one.name, note) for one in found.values() if one.looks in _READ for note in one.notes),
+        assumed=(
+            *(f"'{one.name}': {note}" for one in found.values() if one.looks in _READ for note in one.notes),
             *_which_counts(parts),
         ),
         taken=tuple(one.name for one in kept),
@@ -148,12 +143,12 @@ def draft(
 _READ = (Looks.binary, Looks.category, Looks.number, Looks.date, Looks.moment)
 
 
-def _which_counts(parts: Cast) -> tuple[tuple[str, str], ...]:
+def _which_counts(parts: Cast) -> tuple[str, ...]:
     """Say which of two words of an outcome is counted, and how the other one would be."""
     if parts.outcome_codes is None or parts.outcome_codes[1] in (True, 1, "yes"):
         return ()
     no, yes = parts.outcome_codes
-    return ((parts.outcome.name, f"the answer is of the share with '{yes}'; --counted '{no}' counts the other"),)
+    return (f"'{parts.outcome.name}': the answer is of the share with '{yes}'; --counted '{no}' counts the other",)
 
 
 def _why_unused(one: Found) -> str:
@@ -528,10 +523,9 @@ def _estimator(parts: Cast, wishes: Wishes, names: list[str]) -> list[str]:
         return [*drawn, f"estimator: {flow({'name': 'survival'} | trial)}"]
     if parts.arms:
         return [f"estimator: {flow({'name': 'regression'} | trial)}"]
-    how = {"known": wishes.chance} if wishes.chance is not None else trial
     words = "Public facts choose; `causalveil plan` says which and why."
-    lot = "" if how else " Drawn by lot: {name: auto, trial: true}."
-    return [*comment(words + lot), f"estimator: {flow({'name': 'auto'} | how)}"]
+    lot = "" if trial else " Drawn by lot: {name: auto, trial: true}."
+    return [*comment(words + lot), f"estimator: {flow({'name': 'auto'} | trial)}"]
 
 
 def _unrecorded(parts: Cast, counted: tuple[str, ...]) -> list[str]:

@@ -34,7 +34,7 @@ class Wishes:
         covariates: names of columns; None: all that can be used and are not in doubt.
         without: names of columns that are no covariates.
         most: how many covariates at most, the first by names and types; None: all.
-        trial: whether treatment was drawn by lot; ``chance``: each unit's chance of it, if known.
+        trial: whether treatment was drawn by lot.
         arms: whether the treatment has arms, which a protocol compares with ``reference``.
         ranges: of numbers, by column.
         levels: of categories, by column; ``level_names``: one of each, where they were declared.
@@ -65,7 +65,6 @@ class Wishes:
     without: tuple[str, ...] = ()
     most: int | None = None
     trial: bool = False
-    chance: float | None = None
     arms: bool = False
     reference: str | None = None
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -457,10 +456,8 @@ def _outcome_codes(outcome: Found, counted: str | None) -> tuple[Value, Value] |
             return None
         low, high = sorted(outcome.values)
         return _control_first(outcome.values) or (low, high)
-    few = outcome.looks is Looks.category
-    way = f"; --missing '{outcome.name}=A' leaves out who has value A, until two are left" if few else ""
     raise StudyError(
-        f"--outcome: column '{outcome.name}' holds {outcome.looks}; an outcome is a number or one of two values{way}"
+        f"--outcome: column '{outcome.name}' holds {outcome.looks}; an outcome is a number or one of two values"
     )
 
 

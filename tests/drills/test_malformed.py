@@ -139,7 +139,7 @@ def _named_people() -> pl.DataFrame:
 
 def _study_folder(base: Path) -> None:
     caps = {level: {"epsilon": 10**6, "delta": "1e-1"} for level in ("sample", "label", "training_units")}
-    contract = {"caps": caps, "estimators": ["ipw", "aipw", "matching", "regression"]}
+    contract = {"caps": caps, "estimators": ["ipw", "matching", "regression"]}
     write_study(base, frame=_named_people(), contract=contract)
 
 

@@ -22,14 +22,13 @@ COLUMNS = 6
 ROWS = 2_000_000
 SMALL = 100_000
 SHARE = 0.75
-CONTRACT: dict[str, Any] = {"estimators": ["ipw", "aipw", "regression", "difference_in_means"]}
+CONTRACT: dict[str, Any] = {"estimators": ["ipw", "regression", "difference_in_means"]}
 
 
 def one_row_group(folder: Path, rows: int, estimator: str = "ipw") -> Path:
     """A study of one partition, all of it one row group, written piece by piece so that the test stays small."""
     study = {
-        "estimator": {"name": estimator, "penalty": 0.1 if estimator == "ipw" else ...}
-        | ({"propensity": {"known": 0.5}} if estimator == "aipw" else {}),
+        "estimator": {"name": estimator, "penalty": 0.1 if estimator == "ipw" else ...},
         "covariates": {"group": ...} | {f"x{n}": {"lower": -1, "upper": 1} for n in range(COLUMNS)},
     }
     columns = {"group": ...} | {f"x{n}": {"lower": -1, "upper": 1} for n in range(COLUMNS)}
@@ -81,7 +80,7 @@ def test_a_partition_twenty_times_as_large_takes_less_than_itself(tmp_path: Path
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("estimator", ["ipw", "aipw", "regression", "difference_in_means"])
+@pytest.mark.parametrize("estimator", ["ipw", "regression", "difference_in_means"])
 def test_2e7_rows_in_one_row_group_stay_below_1200_mb(tmp_path: Path, estimator: str, record_property: Any) -> None:
     found = peak(one_row_group(tmp_path / "data", 2 * 10**7, estimator), tmp_path / "home")
     record_property("summary", f"2e7 rows in one row group, {estimator}: peak {found // MB} MB")

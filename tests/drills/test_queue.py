@@ -162,7 +162,7 @@ def test_nothing_grows_with_the_number_of_runs(tmp_path: Path, kind: str, runs: 
 FILES = 256
 ROWS = 4
 PARTITIONS = 300
-SPARE: dict[str, Any] = {"estimators": ["ipw", "aipw", "matching", "regression"]}
+SPARE: dict[str, Any] = {"estimators": ["ipw", "matching", "regression"]}
 
 
 @dataclass(frozen=True)
@@ -229,11 +229,10 @@ def test_100000_partitions_under_256_open_files(tmp_path: Path, record_property:
     assert took[100_000].openings <= 1.8 * took[1_000].openings
 
 
-@pytest.mark.parametrize("estimator", ["aipw", "matching", "regression"])
+@pytest.mark.parametrize("estimator", ["matching", "regression"])
 def test_every_estimator_opens_partitions_in_turn(tmp_path: Path, estimator: str) -> None:
     frame = people(PARTITIONS * ROWS)
-    known = {"propensity": {"known": 0.5}} if estimator == "aipw" else {}
-    study = {"estimator": {"name": estimator, "penalty": 0.1 if estimator == "matching" else ..., **known}}
+    study = {"estimator": {"name": estimator, "penalty": 0.1 if estimator == "matching" else ...}}
     path = write_study(tmp_path / "data", frame=frame, partitions=PARTITIONS, study=study, contract=SPARE)
     check_partitions(path, tmp_path / "out", frame.height)
 

@@ -21,7 +21,7 @@ from tests.studies import refused, write_study
 
 CAPS = {level: {"epsilon": 1000, "delta": "1e-2"} for level in ("sample", "label", "training_units")}
 CONTRACT: dict[str, Any] = {
-    "estimators": ["ipw", "aipw", "regression", "balancing", "difference_in_means"],
+    "estimators": ["ipw", "regression", "balancing", "difference_in_means"],
     "caps": CAPS,
     "unbounded_halves": ["test"],
 }
@@ -32,7 +32,6 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], set[str]]] = {
     "public columns": ({}, {"level": "label"}, {"balancing"}),
     "public columns of a trial": ({"trial": True}, {"level": "label", "delta": 0}, {"balancing"}),
     "trial": ({"trial": True}, {}, {"regression", "difference_in_means"}),
-    "known chance": ({"known": 0.5}, {}, {"regression", "difference_in_means", "aipw"}),
     "training units": ({}, {"level": "training_units"}, {"ipw"}),
 }
 SIZES = (100, 1_000, 5_000, 30_000, 1_000_000, 10_000_000)

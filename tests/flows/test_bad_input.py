@@ -237,14 +237,13 @@ def matching(title: str, says: str, /, code: int = 2, **changes: Any) -> Case:
     return Case(f"matching: {title}", code, (says,), study=matching_changes(**changes), contract=MATCHING)
 
 
-KNOWN = {"name": "aipw", "propensity": {"known": 0.5}}
+PAPER = {"name": "aipw", "guarantee": "asymptotic"}
 EVEN = dict.fromkeys(("scales", "lines", "screen", "refit", "scores"), "0.2")
 PARTS = {"weights": "0.05", "scores": "0.05", "treatment": "0.7", "outcome": "0.2"}
 ESTIMATOR_CASES = [
-    by(KNOWN, "ATT", "ATE", estimand="ATT"),
-    by(KNOWN, "label level", "label", privacy={"level": "label"}),
-    by(KNOWN, "one fold", "folds", estimator={"folds": 1}),
-    by(KNOWN, "shares over", "add up", estimator={"budget_shares": {"outcome_model": 1, "effect": 1}}),
+    by(PAPER, "ATT", "ATE", estimand="ATT"),
+    by(PAPER, "label level", "label", privacy={"level": "label"}),
+    by(PAPER, "one fold", "folds", estimator={"folds": 1}),
     by({"name": "regression"}, "label level", "label", privacy={"level": "label"}),
     by(
         {"name": "regression"},

@@ -183,7 +183,7 @@ def test_an_estimator_of_everybody_says_which_answer_of_some(tmp_path: Path, cap
             tmp_path / "study",
             50,
             **{key: value},
-            estimator={"penalty": ..., "name": "aipw", "propensity": {"known": 0.5}},
+            estimator={"penalty": ..., "name": "aipw", "guarantee": "asymptotic"},
         )
         code, told, _ = refused(capfd, "run", str(path), "--engine", "direct")
         assert code == 2

@@ -31,8 +31,12 @@ from tests.studies import write_study
 from tests.warehouse import files, visits, write_source
 
 MADE = made()
-# The default, one with folds, one of many answers; the others are bound to Prefect by the same lines.
-ON_A_SERVER = ("regression, curves", "aipw, three folds", "protocol by regression, sample, delta 1e-6")
+# The default, one of several stages that draw, one of many answers; the others are bound to Prefect by the same lines.
+ON_A_SERVER = (
+    "regression, curves",
+    "effect by ipw, sample, delta 1e-6",
+    "protocol by regression, sample, delta 1e-6",
+)
 
 AMOUNT = r"(?:rho|epsilon) [0-9.e-]+(?: and delta [0-9.e-]+)?"
 RESERVED = re.compile(
@@ -59,14 +63,11 @@ class Told(NamedTuple):
 
 
 def added(charges: Amounts, unit: str) -> str:
-    """Add up as an auditor would: of halves and of folds the largest sum counts, beside what reads everybody."""
+    """Add up as an auditor would: of halves the larger sum counts, beside what reads everybody."""
     parts: dict[str, dict[str, list[Decimal]]] = {"rho": {"all": []}, "delta": {"all": []}}
     for amount, scope in charges.values():
-        fold = re.fullmatch(r"all but fold (\d+) of (\d+)", scope)
-        met = [f"fold {one + 1}" for one in range(int(fold[2])) if one + 1 != int(fold[1])] if fold else [scope]
         for kind, number in re.findall(r"(\w+) ([0-9.e-]+)", amount):
-            for part in met:
-                parts.setdefault(kind, {"all": []}).setdefault(part, []).append(Decimal(number))
+            parts.setdefault(kind, {"all": []}).setdefault(scope, []).append(Decimal(number))
     sums = {
         kind: sum(of.pop("all"), Decimal(0))
         + max((sum(found, Decimal(0)) for found in of.values()), default=Decimal(0))

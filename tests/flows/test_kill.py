@@ -164,15 +164,6 @@ def test_kill_through_prefect(tmp_path: Path, home: Path, prefect_server: str) -
 
 # A process dies at an exact place of a run, by its own SIGKILL; the same run id, run again, finds the books in order.
 CAPS = {level: {"epsilon": 1000, "delta": "1e-2"} for level in ("sample", "label")}
-AIPW = {
-    "estimator": {
-        "name": "aipw",
-        "penalty": ...,
-        "budget_shares": {"outcome_model": "0.4", "effect": "0.6"},
-        "propensity": {"known": 0.5},
-    },
-    "privacy": {"epsilon": "9"},
-}
 ASYMPTOTIC = {
     "estimator": {
         "name": "aipw",
@@ -221,7 +212,6 @@ def times_protocol(folder: Path, study: dict[str, Any]) -> Path:
 STUDIES: dict[str, tuple[str, Write]] = {
     "ipw": effect("ipw", {}),
     "matching": effect("matching", matching_changes(level="sample")),
-    "aipw": effect("aipw", AIPW),
     "regression": effect("regression", REGRESSION),
     "balancing": effect("balancing", BALANCING),
     "aipw, networks": effect("aipw", ASYMPTOTIC, 300),

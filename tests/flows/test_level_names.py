@@ -104,7 +104,7 @@ NAMED: dict[str, Any] = {
 def study_in(folder: Path, columns: dict[str, Any], n: int = 600, **study: Any) -> Path:
     contract = {
         "columns": columns,
-        "estimators": ["regression", "difference_in_means", "balancing", "aipw", "ipw", "matching"],
+        "estimators": ["regression", "difference_in_means", "balancing", "ipw", "matching"],
         "caps": {"sample": {"epsilon": 1000, "delta": "1e-2"}},
         "public": ["treated", "age", "group", *columns],
     }
@@ -116,13 +116,12 @@ def study_in(folder: Path, columns: dict[str, Any], n: int = 600, **study: Any) 
     [
         {"estimator": {"name": "regression", "penalty": ...}},
         {"estimator": {"name": "ipw", "penalty": 0.1}},
-        {"estimator": {"name": "aipw", "penalty": ..., "propensity": {"known": 0.5}}},
         {
             "estimator": {"name": "balancing", "penalty": ...},
             "privacy": {"epsilon": "1.0", "delta": "0", "level": "label"},
         },
     ],
-    ids=["regression", "ipw", "aipw", "balancing"],
+    ids=["regression", "ipw", "balancing"],
 )
 def test_names_change_no_bit_of_an_answer(tmp_path: Path, asked: dict[str, Any]) -> None:
     covariates = {"covariates": {"age": {}, "smoke": {}, "sex": {}, "group": ...}}

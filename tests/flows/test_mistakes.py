@@ -78,7 +78,7 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {
         "it allows ipw, regression, diff",
     ),
     "letters that changed places": ("study", {"covariates": ["aeg"]}, "no column 'aeg', did you mean 'age'; it has"),
-    "the outcome model of the other guarantee": (
+    "an outcome model of no registry": (
         "study",
         {
             "estimator": {

@@ -113,19 +113,16 @@ DIRECTION = {
 STUDIES: dict[str, dict[str, Any]] = {
     "ipw": STUDY,
     "matching": merge(STUDY, {"estimator": {"name": "matching"}, "privacy": {"delta": 0}}),
-    "aipw": STUDY | {"estimator": {"name": "aipw", "propensity": {"known": 0.5}}},
     "direction": DIRECTION,
-    "asymptotic": STUDY
-    | {"estimator": {"name": "aipw", "guarantee": "asymptotic", "outcome_model": {"model": "kernel_ridge"}}},
+    "aipw": STUDY | {"estimator": {"name": "aipw", "guarantee": "asymptotic"}},
 }
 NETWORK = {"model": "neural_network"}
 # More that is asked on the direct engine.
 MORE: dict[str, dict[str, Any]] = {
-    "aipw with slopes": merge(STUDIES["aipw"], {"privacy": {"epsilon": "9"}}),
     "difference": STUDY | {"estimator": {"name": "difference_in_means"}},
     "regression": merge(STUDY, {"estimator": {"name": "regression", "penalty": ...}, "privacy": {"epsilon": "9"}}),
     "regression unadjusted": STUDY | {"estimator": {"name": "regression"}},
-    "networks": merge(STUDIES["asymptotic"], {"estimator": {"outcome_model": NETWORK, "propensity": NETWORK}}),
+    "networks": merge(STUDIES["aipw"], {"estimator": {"outcome_model": NETWORK, "propensity": NETWORK}}),
 }
 # Covariates and treatments are public, so that neighbours differ in one outcome.
 LABEL = {"privacy": {"level": "label", "delta": 0}}

@@ -16,7 +16,7 @@ from causalveil.schemas.errors import StudyError
 from causalveil.schemas.release import EffectRelease
 from tests.studies import resolved, write_study
 
-CONTRACT: dict[str, Any] = {"estimators": ["regression", "difference_in_means", "ipw", "aipw", "balancing"]}
+CONTRACT: dict[str, Any] = {"estimators": ["regression", "difference_in_means", "ipw", "balancing"]}
 TRIAL = {"name": "difference_in_means", "trial": True}
 
 
@@ -56,7 +56,7 @@ def test_a_trial_needs_no_covariate(estimator: dict[str, Any], changes: dict[str
     assert report(found.path, out=tmp_path / "report.html").exists()
 
 
-@pytest.mark.parametrize("name", ["regression", "ipw", "aipw", "auto"])
+@pytest.mark.parametrize("name", ["regression", "ipw", "auto"])
 def test_what_adjusts_asks_for_covariates_and_says_what_needs_none(name: str, tmp_path: Path) -> None:
     path = study_in(tmp_path / "study", {"name": name})
     (problem,) = check(path)

@@ -21,16 +21,11 @@ from tests.studies import write_study
 
 CAPS = {level: {"epsilon": 1000, "delta": "1e-2"} for level in ("sample", "label", "training_units")}
 CONTRACT: dict[str, Any] = {
-    "estimators": ["ipw", "aipw", "regression", "balancing", "difference_in_means", "matching"],
+    "estimators": ["ipw", "regression", "balancing", "difference_in_means", "matching"],
     "caps": CAPS,
 }
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], PlanCode]] = {
     "regression": ({"name": "regression"}, {}, PlanCode.no_curves),
-    "aipw": (
-        {"name": "aipw", "propensity": {"known": 0.5}},
-        {"epsilon": "0.005"},
-        PlanCode.whole_range,
-    ),
     "difference": ({"name": "difference_in_means"}, {}, PlanCode.unadjusted),
     "difference label": (
         {"name": "difference_in_means"},

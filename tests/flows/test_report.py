@@ -134,13 +134,9 @@ SAYS = {
     "simulated": ["Not for release. A simulation with seeded noise"],
     "hostile": ["<script>alert(1)</script>", "<b>bold</b>", "more stand in release.json"],
     "matching": ["Computed by matching", "5 units of the other arm", "Every kind of unit can be found in both arms"],
-    "folds": [
-        *(
-            "augmented inverse probability weighting",
-            "with a chance of 0.5",
-            "What a unit of any fold spends: ε 1 of 1",
-        ),
-        *("ε 1 of 1", "all but fold 2 of 2", "The released share of treated contradicts that chance"),
+    "aipw": [
+        "augmented inverse probability weighting",
+        "Treatment was randomised, with a chance of 0.5",
     ],
     "balance": [
         "Partly adjusted, until about 72% of possible confounding by the other covariates is left.",
@@ -151,7 +147,6 @@ SAYS = {
     "adjusted 4": ["Adjusted until about 17% of possible confounding is left.", "the declared confounding_prior"],
     "attenuated": ["Attenuated: noise on treatments leaves about 34% of the effect"],
     "confounding": ["allows for a bias of 0.3 to either side"],
-    "trial": ["Treatment was randomised, with a chance of 0.5"],
     "means": [
         *("Not adjusted: treatment was randomised.", "Treatment was randomised."),
         "difference of the two arms’ noisy means",
@@ -356,10 +351,6 @@ def test_waterfall_adds_up_within_each_part(documents: Documents) -> None:
     assert isinstance(four, Release)
     (fall,) = waterfalls(four.privacy.charges, four.privacy.epsilon, amount)
     assert [(bar.start, bar.end) for bar in fall.bars] == [(0, 25), (25, 50), (50, 75), (75, 100)]
-    folds = load(documents["folds"])
-    assert isinstance(folds, Release)
-    (fall,) = waterfalls(folds.privacy.charges, folds.privacy.epsilon, amount)
-    assert [(bar.label, bar.start, bar.end) for bar in fall.bars] == [("model 2", 0, 50), ("effect", 50, 100)]
 
 
 def test_a_part_that_spends_less_is_told_so(documents: Documents) -> None:

@@ -14,7 +14,7 @@ from tests import browser
 from tests.report_help import STATEMENTS
 
 NAMES = (
-    *("effect", "raises", "open", "drowned", "label", "simulated", "hostile", "matching", "folds", "confounding"),
+    *("effect", "raises", "open", "drowned", "label", "simulated", "hostile", "matching", "aipw", "confounding"),
     *(
         "trial",
         "means",

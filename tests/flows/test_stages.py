@@ -6,27 +6,24 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.flows.estimators import aipw, regression
-from causalveil.flows.estimators.aipw import OUTCOME_MODEL
+from causalveil.flows.estimators import regression
 from causalveil.flows.estimators.regression import FIVE, REGRESSION, plan
 from causalveil.flows.estimators.stage import Stage, StageRun, carry_out
 from causalveil.schemas.errors import ChargesDiffer, StudyError
 from causalveil.schemas.privacy import Scope
-from causalveil.tasks.data.split import sizes_of
 from causalveil.tasks.estimate.adjust import recipe
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.privacy.mechanisms import Slot
 from tests import crash, stage_map
-from tests.aipw_help import make_aipw
 from tests.studies import write_study
 
-WIDE = {"caps": {"sample": {"epsilon": 1000, "delta": "1e-2"}}, "estimators": ["regression", "aipw"]}
+WIDE = {"caps": {"sample": {"epsilon": 1000, "delta": "1e-2"}}, "estimators": ["regression"]}
 STUDY = {"estimator": {"name": "regression", "penalty": ...}, "privacy": {"epsilon": "9"}}
 SCALES, LINES, SCORES = FIVE.scales, FIVE.lines, FIVE.scores
 ALL = {"scales", "lines", "screen", "refit", "scores"}
@@ -155,53 +152,6 @@ def test_a_charge_too_many_is_refused_before_anything_is_reserved(
     assert open_ledger().record("one") is None
 
 
-class TestFolds:
-    AIPW: ClassVar[dict[str, Any]] = {
-        "estimator": {"name": "aipw", "penalty": ..., "propensity": {"known": 0.5}},
-        "privacy": {"epsilon": "9"},
-    }
-
-    @pytest.mark.parametrize(("index", "folds"), [(2, 2), (-1, 2), (5, 3)])
-    def test_there_is_no_such_fold(self, index: int, folds: int) -> None:
-        with pytest.raises(ChargesDiffer, match="has no fold"):
-            OUTCOME_MODEL.of(index, folds)
-
-    def test_the_study_has_no_such_fold(self) -> None:
-        study = make_aipw(2, folds=2)
-        with pytest.raises(ChargesDiffer, match="fold that the study does not have"):
-            OUTCOME_MODEL.of(2, 3).declare(study, sizes_of(study, 500))
-
-    @pytest.mark.parametrize("when", ["declared", "run"])
-    def test_a_run_ends(self, when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Named among the stages, or called while others are run: typed, and nothing published."""
-        path = write_study(tmp_path / "study", study=self.AIPW, contract=WIDE)
-        stages = aipw.AIPW.stages
-        if when == "declared":
-            asked = replace(aipw.AIPW, stages=lambda study: (*stages(study), OUTCOME_MODEL.of(3, 4)))
-            monkeypatch.setattr(aipw, "AIPW", asked)
-        else:
-            honest = aipw.stages.scores_stage
-
-            def calls_another(study: Any, *rest: Any) -> Any:
-                OUTCOME_MODEL.of(study.estimator.folds, study.estimator.folds)
-                return honest(study, *rest)
-
-            monkeypatch.setattr(aipw.stages, "scores_stage", calls_another)
-        with pytest.raises(ChargesDiffer, match="fold"):
-            run_study(path, out=tmp_path / "out", run_id="one")
-        run = open_ledger().record("one")
-        assert (run is None) if when == "declared" else (run.state == "reserved" and run.document is None)
-        assert not (tmp_path / "out").exists()
-
-    def test_a_fold_has_its_own_charges_alone(self) -> None:
-        study = make_aipw(2, folds=3)
-        sizes = sizes_of(study, 500)
-        for fold in range(3):
-            charges = OUTCOME_MODEL.of(fold, 3).declare(study, sizes)
-            assert {charge.scope for charge in charges} == {Scope.without_fold(fold + 1, 3)}
-            assert {charge.name.rpartition("-")[2] for charge in charges} == {str(fold + 1)}
-
-
 def test_stages_that_are_known_are_not_run_again() -> None:
     ran: list[str] = []
     first = Stage[Any, int]("first", lambda _: ran.append("first") or 1)  # type: ignore[func-returns-value]
@@ -216,9 +166,6 @@ def test_stages_that_are_known_are_not_run_again() -> None:
 
     results = carry_out((first, second), Nothing(), engine, {first: 5})  # type: ignore[arg-type]
     assert (results[second], ran) == (6, [])
-    assert SCALES.title == "scales"
-    assert OUTCOME_MODEL.of(0, 2).title == "outcome_model, fold 1 of 2"
-    assert OUTCOME_MODEL.of(0, 2) is OUTCOME_MODEL.of(0, 2)
 
 
 def test_the_page_on_runs_shows_the_stages_as_they_are() -> None:

@@ -54,9 +54,8 @@ LABEL = {"level": "label", "delta": "0"}
 # Kinds that the documents of ``tests/report_help.py`` have not: estimator, privacy, and what else the study says.
 RUNS: dict[str, dict[str, Any]] = {
     "regression": {"estimator": {"name": "regression"}},
-    "aipw": {"estimator": {"name": "aipw", "propensity": {"known": 0.5}}},
-    "aipw asymptotic": {
-        "estimator": {"name": "aipw", "guarantee": "asymptotic", "outcome_model": {"model": "kernel_ridge"}},
+    "aipw": {
+        "estimator": {"name": "aipw", "guarantee": "asymptotic"},
         "covariates": {"age": {"lower": 20, "upper": 60}, "group": ...},
     },
     "matching sample": {"estimator": {"name": "matching", "penalty": 0.1}, "privacy": {"delta": "0"}},

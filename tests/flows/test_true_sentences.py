@@ -303,7 +303,7 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
     exact = [{**row, "noise_error": 0.0} for row in documents["balance"]["balance"]]
     yield merge(documents["balance"], {"balance": exact, "privacy": {"level": "label"}})
     yield merge(effect, {"privacy": {"level": "label"}, "details": {**weighted, "choice": "it is the narrowest"}})
-    yield merge(documents["folds"], {"guarantee": "asymptotic"})
+    yield merge(documents["aipw"], {"guarantee": "asymptotic"})
     snapshot = {"format": "delta", "table": "s3://lake/visits", "version": 7}
     alone = merge(effect, {"specification": {"covariates": ...}})
     yield merge(alone, {"snapshots": [snapshot], "specification": {"covariates": None}})
@@ -320,16 +320,7 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
     yield told(told(survival, by_age), {"details": {"strata": 2, "pooled_strata": "group: b or c"}})
     few = {"details": {"still_followed": 0.1}, "interval": {"lower": -1.0, "upper": 1.0}, "state": "unresolved"}
     yield told(told(survival, by_age), few)
-    known = {"name": "aipw", "clip": ..., "propensity": {"known": 0.5}}
-    yield merge(
-        effect,
-        {
-            "estimator": "aipw",
-            "specification": {"estimator": known},
-            "details": {"chance_contradicted": True},
-        },
-    )
-    yield told(documents["trial"], {"confounding": said_of(RANDOMISED)})
+    yield told(documents["aipw"], {"confounding": said_of(RANDOMISED)})
     yield merge(documents["matching"], {"specification": {"estimator": {"ratio": 1}}})
     ratio = {"measure": "ratio", "estimate": 0.8, "lower": 0.6, "upper": None}
     answers = [answer | {"measures": [ratio]} for answer in protocol["answers"]]

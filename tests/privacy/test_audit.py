@@ -34,7 +34,6 @@ from causalveil.tasks.estimate.label import ipw as public_scores
 from causalveil.tasks.estimate.label.balancing import weigh
 from causalveil.tasks.estimate.label.comparisons import JointDraw
 from causalveil.tasks.estimate.models import logistic
-from causalveil.tasks.estimate.papers.aipw.stages import OutcomeModel, known_recipe, summed
 from causalveil.tasks.estimate.papers.direction.stages import (
     Draw,
     TestRows,
@@ -56,9 +55,9 @@ from causalveil.tasks.estimate.weights import weighted_means
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import L2Laplace, Mechanism, RandomisedResponse, Slot
 from causalveil.tasks.privacy.noise import SeededNoise
-from tests.aipw_help import difference_mechanism, difference_sums, in_memory, make_aipw, make_difference
 from tests.audit import OpenBudget, epsilon_lower_bound
 from tests.balancing_help import confounded, make_balancing
+from tests.difference_help import difference_mechanism, difference_sums, make_difference
 from tests.direction_help import answered, make_direction, rows
 from tests.ipw_help import make_study
 from tests.joint_help import SLOTS, Shape
@@ -184,13 +183,6 @@ def mirrored() -> list[Rows]:
     one = row([0.1, 0.1], 1, 0.0)
     others = Rows(np.repeat(one.x, 20, axis=0), np.array([0, 1] * 10, np.uint8), np.zeros(20))
     return [neighbour(others, row([0.0, 0.0], 0, u)) for u in (1.0, -1.0)]
-
-
-def doubly_robust() -> Case:
-    study = make_aipw(2, epsilon="3", delta="0.01", budget_shares={"outcome_model": "0.1", "effect": "0.9"})
-    made = known_recipe(study, sizes_of(study, 100_000))
-    plain = OutcomeModel(0.5, (0.0, 0.0), 0.3, (), np.zeros(0), np.zeros((2, 0)), 0.0)
-    return Case(made.effect, *(summed(made, [in_memory([table])], [plain], 1) for table in mirrored()))
 
 
 def difference() -> Case:
@@ -360,7 +352,6 @@ def cases() -> dict[str, Callable[[], Case]]:
     horvitz = {"weighting": "horvitz_thompson"}
     paper = {"variant": "paper", "epsilon": "0.9", **horvitz}
     return found | {
-        "doubly robust scores": doubly_robust,
         "difference in means": difference,
         "difference in means, weighted": weighted_difference,
         "clusters": partial(absolute, None),

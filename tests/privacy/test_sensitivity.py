@@ -37,14 +37,13 @@ from causalveil.tasks.estimate.adjust.screen import beside
 from causalveil.tasks.estimate.adjust.sums import ScaleSums, in_cells
 from causalveil.tasks.estimate.clusters import ClusterTotals, Contributions
 from causalveil.tasks.estimate.models import lattice_sums, logistic
-from causalveil.tasks.estimate.papers.aipw.stages import OutcomeModel, known_recipe, summed
 from causalveil.tasks.estimate.papers.ipw import weights as ipw
 from causalveil.tasks.estimate.papers.matching import scores as match_scores
 from causalveil.tasks.estimate.papers.matching import weights as match_weights
 from causalveil.tasks.estimate.weights.weighted_means import WeightedUnits, mechanism, shares, sums, weigh_units
 from replication.benchmarks.adjust_in_memory import feature_values
-from tests.aipw_help import difference_mechanism, difference_sums, encode, in_memory, make_aipw, make_difference
 from tests.balancing_help import make_balancing
+from tests.difference_help import difference_mechanism, difference_sums, encode, make_difference
 from tests.ipw_help import ESTIMANDS, make_study
 from tests.joint_help import SLOTS, Shape
 from tests.matching_help import two_covariates
@@ -406,30 +405,11 @@ def test_releases_of_one_row_are_of_the_same_numbers() -> None:
     assert np.abs(feature_values(both, z[:, :500].T).T - every).max() < 2.0**-16 * both.radius
 
 
-# Doubly robust scores, and arms as they are ----------------------------------------------------------------
-
-PLAIN = OutcomeModel(0.5, (0.0, 0.0), 0.3, (), np.zeros(0), np.zeros((2, 0)), 0.0)
+# Arms as they are ----------------------------------------------------------------
 
 
 def person(z: list[float], t: int, u: float) -> Rows:
     return Rows(encode(np.array([z])), np.array([t], np.uint8), np.array([u]))
-
-
-@pytest.mark.parametrize(("delta", "order", "end"), [("1e-6", 2, -1.0), ("0", 1, -0.5)])
-def test_the_score_bound_is_attained_and_scores_beyond_their_range_are_cut(delta: str, order: int, end: float) -> None:
-    """Two controls with outcomes at the ends, scored by arm means of zero; in the L1 norm one score is half way.
-
-    That scores lie in their range makes them unbiased, not private: a wider model is cut, and breaks no bound.
-    """
-    study = make_aipw(2, delta=delta)
-    plan = known_recipe(study, sizes_of(study, 4))
-    bound = plan.effect.sensitivity.value or np.nan
-    moves = []
-    for model in (PLAIN, replace(PLAIN, means=(0.9, -0.9), chance=0.05)):
-        one, two = (summed(plan, [in_memory([person([0, 0], 0, u)])], [model], 1) for u in (1.0, end))
-        moves.append(float(np.linalg.norm(one - two, order)))
-    assert 0.999 * bound <= moves[0] <= bound
-    assert moves[1] <= bound
 
 
 def test_the_difference_bound_is_attained() -> None:

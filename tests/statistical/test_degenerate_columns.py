@@ -36,16 +36,6 @@ ESTIMATORS: dict[str, dict[str, Any]] = {
         "terms": in_full("x000^2", "x000^3", "ns(x000, 3)", "x000 > 0.4"),
         "privacy": {"epsilon": 8},
     },
-    # At epsilon 1 noise hides that the declared chance is not true. Without an allowance one interval
-    # in 20 would miss, of these one in a thousand.
-    **{
-        f"aipw{name}": {
-            "estimator": {"name": "aipw", "propensity": {"known": 0.5}},
-            "privacy": {"epsilon": 8, **privacy},
-            "confidence": 0.999,
-        }
-        for name, privacy in (("", {}), (" pure", {"delta": 0}))
-    },
     "ipw": {"estimator": {"name": "ipw"}},
     "ipw training units": {"estimator": {"name": "ipw"}, "privacy": {"level": "training_units"}},
     "difference": {"estimator": {"name": "difference_in_means"}},

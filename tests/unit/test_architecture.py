@@ -82,7 +82,7 @@ ROWS = (
 # methods, and sites pool many studies. On a floor nobody imports a neighbour, and imports go down only; what neighbours
 # share lies in none of these.
 QUESTIONS = (
-    {f"estimate/papers/{paper}" for paper in ("aipw", "aipw_asymptotic", "direction", "ipw", "matching")},
+    {f"estimate/papers/{paper}" for paper in ("aipw_asymptotic", "direction", "ipw", "matching")},
     {"estimate/label", "estimate/times"},
     {"sites"},
 )

@@ -229,7 +229,7 @@ def test_a_file_names_rows_and_shares() -> None:
         ({"contrasts": [{"name": "x", "top": "y", "bottom": "score"}]}, "'y' is no row"),
         ({"standardise": {"group": {"a": 0.5, "b": 0.3}}}, "do not add up to 1"),
         ({"standardise": {"region": {"a": 0.5, "b": 0.5}}}, "write 'subgroups: region'"),
-        ({"estimator": {"name": "aipw", "propensity": {"known": 0.5}}}, "answers one question"),
+        ({"estimator": {"name": "aipw", "guarantee": "asymptotic"}}, "answers one question"),
         ({"outcomes": ["score"], "subgroups": None, "standardise": None}, "'ab'|'score . a' is no row"),
     ],
 )

@@ -15,7 +15,7 @@ from causalveil.tasks.data.enclave import Rows
 from causalveil.tasks.data.split import sizes_of
 from causalveil.tasks.estimate import difference
 from causalveil.tasks.privacy.budget import RehearsalBudget
-from tests.aipw_help import confounded, difference_mechanism, difference_sums, make_difference
+from tests.difference_help import confounded, difference_mechanism, difference_sums, make_difference
 from tests.limits import codes
 
 

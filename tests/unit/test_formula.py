@@ -132,7 +132,7 @@ def test_no_text_is_evaluated(text: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_takes_no_terms_refuses_them_and_curves_are_then_stated() -> None:
-    for settings in ({"name": "ipw"}, {"name": "aipw", "propensity": {"known": 0.5}}):
+    for settings in ({"name": "ipw"}, {"name": "aipw", "guarantee": "asymptotic"}):
         with pytest.raises(StudyError, match="takes no terms; use"):
             study_of("age^2", estimator=settings)
     assert study_of().estimator.curves == "auto"

@@ -144,7 +144,7 @@ def test_a_trial_shows_its_ratios(estimator: str, tmp_path: Path, capfd: pytest.
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"estimator": {"name": "regression"}}, "does not release arm means with their errors|does not release"),
-    ({"estimator": {"name": "aipw", "propensity": {"known": 0.5}}}, "use {name: difference_in_means, trial: true}"),
+    ({"estimator": {"name": "aipw", "guarantee": "asymptotic"}}, "use {name: difference_in_means, trial: true}"),
     ({"estimator": {"name": "difference_in_means", "trial": False}}, "in a randomised trial alone"),
     ({"outcome": "score"}, "compares shares of an outcome of two values"),
     ({"missing_outcome": "middle"}, "write 'lower' or 'upper'"),

@@ -20,7 +20,6 @@ from scipy import stats
 
 from causalveil.schemas.errors import BundleError, StudyError
 from causalveil.schemas.limits import Code
-from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, Variance
 from causalveil.schemas.sites.round import instant_text, load_sites, parse_instant
 from causalveil.tasks.estimate.interval import Noise
@@ -158,7 +157,6 @@ def site(
         upper=estimate + half,
         confidence=0.95,
         covers=(),
-        coverage=Coverage.normal_approximation,
         whole_range=False,
     )
     return SiteEstimate(name, estimate, Variance(sampling=sampling, noise=noise), interval)
@@ -370,7 +368,6 @@ def test_a_cut_interval_keeps_its_uncut_side() -> None:
             upper=30.0,
             confidence=0.95,
             covers=(),
-            coverage=Coverage.normal_approximation,
             whole_range=False,
         ),
     )

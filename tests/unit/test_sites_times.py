@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.estimators.survival import Measure
-from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, Variance
 from causalveil.tasks.estimate.interval import NOISY
 from causalveil.tasks.estimate.times.curves import Grid, measured
@@ -33,7 +32,6 @@ def estimate(site: str, both: TwoArms, measure: Measure) -> SiteEstimate:
         upper=found.upper,
         confidence=0.95,
         covers=NOISY,
-        coverage=Coverage.normal_approximation,
         whole_range=found.whole_range,
     )
     return SiteEstimate(site, found.estimate, Variance(sampling=found.sampling, noise=found.noise), interval)

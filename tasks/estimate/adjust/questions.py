@@ -376,7 +376,7 @@ class JointDraws:
                     centres[k, g] = np.concatenate([centres_of(*one, joint.sides) for one in each])
             found = contributions(estimand, asked, scores, joint.arms, units_of)
             exact = totals.exact(found, self.pieces, codes, ClusterScores(blocks, centres).of, self.workers)
-        drawn = mechanism.release((exact * totals.factors).ravel(), joint.slot(CLUSTERS), self.budget)
+        drawn = mechanism.release((exact * totals.factors).ravel(), CLUSTERS, self.budget)
         return totals.released(drawn, noise_on(mechanism, exact.size).deviation, icc)
 
     def _release(
@@ -417,7 +417,7 @@ class JointDraws:
         sums = self._exact(slot, blocks, numbers)
         exact = sums * np.concatenate([joined(one) for one in weights]) * self.times
         # Where there are no sums a number of 0 has noise: what is declared is drawn.
-        drawn = mechanism.release(exact if len(exact) else np.zeros(1), joint.slot(slot), self.budget)
+        drawn = mechanism.release(exact if len(exact) else np.zeros(1), slot, self.budget)
         noise, parts = noise_on(mechanism, len(exact)), cut(drawn[: len(exact)], numbers)
         said = [_split(values, own) for values, own in zip(parts, weights, strict=True)]
         return [

@@ -245,8 +245,6 @@ class TableRecipe:
         groups: number of subgroups.
         arms: number of arms, the reference among them.
         all_counted: whether every unit lies in a subgroup, so that counts add up to what is public.
-        ending: of the name of each release, where a study makes several of a kind.
-        scope: whom they are charged to.
         totals: of clusters, whose units are correlated; None: units are taken to be independent.
         classes: outcomes that share rows, where some have rows of their own; none where all share all rows.
         shared: whether the first class is of outcomes that all units have.
@@ -265,8 +263,6 @@ class TableRecipe:
     groups: int = 1
     arms: int = TWO_ARMS
     all_counted: bool = True
-    ending: str = ""
-    scope: Scope = Scope.all
     totals: ClusterTotals | None = None
     classes: tuple[tuple[int, ...], ...] = ()
     shared: bool = False
@@ -386,10 +382,6 @@ class TableRecipe:
     def blocks(self) -> int:
         """Factor by which a release of moments has more numbers than that of one question."""
         return self.groups * (self.arms if self.arms > TWO_ARMS else 1)
-
-    def slot(self, slot: Slot) -> Slot:
-        """Return what a release is called here, and whom it is charged to."""
-        return Slot(f"{slot.name}{self.ending}", self.scope)
 
     def mechanism(self, slot: Slot) -> Mechanism | None:
         """Return the mechanism of a release, or None where there is none."""

@@ -19,16 +19,15 @@ TITLES = {
     "made": "Made by `uv run --package causalveil-replication replicate intervals`, after M. Schröder, J. "
     "Hartenstein and S. Feuerriegel, *PrivATE: "
     "Differentially Private Confidence Intervals for Average Treatment Effects* (2025). `asymptotic` is their method "
-    "as printed, whose privacy proof holds in the limit of large n; `finite sample` is ours, proved at this n, as "
-    "`aipw` was until 25 November 2026: where no chance of treatment is known `regression` takes its place. Epsilon "
-    "0.5 and delta 1e-5 unless a table says otherwise; ± is one Monte-Carlo standard error. Standard and naive "
-    "intervals, Table 2 at each level and Figures 4 and 5 are made by `--part fits`: `interval-columns.csv`, "
-    "`interval-widths.csv`, `interval-rhc-levels.csv`, `interval-utility.csv`.",
+    "as printed, whose privacy proof holds in the limit of large n; `finite sample` is ours, proved at this n, by "
+    "`regression`. Epsilon 0.5 and delta 1e-5 unless a table says otherwise; ± is one Monte-Carlo standard error. "
+    "Standard and naive intervals, Table 2 at each level and Figures 4 and 5 are made by `--part fits`: "
+    "`interval-columns.csv`, `interval-widths.csv`, `interval-rhc-levels.csv`, `interval-utility.csv`.",
     "coverage": "Coefficients are new in every run. Dataset 2 has one support for treatment and outcome, as the "
     "design's source has; with separate supports arm means are confounded a quarter as much. Run k has the same data "
     "and the same draws of noise in every row, so where noise is most of the error rows err together. The paper prints "
     "no widths. *Bias-aware*: the study declares that confounders left out explain .4 of the outcome's "
-    "variance and .03 of treatment's (on average it is .33 and .03). *Bernstein*: known score, no normality.",
+    "variance and .03 of treatment's (on average it is .33 and .03).",
     "patients": "5,735 patients, eight confounders of which the paper names three; "
     "`replication/src/causalveil_replication/schroeder2025/data.py` says how the file is prepared. Means over runs "
     "that differ in folds and "

@@ -72,12 +72,7 @@ def _paper(name: str, title: str, outcome: str, score: str) -> Analysis:
 KERNEL = _paper("asymptotic_kernel", "asymptotic, kernel", "kernel_ridge", "logistic")
 NETWORK = _paper("asymptotic_network", "asymptotic, network", "neural_network", "neural_network")
 FINITE = Analysis("finite_sample", "finite sample", {"name": "regression"})
-KNOWN = Analysis("finite_sample_known", "finite sample, known score", {"name": "aipw", "propensity": {"known": 0.5}})
-BERNSTEIN = Analysis(
-    "finite_sample_bernstein",
-    "finite sample, Bernstein",
-    {**KNOWN.estimator, "coverage": "finite_sample"},
-)
+ADJUSTED = Analysis("regression_trial", "regression in a trial", {"name": "regression", "trial": True})
 DIFFERENCE = Analysis("difference_in_means", "difference in means", {"name": "difference_in_means", "trial": True})
 IPW = Analysis("ipw", "weighting", {"name": "ipw", "clip": CLIP, "penalty": None})
 

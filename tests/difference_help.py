@@ -1,4 +1,4 @@
-"""Studies, tables and whole analyses for tests of AIPW and of the difference in means."""
+"""Studies and tables for tests of the difference in means, and people whose covariates confound."""
 
 from __future__ import annotations
 
@@ -7,27 +7,17 @@ from typing import Any, cast
 
 import numpy as np
 
-from causalveil.flows.run.estimators import rehearse_effect
-from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.estimators.difference import DifferenceStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.tasks.data.cells import CellRows
 from causalveil.tasks.data.enclave import Rows
 from causalveil.tasks.data.split import Pieces
 from causalveil.tasks.estimate import difference
-from causalveil.tasks.estimate.interval import Findings
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil.tasks.privacy.mechanisms import Mechanism
 from tests.studies import made
 
 HAIR = 1 - 2.0**-40
-
-
-def make_aipw(p: int = 2, **changes: Any) -> AipwStudy:
-    """A study of `p` numbers in [-1, 1] and a known chance; keys of privacy and estimator may stand at the top."""
-    known = {} if "guarantee" in changes else {"propensity": {"known": 0.5}}
-    return cast(AipwStudy, made("aipw", p, **known | changes))
 
 
 def make_difference(**changes: Any) -> DifferenceStudy:
@@ -62,11 +52,6 @@ def confounded(n: int, p: int = 2, seed: int = 0, strength: float = 1.0, curved:
     signal = np.cbrt(z[:, 0]) if curved else shared
     u = 0.2 * (t - 0.5) + 0.3 * signal + random.uniform(-0.2, 0.2, n)
     return Rows(encode(z), t, u), 0.2
-
-
-def analysed(study: AipwStudy, rows: Rows, seed: int = 0) -> Findings:
-    """The whole estimator with seeded noise."""
-    return rehearse_effect(study, rows, RehearsalBudget(seed))
 
 
 def in_memory(tables: Sequence[Rows]) -> Pieces:
