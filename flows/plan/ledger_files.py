@@ -24,7 +24,7 @@ from causalveil.tasks.data.data_folder import dataset_around
 from causalveil.tasks.machine.arrays import csv_text
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.privacy.ledger.ledger import Ledger
-from causalveil.tasks.privacy.ledger.outlook import burndowns, desk_of
+from causalveil.tasks.privacy.ledger.outlook import burndowns, desk_and_burndowns, desk_of
 from causalveil.tasks.report.burndown import burndown_html, burndown_svg, dataset_html, desk_html
 
 WRITERS = {".html": burndown_html, ".svg": burndown_svg}
@@ -55,11 +55,10 @@ def write_desk(ledger: Ledger, folder: Path) -> list[Path]:
         StudyError: a file cannot be written.
         LedgerError: the ledger does not verify or cannot be used.
     """
-    desk = desk_of(ledger)
+    desk, drawn = desk_and_burndowns(ledger)
     pages = {"index.html": desk_html(desk)}
     for one in desk.datasets:
-        drawn = burndowns(ledger, one.dataset)
-        pages[f"datasets/{one.dataset}.html"] = dataset_html(one, drawn, desk.at)
+        pages[f"datasets/{one.dataset}.html"] = dataset_html(one, drawn[one.dataset], desk.at)
     return [write_whole(folder / name, text) for name, text in pages.items()]
 
 

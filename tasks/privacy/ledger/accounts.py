@@ -16,7 +16,7 @@ from entries that could not have been written by the protocol.
 
 from __future__ import annotations
 
-import json
+import marshal
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ from causalveil.schemas.documents import parse_json
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.ledger import DOCUMENT, Account, BlockAccount, Reservation, RhoAccount, RunAccount, State, Sum
 from causalveil.schemas.plan import natural_order
-from causalveil.schemas.privacy import Accounting, Charge, Level, PrivacyCost, add, amount_text, subtract
+from causalveil.schemas.privacy import EXACT, Accounting, Charge, Level, PrivacyCost, add, amount_text, subtract
 from causalveil.tasks.privacy import accountant
 from causalveil.tasks.privacy.accountant import concentrate
 from causalveil.tasks.privacy.concentrated import epsilon_of_laplace, epsilon_of_rho, rho_of_cap, understated
@@ -40,7 +40,6 @@ from causalveil.tasks.privacy.ledger.entry import (
     Entry,
     Grant,
     broken,
-    canonical,
     check_verdict,
     document_text,
     grant_after,
@@ -74,10 +73,10 @@ class Use:
     def plus(self, other: Use) -> Use:
         """Return the exact sum."""
         return Use(
-            add(self.epsilon, other.epsilon),
-            add(self.delta, other.delta),
-            add(self.rho, other.rho),
-            add(self.tested, other.tested),
+            EXACT.add(self.epsilon, other.epsilon),
+            EXACT.add(self.delta, other.delta),
+            EXACT.add(self.rho, other.rho),
+            EXACT.add(self.tested, other.tested),
         )
 
     def minus(self, other: Use) -> Use:
@@ -363,7 +362,7 @@ class RunRecord:
             raise broken(entry, "its charge was not declared by its run's reservation")
         if self.drawn(charge.name):
             raise broken(entry, "its charge was released before")
-        return replace(self, charges=(*self.charges, (charge, entry)))
+        return RunRecord(self.reservation, self.reserved, (*self.charges, (charge, entry)))
 
 
 def run_of(entries: Iterable[Entry]) -> RunRecord | None:
@@ -463,14 +462,15 @@ class Book:
         """Check whether any run ever reserved budget of a dataset."""
         return any((dataset, level, _EVERY) in self._used for level in Level)
 
-    def used(self, dataset: str, level: Level, block: str) -> Use:
-        """Return what runs hold or spent of a block's account at a level.
+    def used(self, dataset: str, level: Level, block: str | None) -> Use:
+        """Return what runs hold or spent of a block's account at a level; None: of one that no run named yet.
 
         Runs on the whole dataset are among them.
         """
         if block == WHOLE:
             return self._used.get((dataset, level, _EVERY), Use())
-        return self._used.get((dataset, level, block), Use()).plus(self._used.get((dataset, level, WHOLE), Use()))
+        whole = self._used.get((dataset, level, WHOLE), Use())
+        return whole if block is None else whole.plus(self._used.get((dataset, level, block), Use()))
 
     def caps_for(self, request: Reservation, caps: Caps) -> dict[Level, Cap]:
         """Return the caps that a request is held to: of its level, and of those it touches beside."""
@@ -619,12 +619,12 @@ def account_of(book: Book, dataset: str, contract: Contract | None, listing: Lis
     )
 
 
-def meets(own: Level, blocks: Sequence[str], level: Level, block: str) -> bool:
-    """Check whether a run of a level on some blocks is charged to an account.
+def meets(own: Level, blocks: Sequence[str], level: Level, block: str | None) -> bool:
+    """Check whether a run of a level on some blocks is charged to an account; None: of a block that no run named yet.
 
     A run on the whole dataset is charged to every block, any run to the account of the whole.
     """
-    return level in TOUCHES[own] and (block == WHOLE or bool({block, WHOLE} & set(blocks)))
+    return level in TOUCHES[own] and (block == WHOLE or block in blocks or WHOLE in blocks)
 
 
 def _anchored(document: Entry | None) -> bool | None:
@@ -727,14 +727,14 @@ def reservation_of(entry: Entry) -> Reservation:
 def _charge_of(said: Any, entry: Entry) -> Charge:
     """Return a charge in an entry's body: one object for equal ones, which a year of runs has."""
     try:
-        return _validated_charge(canonical(said))
-    except ValidationError:
+        return _validated_charge(marshal.dumps(said, 2))
+    except ValueError:
         raise unread(entry) from None
 
 
 @lru_cache(maxsize=4096)
-def _validated_charge(text: str) -> Charge:
-    return Charge.model_validate(json.loads(text))
+def _validated_charge(said: bytes) -> Charge:
+    return Charge.model_validate(marshal.loads(said))
 
 
 def asked_of(entry: Entry) -> tuple[Level, tuple[str, ...]]:

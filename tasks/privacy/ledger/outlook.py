@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from itertools import islice, pairwise, takewhile
+from itertools import islice, pairwise, product, takewhile
 from typing import Literal
 
 from cronsim import CronSim, CronSimError
@@ -42,6 +42,7 @@ from causalveil.schemas.privacy import Accounting, Level, PrivacyCost
 from causalveil.tasks.privacy.accountant import sum_text
 from causalveil.tasks.privacy.ledger.accounts import (
     TOUCHES,
+    WHOLE,
     Book,
     Cap,
     Listing,
@@ -236,9 +237,6 @@ def count_until(every: str, start: date, until: date) -> int:
     return count
 
 
-LevelAccount = tuple[Level, str]
-
-
 @dataclass(frozen=True)
 class BurndownStep:
     """The rest right after a run was reserved or voided, or a cap granted.
@@ -270,44 +268,59 @@ def burndowns(ledger: Ledger, dataset: str) -> tuple[Burndown, ...]:
     Raises:
         LedgerError: the ledger cannot be used, or an entry breaks a rule.
     """
-    book = Book(ledger.identity)
-    charged = ((level, block) for own, blocks in ledger.charged(dataset) for level in TOUCHES[own] for block in blocks)
-    tracks: dict[LevelAccount, list[BurndownStep]] = {account: [] for account in charged}
+    book, tracks = Book(ledger.identity), _Tracks()
     for entry in ledger.entries_of(dataset):
-        run = book.add(entry)
-        if entry.kind == "grant":
-            touched, study = set(tracks), ""
-        elif run is not None and entry.kind in ("reserve", "void"):
-            asked = run.reservation
-            touched, study = {one for one in tracks if meets(asked.level, asked.blocks, *one)}, asked.study
-        else:
-            continue
-        caps = book.caps_of(dataset)
-        for level, block in touched:
-            if level in caps:
-                cap, used = caps[level], book.used(dataset, level, block)
-                tracks[level, block].append(
+        tracks.take(book, entry, book.add(entry))
+    return tracks.together()
+
+
+@dataclass
+class _Tracks:
+    """Steps of the accounts of one dataset, read entry by entry.
+
+    Under no block are those that a block takes over with its first run: grants, and runs on the whole dataset.
+    """
+
+    steps: dict[tuple[Level, str | None], list[BurndownStep]] = field(
+        default_factory=lambda: {(level, block): [] for level in Level for block in (WHOLE, None)}
+    )
+    charged: set[tuple[Level, str]] = field(default_factory=set)
+
+    def take(self, book: Book, entry: Entry, run: RunRecord | None) -> None:
+        """Take in the next entry, with its run as it then is."""
+        if entry.kind != "grant" and (run is None or entry.kind not in ("reserve", "void")):
+            return
+        asked = None if run is None else run.reservation
+        for account in () if asked is None else product(TOUCHES[asked.level], asked.blocks):
+            self.charged.add(account)
+            if account not in self.steps:
+                self.steps[account] = list(self.steps[account[0], None])
+        caps = book.caps_of(entry.dataset)
+        for (level, block), steps in self.steps.items():
+            if level in caps and (asked is None or meets(asked.level, asked.blocks, level, block)):
+                cap, used = caps[level], book.used(entry.dataset, level, block)
+                steps.append(
                     BurndownStep(
-                        at=datetime.fromisoformat(entry.written_at),
+                        at=_moment(entry),
                         kind=entry.kind,
                         run=entry.run_id,
-                        study=study,
+                        study="" if asked is None else asked.study,
                         share_left=cap.share_left(used),
                         used=cap.epsilon(used),
                         cap=cap.cost,
                     )
                 )
-    return _together(tracks)
 
-
-def _together(tracks: dict[LevelAccount, list[BurndownStep]]) -> tuple[Burndown, ...]:
-    """Accounts with the same steps at one level as one."""
-    groups: dict[tuple[Level, tuple[BurndownStep, ...]], list[str]] = {}
-    for (level, block), track in tracks.items():
-        groups.setdefault((level, tuple(track)), []).append(block)
-    found = [Burndown(level, tuple(natural_order(blocks)), steps) for (level, steps), blocks in groups.items() if steps]
-    time = {block: place for place, block in enumerate(natural_order({block for _, block in tracks}))}
-    return tuple(sorted(found, key=lambda one: (list(Level).index(one.level), time[one.blocks[0]])))
+    def together(self) -> tuple[Burndown, ...]:
+        """Return the accounts that were charged, those with the same steps at one level as one."""
+        groups: dict[tuple[Level, tuple[BurndownStep, ...]], list[str]] = {}
+        for level, block in self.charged:
+            groups.setdefault((level, tuple(self.steps[level, block])), []).append(block)
+        found = [
+            Burndown(level, tuple(natural_order(blocks)), steps) for (level, steps), blocks in groups.items() if steps
+        ]
+        place = {block: place for place, block in enumerate(natural_order({block for _, block in self.charged}))}
+        return tuple(sorted(found, key=lambda one: (list(Level).index(one.level), place[one.blocks[0]])))
 
 
 def ledger_trail(ledger: Ledger, run_id: str) -> LedgerTrail | None:
@@ -380,7 +393,12 @@ CLOSEST = timedelta(hours=1)
 
 
 def desk_of(ledger: Ledger, at: datetime | None = None) -> Desk:
-    """Verify the whole chain, then gather what it says.
+    """Verify the whole chain, then gather what it says; see ``desk_and_burndowns``."""
+    return desk_and_burndowns(ledger, at)[0]
+
+
+def desk_and_burndowns(ledger: Ledger, at: datetime | None = None) -> tuple[Desk, dict[str, tuple[Burndown, ...]]]:
+    """Verify the whole chain, then gather what it says, and how each dataset's accounts burned down.
 
     Args:
         ledger: whose desk.
@@ -389,16 +407,16 @@ def desk_of(ledger: Ledger, at: datetime | None = None) -> Desk:
     Raises:
         LedgerError: the ledger does not verify or cannot be used.
     """
-    moment, found, restores = at or datetime.now(UTC), dict[str, _Drawer](), list[Entry]()
+    moment, found, restores = at or datetime.now(UTC), defaultdict[str, _Drawer](_Drawer), list[Entry]()
 
-    def each(entry: Entry, run: RunRecord | None) -> None:
+    def each(book: Book, entry: Entry, run: RunRecord | None) -> None:
         if entry.kind == "restore":
             restores.append(entry)
         elif entry.dataset:
-            found.setdefault(entry.dataset, _Drawer()).take(entry, run)
+            found[entry.dataset].take(book, entry, run)
 
     verified, book = ledger.verify_each(each)
-    return Desk(
+    desk = Desk(
         verified=verified,
         at=moment,
         datasets=tuple(_dataset(book, name, found[name], moment) for name in sorted(found)),
@@ -419,6 +437,7 @@ def desk_of(ledger: Ledger, at: datetime | None = None) -> Desk:
             for entry in restores
         ),
     )
+    return desk, {name: kept.tracks.together() for name, kept in found.items()}
 
 
 @dataclass
@@ -426,14 +445,16 @@ class _Drawer:
     """Facts of one dataset that a desk keeps; a run that goes on is None among ``runs``."""
 
     listing: Listing = field(default_factory=Listing)
+    tracks: _Tracks = field(default_factory=_Tracks)
     grants: list[DeskGrant] = field(default_factory=list)
     refusals: list[DeskRefusal] = field(default_factory=list)
     runs: dict[str, DeskRun | None] = field(default_factory=dict)
     last: Reservation | None = None
 
-    def take(self, entry: Entry, run: RunRecord | None) -> None:
+    def take(self, book: Book, entry: Entry, run: RunRecord | None) -> None:
         """Take in the next entry, with its run as it then is."""
         self.listing.take(entry, run)
+        self.tracks.take(book, entry, run)
         if entry.kind == "grant":
             self.grants.append(_grant(entry))
         elif entry.kind == "refuse":

@@ -579,8 +579,8 @@ class ReaderSide(Journal):
             )
         return run_id
 
-    def verify_each(self, each: Callable[[Entry, RunRecord | None], None]) -> tuple[Verified, Book]:
-        """Verify the whole ledger, and hand on each entry with its run as it then is.
+    def verify_each(self, each: Callable[[Book, Entry, RunRecord | None], None]) -> tuple[Verified, Book]:
+        """Verify the whole ledger, and hand on each entry with the book and its run as they then are.
 
         Returns:
             The extent, and the book that all entries add up to.
@@ -591,7 +591,9 @@ class ReaderSide(Journal):
         return self._audit(None, each)
 
     def _audit(
-        self, dataset: str | None, each: Callable[[Entry, RunRecord | None], None] = lambda _entry, _run: None
+        self,
+        dataset: str | None,
+        each: Callable[[Book, Entry, RunRecord | None], None] = lambda _book, _entry, _run: None,
     ) -> tuple[Verified, Book]:
         # Read before the transaction begins: what it sees is then no older than what is known.
         known = None if self.memory is None else self.memory.read()

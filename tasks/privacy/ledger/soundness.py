@@ -118,14 +118,14 @@ class Chain:
 
     ``only`` names the dataset whose entries the book is to hold; None: those of all. ``after_loss``: the ledger lost
     entries that this machine has seen, which was accepted for the record. ``each`` is told of every entry of the book,
-    with its run as it then is.
+    with the book and its run as they then are.
     """
 
     book: Book
     last: tuple[int, str] | None = None
     only: str | None = None
     after_loss: bool = False
-    each: Callable[[Entry, RunRecord | None], None] = lambda _entry, _run: None
+    each: Callable[[Book, Entry, RunRecord | None], None] = lambda _book, _entry, _run: None
 
     def take(self, entries: Iterable[Entry]) -> None:
         """Take in the entries that follow, which must be all of them and in order.
@@ -136,7 +136,7 @@ class Chain:
         for entry in entries:
             self._check(entry)
             if self.only is None or entry.dataset == self.only:
-                self.each(entry, self.book.add(entry))
+                self.each(self.book, entry, self.book.add(entry))
             self.last = (entry.seq, entry.hash)
 
     @property
@@ -357,7 +357,7 @@ def from_the_first(
     connection: Connection,
     identity: str,
     dataset: str | None = None,
-    each: Callable[[Entry, RunRecord | None], None] = lambda _entry, _run: None,
+    each: Callable[[Book, Entry, RunRecord | None], None] = lambda _book, _entry, _run: None,
 ) -> Chain:
     """Verify every entry and the database itself.
 
