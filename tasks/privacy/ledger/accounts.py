@@ -463,9 +463,9 @@ class Book:
         return any((dataset, level, _EVERY) in self._used for level in Level)
 
     def used(self, dataset: str, level: Level, block: str | None) -> Use:
-        """Return what runs hold or spent of a block's account at a level; None: of one that no run named yet.
+        """Return what runs hold or spent of a block's account at a level.
 
-        Runs on the whole dataset are among them.
+        Runs on the whole dataset are among them; None is the block that no run named yet.
         """
         if block == WHOLE:
             return self._used.get((dataset, level, _EVERY), Use())
@@ -620,9 +620,10 @@ def account_of(book: Book, dataset: str, contract: Contract | None, listing: Lis
 
 
 def meets(own: Level, blocks: Sequence[str], level: Level, block: str | None) -> bool:
-    """Check whether a run of a level on some blocks is charged to an account; None: of a block that no run named yet.
+    """Check whether a run of a level on some blocks is charged to an account.
 
-    A run on the whole dataset is charged to every block, any run to the account of the whole.
+    A run on the whole dataset is charged to every block, any run to the account of the whole. None is the block that
+    no run named yet.
     """
     return level in TOUCHES[own] and (block == WHOLE or block in blocks or WHOLE in blocks)
 

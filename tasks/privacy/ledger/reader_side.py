@@ -24,7 +24,6 @@ from causalveil.schemas.documents import parse_json
 from causalveil.schemas.errors import LedgerError, RunConflict, StudyError
 from causalveil.schemas.ledger import Account, EarlyRefusal, Reservation, UndrawnCharges, Verified
 from causalveil.schemas.mistakes import nearest
-from causalveil.schemas.privacy import Level
 from causalveil.tasks.privacy.keys import OwnerKey
 from causalveil.tasks.privacy.ledger.accounts import (
     Book,
@@ -424,16 +423,6 @@ class ReaderSide(Journal):
             seq = connection.execute(newest).scalar()
             found = self.store.select(connection, entries.c.seq == seq) if seq is not None else ()
             return next(map(reservation_of, found), None)
-
-    def charged(self, dataset: str) -> frozenset[tuple[Level, tuple[str, ...]]]:
-        """Return levels and blocks for which runs of a dataset asked.
-
-        Raises:
-            LedgerError: the ledger cannot be used, or an entry was changed.
-        """
-        reserved = (entries.c.dataset == dataset, entries.c.kind == "reserve")
-        with self.store.read() as connection:
-            return frozenset(asked_of(entry) for entry in self.store.select(connection, *reserved))
 
     def head(self) -> tuple[int, str]:
         """Return number and hash of the last entry.
