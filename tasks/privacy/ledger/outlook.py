@@ -393,12 +393,12 @@ CLOSEST = timedelta(hours=1)
 
 
 def desk_of(ledger: Ledger, at: datetime | None = None) -> Desk:
-    """Verify the whole chain, then gather what it says; see ``desk_and_burndowns``."""
+    """Verify the whole chain, then gather what it says, as ``desk_and_burndowns`` does."""
     return desk_and_burndowns(ledger, at)[0]
 
 
 def desk_and_burndowns(ledger: Ledger, at: datetime | None = None) -> tuple[Desk, dict[str, tuple[Burndown, ...]]]:
-    """Verify the whole chain, then gather what it says, and how each dataset's accounts burned down.
+    """Return an owner's desk and each dataset's burn-downs, once the whole chain is verified.
 
     Args:
         ledger: whose desk.

@@ -569,7 +569,7 @@ class ReaderSide(Journal):
         return run_id
 
     def verify_each(self, each: Callable[[Book, Entry, RunRecord | None], None]) -> tuple[Verified, Book]:
-        """Verify the whole ledger, and hand on each entry with the book and its run as they then are.
+        """Verify the whole ledger, and hand on each entry, the book and its run as they then are.
 
         Returns:
             The extent, and the book that all entries add up to.
