@@ -168,7 +168,7 @@ caps:
   sample: {{epsilon: 10, delta: 1.0e-4}}
   label: {{epsilon: 10, delta: 1.0e-4}}
   training_units: {{epsilon: 10, delta: 1.0e-4}}
-estimators: [regression, balancing, ipw, matching, aipw, difference_in_means]
+estimators: [regression, balancing, ipw, matching, difference_in_means]
 guarantees: [finite_sample]
 """
     study = f"""# Synthetic: the true effect is {effect:g} for every unit (see PROVENANCE.md).

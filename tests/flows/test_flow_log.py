@@ -1,4 +1,4 @@
-"""The flow's log and tags add up to the ledger: for every estimator, level and number of folds, fresh and resumed.
+"""The flow's log and tags add up to the ledger: for every estimator and level, fresh and resumed.
 
 The log is read by a parser that knows the words of its lines and nothing of the code. Each run dies once, right after
 the middle one of its draws is committed, and goes on. In-process for all; on a real server for some, and with

@@ -30,7 +30,6 @@ SAID = {
     r"Independent censoring": "independent censoring",
     r"95% interval": "interval",
     r"confounding_prior|confounding prior": "confounding prior",
-    r"cross-fit|a unit of any fold": "fold",
     r"differential(?:ly)? priva": "differential privacy",
     r"[Ee]stimand": "estimand",
     r"[Ff]ixed effects|[Rr]andom effects": "random effects",

@@ -28,7 +28,6 @@ EXPLAINED = "of the outcome's variance."
 TRIALS: dict[str, tuple[dict[str, Any], dict[str, Any], AdjustmentMethod | None]] = {
     "means": ({"name": "difference_in_means", "trial": True}, {}, None),
     "regression": ({"name": "regression", "trial": True}, {}, AdjustmentMethod.regression),
-    "aipw": ({"name": "aipw", "propensity": {"known": 0.5}}, {}, AdjustmentMethod.doubly_robust),
     "ipw, label": ({"name": "ipw", "trial": True}, LABEL, AdjustmentMethod.weighting),
     "matching, label": ({"name": "matching", "trial": True}, LABEL, AdjustmentMethod.matching),
 }
