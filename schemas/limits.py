@@ -70,6 +70,7 @@ class Code(StrEnum):
     censoring = "censoring"
     censoring_within = "censoring_within"
     censoring_pooled = "censoring_pooled"
+    late_entry = "late_entry"
     earlier_horizon = "earlier_horizon"
     grid = "grid"
     other_samples = "other_samples"
@@ -79,6 +80,7 @@ class Code(StrEnum):
     noise_hides_arm = "noise_hides_arm"
     arm_too_small = "arm_too_small"
     too_few_followed = "too_few_followed"
+    too_few_at_risk = "too_few_at_risk"
 
 
 # Facts stand in braces; several are listed, and of several numbers the least and the largest are said.
@@ -99,7 +101,7 @@ SENTENCES: dict[StrEnum, str] = {
     Code.hidden_subgroups: "effects of any size in subgroups that noise hides",
     Code.unseen_sites: "effects of any size at sites where no unit is seen so long",
     Code.heterogeneity: "differences between sites",
-    Code.alike_within_clusters: "likeness of units of one {column}",
+    Code.alike_within_clusters: "likeness of units of one {column}, if numbers and spread of sizes are as declared",
     Code.unmeasured: "confounding by variables that are not among the covariates",
     Code.parallel_trends: "a violation of parallel trends: changes that would have differed between the arms without "
     "treatment, given the covariates",
@@ -140,6 +142,7 @@ SENTENCES: dict[StrEnum, str] = {
     Code.censoring: "censoring that depends on when the event would come, within an arm",
     Code.censoring_within: "censoring that depends on when the event would come, within an arm and {columns}",
     Code.censoring_pooled: "censoring that depends on {columns} within pooled strata, which privacy noise would hide",
+    Code.late_entry: "entry that depends on when the event would come, within an arm",
     Code.earlier_horizon: "the choice of an earlier horizon by noisy numbers",
     Code.grid: "error of dividing follow-up into {intervals} intervals",
     Code.other_samples: "sampling: other units could favour the other direction",
@@ -148,6 +151,8 @@ SENTENCES: dict[StrEnum, str] = {
     Code.noise_hides_arm: "noise hides an arm",
     Code.arm_too_small: "an arm is too small to be compared",
     Code.too_few_followed: "through the noise too few people are seen to be followed so long",
+    Code.too_few_at_risk: "through the noise too few people are seen to be at risk all the way to the horizon: where "
+    "few have entered at first, a later `landmark` begins with more",
 }
 
 

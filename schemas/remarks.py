@@ -56,6 +56,7 @@ class PlanCode(StrEnum):
     contrast = "contrast"
     ratios = "ratios"
     assumed_times = "assumed_times"
+    assumed_entries = "assumed_entries"
     public_width = "public_width"
     effect_width = "effect_width"
     unseen_curves = "unseen_curves"
@@ -182,6 +183,8 @@ REMARKS: dict[StrEnum, str] = {
     "where the bottom is not clearly apart from 0.",
     PlanCode.assumed_times: "That is for {arms}, a risk of {risk:.0%}{kinds} and {lost:.0%} lost until {horizon:g} in "
     "all arms. For another risk or loss write `expect` into the study.",
+    PlanCode.assumed_entries: "Half of the people are taken to enter evenly until {horizon:g}, others at the start. "
+    "Where fewer are at risk at first, intervals are wider.",
     PlanCode.public_width: "The half-width{of} is between {low} and {high}. It depends on the size of the effect, and "
     "on whether the covariates that predict treatment predict the outcome too.",
     PlanCode.effect_width: "Depending on the size of the effect, expect ± {low} to ± {high}: from none to one standard "

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import product
@@ -227,6 +227,12 @@ def cases() -> dict[str, Case]:
     found["protocol of times, adjusted, terms"] = times(MANY, TIMES_ADJUSTED | {"terms": ["age^2"]})
     found["protocol of times, groups"] = times(MANY, CRUDE | {"subgroups": "site"})
     found["protocol of times, adjusted, groups"] = times(MANY, TIMES_ADJUSTED | {"subgroups": "site"})
+    late = times(TIMES, CRUDE | {"outcome": {"entry": "since", "landmark": 10}})
+    owner = merge(late.contract, {"columns": SINCE})
+    found["effect of times, late entry"] = replace(late, contract=owner, frame=entering)
+    weighted = table("regression", {"weights": "pweight"})
+    owner = merge(weighted.contract, {"weights": {"column": "pweight", "upper": 4}})
+    found["protocol by regression, survey weights"] = replace(weighted, contract=owner)
     found |= {f"direction, {name}": direction(changes) for name, changes in DIRECTIONS.items()}
     found["series of effects"] = partial(series, effect("difference", {"estimator": {"trial": True}}))
     found["series of a protocol"] = partial(series, table("regression", GROUPS))
@@ -291,6 +297,7 @@ def rows(units: int = 2_000, seed: int = 0) -> pl.DataFrame:
         passed=pl.Series(score > 5.0).cast(pl.Int64),
         before=pl.Series(np.clip(2 + age / 20 + random.normal(0, 1, units), 0, 10)),
         drug=pl.Series(np.array(["none", "low", "high"])[dose]),
+        pweight=pl.Series(1.0 + np.arange(units) % 4),
     )
 
 
@@ -337,6 +344,16 @@ def times(study: dict[str, Any], changes: dict[str, Any]) -> Made:
     owner = merge(TIMES_OWNER, {"columns": BESIDE | SITES, "caps": CAPS})
     asked = merge(study | {"privacy": {"epsilon": "4", "delta": "1e-6"}}, changes)
     return Made(asked, owner, cared_for_at_sites)
+
+
+# When people came under observation; half of them late, some never.
+SINCE = {"since": {"time": {"upper": 3650, "origin": "randomised"}, "unit_of_measure": "days"}}
+
+
+def entering(units: int, seed: int) -> pl.DataFrame:
+    """Return patients of whom half entered late, evenly until half of a year, and some when they had left."""
+    since = np.maximum(np.random.default_rng([seed, 4]).integers(-180, 180, units), 0)
+    return cared_for_at_sites(units, seed).with_columns(since=pl.Series(since).cast(pl.Float64))
 
 
 def direction(changes: dict[str, Any]) -> Made:

@@ -267,6 +267,8 @@ def _times() -> Iterator[Case]:
         one = make_survival(censoring=by, where=where, **apart)
         yield Case(f"survival, adjusted by classes, eligible, delta {delta}", one, 12)
         yield Case(f"survival, eligible, delta {delta}", make_survival(where=where, delta=delta), 12)
+        late = {"entry": "since", "entry_nulls": "indicator", "landmark": 40}
+        yield Case(f"survival, late entry, delta {delta}", make_survival(outcome=late, delta=delta), 12)
     nulls = {"time_nulls": "indicator", "event_nulls": "indicator"}
     yield Case("survival, nulls", make_survival(outcome=nulls, missing_treatment="control"), 12)
 
@@ -315,6 +317,8 @@ SHORT = (
     "survival, adjusted, delta 1e-6",
     "survival, adjusted by groups, delta 0",
     "survival, many questions, delta 1e-6",
+    "survival, late entry, delta 1e-6",
+    "survival, late entry, delta 0",
     "survival, adjusted by classes, eligible, delta 1e-6",
     "direction, test-scores-ours, penalty 1.0",
     "direction, train-scores-ours, penalty 0.01",

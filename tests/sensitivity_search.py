@@ -351,7 +351,12 @@ def _follow_up(out: TimeToEvent) -> dict[str, Kind]:
     time = number(0.0, out.horizon, nulls=out.time_nulls is Missing.indicator)
     # Below the origin, at an interval's end, and beyond what the contract admits.
     time = replace(time, corners=(*time.corners, -1.0, out.horizon / 10, 2 * out.upper))
-    return {out.time: time, out.event: Kind((*out.codes.values(), *known))}
+    found = {out.time: time, out.event: Kind((*out.codes.values(), *known))}
+    if out.entry is None:
+        return found
+    # At the origin, at an interval's end, and when others leave; beyond all.
+    missing = [None] if out.entry_nulls is Missing.indicator else []
+    return found | {out.entry: replace(time, corners=(*time.corners, out.landmark, out.horizon / 2, *missing))}
 
 
 def _covariate(column: Covariate, nulls: bool) -> Kind:

@@ -128,7 +128,8 @@ SITES = {"site": {"levels": ["north", "south", "east"]}}
 def make_times(**changes: Any) -> SurvivalStudy:
     """A protocol of times in full; keys of privacy and of the estimator may stand at the top."""
     outcomes = changes.pop("outcomes", MANY["outcomes"])
-    return in_full(MANY | {"outcomes": [{**IN_FULL, **one} for one in outcomes]}, changes)
+    late = {key: changes.pop(key) for key in ("entry", "landmark") if key in changes}
+    return in_full(MANY | {"outcomes": [{**IN_FULL, **one, **late} for one in outcomes]}, changes)
 
 
 def kept_whole(found: RunResult, path: Path, schema: dict[str, Any]) -> None:
@@ -261,6 +262,7 @@ class People:
     kind: ByteArray
     covariates: pl.DataFrame | None = None
     group: ByteArray | None = None
+    entry: FloatArray | None = None
 
     def __len__(self) -> int:
         return len(self.arm)
@@ -269,6 +271,7 @@ class People:
         """Their rows; with a study those that it adjusts for, groups of censoring, and who is eligible."""
         everybody = np.zeros(len(self), np.uint8) if self.group is None else self.group
         rows: dict[str, Any] = {"t": self.arm, "u": self.time, "k": self.kind, "g": everybody, "h": ranks(len(self))}
+        rows |= {} if self.entry is None else {"e": self.entry}
         if study is not None and self.covariates is not None:
             if study.covariates:
                 bounded = study.bounded.questions[0]
@@ -279,6 +282,8 @@ class People:
 
     def counts(self, grid: Grid) -> FloatArray:
         found = np.bincount(grid.cell(self.arm, self.time, self.kind), minlength=ARMS * grid.cells)
+        if self.entry is not None:
+            found += np.bincount(grid.entered(self.arm, self.entry), minlength=grid.numbers)[: grid.numbers]
         return found.reshape(ARMS, grid.cells).astype(np.float64)
 
 

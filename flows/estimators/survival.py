@@ -119,6 +119,7 @@ def words(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, found: Sequence
     arms = f"a treated share of {stand_in.treated:g}" if len(study.arm_names) == 2 else "arms of one size"
     kinds = " of each kind of event" if len(counted_kinds(study)) > 1 else ""
     grid, at_risk = grid_of(study, sizes.units), noise_at_risk(study, sizes)
+    length = number((grid.horizon - grid.start) / grid.intervals)
     sentences += [
         remark(
             PlanCode.assumed_times,
@@ -131,12 +132,14 @@ def words(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, found: Sequence
         remark(
             PlanCode.grid,
             intervals=grid.intervals,
-            length=f"{'about ' if len(study.horizons) > 1 else ''}{number(grid.horizon / grid.intervals)}",
+            length=f"{'about ' if len(study.horizons) > 1 else ''}{length}",
             unit=_unit(study),
             rule=_ruled(study, sizes),
         ),
         remark(PlanCode.at_risk, noise=float(at_risk)),
     ]
+    if grid.entries:
+        sentences.insert(-2, remark(PlanCode.assumed_entries, horizon=study.horizons[-1]))
     numbers = {"answers": [vars(row) for row in rows], "intervals": grid.intervals, "at_risk_noise": at_risk}
     return Words(sentences, numbers, name=f"the {rows[study.first].outcome}")
 

@@ -187,13 +187,15 @@ class AskedGroups(Frozen):
 AskedSubgroups = Annotated[AskedGroups | None, BeforeValidator(_named, json_schema_input_type=Name | AskedGroups)]
 
 
-def refuse_entry(document: Any) -> Any:
-    """Refuse what other tools call the time of later entry, wherever it stands."""
+def refuse_entry(document: Any, known: tuple[str, ...] = ()) -> Any:
+    """Refuse what other tools call the time of entry, and 'entry' where it has no place."""
     if isinstance(document, Mapping):
         for key in ("entry", "start", "start_time", "time2"):
-            if key in document:
+            if key in document and key not in known:
                 raise RuleBroken(
-                    f"'{key}': all units are followed from the origin; people who entered later cannot be compared", key
+                    f"'{key}': when people came under observation is the 'entry' of a time: "
+                    "outcome: {time: COLUMN, entry: COLUMN, event: COLUMN, horizon: N}",
+                    key,
                 )
     return document
 
@@ -214,11 +216,27 @@ class AskedTimes(Frozen):
     unit_of_measure: Name | None = None
     of: Annotated[tuple[Name, ...] | None, BeforeValidator(_several)] = None
     horizon: Annotated[Finite, Field(gt=0)]
+    entry: Annotated[
+        Name | None,
+        Field(
+            description="when a person came under observation, where not all did at the origin; a time, as 'time' is"
+        ),
+    ] = None
+    landmark: Annotated[Finite, Field(ge=0, description="when curves begin, of those at risk then")] | None = None
 
     @model_validator(mode="before")
     @classmethod
     def _from_the_origin(cls, value: Any) -> Any:
-        return refuse_entry(value)
+        return refuse_entry(value, ("entry",))
+
+    @model_validator(mode="after")
+    def _entry_at_home(self) -> AskedTimes:
+        if self.events is not None and self.entry is not None:
+            raise RuleBroken(
+                "'entry' has no place in a study of several sites; let each site run the study without 'events'",
+                "entry",
+            )
+        return self
 
 
 Classes = dict[Name, Annotated[tuple[Finite, ...], Field(min_length=1)]]

@@ -160,6 +160,18 @@ def times_in_full(
     if not (isinstance(time, TimeColumn) and isinstance(event, EventColumn)):
         return None
     _declared_alike(times, place, time, event, problems)
+    entry = None if times.entry is None else declared_column(times.entry, f"{place}.entry", contract, problems)
+    if entry is not None and not (
+        isinstance(entry, TimeColumn)
+        and entry.time.origin == time.time.origin
+        and entry.unit_of_measure == time.unit_of_measure
+    ):
+        unit = "" if time.unit_of_measure is None else f", unit_of_measure: {time.unit_of_measure}"
+        problems.add(
+            f"{place}.entry",
+            f"column '{times.entry}' is no time on the scale of '{times.time}'; the contract's owner declares it as "
+            f"{times.entry}: {{time: {{upper: {time.time.upper:g}, origin: {time.time.origin}}}{unit}}}",
+        )
     return {
         "time": times.time,
         "event": times.event,
@@ -171,6 +183,8 @@ def times_in_full(
         "censoring": event.censoring,
         "time_nulls": time.nulls,
         "event_nulls": event.nulls,
+        **({} if entry is None else {"entry": times.entry, "entry_nulls": entry.nulls}),
+        **({} if times.landmark is None else {"landmark": times.landmark}),
     }
 
 
@@ -284,6 +298,13 @@ def declared_column(name: str, place: str, contract: Contract | None, problems: 
             f"the contract of '{contract.dataset}' leaves the range of '{name}' open; its owner moves it "
             f"from 'open_ranges' to 'columns', as {name}: {{lower: .., upper: ..}}, or finds one by `causalveil "
             "ranges`",
+        )
+        return None
+    if name in contract.clusters:
+        problems.add(
+            place,
+            f"'{name}' says which units are alike in the contract of '{contract.dataset}', and has no other part",
+            name,
         )
         return None
     if name not in contract.offered:
@@ -768,6 +789,8 @@ def _within(asked: Any, found: Any) -> bool:
         return len(asked) == len(found) and all(map(_within, asked, found))
     if isinstance(asked, AskedCondition):
         return asked.is_asked_by(found)
+    if isinstance(asked, AskedTimes) and (asked.entry, asked.landmark or 0.0) != (found.entry, found.landmark):
+        return False
     if isinstance(asked, AskedTimes) and asked.events is not None:
         # The order of all events is each contract's.
         same = set(asked.events) == {name for name in found.codes if name != found.censoring}

@@ -19,7 +19,7 @@ from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
 from itertools import count, pairwise
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -78,6 +78,9 @@ class TimeToEvent(Frozen):
         codes: of every event and of censoring, by name; None: of all codes that the contract does not declare.
         censoring: its name.
         time_nulls, event_nulls: whether a column may hold nulls; who has one is censored in the first interval.
+        entry: the column of when a person came under observation, on the scale of the times; None: all at the origin.
+        entry_nulls: whether it may hold nulls; who has one is at risk at no time.
+        landmark: curves and measures begin then, of those who are at risk then without an event.
     """
 
     time: Name
@@ -92,6 +95,25 @@ class TimeToEvent(Frozen):
     censoring: Name
     time_nulls: Missing = Missing.refuse
     event_nulls: Missing = Missing.refuse
+    entry: Name | None = None
+    entry_nulls: Missing = Missing.refuse
+    landmark: Annotated[Finite, Field(ge=0)] = 0.0
+
+    @model_validator(mode="after")
+    def _begins_before_it_ends(self) -> Self:
+        if self.landmark and self.entry is None:
+            raise RuleBroken(
+                "'landmark' is for people who enter later than at the origin: name the column of their 'entry', or "
+                "remove it",
+                "landmark",
+            )
+        if self.entry is not None and self.horizon - self.landmark < self.step:
+            raise RuleBroken(
+                f"'landmark' is {self.landmark:g}, and 'horizon' {self.horizon:g}; it must be one step of the times "
+                f"({self.step:g}) before it at least",
+                "landmark",
+            )
+        return self
 
     @model_validator(mode="after")
     def _within_the_contract(self) -> Self:
@@ -321,6 +343,7 @@ class Curves(Frozen):
 
     Attributes:
         horizon, unit, origin: until when, in which unit of the times, from when.
+        landmark: when curves begin, of those at risk then; 0: at the origin.
         events: what counts, and what competes with it.
         times: the ends of intervals.
         arms: control, then treated.
@@ -332,6 +355,7 @@ class Curves(Frozen):
     horizon: Finite
     unit: str | None
     origin: str
+    landmark: Annotated[Finite, Field(ge=0)] = 0.0
     events: tuple[str, ...]
     times: tuple[Finite, ...]
     arms: tuple[ArmCurve, ArmCurve]
@@ -357,7 +381,8 @@ class TimesOutcome(TimeToEvent):
 def label_of(measure: Measure, outcome: TimeToEvent) -> str:
     """Return a measure of an outcome in a few words."""
     unit = "" if outcome.unit_of_measure is None else f" {outcome.unit_of_measure}"
-    until = f"until {outcome.horizon:g}{unit}"
+    since = f"from {outcome.landmark:g} " if outcome.landmark else ""
+    until = f"{since}until {outcome.horizon:g}{unit}"
     return f"{MEAN_TIME} {until}" if measure is Measure.rmst else f"risk of {outcome.labels[0]} {until}"
 
 
@@ -383,7 +408,7 @@ class TimesQuestion:
     @property
     def span(self) -> float:
         """The end of the measure's range, from 0."""
-        return self.outcome.horizon if self.measure is Measure.rmst else 1.0
+        return self.outcome.horizon - self.outcome.landmark if self.measure is Measure.rmst else 1.0
 
 
 class SurvivalStudy(TableStudy):
@@ -406,6 +431,10 @@ class SurvivalStudy(TableStudy):
     @model_validator(mode="after")
     def _of_one_pair_of_columns(self) -> Self:
         first = self.outcomes[0]
+        if len({(one.entry, one.landmark) for one in self.outcomes}) > 1:
+            raise ValueError(
+                "all outcomes of a study by 'survival' have one 'entry' and one 'landmark': write them alike"
+            )
         pairs = {(one.time, one.event) for one in self.outcomes}
         if len(pairs) > 1:
             raise ValueError(
@@ -443,7 +472,19 @@ class SurvivalStudy(TableStudy):
         self.refuse_two_roles()
         first = self.outcomes[0]
         roles = {self.data.unit: "the unit", self.treatment: "the treatment", self.data.blocks: "the block key"}
-        refuse_roles(self.where, roles | {first.time: "the time", first.event: "the event"})
+        roles |= {first.time: "the time", first.event: "the event"}
+        refuse_roles(self.where, roles if first.entry is None else roles | {first.entry: "the time of entry"})
+        return self
+
+    @model_validator(mode="after")
+    def _entries_are_not_adjusted(self) -> Self:
+        if self.outcomes[0].entry is not None and self.covariates:
+            raise RuleBroken(
+                "'entry' beside covariates: who entered late has lived so long, so that means of covariates are not "
+                "those of all who might have entered, and effects adjusted by them would be wrong; remove 'covariates' "
+                "(the arms are compared as they are), or 'entry' where all are followed from the origin",
+                "entry",
+            )
         return self
 
     @model_validator(mode="after")
@@ -458,11 +499,11 @@ class SurvivalStudy(TableStudy):
                 f"outcomes, measures, subgroups and arms make {many:,} questions; at most {MOST_QUESTIONS} are "
                 "answered together: ask for fewer levels, outcomes or measures"
             )
-        if self.intervals is not None and self.horizons[-1] / self.intervals < self.outcomes[0].step:
-            step = self.outcomes[0].step
+        length, step = self.horizons[-1] - self.outcomes[0].landmark, self.outcomes[0].step
+        if self.intervals is not None and length / self.intervals < step:
             raise ValueError(
                 f"'intervals' is {self.intervals}, which makes each shorter than one step of the times ({step:g}); at "
-                f"most {int(self.horizons[-1] / step)} fit into the horizon"
+                f"most {int(length / step)} fit into the horizon"
             )
         if self.intervals is not None and self.privacy.delta == 0 and self.intervals > MOST_WITHOUT_DELTA:
             raise RuleBroken(
@@ -527,6 +568,19 @@ class SurvivalStudy(TableStudy):
         )
 
     @property
+    def counted_by_noise(self) -> bool:
+        """Return whether noise alone tells how many units have a cell.
+
+        These are eligible units that are at risk at some time.
+        """
+        return bool(self.where) or self.outcomes[0].entry is not None
+
+    @property
+    def beyond_groups(self) -> int:
+        """The group of units that have no cell."""
+        return len(self.groups) * self.censoring.groups
+
+    @property
     def horizons(self) -> tuple[float, ...]:
         """Every horizon, the earliest first."""
         return tuple(sorted({one.horizon for one in self.outcomes}))
@@ -587,13 +641,18 @@ class SurvivalStudy(TableStudy):
         """Unit, treatment, time and event; arms are levels, and so are subgroups."""
         first = self.outcomes[0]
         arm = Nulls.never if self.missing_treatment is MissingTreatment.refuse else Nulls.welcome
-        time = Nulls.welcome if first.time_nulls is Missing.indicator else Nulls.undeclared
+        time, entry = (
+            Nulls.welcome if nulls is Missing.indicator else Nulls.undeclared
+            for nulls in (first.time_nulls, first.entry_nulls)
+        )
+        entries = {} if first.entry is None else {first.entry: Column(holds=Holds.time, nulls=entry)}
         treatment = (self.treatment_codes or ZERO_ONE).pair
         return {
             self.data.unit: Column(holds=Holds.unit),
             self.treatment: Column(holds=Holds.binary, codes=treatment, nulls=arm),
             first.time: Column(holds=Holds.time, nulls=time),
             first.event: first.column,
+            **entries,
             **{name: covariate_role(column, self._nulls_of(column)) for name, column in self._beside.items()},
         } | self.shared_roles
 
@@ -610,14 +669,26 @@ class SurvivalStudy(TableStudy):
     def columns(self) -> tuple[str, ...]:
         """Names of the columns that the study reads.
 
-        They are unit, treatment, time, event, the subgroups' column, covariates, columns of censoring, that of
-        clusters, and what eligibility alone reads.
+        They are unit, treatment, time, event, that of entry, the subgroups' column, covariates, columns of censoring,
+        that of clusters, and what eligibility alone reads.
         """
         first = self.outcomes[0]
         groups = () if self.subgroups is None else (self.subgroups.name,)
         named = (self.data.unit, self.treatment, first.time, first.event, *groups, *sorted(self._beside))
         named += () if self.clusters is None else (self.clusters.column,)
+        named += () if first.entry is None else (first.entry,)
         return (*named, *sorted({one.column for one in self.where} - set(named)))
+
+    def specification(self) -> dict[str, Any]:
+        """Return the study as plain JSON values, the same at every site.
+
+        Where all enter at the origin it means what it meant before others could.
+        """
+        document = super().specification()
+        for one in document["outcomes"]:
+            if one["entry"] is None:
+                del one["entry"], one["entry_nulls"], one["landmark"]
+        return document
 
     @property
     def question(self) -> str:

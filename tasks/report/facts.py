@@ -635,7 +635,7 @@ def rows_text(contract: Contract) -> str:
 
 def descriptions_text(spec: Mapping[str, Any], contract: Contract) -> str:
     """Return what the owner says of the study's columns."""
-    columns = [one[key] for one in outcomes_of(spec) for key in ("name", "time", "event") if key in one]
+    columns = [one[key] for one in outcomes_of(spec) for key in ("name", "time", "entry", "event") if one.get(key)]
     named = [spec["treatment"], *columns, *(spec.get("covariates") or {})]
     told = []
     for name in dict.fromkeys(named):
@@ -669,7 +669,11 @@ def times_facts(release: Mapping[str, Any], facts: Mapping[str, str], estimand: 
     events = " or ".join(dict.fromkeys(event for one in outcomes for event in one["of"]))
     start = f"Times begin at '{first['origin']}' and are compared until "
     start += f"{' and '.join(f'{at:g}' for at in sorted({one['horizon'] for one in outcomes}))}{unit}."
-    losses = f"Within {_within(release)}, losses to follow-up are taken to say nothing of the event."
+    if first.get("entry"):
+        since = f" Curves begin at {first['landmark']:g}{unit}, of those at risk then." if first["landmark"] else ""
+        start += f" Who entered late, by {first['entry']}, is at risk from then on.{since}"
+    missed = "losses to follow-up and late entry" if first.get("entry") else "losses to follow-up"
+    losses = f"Within {_within(release)}, {missed} are taken to say nothing of the event."
     measure = estimand["Summary measure"]
     return {
         "question": f"How {spec['treatment']} changes the time to {events}, on average over {whom}.",

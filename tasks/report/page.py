@@ -320,6 +320,8 @@ def _bounds(specification: Mapping[str, Any], arms: Mapping[str, Any]) -> list[t
         own = str(first["censoring"]).startswith(PLACEHOLDER)
         longest = "" if own else f"0 to {figure(first['upper'])}, "
         rows.append(("time", first["time"], f"{longest}compared until {horizons}"))
+        if first.get("entry"):
+            rows.append(("entry", first["entry"], "at risk from then on"))
         events = dict.fromkeys(event for one in several for event in one["of"])
         lost = "" if own else f"; censored: {first['censoring']}"
         rows.append(("event", first["event"], f"{', '.join(events)}{lost}"))

@@ -13,6 +13,7 @@ from typing import Any
 
 from causalveil.schemas.estimators.survival import ArmCurve, Curves, Measure
 from causalveil.schemas.release import EffectTable
+from causalveil.schemas.specification import outcomes_of
 from causalveil.tasks.report.figures import Axis
 from causalveil.tasks.report.numbers import figure, named_arm
 
@@ -114,12 +115,13 @@ def curves_context(release: EffectTable) -> dict[str, Any]:
         title = ", ".join(parts) if len(release.curves) > 1 else ""
         pairs.append(DrawnPair(title, names, one.curves, arms, told, fresh=int(reference in stacked)))
         stacked.add(reference)
-    starts, unit = [0.0, *curves.times[:-1]], curves.unit or ""
+    starts, unit = [curves.landmark, *curves.times[:-1]], curves.unit or ""
     alone = len(release.curves) == 1
     return {
         "curves_drawn": DrawnGroups(tuple(pairs), len(release.curves) - len(pairs), tuple(starts[at] for at in places)),
-        "time_axis": Axis(0.0, curves.horizon),
+        "time_axis": Axis(curves.landmark, curves.horizon),
         "time_unit": unit,
+        "enters": outcomes_of(release.specification)[0].get("entry"),
         "end": figure(ended) + (f" {unit}" if unit else "") if ended else "",
         "apart": _apart(release, pairs[0]) if alone else (),
         "bracket": curves.grid_bracket if alone else None,
@@ -133,7 +135,7 @@ def _places(intervals: int) -> list[int]:
 
 
 def _arm(curves: Curves, arm: ArmCurve, name: str, places: Sequence[int], told: float) -> DrawnArm:
-    axis, ends = Axis(0.0, curves.horizon), [0.0, *curves.times]
+    axis, ends = Axis(curves.landmark, curves.horizon), [curves.landmark, *curves.times]
     last = sum(end <= curves.seen_until for end in curves.times)
     values = [1.0, *arm.survival]
     lower, upper = [1.0, *arm.lower], [1.0, *arm.upper]

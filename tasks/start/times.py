@@ -23,7 +23,7 @@ from causalveil.schemas.warehouse import PREVIOUS, Key, Step
 from causalveil.tasks.start.doubts import as_read
 from causalveil.tasks.start.recognise import Found, Looks
 from causalveil.tasks.start.roles import Cast, Wishes
-from causalveil.tasks.start.words import EVENT_NAME, FOLLOWED_NAME, NO, comment, flow, scalar, spoken
+from causalveil.tasks.start.words import ENTRY_NAME, EVENT_NAME, FOLLOWED_NAME, NO, comment, flow, scalar, spoken
 
 _DAY, _MONTH, _YEAR = "(0[1-9]|[12][0-9]|3[01])", "(0[1-9]|1[0-2])", "((?:19|20)[0-9]{2})"
 # The finest first: the name of a day says its month and year as well.
@@ -202,6 +202,11 @@ def other_time(one: Found, time: Found, frame: pl.DataFrame | None) -> str | Non
     the end, and is the same where nothing came before.
     """
     name = spoken(one.name)
+    if re.search(ENTRY_NAME, name) and one.looks is Looks.number:
+        return (
+            f"by its name when a person came under observation: where that is on the scale of '{time.name}', "
+            f"'entry: {one.name}' beside 'time' compares those who are at risk at each time"
+        )
     if _CALENDAR[0] <= one.lower and one.upper <= _CALENDAR[1]:
         return None
     if re.search(FOLLOWED_NAME, name) or re.search(EVENT_NAME, name):

@@ -114,6 +114,10 @@ FOLLOWED_NAME = (
     r"(?i)(^|[\W_])(time|times|[a-z]{1,3}time|days?|weeks?|months?|years?|survtime|surv(ival)?[ _-]?time|duration|"
     r"tte|os|pfs|dfs|follow[ _-]?up|fu)(?=$|[\W_\d])"
 )
+# When people came under observation, where not all did at the origin of times.
+ENTRY_NAME = (
+    r"(?i)(^|[\W_])((age[ _]?(at[ _]?)?)?(entry|entered|enter|enrol\w*)|t?start|trunc(ation|ated)?)(?=$|[\W_\d])"
+)
 EVENT_NAME = (
     r"(?i)(^|[\W_])(status|fustat|events?|cens(or(ed|ing)?)?|died|dead|deaths?|deceased|relapsed?|recur\w*|fail(ed|ure)?|vital)"
     r"(?=$|[\W_\d])"

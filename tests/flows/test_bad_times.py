@@ -38,6 +38,17 @@ def lost_at(day: float) -> Change:
     return change
 
 
+# A contract and a study of people who may enter late, and the rows of when they did.
+LATE: dict[str, Any] = {
+    "study": {"outcome": {"entry": "since"}, "intervals": 10},
+    "contract": {"columns": {"since": {"time": {"upper": 3650, "origin": "randomised"}, "unit_of_measure": "days"}}},
+}
+
+
+def since(when: pl.Expr) -> Change:
+    return lambda frame: frame.with_columns(since=when.cast(pl.Float64))
+
+
 @dataclass(frozen=True)
 class Row:
     """One row of the table.
@@ -90,8 +101,20 @@ TABLE: dict[str, Row] = {
         then=({"privacy": {"delta": "1e-6"}}, {}),
     ),
     "no delta": Row(study={"privacy": {"delta": "0"}}),
-    "delayed entry": Row(study={"outcome": {"entry": "start"}}, says="'entry': all units are followed from the origin"),
-    "delayed entry of a study": Row(study={"entry": "start"}, says="'entry': all units are followed from the origin"),
+    "entry after exit": Row(since(pl.col("days") * (pl.col("person") % 10 == 0)), **LATE),
+    "entry after exit of everybody": Row(since(pl.col("days")), **LATE, seen=(0, 0)),
+    "nobody has entered at first": Row(since(pl.lit(50.0)), **LATE, seen=(0, 0)),
+    "all have entered at the landmark": Row(
+        since(pl.lit(50.0)), **merge(LATE, {"study": {"outcome": {"landmark": 50}}})
+    ),
+    "entry missing": Row(
+        since(pl.when(pl.col("person") < 1020).then(None).otherwise(0.0)), **LATE, says="'since'", code=3,
+        then=({}, {"columns": {"since": {"nulls": "indicator"}}}),
+    ),
+    "entry beside covariates": Row(
+        **merge(LATE, {"study": {"covariates": ["age"]}, "contract": {"columns": {"age": {"lower": 0, "upper": 9}}}}),
+        says="remove 'covariates'",
+    ),
     "several rows a person": Row(
         lambda frame: pl.concat([frame, frame.head(3)]), says="'rows' of the contract", code=3,
         then=({}, {"rows": {"order": "days", "keep": "last", "at_most": 1}}),

@@ -249,6 +249,7 @@ def test_other_times_of_one_follow_up_are_for_a_person_to_decide(tmp_path: Path)
     days = trial()["days"].to_numpy()
     relapse = np.where(random.random(N) < 0.4, np.floor(days * random.random(N)), days)
     more = {"x": relapse, "rtime": relapse + 1, "recur": random.integers(0, 2, N), "row": np.arange(N) + 1}
+    more |= {"age at entry": np.floor(days * random.random(N))}
     more |= {"year": random.integers(1980, 1995, N), "dose": random.integers(0, 60, N)}
     found = begun(
         tmp_path / "a",
@@ -258,7 +259,8 @@ def test_other_times_of_one_follow_up_are_for_a_person_to_decide(tmp_path: Path)
         trial=False,
     )
     named = {one.split("'")[1] for one in found.draft.decide}
-    assert {"x", "rtime", "recur"} <= named
+    assert {"x", "rtime", "recur", "age at entry"} <= named
+    assert any("'entry: age at entry' beside 'time'" in one for one in found.draft.decide)
     assert {"age", "year", "dose"} <= set(found.draft.taken)
     assert not {"row", "x", "rtime", "recur"} & set(found.draft.taken)
 

@@ -301,8 +301,11 @@ def ipw_tables() -> tuple[Rows, Rows]:
 
 
 def cells(delta: str, grid: Grid = Grid(50, 2, 365.0), twice: bool = False) -> Case:  # noqa: B008
-    """A death among the treated, or a control who is lost in the same interval: cells without a common entry."""
-    study = make_survival(epsilon="3", delta=delta)
+    """A death among the treated, or a control who is lost in the same interval: cells without a common entry.
+
+    With late entry both entered late, so that two cells of each person move.
+    """
+    study = make_survival(epsilon="3", delta=delta, outcome={"entry": "since"} if grid.entries else {})
     found = []
     for group, arm, kind in ((0, 1, 1), (grid.groups - 1, 0, 0)):
         kinds = np.array([0, 1, 2, 0] * 5 + [kind], np.uint8)
@@ -310,6 +313,8 @@ def cells(delta: str, grid: Grid = Grid(50, 2, 365.0), twice: bool = False) -> C
         people = People(
             np.array([0, 1] * 10 + [arm], np.uint8), np.append(np.linspace(1, 400, 20), 12.0), kinds, None, groups
         )
+        if grid.entries:
+            people = replace(people, entry=np.append(np.zeros(20), 5.0))
         counts = count_cells(people.enclave(), grid, 1)
         parts = [curves.measured(counts, grid, plain=delta == "0")]
         if twice:
@@ -334,6 +339,9 @@ def records(name: str) -> Case:
         match_scores.exact_scores(Rows(x, np.zeros(1, np.uint8), np.zeros(1)), np.array([20.0, 0, 0])) for x in ends
     )
     return Case(match_scores.mechanism(study), one, other, kept=1 / 2, least=0.3)
+
+
+ENTERED = Grid(20, 2, 365.0, entries=True)
 
 
 @cache
@@ -377,6 +385,8 @@ def cases() -> dict[str, Callable[[], Case]]:
         "Horvitz-Thompson, paper": partial(weighted_sums, **paper),
         "cells": partial(cells, "0.01"),
         "cells, pure": partial(cells, "0"),
+        "cells and entries": partial(cells, "0.01", ENTERED),
+        "cells and entries, pure": partial(cells, "0", ENTERED),
         "cells of subgroups": partial(cells, "0.01", Grid(20, 2, 365.0, 3, 3)),
         "records of scores": partial(records, "scores"),
         "records of treatments": partial(records, "treatment"),
@@ -427,6 +437,9 @@ MUTANTS: dict[str, Callable[[], Case]] = {
     "totals of clusters that nobody is cut for": lambda: absolute(3, 6.0),
     "a sensitivity that forgets reuse": lambda: public_weights("matching", forgets_reuse=True),
     "everybody beside subgroups": lambda: cells("0.01", Grid(20, 2, 365.0, 3, 3), True)._replace(runs=40_000),
+    "entries at the noise of exits alone": lambda: cells("0.01", ENTERED)._replace(
+        mechanism=cells_of(make_survival(epsilon="3", delta="0.01")), runs=40_000
+    ),
     "columns as long as they are": lambda: scaled("cells", 1.8)._replace(runs=20_000),
 }
 

@@ -69,6 +69,8 @@ DOCUMENTED = [
     ("survival, delta 1e-6", "cells", "L2: sqrt(2)", {}),
     ("survival, many questions, delta 1e-6", "cells", "L2: sqrt(2)", {}),
     ("survival, delta 0", "cells", "L1 without a delta: 2", {}),
+    ("survival, late entry, delta 1e-6", "cells", "with late entry 2", {}),
+    ("survival, late entry, delta 0", "cells", "L1: 4", {}),
     ("direction, test-scores-ours, penalty 1.0", "kendall", "4/m", {"m": 12}),
     ("direction, test-scores-ours, penalty 1.0", "spearman", "6/(m + 1)", {"m": 12}),
     ("direction, test-scores-ours, penalty 1.0", "hsic", "3m/(2(m - 1)^2)", {"m": 12}),

@@ -77,6 +77,8 @@ def test_a_study_has_the_clusters_of_the_contract() -> None:
     [
         ({"clusters": "clinic"}, "declares no clusters by column 'clinic'; it declares 'school'"),
         ({"clusters": {"column": "school", "treated": 2}}, "each arm needs at least 3"),
+        ({"covariates": ["age", "school"]}, "'school' says which units are alike"),
+        ({"treatment": "school"}, "'school' says which units are alike"),
         ({"clusters": {"column": "school", "treated": 28}}, "each arm needs at least 3"),
         ({"estimator": {"name": "aipw", "guarantee": "asymptotic"}}, "'survival' with covariates take clusters"),
         ({"estimator": {"name": "balancing"}, "privacy": {"epsilon": 1, "level": "label"}}, "take clusters"),

@@ -38,7 +38,8 @@ CASES: tuple[tuple[str, dict[str, Any], str], ...] = (
             "estimator": {"name": "survival", "trial": True},
             "outcome": {"name": "death", "time": "days", "event": "status", "of": ["death"], "horizon": 365},
         },
-        "unknown key 'outcome.name' (known keys: event, events, horizon, of, origin, role, time, unit_of_measure)",
+        "unknown key 'outcome.name' (known keys: entry, event, events, horizon, landmark, of, origin, role, time, "
+        "unit_of_measure)",
     ),
     ("dataset", {"lower": 1}, "unknown key 'lower'; it belongs below 'columns'"),
     ("dataset", {"colums": {}}, "did you mean 'columns'?"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,11 @@ from causalveil.tasks.estimate.times import curves
 from causalveil.tasks.estimate.times.answers import table_stage
 from causalveil.tasks.estimate.times.curves import Grid, measured
 from causalveil.tasks.estimate.times.effects import TwoArms
-from causalveil.tasks.estimate.times.releases import followed, grid_of, mechanism
+from causalveil.tasks.estimate.times.releases import count_cells, entered, followed, grid_of, mechanism
 from causalveil.tasks.estimate.times.strata import Strata
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from tests.limits import codes
+from tests.sensitivity_search import encoded
 from tests.survival_help import People, exact_cells, exact_findings, make_survival, write_survival
 
 # lifelines 0.30.3 on ``staggered()``: KaplanMeierFitter, its event table's Greenwood variance,
@@ -39,6 +41,12 @@ LIFELINES: dict[str, tuple[float, float]] = {
     "rmst": (71.1113916178711, 76.07240613840088),
     "first kind": (0.32176772936199405, 0.2793739121036589),
     "second kind": (0.3283926949507738, 0.2836285777627704),
+}
+# The same of ``staggered(late=True)``, of which some enter late: KaplanMeierFitter(entry=..), by arm.
+LATE: dict[str, tuple[float, float]] = {
+    "survival": (0.596567871933537, 0.6674026235345311),
+    "greenwood": (0.0021231207128543637, 0.002434581260617264),
+    "rmst": (80.3646924743002, 85.87941788854388),
 }
 CHI_SQUARE, P_VALUE = 0.9006565117413023, 0.3426057372151185
 GRID = Grid(21, 2, 105.0)
@@ -79,6 +87,53 @@ def test_without_noise_curves_are_those_of_lifelines() -> None:
     assert found.ratio is not None
     assert found.lower is not None
     assert found.lower < found.ratio < 1
+
+
+def entering() -> People:
+    """As ``staggered``, of one kind: in a third of the intervals people enter, some of whom have events."""
+    rows: list[tuple[int, float, float, int]] = []
+    for arm in (0, 1):
+        for place in range(21):
+            many = 3 + (7 * (place + 1) + 5 * arm) % 4 + (2 if arm == 0 else 0)
+            for i in range(many):
+                at = place * 5 + 5 * (i + 0.5) / many
+                before = 0.0 if i % 2 else max(5 * place - 7.5, 0.0)
+                rows.append(((arm, before, at, 1), (arm, 0.0, at, 0), (arm, at, 300.0, 0))[place % 3])
+        rows += [(arm, 0.0, 300.0, 0)] * (30 + 5 * arm)
+    arms, entries, times, kinds = zip(*rows, strict=True)
+    return People(np.array(arms, np.uint8), np.array(times), np.array(kinds, np.uint8), entry=np.array(entries))
+
+
+def test_with_late_entry_curves_and_greenwoods_variance_are_those_of_lifelines() -> None:
+    grid, people = Grid(21, 1, 105.0, entries=True), entering()
+    both = TwoArms(exact_cells(people.counts(grid), grid))
+    assert people.entry is not None
+    for arm in (0, 1):
+        cells, own = both.cells.counts[arm], people.arm == arm
+        inside = [np.count_nonzero(own & (people.entry <= at) & (people.time > at)) for at in (0, *grid.ends[:-1])]
+        assert curves.at_risk(cells, grid).tolist() == inside
+        assert both.tidy[arm] == pytest.approx(cells, abs=1e-9), "people can make up what people made up"
+        assert curves.survival(cells, grid)[-1] == pytest.approx(LATE["survival"][arm], abs=1e-12)
+        assert curves.restricted_mean(cells, grid) == pytest.approx(LATE["rmst"][arm], abs=1e-9)
+        slope = curves.gradient(lambda one: curves.survival(one, grid)[..., -1:], both.tidy[arm]).T
+        assert curves.sampled(slope, both.tidy[arm], grid)[0, 0] == pytest.approx(LATE["greenwood"][arm], abs=1e-12)
+    # Who enters at an interval's end is at risk from the next on; who entered at the origin is in no cell of entries.
+    places = grid.entered(np.zeros(4, np.uint8), np.array([0.0, 4.9, 5.0, 104.9]))
+    assert places.tolist() == [grid.numbers, grid.exits, grid.exits + 1, grid.exits + 20]
+
+
+def test_without_entries_greenwoods_variance_is_that_of_a_multinomial() -> None:
+    """Two kinds of events, nobody lost or late: two formulas of the covariance of a risk and a mean."""
+    counts = np.random.default_rng(3).integers(5, 30, 3 * 8 + 1).astype(np.float64)
+    counts[16:24] = 0
+    late = np.append(counts, np.zeros(8))
+    found = []
+    for cells, grid in ((counts, Grid(8, 2, 8.0)), (late, Grid(8, 2, 8.0, entries=True))):
+        both = [
+            curves.gradient(partial(function, grid=grid), cells) for function in (curves.risk, curves.restricted_mean)
+        ]
+        found.append(curves.sampled(np.array(both), cells, grid))
+    assert found[1] == pytest.approx(found[0], rel=1e-9)
 
 
 def test_the_findings_say_the_same() -> None:
@@ -200,6 +255,38 @@ def test_rows_become_times_and_kinds() -> None:
         followed_as(study, pl.Series([1.0]), pl.Series([7]))
 
 
+def test_who_is_at_risk_at_no_time_has_no_cell() -> None:
+    """Entry not before the exit or the horizon, none, exit before the landmark; a negative entry is the origin."""
+    study = make_survival(outcome={"entry": "since", "entry_nulls": "indicator", "landmark": 20}, intervals=5)
+    rows = [
+        (10.0, 40.0, True),
+        (40.0, 40.0, False),
+        (50.0, 40.0, False),
+        (None, 40.0, False),
+        (float("nan"), 40.0, False),
+        (5.0, 20.0, False),
+        (-3.0, 30.0, True),
+        (25.0, 400.0, True),
+        (365.0, 400.0, False),
+        (9e99, 9999.0, False),
+    ]
+    entries, times, inside = zip(*rows, strict=True)
+    frame = pl.DataFrame({"person": range(10), "treated": [True] * 10, "days": times, "status": [2] * 10})
+    found = encoded_times(study, frame.with_columns(since=pl.Series(entries, strict=False)))
+    assert (found["g"] == 0).tolist() == list(inside)
+    assert found["e"][found["g"] == 0].tolist() == [10, 0, 25]
+    with pytest.raises(DataError, match="'since' holds nulls"):
+        entered(make_survival(outcome={"entry": "since"}).outcome, pl.Series([1.0, None]))
+    people = People(found["t"], found["u"], found["k"], group=found["g"], entry=found["e"])
+    cells = count_cells(people.enclave(), grid_of(study, 10), 1)
+    assert cells.sum() == 4, "three exits, and one entry after the landmark"
+
+
+def encoded_times(study: SurvivalStudy, frame: pl.DataFrame) -> dict[str, np.ndarray]:
+    """The rows as a run would have them, in the order in which they stand."""
+    return encoded(study, {name: frame[name].to_list() for name in frame.columns})
+
+
 def test_who_outlives_the_contract_has_no_event_in_its_last_interval() -> None:
     """The horizon is the end of what the contract admits: events at it count, later ones do not."""
     study = make_survival(outcome={"upper": 365, "horizon": 365}, intervals=10)
@@ -251,7 +338,15 @@ STUDIES: list[tuple[dict[str, Any], str]] = [
     ({"outcome": {"of": ["cured"]}}, "no event of 'status'; events are 'relapse', 'death'"),
     ({"outcome": {"of": ["alive"]}}, "which is censoring"),
     ({"outcome": {"of": ["death", "death"]}}, "twice"),
-    ({"outcome": {"entry": "start"}}, "followed from the origin"),
+    ({"outcome": {"entry": "start"}}, "'outcome.entry': the contract of 'small' declares no column 'start'"),
+    (
+        {"outcome": {"entry": "treated"}},
+        "no time on the scale of 'days'; the contract's owner declares it as treated: {time",
+    ),
+    ({"outcome": {"entry": "days"}}, "two roles"),
+    ({"outcome": {"landmark": 5}}, "'landmark' is for people who enter later"),
+    ({"outcome": {"start_time": "days"}}, "is the 'entry' of a time"),
+    ({"entry": "days"}, "is the 'entry' of a time"),
     ({"outcome": {"time": "status"}}, "'outcome.time': column 'status' is no time"),
     ({"outcome": {"event": "days"}}, "'outcome.event': column 'days' has no events"),
     ({"outcome": {"time": "nothing"}}, "declares no column 'nothing'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.limits import Code
 from causalveil.tasks.data.split import sizes_of
 from causalveil.tasks.estimate.interval import Findings
+from causalveil.tasks.estimate.times import curves
 from causalveil.tasks.estimate.times.answers import compare
 from causalveil.tasks.estimate.times.curves import BITS, Grid, measured, strategy
 from causalveil.tasks.estimate.times.effects import TwoArms
@@ -71,6 +73,26 @@ def test_no_two_people_are_farther_apart_than_declared(groups: int, arms: int, k
         assert far > 0.99 * most
 
 
+@pytest.mark.parametrize(("groups", "kinds", "intervals"), [(1, 1, 6), (2, 2, 3), (1, 3, 2)])
+def test_no_two_people_who_may_enter_late_are_farther_apart_than_declared(
+    groups: int, kinds: int, intervals: int
+) -> None:
+    """Brute force over all pairs of people, each an exit with any entry or none, in whole numbers: 2 and 4.
+
+    That any entry stands beside any exit holds of no people, and bounds all that there are.
+    """
+    grid = Grid(intervals, kinds, 10.0, groups, 2, entries=True)
+    block = np.arange(grid.numbers).reshape(-1, grid.cells)
+    people = [np.zeros(grid.numbers, dtype=np.int64)]
+    for own in block:
+        for leaves, enters in itertools.product(own[: grid.exits], (*own[grid.exits :], None)):
+            people.append(np.bincount([leaves] if enters is None else [leaves, enters], minlength=grid.numbers))
+    for plain, norm, most in ((False, 2, 4 * 4**BITS), (True, 1, 4 * 2**BITS)):
+        moved = np.array([measured(one, grid, plain) * 2**BITS for one in people]).astype(np.int64)
+        far = max(int((np.abs(moved - one) ** norm).sum(axis=1).max()) for one in moved)
+        assert 0.99 * most < far <= most
+
+
 @pytest.mark.parametrize("horizons", [(365,), (100, 365), (30, 365, 1826)])
 def test_every_horizon_ends_an_interval(horizons: tuple[int, ...]) -> None:
     outcomes = [{"of": ["death"], "horizon": one, "role": "primary"} for one in horizons]
@@ -105,6 +127,29 @@ def test_a_question_reads_what_a_study_of_its_own_would() -> None:
         # And its answer is that of these counts.
         alone = TwoArms(exact_cells(expected, grid)).contrast(one.question.measure, 0.95, 0.0)
         assert one.both.contrast(one.question.measure, 0.95, 0.0).estimate == pytest.approx(alone.estimate, abs=1e-12)
+
+
+def test_a_question_of_late_entries_reads_what_a_study_of_its_own_would() -> None:
+    """Two horizons, subgroups and kinds: people at risk of each question are those counted anew."""
+    study = make_times(subgroups=GROUPS, intervals=12, entry="since", landmark=50)
+    people = crowd(3_000, 4, groups=3)
+    entry = np.floor(np.random.default_rng(5).uniform(-300, 600, 3_000)).clip(0)
+    never = (entry >= np.minimum(people.time, study.horizons[-1])) | (people.time <= 50)
+    group = np.where(never, 3, people.group).astype(np.uint8)
+    people = replace(people, group=group, entry=entry)
+    cells = exact(study, people)
+    for one in cells.asked(study):
+        grid, use = one.part.grid, group < 3 if one.group is None else group == one.group
+        assert (grid.start, grid.horizon) == (50, one.question.outcome.horizon)
+        for side, arm in enumerate((0, one.arm)):
+            own = use & (people.arm == arm)
+            starts = np.append(50.0, grid.ends[:-1])
+            # Who enters just when an interval begins counts for half of it, but at the landmark.
+            inside = [np.count_nonzero(own & (entry < at + (at == 50)) & (people.time > at)) for at in starts]
+            assert curves.at_risk(one.both.cells.counts[side], grid).tolist() == inside
+    covariance = cells.covariance(cells.asked(study))
+    alone = [sum(one.both.variances(one.question.measure)) for one in cells.asked(study)]
+    assert np.diag(covariance) == pytest.approx(alone, rel=1e-6)
 
 
 def test_a_question_that_nobody_reaches_ends_earlier_and_others_where_they_say() -> None:

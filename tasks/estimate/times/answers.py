@@ -93,7 +93,8 @@ def findings_of(study: SurvivalStudy, cells: JointCells) -> Findings:
         compared, factor = compare(study, cells, asked)
         answers = [_answer(study, one, found, factor) for one, found in zip(asked, compared, strict=True)]
         drawn = group_curves(study, cells)
-    open_to = limit(Code.not_randomised if study.estimator.trial else Code.beyond_prior), limit(Code.censoring)
+    entry = () if study.outcomes[0].entry is None else (limit(Code.late_entry),)
+    open_to = limit(Code.not_randomised if study.estimator.trial else Code.beyond_prior), limit(Code.censoring), *entry
     details: dict[str, float | int | str | bool] = {
         **of_the_grid(cells, cells.followed_to(0.0, cells.members(None))),
         **_together(len(answers), factor),
@@ -174,7 +175,7 @@ def _answer(study: SurvivalStudy, one: TimesContrast, found: Compared, factor: f
         arm=study.arm_names[one.arm],
         reference=study.arm_names[0],
         state=State.unresolved if whole else State.answered,
-        reason=limit(Code.too_few_followed) if whole else None,
+        reason=limit(Code.too_few_at_risk if one.both.grid.entries else Code.too_few_followed) if whole else None,
         confounding=None if whole else done,
         estimate=estimate,
         interval=Limits(lower=found.lower, upper=found.upper),

@@ -4,14 +4,16 @@ The grid has J intervals of (0, horizon]. An arm with K kinds of event has the c
 
     [kind 1 in 1..J | ... | kind K in 1..J | censored in 1..J, still at risk at the horizon]       (K + 1) J + 1 numbers
 
+Where people may enter late, J more cells hold those who entered within each interval.
+
 Curves of an arm are functions of its cells: people at risk, survival, cumulative incidence and restricted mean. All but
 counts are homogeneous of degree 0 in the cells; they take any leading axes and end in the cells of an arm. Those who
-were censored within an interval are at risk for half of it (the actuarial estimate of Kaplan-Meier's curve).
+were censored or entered within an interval are at risk for half of it (the actuarial estimate of Kaplan-Meier's curve).
 
 A curve is made of running sums of cells. Noise on each cell would add up in them; noise on each running sum would need
 a sensitivity that grows with their number. R with R R = suffix sums, half of the way in between, keeps both small
 (Bennett 1977; Henzinger and Upadhyay 2025). Its columns are scaled to length 1 at most, so that two people are never
-farther apart than sqrt(2). Proof: ``docs/proofs/survival.md``, sections 1 to 3.
+farther apart than sqrt(2). Proof: ``docs/proofs/survival.md``, sections 1 to 3; of late entry, section 14.
 
 Where censoring may depend on covariates, combinations of their levels are strata, divided in a public order.
 """
@@ -79,6 +81,8 @@ class Grid:
     ``strata``: the stratum of each combination of the levels of ``censoring.by``, where a subgroup has several; a group
     is then a stratum of a subgroup.
     ``everybody``: whether each unit has a cell, so that cells add up to n, which is public; the eligible alone do not.
+    ``entries``: whether people may enter after the start, so that an arm has J more cells.
+    ``start``: when it begins.
     """
 
     intervals: int
@@ -91,6 +95,8 @@ class Grid:
     between: tuple[float, ...] = ()
     everybody: bool = True
     strata: tuple[int, ...] = ()
+    entries: bool = False
+    start: float = 0.0
 
     @property
     def numbers(self) -> int:
@@ -100,6 +106,11 @@ class Grid:
     @property
     def cells(self) -> int:
         """Cells of an arm."""
+        return self.exits + self.intervals * self.entries
+
+    @property
+    def exits(self) -> int:
+        """Cells of an arm that say when people leave: one of them holds each person."""
         return (self.kinds + 1) * self.intervals + 1
 
     @property
@@ -107,7 +118,7 @@ class Grid:
         """Ends of the intervals, shape (J,)."""
         if self.between:
             return np.array(self.between)
-        return self.horizon * np.arange(1, self.intervals + 1) / self.intervals
+        return self.start + (self.horizon - self.start) * np.arange(1, self.intervals + 1) / self.intervals
 
     @property
     def strata_of_group(self) -> int:
@@ -147,7 +158,22 @@ class Grid:
         np.clip(own, 1, self.intervals, out=own)
         first = np.array([self.kinds, *range(self.kinds)], dtype=np.int32) * self.intervals - 1
         own += first[kind]
-        own[late] = self.cells - 1
+        own[late] = self.exits - 1
+        return self._among_all(own, arm, group)
+
+    def entered(self, arm: ByteArray, entry: FloatArray, group: ByteArray | None = None) -> CellArray:
+        """Return the cell of each person's entry.
+
+        Who entered at the start or before is beyond all cells. Who entered at an interval's end was at risk from the
+        next on. Arguments as of ``cell``; no entry is at the horizon or behind it.
+        """
+        own = np.searchsorted(self.ends, entry, side="right").astype(np.int32)
+        own += np.int32(self.exits)
+        found = self._among_all(own, arm, group)
+        found[entry <= self.start] = self.numbers
+        return found
+
+    def _among_all(self, own: CellArray, arm: ByteArray, group: ByteArray | None) -> CellArray:
         own += arm.astype(np.int32) * np.int32(self.cells)
         if group is not None:
             place = np.array((*self.places, self.groups), dtype=np.int32)[group] if self.strata else group
@@ -169,13 +195,30 @@ def events(cells: FloatArray, grid: Grid) -> FloatArray:
 
 def censored(cells: FloatArray, grid: Grid) -> FloatArray:
     """Return those who were censored within each interval, shape (..., J)."""
-    return cells[..., grid.kinds * grid.intervals : -1]
+    return cells[..., grid.kinds * grid.intervals : grid.exits - 1]
+
+
+def late(cells: FloatArray, grid: Grid) -> FloatArray:
+    """Return those who entered within each interval, shape (..., J)."""
+    return cells[..., grid.exits :] if grid.entries else np.zeros_like(cells[..., : grid.intervals])
 
 
 def at_risk(cells: FloatArray, grid: Grid) -> FloatArray:
-    """Return people at risk where intervals begin, shape (..., J)."""
-    left = events(cells, grid).sum(axis=-2) + censored(cells, grid)
-    return np.asarray(cells.sum(axis=-1, keepdims=True) - np.cumsum(left, axis=-1) + left)
+    """Return people at risk where intervals begin, shape (..., J).
+
+    They are those who entered before less those who left.
+    """
+    moved = events(cells, grid).sum(axis=-2) + censored(cells, grid)
+    whole = cells[..., : grid.exits].sum(axis=-1, keepdims=True)
+    if grid.entries:
+        moved = moved - late(cells, grid)
+        whole = whole - late(cells, grid).sum(axis=-1, keepdims=True)
+    return np.asarray(whole - np.cumsum(moved, axis=-1) + moved)
+
+
+def exposed(cells: FloatArray, grid: Grid) -> FloatArray:
+    """Return people at risk within intervals, of whom some entered late, shape (..., J)."""
+    return np.asarray(at_risk(cells, grid) + late(cells, grid) / 2) if grid.entries else at_risk(cells, grid)
 
 
 def not_lost(cells: FloatArray, grid: Grid) -> FloatArray:
@@ -189,8 +232,8 @@ def hazards(cells: FloatArray, grid: Grid) -> FloatArray:
     It is the chance of those at risk, within [-1, 1]: noise may leave less than nobody at risk, and no product of such
     chances may leave the floats.
     """
-    exposed = at_risk(cells, grid) - censored(cells, grid) / 2
-    return np.clip(events(cells, grid) / np.maximum(exposed, LEAST)[..., None, :], -1, 1)
+    among = exposed(cells, grid) - censored(cells, grid) / 2
+    return np.clip(events(cells, grid) / np.maximum(among, LEAST)[..., None, :], -1, 1)
 
 
 def survival(cells: FloatArray, grid: Grid) -> FloatArray:
@@ -220,7 +263,7 @@ def restricted_mean(cells: FloatArray, grid: Grid) -> FloatArray:
     """
     after = survival(cells, grid)
     before = np.concatenate([np.ones_like(after[..., :1]), after[..., :-1]], axis=-1)
-    return np.asarray((before + after) / 2 @ np.diff(grid.ends, prepend=0.0))
+    return np.asarray((before + after) / 2 @ np.diff(grid.ends, prepend=grid.start))
 
 
 def still_followed(cells: FloatArray, grid: Grid) -> FloatArray:
@@ -229,8 +272,8 @@ def still_followed(cells: FloatArray, grid: Grid) -> FloatArray:
     It is a survival curve with events and losses in each other's place.
     """
     lost = censored(cells, grid)
-    exposed = at_risk(cells, grid) - events(cells, grid).sum(axis=-2) / 2
-    return np.asarray(np.cumprod(1 - np.clip(lost / np.maximum(exposed, LEAST), 0, 1), axis=-1))
+    among = exposed(cells, grid) - events(cells, grid).sum(axis=-2) / 2
+    return np.asarray(np.cumprod(1 - np.clip(lost / np.maximum(among, LEAST), 0, 1), axis=-1))
 
 
 def spread_of_times(cells: FloatArray, grid: Grid) -> float:
@@ -239,7 +282,7 @@ def spread_of_times(cells: FloatArray, grid: Grid) -> float:
     It is taken at an arm's tidied cells.
     """
     after = np.concatenate([[1.0], survival(cells, grid)])
-    times = np.concatenate([[0.0], grid.ends])
+    times = np.concatenate([[0.0], grid.ends - grid.start])
     return max(2 * float(np.trapezoid(times * after, times)) - float(restricted_mean(cells, grid)) ** 2, 0.0)
 
 
@@ -264,12 +307,41 @@ def tidied(cells: FloatArray, grid: Grid) -> FloatArray:
     Cumulated counts never fall, and one at least is at risk last. Variances are taken at these; estimates are not,
     since tidying has a bias.
     """
-    total = max(float(cells.sum()), 2.0)
-    blocks = cells[:-1].reshape(grid.kinds + 1, grid.intervals)
+    total = max(float(cells[: grid.exits].sum()), 2.0)
+    blocks = cells[: grid.exits - 1].reshape(grid.kinds + 1, grid.intervals)
     sums = [np.clip(never_falling(np.cumsum(block)), 0, total) for block in blocks]
     found = np.concatenate([np.diff(one, prepend=0.0) for one in sums])
     found = found * min(1.0, (total - 1) / max(float(found.sum()), LEAST))
-    return np.append(found, max(total - float(found.sum()), 1.0))
+    found = np.append(found, max(total - float(found.sum()), 1.0))
+    if not grid.entries:
+        return found
+    # Of those who are there behind an interval, one at least was there before: all others may have entered since.
+    gone = found[: grid.exits - 1].reshape(grid.kinds + 1, grid.intervals).sum(axis=0)
+    behind = np.maximum(found.sum() - np.cumsum(gone) - 1, 0.0)
+    since = never_falling(np.cumsum(late(cells, grid)[::-1]))[::-1]
+    return np.concatenate([found, -np.diff(np.clip(since, 0, behind), append=0.0)])
+
+
+def sampled(slopes: FloatArray, cells: FloatArray, grid: Grid) -> FloatArray:
+    """Return the covariance by sampling of functions of an arm's cells, shape (m, m).
+
+    It is first order. Where people enter late it is Greenwood's: each interval's events are drawn from those at risk in
+    it (``docs/proofs/survival.md``, section 14).
+
+    Args:
+        slopes: derivatives by the cells, shape (m, cells).
+        cells: tidied, shape (cells,).
+        grid: the grid.
+    """
+    if not grid.entries:
+        return np.asarray((slopes * cells) @ slopes.T)
+    # Who enters within an interval misses what those at risk add in all intervals before and in half of it.
+    turn = (-1.0) ** np.arange(grid.intervals)
+    added = 2 * turn * np.cumsum(turn * late(slopes, grid), axis=-1)
+    each = (events(slopes, grid) + added[:, None, :]).reshape(len(slopes), -1)
+    mean = np.diff(added, axis=-1, prepend=0.0)
+    among = exposed(cells, grid) - censored(cells, grid) / 2
+    return np.asarray((each * events(cells, grid).reshape(-1)) @ each.T - (mean * among) @ mean.T)
 
 
 SLOT = Slot(name="cells", scope=Scope.all)
@@ -277,14 +349,15 @@ SLOT = Slot(name="cells", scope=Scope.all)
 BITS = 18
 
 
-def cells_mechanism(cost: PrivacyCost) -> Mechanism:
+def cells_mechanism(cost: PrivacyCost, entries: bool = False) -> Mechanism:
     """Return Gaussian noise for the square root of cells.
 
-    Without a delta it is Laplace noise for the cells themselves.
+    Without a delta it is Laplace noise for the cells themselves. Who may enter late is in two cells.
     """
     if cost.delta > 0:
-        return vector_mechanism(Sensitivity(math.sqrt(2), Norm.l2, "sqrt(2)"), cost)
-    return Laplace(Sensitivity(2.0, Norm.l1, "2"), cost)
+        far = Sensitivity(2.0, Norm.l2, "2") if entries else Sensitivity(math.sqrt(2), Norm.l2, "sqrt(2)")
+        return vector_mechanism(far, cost)
+    return Laplace(Sensitivity(4.0, Norm.l1, "4") if entries else Sensitivity(2.0, Norm.l1, "2"), cost)
 
 
 @lru_cache(maxsize=16)
@@ -317,6 +390,7 @@ def strategy(grid: Grid, plain: bool) -> IntArray:
     if plain:
         return np.eye(grid.cells, dtype=np.int64) << BITS
     blocks = [_block(grid.intervals)] * grid.kinds + [_block(grid.intervals + 1)]
+    blocks += [_block(grid.intervals)] * grid.entries
     return np.asarray(block_diag(*blocks), dtype=np.int64)
 
 

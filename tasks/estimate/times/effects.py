@@ -171,12 +171,15 @@ class TwoArms:
         """
         function, span, spread = self._measure(measure)
         slopes = self.slopes(measure)
-        sampling = sum(float(tidy @ slope**2) for tidy, slope in zip(self.tidy, slopes, strict=True))
+        sampling = sum(
+            float(curves.sampled(slope[None], tidy, self.grid)[0, 0])
+            for tidy, slope in zip(self.tidy, slopes, strict=True)
+        )
         both = np.concatenate([-slopes[0], slopes[1]])
         noise = max(float(both @ self.cells.noise @ both), 0.0)
         control, treated = (float(function(self.cells.counts[arm])) for arm in range(ARMS))
         estimate = min(max(treated - control, -span), span)
-        people = [float(tidy.sum()) for tidy in self.tidy]
+        people = [float(tidy[: self.grid.exits].sum()) for tidy in self.tidy]
         within = sum(spread(tidy) / n for tidy, n in zip(self.tidy, people, strict=True)) / sum(1 / n for n in people)
         bias = allowed * math.sqrt(within)
         whole = self.seen < self.grid.intervals
@@ -197,7 +200,7 @@ class TwoArms:
         """The measure of an arm's cells, the end of its range, and the variance of a person's outcome."""
         if measure is Measure.rmst:
             mean = partial(curves.restricted_mean, grid=self.grid)
-            return mean, self.grid.horizon, partial(curves.spread_of_times, grid=self.grid)
+            return mean, self.grid.horizon - self.grid.start, partial(curves.spread_of_times, grid=self.grid)
 
         def spread(cells: FloatArray) -> float:
             chance = min(max(float(curves.risk(cells, self.grid)), 0.0), 1.0)
@@ -213,7 +216,8 @@ class TwoArms:
         """Return the variance of a measure in each arm, by sampling and noise together."""
         found = []
         for arm, (tidy, slope) in enumerate(zip(self.tidy, self.slopes(measure), strict=True)):
-            found.append(float(tidy @ slope**2) + max(float(slope @ self.cells.part(arm) @ slope), 0.0))
+            sampling = float(curves.sampled(slope[None], tidy, self.grid)[0, 0])
+            found.append(sampling + max(float(slope @ self.cells.part(arm) @ slope), 0.0))
         return found[0], found[1]
 
     def slopes(self, measure: Measure) -> list[FloatArray]:
@@ -227,18 +231,20 @@ class TwoArms:
     def curve_errors(self) -> tuple[FloatArray, FloatArray]:
         """Return the covariance of both curves at all intervals, and what is added to its variances.
 
-        That is two more events in each arm: a curve without events so far has no sampling variance of its own.
+        That is two more events in each arm, of the most at risk so far: a curve without events so far has no sampling
+        variance of its own.
         """
         steps, grid = self.grid.intervals, self.grid
         slopes = [curves.gradient(partial(curves.survival, grid=grid), tidy) for tidy in self.tidy]
         covariance = np.zeros((ARMS * steps, ARMS * steps))
         for arm, tidy in enumerate(self.tidy):
             rows = slice(arm * steps, (arm + 1) * steps)
-            covariance[rows, rows] += slopes[arm].T @ (tidy[:, None] * slopes[arm])
+            covariance[rows, rows] += curves.sampled(slopes[arm].T, tidy, grid)
             for other in range(ARMS):
                 columns = slice(other * steps, (other + 1) * steps)
                 covariance[rows, columns] += slopes[arm].T @ self.cells.part(arm, other) @ slopes[other]
-        return covariance, np.repeat([2 / float(tidy.sum()) ** 2 for tidy in self.tidy], steps)
+        most = [np.maximum.accumulate(curves.exposed(tidy, grid)) for tidy in self.tidy]
+        return covariance, 2 / np.concatenate(most) ** 2
 
     def noise_of(self, function: curves.Curve, cells: FloatArray) -> float:
         """Return the variance, by noise, of a function of both arms' cells, at these."""
@@ -250,13 +256,14 @@ class TwoArms:
         arms = cells.reshape(*cells.shape[:-1], ARMS, self.grid.cells)
         return LogRankTerms(
             np.moveaxis(curves.events(arms, self.grid)[..., 0, : self.seen], -2, 0),
-            np.moveaxis(np.maximum(curves.at_risk(arms, self.grid)[..., : self.seen], curves.LEAST), -2, 0),
+            np.moveaxis(np.maximum(curves.exposed(arms, self.grid)[..., : self.seen], curves.LEAST), -2, 0),
         )
 
     def grid_bracket(self) -> tuple[float, float] | None:
         """Return bounds on the difference of risks without a grid, if noise had told the truth.
 
-        All of an interval's censored people are put before its events, or behind them all. None where events compete.
+        All of an interval's censored people are put before its events and who enters behind them, or the other way
+        round. None where events compete.
         """
         if self.grid.kinds > 1:
             return None
@@ -265,7 +272,7 @@ class TwoArms:
             found, lost = curves.events(tidy, self.grid)[0], curves.censored(tidy, self.grid)
             risk = curves.at_risk(tidy, self.grid)
             first = np.prod(1 - found / np.maximum(np.maximum(risk - lost, found), curves.LEAST))
-            last = np.prod(1 - found / np.maximum(risk, curves.LEAST))
+            last = np.prod(1 - found / np.maximum(risk + curves.late(tidy, self.grid), curves.LEAST))
             ends.append((1 - float(last), 1 - float(first)))
         (control_low, control_high), (treated_low, treated_high) = ends
         return treated_low - control_high, treated_high - control_low

@@ -35,7 +35,7 @@ def people_of_times(study: SurvivalStudy, stand_in: StandIn, count: int, sample:
 
     Subgroups are of one size, and so are more than two arms. Each kind of event that a question counts has the risk
     that is expected, as if there were no other. Where the study adjusts, who has a higher outcome by covariates and
-    chance has a later first kind of event.
+    chance has a later first kind of event. Where people may enter late, half of them do, evenly until the last horizon.
 
     Args:
         study: the study, which says what is expected of all arms until the last horizon.
@@ -44,8 +44,9 @@ def people_of_times(study: SurvivalStudy, stand_in: StandIn, count: int, sample:
         sample: which, by chance as real ones are; None: quasi-random ones.
     """
     arms, kinds = len(study.arm_names), counted_kinds(study)
-    after = len(blocks(study.bounded.questions[0])) + 3 if study.covariates else 0
-    own = chances(count, 3 + len(kinds), sample, after)
+    after, first = len(blocks(study.bounded.questions[0])) + 3 if study.covariates else 0, study.outcomes[0]
+    drawn = chances(count, 3 + len(kinds) + (first.entry is not None), sample, after)
+    own = drawn[:, : 3 + len(kinds)]
     late, losses, group = own[:, [1, *range(4, own.shape[1])]], own[:, 2], own[:, 3] * len(study.groups)
     t = np.where(own[:, 0] < stand_in.treated, 1 + (own[:, 0] / stand_in.treated * (arms - 1)), 0).astype(np.uint8)
     made, x = dict[str, FloatArray | ByteArray](), np.empty((count, 0))
@@ -56,7 +57,12 @@ def people_of_times(study: SurvivalStudy, stand_in: StandIn, count: int, sample:
         t = np.where(rows.t != 0, 1 + np.arange(count) % (arms - 1), 0).astype(np.uint8)
         late[np.argsort(rows.u, kind="stable"), 0] = (np.arange(count) + 0.5) / count
         made["x"] = x = rows.x
-    time, place = _first(late, losses, study.expect, study.horizons[-1])
+    length = study.horizons[-1] - first.landmark
+    time, place = _first(late, losses, study.expect, length)
+    if first.entry is not None:
+        # Events and losses come at constant rates, so from anybody's entry as from the start.
+        made["e"] = first.landmark + length * np.maximum(2 * drawn[:, -1] - 1, 0.0)
+        time = time + made["e"]
     k = np.array([0, *kinds], dtype=np.uint8)[place]
     whole = group.astype(np.int64)
     g = (whole * study.censoring.groups + strata_of_people(study, x, group - whole)).astype(np.uint8)

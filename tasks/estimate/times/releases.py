@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -86,9 +87,10 @@ def grid_of(study: SurvivalStudy, units: int) -> Grid:
     if wanted is None:
         wanted = min(max(round(units * ARMS / (groups * arms) * budget_of(study) / PEOPLE), FEWEST), MOST)
     ends: list[float] = []
-    for first, last in zip((0.0, *horizons), horizons, strict=False):
+    start = study.outcomes[0].landmark
+    for first, last in zip((start, *horizons), horizons, strict=False):
         steps = int((last - first) / study.outcomes[0].step)
-        parts = max(min(math.ceil(wanted * (last - first) / horizons[-1]), steps), 1)
+        parts = max(min(math.ceil(wanted * (last - first) / (horizons[-1] - start)), steps), 1)
         ends += [*(first + (last - first) * part / parts for part in range(1, parts)), last]
     return Grid(
         len(ends),
@@ -97,8 +99,10 @@ def grid_of(study: SurvivalStudy, units: int) -> Grid:
         groups,
         arms,
         between=tuple(ends),
-        everybody=not study.where,
+        everybody=not study.counted_by_noise,
         strata=strata if len(strata) > 1 else (),
+        entries=study.outcomes[0].entry is not None,
+        start=start,
     )
 
 
@@ -137,7 +141,7 @@ def cells_share(study: SurvivalStudy) -> Decimal:
 
 def mechanism(study: SurvivalStudy) -> Mechanism:
     """Return the mechanism of the cells, whatever the number of questions."""
-    return cells_mechanism(cells_cost(study))
+    return cells_mechanism(cells_cost(study), study.outcomes[0].entry is not None)
 
 
 def served(study: SurvivalStudy, sizes: Sizes | None) -> Mechanism:
@@ -150,9 +154,14 @@ def served(study: SurvivalStudy, sizes: Sizes | None) -> Mechanism:
     if sizes is not None:
         grid = grid_of(study, sizes.units)
         _, noise = read_blocks(np.zeros(grid.numbers), grid, made)
-        least = max(SEEN_DEVIATIONS * math.sqrt(float(noise.sum()) * grid.strata_of_group), SEEN_PEOPLE)
+        first = curves.at_risk(np.eye(grid.cells), grid)[:, 0]
+        least = max(SEEN_DEVIATIONS * math.sqrt(float(first @ noise @ first) * grid.strata_of_group), SEEN_PEOPLE)
         check_cells(sizes.units, len(study.groups), len(study.arm_names), least)
     return made
+
+
+# What a grid of everything has many of, and that of two arms of a group one.
+_ONE_PAIR: dict[str, Any] = {"groups": 1, "arms": ARMS, "everybody": True, "strata": ()}
 
 
 @dataclass(frozen=True)
@@ -163,7 +172,7 @@ class QuestionCells:
 
     Attributes:
         grid: of two arms, until the question ends; kinds: events that count, and those that compete, if any.
-        sums: zeros and ones, shape (its cells, cells of an arm).
+        sums: zeros and ones, and -1 where late entries are taken off; shape (its cells, cells of an arm).
     """
 
     grid: Grid
@@ -173,16 +182,26 @@ class QuestionCells:
     def of(cls, question: TimesQuestion, study: SurvivalStudy, grid: Grid, until: int) -> QuestionCells:
         """Return the part of a question that ends with an interval.
 
-        Who is at risk after it is one cell.
+        Who is at risk after it is one cell, in which nobody is who enters later.
         """
         counts = [kind[0] in question.outcome.of for kind in study.kinds]
-        own = Grid(until, 1 if all(counts) else 2, grid.between[until - 1], between=grid.between[:until])
-        sums = np.zeros((own.cells, grid.cells))
-        sums[-1, -1] = 1.0
+        own = replace(
+            grid,
+            intervals=until,
+            kinds=1 if all(counts) else 2,
+            horizon=grid.between[until - 1],
+            between=grid.between[:until],
+            **_ONE_PAIR,
+        )
+        sums, end = np.zeros((own.cells, grid.cells)), own.exits - 1
+        sums[end, grid.exits - 1] = 1.0
+        for interval in range(grid.intervals * grid.entries):
+            to, many = (own.exits + interval, 1.0) if interval < until else (end, -1.0)
+            sums[to, grid.exits + interval] = many
         kinds = [*(0 if one else 1 for one in counts), own.kinds]
         for kind, place in enumerate(kinds):
             for interval in range(grid.intervals):
-                to = place * until + interval if interval < until else own.cells - 1
+                to = place * until + interval if interval < until else end
                 sums[to, kind * grid.intervals + interval] = 1.0
         return cls(own, sums)
 
@@ -230,7 +249,7 @@ class JointCells:
         """
         grid = grid_of(study, sizes.units)
         counts, block = read_blocks(released, grid, mechanism(study))
-        if study.where:
+        if study.counted_by_noise:
             return cls(grid, counts, block, None)
         whole = float(block.sum()) * grid.groups * grid.arms
         counts = counts - block.sum(axis=1) * ((counts.sum() - sizes.units) / whole)
@@ -260,7 +279,7 @@ class JointCells:
         """
         many = len(places)
         sums = np.eye(self.grid.cells) if part is None else part.sums
-        grid = Grid(self.grid.intervals, self.grid.kinds, self.grid.horizon, between=self.grid.between)
+        grid = replace(self.grid, **_ONE_PAIR)
         counts = self.counts[list(places)][:, [0, arm]].sum(axis=0) @ sums.T
         loadings = np.tile(sums @ self.shared, ARMS) * many
         noise = np.kron(np.eye(ARMS), sums @ self.block @ sums.T) * many - np.outer(loadings, loadings)
@@ -321,7 +340,8 @@ class JointCells:
                     continue
                 rows = np.array([slopes[place][1] if arm else -slopes[place][0] for place in touched])
                 people = curves.tidied(self.counts[group, arm], self.grid)
-                found[np.ix_(touched, touched)] += (rows * people) @ rows.T + rows @ self.block @ rows.T
+                sampling = curves.sampled(rows, people, self.grid)
+                found[np.ix_(touched, touched)] += sampling + rows @ self.block @ rows.T
                 common[touched] += rows @ self.shared
         return np.asarray(found - np.outer(common, common))
 
@@ -424,9 +444,15 @@ def normalise_times(study: SurvivalStudy, segment: LoadedSegment, place: Path, k
     order = hashed_order(values_of(frame, study.data.unit), place, key)
     save_array(place / "t.npy", arms_of(study, values_of(frame, study.treatment))[order])
     time, kind = followed(first, study.kinds, values_of(frame, first.time), values_of(frame, first.event))
+    group = strata_of_rows(study, frame)
+    if first.entry is not None:
+        entry = entered(first, values_of(frame, first.entry))
+        # Who was at risk at no time of the study is in none of its groups, as who is not eligible.
+        group[(entry >= np.minimum(time, study.horizons[-1])) | (time <= first.landmark)] = study.beyond_groups
+        save_array(place / "e.npy", entry[order])
     save_array(place / "u.npy", time[order])
     save_array(place / "k.npy", kind[order])
-    save_array(place / "g.npy", strata_of_rows(study, frame)[order])
+    save_array(place / "g.npy", group[order])
     write_clusters(study.clusters, frame, order, place, key)
     if study.covariates:
         rows = study.bounded.questions[0]
@@ -459,7 +485,7 @@ def strata_of_rows(study: SurvivalStudy, frame: pl.DataFrame) -> ByteArray:
                 raise DataError(f"column '{name}' holds something that is not one of its two codes")
             own = codes.cast(pl.Int64).fill_null(levels - 1).to_numpy()
         found = found * levels + own
-    return np.where(eligible(study.where, frame), found, len(study.groups) * study.censoring.groups).astype(np.uint8)
+    return np.where(eligible(study.where, frame), found, study.beyond_groups).astype(np.uint8)
 
 
 def _classes_of(series: pl.Series, classes: Sequence[float], levels: int) -> IntArray:
@@ -504,6 +530,20 @@ def followed(
     return time, np.where(known, kinds.fill_null(0).to_numpy(), 0).astype(np.uint8)
 
 
+def entered(outcome: TimeToEvent, entries: pl.Series) -> FloatArray:
+    """Return when each person entered, shape (n,).
+
+    It is at the origin at the earliest; of one who never did, at infinity.
+
+    Raises:
+        DataError: nulls where the contract declares none.
+    """
+    if entries.null_count() and outcome.entry_nulls is not Missing.indicator:
+        raise DataError(f"column '{outcome.entry}' holds nulls")
+    number = entries.cast(pl.Float64(), strict=False).fill_nan(None).fill_null(math.inf)
+    return np.asarray(np.maximum(number.to_numpy(), 0.0))
+
+
 # The arrays that say a person's cell, as ``Grid.cell`` takes them.
 CELL = ("t", "u", "k", "g")
 
@@ -517,11 +557,15 @@ def count_cells(enclave: Enclave, grid: Grid, workers: int) -> IntArray:
 
     def of_segment(index: int) -> list[int]:
         rows = [enclave.load(name, index) for name in CELL]
+        entry = enclave.load("e", index) if grid.entries else None
         found = np.zeros(size, dtype=np.int64)
         for first in range(0, len(rows[0]), CHUNK_ROWS):
             part = slice(first, first + CHUNK_ROWS)
             # Who is in none of the groups, as ineligible people are, lies behind all cells.
             found += np.bincount(grid.cell(*(one[part] for one in rows)), minlength=size)[:size]
+            if entry is not None:
+                own = grid.entered(rows[0][part], entry[part], rows[-1][part])
+                found += np.bincount(own, minlength=size)[:size]
         counts: list[int] = found.tolist()
         return counts
 

@@ -129,6 +129,7 @@ class Strata:
         ]
         return Curves(
             **vars(shown),
+            landmark=grid.start,
             times=_figures(grid.ends),
             arms=(arms[0], arms[1]),
             seen_until=float(grid.ends[self.seen - 1]) if self.seen else 0.0,
