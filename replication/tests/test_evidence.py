@@ -10,7 +10,8 @@ import pytest
 from typer.main import get_command
 
 from causalveil_replication.commands import replicate_app
-from causalveil_replication.evidence import PAPERS, agreement, parts
+from causalveil_replication.evidence import ITEMS as ITEMS_FILE
+from causalveil_replication.evidence import PAPERS, agreement, items_of, parts
 from causalveil_replication.items import Item, Paper, read
 from causalveil_replication.lee2019.items import LALONDE
 from causalveil_replication.lee2019.runs import EPSILONS
@@ -37,6 +38,9 @@ def test_the_page_is_what_the_tables_say() -> None:
     page = "\n\n".join(part.strip("\n") for part in parts(TABLES)) + "\n"
     written = (ROOT / "docs" / "evidence.md").read_text()
     assert written == page, "replicate evidence --out docs/evidence.md"
+    with (TABLES / f"{ITEMS_FILE}.csv").open(newline="") as stream:
+        told = [{key: value.removeprefix("'") for key, value in row.items()} for row in csv.DictReader(stream)]
+    assert told == [row for paper in PAPERS for row in items_of(paper, TABLES)]
 
 
 @pytest.mark.parametrize(("paper", "wanted"), list(zip(PAPERS, EXPERIMENTS, strict=True)), ids=lambda _: "")

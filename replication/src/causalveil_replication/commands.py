@@ -45,9 +45,11 @@ def evidence(
     tables: Annotated[Path, typer.Option(help="folder with the tables of the replications")] = Path("docs/figures"),
 ) -> None:
     """One page: each experiment of the papers, its printed numbers, ours, and whether they agree."""
-    from causalveil_replication.evidence import parts
+    from causalveil.tasks.report.figures import write_table
+    from causalveil_replication.evidence import ITEMS, PAPERS, items_of, parts
     from causalveil_replication.figures import write_page
 
+    write_table(tables / f"{ITEMS}.csv", [row for paper in PAPERS for row in items_of(paper, tables)])
     write_page(out, parts(tables))
     show.line(f"Written: {out}")
 

@@ -17,6 +17,8 @@ from causalveil_replication.yuan2026.items import YUAN
 
 PAPERS: tuple[Paper, ...] = (LEE_WEIGHTING, LEE_SCORES, YUAN, SCHROEDER, KUSNER)
 MISSING = "missing"
+# The table of all items, beside the tables that it is read off.
+ITEMS = "evidence"
 # A column of runs that are coefficient vectors: the papers drew one.
 VECTORS = "vectors"
 # No experiment of a paper: what `replication/benchmarks/` wrote beside their tables.
@@ -145,8 +147,9 @@ def parts(tables: Path) -> list[str]:
         "# The papers' experiments beside ours",
         f"{counted([one for of_paper in found.values() for one in of_paper])} "
         "Made by `uv run --package causalveil-replication replicate evidence --out docs/evidence.md` "
-        "from the tables in `docs/figures/`; a test holds this page to them. Data that are not shipped are named by "
-        "each command, with where they come from; nothing is downloaded.",
+        "from the tables in `docs/figures/`; a test holds this page to them. Every item, with its printed numbers and "
+        f"ours, is in [{ITEMS}](figures/{ITEMS}.csv); here are those that differ or are missing. Data that are not "
+        "shipped are named by each command, with where they come from; nothing is downloaded.",
         f"*Agree*: no number of the row is further from the printed one than {ERRORS:g} standard errors of the "
         "difference, counting the runs of both sides; the row has the largest distance in these errors, and the "
         "differences that would have gone unseen: it is no proof of equality. *Agree, weakly*: the paper drew one "
@@ -164,16 +167,34 @@ def parts(tables: Path) -> list[str]:
 def _paper(paper: Paper, found: Sequence[tuple[Item, Beside]], tables: Path) -> Iterator[str]:
     yield f"## {paper.citation}"
     yield _summary(paper, found, tables)
-    commands = list(dict.fromkeys(item.command for item, _ in found if item.command))
-    reasons = [item.reason for item, beside in found if item.reason in agreement(item, beside)]
-    notes = [reason for reason in dict.fromkeys(reasons) if reason and reasons.count(reason) > 1]
+    commands, notes = _told_once(found)
+    rows = [_row(paper, item, beside, commands, notes) for item, beside in found]
     lines = [f"- Command {number}: `{command}`" for number, command in enumerate(commands, 1)]
     for runs in paper.runs:
-        rows = sum(item.table in runs.tables for item in paper.items)
-        lines.append(f"- Runs {runs.letter} ({rows} {'row' if rows == 1 else 'rows'}): {runs.shared}.")
+        many = sum(item.table in runs.tables for item in paper.items)
+        lines.append(f"- Runs {runs.letter} ({many} {'row' if many == 1 else 'rows'}): {runs.shared}.")
     lines += [f"- Note {number}: {reason}" for number, reason in enumerate(notes, 1)]
     yield "\n".join(lines)
-    yield markdown_table([_row(paper, item, beside, commands, notes) for item, beside in found])
+    off = [
+        row
+        for (item, beside), row in zip(found, rows, strict=True)
+        if beside.beyond or agreement(item, beside).startswith(MISSING)
+    ]
+    if off:
+        yield markdown_table(off)
+
+
+def items_of(paper: Paper, tables: Path) -> list[dict[str, str]]:
+    """Return every row of a paper for the table of all of them."""
+    found = [(item, read(item, tables)) for item in paper.items]
+    return [{"paper": paper.citation} | _row(paper, item, beside, *_told_once(found)) for item, beside in found]
+
+
+def _told_once(found: Sequence[tuple[Item, Beside]]) -> tuple[list[str], list[str]]:
+    """Return the commands and the reasons that several rows share, which stand above the table."""
+    commands = list(dict.fromkeys(item.command for item, _ in found if item.command))
+    reasons = [item.reason for item, beside in found if item.reason in agreement(item, beside)]
+    return commands, [reason for reason in dict.fromkeys(reasons) if reason and reasons.count(reason) > 1]
 
 
 def counted(found: Sequence[tuple[Item, Beside]]) -> str:
