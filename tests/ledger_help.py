@@ -114,7 +114,6 @@ def release_of(ledger: Ledger, request: Reservation, **more: Any) -> EffectRelea
         "estimator": request.estimator,
         "guarantee": "finite_sample",
         "confidence": 0.95,
-        "coverage": "normal_approximation",
         "answers": [
             {
                 **{"outcome": "y", "role": "primary", "group": "all units", "arm": "1", "reference": "0"},
