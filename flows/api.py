@@ -9,6 +9,7 @@ The command line imports what it needs of this from where it is, since all of it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -26,12 +27,13 @@ from causalveil.flows.start_run import (
     Drafted,
     EngineName,
     frame_given,
+    name_of_frame,
     run_study,
     study_given,
 )
 from causalveil.schemas.contract import Contract, DataClass, load_contract
 from causalveil.schemas.documents import painted_by, path_of, tabled_by, written_by
-from causalveil.schemas.errors import ContractError, StudyError
+from causalveil.schemas.errors import CausalveilError, ContractError, StudyError
 from causalveil.schemas.plan import Plan
 from causalveil.schemas.release import (
     DirectionRelease,
@@ -164,7 +166,7 @@ def draft(
     outcome: str,
     unit: str | None = None,
     data_class: Literal["public", "synthetic"] = "synthetic",
-    name: str = "data",
+    name: str | None = None,
     epsilon: float = 1.0,
     treated: str | None = None,
     counted: str | None = None,
@@ -189,7 +191,7 @@ def draft(
         outcome: a number, one of two values, or with ``event`` a time.
         unit: the column that names persons; None: each row is one.
         data_class: how the owner classes the data; of sensitive data ``causalveil init`` drafts from a file.
-        name: of the dataset.
+        name: of the dataset; None: told by a digest of rows and contract, so that other rows have their own budget.
         epsilon: what the study may spend.
         treated: which value means treated, if the values do not say so.
         counted: which of two values of the outcome is counted.
@@ -222,7 +224,7 @@ def draft(
         True
     """
     wishes = Wishes(
-        name=slug(name),
+        name=slug(name or "data"),
         data_class=_class_of_frame(data_class),
         unit=unit or "",
         treatment=treatment,
@@ -241,9 +243,24 @@ def draft(
         where=tuple(where),
         epsilon=f"{epsilon:g}",
     )
-    drafted, rows = begin_on_frame(frame_given(data), wishes)
-    notes = (*drafted.assumed, *drafted.left_out, *drafted.decide)
-    return Drafted(yaml.safe_load(drafted.contract), yaml.safe_load(drafted.study), rows, notes)
+    try:
+        drafted, rows = begin_on_frame(frame_given(data), wishes)
+    except CausalveilError as problem:
+        raise type(problem)(_in_python(str(problem))) from None
+    notes = tuple(map(_in_python, (*drafted.assumed, *drafted.left_out, *drafted.decide)))
+    terms: dict[str, Any] = yaml.safe_load(drafted.contract)
+    if name is None:
+        terms["dataset"] = name_of_frame(rows, terms)
+    return Drafted(terms, yaml.safe_load(drafted.study), rows, notes)
+
+
+# Options of `causalveil init` whose arguments of `draft` have other names.
+_ARGUMENTS = {"each-row": "unit=None", "not": "without", "range": "ranges"}
+
+
+def _in_python(text: str) -> str:
+    """Return a sentence of `causalveil init` with options as arguments of `draft`."""
+    return re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda found: _ARGUMENTS.get(found[1], found[1].replace("-", "_")), text)
 
 
 def _class_of_frame(word: str) -> DataClass:

@@ -189,7 +189,9 @@ def study_on_frame(study: str | Path | Mapping[str, Any], data: ArrowTable, cont
         StudyError: the study file cannot be read, or ``data`` is no data frame.
     """
     if contract is None:
-        raise ContractError("a data frame needs its contract: run(study, data=frame, contract={'dataset': ..., ...})")
+        raise ContractError(
+            "a data frame needs its contract: give what `draft` returned, or contract={'dataset': ..., ...}"
+        )
     found = validate(Contract, dict(contract), "contract", ContractError)
     if found.data_class is DataClass.sensitive:
         raise ContractError(
@@ -215,13 +217,21 @@ def frame_given(data: ArrowTable) -> pl.DataFrame:
     """
     if isinstance(data, pl.DataFrame):
         return data
-    problem = None
-    if hasattr(data, "__arrow_c_stream__"):
-        try:
-            return pl.DataFrame(data)
-        except Exception as error:  # of polars and of the frame's own library
-            problem = type(error).__name__
-    raise StudyError(f"data is no data frame of polars, pandas or Arrow ({problem or type(data).__name__})")
+    if not hasattr(data, "__arrow_c_stream__"):
+        raise StudyError(f"data is no data frame of polars, pandas or Arrow ({type(data).__name__})")
+    # An index of pandas that has a name is a column.
+    if getattr(getattr(data, "index", None), "name", None) is not None and hasattr(data, "reset_index"):
+        data = data.reset_index()
+    try:
+        return pl.DataFrame(data)
+    except Exception as error:  # of polars and of the frame's own library
+        asks = "does a column hold values of several types?"
+        raise StudyError(f"data: the frame cannot be read as Arrow ({type(error).__name__}): {asks}") from None
+
+
+def name_of_frame(rows: pl.DataFrame, contract: Mapping[str, Any]) -> str:
+    """Return a dataset's name for rows and a contract that have none: other rows have their own account."""
+    return f"data-{hashlib.sha256(_parquet(rows) + _written(contract).encode()).hexdigest()[:8]}"
 
 
 def study_given(

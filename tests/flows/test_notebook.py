@@ -120,5 +120,22 @@ def test_a_draft_of_a_frame_is_read_edited_planned_run_and_saved(
 def test_a_frame_of_sensitive_rows_is_not_drafted() -> None:
     with pytest.raises(cv.StudyError, match="drafted from a file"):
         cv.draft(people(50, 1), treatment="treated", outcome="score", data_class="sensitive")  # type: ignore[arg-type]
-    with pytest.raises(cv.StudyError, match="--outcome: there is no column 'scores'"):
+    with pytest.raises(cv.StudyError, match="outcome: there is no column 'scores'"):
         cv.draft(people(50, 1), treatment="treated", outcome="scores")
+
+
+def test_two_frames_without_a_name_have_a_budget_each() -> None:
+    """A second frame under another contract is not refused as the first one's contract that was changed."""
+    names = set()
+    for rows in (400, 500):
+        drafted = cv.draft(people(rows, 1).drop("person"), treatment="treated", outcome="score")
+        names.add(cv.run(drafted, engine="direct").release.dataset)
+    assert len(names) == 2
+
+
+def test_a_named_index_of_pandas_is_a_column() -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is none of the program's needs, and is not installed")
+    frame = people(50, 1).to_pandas().set_index("person")
+    assert cv.draft(frame, treatment="treated", outcome="score", unit="person").contract["unit"] == "person"
+    with pytest.raises(cv.StudyError, match="values of several types"):
+        cv.draft(pandas.DataFrame({"a": [1, "b"]}), treatment="treated", outcome="score")
