@@ -7,7 +7,7 @@ and ranges of numbers that are found privately.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -157,7 +157,7 @@ def init(
     """
     from causalveil.flows.cli import wizard
     from causalveil.flows.engine.engine import DirectEngine
-    from causalveil.flows.run.start import ROW, begin, file_names, numbered, survey, without_missing
+    from causalveil.flows.run.start import ROW, begin, file_names, numbered, refuse_taken, survey, without_missing
     from causalveil.tasks.start.draft import slug
     from causalveil.tasks.start.roles import Wishes
     from causalveil.tasks.start.times import key_of
@@ -176,6 +176,7 @@ def init(
     name = name or slug((table if not Path(place).is_file() else None) or (stem if "://" not in place else "data"))
     folder = out or Path(slug(name))
     known = {"data_class": data_class, "unit": unit, "treatment": treatment, "outcome": outcome}
+    refuse_taken(folder)
     asks = _asks() and not json_
     if not asks:
         known = wizard.said(seen, known)
@@ -223,6 +224,8 @@ def init(
         show.document(_document(begun))
     else:
         _show(begun, seen)
+        if kept is not None and (options := kept.options(wishes)):
+            show.line(f"To draft anew into another --out without questions, type the same and: {options}")
 
 
 def _asks() -> bool:
@@ -319,10 +322,10 @@ def _show_rows(begun: Begun, manifest: Manifest) -> None:
 MOST_SHOWN = 12
 
 
-def _together(reasons: Mapping[str, str]) -> list[str]:
+def _together(reasons: Iterable[tuple[str, str]]) -> list[str]:
     """Name columns with one reason on one line."""
     columns: dict[str, list[str]] = {}
-    for name, why in reasons.items():
+    for name, why in reasons:
         columns.setdefault(why, []).append(f"'{name}'")
     shown = {why: names if len(names) <= MOST_SHOWN else [*names[:MOST_SHOWN], "..."] for why, names in columns.items()}
     many = {why: f" ({len(names):,} columns)" for why, names in columns.items() if len(names) > MOST_SHOWN}
@@ -342,12 +345,12 @@ def _show(begun: Begun, seen: Survey) -> None:
     if seen.sample.footer:
         what = "1 row" if seen.sample.footer == 1 else f"{seen.sample.footer} rows"
         show.line(f"  Left out: {what} below the table, a total or a note: `skip_end` in source.yaml")
-    for one in draft.assumed:
+    for one in _together(draft.read):
         show.line(f"  Read as: {one}")
     none = "none, arms are compared as they are"
     show.line(f"  Covariates, taken: {', '.join(draft.taken) or none}.")
     for title, reasons in (("Left out", draft.unused), ("Decide yourself", draft.doubtful)):
-        for one in _together(reasons):
+        for one in _together(reasons.items()):
             show.line(f"  {title}: {one}")
     for sentence in () if begun.fewer is None else begun.fewer.sentences:
         show.line(f"  Budget: {sentence}")
@@ -420,6 +423,8 @@ def check(
         show.line(f"{counted(len(problems), 'problem')}." if problems else f"{study}: nothing is wrong.")
         if beyond is not None:
             show.line(beyond)
+        if not problems:
+            show.line(f"Next: causalveil plan {study}, which says how wide an interval to expect, or run in its place")
     if problems:
         raise typer.Exit(2)
 

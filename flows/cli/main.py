@@ -180,7 +180,7 @@ def options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
     ] = False,
 ) -> None:
-    """Differentially private causal inference over Parquet partitions."""
+    """Differentially private causal inference. Begin with `causalveil init FILE`."""
 
 
 @app.command()

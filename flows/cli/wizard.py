@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import signal
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -109,6 +110,28 @@ class Answers:
         document = json.dumps({"columns": self._columns, "answers": self._given}, ensure_ascii=False)
         write_whole(self._path, document, private=True)
         return answer
+
+    def options(self, wishes: Wishes) -> str:
+        """Return the options that give the same answers."""
+        found: list[str] = []
+        for key, answer in self._given.items():
+            part, _, column = key.partition(" ")
+            if key == "unit" and answer == EACH_ROW:
+                found.append("--each-row")
+            elif key == "trial":
+                found += ["--trial"] if answer.casefold() in YES else []
+            elif key == "ratios":
+                found += ["--measure", "ratio,odds_ratio"] if answer.casefold() in YES else []
+            elif key == "covariates" and answer.casefold() == "none":
+                found += ["--covariates", ""]
+            elif key == "key" and wishes.key is not None:
+                found += ["--key", f"{answer}={wishes.key.step}"]
+            elif answer and key != "treated":
+                said = f"{column}={answer}" if part in ("range", "levels", "written") else answer
+                found += [f"--{part.replace('_', '-')}", said]
+        known = {"--event": wishes.event, "--treated": wishes.treated}
+        found += [word for option, value in known.items() if value is not None for word in (option, value)]
+        return " ".join(shlex.quote(one) for one in found)
 
     def forget(self) -> None:
         """Remove the file: the folder holds what it held."""

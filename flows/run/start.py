@@ -216,6 +216,18 @@ def _as_stated(seen: Survey, wishes: Wishes) -> tuple[Survey, Survey]:
     return rows, Survey(replace(sample, frame=sample.frame.clear()), found, seen.said)
 
 
+def refuse_taken(folder: Path) -> None:
+    """Refuse a folder that holds one of the three files, or whose name is a URL.
+
+    Raises:
+        StudyError: it does.
+    """
+    refuse_url_as_path(folder)
+    for name in (CONTRACT_FILE, STUDY_FILE, SOURCE_FILE):
+        if (folder / name).exists():
+            raise StudyError(f"{folder / name}: is there already; give another folder by --out, or move it away")
+
+
 def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
     """Write the three files into ``folder``, and take over the rows of a file.
 
@@ -223,10 +235,7 @@ def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
         StudyError: a wish cannot be met, or there are such files in the folder already.
         DataError: the rows do not meet the draft.
     """
-    refuse_url_as_path(folder)
-    for name in (CONTRACT_FILE, STUDY_FILE, SOURCE_FILE):
-        if (folder / name).exists():
-            raise StudyError(f"{folder / name}: is there already; give another folder by --out, or move it away")
+    refuse_taken(folder)
     secret = wishes.data_class is DataClass.sensitive
     rows, seen, parts, wishes, repeats, drafted = _prepared(seen, wishes, folder)
     try:
@@ -303,6 +312,7 @@ def _prepared(seen: Survey, wishes: Wishes, folder: Path) -> _Prepared:
             raise StudyError(f"--event: {told}")
     doubtful = _doubts(seen, parts, wishes)
     if not secret:
+        far = {name: why for name, why in far.items() if name not in doubtful.left_out | doubtful.decide}
         doubtful = replace(doubtful, asked=far | doubtful.asked | _of_the_arms(seen, parts, wishes, doubtful))
     parts = _without(parts, doubtful, wishes)
     repeats = _means(rows, parts, wishes) or (_stated_order(seen, wishes) if secret else _repeats(seen, parts))
@@ -583,7 +593,7 @@ def parts_of(seen: Survey, wishes: Wishes) -> Cast:
         StudyError: a wish cannot be met.
     """
     parts = cast(seen.found, wishes)
-    return _without(parts, _doubts(seen, parts, wishes), wishes)
+    return _first_of(_without(parts, _doubts(seen, parts, wishes), wishes), wishes)
 
 
 def _doubts(seen: Survey, parts: Cast, wishes: Wishes) -> Doubts:
@@ -726,6 +736,10 @@ def _doubts_of_times(seen: Survey, parts: Cast, event: Found, wishes: Wishes) ->
         if name in {one.name for one in chosen}
     }
     later |= {one.name: why for one in chosen if (why := other_time(one, parts.outcome, None if secret else frame))}
+    # "rec.s" ends "rec" as "srv.s" ends "srv".
+    ending = event.name.removeprefix(parts.outcome.name)
+    ends = {f"{time}{ending}": f"by its name what ended '{time}': it may come after treatment" for time in later}
+    later |= {name: why for name, why in ends.items() if name in {one.name for one in chosen}}
     decide = {name: why for name, why in (by_time.decide | by_event.decide | later).items() if name not in left_out}
     return Doubts(left_out, decide, {name: why for name, why in by_time.asked.items() if name not in decide})
 

@@ -33,6 +33,7 @@ from causalveil.tasks.start.words import (
     SURVEY_WEIGHT,
     TIME_WORD,
     WEIGHT,
+    earlier,
     other_times,
     spoken,
     stems,
@@ -45,6 +46,8 @@ FEWEST_ROWS = 20
 COPY = 0.995
 # One that follows it as closely as this may be a part of it, or the same a little later; a person has to say.
 CLOSE = 0.9
+# Means of kinds follow any outcome where kinds have fewer rows than this on average.
+ROWS_OF_KIND = 5
 # What rounding of summands to cents may leave of the outcome's variance.
 LEFT_OF_SUM = 1e-5
 # Rows that correlations are computed on, evenly over the table.
@@ -131,6 +134,8 @@ def doubts(
     frame = frame.with_columns(as_read(frame, one).alias(one.source_name) for one in (*candidates, treatment, outcome))
     step = max(1, frame.height // MOST_ROWS)
     left_out, decide, asked = dict[str, str](), dict[str, str](), dict[str, str]()
+    names = [one.name for one in (*candidates, treatment, outcome)]
+    known = stems(names)
     for one in candidates:
         values = as_read(frame, one)
         why = "the index of pandas' rows, by its name" if re.fullmatch(PANDAS_INDEX, one.name) else None
@@ -142,14 +147,14 @@ def doubts(
         rest = tuple(one for one in candidates if one.name not in left_out)
         left_out |= _told_by_values(frame[::step], rest, treatment, outcome)
         rest = tuple(one for one in rest if one.name not in left_out and not re.search(BEFORE, spoken(one.name)))
-        decide |= _close(frame[::step], rest, outcome)
-    names = [one.name for one in (*candidates, treatment, outcome)]
-    later, known = other_times(names, treatment.name, outcome.name), stems(names)
+        decide |= _close(frame[::step], (one for one in rest if not earlier(one.name, outcome.name, known)), outcome)
+    later = other_times(names, treatment.name, outcome.name)
     for one in candidates:
         if one.name in left_out or one.name in decide:
             continue
         values = as_read(frame, one)
-        why = _after(one, outcome) or later.get(one.name) or _of_groups(one, values, known, levels)
+        after = None if earlier(one.name, outcome.name, known) else _after(one, outcome)
+        why = later.get(one.name) or after or _of_groups(one, values, known, levels)
         why = why or _too_many_kinds(one, levels, ranges) or _weighs_rows(one, None if secret else values)
         why = why or (None if secret else _of_one_arm(frame, one, treatment) or _of_one_outcome(frame, one, outcome))
         if why is not None:
@@ -412,7 +417,7 @@ def unlike_by_lot(
     Means of numbers and shares of levels are compared by normal tests, whose p-values are multiplied by their number.
     """
     in_arm = holds_code(as_read(frame, treatment), treated)
-    z: dict[str, tuple[float, float]] = {}
+    z: dict[str, float] = {}
     tests = 0
     for one in covariates:
         values = as_read(frame, one)
@@ -425,18 +430,14 @@ def unlike_by_lot(
             if min(map(len, groups)) < FEWEST_ROWS:
                 continue
             error = math.sqrt(sum(group.var() / len(group) for group in groups))
-            spread = math.sqrt(sum(group.var() for group in groups) / 2)
             tests += 1
             if error > 0:
-                found = ((groups[0].mean() - groups[1].mean()) / error, (groups[0].mean() - groups[1].mean()) / spread)
-                z[one.name] = max(z.get(one.name, (0.0, 0.0)), found, key=lambda pair: abs(pair[0]))
-    chances = {name: min(1.0, tests * math.erfc(abs(score) / math.sqrt(2))) for name, (score, _) in z.items()}
-    return {
-        name: f"arms differ by {abs(z[name][1]):.2f} standard deviations, which drawing by lot gives in fewer than one "
-        "study of a thousand: was treatment drawn by lot, and of these rows? Without --trial it is adjusted for"
-        for name, chance in chances.items()
-        if chance < BY_LOT
-    }
+                z[one.name] = max(z.get(one.name, 0.0), abs(groups[0].mean() - groups[1].mean()) / error)
+    told = (
+        "arms differ by more than drawing by lot gives in one study of a thousand: if it comes after treatment, --not "
+        "leaves it out; if treatment was not drawn by lot, leave out --trial"
+    )
+    return {name: told for name, score in z.items() if tests * math.erfc(score / math.sqrt(2)) < BY_LOT}
 
 
 def _too_many_kinds(one: Found, levels: Collection[str], ranges: Collection[str]) -> str | None:
@@ -473,17 +474,20 @@ def _told_by_values(
         numbers = {one.name: columns[one.name] for one in candidates if one.looks is Looks.number}
         parts = _summands({name: values for name, values in numbers.items() if name not in told}, results)
         told |= {name: f"'{outcome.name}' is a sum of it and {_others(parts, name)}" for name in parts}
-    return told | _twins([one for one in candidates if one.name not in told], columns)
+    told |= _twins([one for one in candidates if one.name not in told], columns)
+    return told | _indicators([one for one in candidates if one.name not in told], columns)
 
 
-def _close(frame: pl.DataFrame, candidates: tuple[Found, ...], outcome: Found) -> dict[str, str]:
-    """Find what follows the outcome closely: numbers, and for an outcome of two values columns of few kinds."""
-    results = _numbers(frame, outcome)
-    if outcome.distinct == 2:
-        few = tuple(one for one in candidates if one.distinct <= MOST_LEVELS)
-        found = {one.name: _told_by_kinds(_numbers(frame, one), results) for one in few}
-    else:
-        found = {one.name: _alike(_numbers(frame, one), results) for one in candidates if one.looks is Looks.number}
+def _close(frame: pl.DataFrame, candidates: Iterable[Found], outcome: Found) -> dict[str, str]:
+    """Find what follows the outcome closely: numbers, and columns of few kinds."""
+    results, found = _numbers(frame, outcome), dict[str, float]()
+    for one in candidates:
+        if outcome.distinct > 2 and one.looks is Looks.number:
+            found[one.name] = _alike(_numbers(frame, one), results)
+        elif one.distinct <= MOST_LEVELS:
+            found[one.name] = _told_by_kinds(_numbers(frame, one), results)
+        elif one.looks is Looks.number:
+            found[one.name] = _tells_two(_numbers(frame, one), results)
     return {
         name: f"it follows '{outcome.name}' closely (correlation {alike:.2f}): it may be part of it"
         for name, alike in found.items()
@@ -497,8 +501,19 @@ def _told_by_kinds(values: FloatArray, results: FloatArray) -> float:
     if len(values) < FEWEST_ROWS or not results.std() > 0:
         return 0.0
     _, kinds = np.unique(values, return_inverse=True)
+    if len(values) < ROWS_OF_KIND * (kinds.max() + 1):
+        return 0.0
     means = np.bincount(kinds, weights=results) / np.bincount(kinds)
     return float(means[kinds].std() / results.std())
+
+
+def _tells_two(values: FloatArray, results: FloatArray) -> float:
+    """Return Somers' D of a number by an outcome of two values, without sign: 2 AUC - 1, ties by their order."""
+    values, results = _both(values, results)
+    if len(values) < FEWEST_ROWS or len(np.unique(results)) != 2:
+        return 0.0
+    ranks, upper = np.argsort(np.argsort(values)), results == results.max()
+    return abs(float(2 * (ranks[upper].mean() - ranks[~upper].mean()) / len(values)))
 
 
 def _others(parts: list[str], name: str) -> str:
@@ -552,7 +567,7 @@ def _same_groups(values: FloatArray, groups: FloatArray) -> bool:
     if not 2 <= len(kinds) <= MOST_LEVELS or len(values) < FEWEST_ROWS or len(np.unique(groups)) < 2:
         return False
     pairs = pl.DataFrame({"values": values, "groups": groups}).n_unique()
-    return pairs == len(kinds) and len(values) >= 5 * len(kinds)
+    return pairs == len(kinds) and len(values) >= ROWS_OF_KIND * len(kinds)
 
 
 def _summands(columns: dict[str, FloatArray], results: FloatArray) -> list[str]:
@@ -568,6 +583,27 @@ def _summands(columns: dict[str, FloatArray], results: FloatArray) -> list[str]:
         return []
     parts = [name for name, slope in zip(full, slopes, strict=True) if abs(slope) > 0.02]
     return parts if len(parts) > 1 else []
+
+
+def _indicators(candidates: list[Found], columns: dict[str, FloatArray]) -> dict[str, str]:
+    """Find a column of kinds and its indicators, as "educ" and "educ1" to "educ3", which say the same twice.
+
+    Of codes the indicators count, but for the first; of what is drafted as levels the levels.
+    """
+    told: dict[str, str] = {}
+    for one in candidates:
+        of = [other for other in candidates if other.distinct == 2 and _derived(other.name, one.name)]
+        if not 3 <= one.distinct <= MOST_LEVELS or len(of) < one.distinct - 1 or one.nulls:
+            continue
+        each = pl.DataFrame({other.name: columns[other.name] for other in of})
+        if not each.n_unique() == one.distinct == each.with_columns(pl.Series(one.name, columns[one.name])).n_unique():
+            continue
+        if one.of_kinds or one.looks is Looks.category:
+            told |= {other.name: f"it says a level of '{one.name}'" for other in of}
+        else:
+            told[one.name] = f"{', '.join(repr(other.name) for other in of)} say what it is"
+            told |= {of[0].name: f"its others say it: a level of '{one.name}'"} if len(of) == one.distinct else {}
+    return told
 
 
 def _same_order(left: FloatArray, right: FloatArray) -> bool:

@@ -32,7 +32,7 @@ class Draft:
 
     Attributes:
         contract, study, source: the texts.
-        assumed: what was read into the data, a sentence each.
+        read: what was read into the data, each with its column.
         taken: the covariates.
         unused: columns that are not used, each with the reason.
         doubtful: columns of which a person has to say whether they are covariates, and why.
@@ -44,13 +44,18 @@ class Draft:
     contract: str
     study: str
     source: str
-    assumed: tuple[str, ...]
+    read: tuple[tuple[str, str], ...]
     taken: tuple[str, ...]
     unused: Mapping[str, str]
     doubtful: Mapping[str, str]
     questions: tuple[str, ...]
     with_others: tuple[str, ...]
     reads: tuple[str, ...]
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """What was read into the data, a sentence each."""
+        return tuple(f"'{name}': {what}" for name, what in self.read)
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -127,8 +132,8 @@ def draft(
         contract=_contract(parts, wishes, declared, open_ranges, open_levels, with_nulls, repeats, doubtful.clusters),
         study=_study(parts, wishes, kept, counted, doubtful, expect or {}),
         source=_source(found, parts, wishes, source, doubtful.clusters),
-        assumed=(
-            *(f"'{one.name}': {note}" for one in found.values() if one.looks in _READ for note in one.notes),
+        read=(
+            *((one.name, note) for one in found.values() if one.looks in _READ for note in one.notes),
             *_which_counts(parts),
         ),
         taken=tuple(one.name for one in kept),
@@ -143,12 +148,12 @@ def draft(
 _READ = (Looks.binary, Looks.category, Looks.number, Looks.date, Looks.moment)
 
 
-def _which_counts(parts: Cast) -> tuple[str, ...]:
+def _which_counts(parts: Cast) -> tuple[tuple[str, str], ...]:
     """Say which of two words of an outcome is counted, and how the other one would be."""
     if parts.outcome_codes is None or parts.outcome_codes[1] in (True, 1, "yes"):
         return ()
     no, yes = parts.outcome_codes
-    return (f"'{parts.outcome.name}': the answer is of the share with '{yes}'; --counted '{no}' counts the other",)
+    return ((parts.outcome.name, f"the answer is of the share with '{yes}'; --counted '{no}' counts the other"),)
 
 
 def _why_unused(one: Found) -> str:

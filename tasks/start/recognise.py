@@ -31,8 +31,6 @@ from causalveil.tasks.start.words import (
 from causalveil.tasks.warehouse.values import said, value_of
 
 MOST_LEVELS = 30
-# A digit: codes from 0 on have one.
-MOST_ZERO_CODES = 10
 # As many places as have codes in one country's list: the FIPS codes of the states and territories of the United States.
 MOST_PLACES = 56
 # At least this share of the values must be of a kind before the rest counts as words for "no value".
@@ -99,7 +97,7 @@ class Found:
         """Return whether its whole numbers are codes of kinds by its name."""
         named = self.looks is Looks.number and self.whole and names_kinds(self.name)
         # What begins with 0 may count something, such as years of school.
-        counts = self.distinct > MOST_ZERO_CODES and re.search(COUNTED_NAME, spoken(self.name)) is not None
+        counts = self.distinct > 0 and re.search(COUNTED_NAME, spoken(self.name)) is not None
         return named and (self.lower >= 1 or (self.lower == 0 and not counts))
 
 
@@ -334,8 +332,10 @@ def as_read(one: Found, words: Iterable[str]) -> tuple[str, ...]:
 
 def _notes(nothing: tuple[str, ...], spellings: dict[str, str]) -> tuple[str, ...]:
     notes = []
-    if spellings:
-        notes.append(_spelt(spellings))
+    # That "Yes" is read as "yes" needs no word.
+    other = {word: meant for word, meant in spellings.items() if word.casefold() != meant}
+    if other:
+        notes.append(_spelt(other))
     if nothing:
         words = ", ".join(f"'{word}'" for word in nothing)
         one = "it is a value, take it" if len(nothing) == 1 else "one is a value, take it"
@@ -345,7 +345,8 @@ def _notes(nothing: tuple[str, ...], spellings: dict[str, str]) -> tuple[str, ..
 
 def _spelt(spellings: dict[str, str]) -> str:
     """Say which words stand for which, the most frequent first; of many the first three."""
-    pairs = [f"'{word}' read as '{meant}'" for word, meant in list(spellings.items())[:3]]
+    first = sorted(list(spellings.items())[:3], key=lambda pair: (pair[1], pair[0]))
+    pairs = [f"'{word}' read as '{meant}'" for word, meant in first]
     return ", ".join(pairs) + (" and so on" if len(spellings) > 3 else "")
 
 

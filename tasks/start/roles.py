@@ -456,8 +456,10 @@ def _outcome_codes(outcome: Found, counted: str | None) -> tuple[Value, Value] |
             return None
         low, high = sorted(outcome.values)
         return _control_first(outcome.values) or (low, high)
+    few = outcome.looks is Looks.category
+    way = f"; --missing '{outcome.name}=A' leaves out who has value A, until two are left" if few else ""
     raise StudyError(
-        f"--outcome: column '{outcome.name}' holds {outcome.looks}; an outcome is a number or one of two values"
+        f"--outcome: column '{outcome.name}' holds {outcome.looks}; an outcome is a number or one of two values{way}"
     )
 
 

@@ -23,7 +23,17 @@ from causalveil.schemas.warehouse import PREVIOUS, Key, Step
 from causalveil.tasks.start.doubts import as_read
 from causalveil.tasks.start.recognise import Found, Looks
 from causalveil.tasks.start.roles import Cast, Wishes
-from causalveil.tasks.start.words import ENTRY_NAME, EVENT_NAME, FOLLOWED_NAME, NO, comment, flow, scalar, spoken
+from causalveil.tasks.start.words import (
+    BEFORE,
+    ENTRY_NAME,
+    EVENT_NAME,
+    FOLLOWED_NAME,
+    NO,
+    comment,
+    flow,
+    scalar,
+    spoken,
+)
 
 _DAY, _MONTH, _YEAR = "(0[1-9]|[12][0-9]|3[01])", "(0[1-9]|1[0-2])", "((?:19|20)[0-9]{2})"
 # The finest first: the name of a day says its month and year as well.
@@ -149,6 +159,7 @@ def times_among(found: Iterable[Found]) -> dict[str, str]:
         and one.lower >= 0
         and one.distinct >= FEWEST_TIMES
         and re.search(FOLLOWED_NAME, one.name)
+        and not re.search(BEFORE, one.name)
         and one.name not in ended
     )
     return {name: ended[0] for name in times}
@@ -209,7 +220,7 @@ def other_time(one: Found, time: Found, frame: pl.DataFrame | None) -> str | Non
         )
     if _CALENDAR[0] <= one.lower and one.upper <= _CALENDAR[1]:
         return None
-    if re.search(FOLLOWED_NAME, name) or re.search(EVENT_NAME, name):
+    if (one.looks is Looks.number and re.search(FOLLOWED_NAME, name)) or re.search(EVENT_NAME, name):
         return f"by its name a time, or what ended one, beside '{time.name}': it may come after treatment"
     if frame is None or one.looks is not Looks.number or one.distinct < FEWEST_TIMES:
         return None

@@ -73,10 +73,11 @@ UNITS = _words(
 )
 # Words in names of columns that were measured after treatment, as a rule.
 AFTER = (
-    r"(?i)(^|[\W_])(post|after|follow[ _-]?ups?|fu|discharged?|deaths?|died|dead|deceased|mortality|readmi\w*|"
+    r"(?i)(^|[\W_])(post|after|follow[ _-]?ups?|fu|discharged?|deaths?|died|dead|deceased|mortality|readmi[a-z]*|"
     r"(yr|year|mo|mod|month|da|day|age|date|dt|cause)?[_ -]?dth([_ -]?(dt|date|yr|year|age|cause|flag|fl))?|"
-    r"outcomes?|results?|responses?|recover\w*|complications?|adverse|endpoints?|final|exit|surviv\w*|relapse\w*|recur\w*|later|los|"
-    r"length[ _-]of[ _-]stay|end|closed|cured|changed?|improve\w*|satisf\w*)(?=$|[\W_\d])"
+    r"outcomes?|results?|responses?|recover[a-z]*|complications?|adverse|s?ae|endpoints?|final|exit|surviv[a-z]*|"
+    r"relapse[a-z]*|recur[a-z]*|later|los|length[ _-]of[ _-]stay|end(ed)?|closed|cured|changed?|improve[a-z]*|"
+    r"satisf(ied|action))(?=$|[\W_\d])"
 )
 # Words that say the opposite: a value of the outcome before treatment is the best covariate there is.
 BEFORE = (
@@ -101,8 +102,8 @@ KIND_NAME = (
     r"religion|cause|reason|insurance|payer|provider|center|centre|school|village|city|town|firm|gender|sex)"
     r"([\W_]?(code|cd|nr|no|num))?[\W_\d]*$"
 )
-# Names of kinds that stand for a count where their numbers begin with 0: years of school.
-COUNTED_NAME = r"(?i)(^|[\W_])school(?=$|[\W_\d])"
+# Names of kinds that stand for a count where their numbers begin with 0: years of school, stays in hospital.
+COUNTED_NAME = r"(?i)(^|[\W_])(school|hospital)(?=$|[\W_\d])"
 # A column that pandas wrote beside those of a table: the index of its rows.
 PANDAS_INDEX = r"__index_level_\d+__|Unnamed: ?\d+"
 AMOUNT_WORD = (
@@ -181,7 +182,8 @@ def other_times(names: Iterable[str], treatment: str, outcome: str) -> dict[str,
         again = [one for one, (of, at) in known.items() if stem and of == stem and one != part and _later(at, time)]
         told |= {one: f"by name, '{part}' at another time: may come after treatment" for one in again}
         times.setdefault(time, set()).update(known[one][1] for one in again)
-    told |= {name: why for name, why in _of_the_end(every, outcome).items() if name not in (treatment, outcome)}
+    ends = _of_the_end(every, treatment, outcome) | _of_visits(every)
+    told |= {name: why for name, why in ends.items() if name not in (treatment, outcome)}
     for name, (stem, time) in known.items():
         own = {at for of, at in known.values() if of == stem}
         if name in (treatment, outcome) or name in told:
@@ -191,14 +193,48 @@ def other_times(names: Iterable[str], treatment: str, outcome: str) -> dict[str,
     return told
 
 
-def _of_the_end(names: Iterable[str], outcome: str) -> dict[str, str]:
-    """Return columns of the time at which a change ends, as "price82" is of "wt82_71", with reasons."""
-    times = set(re.findall(r"\d{1,4}", outcome))
-    if len(times) < 2:
+def earlier(one: str, outcome: str, known: Mapping[str, tuple[str, str]]) -> bool:
+    """Check by names whether a column is the outcome at an earlier time, as "earn96" is of "earn98".
+
+    Args:
+        one, outcome: the names.
+        known: stem and time of each name (:func:`stems`).
+    """
+    (stem, time), (of, end) = known.get(one, ("", "")), known.get(outcome, ("", ""))
+    return bool(stem) and stem == of and time.isdigit() and end.isdigit() and int(time) < int(end)
+
+
+def _of_the_end(names: Iterable[str], treatment: str, outcome: str) -> dict[str, str]:
+    """Return columns of the time at which the outcome was measured, with reasons.
+
+    As "price82" is of the change "wt82_71", and "read12" of "math12"; one number that treatment has too says nothing.
+    """
+    times = re.findall(r"\d{1,4}", outcome)
+    if len(set(times)) > 1:
+        end, what = max(times, key=int), f"the time at which the change '{outcome}' ends"
+    elif re.search(r"[a-z][\W_]?\d\d+$", outcome, re.IGNORECASE) and times[-1] not in re.findall(r"\d+", treatment):
+        end, what = times[-1], f"the same time as '{outcome}'"
+    else:
         return {}
-    end = max(times, key=int)
-    why = f"by name, of the time at which the change '{outcome}' ends: may come after treatment"
-    return {name: why for name in names if end in re.findall(r"\d{1,4}", name)}
+    return {
+        name: f"by name, of {what}: may come after treatment" for name in names if end in re.findall(r"\d{1,4}", name)
+    }
+
+
+# A name with a visit before it: V3.GE, wk12_bp.
+_OF_VISIT = re.compile(r"(?i)([a-z]{1,6}\d{1,3})[\W_]+(.+)")
+
+
+def _of_visits(names: Iterable[str]) -> dict[str, str]:
+    """Return columns of a visit, as "V3.GE", that are there of the baseline as well, as "BL.GE", with reasons."""
+    every = tuple(names)
+    first = {re.sub(BEFORE + r"[\W_]*", "", name).casefold() for name in every if re.match(BEFORE, name)}
+    visits = {name: found for name in every if (found := _OF_VISIT.fullmatch(name)) and not re.match(BEFORE, name)}
+    return {
+        name: f"by name, of '{found[1]}', after the baseline: may come after treatment"
+        for name, found in visits.items()
+        if found[2].casefold() in first
+    }
 
 
 def _later(time: str, than: str) -> bool:

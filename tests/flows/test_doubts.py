@@ -68,6 +68,15 @@ LEFT_OUT: dict[str, tuple[dict[str, Any], str]] = {
     "another word for treatment": ({"x": [["none", "drug"][one] for one in TREATED]}, "it says what 'treated' is"),
     "a dose": ({"x": TREATED * RANDOM.integers(5, 50, N)}, "it says what 'treated' is"),
     "a column twice": ({"x": AGE}, "it says the same as 'age'"),
+    "codes beside their indicators": (
+        {f"educ{one}": (np.arange(N) % 3 == one).astype(int) for one in range(3)} | {"educ": np.arange(N) % 3},
+        "'educ0', 'educ1', 'educ2' say what it is",
+    ),
+    "an indicator of a level": (
+        {"kind": ["abc"[one % 3] for one in range(N)]}
+        | {f"kind{one}": (np.arange(N) % 3 == one).astype(int) for one in range(3)},
+        "it says a level of 'kind'",
+    ),
     "a column's square": ({"log_age": np.round(AGE**1.5, 3)}, "it says the same as 'age'"),
     "a column in other words": ({"x": RANDOM.integers(0, 2, N)}, ""),
 }  # fmt: skip
@@ -170,7 +179,7 @@ def test_columns_of_later_times_are_for_a_person_to_decide(tmp_path: Path) -> No
         "data_class": DataClass.sensitive,
     }
     found = begun(tmp_path / "a", some | alone, outcome="read2", **secret)
-    assert set(found.draft.taken) == {"cost", "age", "math1", "math2", "ward9"}, "read1 shares a word with read2"
+    assert set(found.draft.taken) == {"cost", "age", "read1", "math1", "math2", "ward9"}, "the outcome before"
     letters = {name.replace("1", "k"): values for name, values in some.items()}
     found = begun(tmp_path / "b", letters, outcome="readk", **secret | {"ranges": {}})
     assert {one.split("'")[1] for one in found.draft.decide} == {"read2", "read3", "math2", "math3"}
@@ -190,7 +199,7 @@ def test_ids_of_groups_and_weights_of_rows_are_for_a_person_to_decide(tmp_path: 
 def test_columns_with_one_reason_share_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from causalveil.flows.cli.init import _together
 
-    assert _together({"a": "x: y", "b": "z", "c": "x: y"}) == ["'a', 'c': x: y", "'b': z"]
+    assert _together([("a", "x: y"), ("b", "z"), ("c", "x: y")]) == ["'a', 'c': x: y", "'b': z"]
 
 
 @pytest.mark.parametrize(
@@ -327,6 +336,33 @@ def test_what_is_measured_where_a_change_ends_is_for_a_person_to_decide(tmp_path
     found = begun(tmp_path, {name: RANDOM.normal(0, 1, N).round(3) for name in names}, outcome="wt82_71")
     assert set(found.draft.taken) == {"cost", "age", "price71", "sbp"}
     assert sum("the time at which the change 'wt82_71' ends" in one for one in found.draft.decide) == 4
+
+
+def test_names_of_one_time_and_of_visits_are_for_a_person_to_decide(tmp_path: Path) -> None:
+    """The outcome's own time, unless treatment has it, and a visit after the baseline; not the outcome before."""
+    names = ("earn96", "earn98", "unem96", "unem98", "BL.GE", "V3.GE", "V3.XX")
+    more = {name: RANDOM.normal(0, 1, N).round(3) for name in names} | {"train98": TREATED}
+    found = begun(tmp_path / "a", more, outcome="earn98", without=("train98",)).draft
+    assert set(found.taken) == {"cost", "age", "earn96", "unem96", "BL.GE", "V3.XX"}
+    both = begun(tmp_path / "b", more, outcome="earn98", treatment="train98", without=("treated",)).draft
+    assert set(both.taken) == {"cost", "age", "earn96", "unem96", "unem98", "BL.GE", "V3.XX"}
+
+
+def test_a_number_that_tells_an_outcome_of_two_values_is_for_a_person_to_decide(tmp_path: Path) -> None:
+    """As the time to a relapse does whether there was one; a predictor such as age does not."""
+    relapse = RANDOM.random(N) < 0.3
+    edx = np.where(relapse, RANDOM.integers(1, 400, N), RANDOM.integers(350, 2000, N))
+    more = {"relapse": relapse.astype(int), "edx": edx}
+    found = begun(tmp_path, more, outcome="relapse").draft
+    assert any(one.startswith("'edx': it follows 'relapse' closely") for one in found.decide), found.decide
+    assert "age" in found.taken
+
+
+def test_classes_that_follow_a_number_closely_are_for_a_person_to_decide(tmp_path: Path) -> None:
+    """As the grade of a loan does its interest; a seventh of rows in the class beside leaves no ranges apart."""
+    grade = np.searchsorted([58, 62, 66, 70, 74], COST) + (np.arange(N) % 9 == 0)
+    found = begun(tmp_path, {"grade": ["ABCDEFG"[one] for one in grade]}).draft
+    assert any(one.startswith("'grade': it follows 'cost' closely") for one in found.decide), found.decide
 
 
 def test_an_outcome_named_as_kinds_are_is_a_number(tmp_path: Path) -> None:
@@ -512,7 +548,7 @@ def test_numbers_that_may_stand_for_no_value_are_told_and_read_as_none_where_ask
 def test_what_was_read_as_what_is_said(tmp_path: Path) -> None:
     words = {"smokes": ["t", "f"] * (N // 2), "nothing": [None] * N, "ward": ["North", "north", "South"] * (N // 3)}
     found = begun(tmp_path, words).draft
-    assert "'smokes': 't' read as 'yes', 'f' read as 'no'" in found.assumed
+    assert "'smokes': 'f' read as 'no', 't' read as 'yes'" in found.assumed
     assert any(one.startswith("'ward': ") and "read as" in one for one in found.assumed)
     assert "'nothing': it holds no value" in found.left_out
 

@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import select
+import shlex
 import signal
 import stat
 import sys
@@ -65,7 +66,7 @@ def study() -> dict[str, Any]:
     return document
 
 
-def test_all_that_options_say_is_asked() -> None:
+def test_all_that_options_say_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     found = typed(*ANSWERS)
     assert found.exit_code == 0, found.output
     assert study()["where"] == [
@@ -77,6 +78,13 @@ def test_all_that_options_say_is_asked() -> None:
     assert yaml.safe_load(Path("in/dataset.yaml").read_text())["columns"]["given"]["codes"]["treated"] == "new"
     assert check(Path("in/study.yaml")) == []
     assert not KEPT.exists()
+    assert "is there already" in str(typed("synthetic").exception), "before a question"
+    monkeypatch.setattr(command, "_asks", lambda: False)
+    _, _, options = found.output.partition("type the same and: ")
+    again = CliRunner().invoke(app, ["init", "in.csv", "--epsilon", "9", "--out", "b", *shlex.split(options)])
+    assert again.exit_code == 0, again.output
+    for name in ("study.yaml", "dataset.yaml"):
+        assert Path("b", name).read_text() == Path("in", name).read_text()
 
 
 def test_a_wrong_answer_is_asked_again_at_once() -> None:
