@@ -508,7 +508,7 @@ def _told_by_kinds(values: FloatArray, results: FloatArray) -> float:
 
 
 def _tells_two(values: FloatArray, results: FloatArray) -> float:
-    """Return Somers' D of a number by an outcome of two values, without sign: 2 AUC - 1, ties by their order."""
+    """Return 2 AUC - 1 of a number for an outcome of two values, without sign."""
     values, results = _both(values, results)
     if len(values) < FEWEST_ROWS or len(np.unique(results)) != 2:
         return 0.0
@@ -586,7 +586,7 @@ def _summands(columns: dict[str, FloatArray], results: FloatArray) -> list[str]:
 
 
 def _indicators(candidates: list[Found], columns: dict[str, FloatArray]) -> dict[str, str]:
-    """Find a column of kinds and its indicators, as "educ" and "educ1" to "educ3", which say the same twice.
+    """Find columns that say the same as indicators of their values, as "educ" and "educ1".
 
     Of codes the indicators count, but for the first; of what is drafted as levels the levels.
     """

@@ -54,7 +54,7 @@ class Draft:
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """What was read into the data, a sentence each."""
+        """Statements of what was read into the data."""
         return tuple(f"'{name}': {what}" for name, what in self.read)
 
     @property

@@ -194,7 +194,7 @@ def other_times(names: Iterable[str], treatment: str, outcome: str) -> dict[str,
 
 
 def earlier(one: str, outcome: str, known: Mapping[str, tuple[str, str]]) -> bool:
-    """Check by names whether a column is the outcome at an earlier time, as "earn96" is of "earn98".
+    """Check by names whether a column is the outcome before, as "earn96" is of "earn98".
 
     Args:
         one, outcome: the names.
@@ -226,7 +226,7 @@ _OF_VISIT = re.compile(r"(?i)([a-z]{1,6}\d{1,3})[\W_]+(.+)")
 
 
 def _of_visits(names: Iterable[str]) -> dict[str, str]:
-    """Return columns of a visit, as "V3.GE", that are there of the baseline as well, as "BL.GE", with reasons."""
+    """Return columns of a visit, as "V3.GE", that the baseline has as well, as "BL.GE"."""
     every = tuple(names)
     first = {re.sub(BEFORE + r"[\W_]*", "", name).casefold() for name in every if re.match(BEFORE, name)}
     visits = {name: found for name in every if (found := _OF_VISIT.fullmatch(name)) and not re.match(BEFORE, name)}

@@ -73,6 +73,9 @@ _NAMED = {
 _JSON = re.compile(rb'\s*(\{\s*"|\[\s*[\[{])')
 # What spreadsheets and old databases write; rarer code pages fit the same bytes and are hardly ever meant.
 _COMMON = ["cp1252", "cp1250", "cp1251", "cp1253", "shift_jis", "gb18030", "big5", "euc_kr"]
+# In another encoding few lines with letters beyond ASCII happen to be UTF-8.
+OF_UTF_8 = 0.1
+MIXED = "its encoding changes on the way; export it as UTF-8, or give --encoding"
 _NUMBER_NAME = re.compile(r"[-+]?[\d.,]*\d[\d.,]*")
 _MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
@@ -141,12 +144,14 @@ def _encoding(path: Path, start: bytes) -> str:
         if start.startswith(mark):
             return name
     if b"\x00" in start:
-        raise DataError(f"{path.name}: holds NUL bytes, so it is no text; export it as CSV in UTF-8")
-    decoder = codecs.getincrementaldecoder("utf-8")()
+        way = "export it as CSV in UTF-8, or, of UTF-16, give --encoding utf-16-le"
+        raise DataError(f"{path.name}: holds NUL bytes, so it is no text; {way}")
+    decoder, accents = codecs.getincrementaldecoder("utf-8")(), False
     with path.open("rb") as stream:
         try:
             while block := stream.read(SAMPLE_BYTES):
                 decoder.decode(block)
+                accents = accents or not block.isascii()
             decoder.decode(b"", final=True)
             return "utf-8"
         except UnicodeDecodeError:
@@ -154,7 +159,10 @@ def _encoding(path: Path, start: bytes) -> str:
     from charset_normalizer import from_bytes
 
     # The lines that are no ASCII, of the block where UTF-8 fails: the start of a long file may be plain ASCII.
-    telling = b"\n".join(line for line in suspect.splitlines() if not line.isascii())[:65_536]
+    lines = [line for line in suspect.splitlines() if not line.isascii()]
+    if accents or sum(_decodes(line, "utf-8") for line in lines) > len(lines) * OF_UTF_8:
+        raise DataError(f"{path.name}: {MIXED}")
+    telling = b"\n".join(lines)[:65_536]
     best = from_bytes(telling, cp_isolation=_COMMON).best()
     if best is None:
         raise DataError(f"{path.name}: its encoding cannot be told; export it as UTF-8, or give --encoding")

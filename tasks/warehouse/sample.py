@@ -35,6 +35,7 @@ from causalveil.tasks.machine.folders import is_delta, refuse_open_table
 from causalveil.tasks.machine.object_storage import StoredFile, arrow_place
 from causalveil.tasks.warehouse.adbc import adbc_batches, quoted
 from causalveil.tasks.warehouse.csv_files import (
+    MIXED,
     NO_BYTES,
     csv_input,
     dialect_by_header,
@@ -330,7 +331,7 @@ def _unreadable(file: Path, error: Exception) -> str:
     if not file.stat().st_size:
         return f"{file.name}: {NO_BYTES}"
     if "UTF8" in str(error) or isinstance(error, UnicodeError):
-        return f"{file.name}: its encoding changes on the way; export it as UTF-8, or give --encoding"
+        return f"{file.name}: {MIXED}"
     return f"{file.name}: cannot be read as CSV; is a quote left open? Export it again, or give --delimiter"
 
 

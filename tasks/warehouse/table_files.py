@@ -195,7 +195,7 @@ def _cells(files: TableFile, path: Path) -> pl.DataFrame:
     with _told(path, said):
         book = library.read_excel(str(path))
         sheets = list(book.sheet_names)
-        there = f"there is {', '.join(sheets[:20]) or 'none'}"
+        there = f"there are {', '.join(sheets[:20]) or 'none'}"
         if files.sheet is None and len(sheets) != 1:
             raise StudyError(f"{path.name}: say which sheet: --table NAME; {there}")
         sheet = files.sheet or sheets[0]

@@ -97,7 +97,7 @@ CASES: dict[str, Case] = {
     ),
     "nul bytes": Case(b"id,age\x00,sex\n1,2,3\n", "NUL bytes"),
     "half of it in another encoding": Case(
-        text(people()).encode() + "9,20,\u00e9,yes,3\n".encode() + b"10,20,\xe9\xff,yes,3\n", rows=122
+        text(people()).encode() + "9,20,\u00e9,yes,3\n".encode() + b"10,20,\xe9\xff,yes,3\n", "encoding changes"
     ),
     # Separators, quotes, lines
     "semicolons": Case(text(people(), delimiter=";")),
