@@ -230,7 +230,7 @@ def frame_given(data: ArrowTable) -> pl.DataFrame:
 
 
 def name_of_frame(rows: pl.DataFrame, contract: Mapping[str, Any]) -> str:
-    """Return a dataset's name for rows and a contract that have none: other rows have their own account."""
+    """Return a dataset's name by its rows and contract: other rows have their own account."""
     return f"data-{hashlib.sha256(_parquet(rows) + _written(contract).encode()).hexdigest()[:8]}"
 
 

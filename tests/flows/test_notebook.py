@@ -124,8 +124,9 @@ def test_a_frame_of_sensitive_rows_is_not_drafted() -> None:
         cv.draft(people(50, 1), treatment="treated", outcome="scores")
 
 
-def test_two_frames_without_a_name_have_a_budget_each() -> None:
+def test_two_frames_without_a_name_have_a_budget_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second frame under another contract is not refused as the first one's contract that was changed."""
+    monkeypatch.chdir(tmp_path)
     names = set()
     for rows in (400, 500):
         drafted = cv.draft(people(rows, 1).drop("person"), treatment="treated", outcome="score")
