@@ -212,8 +212,8 @@ REMARKS: dict[StrEnum, str] = {
     PlanCode.range_of_parts: "the range of '{name}', {lower:g} to {upper:g}, is all that its columns' ranges allow; a "
     "change is usually much smaller. A range four times narrower makes intervals up to twice as narrow: declare "
     "'lower' and 'upper' of it from public knowledge.",
-    PlanCode.fewer_covariates: "{many} covariates share the budget: with {half} of them expect ± {half_width}. Take "
-    "those that bear on treatment and outcome most, by what is known of them.",
+    PlanCode.fewer_covariates: "{many} covariates share the budget: with the first {half} of them expect ± "
+    "{half_width}. Take those that bear on treatment and outcome most, by what is known of them.",
     PlanCode.placebo_hidden: "the gate on placebos, {bound:g} standard deviations, cannot pass: even a placebo of 0 is "
     "seen to within ± {reach} alone. Declare a larger bound, fewer placebos, or ask for more epsilon.",
     PlanCode.few_controls: "too few negative controls to calibrate intervals: {controls} of at least {least}.",

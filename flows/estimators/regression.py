@@ -32,6 +32,7 @@ from causalveil.flows.estimators.rehearsal import QUESTIONS, Rehearsal, Results,
 from causalveil.flows.estimators.stage import Draws, Stage, StageRun, recalled
 from causalveil.flows.estimators.table import Rehearsed
 from causalveil.flows.estimators.words import Words, stated_terms
+from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.remarks import PlanCode, Remark, remark
@@ -200,10 +201,36 @@ def _stages(study: RegressionStudy) -> Stages:
     return (VALIDATE, CELLS, *FIVE.all, *([] if study.clusters is None else [CLUSTERS]), ANSWERS)
 
 
+# Fewer covariates are spoken of from so many on, where half of them are narrower than this part.
+MANY_COVARIATES, FEWER_HELPS = 10, 0.9
+
+
+def _with_fewer(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> list[Remark]:
+    """Return what half as many covariates would give, where there are many and that is narrower."""
+    names = list(study.covariates)
+    if len(names) < MANY_COVARIATES or study.terms:
+        return []
+    half = study.model_copy(update={"covariates": {name: study.covariates[name] for name in names[: len(names) // 2]}})
+    try:
+        here, there = (REGRESSION.point(one, sizes, stand_in) for one in (study, half))
+    except CausalveilError:
+        return []
+    if not here or not there or there >= FEWER_HELPS * here:
+        return []
+    return [remark(PlanCode.fewer_covariates, many=len(names), half=len(half.covariates), half_width=there)]
+
+
 def warned(
     study: RegressionStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]
 ) -> list[Remark]:
     """Return the warnings of a plan."""
+    return [*_of_form(study, sizes, stand_in, few), *_with_fewer(study, sizes, stand_in)]
+
+
+def _of_form(
+    study: RegressionStudy, sizes: Sizes, stand_in: StandIn, few: Callable[[], Sequence[Rehearsed]]
+) -> list[Remark]:
+    """Return warnings of curves that are not looked for, and those of a table."""
     if not study.asks_one:
         return table_plan.warned(study, sizes, stand_in, few)
     if stated := stated_terms(study):

@@ -19,7 +19,7 @@ from causalveil.flows.estimators.words import of_answer
 from causalveil.flows.plan import curves
 from causalveil.flows.plan.budget import budget_of
 from causalveil.flows.run.declare import find_data, known_sizes, plan_study
-from causalveil.flows.run.estimators import estimator_of
+from causalveil.flows.run.estimators import estimator_of, expected_of
 from causalveil.schemas.documents import Shown
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.estimators.direction import DirectionStudy
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 # explain, of their correlation, and of the distance between the arms. Round numbers that a reader can place her own
 # table between; they decide nothing.
 ONE_IN_TEN, HALF, TWICE = 0.1, 0.5, 2.0
-# Fewer covariates are spoken of from so many on, where half of them are narrower than this part.
-MANY_COVARIATES, FEWER_HELPS = 10, 0.9
 # A fact that changes the width by less than this part of it gets no sentence.
 MATTERS = 0.05
 # Facts that public covariates and treatments say.
@@ -416,7 +414,7 @@ def planned(
         DataError: partitions are there but cannot be read.
     """
     study, declared = plan_study(path, units)
-    told = _with_expected(study, told)
+    told = expected_of(study, told)
     people = people_of(path, study, declared)
     found = expected(study, declared, told, effect, people)
     budget = budget_of(path, study, declared)
@@ -437,19 +435,6 @@ def planned(
         found["sentences"].append(remark(PlanCode.curve, of=of, path=found["curve"]))
     found["sentences"], found["warnings"] = in_order(found["sentences"]), in_order(found["warnings"])
     return Planned(study, declared, found, budget.outlook)
-
-
-def _with_expected(study: Study, told: StandIn) -> StandIn:
-    """Return what a reader states, and beside it what the study expects."""
-    if not isinstance(study, TableStudy):
-        return told
-    expected = study.expect.model_dump(include=set(StandIn.model_fields), exclude_none=True)
-    if len(study.arm_names) > 2:
-        expected.pop("treated", None)
-    stated = {name: getattr(told, name) for name in told.model_fields_set}
-    if "mean" in stated:
-        expected.pop("deviation", None)
-    return StandIn(**{**expected, **stated})
 
 
 def people_of(path: Path, study: Study, plan: Plan) -> PublicPeople | None:
@@ -518,33 +503,9 @@ def expected(
     if found.get("half_width") is not None:
         found["sentences"] = [*found["sentences"], *what_matters(study, plan.sizes, stand_in, told, found, people)]
     found["sentences"] = [*why, *found["sentences"]]
-    if found.get("half_width") is not None and people is None:
-        found["sentences"] += _with_fewer(study, plan.sizes, stand_in, found)
     if found.get("half_width") is not None:
         found["sentences"] += _other_delta(study, plan.sizes, stand_in, people, found)
     return found
-
-
-def _with_fewer(study: Study, sizes: Sizes, stand_in: StandIn, found: dict[str, Any]) -> list[Remark]:
-    """Return what half as many covariates would give, where there are many and that is narrower."""
-    if (
-        not isinstance(study, EffectStudy)
-        or study.estimator.name != "regression"
-        or bool(getattr(study, "terms", None))
-    ):
-        return []
-    names = list(study.covariates)
-    if len(names) < MANY_COVARIATES:
-        return []
-    half = study.model_copy(update={"covariates": {name: study.covariates[name] for name in names[: len(names) // 2]}})
-    try:
-        ratio = _Beside(study, sizes, stand_in, None).ratio(half, stand_in, lambda one: one > (1 + FEWER_HELPS) / 2)
-    except CausalveilError:
-        return []
-    if ratio is None or ratio >= FEWER_HELPS:
-        return []
-    width = found["half_width_with_half"] = float(found["half_width"]) * ratio
-    return [remark(PlanCode.fewer_covariates, many=len(names), half=len(half.covariates), half_width=width)]
 
 
 def _other_delta(

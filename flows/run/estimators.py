@@ -37,7 +37,7 @@ from causalveil.schemas.remarks import Remark
 from causalveil.schemas.specification import ranges_of_parts, unrecorded
 from causalveil.schemas.studies import STUDIES
 from causalveil.schemas.study import NOTHING_TO_ADJUST_FOR, Study
-from causalveil.schemas.table import EffectMeasure, EffectStudy
+from causalveil.schemas.table import EffectMeasure, EffectStudy, TableStudy
 from causalveil.schemas.terms import TAKES_TERMS
 from causalveil.tasks.data.enclave import MemoryEnclave, Rows
 from causalveil.tasks.data.split import sizes_of
@@ -81,17 +81,30 @@ def estimator_of(study: S) -> Estimator[S]:
     return cast(Estimator[S], getattr(import_module(f"causalveil.flows.estimators.{module}"), name))
 
 
+def expected_of(study: Study, told: StandIn = StandIn()) -> StandIn:
+    """Return the population that a reader states, and beside it what the study expects."""
+    if not isinstance(study, TableStudy):
+        return told
+    found = study.expect.model_dump(include=set(StandIn.model_fields), exclude_none=True)
+    if len(study.arm_names) > 2:
+        found.pop("treated", None)
+    stated = {name: getattr(told, name) for name in told.model_fields_set}
+    if "mean" in stated and not isinstance(study, SurvivalStudy) and any(one.two_valued for one in study.outcomes):
+        found.pop("deviation", None)
+    return StandIn(**{**found, **stated})
+
+
 def warnings_of(study: Study, sizes: Sizes) -> tuple[Remark, ...]:
     """Return the warnings that `plan` gives and the release repeats.
 
-    They rest on public facts and the planner's own stand-in population alone.
+    They rest on public facts alone, and on the planner's own stand-in population beside what the study expects.
 
     What units without a treatment or an outcome count as comes first. The planner adds nothing where it has no numbers
     for such a study.
     """
     told = (*unrecorded(study.specification()), *ranges_of_parts(study.specification()))
     try:
-        return (*told, *estimator_of(study).warnings(study, sizes, assumed(study, StandIn())))
+        return (*told, *estimator_of(study).warnings(study, sizes, assumed(study, expected_of(study))))
     except CausalveilError:
         return told
 
@@ -199,7 +212,7 @@ def reason(study: Study, studies: list[Study], widths: list[float | None], units
     own = widths[studies.index(study)]
     beside = ""
     if own is not None and others:
-        varies = "" if likely(study) == StandIn() else " of an outcome that varies by an eighth of its range"
+        varies = "" if likely(study) == expected_of(study) else " of an outcome that varies by an eighth of its range"
         beside = f". Expected half-widths{varies}: {spaced(name)} {number(own, 3)}, {', '.join(others)}"
     why = WHY["trial" if name == "regression" and getattr(study.estimator, "trial", False) else name]
     return f"auto chose {spaced(name)} ({facts}): {why}{beside}"
@@ -218,9 +231,10 @@ def likely(study: Study) -> StandIn:
     of 445 to 15,000 people (``tests/statistical/test_random_tables.py``) the choice by an eighth costs 6% of width on
     average and 52% at most, by a quarter 42% and a factor of 4.7.
     """
-    if not isinstance(study, EffectStudy) or study.outcome.two_valued:
-        return StandIn()
-    return StandIn(deviation=study.outcome.width / 8)
+    found = expected_of(study)
+    if not isinstance(study, EffectStudy) or study.outcome.two_valued or found.deviation is not None:
+        return found
+    return found.model_copy(update={"deviation": study.outcome.width / 8})
 
 
 def expected_width(study: Study, units: int | None, stand_in: StandIn = StandIn()) -> float | None:

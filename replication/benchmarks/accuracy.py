@@ -128,7 +128,8 @@ budgets and published data.
 
 Errors and half-widths are in standard deviations of the outcome within arms; least squares, without privacy, stands in
 brackets. *Holds*: the share of 95% intervals (80%) that hold the effect; of {runs} runs .95 has a standard error of
-{error}. *Plan*: the half-width that `plan` expects, told treated share and deviation, over the measured one.
+{error}. *Plan*: the half-width that `plan` expects, told what `init` writes of rows that are public
+(`expect`), over the measured one.
 
 At 1,000 people and this budget no curves and products are looked for. Releases say so there, and by how much those of
 the size that is expected of all confounding could move the estimate: by .68 to 1.07 deviations, more than the error in

@@ -39,6 +39,7 @@ from causalveil.tasks.data.normalise import columns, encode, scaled_outcome
 from causalveil.tasks.data.split import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
+from causalveil.tasks.start.expected import facts_of
 from causalveil_replication.accuracy.measure import at_every_confidence
 from causalveil_replication.accuracy.methods import CONFIDENCES
 from causalveil_replication.accuracy.populations import STAND_IN_RUN, KnownPopulation
@@ -280,12 +281,18 @@ class Line:
 
 @lru_cache(maxsize=256)
 def _facts(case: Case) -> StandIn:
-    """Return what a reader of a plan may be told: the treated share and the outcome's deviation within arms."""
-    frame = case.make().draw(LOOKED_AT, STAND_IN_RUN)
-    t, y = (frame[name].to_numpy() for name in ("t", "y"))
-    share = float(t.mean())
+    """Return what a study expects of these people whose draft `init` writes, from rows of many of them."""
+    population = case.make()
+    frame = population.draw(LOOKED_AT, STAND_IN_RUN)
+    t, y = (frame[name].to_numpy().astype(np.float64) for name in ("t", "y"))
+    share, numbers = float(t.mean()), [(name, one) for name, one in population.covariates.items() if "lower" in one]
     within = share * float(np.var(y[t == 1])) + (1 - share) * float(np.var(y[t == 0]))
-    return StandIn.told(treated=share, deviation=math.sqrt(within))
+    known = facts_of(judged.design(frame, population.covariates), np.column_stack([t == 0, t == 1]).astype(float), y)
+    spreads = [2 * float(np.nanstd(frame[name].to_numpy())) / (one["upper"] - one["lower"]) for name, one in numbers]
+    if population.trial:
+        known.pop("distance")
+    spread = {"spread": float(np.median(spreads))} if spreads else {}
+    return StandIn.told(treated=share, mean=float(y.mean()), deviation=math.sqrt(within), **known, **spread)
 
 
 def asked(case: Case, number: int) -> Asked:
@@ -306,7 +313,7 @@ def asked(case: Case, number: int) -> Asked:
 
 
 def planned(one: Asked) -> float:
-    """Return the half-width that the product's `plan` expects when it is told share and deviation."""
+    """Return the half-width that the product's `plan` expects of a draft by `init`."""
     sizes = sizes_of(one.study, len(one.frame))
     return float(estimator_of(one.study).expected(one.study, sizes, one.facts)["half_width"])
 

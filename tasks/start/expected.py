@@ -58,7 +58,7 @@ def expectation(frame: pl.DataFrame, parts: Cast, wishes: Wishes) -> Mapping[str
 
     Empty of times, and where some units alone are asked about.
 
-    The treated share of two arms; the outcome's deviation within arms, or the mean of one of two values; what
+    The treated share of two arms; the outcome's mean, and its deviation within arms but of one of two values; what
     covariates explain of it by least squares, adjusted for their number; how much they vary, how they are correlated,
     and how far they set the arms apart.
     """
@@ -72,9 +72,8 @@ def expectation(frame: pl.DataFrame, parts: Cast, wishes: Wishes) -> Mapping[str
     found: dict[str, float] = {}
     if not parts.arms:
         found["treated"] = min(max(float(in_arm[1].sum() / there.sum()), 0.01), 0.99)
-    if parts.outcome_codes is not None:
-        found["mean"] = float(y[there].mean())
-    else:
+    found["mean"] = float(y[there].mean())
+    if parts.outcome_codes is None:
         found["deviation"] = float(np.sqrt(np.mean([y[one].var() for one in in_arm])))
     found |= _of_covariates(frame, parts.covariates, in_arm, y)
     if wishes.trial:
@@ -107,32 +106,38 @@ def _of_covariates(
     arms, rows = np.column_stack([one[kept] for one in in_arm]).astype(np.float64), frame[kept.tolist()]
     if arms.sum(axis=0).min() < 1:
         return {}
-    x = np.column_stack([_columns_of(as_read(rows, one)) for one in covariates])
+    found = facts_of(np.column_stack([_columns_of(as_read(rows, one)) for one in covariates]), arms, y[kept])
+    widths = [(one.upper - one.lower) / 2 for one in covariates if _is_number(one)]
+    deviations = [_deviation(as_read(rows, one)) for one in covariates if _is_number(one)]
+    spreads = [one / width for one, width in zip(deviations, widths, strict=True) if width > 0 and one > 0]
+    return found | ({"spread": min(max(float(np.median(spreads)), 0.001), 1.0)} if found and spreads else {})
+
+
+def facts_of(x: FloatArray, arms: FloatArray, y: FloatArray) -> dict[str, float]:
+    """Return what lines of columns x explain of y within arms, how alike they are, and how far they set arms apart.
+
+    ``arms``: who is in each, shape (n, arms). Empty where there are too few rows.
+    """
     within = x - arms @ (arms.T @ x / arms.sum(axis=0)[:, None])
     size = within.std(axis=0)
     x, within, size = x[:, size > 0], within[:, size > 0], size[size > 0]
-    left = len(kept) - x.shape[1] - arms.shape[1]
+    left = len(x) - x.shape[1] - arms.shape[1]
     if not x.shape[1] or left < ROWS_EACH * x.shape[1]:
         return {}
-    own = y[kept] - arms @ (arms.T @ y[kept] / arms.sum(axis=0))
+    own = y - arms @ (arms.T @ y / arms.sum(axis=0))
     residual = own - within @ np.linalg.lstsq(within, own, rcond=None)[0]
-    total = float(own @ own) / (len(kept) - arms.shape[1])
+    total = float(own @ own) / (len(x) - arms.shape[1])
     found = {"explained": min(max(1 - float(residual @ residual) / left / total, 0.0), 0.99)} if total > 0 else {}
-    alike = (within / size).T @ (within / size) / len(kept)
+    alike = (within / size).T @ (within / size) / len(x)
     off = alike[~np.eye(len(alike), dtype=bool)]
     if len(off):
         found["correlation"] = min(float(np.sqrt((off**2).mean())), 0.95)
-    if len(in_arm) == 2:
+    if arms.shape[1] == 2:
         one, other = (arms[:, place] @ x / arms[:, place].sum() for place in (1, 0))
         apart = (one - other) / size
         # Chance alone adds its variance for each column.
         chance = x.shape[1] * (1 / arms[:, 0].sum() + 1 / arms[:, 1].sum())
         found["distance"] = min(math.sqrt(max(float(apart @ np.linalg.pinv(alike) @ apart) - chance, 0.0)), 5.0)
-    widths = [(one.upper - one.lower) / 2 for one in covariates if _is_number(one)]
-    deviations = [_deviation(as_read(rows, one)) for one in covariates if _is_number(one)]
-    spreads = [one / width for one, width in zip(deviations, widths, strict=True) if width > 0 and one > 0]
-    if spreads:
-        found["spread"] = min(max(float(np.median(spreads)), 0.001), 1.0)
     return found
 
 

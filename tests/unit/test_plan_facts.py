@@ -17,6 +17,7 @@ from causalveil.flows.cli.main import main
 from causalveil.flows.estimators.regression import REGRESSION
 from causalveil.flows.estimators.rehearsal import Made, people_of_effect
 from causalveil.flows.plan.study_plan import NOT_WORTH, expected
+from causalveil.flows.run.estimators import warnings_of
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.plan import Plan, StandIn
 from causalveil.schemas.remarks import PlanCode, Remark, remark
@@ -52,6 +53,21 @@ def test_each_fact_that_was_not_told_is_named_with_what_it_changes(name: str, tm
         assert f"with `--{fact}`" not in [one.facts["where"] for one in untold_of(told.sentences)]
         ratio = told.expected["half_width"] / silent.expected["half_width_if"][fact]
         assert 1 / AGREES[name] <= ratio <= AGREES[name], fact
+
+
+def test_plan_and_release_say_what_fewer_covariates_give_by_what_the_study_expects() -> None:
+    """Seeds of a rehearsal are fixed: half of 24 are .6 as wide, and where a tenth is treated as wide."""
+    document = make_protocol().model_dump(mode="json")
+
+    def told(many: int, **expect: float) -> list[Remark]:
+        covariates = {f"x{place}": {"lower": -4, "upper": 4} for place in range(many)}
+        asked = {"outcomes": document["outcomes"][:1], "subgroups": None, "covariates": covariates, "expect": expect}
+        study = parse_study(document | asked)
+        return [one for one in warnings_of(study, sizes_of(study, 2_000)) if one.code is PlanCode.fewer_covariates]
+
+    (said,) = told(24)
+    assert (said.facts["many"], said.facts["half"]) == (24, 12)
+    assert told(24, treated=0.1) == told(9) == []
 
 
 def untold_of(said: Iterable[Remark]) -> list[Remark]:

@@ -486,6 +486,27 @@ def test_noise_alone_confounds_little_and_what_is_hidden_as_the_prior_says() -> 
     assert abs(drawn.mean()) < 4 * drawn.std() / math.sqrt(drawn.size)
 
 
+def test_what_may_be_unseen_is_seen_in_four_of_five_runs() -> None:
+    """Seeds 0 to 199: a share of .8 has a deviation of .03; one curve that is there makes others more likely too."""
+    sds, shares = np.array([0.07, 0.12]), []
+    f = np.random.default_rng(0).standard_normal((2_000, 1))
+    c = np.random.default_rng(1).standard_normal((2_000, 8))
+    alone = products_alone(range(8), f, c / c.std(axis=0))
+
+    def of(seed: int, clear: float) -> Profiles:
+        random = np.random.default_rng(seed)
+        seen = sds * random.standard_normal((8, 2))
+        seen[0] += clear * sds
+        return Profiles((alone,), seen, tuple(sds), random, 2)
+
+    unseen = float(np.median([of(seed, 0).unseen() for seed in range(20)]))
+    for part in (1.0, 0.25):
+        clear = math.sqrt(part * unseen / sds.prod())
+        shares.append(np.mean([of(seed, clear).confounds()[0] > 0.5 for seed in range(200)]))
+    assert 0.68 < shares[0] < 0.95, "of its size"
+    assert shares[1] < 0.3, "of a quarter"
+
+
 def test_a_step_of_a_curve_is_seen_along_all_its_candidates() -> None:
     """Draws of the posterior have the mean and the deviation that solving for them at once has."""
     profiles, _, _ = profiles_of(CURVED["square"], np.zeros_like, (0.03, 0.04), count=6_000)
