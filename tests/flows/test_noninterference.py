@@ -122,7 +122,7 @@ MORE: dict[str, dict[str, Any]] = {
     "difference": STUDY | {"estimator": {"name": "difference_in_means"}},
     "regression": merge(STUDY, {"estimator": {"name": "regression", "penalty": ...}, "privacy": {"epsilon": "9"}}),
     "regression unadjusted": STUDY | {"estimator": {"name": "regression"}},
-    "networks": merge(STUDIES["aipw"], {"estimator": {"outcome_model": NETWORK, "propensity": NETWORK}}),
+    "networks": merge(STUDIES["aipw"], {"estimator": {"outcome_model": NETWORK, "propensity": dict(NETWORK)}}),
 }
 # Covariates and treatments are public, so that neighbours differ in one outcome.
 LABEL = {"privacy": {"level": "label", "delta": 0}}

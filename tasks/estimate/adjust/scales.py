@@ -309,7 +309,7 @@ class FoundScales:
 
     Attributes:
         arms: treated share, means and deviation of the outcome; shrunk, never 0.
-        share_sd, observed_share: noise of the treated share, and it as released.
+        share_sd: noise of the treated share.
         means_sd: by which the arms' means may be off, shape (2,).
         outcome: the histogram of u.
         kept: places of the columns that are lines: all that vary beyond noise.
@@ -327,7 +327,6 @@ class FoundScales:
 
     arms: ArmScales
     share_sd: float
-    observed_share: float
     means_sd: FloatArray
     outcome: Margin
     kept: IntArray
@@ -404,7 +403,6 @@ def scales_of(public: Public, released: ReleasedScales) -> FoundScales:
     return FoundScales(
         arms=arms,
         share_sd=float(released.arms_sd[2]),
-        observed_share=float(released.arms[2]),
         means_sd=means_sd,
         outcome=outcome,
         kept=np.array(kept, dtype=np.int64),
