@@ -116,7 +116,8 @@ def _of_covariates(
 def facts_of(x: FloatArray, arms: FloatArray, y: FloatArray) -> dict[str, float]:
     """Return what lines of columns x explain of y within arms, and facts of these columns.
 
-    They are how alike the columns are, and how far they set two arms apart. ``arms``: who is in each, shape (n, arms). Empty where there are too few rows.
+    They are how alike the columns are, and how far they set two arms apart. ``arms``: who is in each, shape
+    (n, arms). Empty where there are too few rows.
     """
     within = x - arms @ (arms.T @ x / arms.sum(axis=0)[:, None])
     size = within.std(axis=0)
