@@ -62,7 +62,7 @@ class Estimator(Generic[S]):
     Attributes:
         study: what a study file declares for it.
         stages: in order, the same on every engine, on files and in memory; the last returns a ``Result``. A function
-            where they depend on the study: on how many folds it has, or on its level.
+            where they depend on the study, as on its level.
         rehearsal: how a plan rehearses the stages of a study. None: it has no interval.
         words: what a plan says beside the half-width and its parts.
         warned: warnings of a plan and a release; the last argument returns a few draws, which take a rehearsal.

@@ -104,6 +104,7 @@ BASES: dict[str, dict[str, Any]] = {
                 "name": "aipw",
                 "guarantee": "asymptotic",
                 "effect_share": Decimal("0.9"),
+                "folds": 2,
                 "outcome_model": {"model": "kernel_ridge"},
                 "propensity": KNOWN,
             },
