@@ -202,15 +202,19 @@ def seem_missing(values: pl.Series) -> list[float]:
     the rest than it is wide. A scale from -3 to 3 has none.
     """
     counted = values.drop_nulls().cast(pl.Float64).value_counts(name="times").sort("values")
-    coded = [CODE.fullmatch(f"{number:.6g}") is not None and rows > 1 for number, rows in counted.iter_rows()]
-    rest, low, high = counted["values"].to_list(), list[float](), list[float]()
+    rest, times, low, high = counted["values"].to_list(), counted["times"].to_list(), list[float](), list[float]()
+
+    def coded(part: slice) -> bool:
+        ends = zip(rest[part], times[part], strict=True)
+        return all(rows > 1 and CODE.fullmatch(f"{number:.6g}") is not None for number, rows in ends)
+
     for count in range(1, min(MOST_CODES, len(rest) - FEWEST_OTHERS) + 1):
-        if all(coded[-count:]) and rest[-count] - rest[-count - 1] > rest[-count - 1] - max(rest[0], 0.0):
-            rest, coded, high = rest[:-count], coded[:-count], rest[-count:]
+        if coded(slice(-count, None)) and rest[-count] - rest[-count - 1] > rest[-count - 1] - max(rest[0], 0.0):
+            rest, times, high = rest[:-count], times[:-count], rest[-count:]
             break
     for count in range(min(MOST_CODES, len(rest) - FEWEST_OTHERS), 0, -1):
         below, others = rest[:count], rest[count:]
-        if all(coded[:count]) and below[-1] < 0 <= others[0] and others[0] - below[-1] > np.diff(others).max():
+        if coded(slice(count)) and below[-1] < 0 <= others[0] and others[0] - below[-1] > np.diff(others).max():
             low = below
             break
     return low + high

@@ -252,7 +252,9 @@ def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Fou
         looks = Looks.constant if words else Looks.empty
         return Found(name, source_name, looks, plain, nulls, len(words))
     if not _says_yes_and_no(words):
-        for kind in (Looks.number, Looks.date):
+        # Where none of the first is a number, more words are odd than may be.
+        first = list(words)[: MOST_ODD_WORDS + 1]
+        for kind in (Looks.number, Looks.date) if number_reading(first, delimiter)[0] is not None else (Looks.date,):
             shape, fits, notes = (
                 number_reading(words, delimiter, _most(name)) if kind is Looks.number else date_reading(words)
             )

@@ -323,7 +323,7 @@ def number_reading(
         TextReading (None if no word is a number), the words that it fits, and what was assumed.
     """
     bare = {word: _bare(word) for word in words}
-    if len({money for word in bare for money in _money(word)}) > 1:
+    if len(_money("\n".join(bare))) > 1:
         # Ten dollars and ten euros are no column of numbers until somebody says which it is.
         return None, set(), ()
     units = {unit.casefold() for _, unit in bare.values() if unit}
@@ -331,7 +331,7 @@ def number_reading(
         # 72 kg beside 158 lb is no column of numbers until somebody says which it is, and 12A is a name.
         bare = {word: (core, unit) for word, (core, unit) in bare.items() if not unit}
     cores = {word: core for word, (core, _) in bare.items() if core}
-    if any(re.fullmatch(r"0\d+", core) for core in cores.values()):
+    if any(core[0] == "0" and core[1:].isdecimal() for core in cores.values()):
         return None, set(), ()
     fits = [{word for word, core in cores.items() if style.shape.fullmatch(core)} for style in _STYLES]
     plain, thousands, comma = fits
@@ -361,9 +361,10 @@ def number_reading(
     return TextReading(kind=kind, remove=remove, decimal=chosen.decimal), kept, notes
 
 
-def _money(word: str) -> set[str]:
-    """The currencies that a word names, by sign or by code."""
-    return {sign for sign in CURRENCY if sign in word} | {code for code in CURRENCY_CODES if code in word.upper()}
+def _money(words: str) -> set[str]:
+    """The currencies that words name, by sign or by code."""
+    upper = words.upper()
+    return {sign for sign in CURRENCY if sign in words} | {code for code in CURRENCY_CODES if code in upper}
 
 
 def _some_without(bare: dict[str, tuple[str, str]]) -> bool:
