@@ -345,6 +345,8 @@ STUDIES: list[tuple[dict[str, Any], str]] = [
     ),
     ({"outcome": {"entry": "days"}}, "two roles"),
     ({"outcome": {"landmark": 5}}, "'landmark' is for people who enter later"),
+    ({"outcome": {"entry": "days", "events": ["relapse", "death"]}}, "no place in a study of several sites"),
+    ({"outcome": {"entry": "days", "landmark": 365}}, "it must be one step of the times (1) before it at least"),
     ({"outcome": {"start_time": "days"}}, "is the 'entry' of a time"),
     ({"entry": "days"}, "is the 'entry' of a time"),
     ({"outcome": {"time": "status"}}, "'outcome.time': column 'status' is no time"),
