@@ -415,3 +415,12 @@ def test_a_plan_warns_where_nobody_would_be_seen() -> None:
     told = SURVIVAL.expected(unadjusted, sizes_of(unadjusted, 5_000), StandIn(), None)
     trial = SURVIVAL.expected(make_survival(), sizes_of(unadjusted, 5_000), StandIn(), None)
     assert told["half_width"] > trial["half_width"] + 0.2, "the declared confounding is allowed for"
+
+
+def test_a_plan_knows_that_people_enter_late() -> None:
+    """Half of them, so that intervals are wider than of people who are all there at first; by a factor of 1.2 to 2."""
+    late = make_survival(outcome={"entry": "since", "landmark": 30})
+    plain, told = (SURVIVAL.expected(one, sizes_of(one, 5_000), StandIn(), None) for one in (make_survival(), late))
+    assert PlanCode.assumed_entries in codes(told["sentences"])
+    assert PlanCode.assumed_entries not in codes(plain["sentences"])
+    assert 1.2 < told["half_width"] / plain["half_width"] < 2
