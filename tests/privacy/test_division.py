@@ -112,7 +112,8 @@ def test_a_mixture_leaves_gaussian_draws_what_the_others_do_not_take() -> None:
 
 
 def test_without_delta_shares_are_of_epsilon_and_the_last_takes_the_rest() -> None:
-    parts = divide(cost("0.7", "0"), {"a": Decimal("0.1"), "none": Decimal(0), "b": Decimal("0.9")})
+    # The part of a has eight digits and is rounded down to six, so that b has more than its share.
+    parts = divide(cost("0.7", "0"), {"a": Decimal("0.12345678"), "none": Decimal(0), "b": Decimal("0.87654322")})
     assert set(parts) == {"a", "b"}
     assert parts["a"].epsilon + parts["b"].epsilon == Decimal("0.7")
     assert not any(isinstance(part, GaussianCost) for part in parts.values())
