@@ -333,6 +333,7 @@ def _together(reasons: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _show(begun: Begun, seen: Survey) -> None:
+    from causalveil.flows.run.start import first_of
     from causalveil.tasks.warehouse.sample import MOST_ROWS, URL_VARIABLE
 
     folder, draft = begun.folder, begun.draft
@@ -348,7 +349,7 @@ def _show(begun: Begun, seen: Survey) -> None:
     for one in _together(draft.read):
         show.line(f"  Read as: {one}")
     none = "none, arms are compared as they are"
-    show.line(f"  Covariates, taken: {', '.join(draft.taken) or none}.")
+    show.line(f"  Covariates, taken: {first_of(draft.taken) or none}.")
     for title, reasons in (("Left out", draft.unused), ("Decide yourself", draft.doubtful)):
         for one in _together(reasons.items()):
             show.line(f"  {title}: {one}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -92,6 +92,17 @@ class Survey:
     said: dict[str, str | None] = field(default_factory=dict)
 
 
+# Names that are listed of many.
+MOST_NAMES = 40
+
+
+def first_of(names: Sequence[str]) -> str:
+    """Return names in a row; of many the first, and how many there are."""
+    if len(names) <= MOST_NAMES:
+        return ", ".join(names)
+    return f"{', '.join(names[:MOST_NAMES])}, ... ({len(names):,} in all)"
+
+
 @dataclass(frozen=True)
 class FewerCovariates:
     """The half-widths that a plan expects with all covariates of a draft and with fewer.
@@ -113,7 +124,7 @@ class FewerCovariates:
         way = f": --most {least[0]} takes the first {least[0]}" if least[1] < NARROWER * width else ""
         return (
             f"{count} covariates share one budget: expect ± {width:.3g} with all, {each}{way}",
-            f"in this order, by names and types alone: {', '.join(self.order)}",
+            f"in this order, by names and types alone: {first_of(self.order)}",
         )
 
 
@@ -363,7 +374,8 @@ def fewer_covariates(drafted: Draft, parts: Cast, units: int) -> FewerCovariates
     if len(names) < MANY_COVARIATES or drafted.questions or parts.event is not None:
         return None
     contract, document = parse_contract(drafted.contract, CONTRACT_FILE), parse_yaml(drafted.study, STUDY_FILE)
-    counts = [len(names), *dict.fromkeys(max(len(names) // part, FEWEST_COVARIATES) for part in (2, 4))]
+    fewer = (max(len(names) // part, FEWEST_COVARIATES) for part in (2, 4))
+    counts = [len(names), *dict.fromkeys((*fewer, *((MANY_COVARIATES,) if len(names) > 4 * MANY_COVARIATES else ())))]
     found = []
     for count in counts:
         text = {**document, "covariates": names[:count]}

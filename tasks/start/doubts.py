@@ -61,6 +61,8 @@ SWITCHES = 6
 FEWEST_NAMED, FEWEST_GROUPS = 2, 3
 # No body weighs so many times what the middle one does: a column called weight that goes so far weighs rows.
 HEAVIEST = 100
+# Nor does one weigh so much: a newborn has 6,000 grams.
+MOST_WEIGHT = 10_000
 # Units of time since 1970, with the number of them in a day.
 _EPOCHS = {"seconds": 86_400, "milliseconds": 86_400e3, "microseconds": 86_400e6, "nanoseconds": 86_400e9}
 # Days since 1970 of 1990 and of 2100; days since 1900, as spreadsheets count, of 1954 and of 2064.
@@ -155,7 +157,11 @@ def doubts(
         values = as_read(frame, one)
         after = None if earlier(one.name, outcome.name, known) else _after(one, outcome)
         why = later.get(one.name) or after or _of_groups(one, values, known, levels)
-        why = why or _too_many_kinds(one, levels, ranges) or _weighs_rows(one, None if secret else values)
+        why = (
+            why
+            or _too_many_kinds(one, None if secret else values, {*levels, *ranges})
+            or _weighs_rows(one, None if secret else values)
+        )
         why = why or (None if secret else _of_one_arm(frame, one, treatment) or _of_one_outcome(frame, one, outcome))
         if why is not None:
             decide[one.name] = why
@@ -357,7 +363,7 @@ def _weighs_rows(one: Found, values: pl.Series | None) -> str | None:
     told = re.search(SURVEY_WEIGHT, spoken(one.name)) is not None
     if not told and values is not None and re.search(WEIGHT, spoken(one.name)):
         middle = values.drop_nulls().median()
-        told = isinstance(middle, float) and one.upper > HEAVIEST * abs(middle)
+        told = isinstance(middle, float) and (one.upper > HEAVIEST * abs(middle) or middle > MOST_WEIGHT)
     if not told:
         return None
     way = f"in place of its line a last line of dataset.yaml, 'weights: {{column: {one.name}, upper: W}}', and"
@@ -440,9 +446,13 @@ def unlike_by_lot(
     return {name: told for name, score in z.items() if tests * math.erfc(score / math.sqrt(2)) < BY_LOT}
 
 
-def _too_many_kinds(one: Found, levels: Collection[str], ranges: Collection[str]) -> str | None:
+def _too_many_kinds(one: Found, values: pl.Series | None, said: Collection[str]) -> str | None:
     """Say that a column holds codes of more kinds than a draft lists; None: it does not."""
-    if not one.of_kinds or one.distinct <= MOST_PLACES or one.name in levels or one.name in ranges:
+    if one.looks is not Looks.number or one.distinct <= MOST_PLACES or one.name in said:
+        return None
+    # Codes that some row lacks are often written as fractions, 11.0 for 11.
+    point = values is not None and one.lower >= 1 and values.dtype.is_float() and names_kinds(one.name)
+    if not one.of_kinds and not (point and values is not None and bool((values.drop_nulls() % 1 == 0).all())):
         return None
     return (
         f"more than {MOST_PLACES} codes of kinds by its name, and no line follows them: --levels says which count; "

@@ -113,7 +113,7 @@ AMOUNT_WORD = (
 # Names of times to an event, and of what says how they ended.
 FOLLOWED_NAME = (
     r"(?i)(^|[\W_])(time|times|[a-z]{1,3}time|days?|weeks?|months?|years?|survtime|surv(ival)?[ _-]?time|duration|"
-    r"tte|os|pfs|dfs|follow[ _-]?up|fu)(?=$|[\W_\d])"
+    r"tte|os|pfs|dfs|follow(ed|[ _-]?up)?|fu)(?=$|[\W_\d])"
 )
 # When people came under observation, where not all did at the origin of times.
 ENTRY_NAME = (

@@ -190,7 +190,7 @@ def test_ids_of_groups_and_weights_of_rows_are_for_a_person_to_decide(tmp_path: 
     more = {"schoolId": RANDOM.integers(1, 50, N), "id_of_ward.1": RANDOM.integers(1, 50, N), "perwt": heavy}
     more |= {"provnum": RANDOM.integers(30_001, 32_003, N), "hospital_no": RANDOM.integers(1, 50, N)}
     honest = {"aid": RANDOM.integers(1, 50, N), "birth_weight": RANDOM.integers(900, 5_000, N), "paid_no": AGE % 40}
-    found = begun(tmp_path, more | honest | {"weight": heavy[::-1]})
+    found = begun(tmp_path, more | honest | {"weight": heavy[::-1], "wt": RANDOM.integers(75_000, 900_000, N)})
     assert set(found.draft.taken) == {"age", *honest}
     levels = {"schoolId": tuple(map(str, range(1, 50)))}
     assert "schoolId" in begun(tmp_path / "b", more, levels=levels).draft.taken
@@ -296,9 +296,10 @@ def test_of_sensitive_codes_of_kinds_the_levels_are_asked_for(tmp_path: Path) ->
 
 def test_codes_of_many_kinds_are_no_covariate_and_amounts_are_no_codes(tmp_path: Path) -> None:
     more = {"zip": RANDOM.integers(10_000, 99_999, N), "yrs_school": RANDOM.integers(0, 17, N)}
+    more |= {"occ10": [None if one % 9 == 0 else 100.0 + 7 * one for one in range(N)]}
     more |= {"hospital_beds": RANDOM.integers(3, 20, N), "n_site": RANDOM.integers(0, 9, N), "dose": AGE // 20}
     found = begun(tmp_path, more)
-    assert set(found.draft.taken) == {"age", *more} - {"zip"}
+    assert set(found.draft.taken) == {"age", *more} - {"zip", "occ10"}
     assert any(one.startswith("'zip': more than 56 codes of kinds") for one in found.draft.decide)
     columns = load_contract(tmp_path / "out/dataset.yaml").columns
     assert all(isinstance(columns[name], NumberColumn) for name in more)
