@@ -18,7 +18,7 @@ from causalveil.schemas.limits import Code
 from causalveil.tasks.data.split import sizes_of
 from causalveil.tasks.estimate.interval import Findings
 from causalveil.tasks.estimate.times import curves
-from causalveil.tasks.estimate.times.answers import compare
+from causalveil.tasks.estimate.times.answers import compare, people_told
 from causalveil.tasks.estimate.times.curves import BITS, Grid, measured, strategy
 from causalveil.tasks.estimate.times.effects import TwoArms
 from causalveil.tasks.estimate.times.releases import JointCells, count_cells, grid_of, mechanism, release_stage
@@ -147,6 +147,10 @@ def test_a_question_of_late_entries_reads_what_a_study_of_its_own_would() -> Non
             # Who enters just when an interval begins counts for half of it, but at the landmark.
             inside = [np.count_nonzero(own & (entry < at + (at == 50)) & (people.time > at)) for at in starts]
             assert curves.at_risk(one.both.cells.counts[side], grid).tolist() == inside
+    for place, group_name in enumerate(study.groups):
+        for arm, name in enumerate(study.arm_names):
+            counted = np.count_nonzero((group == place) & (people.arm == arm))
+            assert people_told(study, cells)[f"units[{group_name}][{name}]"] == counted
     covariance = cells.covariance(cells.asked(study))
     alone = [sum(one.both.variances(one.question.measure)) for one in cells.asked(study)]
     assert np.diag(covariance) == pytest.approx(alone, rel=1e-6)

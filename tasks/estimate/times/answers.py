@@ -135,7 +135,7 @@ def _together(answers: int, factor: float) -> dict[str, str]:
 def people_told(study: SurvivalStudy, cells: JointCells) -> dict[str, float]:
     """Return the noisy number of people of each subgroup and arm, as details have it."""
     return {
-        f"units[{label}][{name}]": float(cells.counts[list(cells.members(group)), arm].sum())
+        f"units[{label}][{name}]": float(cells.counts[list(cells.members(group)), arm, : cells.grid.exits].sum())
         for group, label in enumerate(study.groups)
         for arm, name in enumerate(study.arm_names)
     }
