@@ -87,9 +87,7 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("recipe", "RADIUS", "radius of the ball over sqrt(d + 1)"),
-    Setting("recipe", "MOST_RADIUS", "largest of it, where noise allows"),
-    Setting("recipe", "QUIET", "noise in eigenvalues below which the ball grows"),
+    Setting("recipe", "RADIUS", "least radius of the ball over sqrt(d + 1)"),
     Setting("recipe", "BLIND", "noise of a candidate beyond which no curves are looked for"),
     Setting("recipe", "MOST_CANDIDATES", "candidates of a screen, at most"),
     Setting("recipe", "MOST_KEPT", "curves that are kept, at most"),
@@ -199,6 +197,7 @@ DERIVED: Mapping[str, str] = {
     "scales.LEAST_VARIANCE": "keeps a division from 0",
     "scales.MIDDLE": "of the cells",
     "scales.NORMAL": "grid of a quadrature",
+    "scales.RANKS": "grid of a quadrature",
     "scales.WIDTH": "of the cells",
     "scales.WITHIN_CELL": "of the cells",
     "scales._COARSE": "quarters of the cells",

@@ -31,7 +31,6 @@ from causalveil.tasks.estimate.adjust import releases
 from causalveil.tasks.estimate.adjust.features import BLOCK, FeatureMap, features_of, lines_of, score_features
 from causalveil.tasks.estimate.adjust.questions import joined
 from causalveil.tasks.estimate.adjust.recipe import CLUSTERS_L2, TableRecipe
-from causalveil.tasks.estimate.adjust.released import Prior, Public
 from causalveil.tasks.estimate.adjust.releases import JointScoreSums, by_block, numbers_of
 from causalveil.tasks.estimate.adjust.screen import beside
 from causalveil.tasks.estimate.adjust.sums import ScaleSums, in_cells
@@ -391,8 +390,7 @@ def test_releases_of_one_row_are_of_the_same_numbers() -> None:
     x = np.clip(random.standard_t(1.5, size=(500, 10)) / 3, -1, 1) * made.encoding.span
     (_, z), *_ = made.encoding.blocks(x)
     alone = FeatureMap(made.lines, (), 7.5)
-    public = Public(10_000, made.encoding.columns, "ATE", False, Prior(), 0.2, False)
-    both = beside(public, alone, made.curves)
+    both = beside(alone, made.curves)
     lines, every = (features_of(one, z)[:, :500] * one.radius for one in (alone, both))
     cut = np.linalg.norm(np.concatenate([np.ones((1, 500)), lines_of(made.lines, z)[:, :500]]), axis=0) > 7.5
     assert 50 < cut.sum() < 450

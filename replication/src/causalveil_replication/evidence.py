@@ -141,7 +141,7 @@ at a time, on 41 random tables (400 to 440) on which nothing was chosen or judge
 hold. Of 94 changes the farthest make intervals .96 and 1.19 times as wide, and errors 1.19 times as large; the number
 that hold changes by at most 1 of 41: [settings](figures/settings.csv). That was before curves were read as functions:
 `screen.NULL`, `ONE_SIDED` and `BOTH` are since numbers of `profiles`, and `CURVE`, `HARM`, `VARIES`, `LEAST_RESIDUAL`,
-`SQUARE_DOUBT` and `LOSS_DOUBT` are gone or derived; 48 chosen numbers are left."""
+`SQUARE_DOUBT`, `LOSS_DOUBT`, `MOST_RADIUS` and `QUIET` are gone or derived; 46 chosen numbers are left."""
 
 
 def parts(tables: Path) -> list[str]:

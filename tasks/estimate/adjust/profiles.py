@@ -14,9 +14,10 @@ to be known.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 
 import numpy as np
 from scipy.special import ndtri
@@ -42,6 +43,7 @@ NULL, ONE_SIDED, BOTH, ROUNDS = 2.0, 3.0, 5.0, 40
 # A curve is seen where confounding is as likely as not; one that is, in four of five runs, has readings of outcome and
 # treatment that are so much longer, in deviations.
 SEEN, LONGER = 0.5, float(ndtri(0.8)) / math.sqrt(2)
+NO_HEAPS: Mapping[int, FloatArray] = MappingProxyType({})
 # Of two curves that are kept of a number, how much the second has beside the first at least.
 APART = 0.2
 
@@ -70,6 +72,7 @@ class CurveGroup:
         own: places of each curve's candidates, -1 beyond the last, shape (curves, J).
         lines: place of each one's line; -1 of a product.
         at: of each cell the line's mean, shape (curves, B).
+        ends: a function has the cell's value between them: those of heaps, or its mean twice, shape (curves, B, 2).
         share: of rows in each cell, 0 in cells that there are not, shape (curves, B).
         root: of K of the process over cells, shape (curves, B, B).
         alone: shapes of mean square 1: the square, and a step between each two cells, 0 where there is none, shape
@@ -81,6 +84,7 @@ class CurveGroup:
     own: IntArray
     lines: IntArray
     at: FloatArray
+    ends: FloatArray
     share: FloatArray
     root: FloatArray
     alone: FloatArray
@@ -155,17 +159,42 @@ def shapes_of(at: FloatArray, share: FloatArray) -> tuple[FloatArray, FloatArray
     return vectors * np.sqrt(np.maximum(values, 0)), alone * (size > 1e-6) / np.maximum(size, 1e-6)
 
 
-def curves_along(places: Sequence[int], own: Sequence[Sequence[int]], f: FloatArray, c: FloatArray) -> CurveGroup:
+def between_heaps(values: FloatArray, heaps: FloatArray, f: FloatArray) -> FloatArray:
+    """Move places within a heap along a number to its nearer end, in rows.
+
+    Where in its cell a heap lies is not known: a function has one value there.
+
+    Args:
+        values: the places.
+        heaps: lower and upper ends, shape (heaps, 2).
+        f: the number of the rows, in order.
+    """
+    found = values.copy()
+    for low, high in heaps:
+        within = (values > low) & (values < high)
+        rank, first, last = (np.searchsorted(f, one) for one in (values[within], low, high))
+        found[within] = np.where(rank - first < last - rank, low, high)
+    return np.unique(found)
+
+
+def curves_along(
+    places: Sequence[int],
+    own: Sequence[Sequence[int]],
+    f: FloatArray,
+    c: FloatArray,
+    heaps: Mapping[int, FloatArray] = NO_HEAPS,
+) -> CurveGroup:
     """Return the curves along numbers, of synthetic rows.
 
     Args:
         places: of the numbers' lines.
         own: places of each one's candidates.
         f, c: lines and candidates of the rows, shape (rows, d) and (rows, m).
+        heaps: ends of those along each number, shape (heaps, 2).
     """
     count, most = len(places), max(map(len, own), default=1)
     padded = np.full((count, most), -1, dtype=np.int64)
-    at, share = np.zeros((count, CELLS)), np.zeros((count, CELLS))
+    at, share, ends = np.zeros((count, CELLS)), np.zeros((count, CELLS)), np.zeros((count, CELLS, 2))
     root, alone = np.zeros((count, CELLS, CELLS)), np.zeros((count, CELLS, CELLS))
     moments = np.zeros((count, CELLS, c.shape[1]))
     of_lines = np.zeros((count, CELLS, f.shape[1]))
@@ -173,15 +202,21 @@ def curves_along(places: Sequence[int], own: Sequence[Sequence[int]], f: FloatAr
         padded[place, : len(candidates)] = candidates
         # Rows in order are summed between quantiles.
         order = np.argsort(f[:, line], kind="stable")
-        edges = np.searchsorted(f[order, line], np.unique(np.quantile(f[:, line], QUANTILES)))
-        starts = np.unique(np.concatenate([[0], edges]))
+        ordered, heap = f[order, line], heaps.get(line, np.zeros((0, 2)))
+        edges = between_heaps(np.quantile(ordered, QUANTILES), heap, ordered)
+        starts = np.unique(np.concatenate([[0], np.searchsorted(ordered, edges)]))
+        starts = starts[starts < len(f)]
         cells = len(starts)
         share[place, :cells] = np.diff([*starts, len(f)]) / len(f)
         moments[place, :cells] = np.add.reduceat(c[order], starts) / len(f)
         of_lines[place, :cells] = np.add.reduceat(f[order], starts) / len(f)
         at[place, :cells] = of_lines[place, :cells, line] / share[place, :cells]
+        ends[place] = at[place, :, None]
+        for low, high in heap:
+            cell = np.searchsorted(starts, np.searchsorted(ordered, low), side="right") - 1
+            ends[place, cell] = min(low, ends[place, cell, 0]), max(high, ends[place, cell, 1])
         root[place], alone[place] = shapes_of(at[place], share[place])
-    return CurveGroup(padded, np.array(places, dtype=np.int64), at, share, root, alone, moments, of_lines)
+    return CurveGroup(padded, np.array(places, dtype=np.int64), at, ends, share, root, alone, moments, of_lines)
 
 
 def products_alone(places: Sequence[int], f: FloatArray, c: FloatArray) -> CurveGroup:
@@ -190,7 +225,8 @@ def products_alone(places: Sequence[int], f: FloatArray, c: FloatArray) -> Curve
     ones = np.ones((count, 1))
     moments, nothing = (c[:, at].T @ c / len(c))[:, None, :], np.zeros((count, 1, f.shape[1]))
     alone = np.zeros((count, 0, 1))
-    return CurveGroup(at[:, None], np.full(count, -1), 0 * ones, ones, ones[..., None], alone, moments, nothing)
+    none = np.zeros((count, 1, 2))
+    return CurveGroup(at[:, None], np.full(count, -1), 0 * ones, none, ones, ones[..., None], alone, moments, nothing)
 
 
 class Profiles:

@@ -47,9 +47,8 @@ R = TypeVar("R")
 SCALES_L2, MOMENTS_L2, SCREEN_L2, SCORES_L2 = math.sqrt(8), 3.0, math.sqrt(8), 2.0
 # Candidates of a screen, at most; and noise of a candidate's part in treatment from which nothing is seen.
 MOST_CANDIDATES, BLIND = 150, 0.5
-# A row of d features is cut to a ball of so many times sqrt(d + 1): the first, or more as long as noise moves the
-# eigenvalues of the Gram matrix by less than the third number, up to twice as much (in practice 1.25 to 2).
-RADIUS, MOST_RADIUS, QUIET = 1.4, 2.8, 0.1
+# A row of d features is cut to a ball of so many times sqrt(d + 1) or more (``radius_of`` in ``scales.py``).
+RADIUS = 1.4
 # Candidates of each number: its square, a bend and steps.
 OF_A_NUMBER = 7
 
@@ -143,11 +142,9 @@ def scores_sd(public: Public) -> float:
     return noise_sd(public, part, SCORES_L2, 2) / public.scores_weight
 
 
-def radius_of(public: Public, count: int) -> float:
-    """Return the radius of the ball to which rows of ``count`` features and a constant are cut."""
-    edge = moments_sd(public) * math.sqrt(2 * max(count, 1)) * RADIUS**2 * (count + 1)
-    wider = min(max(math.sqrt(QUIET / edge), 1.0), MOST_RADIUS / RADIUS)
-    return RADIUS * wider * math.sqrt(count + 1)
+def least_radius(count: int) -> float:
+    """Return the least radius to which rows of ``count`` features and a constant are cut."""
+    return RADIUS * math.sqrt(count + 1)
 
 
 SCALES = Slot(name="scales", scope=Scope.all)
@@ -498,7 +495,7 @@ def shown(public: Public, terms: int) -> float:
     """
     count = len(public.encoded) + terms
     variance = Prior().outcome_r2 / max(count, 1)
-    noise = RESIDUALS_CUT * moments_sd(public) * radius_of(public, count)
+    noise = RESIDUALS_CUT * moments_sd(public) * least_radius(count)
     return variance / (variance + noise**2)
 
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from causalveil.tasks.estimate.adjust.features import LINE_CUT, ArmScales, FeatureMap, LineFeature
-from causalveil.tasks.estimate.adjust.recipe import moments_sd, radius_of
+from causalveil.tasks.estimate.adjust.recipe import least_radius, moments_sd
 from causalveil.tasks.estimate.adjust.released import (
     EDGES,
     ColumnKind,
@@ -181,6 +181,8 @@ BEYOND_END, TAIL_FROM, HEAVIEST = 1e-3, 0.1, 1.5
 NORMAL = np.linspace(-5, 5, 201)
 # Two in a thousand who have a flag are too few to adjust for.
 LEAST_SHARE = 0.002
+# Ranks at which lengths of rows are looked at.
+RANKS = 1_000
 # Least variances: of outcomes and of columns, in squared half ranges.
 LEAST_VARIANCE = 1e-4
 # Least relative doubt in a variance and least doubt in a centre, in deviations: of a cell's width.
@@ -217,7 +219,8 @@ class Margin:
     """The distribution of a column or the outcome: shares of its cells, mean and variance.
 
     With the doubt in its mean, and the relative doubt in its variance. ``sure``: shares less what noise may have added
-    to cells that stand out of all shapes.
+    to cells that stand out of all shapes. ``heaps``: cells with clearly more than any shape has there, and more
+    than both cells beside them, as bunched values have.
     """
 
     shares: FloatArray
@@ -226,6 +229,7 @@ class Margin:
     variance: float
     doubt: float
     sure: FloatArray
+    heaps: BoolArray
 
     @property
     def deviation(self) -> float:
@@ -276,7 +280,9 @@ def margin(seen: FloatArray, sd: float, sums: tuple[float, float, float] | None 
     doubt = math.sqrt(max(float(weight @ variances**2) / within_shape**2 - 1, 0.0))
     # Nobody knows where in a cell its units lie.
     doubt = min(math.hypot(doubt, LEAST_DOUBT, float(shares @ WIDTH**2) / 4 / variance), 1.0)
-    return Margin(shares, mean, math.sqrt(max(place, 0.0)), variance, doubt, sure / sure.sum())
+    beside = np.convolve(seen, (1, 0, 1), "same")
+    heaps = (beyond > CLEAR_CELL * max(sd, SHAPE_OFF)) & (seen > beside)
+    return Margin(shares, mean, math.sqrt(max(place, 0.0)), variance, doubt, sure / sure.sum(), heaps)
 
 
 def with_tail(outcome: Margin, sd: float) -> Margin:
@@ -471,7 +477,7 @@ def _limit(public: Public, outcome: Margin, spread: float) -> float:
     an outcome of which covariates explain what the prior says.
     """
     d = len(public.columns)
-    noise = moments_sd(public) * radius_of(public, d) / public.weight
+    noise = moments_sd(public) * least_radius(d) / public.weight
     limits = np.arange(1.5, max(2 / spread, 1.6), 0.25)
     taken = 1 - kept_by_cut(outcome, limits, spread)
     loss = d * (limits * noise) ** 2 + public.prior.outcome_r2 * taken**2
@@ -529,7 +535,55 @@ def _lines(
 def lines_of(public: Public, scales: FoundScales) -> FeatureMap:
     """Return the lines of release 2: of kept columns, then declared terms."""
     lines = (*scales.lines, *scales.terms.lines)
-    return FeatureMap(lines, (), radius_of(public, len(lines)))
+    return FeatureMap(lines, (), radius_of(public, scales))
+
+
+def radius_of(public: Public, scales: FoundScales) -> float:
+    """Return the radius R of the ball to which rows v of lines and a constant are cut.
+
+    It is the least one, or larger as long as a cut may take more off the second moments, E(|v|^2 - R^2)_+/E|v|^2, than
+    noise moves the eigenvalues of their matrix (Wigner). So with more budget both are less.
+    """
+    count, squares = len(scales.lines) + len(scales.terms.lines), squared_lengths(public, scales)
+    beyond = squares[::-1].cumsum()[::-1] - squares * np.arange(len(squares), 0, -1)
+    quiet = beyond <= moments_sd(public) * math.sqrt(2 * count) * squares * squares.sum()
+    return max(least_radius(count), math.sqrt(float(squares[quiet.argmax()])))
+
+
+def squared_lengths(public: Public, scales: FoundScales) -> FloatArray:
+    """Return |v|^2 at even ranks, the smallest first, as if columns were far out together.
+
+    With the margins of release 1 no other dependence leaves more beyond any length: comonotone sums are the largest in
+    convex order (Dhaene et al. 2002, Insurance: Mathematics and Economics 31:3).
+    """
+    own: dict[tuple[int, ColumnKind], list[int]] = {}
+    for place, column in enumerate(scales.kept.tolist()):
+        own.setdefault((public.columns[column].covariate, public.columns[column].kind), []).append(place)
+    found, cells = np.ones(RANKS), dict[int, tuple[FloatArray, FloatArray]]()
+    for places in own.values():
+        if (number := scales.margins[places[0]]) is not None:
+            z, shares = MIDDLE[None], number.shares
+        else:
+            # Levels of one covariate exclude each other.
+            share = np.clip(scales.centre[places], 0, 1)
+            z, shares = np.eye(len(places), len(places) + 1), np.append(share, max(1 - share.sum(), 0.0))
+        at = {int(scales.kept[place]): one for place, one in zip(places, z, strict=True)}
+        cells |= {column: (one, shares) for column, one in at.items()}
+        lines = [line for line in (*scales.lines, *scales.terms.lines) if line.column in at and line.by is None]
+        found += _ranked(sum(np.interp(at[line.column], line.at, line.to) ** 2 for line in lines), shares)
+    for line in scales.terms.lines:
+        if line.by is not None:
+            parts = [(one, *cells[one.column]) for one in (line, line.by)]
+            squares = [_ranked(np.interp(z, one.at, one.to) ** 2, shares) for one, z, shares in parts]
+            found += np.minimum(squares[0] * squares[1], LINE_CUT**2)
+    return found
+
+
+def _ranked(values: FloatArray, shares: FloatArray) -> FloatArray:
+    """Return values with these shares at even ranks, the smallest first."""
+    order = np.argsort(values)
+    ranks = np.searchsorted(shares[order].cumsum() / shares.sum(), (np.arange(RANKS) + 0.5) / RANKS)
+    return values[order[np.minimum(ranks, len(order) - 1)]]
 
 
 def normal_scores(shares: FloatArray) -> FloatArray:

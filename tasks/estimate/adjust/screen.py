@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,11 +27,20 @@ from causalveil.tasks.estimate.adjust.features import (
     raw_values,
 )
 from causalveil.tasks.estimate.adjust.posterior import Learnt
-from causalveil.tasks.estimate.adjust.profiles import CurveGroup, Profiles, curves_along, directions, products_alone
-from causalveil.tasks.estimate.adjust.recipe import MOST_CANDIDATES, MOST_KEPT, RADIUS, radius_of, refit_sd
+from causalveil.tasks.estimate.adjust.profiles import (
+    NO_HEAPS,
+    CurveGroup,
+    Profiles,
+    between_heaps,
+    curves_along,
+    directions,
+    products_alone,
+)
+from causalveil.tasks.estimate.adjust.recipe import MOST_CANDIDATES, MOST_KEPT, refit_sd
 from causalveil.tasks.estimate.adjust.released import EDGES, ColumnKind, Public, RandomDraws, ReleasedScreen
 from causalveil.tasks.estimate.adjust.scales import CURVE_DOUBT, LEAST_SHARE, MIDDLE, FoundScales, Margin, normal_scores
 from causalveil.tasks.estimate.adjust.sums import ARM_CROSS, ARM_GRAM
+from causalveil.tasks.estimate.adjust.terms import BESIDE
 from causalveil.tasks.estimate.models.lattice_sums import BITS
 from causalveil.tasks.machine.arrays import FloatArray
 
@@ -92,13 +101,14 @@ def library(public: Public, scales: FoundScales, features: FeatureMap, f: FloatA
     def curve(shape: Shape, one: int, other: int, at: FloatArray = none, to: FloatArray = none) -> Curve:
         return Curve(shape, one, other, at, to, 0.0, nothing, 1.0)
 
-    found = []
+    found, heaps = [], heaps_of(scales, features)
     for place in numbers:
         if two_valued(scales.margins[place]):
             continue
         found.append(curve(Shape.square, place, place))
         steps = np.quantile(f[:, place], STEPS if len(numbers) <= MANY else STEPS[1::2])
-        found += [curve(Shape.step, place, place, np.array([step])) for step in np.unique(steps)]
+        steps = between_heaps(steps, heaps.get(place, np.zeros((0, 2))), np.sort(f[:, place]))
+        found += [curve(Shape.step, place, place, np.array([step])) for step in steps]
         margin, line = scales.margins[place], features.lines[place]
         if margin is not None and abs(margin.skewness()) > BENT:
             at = np.interp(MIDDLE, line.at, line.to)
@@ -109,6 +119,18 @@ def library(public: Public, scales: FoundScales, features: FeatureMap, f: FloatA
     pairs = itertools.combinations(single, 2)
     found += [curve(Shape.product, i, j) for i, j in itertools.islice(pairs, max(0, MOST_CANDIDATES - len(found)))]
     return found[:MOST_CANDIDATES]
+
+
+def heaps_of(scales: FoundScales, features: FeatureMap) -> dict[int, FloatArray]:
+    """Return the ends of heaps along each number's line, shape (heaps, 2), by its place.
+
+    A value at a cell's end is in the cell above it, whatever rounding does.
+    """
+    found, cells = dict[int, FloatArray](), np.stack([EDGES[:-1] - BESIDE, EDGES[1:] - 2 * BESIDE], axis=1)
+    for place, (line, one) in enumerate(zip(features.lines, scales.margins, strict=False)):
+        if one is not None:
+            found[place] = np.interp(cells[one.heaps], line.at, line.to)
+    return found
 
 
 def two_valued(margin: Margin | None) -> bool:
@@ -179,15 +201,15 @@ class Candidates:
     rows: FloatArray
 
     @classmethod
-    def of(cls, curves: tuple[Curve, ...], f: FloatArray) -> Candidates:
-        """Sum up synthetic rows f."""
+    def of(cls, curves: tuple[Curve, ...], f: FloatArray, heaps: Mapping[int, FloatArray] = NO_HEAPS) -> Candidates:
+        """Sum up synthetic rows f, with ``heaps`` along numbers."""
         c, own = curve_values(curves, f), dict[int, list[int]]()
         for place, one in enumerate(curves):
             if one.shape is not Shape.product:
                 own.setdefault(one.first, []).append(place)
         products = [place for place, one in enumerate(curves) if one.shape is Shape.product]
         x = np.column_stack([np.ones(len(f)), f])
-        along = curves_along(list(own), list(own.values()), f, c), products_alone(products, f, c)
+        along = curves_along(list(own), list(own.values()), f, c, heaps), products_alone(products, f, c)
         return cls(along, x.T @ x / len(f), f)
 
     def arms_differ(self, features: FeatureMap, apart: FloatArray, share: float) -> FloatArray:
@@ -226,7 +248,8 @@ class Candidates:
         left = float(share @ values**2 - 2 * slopes @ right + slopes @ self.lines @ slopes)
         size = math.sqrt(max(left, LEAST_LEFT**2 * raw))
         sure = share > 0
-        at, to = numbers.at[place, sure], values[sure]
+        at, first = np.unique(numbers.ends[place, sure], return_index=True)
+        to = values[sure].repeat(2)[first]
         slopes = over_size(slopes, size)
         return Curve(Shape.bend, line, line, at, to, float(slopes[0]), slopes[1:], size)
 
@@ -246,7 +269,7 @@ def screen_of(public: Public, scales: FoundScales, learnt: Learnt, random: Rando
     gram = total.mean(axis=0) + scales.arms.share * (1 - scales.arms.share) * np.outer(apart, apart)
     f = line_values(learnt.features.lines, synthetic(public, scales, learnt.features, gram, random))
     curves = beside_lines(library(public, scales, learnt.features, f), f)
-    return screened(public, scales, learnt, curves), Candidates.of(curves, f)
+    return screened(public, scales, learnt, curves), Candidates.of(curves, f, heaps_of(scales, learnt.features))
 
 
 def screened(public: Public, scales: FoundScales, learnt: Learnt, curves: tuple[Curve, ...]) -> Screen:
@@ -280,7 +303,7 @@ def kept_error(public: Public, scales: FoundScales, learnt: Learnt) -> float:
     """
     p, k = scales.arms.share, np.array(learnt.lean)
     shares = np.array([p, 1 - p])
-    radius = math.hypot(learnt.features.radius, RADIUS)
+    radius = radius_beside(learnt.features, 1)
     sd = refit_sd(public, learnt.features.count + 1) * radius
     by_arm = 0.0 if public.pure else 1.0
     gram = sd * radius / math.sqrt(2) * np.hypot(1, by_arm / ARM_GRAM) / (2 * shares if by_arm else 1.0)
@@ -406,14 +429,18 @@ class Screening:
         return most if self.blind else min(float(np.quantile(np.abs(self.left()), 0.95)) + self.profiles.unseen(), most)
 
 
-def beside(public: Public, features: FeatureMap, curves: tuple[Curve, ...]) -> FeatureMap:
-    """Return lines with curves, which have the room of so many features or more.
+def radius_beside(features: FeatureMap, curves: int) -> float:
+    """Return the radius of lines with so many curves: a curve has the room of a line."""
+    lines = 1 + len(features.lines)
+    return features.radius * math.sqrt(1 + curves / lines)
+
+
+def beside(features: FeatureMap, curves: tuple[Curve, ...]) -> FeatureMap:
+    """Return lines with curves.
 
     Lines are cut as they were: else moments of releases 2 and 4, which are joined, would be of different numbers.
     """
-    room = math.hypot(features.radius, RADIUS * math.sqrt(len(curves)))
-    radius = max(room, radius_of(public, len(features.lines) + len(curves)))
-    return FeatureMap(features.lines, curves, radius, features.radius)
+    return FeatureMap(features.lines, curves, radius_beside(features, len(curves)), features.radius)
 
 
 def kept_of(screenings: Sequence[Screening]) -> list[Kept]:
@@ -441,5 +468,5 @@ def kept_of(screenings: Sequence[Screening]) -> list[Kept]:
         else:
             chosen.append(first.screen.curves[int(candidates.along[1].own[place, 0])])
     if chosen:
-        features = beside(first.public, features, tuple(chosen))
+        features = beside(features, tuple(chosen))
     return [Kept(features, one.left(), one.sizes(), one.unseen()) for one in screenings]
