@@ -482,8 +482,14 @@ def _told_by_values(
             told[one.name] = f"it says what '{treatment.name}' is: no unit is like one of the other arm"
     if outcome.distinct > 2:
         numbers = {one.name: columns[one.name] for one in candidates if one.looks is Looks.number}
-        parts = _summands({name: values for name, values in numbers.items() if name not in told}, results)
+        numbers = {name: values for name, values in numbers.items() if name not in told}
+        parts = _summands(numbers, results)
         told |= {name: f"'{outcome.name}' is a sum of it and {_others(parts, name)}" for name in parts}
+        # A wage, or its logarithm, is made of earnings and hours.
+        logs, made = {name: _logarithm(values) for name, values in numbers.items()}, list[str]()
+        for made_of in () if parts else (results, _logarithm(results)):
+            made = made or _summands(logs, made_of)
+        told |= {name: f"'{outcome.name}' is made of it and {_others(made, name)}" for name in made}
     told |= _twins([one for one in candidates if one.name not in told], columns)
     return told | _indicators([one for one in candidates if one.name not in told], columns)
 
@@ -614,6 +620,11 @@ def _indicators(candidates: list[Found], columns: dict[str, FloatArray]) -> dict
             told[one.name] = f"{', '.join(repr(other.name) for other in of)} say what it is"
             told |= {of[0].name: f"its others say it: a level of '{one.name}'"} if len(of) == one.distinct else {}
     return told
+
+
+def _logarithm(values: FloatArray) -> FloatArray:
+    """Return logarithms, NaN where there is none."""
+    return np.log(np.where(values > 0, values, np.nan))
 
 
 def _same_order(left: FloatArray, right: FloatArray) -> bool:

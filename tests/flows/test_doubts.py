@@ -47,6 +47,8 @@ def begun(folder: Path, more: dict[str, Any], ending: str = "", **wishes: Any) -
     return begin(survey(str(where)), Wishes(**asked), folder / "out", DirectEngine())
 
 
+HOURS = RANDOM.integers(5, 60, N)
+
 LEFT_OUT: dict[str, tuple[dict[str, Any], str]] = {
     "row numbers": ({"x": range(1, N + 1)}, "numbers rows"),
     "row numbers, shuffled": ({"x": RANDOM.permutation(N) + 7}, "numbers rows"),
@@ -65,6 +67,7 @@ LEFT_OUT: dict[str, tuple[dict[str, Any], str]] = {
     "whether the outcome is large": ({"x": (np.median(COST) < COST).astype(int)}, "it says what 'cost' is"),
     "classes of the outcome": ({"x": ["abc"[int(one > 65) + int(one > 75)] for one in COST]}, "what 'cost' is"),
     "two summands": ({"x": PART, "y": np.round(COST - PART, 2)}, "'cost' is a sum of it"),
+    "a factor": ({"hours": HOURS, "pay": np.round(COST * HOURS, 2)}, "'cost' is made of it and 'hours'"),
     "another word for treatment": ({"x": [["none", "drug"][one] for one in TREATED]}, "it says what 'treated' is"),
     "a dose": ({"x": TREATED * RANDOM.integers(5, 50, N)}, "it says what 'treated' is"),
     "a column twice": ({"x": AGE}, "it says the same as 'age'"),
