@@ -30,7 +30,15 @@ from causalveil.tasks.estimate.adjust.posterior import (
     tilt_of,
 )
 from causalveil.tasks.estimate.adjust.profiles import Profiles, curves_along, directions, products_alone
-from causalveil.tasks.estimate.adjust.recipe import FULL, LINES_ALONE, PURE, PURE_LINES_ALONE, moments_sd, parts_of
+from causalveil.tasks.estimate.adjust.recipe import (
+    FULL,
+    LINES_ALONE,
+    PURE,
+    PURE_LINES_ALONE,
+    may_curve,
+    moments_sd,
+    parts_of,
+)
 from causalveil.tasks.estimate.adjust.released import (
     EDGES,
     ColumnKind,
@@ -562,6 +570,20 @@ def test_noise_alone_confounds_little_and_what_is_hidden_as_the_prior_says() -> 
     g, m = hidden.draws()[0]
     drawn = (curves.share * g * m).sum(axis=2)
     assert abs(drawn.mean()) < 4 * drawn.std() / math.sqrt(drawn.size)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "curves"),
+    [
+        ({0: ["flag"]}, False),
+        ({0: ["level", "level", "missing"]}, False),
+        ({0: ["flag"], 1: ["flag"]}, True),
+        ({0: ["number"]}, True),
+    ],
+)
+def test_levels_of_one_covariate_cannot_curve(kinds: dict[int, list[str]], curves: bool) -> None:
+    columns = [EncodedColumn(kind, place, ColumnKind(kind)) for place, own in kinds.items() for kind in own]
+    assert may_curve(public_of(columns=tuple(columns))) is curves
 
 
 def test_what_may_be_unseen_is_seen_in_four_of_five_runs() -> None:

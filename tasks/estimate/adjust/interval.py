@@ -27,7 +27,7 @@ from causalveil.schemas.study import Estimand
 from causalveil.tasks.data.covariates import FIT, DeclaredRanges, NarrowRanges, Ranged
 from causalveil.tasks.estimate.adjust.features import FeatureMap, Scores
 from causalveil.tasks.estimate.adjust.posterior import Learnt, hidden_bias, losses
-from causalveil.tasks.estimate.adjust.recipe import AdjustsBy, looks_for_curves
+from causalveil.tasks.estimate.adjust.recipe import AdjustsBy, looks_for_curves, may_curve
 from causalveil.tasks.estimate.adjust.released import Public, RandomDraws, ReleasedScores
 from causalveil.tasks.estimate.adjust.scales import FoundScales
 from causalveil.tasks.estimate.adjust.screen import Kept
@@ -96,7 +96,7 @@ def confounding(
     if study.estimator.trial:
         return of_trial(AdjustmentMethod.regression, explained)
     default = study.estimator.confounding_prior == ConfoundingPrior()
-    linear = not looks_for_curves(public)
+    linear = may_curve(public) and not looks_for_curves(public)
     return of_share(share, linear=linear, default=default, left_out=left_out, unseen=unseen)
 
 

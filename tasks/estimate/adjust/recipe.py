@@ -97,6 +97,15 @@ def parts_of(public: Public) -> Parts:
     return alone if noise > BLIND else full
 
 
+def may_curve(public: Public) -> bool:
+    """Return whether there is a number, or a second covariate.
+
+    What a single one of levels does is a line of each level.
+    """
+    numbers = any(column.kind is ColumnKind.number for column in public.columns)
+    return numbers or len({column.covariate for column in public.columns}) > 1
+
+
 def looks_for_curves(public: Public) -> bool:
     """Return whether squares, bends, steps and products are candidates, from public facts."""
     return not public.trial and parts_of(public).screen > 0 and candidates_of(public) > 0

@@ -36,7 +36,7 @@ from causalveil.tasks.estimate.adjust.profiles import (
     directions,
     products_alone,
 )
-from causalveil.tasks.estimate.adjust.recipe import MOST_CANDIDATES, MOST_KEPT, refit_sd
+from causalveil.tasks.estimate.adjust.recipe import MOST_CANDIDATES, MOST_KEPT, may_curve, refit_sd
 from causalveil.tasks.estimate.adjust.released import EDGES, ColumnKind, Public, RandomDraws, ReleasedScreen
 from causalveil.tasks.estimate.adjust.scales import CURVE_DOUBT, LEAST_SHARE, MIDDLE, FoundScales, Margin, normal_scores
 from causalveil.tasks.estimate.adjust.sums import ARM_CROSS, ARM_GRAM
@@ -421,9 +421,9 @@ class Screening:
 
         It is what the draws leave of those that were looked for, 19 times of 20, and one more that would not be seen;
         at most all confounding that is expected, which is what there may be where none was looked for. None of a model
-        that the study states.
+        that the study states, and where nothing can curve.
         """
-        if self.public.trial or (self.public.stated and self.blind):
+        if self.public.trial or not may_curve(self.public) or (self.public.stated and self.blind):
             return None
         most = self.public.prior.bias
         return most if self.blind else min(float(np.quantile(np.abs(self.left()), 0.95)) + self.profiles.unseen(), most)
