@@ -67,6 +67,12 @@ def shortened(v: Array, most: Array | float) -> Array:
     return found
 
 
+def in_cells(values: Array) -> Array:
+    """Return how many values lie in each cell, its upper end in it, as release 1 counts."""
+    found: Array = np.bincount(np.maximum(np.searchsorted(EDGES + 1e-9, values) - 1, 0), minlength=len(EDGES) - 1)
+    return found
+
+
 @dataclass(frozen=True)
 class Answer:
     """In outcome units: estimate, intervals at LEVELS, and what was found on the way."""
@@ -138,7 +144,7 @@ class InMemory:
         t, u, columns = self.t, self.u, self.public.encoded
         histograms = len({column.covariate for column in columns}) + 1
         weight = math.sqrt(2 / histograms)
-        cells = [np.array([t @ u, (1 - t) @ u, math.sqrt(2) * t.sum(), u @ u]), weight * np.histogram(u, EDGES)[0]]
+        cells = [np.array([t @ u, (1 - t) @ u, math.sqrt(2) * t.sum(), u @ u]), weight * in_cells(u)]
         for place, column in enumerate(columns):
             values = self.z[:, place]
             if column.kind is ColumnKind.number:
@@ -147,7 +153,7 @@ class InMemory:
                     if one.covariate == column.covariate and one.kind is ColumnKind.missing
                 ]  # fmt: skip
                 there = values[beside[0] == 0] if beside else values
-                cells.append(weight * np.histogram(there, EDGES)[0])
+                cells.append(weight * in_cells(there))
             else:
                 twice = math.sqrt(2) if column.kind is ColumnKind.flag else 1.0
                 cells.append(weight * twice * np.array([values.sum()]))

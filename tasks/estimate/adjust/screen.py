@@ -124,9 +124,9 @@ def library(public: Public, scales: FoundScales, features: FeatureMap, f: FloatA
 def heaps_of(scales: FoundScales, features: FeatureMap) -> dict[int, FloatArray]:
     """Return the ends of heaps along each number's line, shape (heaps, 2), by its place.
 
-    A value at a cell's end is in the cell above it, whatever rounding does.
+    A value at a cell's upper end is in that cell, whatever rounding does, as release 1 counts.
     """
-    found, cells = dict[int, FloatArray](), np.stack([EDGES[:-1] - BESIDE, EDGES[1:] - 2 * BESIDE], axis=1)
+    found, cells = dict[int, FloatArray](), np.stack([EDGES[:-1] + 2 * BESIDE, EDGES[1:] + BESIDE], axis=1)
     for place, (line, one) in enumerate(zip(features.lines, scales.margins, strict=False)):
         if one is not None:
             found[place] = np.interp(cells[one.heaps], line.at, line.to)
