@@ -27,6 +27,13 @@ def resign(call: Call, name: str, signer: str | None = None, **changes: Any) -> 
     call.put(name, (call.parties[signer or name]).sign(statement))
 
 
+def changed(call: Call, name: str, change: Callable[[dict[str, Any]], None]) -> None:
+    """Let a site sign a release that it has changed."""
+    document = call.statement(name)["release"]
+    change(document)
+    resign(call, name, release=document)
+
+
 def released(call: Call, name: str, **changes: Any) -> dict[str, Any]:
     return {**call.statement(name)["release"], **changes}
 

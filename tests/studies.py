@@ -149,6 +149,16 @@ def resolved(path: Path) -> Any:
     return load(path).study
 
 
+def command(*words: object) -> int:
+    """Give the command line some words; return its exit code."""
+    from causalveil.flows.cli.main import main
+
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
 def refused(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     """Give the command line something that it refuses: its exit code, its one line, and all that it printed."""
     from causalveil.flows.cli.main import main

@@ -15,13 +15,12 @@ import pytest
 import yaml
 
 from causalveil.flows.api import run_study
-from causalveil.flows.cli.main import main
 from causalveil.schemas.admission import ADMISSION_FILE
 from causalveil.schemas.errors import CausalveilError, DataError, LedgerError, RunConflict, StudyError
 from causalveil.tasks.estimate.papers.ipw import weights
 from causalveil.tasks.privacy.keys import OwnerKey, owner_key
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from tests.studies import people, write_study
+from tests.studies import command, people, write_study
 
 MONTHS = {"blocks": {"key": "month", "units_span": False}}
 
@@ -55,13 +54,6 @@ def month(folder: Path, number: int, seed: int = 0) -> Path:
     frame = people(200, seed=seed).with_columns(person=pl.col("person") + 1_000_000 * number)
     frame.write_parquet(place / "part.parquet", compression="uncompressed", statistics=False)
     return place / "part.parquet"
-
-
-def command(*words: Any) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main([str(word) for word in words])
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
 
 
 def spent() -> dict[str, float]:

@@ -52,7 +52,6 @@ def test_plan_ledger_and_release_agree_and_say_what_it_rests_on(estimator: dict[
     # What is not protected has a field of its own, which no warning repeats.
     assert release.privacy.unprotected
     assert not release.warnings
-    # Learnt where none is named: slopes belong to the other guarantee.
     model = release.specification["estimator"]["outcome_model"]["model"]
     assert model == estimator.get("outcome_model", {}).get("model", "kernel_ridge")
     assert set(CAVEATS) <= set(release.privacy.unprotected)
@@ -70,6 +69,16 @@ def test_plan_ledger_and_release_agree_and_say_what_it_rests_on(estimator: dict[
     assert codes(interval.covers) == ["sampling", "noise_of_estimate"]
     assert (interval.lower + interval.upper) / 2 == pytest.approx(release.estimate)
     Draft202012Validator(release_schema()).validate(release.model_dump(mode="json"))
+
+
+def test_units_are_scored_by_models_of_as_many_folds_as_are_asked_for(tmp_path: Path) -> None:
+    """Of one seed noise is the same, and the largest score is of other models."""
+    found = [
+        run_study(write(tmp_path / str(folds), folds=folds), out=tmp_path / f"out{folds}", engine="direct", simulate=1)
+        for folds in (2, 3)
+    ]
+    two, three = (one.release.details["gross_error_sensitivity"] for one in found)
+    assert two != three
 
 
 def test_the_interval_is_equation_15_of_what_was_released(tmp_path: Path) -> None:

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from causalveil.flows.api import load_contract, report, run_study
-from causalveil.flows.cli.main import main
 from causalveil.schemas.errors import ContractError
 from causalveil.schemas.release import EffectRelease
 from causalveil.tasks.data.data_folder import DataFolder
 from causalveil.tasks.report.numbers import arm_means
 from causalveil.tasks.report.page import report_html
+from tests.studies import command
 
 NAMED = ("--treatment", "treated", "--outcome", "score", "--epsilon", "5")
-
-
-def command(*words: Any) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main([str(word) for word in words])
-    return int(ended.value.code or 0)
 
 
 def started(folder: Path, text: str, capsys: pytest.CaptureFixture[str], *options: str) -> str:

@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from causalveil.flows.api import run_study
-from causalveil.flows.cli.main import main
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.run.ranges import find_ranges
 from causalveil.schemas.admission import ADMISSION_FILE
@@ -23,13 +22,7 @@ from causalveil.tasks.data.manifests import FOLDER
 from causalveil.tasks.machine import folders
 from causalveil.tasks.privacy.keys import owner_key
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from tests.studies import people, write_study
-
-
-def command(*words: Any) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main([str(word) for word in words])
-    return int(str(ended.value.code))
+from tests.studies import command, people, write_study
 
 
 def kinds(dataset: str = "small") -> list[str]:

@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from causalveil.flows.api import run_study
-from causalveil.flows.cli.main import main
 from causalveil.schemas.admission import declarations
 from causalveil.schemas.asked.resolve import asks_for, resolve
 from causalveil.schemas.asked.study_file import load_study_file, parse_study_file
@@ -23,7 +22,7 @@ from causalveil.schemas.release import EffectRelease
 from causalveil.schemas.study import CategoricalCovariate
 from causalveil.tasks.data.covariates import feature_names
 from causalveil.tasks.report.page import head_html, report_html
-from tests.studies import people, resolved, write_study
+from tests.studies import command, people, resolved, write_study
 
 NAMES = {"never": 1, "former": 2, "current": 3}
 OWNER = """
@@ -232,12 +231,6 @@ def test_values_that_are_no_level_are_told_from_a_level_of_that_name() -> None:
     names = ("white", "black", "Other")
     found = CategoricalCovariate(levels=(1, 2), names=names[1:], others="other", known=(1, 2, 3))
     assert found.labels == {"1": "black", "2": "Other", "other": "any other value"}
-
-
-def command(*said: str) -> int:
-    with pytest.raises(SystemExit) as end:
-        main(list(said))
-    return int(end.value.code or 0)
 
 
 def drafting(folder: Path, frame: pl.DataFrame, *options: str) -> int:

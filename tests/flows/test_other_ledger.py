@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.flows.cli.main import main
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.run.ranges import find_ranges
 from causalveil.schemas.errors import LedgerError
@@ -20,13 +19,7 @@ from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.children import process
 from tests.crash import crash
 from tests.faults import WHY_NO_DISK, small_disk
-from tests.studies import people, write_study
-
-
-def command(*words: object) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main([str(word) for word in words])
-    return int(str(ended.value.code))
+from tests.studies import command, people, write_study
 
 
 def shown(capfd: pytest.CaptureFixture[str], *words: object) -> str:

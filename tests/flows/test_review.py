@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.flows.cli.main import main
 from causalveil.schemas.errors import ContractError, LedgerError, ReleaseHeld, RunConflict
 from causalveil.tasks.privacy.keys import OwnerKey, owner_key
 from causalveil.tasks.privacy.ledger.entry import ReviewVerdict
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.sites.bundle import make_bundle, public_key
 from tests.sites_help import some_terms
-from tests.studies import write_study
+from tests.studies import command, write_study
 
 # The store interface of the ledger is also what somebody with INSERT on the table has.
 
@@ -37,13 +35,6 @@ def study(tmp_path: Path, owner: OwnerKey) -> Path:
     assert command("ledger", "grant", path.with_name("dataset.yaml"), "--reason", "opening") == 0
     assert command("admit", path.parent) == 0
     return path
-
-
-def command(*words: Any) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main([str(word) for word in words])
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
 
 
 def state_of(run_id: str) -> str:

@@ -22,7 +22,7 @@ from causalveil.schemas.studies import parse_study
 from causalveil.tasks.estimate.answers import systematic_error
 from causalveil.tasks.estimate.findings import NUMBERS
 from causalveil.tasks.report.page import head_html, report_html
-from tests.bundle_cases import resign
+from tests.bundle_cases import changed, resign
 from tests.pooled_help import NAMES, call_of, hospitals
 from tests.sites_help import Call, Party, at_home, play_edited_terms
 from tests.studies import people, write_study
@@ -39,13 +39,6 @@ def pooled(call: Call) -> PooledRelease:
     release = call.pool().release
     assert isinstance(release, PooledRelease)
     return release
-
-
-def changed(call: Call, name: str, change: Callable[[dict[str, Any]], None]) -> None:
-    """Let a site sign a release that it has changed."""
-    document = call.statement(name)["release"]
-    change(document)
-    resign(call, name, release=document)
 
 
 def row(release: PooledRelease, outcome: str, group: str) -> PooledAnswer:

@@ -22,7 +22,7 @@ from causalveil.schemas.sites.pooled import PooledRelease, load_pooled, load_pub
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.report.page import report_html
 from causalveil.tasks.sites.terms import terms_text
-from tests.bundle_cases import resign
+from tests.bundle_cases import changed
 from tests.report_help import by_model
 from tests.sites_help import NAMES, Call, Party, at_home, some_terms
 from tests.studies import merge
@@ -116,13 +116,6 @@ def variance_of(row: Answer) -> float:
 def pooled(call: Call) -> PooledRelease:
     release = call.pool().release
     return release
-
-
-def changed(call: Call, name: str, change: Callable[[dict[str, Any]], None]) -> None:
-    """Let a site sign a release that it has changed."""
-    document = call.statement(name)["release"]
-    change(document)
-    resign(call, name, release=document)
 
 
 def hidden(document: dict[str, Any]) -> None:

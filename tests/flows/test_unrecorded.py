@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from causalveil.flows.api import load_study, plan, report, run_study
-from causalveil.flows.cli.main import main
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.run.admit import admit_folder, fill
 from causalveil.schemas.contract import load_contract
@@ -25,16 +24,10 @@ from causalveil.tasks.privacy.keys import owner_key
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.bad_data import study as effect
 from tests.protocol_help import make_protocol
-from tests.studies import people, write_study
+from tests.studies import command, people, write_study
 
 INIT = ("--data-class", "sensitive", "--unit", "id", "--treatment", "treated", "--outcome", "score")
 KNOWN = ("--range", "score=0:10", "--range", "age=0:100")
-
-
-def command(*words: Any) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main([str(word) for word in words])
-    return int(ended.value.code or 0)
 
 
 def rows(last: str) -> str:
