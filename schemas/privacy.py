@@ -125,7 +125,7 @@ class Frozen(BaseModel):
     @classmethod
     def taken_from(cls, document: BaseModel, **own: Any) -> Self:
         """Return a document with fields of another by the same names, and some of its own."""
-        shared = {key: getattr(document, key) for key in cls.model_fields if key in type(document).model_fields}
+        shared = {key: getattr(document, key) for key in cls.model_fields.keys() & type(document).model_fields.keys()}
         return cls(**shared | own)
 
 
