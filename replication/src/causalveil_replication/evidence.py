@@ -131,6 +131,27 @@ Releases say by how much curves that noise hides could move the estimate: in the
 people, .07 to .19 at 5,000 and .005 to .11 at 30,000. Where fewer than .90 of intervals hold that is more than the
 error in .67 to 1 of runs, and intervals that are wider by it hold in all 360 runs.
 
+## More budget where values are bunched
+
+18,790 people of the National Health Interview Survey (R's stevedata, `mm_nhis`): insurance on health beside family,
+age, years of school, work and income, which has eight values and a third of the people at the last; 84 % are insured.
+30 draws of noise a budget, delta 1e-6; errors are from lines, steps and products by arm without privacy. The ball of
+rows had widened with the budget as fast as noise fell, and curves varied within a heap, where people are alike:
+
+| epsilon | before: hold | error | half-width | since: hold | error | half-width |
+|---:|---:|---:|---:|---:|---:|---:|
+| .5 | .97 | .078 | .178 | 1 | .073 | .174 |
+| 1 | 1 | .056 | .185 | .97 | .061 | .119 |
+| 3 | 1 | .041 | .152 | 1 | .036 | .086 |
+| 10 | .87 | .064 | .100 | 1 | .021 | .073 |
+
+It was chosen on made incomes and scores and on this table. On others, 20,000 people with heaps of hours and rounded
+weights, .79 (.88 before), .92 (.79) and .96 (.67) of 24 hold at epsilon 1, 3 and 10, with errors of .026 (.031), .018
+(.028) and .016 (.027); of scores in three to ten bands 1, 1 and .92 (1 each before), with errors of .031 (.033), .045
+(.023) and .058 (.024): ends of a number of three values are not taken for heaps, as the shape of two values has them,
+and two curves of it are kept in one draw of eight. Five values without a line, above, have an error of .011 in ten runs of 30,000 people. The table of ten kinds
+and the page of accuracy were measured before it.
+
 ## What the settings of `regression` matter
 
     uv run --package causalveil-replication python -m replication.benchmarks.settings run FOLDER
