@@ -219,8 +219,8 @@ class Margin:
     """The distribution of a column or the outcome: shares of its cells, mean and variance.
 
     With the doubt in its mean, and the relative doubt in its variance. ``sure``: shares less what noise may have added
-    to cells that stand out of all shapes. ``heaps``: cells with clearly more than any shape has there, and more
-    than both cells beside them, as bunched values have.
+    to cells that stand out of all shapes. ``heaps``: cells with clearly more than both cells beside them together, as
+    bunched values have.
     """
 
     shares: FloatArray
@@ -281,7 +281,7 @@ def margin(seen: FloatArray, sd: float, sums: tuple[float, float, float] | None 
     # Nobody knows where in a cell its units lie.
     doubt = min(math.hypot(doubt, LEAST_DOUBT, float(shares @ WIDTH**2) / 4 / variance), 1.0)
     beside = np.convolve(seen, (1, 0, 1), "same")
-    heaps = (beyond > CLEAR_CELL * max(sd, SHAPE_OFF)) & (seen > beside)
+    heaps = seen - beside > CLEAR_CELL * math.sqrt(3) * max(sd, SHAPE_OFF)
     return Margin(shares, mean, math.sqrt(max(place, 0.0)), variance, doubt, sure / sure.sum(), heaps)
 
 
