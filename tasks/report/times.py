@@ -97,7 +97,7 @@ def _apart(release: EffectTable, pair: DrawnPair) -> tuple[tuple[float, float] |
 def curves_context(release: EffectTable) -> dict[str, Any]:
     """Return the curves of a release of times; of any other that it has none."""
     if not release.curves:
-        return {"curves_drawn": None, "time_unit": "", "end": ""}
+        return {"curves_drawn": None, "time_unit": "", "enters": None, "end": ""}
     curves, ended = release.curves[0].curves, release.answers[0].restricted_to
     places, asks_for_arms = _places(len(curves.times)), bool(release.specification.get("arms"))
     several, grouped = ({getattr(one, key) for one in release.curves} for key in ("arm", "group"))
