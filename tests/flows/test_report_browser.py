@@ -16,7 +16,6 @@ from tests.report_help import STATEMENTS
 NAMES = (
     *("effect", "raises", "open", "drowned", "label", "simulated", "hostile", "matching", "aipw", "confounding"),
     *(
-        "trial",
         "means",
         "direction",
         "direction long",
