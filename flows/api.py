@@ -200,7 +200,7 @@ def draft(
         censored: which value of ``event`` means that no event was seen.
         covariates: columns to adjust for; None: all that are not in doubt.
         without: columns that are no covariates.
-        trial: whether treatment was drawn by lot.
+        trial: whether treatment was randomised.
         ranges: of numbers, as ``{"age": (0, 110)}``.
         levels: of categories, as ``{"region": ["north", "south"]}``.
         missing: values that mean a missing one, as ``{"age": ["999"]}``.

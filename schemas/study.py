@@ -64,7 +64,7 @@ UNPROTECTED = {
     Level.training_units: ("the estimation half: its units have no privacy bound at all",),
 }
 NOTHING_TO_ADJUST_FOR = (
-    "'covariates': none are named; where treatment was drawn by lot use estimator {name: auto, trial: true} or "
+    "'covariates': none are named; where treatment was randomised use estimator {name: auto, trial: true} or "
     "{name: difference_in_means, trial: true} at level 'sample', else name what treatment and outcome both depend on"
 )
 

@@ -600,7 +600,7 @@ class EffectStudy(TableStudy):
         if not getattr(self.estimator, "trial", False):
             raise ValueError(
                 f"'measure: {wanted}' has an interval in a randomised trial alone, as the allowance for confounding "
-                "is a difference; write 'trial: true' in 'estimator' where treatment was drawn by lot, else leave "
+                "is a difference; write 'trial: true' in 'estimator' where treatment was randomised, else leave "
                 "'measure' out"
             )
         if not any(outcome.counts_events for outcome in self.outcomes):

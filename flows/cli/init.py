@@ -73,7 +73,7 @@ def init(
         int | None,
         typer.Option(min=1, metavar="NUMBER", help="so many covariates at most, the first by names and types"),
     ] = None,
-    trial: Annotated[bool, typer.Option("--trial", help="treatment was drawn by lot")] = False,
+    trial: Annotated[bool, typer.Option("--trial", help="treatment was randomised")] = False,
     arms: Annotated[
         bool, typer.Option("--arms", help="the treatment has several arms: draft a protocol that compares them")
     ] = False,

@@ -225,7 +225,7 @@ def _treatment(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
 
         wishes = replace(wishes, treated=kept.ask("treated", "Which value means treated?", treated, None))
     if not wishes.trial:
-        drawn = kept.ask("trial", "Was treatment drawn by lot: yes or no?", _yes_or_no, "no")
+        drawn = kept.ask("trial", "Was treatment randomised: yes or no?", _yes_or_no, "no")
         wishes = replace(wishes, trial=drawn.casefold() in YES)
     return wishes
 

@@ -95,7 +95,7 @@ def tables(people: People, runs: int) -> list[str]:
     for delta in DELTAS:
         lines.append(row(f"ours, {names[delta]}", [curve_error(people, one, delta, runs) for one in EPSILONS]))
     lines.append("| arXiv 2412.05164, abstract | | | | 0.04 |")
-    lines += ["\n## Log-rank test at .05 of two arms drawn by lot: share of runs that reject\n", *head]
+    lines += ["\n## Log-rank test at .05 of two randomised arms: share of runs that reject\n", *head]
     for delta in DELTAS:
         lines.append(row(f"ours, {names[delta]}", [rejected(people, one, delta, runs) for one in EPSILONS]))
     lines.append('| arXiv 2509.00615, abstract | "below fifteen percent" | same | same | same |')

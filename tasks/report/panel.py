@@ -312,7 +312,7 @@ def out_of_balance(names: str) -> str:
     """Return that arms of a trial differ in columns, by names with commas between them."""
     first, *others = names.split(", ")
     more = f" and {len(others)} more" if others else ""
-    return f"Out of balance: arms differ in {first}{more} by more than drawing by lot and noise explain."
+    return f"Out of balance: arms differ in {first}{more} by more than randomisation and noise explain."
 
 
 def _of_times(release: EffectRelease) -> list[str]:

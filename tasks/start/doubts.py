@@ -52,10 +52,10 @@ ROWS_OF_KIND = 5
 LEFT_OF_SUM = 1e-5
 # Rows that correlations are computed on, evenly over the table.
 MOST_ROWS = 50_000
-# A level that one arm alone has is no accident below this chance, as if its rows met arms by lot: one of a million.
+# A level that one arm alone has is no accident below this chance, as if its rows met arms by chance: one of a million.
 NO_ACCIDENT = 1e-6
 # Of whole numbers that no name calls groups, those whose neighbours differ in arm in a sixth of places or more are
-# codes: by lot a half differ, beside a threshold one, beside a band two.
+# codes: by chance a half differ, beside a threshold one, beside a band two.
 SWITCHES = 6
 # So many groups each arm has, at least, where treatment was given by group: by a name that says so, and by another.
 FEWEST_NAMED, FEWEST_GROUPS = 2, 3
@@ -402,7 +402,7 @@ def _bands_made_dates(one: Found) -> str | None:
     )
 
 
-# Arms drawn by lot differ by more than this in one study of a thousand, over all columns together.
+# Randomised arms differ by more than this in one study of a thousand, over all columns together.
 BY_LOT = 1e-3
 
 
@@ -418,7 +418,7 @@ def holds_code(values: pl.Series, code: object) -> np.ndarray[tuple[int, ...], n
 def unlike_by_lot(
     frame: pl.DataFrame, covariates: Iterable[Found], treatment: Found, treated: object
 ) -> dict[str, str]:
-    """Return covariates in which arms differ by more than drawing by lot explains.
+    """Return covariates in which arms differ by more than randomisation explains.
 
     Means of numbers and shares of levels are compared by normal tests, whose p-values are multiplied by their number.
     """
@@ -440,8 +440,8 @@ def unlike_by_lot(
             if error > 0:
                 z[one.name] = max(z.get(one.name, 0.0), abs(groups[0].mean() - groups[1].mean()) / error)
     told = (
-        "arms differ by more than drawing by lot gives in one study of a thousand: if it comes after treatment, --not "
-        "leaves it out; if treatment was not drawn by lot, leave out --trial"
+        "arms differ by more than randomisation gives in one study of a thousand: if it comes after treatment, --not "
+        "leaves it out; if treatment was not randomised, leave out --trial"
     )
     return {name: told for name, score in z.items() if tests * math.erfc(score / math.sqrt(2)) < BY_LOT}
 

@@ -468,7 +468,7 @@ def _covariates(names: list[str], doubtful: Doubts, parts: Cast) -> list[str]:
     if parts.event is not None and not names:
         return []
     if not names:
-        return [*comment("Treatment was drawn by lot, and the arms are compared as they are."), "covariates: []"]
+        return [*comment("Treatment was randomised, and the arms are compared as they are."), "covariates: []"]
     return [
         *comment(
             "What was known before treatment and bears on both treatment and outcome. Take out whatever treatment may "
@@ -524,12 +524,12 @@ def _estimator(parts: Cast, wishes: Wishes, names: list[str]) -> list[str]:
     if parts.measures or (parts.event is None and parts.arms and not names):
         return [f"estimator: {flow({'name': 'difference_in_means', 'trial': True})}"]
     if parts.event is not None:
-        drawn = [] if wishes.trial else comment("Drawn by lot: {name: survival, trial: true}.")
+        drawn = [] if wishes.trial else comment("Randomised: {name: survival, trial: true}.")
         return [*drawn, f"estimator: {flow({'name': 'survival'} | trial)}"]
     if parts.arms:
         return [f"estimator: {flow({'name': 'regression'} | trial)}"]
     words = "Public facts choose; `causalveil plan` says which and why."
-    lot = "" if trial else " Drawn by lot: {name: auto, trial: true}."
+    lot = "" if trial else " Randomised: {name: auto, trial: true}."
     return [*comment(words + lot), f"estimator: {flow({'name': 'auto'} | trial)}"]
 
 

@@ -181,7 +181,7 @@ def measures(words: Iterable[str], *, trial: bool, two_values: bool) -> tuple[st
     if unknown := sorted(asked - set(MEASURES)):
         raise StudyError(f"--measure: '{unknown[0]}' is none; there are difference, ratio and odds_ratio")
     if asked - {"difference"} and not trial:
-        raise StudyError("--measure: ratios are of arms drawn by lot; say --trial, or leave --measure out")
+        raise StudyError("--measure: ratios are of randomised arms; say --trial, or leave --measure out")
     if asked - {"difference"} and not two_values:
         raise StudyError("--measure: ratios are of an outcome of two values; leave --measure out")
     return tuple(one for one in MEASURES if one in asked | {"difference"}) if asked - {"difference"} else ()

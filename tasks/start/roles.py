@@ -34,7 +34,7 @@ class Wishes:
         covariates: names of columns; None: all that can be used and are not in doubt.
         without: names of columns that are no covariates.
         most: how many covariates at most, the first by names and types; None: all.
-        trial: whether treatment was drawn by lot.
+        trial: whether treatment was randomised.
         arms: whether the treatment has arms, which a protocol compares with ``reference``.
         ranges: of numbers, by column.
         levels: of categories, by column; ``level_names``: one of each, where they were declared.
@@ -491,6 +491,6 @@ def _covariates(
     if not chosen and not wishes.trial:
         raise StudyError(
             "no column is left to adjust for; a study needs one covariate at least: add one to the source, name one of "
-            "those left out by --covariates, or say --trial if treatment was drawn by lot"
+            "those left out by --covariates, or say --trial if treatment was randomised"
         )
     return chosen

@@ -627,10 +627,10 @@ def test_treatment_that_varies_within_a_person_is_told(data_class: DataClass, tm
 def test_a_trial_whose_arms_differ_beyond_chance_is_told(tmp_path: Path) -> None:
     older, alike = AGE + 20 * TREATED, np.round(RANDOM.normal(0, 1, N), 2)
     draft = begun(tmp_path, {"age": older, "noise": alike}, trial=True).draft
-    assert [one for one in draft.decide if "drawing by lot" in one and one.startswith("'age'")]
+    assert [one for one in draft.decide if "randomisation" in one and one.startswith("'age'")]
     assert not any(one.startswith("'noise'") for one in draft.decide)
     observed = begun(tmp_path / "observed", {"age": older, "noise": alike}).draft
-    assert not any("drawing by lot" in one for one in observed.decide), "of a trial alone"
+    assert not any("randomisation" in one for one in observed.decide), "of a trial alone"
 
 
 def test_honest_trials_are_not_told_to_be_unlike() -> None:

@@ -238,7 +238,7 @@ def test_conditions_groups_and_measures_by_options_are_answered() -> None:
         (("--where", "age > 60", "--where", "age < 30"), "no unit would be eligible"),
         (("--subgroups", "age"), "holds a number"),
         (("--subgroups", "given"), "has another part already"),
-        (("--measure", "ratio"), "drawn by lot"),
+        (("--measure", "ratio"), "randomised"),
         (("--trial", "--measure", "hazard"), "'hazard' is none"),
     ],
 )

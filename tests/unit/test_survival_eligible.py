@@ -29,7 +29,7 @@ OLDER: dict[str, Any] = {"column": "age", "holds": AGE, "op": ">=", "values": [4
 
 
 def of_two_ages(n: int, seed: int, followed: float = 2 * HORIZON) -> People:
-    """Treatment halves the hazard of those aged 40 or more and doubles that of the others; it was drawn by lot.
+    """Treatment halves the hazard of those aged 40 or more and doubles that of the others; it was randomised.
 
     Half of the older controls have the event. Who is younger is never lost. ``followed``: until when anybody is.
     """

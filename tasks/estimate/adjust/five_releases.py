@@ -187,7 +187,7 @@ def differences(question: FiveReleases) -> tuple[CovariateBalance, ...]:
 
 
 def unlike(question: FiveReleases) -> tuple[str, ...]:
-    """Return the lines in which arms differ by more than drawing by lot and noise explain.
+    """Return the lines in which arms differ by more than randomisation and noise explain.
 
     Chance parts the arms by 1/sqrt(n p (1 - p)) deviations; the error of UNLIKE is divided among all lines.
     """
