@@ -130,7 +130,7 @@ def test_contrasts_are_in_the_family_that_holds_together_and_behind_gates() -> N
     first = {(one.outcome, one.group): one for one in found.answers}
     assert apart.estimate == pytest.approx(first["y0", "g1"].estimate - first["y0", "g0"].estimate)
     truth = 5 * (effects[1, 1, 0] - effects[0, 1, 0])
-    assert apart.interval.lower <= truth <= apart.interval.upper
+    assert apart.simultaneous.lower <= truth <= apart.simultaneous.upper
     assert both.noise_error > apart.noise_error / 2
     assert {one.code for one in assumed(study)} == {Code.composition}
     withheld = [one.model_copy(update={"state": State.withheld}) for one in found.answers]

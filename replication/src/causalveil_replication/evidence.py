@@ -135,7 +135,7 @@ error in .67 to 1 of runs, and intervals that are wider by it hold in all 360 ru
 ## More budget where values are bunched
 
 18,790 people of the National Health Interview Survey (R's stevedata, `mm_nhis`): insurance on health beside family,
-age, years of school, work and income, which has eight values and a third of the people at the last; 84 % are insured.
+age, years of school, work and income, which has eight values and a third of the people at the last; 84% are insured.
 Delta 1e-6, 30 draws of noise a budget before and 20 since (30 at epsilon .5); errors are from lines, steps and
 products by arm without privacy. The ball of rows had widened with the budget as fast as noise fell, and curves varied
 within a heap, where people are alike:
