@@ -329,7 +329,7 @@ def _adjusted(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
         conditions = _conditions(kept, lambda text: holds(replace(wishes, where=(text,))))
         wishes = replace(wishes, where=conditions)
     if wishes.subgroups is None and (wishes.event is None or not cast(seen.found, wishes).covariates):
-        question = "In which column's levels shall it be asked as well? Nothing: none"
+        question = "Subgroups by the levels of which column? Nothing: none"
         answer = kept.ask("subgroups", question, lambda text: not text or holds(replace(wishes, subgroups=text)))
         wishes = replace(wishes, subgroups=answer or None)
     if wishes.event is None and wishes.trial and not wishes.measures and cast(seen.found, wishes).outcome.distinct == 2:
