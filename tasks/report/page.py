@@ -288,8 +288,8 @@ def unlike_words(release: EffectRelease) -> str:
     if not names:
         return ""
     return (
-        f"{out_of_balance(names)} All: {names}. Was treatment randomised, and are all randomised units here? The answer is "
-        "adjusted for these columns; what else parts the arms it does not know."
+        f"{out_of_balance(names)} All: {names}. Was treatment randomised, and are all randomised units here? The "
+        "answer is adjusted for these columns; what else parts the arms it does not know."
     )
 
 
