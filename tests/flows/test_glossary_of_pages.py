@@ -42,6 +42,7 @@ SAID = {
     r"interference|SUTVA": "consistency",
     r"isotonic": "isotonic regression",
     r"Kaplan-Meier": "survival curve",
+    r"landmark": "landmark",
     r"[Ll]og-rank": "log-rank test",
     r"[Mm]atching": "matching",
     r"[Nn]egative controls?": "negative control",
@@ -75,7 +76,7 @@ NOT_SAID = (
     *("effective sample size", "zCDP", "bootstrap", "doubly robust", "Horvitz", "propensity trimming"),
     *("odds ratio", "rate ratio", "number needed to treat", "credible interval", "posterior", "false discovery"),
     *("familywise", "interquartile", "multiple imputation", "instrumental variable", "proportional hazards"),
-    *("Fine and Gray", "landmark", "prediction interval", "Rényi", "local differential privacy", "shrinkage"),
+    *("Fine and Gray", "prediction interval", "Rényi", "local differential privacy", "shrinkage"),
     *("statistical significance", "statistically significant", "power of the test", "mediation"),
 )
 ROW = re.compile(r"^\| \*\*(.+?)\*\* \| (.+) \|$", flags=re.MULTILINE)
