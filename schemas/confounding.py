@@ -90,8 +90,8 @@ class ConfoundingStatement(Worded):
         linear: whether covariates, and terms that the study declares, entered as they are alone: no curves or products
             were looked for.
         unseen: by how much curves and products that noise hides, or that were not looked for, may move the estimate, in
-            outcome units; the interval counts what they usually do. None where nothing was adjusted for, and of a model
-            that the study states by its terms.
+            outcome units; the interval counts what they usually do. None in a trial, where nothing was adjusted
+            for or can curve, and of a model that the study states by its terms.
         prior: who chose that prior.
         left_out: covariates and levels that could not be adjusted for, which the share does not count.
         shortfall: why not all was adjusted for.
@@ -264,7 +264,7 @@ def of_share(
         linear: whether no squares, steps or products of covariates were looked for.
         default: whether that prior is the default one.
         left_out: covariates that could not be adjusted for.
-        unseen: by how much curves that noise hides may move the estimate.
+        unseen: by how much curves that noise hides, or that were not looked for, may move the estimate.
     """
     if share <= 0:
         return TOO_NOISY.model_copy(update={"left_out": left_out})

@@ -1,7 +1,7 @@
 """An estimator: its stages, in order, and what can be expected of them.
 
 Its budget is the sum over its stages. The stages that several estimators share stand here too: how rows enter, and how
-they are cut into halves and folds.
+they are cut into halves.
 """
 
 from __future__ import annotations
@@ -263,5 +263,3 @@ ENTRY: tuple[Stage[Any, None], ...] = (VALIDATE, NORMALISE)
 """The first two stages of every estimator: hold the partitions to their manifest, normalise them into the enclave."""
 
 HALVES = Stage[Study, None]("split", lambda step: split.split_stage(step.study, step.enclave), reads=(NORMALISE,))
-EVERYBODY = Stage[Study, None]("folds", lambda step: split.folds_stage(step.enclave, 1), reads=(NORMALISE,))
-"""Everybody is one fold."""

@@ -1,14 +1,8 @@
 """Complete a study file by the owner's contract: one study, which is all that stages see.
 
-Complete one column of a study by the contract of its data.
-Of ranges, levels, codes, times and comparisons. Kinds, codes, levels and nulls come from the contract; from the study
-come narrower ranges and fewer levels.
-
-A study file and the owner's contract -> one study in full, which is all that stages see.
 Kinds, codes, levels, nulls, the unit and the blocks come from the contract. From the study come names, narrower
-ranges and fewer levels, which are public and apply to every row; so no row can make a study fail.
-
-Tell whether a study in full is what a study file asks for, by what the file itself says.
+ranges and fewer levels, which are public and apply to every row; so no row can make a study fail. Also tell whether a
+study in full is what a study file asks for, by what the file itself says.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ request, else the composition of its Gaussian draws by mu, which loses nothing, 
 distributions of the declared draws. Both are sound since every parameter of a run is fixed before a row is read; over
 runs, where it is not, only sums count (``tasks/privacy/concentrated.py``). Proofs: ``docs/proofs/accounting.md``.
 
-A unit is in one part of a partition, the training or the estimation half, one of K folds: so what touches a part counts
-together, and of the parts only the largest counts, on top of what reads everybody (``docs/privacy.md``, composition).
+A unit is in one half of a split, training or estimation: so what touches a half counts together, and of the halves only
+the larger counts, on top of what reads all units (``docs/privacy.md``, composition).
 """
 
 from __future__ import annotations

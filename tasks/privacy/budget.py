@@ -1,6 +1,5 @@
 """Hold a run's budget: the only way from a stage to the noise.
 
-A run's budget: the only way from a stage to the noise.
 ``spend`` commits each noisy value with its charge before anybody sees it, and returns the stored one from then
 on: after a retry, a crash or in a second process. Noise is never drawn twice for one (run, name), so it cannot be
 averaged away, and nothing is charged twice.

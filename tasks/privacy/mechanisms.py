@@ -276,8 +276,8 @@ class Gaussian(GaussianNoise):
 
     Dong, Roth and Su 2022, Theorem 2.7.
 
-    ``cost`` is a ``GaussianCost``, of ``division.divide`` or ``portion``. ``noise_scale`` is the least float s with
-    S2/s <= mu.
+    ``cost`` is a ``GaussianCost``, of ``divide`` or ``portion`` in ``gaussian.py``. ``noise_scale`` is the least
+    float s with S2/s <= mu.
     """
 
     NAME = "gaussian"

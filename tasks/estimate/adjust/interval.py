@@ -91,7 +91,8 @@ def confounding(
         share: of the variance of confounding that was expected, what the data took off.
         left_out: covariates that could not be adjusted for.
         explained: of the outcome's variance within arms, what slopes are seen to explain, if that is known.
-        unseen: by how much curves that noise hides may move the estimate, in outcome units.
+        unseen: by how much curves that noise hides, or that were not looked for, may move the estimate, in outcome
+            units.
     """
     if study.estimator.trial:
         return of_trial(AdjustmentMethod.regression, explained)

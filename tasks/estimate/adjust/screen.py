@@ -180,7 +180,8 @@ class Kept:
     """Features of release 4, and draws of the bias of the curves that it leaves out.
 
     ``left``: the draws, shape (K,). ``sizes``: deviations of a kept curve's parts in outcome and treatment.
-    ``unseen``: by how much curves that noise hides may move the estimate; None where the study states which there are.
+    ``unseen``: by how much curves that noise hides may move the estimate; None in a trial and of a
+    model that the study states.
     """
 
     features: FeatureMap
