@@ -82,6 +82,8 @@ class Sizes(Frozen):
 
 # The share of eligible units where no reader states one; a plan names it as it does the treated share.
 ASSUMED_ELIGIBLE = 0.5
+# Fewer covariates are spoken of from so many on, where half of them are narrower than this part.
+MANY_COVARIATES, FEWER_HELPS = 10, 0.9
 
 
 class StandIn(Frozen):

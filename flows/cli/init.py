@@ -344,8 +344,8 @@ def _show(begun: Begun, seen: Survey) -> None:
     if encoding not in ("utf-8", "utf-8-sig"):
         show.line(f"  Read as: encoding {encoding}; if letters look wrong in the drafts, give --encoding")
     if seen.sample.footer:
-        what = "1 row" if seen.sample.footer == 1 else f"{seen.sample.footer} rows"
-        show.line(f"  Left out: {what} below the table, a total or a note: `skip_end` in source.yaml")
+        below = counted(seen.sample.footer, "row")
+        show.line(f"  Left out: {below} below the table, a total or a note: `skip_end` in source.yaml")
     for one in _together(draft.read):
         show.line(f"  Read as: {one}")
     none = "none, arms are compared as they are"

@@ -34,7 +34,7 @@ from causalveil.flows.estimators.table import Rehearsed
 from causalveil.flows.estimators.words import Words, stated_terms
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.estimators.regression import RegressionStudy
-from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.schemas.plan import FEWER_HELPS, MANY_COVARIATES, Sizes, StandIn
 from causalveil.schemas.remarks import PlanCode, Remark, remark
 from causalveil.schemas.study import Study
 from causalveil.tasks.data.cells import everybody
@@ -199,10 +199,6 @@ ANSWERS = Stage[RegressionStudy, Findings]("answers", _answers, reads=(FIVE.scal
 
 def _stages(study: RegressionStudy) -> Stages:
     return (VALIDATE, CELLS, *FIVE.all, *([] if study.clusters is None else [CLUSTERS]), ANSWERS)
-
-
-# Fewer covariates are spoken of from so many on, where half of them are narrower than this part.
-MANY_COVARIATES, FEWER_HELPS = 10, 0.9
 
 
 def _with_fewer(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> list[Remark]:

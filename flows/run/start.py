@@ -24,7 +24,7 @@ from causalveil.schemas.contract import CONTRACT_FILE, DataClass, parse_contract
 from causalveil.schemas.documents import parse_yaml
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError, kind_of
 from causalveil.schemas.estimators.survival import SurvivalStudy
-from causalveil.schemas.plan import StandIn
+from causalveil.schemas.plan import FEWER_HELPS, MANY_COVARIATES, StandIn
 from causalveil.schemas.study import FEWEST_CLUSTERS, FEWEST_OF_AN_ARM, MOST_SIZES, PER_CONSTANT, Study, too_unlike
 from causalveil.schemas.warehouse import (
     SOURCE_FILE,
@@ -67,8 +67,8 @@ ASKED_OF_ITS_OWNER = (
     "where their number is public, write it: `clusters: {COLUMN: {number: N, spread: S}}` in dataset.yaml, the column "
     "in source.yaml, and `clusters: {column: COLUMN, treated: M}` in study.yaml"
 )
-# From so many covariates on a draft says what fewer would give; it goes down to so few.
-MANY_COVARIATES, FEWEST_COVARIATES = 10, 3
+# A draft says what fewer covariates would give, down to so few.
+FEWEST_COVARIATES = 3
 # The column of row numbers, where each row is a unit.
 ROW = "row"
 
@@ -121,15 +121,11 @@ class FewerCovariates:
         (count, width), *others = self.widths
         each = ", ".join(f"with {few} ± {one:.3g}" for few, one in others)
         least = min(others, key=lambda pair: pair[1])
-        way = f": --most {least[0]} takes the first {least[0]}" if least[1] < NARROWER * width else ""
+        way = f": --most {least[0]} takes the first {least[0]}" if least[1] < FEWER_HELPS * width else ""
         return (
             f"{count} covariates share one budget: expect ± {width:.3g} with all, {each}{way}",
             f"in this order, by names and types alone: {first_of(self.order)}",
         )
-
-
-# A narrower interval than this part of that of all covariates is worth the option's name.
-NARROWER = 0.9
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def people_of_times(study: SurvivalStudy, stand_in: StandIn, count: int, sample:
     length = study.horizons[-1] - first.landmark
     time, place = _first(late, losses, study.expect, length)
     if first.entry is not None:
-        # Events and losses come at constant rates, so from anybody's entry as from the start.
+        # Events and losses come at constant rates, so from any time of entry as from the start.
         made["e"] = first.landmark + length * np.maximum(2 * drawn[:, -1] - 1, 0.0)
         time = time + made["e"]
     k = np.array([0, *kinds], dtype=np.uint8)[place]

@@ -182,7 +182,7 @@ class QuestionCells:
     def of(cls, question: TimesQuestion, study: SurvivalStudy, grid: Grid, until: int) -> QuestionCells:
         """Return the part of a question that ends with an interval.
 
-        Who is at risk after it is one cell, in which nobody is who enters later.
+        Those at risk after it are one cell, which holds none of those who enter later.
         """
         counts = [kind[0] in question.outcome.of for kind in study.kinds]
         own = replace(
