@@ -154,21 +154,15 @@ def test_five_commands() -> None:
     assert len(COMMANDS) == 5
 
 
-def test_the_tutorial_leads_to_a_report(tmp_path: Path) -> None:
-    (tmp_path / "data").symlink_to(ROOT / "data")
-    home = tmp_path / "home"
-    environment = os.environ | {"CAUSALVEIL_HOME": str(home), "CAUSALVEIL_ENGINE": "direct"}
+def test_the_tutorial_leads_to_a_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    typed_at_home("first-hour.md", tmp_path, monkeypatch)
     said = []
     for command in COMMANDS:
-        done = subprocess.run(
-            [sys.executable, "-m", *shlex.split(command)],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, (command, done.stderr)
-        said.append(done.stdout)
+        code, told = type_in(command, capfd)
+        assert code == 0, command
+        said.append(told)
     assert "nothing is wrong" in said[1]
     assert "75 such runs are possible" in " ".join(said[2].split())
     release = json.loads((tmp_path / "releases/first/release.json").read_text())
@@ -205,17 +199,18 @@ def test_what_no_option_says_is_asked_in_a_terminal(tmp_path: Path) -> None:
     assert 'unit: "Patient no."' in (tmp_path / "clinic/dataset.yaml").read_text()
 
 
-def test_where_there_is_no_terminal_every_missing_option_is_named(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "causalveil", "init", str(ROOT / "data/tutorial/clinic.csv"), "--unit", "Age"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr.startswith("causalveil: say --data-class and --treatment and --outcome; the columns are ")
-    assert done.stderr.count("\n") == 1
+def test_where_there_is_no_terminal_every_missing_option_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, said = call(capfd, "init", str(ROOT / "data/tutorial/clinic.csv"), "--unit", "Age")
+    assert code == 2
+    assert said.startswith("causalveil: say --data-class and --treatment and --outcome; the columns are ")
+    assert said.count("\n") == 1
 
 
-def test_help_speaks_of_numbers_and_text() -> None:
-    command = [sys.executable, "-m", "causalveil", "plan", "--help"]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+def test_help_speaks_of_numbers_and_text(capfd: pytest.CaptureFixture[str]) -> None:
+    _, text, _ = call(capfd, "plan", "--help")
     assert "NUMBER" in text
     assert "PATH" in text
     # What stands in brackets is not lost.

@@ -51,10 +51,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {"wheel": next(folder.glob("*.whl")), "sdist": next(folder.glob("*.tar.gz"))}
 
 
-def install(what: Path, folder: Path) -> Installed:
+def install(what: Path, folder: Path, *, alone: bool = True) -> Installed:
     """An empty environment with one distribution of ours, its dependencies as the lock pins them.
 
-    Where the installer's cache does not have them they are borrowed from this environment, which the lock made.
+    Where it need not stand alone, or the installer's cache does not have them, they are borrowed from this environment,
+    which the lock made and in which they are compiled.
     """
     beside = folder / "beside"
     for floor in ("flows", "tasks", "schemas"):
@@ -64,7 +65,7 @@ def install(what: Path, folder: Path) -> Installed:
     made = sh("uv", "venv", "--quiet", "--python", sys.executable, folder / "venv", cwd=folder)
     assert made.returncode == 0, made.stderr
     into = ("uv", "pip", "install", "--quiet", "--python", python)
-    if sh(*into, "--offline", "--constraint", ROOT / "requirements.lock", what, cwd=folder).returncode:
+    if not alone or sh(*into, "--offline", "--constraint", ROOT / "requirements.lock", what, cwd=folder).returncode:
         done = sh(*into, "--no-deps", what, cwd=folder)
         assert done.returncode == 0, done.stderr
         site = sh(python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])", cwd=folder).stdout.strip()

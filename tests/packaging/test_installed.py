@@ -43,7 +43,7 @@ def files(folder: Path) -> list[Path]:
 
 
 def test_sdist_installs(built: dict[str, Path], tmp_path: Path) -> None:
-    sdist = install(built["sdist"], tmp_path)
+    sdist = install(built["sdist"], tmp_path, alone=False)
     done = sdist.run("-c", "import causalveil; causalveil.run; print(causalveil.plan.__module__)")
     assert done.stdout == "causalveil.flows.plan.study_plan\n", done.stderr
 
