@@ -8,8 +8,10 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import and_
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,7 +47,7 @@ from causalveil.tasks.start.doubts import Doubts, GivenBy, as_read, constant_wit
 from causalveil.tasks.start.draft import Draft, Repeats, draft
 from causalveil.tasks.start.expected import expectation, ranked
 from causalveil.tasks.start.options import read_as_missing, told_far, told_missing
-from causalveil.tasks.start.recognise import Found, Looks, names_kinds, recognise
+from causalveil.tasks.start.recognise import Found, Looks, counted_again, names_kinds, recognise
 from causalveil.tasks.start.roles import USABLE, WHOLE, Cast, Wishes, cast, column_of, resolved
 from causalveil.tasks.start.stated import misfits, others, stated, told_by_rows
 from causalveil.tasks.start.times import (
@@ -574,18 +576,27 @@ def _that_count(seen: Survey, parts: Cast, wishes: Wishes) -> tuple[Survey, Cast
     if not needed or wishes.data_class is DataClass.sensitive:
         return seen, parts
     frame = seen.sample.frame
-    for one in needed:
-        frame = frame.filter(as_read(frame, one).is_not_null())
-    if not frame.height:
+    counts = reduce(and_, (as_read(frame, one).is_not_null() for one in needed))
+    if not counts.any():
         raise DataError("no row has a unit, a treatment and an outcome; are the right columns named?")
-    again = _seen(replace(seen.sample, frame=frame))
     # What the source says of words for no value stays: the extract meets all rows.
-    kept = {one.name: one for one in (*needed, parts.unit, parts.treatment, parts.outcome)}
-    found = {name: _as_before(seen.found[name], one, of=kept) for name, one in again.found.items()}
-    return Survey(again.sample, found), cast(found, wishes)
+    kept = {one.name for one in (*needed, parts.unit, parts.treatment, parts.outcome)}
+    columns, found = list[pl.Series](), dict[str, Found]()
+    for name, one in seen.found.items():
+        values = values_of(frame, one.source_name)
+        if values.dtype == pl.String and one.looks in (Looks.number, Looks.date):
+            # Read once, by the reading that all rows need.
+            read = as_read(frame, one).filter(counts)
+            now, values = counted_again(one, read), values.filter(counts) if name == parts.unit.name else read
+        else:
+            values = values.filter(counts)
+            now = recognise(one.source_name, values, delimiter=_separator(seen.sample))
+        columns.append(values.alias(one.source_name))
+        found[name] = _as_before(one, now, of=kept)
+    return replace(seen, sample=replace(seen.sample, frame=pl.DataFrame(columns)), found=found), cast(found, wishes)
 
 
-def _as_before(first: Found, now: Found, of: dict[str, Found]) -> Found:
+def _as_before(first: Found, now: Found, of: Collection[str]) -> Found:
     """Return what a column holds in the rows that count, read as all rows need it."""
     if first.looks is not now.looks:
         # Too few rows were left to tell it again; what all of them told stays.

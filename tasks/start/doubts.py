@@ -147,9 +147,12 @@ def doubts(
     secret = data_class is DataClass.sensitive
     if not secret and frame.height >= FEWEST_ROWS:
         rest = tuple(one for one in candidates if one.name not in left_out)
-        left_out |= _told_by_values(frame[::step], rest, treatment, outcome)
+        some = frame[::step]
+        columns = {one.name: _numbers(some, one) for one in (*rest, treatment, outcome)}
+        alike = {one.name: _alike(columns[one.name], columns[outcome.name]) for one in rest}
+        left_out |= _told_by_values(columns, alike, rest, treatment, outcome)
         rest = tuple(one for one in rest if one.name not in left_out and not re.search(BEFORE, spoken(one.name)))
-        decide |= _close(frame[::step], (one for one in rest if not earlier(one.name, outcome.name, known)), outcome)
+        decide |= _close(columns, alike, (one for one in rest if not earlier(one.name, outcome.name, known)), outcome)
     later = other_times(names, treatment.name, outcome.name)
     for one in candidates:
         if one.name in left_out or one.name in decide:
@@ -466,17 +469,23 @@ def _like_codes(one: Found) -> bool:
 
 
 def _told_by_values(
-    frame: pl.DataFrame, candidates: tuple[Found, ...], treatment: Found, outcome: Found
+    columns: Mapping[str, FloatArray],
+    alike: Mapping[str, float],
+    candidates: tuple[Found, ...],
+    treatment: Found,
+    outcome: Found,
 ) -> dict[str, str]:
-    """Find copies and parts of the outcome, what tells the arms apart, and columns that stand twice."""
-    arms, results = _numbers(frame, treatment), _numbers(frame, outcome)
-    columns = {one.name: _numbers(frame, one) for one in candidates}
+    """Find copies and parts of the outcome, what tells the arms apart, and columns that stand twice.
+
+    ``alike``: correlations of columns with the outcome, as of :func:`_alike`.
+    """
+    arms, results = columns[treatment.name], columns[outcome.name]
     told: dict[str, str] = {}
     for one in candidates:
         values = columns[one.name]
         two = outcome.distinct == 2
         follows = _same_groups(values, results) if two else _ranges_apart(results, values, one)
-        if follows or _alike(values, results) > COPY:
+        if follows or alike[one.name] > COPY:
             told[one.name] = f"it says what '{outcome.name}' is"
         elif _ranges_apart(values, arms, treatment) or _same_groups(values, arms):
             told[one.name] = f"it says what '{treatment.name}' is: no unit is like one of the other arm"
@@ -494,20 +503,22 @@ def _told_by_values(
     return told | _indicators([one for one in candidates if one.name not in told], columns)
 
 
-def _close(frame: pl.DataFrame, candidates: Iterable[Found], outcome: Found) -> dict[str, str]:
+def _close(
+    columns: Mapping[str, FloatArray], alike: Mapping[str, float], candidates: Iterable[Found], outcome: Found
+) -> dict[str, str]:
     """Find what follows the outcome closely: numbers, and columns of few kinds."""
-    results, found = _numbers(frame, outcome), dict[str, float]()
+    results, found = columns[outcome.name], dict[str, float]()
     for one in candidates:
         if outcome.distinct > 2 and one.looks is Looks.number:
-            found[one.name] = _alike(_numbers(frame, one), results)
+            found[one.name] = alike[one.name]
         elif one.distinct <= MOST_LEVELS:
-            found[one.name] = _told_by_kinds(_numbers(frame, one), results)
+            found[one.name] = _told_by_kinds(columns[one.name], results)
         elif one.looks is Looks.number:
-            found[one.name] = _tells_two(_numbers(frame, one), results)
+            found[one.name] = _tells_two(columns[one.name], results)
     return {
-        name: f"it follows '{outcome.name}' closely (correlation {alike:.2f}): it may be part of it"
-        for name, alike in found.items()
-        if alike > CLOSE
+        name: f"it follows '{outcome.name}' closely (correlation {close:.2f}): it may be part of it"
+        for name, close in found.items()
+        if close > CLOSE
     }
 
 
@@ -528,7 +539,7 @@ def _tells_two(values: FloatArray, results: FloatArray) -> float:
     values, results = _both(values, results)
     if len(values) < FEWEST_ROWS or len(np.unique(results)) != 2:
         return 0.0
-    ranks, upper = np.argsort(np.argsort(values)), results == results.max()
+    ranks, upper = _ranked(values)[0], results == results.max()
     return abs(float(2 * (ranks[upper].mean() - ranks[~upper].mean()) / len(values)))
 
 
@@ -556,10 +567,20 @@ def _alike(left: FloatArray, right: FloatArray) -> float:
     It is 0 where one has few values.
     """
     left, right = _both(left, right)
-    if len(left) < FEWEST_ROWS or len(np.unique(left)) < 3 or len(np.unique(right)) < 3:
+    if len(left) < FEWEST_ROWS:
         return 0.0
-    first, second = (np.argsort(np.argsort(one)).astype(np.float64) for one in (left, right))
+    (first, kinds), (second, others) = _ranked(left), _ranked(right)
+    if kinds < 3 or others < 3:
+        return 0.0
     return max(abs(float(np.corrcoef(left, right)[0, 1])), abs(float(np.corrcoef(first, second)[0, 1])))
+
+
+def _ranked(values: FloatArray) -> tuple[FloatArray, int]:
+    """Return the places of values in their order, and how many different ones there are."""
+    order = np.argsort(values)
+    places, ranked = np.empty(len(values)), values[order]
+    places[order] = np.arange(len(values))
+    return places, 1 + int(np.count_nonzero(ranked[1:] != ranked[:-1]))
 
 
 def _ranges_apart(values: FloatArray, groups: FloatArray, of: Found) -> bool:
@@ -601,7 +622,7 @@ def _summands(columns: dict[str, FloatArray], results: FloatArray) -> list[str]:
     return parts if len(parts) > 1 else []
 
 
-def _indicators(candidates: list[Found], columns: dict[str, FloatArray]) -> dict[str, str]:
+def _indicators(candidates: list[Found], columns: Mapping[str, FloatArray]) -> dict[str, str]:
     """Find columns that say the same as indicators of their values, as "educ" and "educ1".
 
     Of codes the indicators count, but for the first; of what is drafted as levels the levels.
@@ -644,7 +665,7 @@ def _derived(one: str, other: str) -> bool:
     return other.casefold() in one.casefold() and len(one) > len(other)
 
 
-def _twins(candidates: list[Found], columns: dict[str, FloatArray]) -> dict[str, str]:
+def _twins(candidates: list[Found], columns: Mapping[str, FloatArray]) -> dict[str, str]:
     """Find columns that hold the same as another one, in the same or in other words, or its square or logarithm.
 
     Of two such columns the first counts, or the one that the other's name is made of.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -24,6 +24,7 @@ from causalveil.tasks.start.words import (
     NO,
     NOTHING,
     YES,
+    currencies,
     date_reading,
     number_reading,
     spoken,
@@ -217,6 +218,18 @@ def _typed(name: str, source_name: str, values: pl.Series, kind: Kind, looks: Lo
     )
 
 
+def counted_again(first: Found, values: pl.Series) -> Found:
+    """Return what a column of numbers or dates that were text holds in some of its rows.
+
+    Args:
+        first: what all of them hold.
+        values: of these rows, by its reading.
+    """
+    kind = first.reading.kind if isinstance(first.reading, TextReading) else first.reading
+    now = _typed(first.name, first.source_name, values, kind, first.looks, len(values), values.null_count())
+    return replace(now, reading=first.reading, notes=first.notes)
+
+
 def _as_typed(name: str, source_name: str, kind: Kind) -> Kind | TextReading:
     """The reading of a column whose type says what it holds: its kind alone, unless its name needs mending."""
     if kind is not Kind.text and name == source_name:
@@ -245,8 +258,9 @@ def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Fou
         found = _typed(name, source_name, made["value"], reading.kind, looks, rows, without)
         return replace(found, reading=reading, notes=notes)
 
-    if (plain_kind := _plain_numbers(held["text"], _most(name))) is not None:
-        return read(plain.model_copy(update={"kind": plain_kind}), Looks.number, _notes(nothing, {}))
+    if (numbers := _plain_numbers(held, _most(name))) is not None:
+        known = plain.model_copy(update={"kind": numbers[0], "nulls": (*nothing, *numbers[1])})
+        return read(known, Looks.number, _notes(known.nulls, {}))
     words = dict(zip(held["text"].to_list(), held["times"].to_list(), strict=True))
     if len(words) <= 1:
         looks = Looks.constant if words else Looks.empty
@@ -258,7 +272,8 @@ def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Fou
             shape, fits, notes = (
                 number_reading(words, delimiter, _most(name)) if kind is Looks.number else date_reading(words)
             )
-            odd = _odd_words(words, fits)
+            others = {word: times for word, times in words.items() if word not in fits}
+            odd = _odd_words(others, rows - nulls) if fits else None
             if shape is not None and odd is not None:
                 known = shape.model_copy(update={"column": column, "nulls": (*nothing, *odd)})
                 return read(known, kind, (*notes, *_notes(known.nulls, {})))
@@ -277,16 +292,26 @@ def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Fou
     )
 
 
-def _plain_numbers(words: pl.Series, most: int) -> Kind | None:
-    """Return the kind of more different numbers than codes have, all of digits, sign and point; None: they are not.
+def _plain_numbers(held: pl.DataFrame, most: int) -> tuple[Kind, tuple[str, ...]] | None:
+    """Return the kind of more different numbers than codes have, and words that stand for no value among them.
 
-    What :func:`number_reading` finds word by word, in one pass.
+    What :func:`number_reading` and :func:`_odd_words` find word by word, in one pass, where all numbers are written by
+    digits, sign and point. None: they are not, or other words are too many or hold a digit.
+
+    Args:
+        held: the different texts and how often each stands there, the most frequent first.
+        most: how many different numbers are codes.
     """
-    if len(words) <= most or not words.str.contains(r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$").all():
+    plain = held["text"].str.contains(r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$")
+    words, odd = held["text"].filter(plain), held.filter(~plain)["text"].to_list()
+    if len(words) <= most or words.str.contains(r"^0[0-9]+$").any() or len(odd) > MOST_ODD_WORDS:
         return None
-    if words.str.contains(r"^0[0-9]+$").any():
+    if len(currencies("\n".join(odd))) > 1:
         return None
-    return Kind.integer if words.str.contains(r"^[-+]?[0-9]{1,18}$").all() else Kind.number
+    apart = _odd_words(dict(held.select("text", "times").filter(~plain).iter_rows()), int(held["times"].sum()))
+    if apart is None:
+        return None
+    return (Kind.integer if words.str.contains(r"^[-+]?[0-9]{1,18}$").all() else Kind.number), apart
 
 
 def _says_yes_and_no(words: Iterable[str]) -> bool:
@@ -352,10 +377,14 @@ def _spelt(spellings: dict[str, str]) -> str:
     return ", ".join(pairs) + (" and so on" if len(spellings) > 3 else "")
 
 
-def _odd_words(words: dict[str, int], fits: set[str]) -> tuple[str, ...] | None:
-    """The words that do not fit, if they are few and without a digit, so that they may stand for 'no value'."""
-    odd = [word for word in words if word not in fits]
-    share = sum(words[word] for word in fits) / sum(words.values())
-    if not fits or share < MOSTLY or len(odd) > MOST_ODD_WORDS or any(re.search(r"\d", word) for word in odd):
+def _odd_words(odd: Mapping[str, int], rows: int) -> tuple[str, ...] | None:
+    """Return words that do not fit, in order, if they are few and without a digit and may stand for no value.
+
+    Args:
+        odd: the words that do not fit, and how often each stands there.
+        rows: how many rows have a word.
+    """
+    share = (rows - sum(odd.values())) / rows
+    if share < MOSTLY or len(odd) > MOST_ODD_WORDS or any(re.search(r"\d", word) for word in odd):
         return None
     return tuple(sorted(odd))

@@ -306,6 +306,8 @@ class Style(NamedTuple):
     decimal: str
 
 
+# Each digit but 0 as 1.
+_ONES = str.maketrans("23456789", "11111111")
 _STYLES = (Style(_PLAIN, (), "."), Style(_THOUSANDS, (",",), "."), Style(_COMMA, (".",), ","))
 
 
@@ -322,8 +324,26 @@ def number_reading(
     Returns:
         TextReading (None if no word is a number), the words that it fits, and what was assumed.
     """
-    bare = {word: _bare(word) for word in words}
-    if len(_money("\n".join(bare))) > 1:
+    # Nothing here asks which digits a number has but whether they are 0: words alike in that are looked at once.
+    alike: dict[str, set[str]] = {}
+    for word in words:
+        alike.setdefault(word.translate(_ONES), set()).add(word)
+    shape, fits, notes = _reading_of_shapes(
+        {one: len(written) for one, written in alike.items()}, delimiter, most_codes
+    )
+    return shape, {word for one in fits for word in alike[one]}, notes
+
+
+def _reading_of_shapes(
+    times: Mapping[str, int], delimiter: str, most_codes: int
+) -> tuple[TextReading | None, set[str], tuple[str, ...]]:
+    """Return what :func:`number_reading` does, of words of which each stands for so many."""
+
+    def count(those: Iterable[str]) -> int:
+        return sum(times[one] for one in those)
+
+    bare = {word: _bare(word) for word in times}
+    if len(currencies("\n".join(bare))) > 1:
         # Ten dollars and ten euros are no column of numbers until somebody says which it is.
         return None, set(), ()
     units = {unit.casefold() for _, unit in bare.values() if unit}
@@ -338,11 +358,11 @@ def number_reading(
     notes: tuple[str, ...] = ()
     # The way that fits more of them counts; a semicolon speaks for decimal commas where both fit the same.
     pointed = thousands | plain
-    tie = delimiter != ";" and len(pointed) == len(comma)
-    if thousands - plain and (len(pointed) > len(comma) or tie):
+    tie = delimiter != ";" and count(pointed) == count(comma)
+    if thousands - plain and (count(pointed) > count(comma) or tie):
         chosen, kept = _STYLES[1], thousands | plain
         notes = ("a comma is read as thousands",)
-    elif len(comma) > len(plain):
+    elif count(comma) > count(plain):
         chosen, kept = _STYLES[2], comma
         notes = ("a comma is read as the decimal point",)
     else:
@@ -353,7 +373,7 @@ def number_reading(
     remove = tuple(dict.fromkeys([*decorations, *(one for one in chosen.remove if any(one in cores[w] for w in kept))]))
     written = [_stripped(cores[word], chosen) for word in kept]
     # Where some have no value, tools write codes of kinds as 1.0 and 2.0; of many values some may have decimals.
-    few = len(kept) <= most_codes and all(re.fullmatch(r"[-+]?\d{1,15}(\.0*)?", one) for one in written)
+    few = count(kept) <= most_codes and all(re.fullmatch(r"[-+]?\d{1,15}(\.0*)?", one) for one in written)
     whole = few or all(re.fullmatch(r"[-+]?\d{1,18}", one) for one in written)
     kind = Kind.integer if whole else Kind.number
     if decorations:
@@ -361,8 +381,8 @@ def number_reading(
     return TextReading(kind=kind, remove=remove, decimal=chosen.decimal), kept, notes
 
 
-def _money(words: str) -> set[str]:
-    """The currencies that words name, by sign or by code."""
+def currencies(words: str) -> set[str]:
+    """Return the currencies that words name, by sign or by code."""
     upper = words.upper()
     return {sign for sign in CURRENCY if sign in words} | {code for code in CURRENCY_CODES if code in upper}
 

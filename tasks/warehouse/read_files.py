@@ -498,10 +498,14 @@ def _names(source: Source) -> list[str]:
     return list(dict.fromkeys([*source.found_as.values(), *(() if source.key is None else (source.key.column,))]))
 
 
+# Rows of forty columns are then read ten thousand at a time; each batch is also a row group of what is written.
+BLOCK_BYTES = 1 << 22
+
+
 def csv_options(files: CsvFiles) -> tuple[pyarrow.csv.ReadOptions, pyarrow.csv.ParseOptions]:
     """Return Arrow's options for reading the declared dialect."""
     return (
-        pyarrow.csv.ReadOptions(encoding=files.encoding, skip_rows=files.skip_lines),
+        pyarrow.csv.ReadOptions(encoding=files.encoding, skip_rows=files.skip_lines, block_size=BLOCK_BYTES),
         pyarrow.csv.ParseOptions(
             delimiter=files.delimiter,
             quote_char=files.quote or False,

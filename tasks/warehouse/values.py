@@ -162,15 +162,19 @@ def read_text(text: pl.Series, reading: TextReading) -> tuple[pl.Series, int]:
 
 
 def _plain(text: pl.Series, reading: TextReading) -> pl.Series | None:
-    """Return numbers, if all of a column are written as computers write them and none is a word for no value."""
+    """Return numbers, if all but words for no value are written as computers write them and no such word is one."""
     kinds: dict[Kind, type[pl.DataType]] = {Kind.integer: pl.Int64, Kind.number: pl.Float64}
     kind = kinds.get(reading.kind)
     if kind is None or reading.since is not None or reading.remove or reading.spellings or reading.decimal != ".":
         return None
     numbers = text.cast(kind, strict=False)
     words = pl.Series([word for word in reading.nulls if word], dtype=pl.String).cast(pl.Float64, strict=False)
-    if numbers.null_count() > text.null_count() or words.null_count() < len(words):
+    if words.null_count() < len(words):
         return None
+    if numbers.null_count() > text.null_count():
+        others = text.filter(numbers.is_null() & text.is_not_null()).str.strip_chars()
+        if not others.is_in(["", *reading.nulls]).all():
+            return None
     return numbers.alias("value") if kind is pl.Int64 or numbers.is_finite().all() else None
 
 

@@ -19,9 +19,9 @@ from causalveil.schemas.contract import DataClass, load_contract
 from causalveil.schemas.declared import CodesColumn, LevelsColumn, NumberColumn
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.warehouse import Kind
-from causalveil.tasks.start.doubts import unlike_by_lot
+from causalveil.tasks.start.doubts import as_read, unlike_by_lot
 from causalveil.tasks.start.options import seem_missing
-from causalveil.tasks.start.recognise import Found, Looks, _plain_numbers
+from causalveil.tasks.start.recognise import Found, Looks, _plain_numbers, counted_again, recognise
 from causalveil.tasks.start.roles import Wishes
 from causalveil.tasks.start.words import number_reading
 from tests.studies import resolved
@@ -654,11 +654,36 @@ def test_which_of_two_words_is_counted_is_said_and_can_be_chosen(tmp_path: Path)
         begun(tmp_path / "no", {"end": ends}, outcome="end", counted="dead")
 
 
+def _held(words: list[str], times: int = 1) -> pl.DataFrame:
+    return pl.DataFrame({"text": words, "times": [times] * len(words)})
+
+
 def test_plain_numbers_are_told_in_one_pass_as_word_by_word() -> None:
     words = [["1", "22", "-3"], ["1.5", "+2", "1e5"], ["01", "2"], ["1", "2x"], [".5", "3."], ["1,5", "2"], ["9" * 19]]
     for some in words:
-        found = _plain_numbers(pl.Series(some), 0)
+        found = _plain_numbers(_held(some), 0)
         reading, fits, _ = number_reading(some, ",", 0)
         slow = reading is not None and fits == set(some) and reading.decimal == "." and not reading.remove
-        assert found == (reading.kind if slow and reading is not None else None), some
-    assert _plain_numbers(pl.Series(["1", "2"]), 2) is None, "few whole numbers may be codes"
+        assert found == ((reading.kind, ()) if slow and reading is not None else None), some
+    assert _plain_numbers(_held(["1", "2"]), 2) is None, "few whole numbers may be codes"
+
+
+def test_words_for_no_value_among_plain_numbers_are_told_in_one_pass_as_word_by_word() -> None:
+    numbers = [f"{number}.5" for number in range(40)]
+    for odd in (["none"], ["n.", "--"], ["2x"], ["$", "€"], ["$"], list("abcdef"), ["१"]):
+        reading, fits, _ = number_reading([*numbers, *odd], ",", 30)
+        apart = reading is not None and fits == set(numbers) and len(odd) <= 5 and not any(map(str.isdigit, odd[0]))
+        found = _plain_numbers(pl.concat([_held(numbers), _held(odd)]), 30)
+        assert found == ((Kind.number, tuple(sorted(odd))) if apart else None), odd
+    assert _plain_numbers(pl.concat([_held(numbers), _held(["none"], 5)]), 30) is None, "more than a tenth of the rows"
+
+
+def test_numbers_in_some_rows_are_counted_as_if_these_rows_were_the_column() -> None:
+    written = pl.Series([f"{number % 97}.{number % 7}" if number % 11 else "NA" for number in range(2_000)])
+    dates = pl.Series([f"{number % 28 + 1:02d}.03.2024" for number in range(2_000)])
+    for text in (written, dates, pl.Series([f"{number} kg" for number in range(2_000)])):
+        whole, some = recognise("x", text), pl.Series([number % 3 > 0 for number in range(2_000)])
+        read = as_read(pl.DataFrame({"x": text}), whole).filter(some)
+        assert counted_again(whole, read) == recognise("x", text.filter(some))
+    few = counted_again(whole, read.head(1))
+    assert (few.looks, few.reading) == (Looks.constant, whole.reading)
