@@ -19,7 +19,6 @@ import polars as pl
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.flows.cli.main import main
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.run.declare import plan_study
 from causalveil.flows.run.ranges import find_ranges
@@ -30,7 +29,7 @@ from causalveil.tasks.machine import folders
 from causalveil.tasks.privacy.keys import owner_key
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.bad_data import AGE, admitted, contract, good, study, write
-from tests.studies import people, write_study
+from tests.studies import command, people, write_study
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="inotify and /proc are Linux's")
 # Two of each command: the kernel says when to swap, so that each try is as good as another.
@@ -65,9 +64,7 @@ def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (path.parent / SECRET).mkdir()
     people(SECRET_UNITS).with_columns(score=pl.lit(10.0)).write_parquet(path.parent / SECRET / "part.parquet")
     for line in (["ledger", "grant", path.with_name("dataset.yaml"), "--reason", "opening"], ["admit", path.parent]):
-        with pytest.raises(SystemExit) as ended:
-            main([str(word) for word in line])
-        assert ended.value.code == 0
+        assert command(*line) == 0
     return path.parent
 
 

@@ -11,7 +11,6 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from causalveil.flows.api import run_study
-from causalveil.flows.cli.main import main
 from causalveil.flows.run.declare import plan_study
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.estimators.aipw import CAVEATS, NO_GUARANTEE
@@ -19,7 +18,7 @@ from causalveil.schemas.privacy import Guarantee
 from causalveil.schemas.release import load_release, release_schema, release_text
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.limits import codes
-from tests.studies import merge, write_study
+from tests.studies import command, merge, write_study
 
 ESTIMATOR = {"name": "aipw", "penalty": ..., "guarantee": "asymptotic"}
 ALLOWED = {"estimators": ["aipw"], "guarantees": ["finite_sample", "asymptotic"]}
@@ -96,9 +95,7 @@ def test_the_interval_is_equation_15_of_what_was_released(tmp_path: Path) -> Non
 def test_the_caveats_are_printed_by_plan_and_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "study")
     for words in (["plan", str(path)], ["run", str(path), "--engine", "direct", "--out", str(tmp_path / "out")]):
-        with pytest.raises(SystemExit) as ended:
-            main(words)
-        assert ended.value.code == 0
+        assert command(*words) == 0
         shown = " ".join(capfd.readouterr().out.replace("│", " ").split())
         assert "asymptotic" in shown
         assert "without a certificate" in shown
@@ -108,8 +105,7 @@ def test_the_caveats_are_printed_by_plan_and_run(tmp_path: Path, capfd: pytest.C
     assert shown.index(NO_GUARANTEE) < shown.index("interval")
     (release,) = (tmp_path / "out").rglob("release.json")
     assert json.loads(release.read_text())["headline"] == NO_GUARANTEE
-    with pytest.raises(SystemExit):
-        main(["report", str(release)])
+    command("report", release)
     page = next(release.parent.glob("*.html")).read_text()
     assert page.index(NO_GUARANTEE) < page.index("Answer</h2>")
     assert "headline" in json.dumps(release_schema())

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.flows.cli.main import main
 from causalveil.flows.run.declare import plan_study
 from causalveil.flows.run.estimators import candidates, chosen, expected_width, likely
 from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.study import Study
 from tests.ledger_help import assert_agreed
-from tests.studies import refused, write_study
+from tests.studies import command, refused, write_study
 
 CAPS = {level: {"epsilon": 1000, "delta": "1e-2"} for level in ("sample", "label", "training_units")}
 CONTRACT: dict[str, Any] = {
@@ -68,9 +67,7 @@ def test_a_chosen_study_is_the_study_that_names_its_estimator(tmp_path: Path) ->
 
 def test_plan_says_which_and_why(tmp_path: Path, capsys: Any) -> None:
     path = write_study(tmp_path / "study", study=changes("trial"), contract=CONTRACT)
-    with pytest.raises(SystemExit) as ended:
-        main(["plan", str(path)])
-    assert ended.value.code == 0
+    assert command("plan", path) == 0
     shown = capsys.readouterr().out
     assert "auto chose " in shown
     assert "Expected half-widths" in shown

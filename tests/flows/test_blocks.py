@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.flows.cli.main import main
 from causalveil.schemas.contract import load_contract
 from causalveil.schemas.errors import BudgetRefused
 from causalveil.schemas.release import Release
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from tests.studies import people, write_study
+from tests.studies import command, people, write_study
 
 MONTHS = [f"month=2026-{month:02d}" for month in range(1, 7)]
 
@@ -94,14 +93,10 @@ def test_ledger_show_is_a_table_by_block(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     path = write(tmp_path / "study", MONTHS[:4], newest=3)
-    with pytest.raises(SystemExit) as ended:
-        main(["run", str(path), "--run-id", "first", "--out", str(tmp_path / "out")])
-    assert ended.value.code == 0
+    assert command("run", path, "--run-id", "first", "--out", tmp_path / "out") == 0
     shown = capfd.readouterr().out
     assert "owner asserts" in shown
-    with pytest.raises(SystemExit) as ended:
-        main(["ledger", "show", "small"])
-    assert ended.value.code == 0
+    assert command("ledger", "show", "small") == 0
     shown = capfd.readouterr().out
     rows = [re.split(r"\s{2,}", line.strip()) for line in shown.splitlines() if "month=" in line]
     assert [row[1] for row in rows[:3]] == MONTHS[1:4]
@@ -126,8 +121,7 @@ def test_a_narrow_terminal_cuts_no_name_and_no_id(
         if used:
             run_study(path, out=tmp_path / "out", run_id=run_id)
         capfd.readouterr()
-        with pytest.raises(SystemExit):
-            main(["ledger", "show", "small"])
+        command("ledger", "show", "small")
         shown = capfd.readouterr().out
         assert "…" not in shown
         assert max(map(len, shown.splitlines())) <= 80

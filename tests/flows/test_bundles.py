@@ -25,7 +25,7 @@ from causalveil.tasks.sites.bundle import make_bundle, public_key, read_bundle
 from causalveil.tasks.sites.terms import terms_text
 from tests.bundle_cases import TAMPERED, Case, ago, estimate_changed, expired_key, other_run, reopen, resign, with_site
 from tests.sites_help import NAMES, Call, Party, at_home
-from tests.studies import merge, people, resolved, write_study
+from tests.studies import command, merge, people, resolved, write_study
 
 
 @pytest.fixture(scope="module")
@@ -120,9 +120,7 @@ def test_a_pooled_document_that_contradicts_itself_is_refused_by_name(
     with pytest.raises(ReleaseContradicted, match="contradicts itself") as refused:
         load_published(path)
     assert said in str(refused.value)
-    with pytest.raises(SystemExit) as ended:
-        main(["report", str(path)])
-    assert ended.value.code == 2
+    assert command("report", path) == 2
     assert not path.with_name("report.html").exists()
 
 
@@ -296,12 +294,10 @@ def test_commands(
 
 
 @pytest.mark.parametrize(
-    "command", ["bundle key", "bundle make", "bundle show", "round open", "round show", "pool", "report"]
+    "words", ["bundle key", "bundle make", "bundle show", "round open", "round show", "pool", "report"]
 )
-def test_every_command_has_help_and_json(command: str, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([*command.split(), "--help"])
-    assert ended.value.code == 0
+def test_every_command_has_help_and_json(words: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert command(*words.split(), "--help") == 0
     assert "--json" in capfd.readouterr().out
 
 
@@ -317,8 +313,7 @@ def test_what_a_study_leaves_to_contracts_is_refused_before_anything_is_charged(
     left: dict[str, Any], said: str, call: Call, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A coordinator has none: `check --sites` and a run that is to leave a bundle say what is missing."""
-    with pytest.raises(SystemExit):
-        main(["bundle", "key"])
+    command("bundle", "key")
     whole = write_study(tmp_path / "whole")
     path = write_study(tmp_path / "study", study=left)
     with pytest.raises(SystemExit) as ended:
@@ -330,15 +325,11 @@ def test_what_a_study_leaves_to_contracts_is_refused_before_anything_is_charged(
         ["check", str(path), "--sites"],
         ["run", str(path), "--site", "n", "--round", str(terms), "--run-id", "r"],
     ):
-        with pytest.raises(SystemExit) as ended:
-            main(words)
-        assert ended.value.code == 2
+        assert command(*words) == 2
         told = capfd.readouterr()
         assert said in " ".join((told.out + told.err).split())
     assert open_ledger().record("r") is None, "nothing was reserved"
-    with pytest.raises(SystemExit) as ended:
-        main(["check", str(whole), "--sites"])
-    assert not ended.value.code
+    assert command("check", whole, "--sites") == 0
 
 
 def test_two_codes_travel_as_a_range_as_the_refusal_says(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -348,9 +339,7 @@ def test_two_codes_travel_as_a_range_as_the_refusal_says(tmp_path: Path, capfd: 
     for place, (sex, code) in enumerate([({}, 2), ({"levels": ["f", "m"]}, 2), ({"lower": 0, "upper": 1}, 0)]):
         asked = {"covariates": {"sex": sex}}
         path = write_study(tmp_path / str(place), frame=frame, study=asked, contract={"columns": columns})
-        with pytest.raises(SystemExit) as ended:
-            main(["check", str(path), "--sites"])
-        assert int(ended.value.code or 0) == code
+        assert command("check", path, "--sites") == code
         told = " ".join(capfd.readouterr().out.split())
         assert ("{lower: 0, upper: 1}" in told) == bool(code)
     assert "declares two codes, not levels" not in told
@@ -358,9 +347,7 @@ def test_two_codes_travel_as_a_range_as_the_refusal_says(tmp_path: Path, capfd: 
 
 def test_run_leaves_a_bundle_and_asks_before_it_spends(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def said(*words: str) -> tuple[int, str]:
-        with pytest.raises(SystemExit) as ended:
-            main(list(words))
-        return int(ended.value.code or 0), capfd.readouterr().err
+        return command(*words), capfd.readouterr().err
 
     def run(*words: str) -> tuple[int, str]:
         return said("run", str(path), "--out", str(tmp_path / "out"), "--run-id", "r", *words)
@@ -372,8 +359,7 @@ def test_run_leaves_a_bundle_and_asks_before_it_spends(tmp_path: Path, capfd: py
     terms = str(call.folder / "round.json")
     assert said("round", "open", str(call.folder / "sites.yaml"))[0] == 0
     assert "both" in run("--site", "north")[1]
-    with pytest.raises(SystemExit):
-        main(["bundle", "key"])
+    command("bundle", "key")
     code, told = run("--site", "north", "--round", terms)
     assert (code, "do not name site 'north'" in told) == (6, True)
     code, told = run("--site", "south", "--round", terms)

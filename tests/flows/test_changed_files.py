@@ -26,7 +26,7 @@ from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import DataError
 from causalveil.tasks.start.roles import Wishes
 from tests.postgres import WHY_NOT, database
-from tests.studies import refused
+from tests.studies import command, refused
 from tests.warehouse import delta_table, duckdb_file, load, read, visits, write_source
 
 BLOCKS = ["month=2025-12", "month=2026-01", "month=2026-02", "month=2026-03"]
@@ -127,22 +127,16 @@ def test_check_says_that_the_source_has_other_files(tmp_path: Path, capfd: pytes
     code, told, _ = refused(capfd, "extract", str(out / "source.yaml"))
     assert code != 0
     assert "3.csv has no column 'age'" in told
-    with pytest.raises(SystemExit) as ended:
-        main(["check", str(out / "study.yaml")])
+    assert command("check", out / "study.yaml") == 2
     shown = " ".join(capfd.readouterr().out.split())
-    assert ended.value.code == 2
     assert "nothing is wrong" not in shown
     assert "3.csv" in shown
     assert f"causalveil extract {out / 'source.yaml'}" in shown
     put(tmp_path / "files/3.csv", march(frame)[:200])
     take(out / "source.yaml")
-    with pytest.raises(SystemExit) as ended:
-        main(["check", str(out / "study.yaml")])
-    assert ended.value.code == 0
+    assert command("check", out / "study.yaml") == 0
     (tmp_path / "files/2.csv").unlink()
-    with pytest.raises(SystemExit) as ended:
-        main(["check", str(out / "study.yaml")])
-    assert ended.value.code == 2
+    assert command("check", out / "study.yaml") == 2
     assert "2.csv" in capfd.readouterr().out
 
 
@@ -194,9 +188,7 @@ def test_extract_says_what_changed(kind: str, tmp_path: Path, capfd: pytest.Capt
 
 def _printed(capfd: pytest.CaptureFixture[str], *words: str) -> str:
     capfd.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        main([*words])
-    assert ended.value.code == 0
+    assert command(*words) == 0
     return capfd.readouterr().out
 
 

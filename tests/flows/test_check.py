@@ -12,7 +12,7 @@ import pytest
 from causalveil.flows.cli.main import main
 from causalveil.flows.run.check import check
 from causalveil.schemas.admission import Rule
-from tests.studies import write_study
+from tests.studies import command, write_study
 
 ROOT = Path(__file__).parents[2]
 CONTRACT = """\
@@ -71,10 +71,8 @@ def test_what_a_terminal_or_a_file_system_would_take_otherwise_is_said_in_one_li
         one for one in text.splitlines() if not (written.startswith("data") and one.startswith(("data:", "  path:")))
     ]
     path.write_text("\n".join([*kept, written]) + "\n")
-    for command in ("check", "plan"):
-        with pytest.raises(SystemExit) as ended:
-            main([command, str(path)])
-        assert ended.value.code == 2
+    for word in ("check", "plan"):
+        assert command(word, path) == 2
         told = capfd.readouterr()
         assert said in " ".join((told.out + told.err).split()).replace("\\\\", "\\")
         assert all(letter.isprintable() or letter == "\n" for letter in told.out + told.err)
@@ -166,9 +164,7 @@ def test_the_schema_of_the_contract_is_printed(tmp_path: Path, capsys: pytest.Ca
     path = write_study(tmp_path, partitions=0)
     told = []
     for words in (["--schema", "--json"], ["--schema"]):
-        with pytest.raises(SystemExit) as ended:
-            main(["check", str(path), *words])
-        assert not ended.value.code
+        assert command("check", path, *words) == 0
         told.append(capsys.readouterr().out)
     columns = json.loads(told[0])["columns"]
     assert set(columns) == {"person", "treated", "score", "age", "group"}
@@ -217,15 +213,11 @@ def test_a_coordinators_study_is_checked_by_itself(capfd: pytest.CaptureFixture[
     """No contract lies beside it: `check` says what to type, and what it says is true."""
     for name in ("study.yaml", "study-protocol.yaml"):
         path = ROOT / "data" / "sites" / name
-        with pytest.raises(SystemExit) as ended:
-            main(["check", str(path)])
+        assert command("check", path) == 2
         told = capfd.readouterr().out
-        assert ended.value.code == 2
         said = f"To check a coordinator's study by itself: causalveil check --sites {path}"
         assert said in told
-        with pytest.raises(SystemExit) as ended:
-            main(said.partition("causalveil ")[2].split(" "))
-        assert not ended.value.code
+        assert command(*said.partition("causalveil ")[2].split(" ")) == 0
         assert "nothing is wrong" in capfd.readouterr().out
 
 
@@ -234,13 +226,9 @@ def test_a_study_that_no_coordinator_could_pool_is_told_of_its_contract_alone(
 ) -> None:
     path = write_study(tmp_path / "study", study={"covariates": ["age"]})
     path.with_name("dataset.yaml").unlink()
-    with pytest.raises(SystemExit) as ended:
-        main(["check", str(path)])
+    assert command("check", path) == 2
     told = capfd.readouterr().out
-    assert ended.value.code == 2
     assert "no contract; the data's owner must put one beside the data" in told
     assert "--sites" not in told
-    with pytest.raises(SystemExit) as ended:
-        main(["check", str(path), "--sites"])
-    assert ended.value.code == 2
+    assert command("check", path, "--sites") == 2
     assert "the study must declare the range of 'age'" in " ".join(capfd.readouterr().out.split())

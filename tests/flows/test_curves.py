@@ -13,7 +13,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from causalveil.flows.cli.main import main
 from causalveil.flows.estimators import rehearsal
 from causalveil.flows.estimators.rehearsal import DRAWS, FEW
 from causalveil.flows.plan import curves
@@ -24,7 +23,7 @@ from causalveil.schemas.plan import StandIn
 from causalveil.schemas.studies import STUDIES, parse_study
 from causalveil.schemas.study import Study
 from causalveil.tasks.data.split import sizes_of
-from tests.studies import RESOLVED, merge, write_study
+from tests.studies import RESOLVED, command, merge, write_study
 from tests.survival_help import make_survival
 
 # Every estimator of an effect with a half-width at any number of units: models of `aipw` take at most 20,000.
@@ -144,9 +143,7 @@ def test_amounts_are_in_order_and_have_three_digits() -> None:
 
 
 def run(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
-    with pytest.raises(SystemExit) as end:
-        main(["plan", *words])
-    return int(str(end.value.code)), capfd.readouterr().out
+    return command("plan", *words), capfd.readouterr().out
 
 
 def test_the_command_answers_and_draws_without_reading_rows(

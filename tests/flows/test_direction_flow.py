@@ -11,14 +11,13 @@ import polars as pl
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.flows.cli.main import main
 from causalveil.flows.run.declare import plan_study
 from causalveil.schemas.estimators.direction import Favours
 from causalveil.schemas.release import DirectionRelease
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.direction_help import OPTIONS, doses, option_name, write_direction
 from tests.ledger_help import assert_agreed
-from tests.studies import refused
+from tests.studies import command, refused
 
 SCOPES = {"test": {"estimation"}, "train": {"train"}, "train+test": {"train", "estimation", "all"}}
 
@@ -70,9 +69,7 @@ def test_the_unprotected_half_needs_the_owners_line(tmp_path: Path, capfd: pytes
         path = write_direction(
             tmp_path / missing, study={"estimator": {"protect": protect}}, contract={"unbounded_halves": protect}
         )
-        with pytest.raises(SystemExit) as ended:
-            main(["run", str(path), "--out", str(tmp_path / "out")])
-        assert ended.value.code == 2
+        assert command("run", path, "--out", tmp_path / "out") == 2
         assert f"unbounded_halves: [{missing}]" in capfd.readouterr().err
     both = write_direction(
         tmp_path / "both", study={"estimator": {"protect": ["train", "test"]}}, contract={"unbounded_halves": []}

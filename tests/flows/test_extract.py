@@ -22,7 +22,6 @@ import sqlalchemy as sa
 import yaml
 
 from causalveil.flows.api import run_study
-from causalveil.flows.cli.main import main
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.run.admit import admit_folder, extract_source
 from causalveil.flows.run.ranges import find_ranges
@@ -34,7 +33,7 @@ from causalveil.tasks.warehouse.blocks import extracting
 from causalveil.tasks.warehouse.extract import begin_change, intervals
 from causalveil.tasks.warehouse.read_sql import statement
 from tests.postgres import WHY_NOT, database
-from tests.studies import CONTRACT, merge, write_study
+from tests.studies import CONTRACT, command, merge, write_study
 from tests.unanswered import losing_an_answer
 from tests.warehouse import COLUMNS, KEY, delta_table, duckdb_file, files, load, read, visits, write_source
 
@@ -432,9 +431,7 @@ def test_a_month_that_comes_late_is_told_not_charged_and_filled(
     study = write_study(tmp_path / "data", partitions=0, study=newest, contract=blocks)
 
     def extract() -> dict[str, Any]:
-        with pytest.raises(SystemExit) as ended:
-            main(["extract", str(path), "--json"])
-        assert ended.value.code == 0
+        assert command("extract", path, "--json") == 0
         return json.loads(capfd.readouterr().out)  # type: ignore[no-any-return]
 
     assert extract()["late"] == ["month=2026-03"], "December is before the first rows, and not late"
@@ -517,9 +514,7 @@ def test_blocks_of_an_extract_that_did_not_end_are_not_data(how: str, tmp_path: 
     ):
         with pytest.raises(DataError, match="has not ended"):
             refused()
-    with pytest.raises(SystemExit) as ended:
-        main(["check", str(study)])
-    assert ended.value.code != 0
+    assert command("check", study) != 0
     assert open_ledger().account(CONTRACT["dataset"]).runs == (), "not even reserved"
     if how == "a block more":
         shutil.rmtree(data / "month=2026-04")

@@ -14,11 +14,10 @@ import psycopg
 import pytest
 import yaml
 
-from causalveil.flows.cli.main import main
 from causalveil.schemas.release import EffectRelease, load_release
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.postgres import WHY_NOT, database
-from tests.studies import CONTRACT, STUDY, merge
+from tests.studies import CONTRACT, STUDY, command, merge
 
 ROOT = Path(__file__).parents[2]
 # People with a treatment that depends on age and an effect of 2 on a score from 0 to 10, as in tests/studies.py.
@@ -51,9 +50,7 @@ def here(capfd: pytest.CaptureFixture[str]) -> Command:
 
     def call(*words: str) -> tuple[int, dict[str, Any]]:
         capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main([*words, "--json"])
-        return int(str(ended.value.code)), json.loads(capfd.readouterr().out)
+        return command(*words, "--json"), json.loads(capfd.readouterr().out)
 
     return call
 

@@ -9,13 +9,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from causalveil.flows.cli.main import main
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.run.check import check
 from causalveil.flows.run.start import Begun, begin, numbered, survey
 from causalveil.schemas.contract import DataClass, load_contract
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.tasks.start.roles import Wishes
+from tests.studies import command
 
 N = 40
 RANDOM = np.random.default_rng(5)
@@ -183,9 +183,7 @@ def test_rows_are_told_to_the_owner_and_stand_in_no_file(tmp_path: Path, capsys:
     ]
     words += ["--treatment", "arm", "--outcome", "cost", "--range", "cost=0:100", "--range", "age=0:110"]
     words += ["--levels", "sex=F,M", "--levels", "status=0,1"]
-    with pytest.raises(SystemExit) as ended:
-        main(words)
-    assert not ended.value.code
+    assert command(*words) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "The rows say, to you alone (it stands in no file):" in told
     assert "'sex': 39 rows hold none of its levels" in told

@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.flows.cli.main import main
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.run.admit import admit_folder
 from causalveil.flows.run.check import beyond_check, check
@@ -31,6 +30,7 @@ from causalveil.tasks.start.roles import Wishes
 from causalveil.tasks.warehouse.values import read_text, said, value_of
 from tests.bad_data import AGE, GROUP, OUTCOME, TREATMENT, UNIT, good
 from tests.stored import KINDS, TEXT_UNITS, put
+from tests.studies import command
 
 WISHES = Wishes(name="small", data_class=DataClass.synthetic, unit=UNIT, treatment=TREATMENT, outcome=OUTCOME, treated="1")  # fmt: skip # noqa: E501
 
@@ -333,9 +333,7 @@ def test_check_and_every_release_of_an_effect_say_it(tmp_path: Path, capsys: pyt
     release = run_study(study, simulate=1, engine="direct", out=tmp_path / "release").release
     assert Code.alike_within_groups in [one.code for one in release.not_covered]  # type: ignore[union-attr]
     for words in (["check", str(study)], ["check", str(study), "--json"]):
-        with pytest.raises(SystemExit) as ended:
-            main(words)
-        assert not ended.value.code
+        assert command(*words) == 0
     shown = capsys.readouterr().out
     assert "likeness of units that share a school, clinic or household" in " ".join(shown.split())
     assert "likeness of units" in json.loads(shown[shown.index("{") :])["beyond"]

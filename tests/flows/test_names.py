@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from causalveil.flows.api import run_study
-from causalveil.flows.cli.main import main
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.run.admit import admit_folder
 from causalveil.flows.run.check import check
@@ -20,7 +19,7 @@ from causalveil.schemas.admission import NotAdmitted
 from causalveil.schemas.contract import DataClass
 from causalveil.tasks.data.data_folder import DataFolder
 from causalveil.tasks.start.roles import Wishes
-from tests.studies import CONTRACT, STUDY, merge, people, write_study
+from tests.studies import CONTRACT, STUDY, command, merge, people, write_study
 
 ROOT = Path(__file__).parents[2]
 PLAIN = ("person", "treated", "score", "age", "group", "day")
@@ -134,9 +133,7 @@ def test_ranges_of_such_names_are_found(tmp_path: Path, capsys: pytest.CaptureFi
         "  treated: {codes: {control: 0, treated: 1}}\n"
         'open_ranges:\n  "^age$": {}\n  score: {}\ncaps: {sample: {epsilon: 10, delta: 1.0e-4}}\n'
     )
-    with pytest.raises(SystemExit) as ended:
-        main(["ranges", str(folder), "--epsilon", "2", "--write"])
-    assert not ended.value.code, capsys.readouterr().err
+    assert command("ranges", folder, "--epsilon", "2", "--write") == 0, capsys.readouterr().err
     assert '"^age$": {lower:' in (folder / "dataset.yaml").read_text()
 
 

@@ -13,11 +13,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from causalveil.flows.cli.main import main
 from causalveil.schemas.admission import Finding, NotAdmitted
 from causalveil.schemas.errors import CausalveilError
 from causalveil.tasks.privacy.keys import owner_key
-from tests.studies import people, write_study
+from tests.studies import command, people, write_study
 
 # In rows alone: a word, a number in several spellings, and how many rows break a rule.
 WORD, NUMBER, COUNT = "Xq7canary", 918273645.25, 2917
@@ -85,9 +84,7 @@ def kept(storage: Path) -> Iterator[tuple[str, bytes]]:
 def owned(tmp_path: Path, name: str, frame: pl.DataFrame, **words: Any) -> Path:
     changes = {"data_class": "sensitive", "owner_key": owner_key(create=True).public, "dataset": name, **words}
     path = write_study(tmp_path / name, frame=frame, contract=changes)
-    with pytest.raises(SystemExit) as ended:
-        main(["ledger", "grant", str(path.with_name("dataset.yaml")), "--reason", "opening"])
-    assert ended.value.code == 0
+    assert command("ledger", "grant", path.with_name("dataset.yaml"), "--reason", "opening") == 0
     return path
 
 
@@ -110,8 +107,7 @@ def failing_flows(tmp_path: Path) -> dict[str, Callable[[], object]]:
 
     bad = owned(tmp_path, "bad", wrong())
     changed = owned(tmp_path, "changed", people(400))
-    with pytest.raises(SystemExit):
-        main(["admit", str(changed.parent)])
+    command("admit", changed.parent)
     wrong().write_parquet(changed.parent / "part-0.parquet")
     # Data that admit themselves are looked at by the run.
     itself = write_study(tmp_path / "itself", frame=wrong(), contract={"dataset": "itself"})

@@ -15,14 +15,13 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from causalveil.flows.api import run_study
-from causalveil.flows.cli.main import main
 from causalveil.flows.run.declare import plan_study
 from causalveil.schemas.limits import Code
 from causalveil.schemas.release import EffectRelease, release_schema, release_text
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.report.page import report_html
 from tests.limits import codes
-from tests.studies import people, write_study
+from tests.studies import command, people, write_study
 
 STUDY: dict[str, Any] = {
     "kind": "effect",
@@ -119,9 +118,7 @@ def page_names_its_arms(release: EffectRelease) -> None:
 
 def test_a_failed_gate_has_an_exit_code_and_its_charge_stands(tmp_path: Path, capfd: Any) -> None:
     path = study_in(tmp_path / "study", subgroups=..., gates={"overlap": 0.9999}, privacy={"epsilon": "500"})
-    with pytest.raises(SystemExit) as ended:
-        main(["run", str(path), "--engine", "direct", "--out", str(tmp_path / "out")])
-    assert ended.value.code == 8
+    assert command("run", path, "--engine", "direct", "--out", tmp_path / "out") == 8
     shown = capfd.readouterr()
     assert "a declared gate failed (overlap in all units, treated = 1)" in shown.err
     assert "withheld" in shown.out
@@ -149,6 +146,4 @@ def test_prefect_shows_a_failed_gate_by_name(tmp_path: Path, prefect_server: str
     runs = httpx.post(f"{prefect_server}/flow_runs/filter", json=wanted, timeout=30).raise_for_status().json()
     assert [(run["state"]["type"], run["state"]["name"]) for run in runs] == [("COMPLETED", "GateFailed")] * 2
     assert all("overlap in all units, treated = 1" in run["state"]["message"] for run in runs)
-    with pytest.raises(SystemExit) as ended:
-        main(["run", str(path), "--engine", "prefect", "--run-id", "gated", "--out", str(tmp_path / "third")])
-    assert ended.value.code == 8
+    assert command("run", path, "--engine", "prefect", "--run-id", "gated", "--out", tmp_path / "third") == 8

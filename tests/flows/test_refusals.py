@@ -27,7 +27,7 @@ from tests.ledger_help import contract, finished, reservation
 from tests.matching_help import matching_changes
 from tests.postgres import WHY_NOT, database
 from tests.sites_help import some_terms
-from tests.studies import write_study
+from tests.studies import command, write_study
 
 SECRET = "a word of the analyst's"
 
@@ -184,9 +184,7 @@ def test_an_old_run_that_never_drew_is_named(tmp_path: Path, capfd: Any) -> None
     (found,) = open_ledger().verify().undrawn
     assert (found.run_id, found.charges) == ("old", ("outcome",))
     for more in ([], ["trial"], ["--json"]):
-        with pytest.raises(SystemExit) as ended:
-            main(["ledger", "verify", *more])
-        assert ended.value.code == 5
+        assert command("ledger", "verify", *more) == 5
         shown = capfd.readouterr()
         assert "never drew charges that they declared: old (outcome);" in shown.err
     assert json.loads(shown.out)["error"]["exit_code"] == 5
@@ -270,19 +268,13 @@ def target(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield url
 
 
-def code(*words: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(list(words))
-    return int(str(ended.value.code))
-
-
 def test_the_copy_is_the_same_ledger(
     target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = write_study(tmp_path / "study")
     release = run_study(path, out=tmp_path / "out", run_id="before").release
     before = open_ledger()
-    assert code("ledger", "copy", "--json") == 0
+    assert command("ledger", "copy", "--json") == 0
     shown = capfd.readouterr()
     told = json.loads(shown.out)
     assert told["ledger"] == before.identity
@@ -297,11 +289,11 @@ def test_the_copy_is_the_same_ledger(
 
 def test_a_database_that_has_a_ledger_is_refused(target: str, capfd: pytest.CaptureFixture[str]) -> None:
     open_ledger(target)
-    assert code("ledger", "copy") == 5
+    assert command("ledger", "copy") == 5
     assert "name an empty database" in capfd.readouterr().err
 
 
 def test_no_target_is_named(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv("CAUSALVEIL_LEDGER_COPY_URL", raising=False)
-    assert code("ledger", "copy") == 2
+    assert command("ledger", "copy") == 2
     assert "CAUSALVEIL_LEDGER_COPY_URL" in capfd.readouterr().err

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from causalveil.flows.cli.main import main
 from causalveil.schemas.release import Release
 from causalveil.schemas.sites.pooled import load_published
 from causalveil.tasks.report.figures import Axis, Line, axis_of, waterfalls
 from causalveil.tasks.report.numbers import amount, beside, broken, confidence_level, figure, near, percent
 from causalveil.tasks.report.page import TEMPLATES, head_html, report_html
 from tests.report_help import LONG, WHOLE, Documents, load, told
-from tests.studies import merge
+from tests.studies import command, merge
 
 
 class Reader(HTMLParser):
@@ -280,9 +279,7 @@ def test_a_hidden_estimate_has_no_marker_and_no_number(documents: Documents) -> 
 
 def test_command(documents: Documents, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def run(*words: str) -> int:
-        with pytest.raises(SystemExit) as ended:
-            main(["report", *words])
-        return int(ended.value.code or 0)
+        return command("report", *words)
 
     release = tmp_path / "release.json"
     for name in ("effect", "pooled"):

@@ -11,7 +11,6 @@ import polars as pl
 import pytest
 
 from causalveil.flows.api import load_study, plan, run_study
-from causalveil.flows.cli.main import main
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.run.admit import admit_folder
 from causalveil.flows.run.check import beyond_check, check
@@ -24,7 +23,7 @@ from causalveil.tasks.machine.site import home, open_scratch
 from causalveil.tasks.privacy.keys import owner_key
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.report.table import event_study
-from tests.studies import people, refused, write_study
+from tests.studies import command, people, refused, write_study
 
 ROWS: dict[str, Any] = {
     "at_most": 4,
@@ -208,9 +207,7 @@ def sensitive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **contract: Any) 
     monkeypatch.setenv("CAUSALVEIL_OWNER_KEY", str(tmp_path / "owner.key"))
     owner = owner_key(create=True).public
     path = write(tmp_path / "study", visits(), {"data_class": "sensitive", "owner_key": owner, **contract})
-    with pytest.raises(SystemExit) as ended:
-        main(["ledger", "grant", str(path.with_name("dataset.yaml")), "--reason", "opening"])
-    assert ended.value.code == 0
+    assert command("ledger", "grant", path.with_name("dataset.yaml"), "--reason", "opening") == 0
     return path
 
 
@@ -220,9 +217,7 @@ def test_sensitive_visits_are_admitted_by_their_owner_and_held_to_it(
     path = sensitive(tmp_path, monkeypatch)
     with pytest.raises(DataError, match="never admitted"):
         run_study(path, out=tmp_path / "out", engine="direct")
-    with pytest.raises(SystemExit) as ended:
-        main(["admit", str(path.parent)])
-    assert ended.value.code == 0
+    assert command("admit", path.parent) == 0
     assert "rows, reduced to 300 units" in capfd.readouterr().out
     assert run_study(path, out=tmp_path / "out", run_id="one", engine="direct").release.units == 300
     # What the owner's files say now is not what was admitted.
@@ -296,9 +291,7 @@ def test_clean_deletes_reduced_rows_that_nobody_needs(tmp_path: Path) -> None:
         assert clean_reduced(None) == 0, "somebody is writing there"
     assert clean_reduced(None) == 1
     run_study(path, out=tmp_path / "out2", run_id="two", engine="direct")
-    with pytest.raises(SystemExit) as ended:
-        main(["clean", "--reduced", "small"])
-    assert ended.value.code == 0
+    assert command("clean", "--reduced", "small") == 0
     assert list(root.iterdir()) == []
     # Synthetic data admit themselves again.
     assert run_study(path, out=tmp_path / "out3", run_id="three", engine="direct").release.units == 300

@@ -13,13 +13,12 @@ import polars as pl
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.flows.cli.main import main
 from causalveil.schemas.sites.pooled import Series
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.report.numbers import blocks_label
 from causalveil.tasks.report.page import series_html
 from causalveil.tasks.report.panel import estimated
-from tests.studies import people, refused, write_study
+from tests.studies import command, people, refused, write_study
 from tests.survival_help import (
     cared_for_at_sites,
     of_sites,
@@ -71,9 +70,7 @@ def months(folder: Path, study: dict[str, Any], count: int = 4) -> Path:
 
 
 def series(path: Path, out: Path, capfd: Any) -> Series:
-    with pytest.raises(SystemExit) as ended:
-        main(["series", str(path), "--out", str(out), "--json"])
-    assert ended.value.code == 0
+    assert command("series", path, "--out", out, "--json") == 0
     shown = json.loads(capfd.readouterr().out)
     assert (out / "series.json").read_text() == Series.model_validate(shown["series"]).text()
     page = (out / "series.html").read_text()
@@ -106,8 +103,7 @@ def series(path: Path, out: Path, capfd: Any) -> Series:
     assert found.answers[0].fixed is not None
     assert estimated(found.answers[0].fixed) in str(found)
     assert repr(found) == f"<Series {found.brief()}>"
-    with pytest.raises(SystemExit):
-        main(["series", str(path), "--out", str(out)])
+    command("series", path, "--out", out)
     printed = capfd.readouterr().out
     assert f"Series: {out / 'series.json'}" in printed
     assert "Differential privacy of each block" in printed
@@ -144,8 +140,7 @@ def test_blocks_are_in_the_order_of_time(tmp_path: Path, capfd: Any) -> None:
     assert abs(row.newest.difference) < 1
     account = open_ledger().account("small")
     assert [one.block for one in account.blocks if one.level == "sample"] == names
-    with pytest.raises(SystemExit):
-        main(["ledger", "chart", "small", "--out", str(tmp_path / "chart")])
+    command("ledger", "chart", "small", "--out", tmp_path / "chart")
     titles = re.findall(
         r"<strong>Level sample, block ([^<]*)</strong>", (tmp_path / "chart" / "small-budget.html").read_text()
     )

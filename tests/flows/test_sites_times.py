@@ -14,7 +14,6 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from causalveil.flows.api import run_study
-from causalveil.flows.cli.main import main
 from causalveil.schemas.answers import Answer
 from causalveil.schemas.errors import BundleError, StudyError
 from causalveil.schemas.release import EffectRelease, load_release
@@ -25,7 +24,7 @@ from causalveil.tasks.sites.terms import terms_text
 from tests.bundle_cases import changed
 from tests.report_help import by_model
 from tests.sites_help import NAMES, Call, Party, at_home, some_terms
-from tests.studies import merge
+from tests.studies import command, merge
 from tests.survival_help import MANY, STUDY, cared_for, patients, write_survival, write_times
 
 Parties = dict[str, Party]
@@ -292,13 +291,10 @@ def test_a_coordinators_study_says_what_contracts_say(parties: Parties, tmp_path
 
 def refused_run(path: Path) -> int:
     """The exit code of a run that would leave a bundle."""
-    with pytest.raises(SystemExit):
-        main(["bundle", "key"])
+    command("bundle", "key")
     terms = path.with_name("round.json")
     terms.write_text(terms_text(some_terms()))
-    with pytest.raises(SystemExit) as ended:
-        main(["run", str(path), "--site", "north", "--round", str(terms), "--engine", "direct"])
-    return int(ended.value.code or 0)
+    return command("run", path, "--site", "north", "--round", terms, "--engine", "direct")
 
 
 @pytest.mark.parametrize(

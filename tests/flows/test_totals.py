@@ -17,7 +17,6 @@ import polars as pl
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.flows.cli.main import main
 from causalveil.flows.run.declare import plan_study
 from causalveil.schemas.errors import BudgetRefused, CausalveilError, StudyError
 from causalveil.schemas.limits import Code
@@ -29,7 +28,7 @@ from tests.golden_studies import EFFECTS, FURTHER, TABLES, Made, made, rows
 from tests.ledger_help import assert_agreed
 from tests.limits import codes, words
 from tests.matching_help import matching_changes
-from tests.studies import merge, people, refused, resolved, write_study
+from tests.studies import command, merge, people, refused, resolved, write_study
 
 MADE = made()
 REFUSED = {line[0] for line in read() if line[2] == "refused"}
@@ -165,8 +164,7 @@ def test_terms_are_in_plan_release_balance_and_report(tmp_path: Path, capsys: py
     assert any(stated in str(one) for one in release.warnings)
     page = report_html(release)
     assert all(name in page for name in ("age^2", "ns(age, 3)[2]", "group=b:age"))
-    with pytest.raises(SystemExit):
-        main(["plan", str(path)])
+    command("plan", path)
     assert stated in " ".join(capsys.readouterr().out.split())
 
 

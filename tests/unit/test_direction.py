@@ -62,6 +62,7 @@ from tests.direction_help import (
     option_name,
     rows,
 )
+from tests.studies import command
 
 SIZES = Sizes(units=4_000, train=2_000, estimation=2_000)
 
@@ -265,19 +266,15 @@ def test_what_is_expected(option: dict[str, Any]) -> None:
 def test_plan_sweep_on_the_command_line(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     import json
 
-    from causalveil.flows.cli.main import main
     from tests.direction_help import write_direction
 
     path = write_direction(tmp_path)
     for part in tmp_path.glob("*.parquet"):
         part.unlink()
-    with pytest.raises(SystemExit) as ended:
-        main(["plan", str(path), "--units", "4000", "--sweep", "penalty", "--json"])
-    assert ended.value.code == 0
+    assert command("plan", path, "--units", "4000", "--sweep", "penalty", "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert len(document["expected"]["sweep"]) == 9
-    with pytest.raises(SystemExit) as ended:
-        main(["plan", str(path), "--units", "4000", "--sweep", "penalty"])
+    command("plan", path, "--units", "4000", "--sweep", "penalty")
     shown = capsys.readouterr().out
     assert "right direction" in shown
 

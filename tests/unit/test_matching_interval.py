@@ -13,7 +13,6 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import laplace, norm
 
-from causalveil.flows.cli.main import main
 from causalveil.flows.estimators.matching import MATCHING
 from causalveil.flows.estimators.words import OF_A_PAPER
 from causalveil.flows.run.estimators import rehearse_effect
@@ -34,7 +33,7 @@ from causalveil.tasks.privacy.budget import RehearsalBudget
 from tests import matching_oracle as oracle
 from tests.limits import codes
 from tests.matching_help import CONTRACT, matching_changes, population, two_covariates
-from tests.studies import write_study
+from tests.studies import command, write_study
 
 REUSE = Reuse(
     ratio=5,
@@ -268,9 +267,7 @@ def test_charges_need_no_number_of_units_but_for_the_model() -> None:
 @pytest.mark.parametrize("level", ["label", "sample"])
 def test_plan_prints(level: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = write_study(tmp_path / "study", study=matching_changes(level=level), contract=CONTRACT)
-    with pytest.raises(SystemExit) as ended:
-        main(["plan", str(path), "--effect", "2", "--json"])
-    assert ended.value.code == 0
+    assert command("plan", path, "--effect", "2", "--json") == 0
     assert "half_width" in json.dumps(json.loads(capfd.readouterr().out))
 
 

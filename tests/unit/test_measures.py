@@ -10,7 +10,6 @@ import polars as pl
 import pytest
 
 from causalveil.flows.api import report, run_study
-from causalveil.flows.cli.main import main
 from causalveil.flows.run.check import check
 from causalveil.schemas.release import EffectRelease, load_release
 from causalveil.schemas.studies import parse_study
@@ -18,7 +17,7 @@ from causalveil.schemas.table import ALL_UNITS, EffectStudy
 from causalveil.tasks.estimate.answers import Risks, fieller, over_all
 from causalveil.tasks.report.table import rows_of
 from tests.protocol_help import analysed, in_cells, make_protocol
-from tests.studies import people, resolved, write_study
+from tests.studies import command, people, resolved, write_study
 
 EVENT: dict[str, Any] = {"name": "y0", "lower": 0, "upper": 1, "codes": {"no": 0, "yes": 1}, "role": "primary"}
 ALL = ["difference", "ratio", "odds_ratio"]
@@ -128,9 +127,7 @@ def study_in(folder: Path, contract: dict[str, Any] | None = None, **changes: An
 def test_a_trial_shows_its_ratios(estimator: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = study_in(tmp_path / "study", estimator={"penalty": ..., "name": estimator, "trial": True})
     assert check(path) == []
-    with pytest.raises(SystemExit) as ended:
-        main(["run", str(path), "--engine", "direct", "--out", str(tmp_path / "out")])
-    assert not ended.value.code
+    assert command("run", path, "--engine", "direct", "--out", tmp_path / "out") == 0
     shown = capfd.readouterr().out
     assert "risk ratio" in shown
     assert "odds ratio" in shown

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from causalveil.flows.api import plan as plan_of
-from causalveil.flows.cli.main import main
 from causalveil.flows.estimators.regression import REGRESSION
 from causalveil.flows.estimators.rehearsal import Made, people_of_effect
 from causalveil.flows.plan.study_plan import NOT_WORTH, expected
@@ -26,7 +25,7 @@ from causalveil.tasks.data.split import sizes_of
 from causalveil.tasks.estimate.people import assumed, stand_in_outcomes
 from causalveil.tasks.estimate.people import people as stand_in_people
 from tests.protocol_help import make_protocol
-from tests.studies import people, write_study
+from tests.studies import command, people, write_study
 from tests.survival_help import make_survival, make_times
 
 OLDER = {"column": "age", "op": ">=", "values": [40], "holds": {"lower": 20, "upper": 60}}
@@ -140,8 +139,7 @@ def test_options_that_are_not_given_are_not_told(tmp_path: Path, capfd: pytest.C
     allowed = {"estimators": ["regression"]}
     study = write_study(tmp_path, frame=people(200), study=STUDIES["regression"], contract=allowed)
     for options, named in (([], {"explained", "correlation", "distance"}), (["--explained", "0.3"], {"correlation"})):
-        with pytest.raises(SystemExit):
-            main(["plan", str(study), "--units", "5000", "--json", *options])
+        command("plan", study, "--units", "5000", "--json", *options)
         found = json.loads(capfd.readouterr().out)["expected"]["half_width_if"]
         assert named <= set(found)
         assert ("explained" in found) is not bool(options)

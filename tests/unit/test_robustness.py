@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import causalveil
-from causalveil.flows.cli.main import main
 from causalveil.flows.run.estimators import rehearse_effect
 from causalveil.schemas.answers import Benchmark, Limits, Possible, robustness_value
 from causalveil.schemas.contradictions import contradictions
@@ -37,6 +36,7 @@ from causalveil.tasks.report.robustness import (
     robustness_sentences,
 )
 from tests.regression_help import in_rows, make_regression
+from tests.studies import command
 
 ROOT = Path(__file__).parents[2]
 
@@ -157,9 +157,7 @@ def test_page_command_and_python_say_it(
         (["--like", "age", "--times", "200"], 2, None),
         (["--like", "age", "--outcome", "0.02", "--treatment", "0.02"], 2, None),
     ):
-        with pytest.raises(SystemExit) as ended:
-            main(["sensitivity", str(folder), *words, "--json"])
-        assert int(ended.value.code or 0) == code
+        assert command("sensitivity", folder, *words, "--json") == code
         shown = json.loads(capfd.readouterr().out)
         if expected is not None and expected.widened is not None:
             assert (shown["widened"], shown["sentences"]) == (list(expected.widened), list(expected.sentences))
