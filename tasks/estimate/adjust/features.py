@@ -186,7 +186,7 @@ HAIR = 1 - 2.0**-40
 # Rows of which features are made at a time: few enough for a processor's cache, and enough for a call.
 BLOCK = 2_048
 # Of which so many have their curves made at once: there are up to 200, where lines are few.
-PART = 512
+PART = 256
 # A category of so many levels has one column, that of the second.
 TWO = 2
 # A term is a function of covariates.
@@ -299,52 +299,58 @@ FAR, EXACT_SLOPES = 512.0, 255.0
 class CurveArrays:
     """Curves made ready for blocks of rows.
 
+    They are arranged by their shape: products, steps, then bends.
     Lines are taken out by one product of matrices on the lattice. Where public slopes are so large that its sums could
     round, they are added one line after the other.
+
+    Attributes:
+        order: places of the arranged curves among those that were given.
     """
 
     def __init__(self, curves: tuple[Curve, ...]) -> None:
         """Arrange what the curves say by row of their values."""
-        self.curves = curves
-        self.slopes = np.array([[one.intercept, *one.slopes] for one in curves])
-        self.over_size = 1 / np.array([[one.size] for one in curves])
+        shapes = [{Shape.step: 1, Shape.bend: 2}.get(one.shape, 0) for one in curves]
+        self.order: IntArray = np.argsort(shapes, kind="stable")
+        self.curves = tuple(curves[place] for place in self.order)
+        self.products, self.steps = shapes.count(0), shapes.count(1)
+        self.slopes = np.array([[one.intercept, *one.slopes] for one in self.curves])
+        self.over_size = 1 / np.array([[one.size] for one in self.curves])
         self.exact = bool((np.abs(self.slopes).sum(axis=1) < EXACT_SLOPES).all()) if curves else True
-        products, self.runs = (Shape.square, Shape.product), list[tuple[Shape, slice, IntArray, IntArray, FloatArray]]()
-        for is_product, run in itertools.groupby(enumerate(curves), key=lambda one: one[1].shape in products):
-            for shape, part in [(Shape.product, list(run))] if is_product else itertools.groupby(run, key=_shape_of):
-                own = list(part)
-                places = slice(own[0][0], own[-1][0] + 1)
-                first, second = (np.array([getattr(one, side) for _, one in own]) for side in ("first", "second"))
-                at = np.array([[one.at[0]] for _, one in own]) if shape is Shape.step else np.zeros((0, 1))
-                self.runs.append((shape, places, first, second, at))
+        self.first = np.array([one.first for one in self.curves], dtype=np.intp)
+        self.second = np.array([one.second for one in self.curves], dtype=np.intp)
+        self.at = np.array([[one.at[0]] for one in self.curves if one.shape is Shape.step]).reshape(-1, 1)
 
     def of(self, f: FloatArray) -> FloatArray:
         """Return c of rows whose lines are f, shape (curves, rows)."""
-        found = np.empty((len(self.curves), f.shape[1]))
+        arranged = self.arranged(f, np.empty((2, len(self.curves), f.shape[1])))
+        found = np.empty_like(arranged)
+        found[self.order] = arranged
+        return found
+
+    def arranged(self, f: FloatArray, work: FloatArray) -> FloatArray:
+        """Return c of rows whose lines are f, in the order of the shapes.
+
+        Args:
+            f: shape (lines, rows).
+            work: memory of shape (2, curves, rows) to use again; what is returned is its first half.
+        """
+        found: FloatArray = work[0]
         if not self.curves:
             return found
-        for shape, places, first, second, at in self.runs:
-            match shape:
-                case Shape.product:
-                    np.multiply(f[first], f[second], out=found[places])
-                case Shape.step:
-                    found[places] = f[first] > at
-                case _:
-                    for place in range(places.start, places.stop):
-                        curve = self.curves[place]
-                        found[place] = np.interp(f[curve.first], curve.at, curve.to)
-        found *= self.over_size
+        products, steps = slice(self.products), slice(self.products, self.products + self.steps)
+        np.multiply(f[self.first[products]], self.over_size[products], out=found[products])
+        found[products] *= f[self.second[products]]
+        np.multiply(f[self.first[steps]] > self.at, self.over_size[steps], out=found[steps])
+        for place in range(steps.stop, len(self.curves)):
+            curve = self.curves[place]
+            np.multiply(np.interp(f[curve.first], curve.at, curve.to), self.over_size[place], out=found[place])
         near = np.concatenate([np.ones((1, f.shape[1])), np.clip(f, -FAR, FAR)])
         near *= 2.0**BITS
         np.rint(near, out=near)
         near *= 2.0**-BITS
-        found -= self.slopes @ near if self.exact else times(self.slopes, near)
+        found -= np.matmul(self.slopes, near, out=work[1]) if self.exact else times(self.slopes, near)
         np.clip(found, -CURVE_CUT, CURVE_CUT, out=found)
         return found
-
-
-def _shape_of(one: tuple[int, Curve]) -> Shape:
-    return one[1].shape
 
 
 def features_of(features: FeatureMap, z: FloatArray) -> FloatArray:
@@ -406,12 +412,18 @@ def in_ball(values: FloatArray, radius: float) -> FloatArray:
 
     Entries are rounded towards 0 to multiples of 2^-BITS, and ``values`` is overwritten.
     """
-    length, step = np.sqrt(np.add.reduce(values * values, axis=0)), 2.0**BITS
+    found = in_steps(values, radius, np.empty_like(values))
+    found *= 2.0**-BITS
+    return found
+
+
+def in_steps(values: FloatArray, radius: float, squares: FloatArray) -> FloatArray:
+    """Return :func:`in_ball` in steps of the lattice; overwrites ``values`` and ``squares``."""
+    length, step = np.sqrt(np.add.reduce(np.multiply(values, values, out=squares), axis=0)), 2.0**BITS
     values *= HAIR * step / np.maximum(length, radius)
     # A row of finite length has entries that are finite and no longer than it.
     found = values if np.isfinite(length).all() else bounded(values / step) * step
     np.trunc(found, out=found)
-    found *= 1 / step
     return found
 
 

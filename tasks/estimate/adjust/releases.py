@@ -22,7 +22,7 @@ from causalveil.tasks.estimate.adjust.features import (
     FeatureMap,
     Scores,
     Screen,
-    in_ball,
+    in_steps,
     lines_in_ball,
     score_features,
 )
@@ -39,7 +39,14 @@ from causalveil.tasks.estimate.adjust.sums import (
     left_of_outcome,
     score_values,
 )
-from causalveil.tasks.estimate.models.lattice_sums import bounded, exact_sums, on_lattice, triangle_weights, weighed
+from causalveil.tasks.estimate.models.lattice_sums import (
+    BITS,
+    bounded,
+    exact_sums,
+    on_lattice,
+    triangle_weights,
+    weighed,
+)
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 
 
@@ -240,19 +247,21 @@ class JointScreenSums:
     def of(self, rows: CellRows) -> Named:
         """Return the sums of some rows."""
         first, y = self.screens[self.joint.first], self.residuals.in_deviations(rows)
-        one, found = first[0], {name: np.zeros_like(sums) for name, sums in self.weights.items()}
+        one, curves = first[0], len(first[0].curves)
+        sums, memory = np.zeros((len(self.screens) + len(first), curves)), np.empty((2, curves, PART))
         for part, z in self.joint.encoding.blocks(rows.x):
             (whole, f), t = lines_in_ball(one.lines, z, one.lines_radius), rows.t[part]
             own = None if rows.w is None else rows.w[part]
-            outcomes = weighed(self._outcomes(f, y[:, part], t), own)
             of_sides = [left_of_arm(side, f, of_side(t, s, self.joint)) for s, side in enumerate(first)]
-            arms = weighed(np.stack(of_sides), own)
+            left = weighed(np.concatenate([self._outcomes(f, y[:, part], t), of_sides]), own)
             for begin in range(0, len(t), PART):
                 some = slice(begin, begin + PART)
-                c = in_ball(one.made.of(whole[:, some]), one.radius)[:, : len(t) - begin]
-                found["outcome"] += outcomes[:, some] @ c.T
-                found["treatment"] += arms[:, some] @ c.T
-        return found
+                work = memory[:, :, : whole[:, some].shape[1]]
+                c = in_steps(one.made.arranged(whole[:, some], work), one.radius, work[1])[:, : len(t) - begin]
+                sums += left[:, some] @ c.T
+        found = np.empty_like(sums)
+        found[:, one.made.order] = sums * 2.0**-BITS
+        return {"outcome": found[: len(self.screens)], "treatment": found[len(self.screens) :]}
 
     def _outcomes(self, f: FloatArray, y: FloatArray, t: np.ndarray) -> FloatArray:
         """Return r of each outcome, by the lines of a row's own arm."""
