@@ -54,6 +54,7 @@ def test_every_page_is_self_contained(pages: dict[str, Path]) -> None:
         assert "@import" not in path.read_text(), name
 
 
+# Sentences that depend on facts of a run are those of ``test_true_sentences.py``.
 SAYS = {
     "effect": [
         *("treated lowers score by 2.10, if the assumptions below hold", "−3.00 to −1.20", "On average over all units"),
@@ -61,16 +62,10 @@ SAYS = {
             "ATE: every person of small",
             "Difference of means, treated minus controls",
             "No unmeasured confounding",
-            # May I ask again, who approved, how do I cite it.
-            *(
-                "returns this release, free of charge",
-                "Grants and reviews stand in the ledger",
-                "Study small of small, run",
-            ),
             "age, group",
         ),
-        *("probability from 0.1 to 0.9", "(1, 10⁻⁶)-differential privacy", "The whole row of any one person"),
-        *("What is true of people in general", "20 to 60", "a, b, c", "by a factor of 2.7", "at this sample size"),
+        *("probability from 0.1 to 0.9", "(1, 10⁻⁶)-differential privacy"),
+        *("What is true of people in general", "20 to 60", "a, b, c", "by a factor of 2.7"),
         *("Not covered: confounding", "ledger", "polars", "inverse probability weighting (Hájek)"),
     ],
     "survival": [
@@ -119,9 +114,8 @@ SAYS = {
     ],
     "withheld": ["score has no answer: a gate failed.", "4 questions were asked together. Each has its own row below."],
     "raises": ["treated raises score by 2.00"],
-    "open": ["No effect on score was shown.", "includes zero"],
+    "open": ["includes zero"],
     "drowned": [
-        "Nothing can be said of score:",
         "the whole declared range",
         "Estimate: hidden by noise (−10.0 to 10.0)",
     ],
@@ -130,7 +124,6 @@ SAYS = {
         "Every covariate is public.",
         "one person’s outcome",
     ],
-    "simulated": ["Not for release. A simulation with seeded noise"],
     "hostile": ["<script>alert(1)</script>", "<b>bold</b>", "more stand in release.json"],
     "matching": ["Computed by matching", "5 units of the other arm", "Every kind of unit can be found in both arms"],
     "aipw": [
@@ -138,19 +131,12 @@ SAYS = {
         "Treatment was randomised, with a chance of 0.5",
     ],
     "balance": [
-        "Partly adjusted, until about 72% of possible confounding by the other covariates is left.",
         "leaving out 25% of its units",
         *("age: 1.234 before, 0.012 after, noise 0.046", "The 24 furthest apart are shown; 5 more"),
-        "Could not be adjusted for: group is b.",
     ],
-    "adjusted 4": ["Adjusted until about 17% of possible confounding is left.", "the declared confounding_prior"],
-    "attenuated": ["Attenuated: noise on treatments leaves about 34% of the effect"],
-    "confounding": ["allows for a bias of 0.3 to either side"],
-    "means": [
-        *("Not adjusted: treatment was randomised.", "Treatment was randomised."),
-        "difference of the two arms’ noisy means",
-    ],
-    "as they are": ["Unadjusted: the arms are compared as they are.", "Little confounding."],
+    "attenuated": ["noise on treatments leaves about 34% of the effect"],
+    "means": ["Treatment was randomised.", "difference of the two arms’ noisy means"],
+    "as they are": ["Little confounding."],
     "direction": [
         *("Does altitude cause heat, or heat cause altitude?", "favour altitude → heat", "0.83", "Additive noise"),
         *("0 to 3,000", "Theorem 2", "takes no account of sampling", "Nothing else causes both", "0.031"),
@@ -256,16 +242,6 @@ def test_figures_of_restricted_times_are_told_of_the_day_on_which_measures_end(d
     assert "'age' (classes from 40)" in "; ".join(one["sentence"] for one in document["not_covered"])
 
 
-def test_nothing_is_protected_by_a_proof_that_holds_in_the_limit_alone(documents: Documents) -> None:
-    ever, no_one = "This holds for ever", "Nothing is proved at this number of units"
-    proved = report_html(load(documents["effect"]))
-    assert ever in proved
-    assert no_one not in proved
-    limit = report_html(load({**documents["effect"], "guarantee": "asymptotic"}))
-    assert ever not in limit
-    assert no_one in limit
-
-
 def test_a_hidden_estimate_has_no_marker_and_no_number(documents: Documents) -> None:
     document = documents["protocol"]
     ends = {"state": "unresolved", "interval": {"lower": -10.0, "upper": 10.0}}
@@ -278,23 +254,20 @@ def test_a_hidden_estimate_has_no_marker_and_no_number(documents: Documents) -> 
 
 
 def test_command(documents: Documents, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    def run(*words: str) -> int:
-        return command("report", *words)
-
     release = tmp_path / "release.json"
     for name in ("effect", "pooled"):
         release.write_text(json.dumps(documents[name]))
         assert load_published(release).kind == documents[name]["kind"]
-        assert run(str(release)) == 0
+        assert command("report", release) == 0
         assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
     (tmp_path / "report.html").unlink()
-    assert run(str(tmp_path)) == 0
+    assert command("report", tmp_path) == 0
     assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
-    assert run(str(release), "--out", str(tmp_path / "deep" / "page.html"), "--json") == 0
+    assert command("report", release, "--out", str(tmp_path / "deep" / "page.html"), "--json") == 0
     assert str(tmp_path / "deep" / "page.html") in capfd.readouterr().out
     release.write_text("{}")
-    assert run(str(release)) == 2
-    assert run(str(tmp_path / "nowhere.json")) == 2
+    assert command("report", release) == 2
+    assert command("report", str(tmp_path / "nowhere.json")) == 2
 
 
 def test_numbers_and_amounts() -> None:

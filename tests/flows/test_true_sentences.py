@@ -150,6 +150,7 @@ CLAIMS: dict[str, Holds] = {
     "It holds for units of the training half alone.": lambda f: f["level"] == "training_units",
     "spends what its own half spends": lambda f: f["level"] != "training_units",
     "at this sample size. ": lambda f: f["guarantee"] == "finite_sample",
+    "This holds for ever": lambda f: f["guarantee"] == "finite_sample",
     "Nothing is proved at this number of units": lambda f: f["guarantee"] == "asymptotic",
     "the middle of its declared range": lambda f: f["missing_outcome"] == "middle",
     "the lower end of its declared range": lambda f: f["missing_outcome"] == "lower",
