@@ -94,7 +94,7 @@ SENTENCES: dict[StrEnum, str] = {
     Code.censoring_curves: "error of the released curves of censoring",
     Code.confounding_of_prior: "confounding up to the size that `confounding_prior` assumes",
     Code.confounding_hidden: "confounding as large as `confounding_prior` expects, where noise hides it",
-    Code.curves_not_kept: "curves and products as far as the search for them shows",
+    Code.curves_not_kept: "bias by curves and products that were looked for and are not adjusted for",
     Code.imbalance: "bias by the imbalance that is left between the arms",
     Code.imbalance_times: "bias by the imbalance that is left between the arms (times the declared allowance, "
     "{factor})",
