@@ -11,6 +11,9 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
+from causalveil.schemas.asked.resolve import resolve
+from causalveil.schemas.asked.study_file import parse_study_file
+from causalveil.schemas.contract import Contract, parse_contract
 from causalveil.schemas.studies import STUDIES, parse_study
 from causalveil.schemas.study import PrivacyRequest
 
@@ -53,6 +56,28 @@ CONTRACT: dict[str, Any] = {
     "guarantees": ["finite_sample"],
     "accounting": "basic",
 }
+
+
+# A study that leaves all that it can to the contract.
+ASKED: dict[str, Any] = {
+    "kind": "effect",
+    "name": "small",
+    "treatment": "treated",
+    "outcome": {"name": "score"},
+    "covariates": ["age"],
+    "estimator": {"name": "regression"},
+    "privacy": {"epsilon": "1", "delta": "1e-6"},
+}
+
+
+def owned(changes: dict[str, Any]) -> Contract:
+    """The small contract with changes, for every estimator."""
+    return parse_contract(yaml.safe_dump(merge(merge(CONTRACT, {"estimators": ...}), changes)), "dataset.yaml")
+
+
+def completed(changes: dict[str, Any], contract: Contract) -> Any:
+    """`ASKED` with other values of some keys, as a contract completes it."""
+    return resolve(parse_study_file(ASKED | changes), contract)
 
 
 def people(n: int, seed: int = 0) -> pl.DataFrame:

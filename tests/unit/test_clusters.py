@@ -13,9 +13,7 @@ import pytest
 from scipy import stats
 
 from causalveil.flows.run.estimators import rehearse_effect
-from causalveil.schemas.asked.resolve import resolve
-from causalveil.schemas.asked.study_file import parse_study_file
-from causalveil.schemas.contract import Contract, parse_contract
+from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.specification import travelling
 from causalveil.schemas.study import Clusters
@@ -27,49 +25,35 @@ from causalveil.tasks.machine.arrays import load_array
 from causalveil.tasks.privacy.budget import RehearsalBudget
 from tests.protocol_help import make_protocol
 from tests.regression_help import in_rows, make_regression
+from tests.studies import completed, owned
 from tests.survival_help import make_survival
 
-OWNER = """
-dataset: pupils
-data_class: synthetic
-unit: pupil
-columns:
-  treated: {codes: {control: 0, treated: 1}}
-  age: {lower: 5, upper: 20}
-  sex: {codes: {no: 0, yes: 1}}
-  dose: {levels: [none, low, high]}
-  score: {lower: 0, upper: 100}
-caps: {sample: {epsilon: 10, delta: 1.0e-4}, label: {epsilon: 10, delta: 1.0e-4}}
-public: [treated, age]
-"""
-SCHOOLS = "clusters: {school: {number: 30, spread: 0.5}}\n"
-ASKED: dict[str, Any] = {
-    "kind": "effect",
-    "name": "pupils",
-    "treatment": "treated",
-    "outcome": {"name": "score"},
-    "covariates": ["age"],
-    "estimator": {"name": "regression"},
-    "privacy": {"epsilon": 1, "delta": "1e-6"},
-    "clusters": "school",
+COLUMNS = {
+    "age": {"lower": 5, "upper": 20},
+    "sex": {"codes": {"no": 0, "yes": 1}},
+    "dose": {"levels": ["none", "low", "high"]},
 }
+SCHOOLS = {"clusters": {"school": {"number": 30, "spread": 0.5}}}
 SEXES, FEW = ({0: {"number": one}, 1: {"number": 9}} for one in (40, 9))
 LABEL = {"epsilon": 1, "delta": "1e-6", "level": "label"}
 DOSED = {"treatment": "dose", "arms": {"reference": "none"}}
 
 
-def contract(more: str = SCHOOLS) -> Contract:
-    return parse_contract(OWNER + more, "dataset.yaml")
+def contract(changes: dict[str, Any] = SCHOOLS) -> Contract:
+    return owned({"columns": COLUMNS, "public": ["treated", "age"]} | changes)
+
+
+def asked(**changes: Any) -> Any:
+    return completed({"clusters": "school"} | changes, contract())
 
 
 def test_a_study_has_the_clusters_of_the_contract() -> None:
-    study: Any = resolve(parse_study_file(ASKED), contract())
+    study = asked()
     assert study.clusters == Clusters(column="school", number=30, spread=0.5)
     assert study.columns[-1] == "school"
-    whole: Any = resolve(parse_study_file({**ASKED, "clusters": {"column": "school", "treated": 15}}), contract())
+    whole = asked(clusters={"column": "school", "treated": 15})
     assert whole.clusters.of_arms(("0", "1")) == (15, 15)
-    without: Any = resolve(parse_study_file({**ASKED, "clusters": None}), contract())
-    assert "clusters" not in without.specification()
+    assert "clusters" not in asked(clusters=None).specification()
 
 
 @pytest.mark.parametrize(
@@ -106,18 +90,17 @@ def test_a_study_has_the_clusters_of_the_contract() -> None:
             "take 4 degrees of freedom, which 30 clusters do not have to spare (10 clusters for each)",
         ),
         ({"covariates": ["school"]}, "'school'"),
-        ({"treatment": "school"}, "'school'"),
     ],
 )
 def test_what_is_not_proved_is_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(StudyError) as refused:
-        resolve(parse_study_file({**ASKED, **changes}), contract())
+        asked(**changes)
     assert said in str(refused.value)
 
 
 def test_each_site_has_clusters_of_its_own() -> None:
-    ours: Any = resolve(parse_study_file(ASKED), contract())
-    theirs: Any = resolve(parse_study_file(ASKED), contract("clusters: {school: {number: 12}}\n"))
+    ours = asked()
+    theirs = completed({"clusters": "school"}, contract({"clusters": {"school": {"number": 12}}}))
     assert ours.specification() != theirs.specification()
     assert travelling(ours.specification()) == travelling(theirs.specification())
 
@@ -132,19 +115,19 @@ def test_times_take_clusters_with_covariates_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("changes", "said"),
     [
-        ("clusters: {school: {number: 5}}\n", "5 clusters are too few"),
+        ({"clusters": {"school": {"number": 5}}}, "5 clusters are too few"),
         # One of 30 schools that holds half of the pupils.
-        ("clusters: {school: {number: 30, spread: 2.58}}\n", "a few hold most units"),
-        ("clusters: {age: {number: 30}}\n", "a column of clusters has no other part"),
-        (SCHOOLS + "blocks: {key: month, units_span: false}\n", "'clusters' do not go with 'blocks'"),
-        (SCHOOLS + "rows: {}\n", "'clusters' do not go with 'rows'"),
+        ({"clusters": {"school": {"number": 30, "spread": 2.58}}}, "a few hold most units"),
+        ({"clusters": {"age": {"number": 30}}}, "a column of clusters has no other part"),
+        (SCHOOLS | {"blocks": {"key": "month", "units_span": False}}, "'clusters' do not go with 'blocks'"),
+        (SCHOOLS | {"rows": {}}, "'clusters' do not go with 'rows'"),
     ],
 )
-def test_a_contract_that_cannot_be_true_is_refused(more: str, said: str) -> None:
+def test_a_contract_that_cannot_be_true_is_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ContractError) as refused:
-        contract(more)
+        contract(changes)
     assert said in str(refused.value)
 
 

@@ -9,9 +9,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from causalveil.schemas.asked.resolve import resolve
-from causalveil.schemas.asked.study_file import parse_study_file
-from causalveil.schemas.contract import parse_contract
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.limits import Code
 from causalveil.schemas.study import SurveyWeights
@@ -20,41 +17,19 @@ from causalveil.tasks.estimate.covered import assumed
 from causalveil.tasks.report.facts import over_whom
 from tests.limits import codes
 from tests.protocol_help import analysed, in_cells, make_protocol
+from tests.studies import completed, owned
 
-CONTRACT = """
-dataset: survey
-data_class: synthetic
-unit: person
-columns:
-  treated: {codes: {control: 0, treated: 1}}
-  y: {lower: 0, upper: 10}
-  age: {lower: 20, upper: 60}
-public: [treated, age]
-caps: {sample: {epsilon: 10, delta: 1.0e-4}, label: {epsilon: 10, delta: 1.0e-4}}
-"""
-WEIGHTS = "weights: {column: pweight, upper: 5}\n"
-ASKED: dict[str, Any] = {
-    "kind": "effect",
-    "name": "weighted",
-    "treatment": "treated",
-    "outcome": {"name": "y"},
-    "covariates": ["age"],
-    "weights": "pweight",
-    "estimator": {"name": "regression"},
-    "privacy": {"epsilon": 1, "delta": "1e-6"},
-}
+WEIGHTS = {"column": "pweight", "upper": 5}
 
 
 def test_a_study_has_the_weights_of_the_contract() -> None:
-    study: Any = resolve(parse_study_file(ASKED), parse_contract(CONTRACT + WEIGHTS, "dataset.yaml"))
+    weighted = owned({"weights": WEIGHTS})
+    study = completed({"weights": "pweight"}, weighted)
     assert study.weights == SurveyWeights(column="pweight", upper=5)
     assert "pweight" in study.columns
     assert study.question == "ATE, weighted by pweight"
-    plain: Any = resolve(
-        parse_study_file({**ASKED, "weights": None}), parse_contract(CONTRACT + WEIGHTS, "dataset.yaml")
-    )
-    assert "weights" not in plain.specification()
-    assert parse_contract(CONTRACT, "dataset.yaml").digest != parse_contract(CONTRACT + WEIGHTS, "dataset.yaml").digest
+    assert "weights" not in completed({}, weighted).specification()
+    assert owned({}).digest != weighted.digest
 
 
 @pytest.mark.parametrize(
@@ -62,10 +37,7 @@ def test_a_study_has_the_weights_of_the_contract() -> None:
     [
         ({"weights": "age"}, "declares no survey weights by column 'age'; it declares 'pweight'"),
         ({"covariates": ["age", "pweight"]}, "pweight"),
-        (
-            {"estimator": {"name": "aipw", "guarantee": "asymptotic"}},
-            "take survey weights",
-        ),
+        ({"estimator": {"name": "aipw", "guarantee": "asymptotic"}}, "take survey weights"),
         ({"estimator": {"name": "matching"}, "privacy": {"epsilon": 1, "level": "label"}}, "take survey weights"),
         ({"privacy": {"epsilon": 1, "delta": 0}}, "need a delta above 0"),
     ],
@@ -73,20 +45,20 @@ def test_a_study_has_the_weights_of_the_contract() -> None:
 )
 def test_what_has_no_weighted_sums_is_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(StudyError, match=said):
-        resolve(parse_study_file({**ASKED, **changes}), parse_contract(CONTRACT + WEIGHTS, "dataset.yaml"))
+        completed({"weights": "pweight"} | changes, owned({"weights": WEIGHTS}))
 
 
 @pytest.mark.parametrize(
     ("weights", "said"),
     [
-        ("weights: {column: age, upper: 5}", "declared already"),
-        ("weights: {column: pweight, upper: 0}", "upper"),
-        ("weights: {column: pweight, upper: 5, mean: 6}", "above 'upper'"),
+        ({"column": "age"}, "declared already"),
+        ({"upper": 0}, "upper"),
+        ({"mean": 6}, "above 'upper'"),
     ],
 )
-def test_a_contract_with_such_weights_is_refused(weights: str, said: str) -> None:
+def test_a_contract_with_such_weights_is_refused(weights: dict[str, Any], said: str) -> None:
     with pytest.raises(ContractError, match=said):
-        parse_contract(CONTRACT + weights, "dataset.yaml")
+        owned({"weights": WEIGHTS | weights})
 
 
 def test_rows_weigh_at_most_one() -> None:
