@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -112,29 +113,36 @@ def searched(case: Case, effort: Effort, *, whole: bool) -> tuple[dict[str, Foun
     return found, wrong
 
 
-def calls(wanted: dict[str, str]) -> Iterator[tuple[str, int, int]]:
+@cache
+def calls() -> list[tuple[str, ast.Call]]:
+    """Every call in tasks but those that are tested elsewhere, with its file."""
+    places = {path: path.relative_to(TASKS).as_posix() for path in sorted(TASKS.rglob("*.py"))}
+    return [
+        (place, node)
+        for path, place in places.items()
+        if not any(f"tasks/{place}".startswith(one) for one in ("tasks/privacy/", *ELSEWHERE))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+    ]
+
+
+def places_of(wanted: dict[str, str]) -> Iterator[tuple[str, int, int]]:
     """Places in tasks where a function or method is called with an argument of this name, if one is asked for."""
-    for path in sorted(TASKS.rglob("*.py")):
-        place = path.relative_to(TASKS).as_posix()
-        if place.startswith("privacy/") or any(f"tasks/{place}".startswith(one) for one in ELSEWHERE):
+    for place, node in calls():
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        given = [*node.args, *(one.value for one in node.keywords)]
+        named = {one.id for one in given if isinstance(one, ast.Name)}
+        if any(isinstance(one, ast.Constant) and one.value is None for one in given):
+            # A formula in an unknown number of units.
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(node, ast.Call):
-                continue
-            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-            given = [*node.args, *(one.value for one in node.keywords)]
-            named = {one.id for one in given if isinstance(one, ast.Name)}
-            if any(isinstance(one, ast.Constant) and one.value is None for one in given):
-                # A formula in an unknown number of units.
-                continue
-            if name in wanted and (not wanted[name] or wanted[name] in named):
-                yield place, node.lineno, node.end_lineno or node.lineno
+        if name in wanted and (not wanted[name] or wanted[name] in named):
+            yield place, node.lineno, node.end_lineno or node.lineno
 
 
 def unseen(wanted: dict[str, str], seen: set[tuple[str, int]]) -> list[str]:
     return [
         f"{place}:{first}"
-        for place, first, last in calls(wanted)
+        for place, first, last in places_of(wanted)
         if not any(file == place and first <= line <= last for file, line in seen)
     ]
 

@@ -13,7 +13,6 @@ from causalveil.schemas.answers import GateVerdict, State
 from causalveil.schemas.asked.resolve import asks_for, resolve
 from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, AdjustmentMethod, of_share
-from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.limits import Code, limit
@@ -29,25 +28,16 @@ from causalveil.tasks.estimate.answers import Part, mixture_quantile, over_group
 from causalveil.tasks.estimate.covered import assumed
 from causalveil.tasks.estimate.findings import placebo_gates
 from causalveil.tasks.estimate.people import check_cells
+from tests import studies
 from tests.limits import codes
 from tests.protocol_help import analysed, confounded, in_cells, make_protocol
-from tests.studies import CONTRACT, merge
+from tests.studies import merge, owned
 
-ASKED: dict[str, Any] = {
-    "kind": "effect",
-    "name": "many",
-    "treatment": "treated",
-    "outcomes": [{"name": "score", "role": "primary"}, "points"],
-    "subgroups": "group",
-    "covariates": ["age"],
-    "estimator": {"name": "regression"},
-    "privacy": {"epsilon": "1", "delta": "1e-6"},
-}
-OWNED: dict[str, Any] = merge(
-    CONTRACT,
-    {"columns": {"points": {"lower": 0, "upper": 5}, "drug": {"levels": ["none", "low", "high"]}},
-     "estimators": ["regression", "difference_in_means", "balancing", "matching"]},
-)  # fmt: skip
+ASKED: dict[str, Any] = merge(
+    studies.ASKED,
+    {"outcome": ..., "outcomes": [{"name": "score", "role": "primary"}, "points"], "subgroups": "group"},
+)
+OWNED = owned({"columns": {"points": {"lower": 0, "upper": 5}, "drug": {"levels": ["none", "low", "high"]}}})
 
 
 LABEL: dict[str, Any] = {
@@ -57,8 +47,8 @@ LABEL: dict[str, Any] = {
 
 
 def resolved(**changes: Any) -> EffectStudy:
-    public = changes.pop("public", OWNED["public"])
-    study = resolve(parse_study_file(ASKED | changes), Contract.model_validate(OWNED | {"public": public}))
+    contract = OWNED.model_copy(update={"public": tuple(changes.pop("public", OWNED.public))})
+    study = resolve(parse_study_file(ASKED | changes), contract)
     assert isinstance(study, EffectStudy)
     return study
 
@@ -119,7 +109,7 @@ def test_what_cannot_be_asked_is_told(changes: dict[str, Any], said: str) -> Non
 @pytest.mark.parametrize("outcomes", [["score"], [{"name": "score", "role": "primary", "importance": 4}]])
 def test_one_outcome_is_short_for_a_list_of_one(outcomes: list[Any]) -> None:
     one = {key: value for key, value in ASKED.items() if key not in ("outcomes", "subgroups")}
-    contract = Contract.model_validate(OWNED)
+    contract = OWNED
     study = resolve(parse_study_file(one | {"outcome": "score"}), contract)
     assert resolve(parse_study_file(one | {"outcomes": outcomes}), contract).digest == study.digest
     table = one | {"subgroups": "group"}
@@ -129,7 +119,7 @@ def test_one_outcome_is_short_for_a_list_of_one(outcomes: list[Any]) -> None:
 @pytest.mark.parametrize("missing", ["treated", "group", "age"])
 def test_at_label_level_every_column_but_outcomes_must_be_public(missing: str) -> None:
     assert resolved(**LABEL).TABLES == ("label",)
-    public = [name for name in OWNED["public"] if name != missing]
+    public = [name for name in OWNED.public if name != missing]
     with pytest.raises(StudyError, match=f"column '{missing}' is not among the contract's 'public' columns"):
         resolved(**LABEL, public=public)
 
