@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.estimators.rehearsal import DRAWS, FEW, Rehearsal, summary
+from causalveil.flows.estimators.rehearsal import DRAWS, FEW, STEADY, Rehearsal, summary
 from causalveil.flows.estimators.stage import Run, Stage, StageRun, carry_out
 from causalveil.flows.estimators.table import Rehearsed
 from causalveil.flows.estimators.words import (
@@ -102,8 +102,19 @@ class Estimator(Generic[S]):
         """Return how many people's public covariates and treatments a plan may read; 0: none."""
         return 0 if self.rehearsal is None else self.rehearsal(study).own
 
+    def affordable(self, study: S, many: int) -> int:
+        """Return how many draws are made where so many are wanted."""
+        return many if self.rehearsal is None else self.rehearsal(study).affordable(many)
+
     def draws(
-        self, study: S, sizes: Sizes, stand_in: StandIn, people: PublicPeople | None = None, many: int = DRAWS
+        self,
+        study: S,
+        sizes: Sizes,
+        stand_in: StandIn,
+        people: PublicPeople | None = None,
+        many: int = DRAWS,
+        seeds: Sequence[int] = (),
+        steady: bool = True,
     ) -> Sequence[Rehearsed]:
         """Return what the study says by so many draws; none where it has no interval.
 
@@ -113,6 +124,8 @@ class Estimator(Generic[S]):
             stand_in: the population that the reader assumes.
             people: the run's own, where their covariates and treatments are public.
             many: how many, of each kind of outcomes.
+            seeds: of the draws; empty: from 0 on.
+            steady: whether they end once their mean is known.
 
         Raises:
             StudyError: the study cannot be declared at this size.
@@ -120,7 +133,8 @@ class Estimator(Generic[S]):
         """
         if self.rehearsal is None:
             return ()
-        return self.rehearsal(study).draws(self.stages_of(study), study, sizes, stand_in, people, many)
+        steady = steady and many in STEADY and not seeds
+        return self.rehearsal(study).draws(self.stages_of(study), study, sizes, stand_in, people, many, seeds, steady)
 
     def width(
         self, study: S, sizes: Sizes, stand_in: StandIn, people: PublicPeople | None = None, many: int = DRAWS
@@ -129,22 +143,17 @@ class Estimator(Generic[S]):
         found = self.draws(study, sizes, stand_in, people, many)
         return float(summary(found)["half_width"]) if found else None
 
-    def point(
-        self, study: S, sizes: Sizes, stand_in: StandIn, people: PublicPeople | None = None, first: bool = False
-    ) -> float | None:
-        """Return ``width`` by few draws: a point of a curve, which has many.
-
-        ``first``: by the first of these alone, where a point has no more draws because widths of one noise vary much.
-        """
+    def point(self, study: S, sizes: Sizes, stand_in: StandIn, people: PublicPeople | None = None) -> float | None:
+        """Return ``width`` by few draws: a point of a curve, which has many."""
         many = FEW if self.rehearsal is None else self.rehearsal(study).point
-        return self.width(study, sizes, stand_in, people, 1 if first and many <= FEW else many)
+        return self.width(study, sizes, stand_in, people, many)
 
     def warnings(self, study: S, sizes: Sizes, stand_in: StandIn) -> tuple[Remark, ...]:
         """Return the warnings that ``expected`` gives where no effect is named.
 
         Those of what is not protected are left out: a release has a field for it.
         """
-        found = self.warned(study, sizes, stand_in, lambda: self.draws(study, sizes, stand_in, many=FEW))
+        found = self.warned(study, sizes, stand_in, lambda: self.draws(study, sizes, stand_in, many=FEW, steady=False))
         return tuple(in_order(one for one in found if one.code is not PlanCode.unprotected))
 
     def expected(
@@ -176,7 +185,7 @@ class Estimator(Generic[S]):
             }
         words = self.words(study, sizes, stand_in, found)
         # Of the first draws alone, which are those of a release's warnings.
-        few = () if self.rehearsal is None else found[: self.rehearsal(study).affordable(FEW)]
+        few = found[: self.affordable(study, FEW)]
         warnings = list(self.warned(study, sizes, stand_in, lambda: few))
         if not found:
             return {**words.numbers, "sentences": [*words.sentences], "warnings": warnings}

@@ -45,8 +45,11 @@ S = TypeVar("S", bound=Study)
 Stages = Sequence[Stage[Any, Any]]
 Results = Mapping[Stage[Any, Any], Any]
 
-# Draws of noise of which a plan says the median, and of what is set beside it: other facts, points of a curve.
+# Draws of noise of which a plan says the median, and of what is set beside it, other facts and points of a curve: at
+# most; of either so many at least, and the standard error of their mean, over it, at which they end. Of 64 plans of six
+# estimators that ended so 61 said what twelve draws say within 1.6%, the farthest within 13%.
 DRAWS, FEW = 12, 3
+STEADY = {DRAWS: (4, 0.015), FEW: (2, 0.03)}
 # Draws of one sample of people, where its weights are slow.
 OF_ONE = 4
 # Columns up to which a draw takes less than a tenth of a second. Its time grows with their square and more.
@@ -203,6 +206,8 @@ class Rehearsal:
         stand_in: StandIn,
         own: PublicPeople | None,
         many: int,
+        seeds: Sequence[int] = (),
+        steady: bool = False,
     ) -> list[Rehearsed]:
         """Return so many draws of each kind of outcomes.
 
@@ -215,6 +220,8 @@ class Rehearsal:
             stand_in: the population that the reader assumes.
             own: the run's own people, where their covariates and treatments are public.
             many: how many, where there is one kind.
+            seeds: of the draws; empty: from 0 on.
+            steady: whether draws of one kind end once their mean is known (``STEADY``).
 
         Raises:
             StudyError: the study cannot be declared at this size.
@@ -229,7 +236,8 @@ class Rehearsal:
             count, crowds = public.units, self._own(study, stand_in, public, self.affordable(many))
         else:
             count = max(min(round(units), enough(stand_in, self.most)), 2)
-            crowds = self._assumed(study, stand_in, count, round(units), self.affordable(many))
+            seeds = seeds or range(self.affordable(many))
+            crowds = self._assumed(study, stand_in, count, round(units), seeds)
         smaller = self.smaller(study, units / count)
         of = sizes if smaller.all_units else sizes_of(smaller.study, count)
         estimate, found = _Estimate(tuple(stages), self.first, self.again, self.alike), list[Rehearsed]()
@@ -247,19 +255,25 @@ class Rehearsal:
             make = partial(drawn, seed)
             try:
                 one = make(crowd) if isinstance(crowd, MemoryEnclave) else _drawn(_Drawn(asked, crowd, seed, make))
-                found.append(replace(one, kind=kind, weight=weight))
+                found.append(replace(one, kind=kind, weight=weight, seed=seed))
             except (DataError, ConvergenceError) as own_problem:
                 # A sample may lack what another has: one arm, where it is rare.
                 problem = own_problem if isinstance(own_problem, DataError) else DataError(str(own_problem))
+            if steady and own is None and len(self.effects) == 1 and _known(found, many, self.of_one(count)):
+                break
         if not found:
             raise problem
         return found
 
+    def of_one(self, count: int) -> int:
+        """Return how many draws there are of one sample of so many people."""
+        return 1 if count <= self.anew else OF_ONE
+
     def _assumed(
-        self, study: Study, stand_in: StandIn, count: int, units: int, many: int
+        self, study: Study, stand_in: StandIn, count: int, units: int, seeds: Sequence[int]
     ) -> Iterator[tuple[int, float, int, MemoryEnclave | _Crowd]]:
-        sampled, each = self.by_chance or count == units, 1 if count <= self.anew else OF_ONE
-        for (kind, effect), seed in product(enumerate(self.effects), range(many)):
+        sampled, each = self.by_chance or count == units, self.of_one(count)
+        for (kind, effect), seed in product(enumerate(self.effects), seeds):
             sample = seed - seed % each if sampled else None
             made = Made(stand_in, count, self.randomised, sample, effect)
             yield kind, 1.0, seed, _Crowd.of(self.make, study, made)
@@ -334,6 +348,14 @@ class _Drawn:
 def _drawn(one: _Drawn) -> Rehearsed:
     """Return a draw, made once."""
     return one.make(_held(one.crowd))
+
+
+def _known(found: Sequence[Rehearsed], many: int, of_one: int) -> bool:
+    """Return whether draws, of at least two samples, tell their mean as well as is needed."""
+    least, within = STEADY[many]
+    widths = np.array([one.half_width for one in found])
+    enough_of_them = len(widths) >= (least if of_one == 1 else max(least, 2 * of_one))
+    return enough_of_them and bool(widths.std(ddof=1) <= within * math.sqrt(len(widths)) * widths.mean())
 
 
 def _index(study: EffectStudy, public: MemoryEnclave) -> FloatArray:

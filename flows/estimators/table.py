@@ -55,6 +55,7 @@ class Rehearsed:
         whole_range: whether it is all of the declared range.
         kind: of the outcomes of its people, counted from 0.
         weight: of that kind in the mean over kinds.
+        seed: of its noise.
         answers: expected half-widths of each outcome.
         contrasts: expected half-widths of contrasts, those of ratios left out.
         found: what it was read from.
@@ -67,6 +68,7 @@ class Rehearsed:
     whole_range: bool = False
     kind: int = 0
     weight: float = 1.0
+    seed: int = 0
     answers: tuple[ExpectedAnswer, ...] = ()
     contrasts: tuple[float, ...] = ()
     found: Any = None

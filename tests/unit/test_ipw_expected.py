@@ -11,6 +11,7 @@ from scipy.stats import norm
 
 from causalveil.flows.estimators import ipw
 from causalveil.flows.estimators.ipw import IPW
+from causalveil.flows.estimators.rehearsal import FEW, summary
 from causalveil.schemas.confounding import AdjustmentMethod, Shortfall, by
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.limits import Code
@@ -26,10 +27,9 @@ from tests.limits import codes
 
 
 def width(study: IpwStudy, units: int) -> float:
-    """What a plan says by few draws."""
-    found = IPW.point(study, sizes_of(study, units), StandIn())
-    assert found is not None
-    return found
+    """What a plan says by few draws, as many at every size."""
+    found = IPW.draws(study, sizes_of(study, units), StandIn(), many=FEW, steady=False)
+    return float(summary(found)["half_width"])
 
 
 def drawn(study: IpwStudy, units: int, **stand_in: Any) -> Findings:

@@ -138,7 +138,7 @@ def test_times_ask_for_what_their_study_does_not_expect(make: Any) -> None:
 def test_options_that_are_not_given_are_not_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     allowed = {"estimators": ["regression"]}
     study = write_study(tmp_path, frame=people(200), study=STUDIES["regression"], contract=allowed)
-    for options, named in (([], {"explained", "correlation", "distance"}), (["--explained", "0.3"], {"correlation"})):
+    for options, named in (([], {"explained", "distance"}), (["--explained", "0.3"], {"distance"})):
         command("plan", study, "--units", "5000", "--json", *options)
         found = json.loads(capfd.readouterr().out)["expected"]["half_width_if"]
         assert named <= set(found)

@@ -19,6 +19,8 @@ from causalveil.tasks.estimate.adjust.posterior import (
     Mixture,
     Posterior,
     Symmetric,
+    _between,
+    _solved,
     errors_of,
     hidden_bias,
     leaning,
@@ -526,7 +528,7 @@ def test_a_threshold_between_those_that_are_tried_is_kept_nearly_as_it_is() -> N
     """Of it a ramp between the two steps beside it leaves .05; noise is that of some 30,000 people."""
     step = CURVED["threshold between those that are tried"]
     profiles, curves, truth = profiles_of(step, step, (0.01, 0.02))
-    kept = directions(curves, 0, [profiles.means()[0][0]], 2)
+    kept = directions(curves, 0, [profiles.means(0, 0)], 2)
     g, m = (one[:, 0] for one in profiles.draws()[0])
     drawn = [one - (one * curves.share[0]) @ kept.T @ kept for one in (g, m)]
     left = (curves.share[0] * drawn[0] * drawn[1]).sum(axis=1)
@@ -615,7 +617,7 @@ def test_a_step_of_a_curve_is_seen_along_all_its_candidates() -> None:
     """Draws of the posterior have the mean and the deviation that solving for them at once has."""
     profiles, _, _ = profiles_of(CURVED["square"], np.zeros_like, (0.03, 0.04), count=6_000)
     g, _ = profiles.draws()[0]
-    mean = profiles.means()[0][..., 0]
+    mean = np.stack([profiles.means(0, place)[:, 0] for place in range(profiles.sizes[0])])
     off = np.abs(g.mean(axis=0) - mean) / (g.std(axis=0) / math.sqrt(6_000) + 1e-4)
     assert off.max() < 6
 
@@ -722,6 +724,22 @@ def test_the_same_released_numbers_have_the_same_draws() -> None:
     released = InMemory(*people(2, 100), public_of(2, 100), np.random.default_rng(0)).scales(FULL.scales)
     same, moved = generator("a", released), generator("a", replace(released, arms=released.arms + 1e-9))
     assert generator("a", released).random() == same.random() != moved.random()
+
+
+def test_cholesky_gives_what_eigenvalues_and_pivots_give() -> None:
+    """Of matrices within an interval, of some beyond it, and of systems of which one is no positive matrix."""
+    random = np.random.default_rng(3)
+    matrices = random.normal(size=(4, 5, 5)) / 9
+    matrices = matrices + matrices.swapaxes(1, 2)
+    assert _between(matrices, -3.0, 3.0) is matrices
+    clipped = _between(matrices, -0.2, 0.3)
+    values, vectors = np.linalg.eigh(matrices)
+    np.testing.assert_allclose(np.linalg.eigvalsh(clipped), np.clip(values, -0.2, 0.3), atol=1e-12)
+    np.testing.assert_allclose(clipped @ vectors, vectors * np.clip(values, -0.2, 0.3)[:, None], atol=1e-12)
+    positive = np.concatenate([matrices[:3] @ matrices[:3] + np.eye(5), matrices[3:]])
+    right = random.normal(size=(4, 5))
+    np.testing.assert_allclose(_solved(positive, right), np.linalg.solve(positive, right[..., None])[..., 0], rtol=1e-9)
+    assert _solved(np.zeros((2, 0, 0)), np.zeros((2, 0))).shape == (2, 0)
 
 
 def test_slopes_weigh_draws_by_what_their_covariances_are() -> None:

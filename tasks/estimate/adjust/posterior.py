@@ -30,6 +30,7 @@ import math
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
+from scipy.linalg.lapack import dposv
 
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.estimate.adjust.features import FeatureMap, Scores
@@ -335,9 +336,7 @@ class Posterior:
         along = np.linalg.qr(np.linalg.solve(own_root, self.along))[0]
         uneven = middle + self.uneven.draw(self.random, seen, noise_sd, along)
         # Each arm's covariances are positive.
-        relative, turned = np.linalg.eigh(uneven)
-        relative, turned = np.clip(relative, -(1 - LEAST_PART) / (1 - p), (1 - LEAST_PART) / p), own_root @ turned
-        gamma = (turned * relative[:, None, :]) @ turned.swapaxes(1, 2)
+        gamma = own_root @ _between(uneven, -(1 - LEAST_PART) / (1 - p), (1 - LEAST_PART) / p) @ own_root.swapaxes(1, 2)
         return size, alike, alike + (1 - p) * gamma, alike - p * gamma
 
     def _own(self, size: FloatArray) -> FloatArray:
@@ -380,9 +379,7 @@ class Posterior:
         )
         root = np.linalg.cholesky(precision)[:, self.groups] / own[:, :, None, None]
         right += (root @ random.standard_normal((chains, d, 3, 1)))[..., 0].swapaxes(1, 2)
-        solved = np.linalg.solve(matrix.reshape(chains, 3 * d, 3 * d), right.reshape(chains, 3 * d, 1))
-        found: FloatArray = np.asarray(solved, dtype=np.float64).reshape(right.shape)
-        return found
+        return _solved(matrix.reshape(chains, 3 * d, 3 * d), right.reshape(chains, 3 * d)).reshape(right.shape)
 
     def _precision(self, slopes: FloatArray) -> FloatArray:
         """Draw Sigma^-1 of lines and of curves, shape (chains, 2, 3, 3), given (beta_1, beta_0, eta)."""
@@ -410,6 +407,33 @@ class Posterior:
                 outer = (size[:, :, None] * size[:, None, :])[:, None]
                 kept.append(Draws(found[:, :2] / size[:, None], np.stack(grams[1:], axis=1) * outer, apart, errors))
         return Draws(*(np.concatenate([getattr(one, part.name) for one in kept]) for part in fields(Draws)))
+
+
+def _solved(matrices: FloatArray, right: FloatArray) -> FloatArray:
+    """Solve systems of positive matrices by Cholesky's method, one after the other."""
+    found = right.copy()
+    for place, one in enumerate(matrices if right.size else ()):
+        _, found[place], failed = dposv(one.T, right[place])
+        if failed:
+            # Rounding alone makes a matrix of a sum of squares other than positive.
+            found[place] = np.linalg.solve(one, right[place])
+    return found
+
+
+def _between(matrices: FloatArray, low: float, high: float) -> FloatArray:
+    """Return symmetric matrices with eigenvalues clipped to an interval, which Cholesky's method tells of most."""
+    places = np.arange(matrices.shape[1])
+    above, below = matrices.copy(), -matrices
+    above[:, places, places] -= low
+    below[:, places, places] += high
+    try:
+        np.linalg.cholesky(above)
+        np.linalg.cholesky(below)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(matrices)
+        found: FloatArray = (vectors * np.clip(values, low, high)[:, None, :]) @ vectors.swapaxes(1, 2)
+        return found
+    return matrices
 
 
 def _product(root: FloatArray, vectors: FloatArray) -> FloatArray:

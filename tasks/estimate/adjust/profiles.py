@@ -20,6 +20,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
+from scipy.sparse import csc_array
 from scipy.special import ndtri
 
 from causalveil.tasks.estimate.adjust.released import RandomDraws
@@ -44,6 +45,7 @@ NULL, ONE_SIDED, BOTH, ROUNDS = 2.0, 3.0, 5.0, 40
 # treatment that are so much longer, in deviations.
 SEEN, LONGER = 0.5, float(ndtri(0.8)) / math.sqrt(2)
 NO_HEAPS: Mapping[int, FloatArray] = MappingProxyType({})
+NO_HEAP = np.zeros((0, 2))
 # Of two curves that are kept of a number, how much the second has beside the first at least.
 APART = 0.2
 
@@ -196,24 +198,30 @@ def curves_along(
     padded = np.full((count, most), -1, dtype=np.int64)
     at, share, ends = np.zeros((count, CELLS)), np.zeros((count, CELLS)), np.zeros((count, CELLS, 2))
     root, alone = np.zeros((count, CELLS, CELLS)), np.zeros((count, CELLS, CELLS))
-    moments = np.zeros((count, CELLS, c.shape[1]))
-    of_lines = np.zeros((count, CELLS, f.shape[1]))
+    of_row, ordered, starts = np.empty((len(f), count), dtype=np.int64), list[FloatArray](), list[IntArray]()
+    for place, line in enumerate(places):
+        order = np.argsort(f[:, line], kind="stable")
+        ordered.append(f[order, line])
+        edges = between_heaps(np.quantile(ordered[-1], QUANTILES), heaps.get(line, NO_HEAP), ordered[-1])
+        first = np.unique(np.concatenate([[0], np.searchsorted(ordered[-1], edges)]))
+        starts.append(first[first < len(f)])
+        rows = np.diff([*starts[-1], len(f)])
+        share[place, : len(rows)] = rows / len(f)
+        of_row[order, place] = np.repeat(np.arange(len(rows)), rows) + place * CELLS
+    # Rows add all of their values to one cell of each number: no copy of them is put in order.
+    cells = (np.ones(of_row.size), of_row.ravel(), count * np.arange(len(f) + 1))
+    shape = count * CELLS, len(f)
+    moments, of_lines = (
+        (csc_array(cells, shape) @ np.ascontiguousarray(one) / len(f)).reshape(count, CELLS, one.shape[1])
+        for one in (c, f)
+    )
     for place, (line, candidates) in enumerate(zip(places, own, strict=True)):
         padded[place, : len(candidates)] = candidates
-        # Rows in order are summed between quantiles.
-        order = np.argsort(f[:, line], kind="stable")
-        ordered, heap = f[order, line], heaps.get(line, np.zeros((0, 2)))
-        edges = between_heaps(np.quantile(ordered, QUANTILES), heap, ordered)
-        starts = np.unique(np.concatenate([[0], np.searchsorted(ordered, edges)]))
-        starts = starts[starts < len(f)]
-        cells = len(starts)
-        share[place, :cells] = np.diff([*starts, len(f)]) / len(f)
-        moments[place, :cells] = np.add.reduceat(c[order], starts) / len(f)
-        of_lines[place, :cells] = np.add.reduceat(f[order], starts) / len(f)
-        at[place, :cells] = of_lines[place, :cells, line] / share[place, :cells]
+        there = slice(None, len(starts[place]))
+        at[place, there] = of_lines[place, there, line] / share[place, there]
         ends[place] = at[place, :, None]
-        for low, high in heap:
-            cell = np.searchsorted(starts, np.searchsorted(ordered, low), side="right") - 1
+        for low, high in heaps.get(line, NO_HEAP):
+            cell = np.searchsorted(starts[place], np.searchsorted(ordered[place], low), side="right") - 1
             ends[place, cell] = min(low, ends[place, cell, 0]), max(high, ends[place, cell, 1])
         root[place], alone[place] = shapes_of(at[place], share[place])
     return CurveGroup(padded, np.array(places, dtype=np.int64), at, ends, share, root, alone, moments, of_lines)
@@ -255,20 +263,25 @@ class Profiles:
         self.own, self.seen, self.sds, self.sizes = tuple(own), seen, np.array(sds), [len(one.own) for one in own]
         self.grid, prior = _grid()
         prior[0] = NULL * max(sum(self.sizes), 1)
-        # The same random numbers whatever was kept: what is kept moves draws by what it explains alone.
+        # The same random numbers whatever was kept: what is kept moves draws by what it explains alone. They are put in
+        # order by curve, of which a product of matrices then has all draws.
         self.normal = [
             (
-                random.random((count, len(one.own))),
-                random.standard_normal((count, 2, *one.share.shape)),
-                random.standard_normal((count, *one.own.shape, 2)),
+                random.random((count, len(one.own))).T,
+                np.ascontiguousarray(random.standard_normal((count, 2, *one.share.shape)).transpose(1, 2, 0, 3)),
+                np.ascontiguousarray(random.standard_normal((count, *one.own.shape, 2)).transpose(3, 1, 0, 2)),
             )
             for one in own
         ]
         self.fitted = prior / prior.sum()
         self.likelihood = self._likelihood()
-        for _ in range(ROUNDS if seen is not None else 0):
-            share = sum((chances.sum(axis=(0, 2)) for chances in self._of_grid()), prior)
-            self.fitted = share / share.sum()
+        if seen is not None:
+            # Of each point of the grid, over all shapes.
+            likely = [(one.shapes[:, None] * each).sum(axis=2) for one, each in zip(own, self.likelihood, strict=True)]
+            points = np.concatenate([np.zeros((0, len(prior))), *likely])
+            for _ in range(ROUNDS):
+                share = prior + self.fitted * (points / (points @ self.fitted)[:, None]).sum(axis=0)
+                self.fitted = share / share.sum()
         self.chances = self._of_grid()
 
     def take_off(self, explained: FloatArray) -> None:
@@ -284,10 +297,10 @@ class Profiles:
         for curves in self.own:
             log = np.zeros((len(curves.own), len(self.grid), curves.shapes.shape[1]))
             if self.seen is not None:
-                values, seen = curves.process[0][:, None], curves.process[1].swapaxes(1, 2) @ curves.own_of(self.seen)
-                log[..., 0] = self._log(values, self.grid, seen[:, None]).sum(axis=-1)
-                length, along = curves.single
-                log[..., 1:] = self._log(length[:, None] ** 2, self.grid, (along @ curves.own_of(self.seen))[:, None])
+                (values, vectors, _), (length, along) = curves.process, curves.single
+                own = curves.own_of(self.seen)
+                log[..., 0] = self._log(values[:, None], self.grid, vectors.swapaxes(1, 2) @ own).sum(axis=-1)
+                log[..., 1:] = self._log(length[:, None] ** 2, self.grid, along @ own)
             found.append(np.exp(log - log.max(axis=(1, 2), keepdims=True)))
         return found
 
@@ -310,28 +323,30 @@ class Profiles:
         Of all curves with readings that are as clear, a^2/sd^2 + b^2/sd^2, the bias a b is largest at a/sd = b/sd.
         """
         lengths = np.linspace(0, 10, 101)
-        clear = self._log(np.ones(1), self.grid[:, None], lengths[:, None] * self.sds)[:, 0]
+        clear = self._log(np.ones(1), self.grid, lengths[:, None] * self.sds)
         clear += np.log(self.fitted)[:, None]
         chances = np.exp(clear - clear.max(axis=0))
         both = chances[self.grid[:, 0] * self.grid[:, 1] > 0].sum(axis=0) / chances.sum(axis=0)
         least = lengths[np.argmax(both >= SEEN)] if (both >= SEEN).any() else lengths[-1]
         return float((least + LONGER) ** 2 * self.sds.prod())
 
-    def means(self) -> list[FloatArray]:
-        """Return the means of g and m over cells, shape (curves, B, 2)."""
-        found = []
-        for curves, chances in zip(self.own, self.chances, strict=True):
-            if self.seen is None:
-                found.append(np.zeros((*curves.share.shape, 2)))
-                continue
-            (values, vectors, covariances), (length, along) = curves.process, curves.single
-            seen = (vectors.swapaxes(1, 2) @ curves.own_of(self.seen))[:, None]
-            one = _times_sigma(self.grid, self._solved(values[:, None], self.grid, seen))
-            seen = (along @ curves.own_of(self.seen))[:, None]
-            other = _times_sigma(self.grid, self._solved(length[:, None] ** 2, self.grid, seen))
-            sizes = length[..., None] * (chances[..., 1:, None] * other).sum(axis=1)
-            mean = covariances @ (chances[..., :1, None] * one).sum(axis=1) + curves.alone.swapaxes(1, 2) @ sizes
-            found.append(mean)
+    def means(self, kind: int, place: int) -> FloatArray:
+        """Return the means of g and m over the cells of one curve, shape (B, 2).
+
+        ``kind``: 0 along numbers, 1 of products.
+        """
+        curves, chances = self.own[kind], self.chances[kind][place]
+        if self.seen is None:
+            return np.zeros((curves.share.shape[1], 2))
+        values, vectors, covariances = (one[place] for one in curves.process)
+        length, along = (one[place] for one in curves.single)
+        own = curves.own_of(self.seen)[place]
+        one, other = (
+            np.stack(_times_sigma(self.grid, *self._solved(each, self.grid, *seen.T)), axis=-1)
+            for each, seen in ((values, vectors.T @ own), (length**2, along @ own))
+        )
+        sizes = length[:, None] * (chances[:, 1:, None] * other).sum(axis=0)
+        found: FloatArray = covariances @ (chances[:, :1, None] * one).sum(axis=0) + curves.alone[place].T @ sizes
         return found
 
     def draws(self) -> list[tuple[FloatArray, FloatArray]]:
@@ -343,23 +358,24 @@ class Profiles:
         for curves, chances, (even, normal, noise) in zip(self.own, self.chances, self.normal, strict=True):
             shapes = chances.shape[2]
             edges = chances.reshape(len(chances), len(self.grid) * shapes).cumsum(axis=1)
-            drawn = [np.searchsorted(one, u) for one, u in zip(edges, even.T, strict=True)]
-            chosen = np.minimum(np.array(drawn, dtype=np.int64).reshape(even.T.shape).T, edges.shape[1] - 1)
+            drawn = [np.searchsorted(one, u) for one, u in zip(edges, even, strict=True)]
+            chosen = np.minimum(np.array(drawn, dtype=np.int64).reshape(even.shape), edges.shape[1] - 1)
             sigma, shape = self.grid[chosen // shapes], chosen % shapes
             one, (length, along) = _chosen(curves.alone, shape), (_chosen(each, shape) for each in curves.single)
-            process = (shape == 0)[..., None]
-            x = (curves.root @ normal[..., None])[..., 0]
-            x = np.where(process[:, None], x, one[:, None] * normal[..., :1])
-            a, b, r = np.moveaxis(sigma[..., None], -2, 0)
-            x = np.stack([a * x[:, 0], b * (r * x[:, 0] + np.sqrt(1 - r**2) * x[:, 1])], axis=-1)
+            process, (a, b, r) = (shape == 0)[..., None], np.moveaxis(sigma[..., None], -2, 0)
+            x = np.where(process, normal @ curves.root.swapaxes(1, 2), one * normal[..., :1])
+            g, m = a * x[0], b * (r * x[0] + np.sqrt(1 - r**2) * x[1])
             if self.seen is not None:
                 values, vectors, covariances = curves.process
-                lacks = curves.own_of(self.seen) - noise * self.sds - curves.readings.swapaxes(1, 2) @ x
-                turned = self._solved(values, sigma, vectors.swapaxes(1, 2) @ lacks)
-                sizes = self._solved(length[..., None] ** 2, sigma, along[..., None, :] @ lacks)
-                moved = one[..., None] * length[..., None, None] * _times_sigma(sigma, sizes)
-                x = x + np.where(process[..., None], covariances @ _times_sigma(sigma, turned), moved)
-            found.append((x[..., 0], x[..., 1]))
+                seen = np.moveaxis(curves.own_of(self.seen), -1, 0)[:, :, None]
+                lacks = seen - noise * self.sds[:, None, None, None] - np.stack([g, m]) @ curves.readings
+                turned = _times_sigma(sigma, *self._solved(values[:, None], sigma, *(lacks @ vectors)))
+                along_it = (lacks * along).sum(axis=-1, keepdims=True)
+                sizes = _times_sigma(sigma, *self._solved(length[..., None] ** 2, sigma, *along_it))
+                one *= length[..., None]
+                for drawn_one, all_of_it, size in zip((g, m), turned, sizes, strict=True):
+                    drawn_one += np.where(process, all_of_it @ covariances.swapaxes(1, 2), one * size)
+            found.append((g.swapaxes(0, 1), m.swapaxes(0, 1)))
         return found
 
     def _covariance(self, values: FloatArray, sigma: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -367,39 +383,50 @@ class Profiles:
         a, b, r = np.moveaxis(sigma[..., None], -2, 0)
         return values * a**2 + self.sds[0] ** 2, values * b**2 + self.sds[1] ** 2, values * (r * a * b)
 
-    def _solved(self, values: FloatArray, sigma: FloatArray, readings: FloatArray) -> FloatArray:
-        """Return readings (..., J, 2) over their covariance.
+    def _solved(
+        self, values: FloatArray, sigma: FloatArray, y: FloatArray, t: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return readings of outcome and treatment, shape (..., J) each, over their covariance.
 
         Args:
             values: of the process along each reading, shape (..., J).
             sigma: (a, b, r), shape (..., 3).
-            readings: in that basis.
+            y, t: in that basis.
         """
         one, other, both = self._covariance(values, sigma)
-        size, (y, t) = one * other - both**2, np.moveaxis(readings, -1, 0)
-        return np.stack([(other * y - both * t) / size, (one * t - both * y) / size], axis=-1)
+        size = one * other - both**2
+        return (other * y - both * t) / size, (one * t - both * y) / size
 
     def _log(self, values: FloatArray, sigma: FloatArray, readings: FloatArray) -> FloatArray:
-        """Return the log likelihood of each reading over that of noise alone, shape (..., J)."""
+        """Return the log likelihood of readings over that of noise alone, shape (curves, grid, J).
+
+        Args:
+            values: shape (curves, 1, J) or for all alike.
+            sigma: of the grid.
+            readings: shape (curves, J, 2), or (J, 2) of one curve.
+        """
+        y, t = np.moveaxis(readings, -1, 0)[..., None, :]
         one, other, both = self._covariance(values, sigma)
-        lacks = readings / self.sds**2 - self._solved(values, sigma, readings)
-        size = (one * other - both**2) / (self.sds**2).prod()
-        found: FloatArray = 0.5 * ((lacks * readings).sum(axis=-1) - np.log(size))
+        size = one * other - both**2
+        # The readings' squares over noise, less those over noise and curves.
+        found: FloatArray = y**2 * (1 / self.sds[0] ** 2 - other / size) + t**2 * (1 / self.sds[1] ** 2 - one / size)
+        found += 2 * y * t * both / size - np.log(size / (self.sds**2).prod())
+        found *= 0.5
         return found
 
 
 def _chosen(alone: FloatArray, shape: IntArray) -> FloatArray:
-    """Return what is known of the shapes that were drawn, by draw and curve; 0 of the process."""
+    """Return what is known of the shapes that were drawn, by curve and draw; 0 of the process."""
     padded = np.concatenate([np.zeros((len(alone), 1, *alone.shape[2:])), alone], axis=1)
-    found: FloatArray = padded[np.arange(len(alone)), shape]
+    found: FloatArray = padded[np.arange(len(alone))[:, None], shape]
     return found
 
 
-def _times_sigma(sigma: FloatArray, readings: FloatArray) -> FloatArray:
-    """Return readings (..., J, 2) times Sigma of (a, b, r), shape (..., 3)."""
+def _times_sigma(sigma: FloatArray, y: FloatArray, t: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return readings of outcome and treatment times Sigma of (a, b, r), shape (..., 3)."""
     a, b, r = np.moveaxis(sigma[..., None], -2, 0)
-    y, t = np.moveaxis(readings, -1, 0)
-    return np.stack([a**2 * y + r * a * b * t, r * a * b * y + b**2 * t], axis=-1)
+    both = r * a * b
+    return a**2 * y + both * t, both * y + b**2 * t
 
 
 def directions(curves: CurveGroup, place: int, means: Sequence[FloatArray], most: int) -> FloatArray:

@@ -146,13 +146,19 @@ def over_size(slopes: FloatArray, size: float | FloatArray) -> FloatArray:
 
 def beside_lines(found: list[Curve], f: FloatArray) -> tuple[Curve, ...]:
     """Take lines out of candidates in synthetic rows f; return those that vary and differ."""
-    raw = np.column_stack([np.zeros((len(f), 0)), *(raw_values(one, f) for one in found)])
+    raw = np.array([raw_values(one, f) for one in found]).reshape(len(found), len(f))
+    mean = raw.mean(axis=1)
+    square: FloatArray = np.einsum("cn,cn->c", raw, raw) / len(f)
     # A candidate varies as a flag does that is adjusted for.
-    sure = np.flatnonzero(raw.var(axis=0) > LEAST_SHARE)
-    raw, lines = raw[:, sure], np.column_stack([np.ones(len(f)), f])
-    ridge = RIDGE * len(f) * np.eye(lines.shape[1])
-    slopes = np.linalg.solve(lines.T @ lines + ridge, lines.T @ raw)
-    size = np.maximum((raw - lines @ slopes).std(axis=0), LEAST_LEFT * raw.std(axis=0))
+    sure = np.flatnonzero(square - mean**2 > LEAST_SHARE)
+    raw, square, mean = raw[sure], square[sure], mean[sure]
+    lines = np.column_stack([np.ones(len(f)), f])
+    gram, with_raw = lines.T @ lines / len(f), (raw @ lines / len(f)).T
+    slopes = np.asarray(np.linalg.solve(gram + RIDGE * np.eye(len(gram)), with_raw), dtype=np.float64)
+    # The variance of what is left, by moments: its deviation is at least a quarter of the candidate's.
+    left = square - 2 * (slopes * with_raw).sum(axis=0) + (slopes * (gram @ slopes)).sum(axis=0)
+    left -= (mean - gram[0] @ slopes) ** 2
+    size = np.sqrt(np.maximum(left, LEAST_LEFT**2 * (square - mean**2)))
     slopes = over_size(slopes, size)
     curves = tuple(
         Curve(one.shape, one.first, one.second, one.at, one.to, float(line[0]), line[1:], float(wide))
@@ -386,13 +392,13 @@ class Screening:
 
     def weighed(self, kind: int, place: int) -> FloatArray:
         """Return the means of g and m of a curve in their deviations, shape (B, 2)."""
-        means, share = self.profiles.means()[kind][place], self.candidates.along[kind].share[place]
+        means, share = self.profiles.means(kind, place), self.candidates.along[kind].share[place]
         found: FloatArray = means / np.sqrt(np.maximum(share @ means**2, 1e-12))
         return found
 
     def take(self, kind: int, place: int, functions: FloatArray) -> None:
         """Keep functions of a curve: what they explain of the other curves' candidates is taken off."""
-        curves, means = self.candidates.along[kind], self.profiles.means()[kind][place]
+        curves, means = self.candidates.along[kind], self.profiles.means(kind, place)
         explained = ((functions * curves.share[place]) @ means).T @ functions @ curves.moments[place]
         own = curves.own[place]
         explained[:, own[own >= 0]] = 0
