@@ -140,13 +140,15 @@ def read_frame(frame: pl.DataFrame, roles: Roles, *, widen: bool = True) -> pl.D
     Raises:
         DataError: a column is of a type that nothing declared like it is stored as; names it.
     """
+    # polars makes a schema anew each time that it is asked for.
+    stored = dict(frame.schema)
     for name, role in roles.items():
-        if read_as(role, frame.schema[name]) is None:
-            raise DataError(f"column '{name}' is of type {frame.schema[name]}, and is declared as a {role.holds}")
+        if read_as(role, stored[name]) is None:
+            raise DataError(f"column '{name}' is of type {stored[name]}, and is declared as a {role.holds}")
     casts = [
         one.alias(name)
         for name, role in roles.items()
-        if (one := cast(role, frame.schema[name], pl.nth(frame.get_column_index(name)), widen=widen)) is not None
+        if (one := cast(role, stored[name], pl.nth(frame.get_column_index(name)), widen=widen)) is not None
     ]
     return frame.with_columns(casts) if casts else frame
 

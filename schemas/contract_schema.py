@@ -136,6 +136,9 @@ class ContractSchema:
             ],
         )
 
+        # One question in place of one a rule; which rule is broken is asked of the frames where one is.
+        self._at_once = [pa.Check(self._keeps_all, name="rules")]
+
     def wrong(self, types: Types) -> dict[str, Rule]:
         """Return the columns that a file lacks, or stores in a type that cannot be read.
 
@@ -166,9 +169,11 @@ class ContractSchema:
             CausalveilError: a check could not be carried out.
         """
         # pandera would walk through all columns again, 2 ms a frame, whose types the footer has settled.
-        rows = pa.DataFrameSchema(checks=self.schema.checks)
+        rows, every = (pa.DataFrameSchema(checks=checks) for checks in (self.schema.checks, self._at_once))
         try:
             lazy = frame.lazy()
+            if not _failures(every, lazy, ValidationDepth.DATA_ONLY):
+                return Broken()
             rules = {Rule(name) for _, name in _failures(rows, lazy, ValidationDepth.DATA_ONLY)}
             return Broken({key: count for key, count in self._tally.of(lazy).items() if key[1] in rules})
         finally:
@@ -188,6 +193,10 @@ class ContractSchema:
             )
             for column in self.schema.columns.values()
         }
+
+    def _keeps_all(self, data: pa.PolarsData) -> bool:
+        """Check that no row breaks any rule, for pandera."""
+        return not self._tally.of(data.lazyframe)
 
     def _keeps(self, rule: Rule, data: pa.PolarsData) -> bool:
         """Check that no row breaks a rule, for pandera."""

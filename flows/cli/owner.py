@@ -349,10 +349,11 @@ def admit(
                 settings.prepare(quiet=True)
                 from causalveil.flows.admit import admit_with_prefect
 
-                admission = admit_with_prefect(folder, watch)
+                admission, later = admit_with_prefect(folder, watch), _held_to(folder)
             else:
                 with folder_at(folder) as place:
-                    admission = admit_folder(DataFolder(place), DirectEngine(watch))
+                    rows = DataFolder(place)
+                    admission, later = admit_folder(rows, DirectEngine(watch)), held_to(rows.contract.data_class)
     except NotAdmitted as problem:
         if not json_:
             _show_findings(problem.findings)
@@ -366,7 +367,7 @@ def admit(
     else:
         show.line(
             f"Admitted {admission.dataset}: {_units(admission)} in {counted(len(admission.files), 'file')}, "
-            f"{counted(len(admission.blocks), 'block')}. {_held_to(folder)}"
+            f"{counted(len(admission.blocks), 'block')}. {later}"
         )
 
 

@@ -347,10 +347,9 @@ def _rising_numbers(units: pl.Series) -> IntArray | None:
 def _repeated(hashes: HashArray) -> int:
     """Rows beyond the first of each 128-bit value.
 
-    High words alone almost never tie, so they are sorted first.
+    High words alone almost never tie, so they are counted first.
     """
-    ranked = np.sort(hashes[:, 0])
-    if not np.any(ranked[1:] == ranked[:-1]):
+    if pl.Series(hashes[:, 0].copy()).n_unique() == len(hashes):
         return 0
     whole = hashes[ascending(hashes)]
     return int(np.sum(np.all(whole[1:] == whole[:-1], axis=1)))

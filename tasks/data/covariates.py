@@ -19,7 +19,6 @@ from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
-from scipy.special import ndtr
 
 from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.study import CategoricalCovariate, Covariate
@@ -306,6 +305,8 @@ def _cut_normal(lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, Float
 
     Mean, covariance with what they were, variance.
     """
+    from scipy.special import ndtr
+
     below, above = ndtr(lower), ndtr(-upper)
     densities = [np.exp(-(cut**2) / 2) / math.sqrt(2 * math.pi) for cut in (lower, upper)]
     within = np.maximum(1 - below - above, np.finfo(np.float64).tiny)

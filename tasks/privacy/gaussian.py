@@ -29,9 +29,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from mpmath.ctx_mp import MPContext
-from scipy.optimize import brentq
-from scipy.special import erfcx, log_ndtr
 
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.privacy import SMALLEST, GaussianCost, PrivacyCost, add, float_below, parse_amount, subtract
@@ -50,6 +47,8 @@ def gaussian_delta(sigma: float, epsilon: float) -> float:
     Balle and Wang 2018, Theorem 8: Phi(1/2s - epsilon s) - exp(epsilon) Phi(-1/2s - epsilon s), in 400-bit arithmetic
     since the terms nearly cancel.
     """
+    from mpmath.ctx_mp import MPContext
+
     mp = MPContext()  # of its own: the global one is shared by all threads
     mp.prec = 400
     s, e = mp.mpf(sigma), mp.mpf(epsilon)
@@ -119,6 +118,9 @@ def _sigma_near(epsilon: float, delta: float) -> float:
     Step for step what ``dp_accounting.get_sigma_gaussian`` does, whose import takes longer than a small study. The
     bits of the root are noise scales in releases, so they must not change (``tests/privacy/test_mechanisms.py``).
     """
+    # Commands that calibrate nothing, such as admit, do not wait for it.
+    from scipy.optimize import brentq
+
     aim = np.log(delta)
 
     def excess(sigma: float) -> float:
@@ -134,6 +136,8 @@ def _sigma_near(epsilon: float, delta: float) -> float:
 
 def _log_delta(sigma: float, epsilon: float) -> float:
     """Logarithm of delta, Balle and Wang 2018, equation 6, without cancellation of small numbers."""
+    from scipy.special import log_ndtr
+
     middle = epsilon * sigma + 1 / (2 * sigma)
     first, second = log_ndtr(1 / sigma - middle), epsilon + log_ndtr(-middle)
     return float(first + np.log1p(-np.exp(second - first))) if second <= first else -math.inf
@@ -163,6 +167,8 @@ def exact_arithmetic() -> Any:
     mpmath's functions change the precision of their context as they go.
     """
     if not hasattr(_LOCAL, "mp"):
+        from mpmath.ctx_mp import MPContext
+
         _LOCAL.mp = MPContext()
         _LOCAL.mp.prec = 400
     return _LOCAL.mp
@@ -244,6 +250,7 @@ def _float_epsilon(mu: float, delta: float) -> float:
 
     By phi(u) (R(u) - R(u + mu)) with u = epsilon/mu - mu/2 and Mills' ratio R, without cancellation.
     """
+    from scipy.special import erfcx
 
     def log_delta(epsilon: float) -> float:
         u = epsilon / mu - mu / 2
