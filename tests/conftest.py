@@ -60,8 +60,6 @@ DEAR = {
     "prefect_server": "prefect",
     "documents": "reports",
     "pages": "reports",
-    # Of the golden file: libraries are loaded, and compile, in one process more.
-    "process": "golden",
     "built": "installed",
     "wheel": "installed",
     "release": "installed",
