@@ -26,8 +26,8 @@ from causalveil.tasks.estimate.adjust.released import ColumnKind, EncodedColumn,
 from causalveil.tasks.estimate.models.lattice_sums import BITS, bounded
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 
-# Curves are cut at so many deviations, and lines: the ball has cut most rows before.
-CURVE_CUT, LINE_CUT = 6.0, 6.0
+# Lines and curves are cut at so many deviations: the ball has cut most rows before.
+LINE_CUT = 6.0
 
 
 @dataclass(frozen=True)
@@ -349,7 +349,7 @@ class CurveArrays:
         np.rint(near, out=near)
         near *= 2.0**-BITS
         found -= np.matmul(self.slopes, near, out=work[1]) if self.exact else times(self.slopes, near)
-        np.clip(found, -CURVE_CUT, CURVE_CUT, out=found)
+        np.clip(found, -LINE_CUT, LINE_CUT, out=found)
         return found
 
 

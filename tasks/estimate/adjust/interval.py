@@ -29,7 +29,7 @@ from causalveil.tasks.estimate.adjust.features import FeatureMap, Scores
 from causalveil.tasks.estimate.adjust.posterior import Learnt, hidden_bias, losses
 from causalveil.tasks.estimate.adjust.recipe import AdjustsBy, looks_for_curves, may_curve
 from causalveil.tasks.estimate.adjust.released import Public, RandomDraws, ReleasedScores
-from causalveil.tasks.estimate.adjust.scales import FoundScales
+from causalveil.tasks.estimate.adjust.scales import TAIL_DOUBT, FoundScales
 from causalveil.tasks.estimate.adjust.screen import Kept
 from causalveil.tasks.estimate.clusters import Contributions, Likeness
 from causalveil.tasks.estimate.interval import Noise
@@ -101,10 +101,6 @@ def confounding(
     return of_share(share, linear=linear, default=default, left_out=left_out, unseen=unseen)
 
 
-# A number of which more than half have its lowest value has a floor there, as scores and counts do.
-FLOOR = 0.5
-
-
 def cut_away(public: Public, scales: FoundScales, learnt: Learnt) -> tuple[float, NarrowRanges]:
     """Return the confounding that ranges cut away, and the numbers with many people at an end.
 
@@ -116,7 +112,9 @@ def cut_away(public: Public, scales: FoundScales, learnt: Learnt) -> tuple[float
     places, some = tuple(margins), list(margins.values())
     columns = [public.columns[scales.kept[place]] for place in places]
     names, ends = tuple(one.name for one in columns), np.array([one.shares[[0, -1]] for one in some]).T
-    from_zero = tuple(one.from_zero or heap > FLOOR for one, heap in zip(columns, ends[0], strict=True))
+    # A number has a floor, as scores and counts do, where more than half have its lowest value: a cut normal number of
+    # which that is true would have its mean beyond the declared range.
+    from_zero = tuple(one.from_zero or heap > 1 / 2 for one, heap in zip(columns, ends[0], strict=True))
     means, variances = (np.array([getattr(one, name) for one in some]) for name in ("mean", "variance"))
     numbers = Ranged(DeclaredRanges(places, names, from_zero), means, variances, 1.0, ends=(ends[0], ends[1]))
     apart = learnt.draws.apart.mean(axis=0)[list(places)]
@@ -127,8 +125,6 @@ def cut_away(public: Public, scales: FoundScales, learnt: Learnt) -> tuple[float
 
 # What the mean score exceeds so many of its variances by is a misfit, which counts as a bias of either sign.
 CLEAR = 2.0
-# Scores' mean square is known within so much of what the posterior expects, and what a cut takes off.
-DOUBT = 0.5
 
 
 @dataclass(frozen=True)
@@ -183,7 +179,7 @@ def square_of(wide: float, scores: Scores, released: ReleasedScores, few: float 
     """
     square_sd = released.sd if released.square_sd is None else released.square_sd
     wide *= few
-    trust = (DOUBT * wide) ** 2 / ((DOUBT * wide) ** 2 + (scores.cut**2 * square_sd) ** 2)
+    trust = (TAIL_DOUBT * wide) ** 2 / ((TAIL_DOUBT * wide) ** 2 + (scores.cut**2 * square_sd) ** 2)
     return max(wide + trust * (scores.cut**2 * released.square - wide), wide / 4)
 
 
@@ -308,7 +304,7 @@ def law_of(
     bias += left
     error = error + bias * np.where(np.arange(count) % 2, 1.0, -1.0)
     lost = losses(scales, learnt, scores.cut)
-    error = error - float(lost[0] - lost[1]) + DOUBT * np.hypot(*lost) * random.standard_normal(count)
+    error = error - float(lost[0] - lost[1]) + TAIL_DOUBT * np.hypot(*lost) * random.standard_normal(count)
     middle = float(error.mean())
     return ErrorLaw(
         (value - middle) * arms.spread,

@@ -30,8 +30,8 @@ from causalveil.tasks.machine.arrays import FloatArray, IntArray
 TAILS = (0.005, 0.01)
 QUANTILES = np.array([*TAILS, *np.arange(1, 48) / 48, *(1 - one for one in TAILS[::-1])])
 CELLS = len(QUANTILES) + 1
-# Of the process: how far the smooth part reaches, in parts of all people, and the part of the random walk.
-REACHES, WALK = 0.15, 0.5
+# How far the smooth half of the process reaches, in parts of all people; the other half is a random walk.
+REACHES = 0.15
 # Deviations (a, b) of curves that are there; their correlation, as that of slopes of lines with what drives treatment.
 WIDTHS_OUTCOME, WIDTHS_TREATMENT = (0.05, 0.12, 0.3, 0.6), (0.1, 0.25, 0.6, 1.2)
 ALONG = (-0.95, -0.7, 0.7, 0.95)
@@ -152,9 +152,9 @@ def shapes_of(at: FloatArray, share: FloatArray) -> tuple[FloatArray, FloatArray
     level = (np.cumsum(share) - share / 2 + (at - at[0]) / math.sqrt(12)) / 2
     smooth = np.exp(-0.5 * ((level[:, None] - level) / REACHES) ** 2)
     kernel = np.zeros((len(at), len(at)))
-    for part, one in ((1 - WALK, smooth), (WALK, np.minimum(level[:, None], level))):
+    for one in (smooth, np.minimum(level[:, None], level)):
         left = off @ one @ off.T
-        kernel += part * left / max(float(share @ np.diagonal(left)), 1e-12)
+        kernel += left / 2 / max(float(share @ np.diagonal(left)), 1e-12)
     values, vectors = np.linalg.eigh(kernel)
     alone = np.vstack([at**2, np.triu(np.ones((len(at), len(at))), 1)[:-1] * sure[1:, None]]) @ off.T
     size = np.sqrt(alone**2 @ share)[:, None]

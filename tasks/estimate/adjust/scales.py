@@ -170,9 +170,9 @@ CLEAR_CELL = 3.0
 SKEWED, SCORED_NOISE = 1.2, 0.02
 # Tails that no shape has: relative doubt in an outcome's variance by its histogram.
 TAIL_DOUBT = 0.5
-# An outcome is skewed, as counts and costs are, whose mean lies in the outer quarter of its range and within so many of
-# its deviations of that end.
-SKEWED_END, OUTER = 2.0, 0.5
+# An outcome is skewed, as counts and costs are, whose mean lies nearer to an end than to the middle of its range, and
+# within so many of its deviations of that end.
+SKEWED_END = 2.0
 # Its tail falls off as a power from where the second of these lies beyond, so that the first lies beyond the declared
 # end, or less if noise would show that; incomes and wealth have powers from 1.5 on (Gabaix 2009, Annual Review of
 # Economics 1:255). Chosen on made counts, costs and claims in trials, judged on others (docs/evidence.md).
@@ -186,7 +186,7 @@ RANKS = 1_000
 # Least variances: of outcomes and of columns, in squared half ranges.
 LEAST_VARIANCE = 1e-4
 # Least relative doubt in a variance and least doubt in a centre, in deviations: of a cell's width.
-LEAST_DOUBT, LEAST_CENTRE_SD = 0.1, 0.1
+LEAST_DOUBT = 0.1
 
 
 @lru_cache(maxsize=1)
@@ -293,7 +293,8 @@ def with_tail(outcome: Margin, sd: float) -> Margin:
     The shape that fits its body best says little of its tail: of counts what a cut takes off was told to be a tenth of
     what it is. In parts x of the range from the end where most lie, P(x) is at least q (x/start)^-a, P(start) = q.
     """
-    if abs(outcome.mean) < OUTER or 1 - abs(outcome.mean) > SKEWED_END * outcome.deviation:
+    to_middle, to_end = abs(outcome.mean), 1 - abs(outcome.mean)
+    if to_middle < to_end or to_end > SKEWED_END * outcome.deviation:
         return outcome
     way = 1 if outcome.mean < 0 else -1
     x, beyond = (EDGES + 1) / 2, np.append(np.cumsum(outcome.shares[::way][::-1])[::-1], 0.0)
@@ -389,7 +390,7 @@ def scales_of(public: Public, released: ReleasedScales) -> FoundScales:
         found.append((share, sd, math.sqrt(wide), max(variance / wide, 0.1), ratio_sd))
     centre, centre_sd, deviation, ratio, doubt = np.array(found).reshape(-1, 5).T
     # Cells say a mean within a tenth of a deviation at best.
-    centre_sd = np.hypot(LEAST_CENTRE_SD, centre_sd / deviation)
+    centre_sd = np.hypot(LEAST_DOUBT, centre_sd / deviation)
     known = []
     for i, level in enumerate(kept):
         for j, other in enumerate(kept[:i]):
@@ -414,7 +415,7 @@ def scales_of(public: Public, released: ReleasedScales) -> FoundScales:
         kept=np.array(kept, dtype=np.int64),
         margins=tuple(margins),
         centre=centre,
-        centre_sd=np.concatenate([centre_sd, np.hypot(LEAST_CENTRE_SD, terms.centre_sd)]),
+        centre_sd=np.concatenate([centre_sd, np.hypot(LEAST_DOUBT, terms.centre_sd)]),
         deviation=deviation,
         ratio=np.concatenate([ratio, np.ones(len(terms.lines))]),
         ratio_sd=np.concatenate([doubt, np.hypot(LEAST_DOUBT, terms.ratio_sd)]),
