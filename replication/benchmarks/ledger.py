@@ -1,11 +1,11 @@
-"""How long a reservation takes in a ledger of 1e5 entries, verified, and what reads it all: run by hand.
+"""How long a reservation takes in a ledger of 1e5 entries, verified: run by hand.
 
     python -m replication.benchmarks.ledger [ENTRIES]
 
 The ledger holds runs of five charges (seven entries each) of one dataset. ``first`` is a machine that has never seen
 the ledger and verifies all of it; ``next`` are reservations after that, each in a verified transaction with its commit
-on disk. PostgreSQL is measured where ``CAUSALVEIL_TEST_POSTGRES`` names a server. Then processor seconds and memory of
-the commands that read a whole ledger, the least of three, on a machine that has never seen it.
+on disk. PostgreSQL is measured where ``CAUSALVEIL_TEST_POSTGRES`` names a server. What reads a
+whole ledger is measured by `speed.py`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ import time
 from pathlib import Path
 
 from causalveil.schemas.ledger import Reservation
-from replication.benchmarks.speed import CLI, THREADS
-from replication.benchmarks.speed import measure as used
 from tests import postgres
 from tests.ledger_help import charge, contract, reservation
 
@@ -81,22 +79,11 @@ def main() -> None:
 
 def tell(name: str, url: str, entries: int, home: Path) -> None:
     fill(url, entries)
-    commands(url, home)
     first, later = measure(url, home)
     print(
         f"{name}: {entries:,} entries: first {first:.2f} s, next median {statistics.median(later) * 1e3:.1f} ms, "
         f"highest {max(later) * 1e3:.1f} ms of {len(later)}"
     )
-
-
-def commands(url: str, home: Path) -> None:
-    """Print what the commands take that read a whole ledger, before this machine remembers it."""
-    environment = {**os.environ, **dict.fromkeys(THREADS, "1"), "CAUSALVEIL_LEDGER_URL": url}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    for words in ("ledger verify", "ledger show trial --json", "ledger forecast trial", f"desk --out {home / 'desk'}"):
-        turns = [used([*CLI, *words.split()], environment)[0] for _ in range(3)]
-        least, most = min(one.seconds for one in turns), max(one.megabytes for one in turns)
-        print(f"  {' '.join(words.split()[:2])}: {least:.2f} s of a processor, {most:.0f} MB")
 
 
 if __name__ == "__main__":
