@@ -251,6 +251,7 @@ def draw_bars(path: Path, rows: list[dict[str, object]]) -> None:
             color=["#0072B2" if one else "#999999" for one in own],
         )
         axes[0][0].set_xscale("log")
+        axes[0][0].minorticks_off()
         axes[0][0].set_xlabel(f"processor seconds, {part}")
 
 
