@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.estimators.rehearsal import DRAWS, FEW, STEADY, Rehearsal, summary
+from causalveil.flows.estimators.rehearsal import DRAWS, FEW, Rehearsal, summary
 from causalveil.flows.estimators.stage import Run, Stage, StageRun, carry_out
 from causalveil.flows.estimators.table import Rehearsed
 from causalveil.flows.estimators.words import (
@@ -114,9 +114,10 @@ class Estimator(Generic[S]):
         people: PublicPeople | None = None,
         many: int = DRAWS,
         seeds: Sequence[int] = (),
-        steady: bool = True,
     ) -> Sequence[Rehearsed]:
         """Return what the study says by so many draws; none where it has no interval.
+
+        The draws of a plan, ``DRAWS``, end once their mean is known.
 
         Args:
             study: the study.
@@ -125,7 +126,6 @@ class Estimator(Generic[S]):
             people: the run's own, where their covariates and treatments are public.
             many: how many, of each kind of outcomes.
             seeds: of the draws; empty: from 0 on.
-            steady: whether they end once their mean is known.
 
         Raises:
             StudyError: the study cannot be declared at this size.
@@ -133,7 +133,7 @@ class Estimator(Generic[S]):
         """
         if self.rehearsal is None:
             return ()
-        steady = steady and many in STEADY and not seeds
+        steady = many == DRAWS and not seeds
         return self.rehearsal(study).draws(self.stages_of(study), study, sizes, stand_in, people, many, seeds, steady)
 
     def width(
@@ -153,7 +153,7 @@ class Estimator(Generic[S]):
 
         Those of what is not protected are left out: a release has a field for it.
         """
-        found = self.warned(study, sizes, stand_in, lambda: self.draws(study, sizes, stand_in, many=FEW, steady=False))
+        found = self.warned(study, sizes, stand_in, lambda: self.draws(study, sizes, stand_in, many=FEW))
         return tuple(in_order(one for one in found if one.code is not PlanCode.unprotected))
 
     def expected(

@@ -45,11 +45,12 @@ S = TypeVar("S", bound=Study)
 Stages = Sequence[Stage[Any, Any]]
 Results = Mapping[Stage[Any, Any], Any]
 
-# Draws of noise of which a plan says the median, and of what is set beside it, other facts and points of a curve: at
-# most; of either so many at least, and the standard error of their mean, over it, at which they end. Of 64 plans of six
-# estimators that ended so 61 said what twelve draws say within 1.6%, the farthest within 13%.
-DRAWS, FEW = 12, 3
-STEADY = {DRAWS: (4, 0.015), FEW: (2, 0.03)}
+# Draws of noise of which a plan says the median, at most and at least, and the standard error of their mean, over it,
+# at which they end. Of 64 plans of six estimators that ended so 61 said what twelve draws say within 1.6%, the
+# farthest within 13%.
+DRAWS, LEAST, STEADY = 12, 4, 0.015
+# Draws of what is set beside it, other facts and points of a curve: always as many, or their number would move a curve.
+FEW = 3
 # Draws of one sample of people, where its weights are slow.
 OF_ONE = 4
 # Columns up to which a draw takes less than a tenth of a second. Its time grows with their square and more.
@@ -221,7 +222,7 @@ class Rehearsal:
             own: the run's own people, where their covariates and treatments are public.
             many: how many, where there is one kind.
             seeds: of the draws; empty: from 0 on.
-            steady: whether draws of one kind end once their mean is known (``STEADY``).
+            steady: whether draws of one kind end once their mean is known.
 
         Raises:
             StudyError: the study cannot be declared at this size.
@@ -259,7 +260,7 @@ class Rehearsal:
             except (DataError, ConvergenceError) as own_problem:
                 # A sample may lack what another has: one arm, where it is rare.
                 problem = own_problem if isinstance(own_problem, DataError) else DataError(str(own_problem))
-            if steady and own is None and len(self.effects) == 1 and _known(found, many, self.of_one(count)):
+            if steady and own is None and len(self.effects) == 1 and _known(found, self.of_one(count)):
                 break
         if not found:
             raise problem
@@ -350,12 +351,11 @@ def _drawn(one: _Drawn) -> Rehearsed:
     return one.make(_held(one.crowd))
 
 
-def _known(found: Sequence[Rehearsed], many: int, of_one: int) -> bool:
+def _known(found: Sequence[Rehearsed], of_one: int) -> bool:
     """Return whether draws, of at least two samples, tell their mean as well as is needed."""
-    least, within = STEADY[many]
     widths = np.array([one.half_width for one in found])
-    enough_of_them = len(widths) >= (least if of_one == 1 else max(least, 2 * of_one))
-    return enough_of_them and bool(widths.std(ddof=1) <= within * math.sqrt(len(widths)) * widths.mean())
+    enough_of_them = len(widths) >= (LEAST if of_one == 1 else max(LEAST, 2 * of_one))
+    return enough_of_them and bool(widths.std(ddof=1) <= STEADY * math.sqrt(len(widths)) * widths.mean())
 
 
 def _index(study: EffectStudy, public: MemoryEnclave) -> FloatArray:

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from causalveil.flows.estimators import rehearsal
-from causalveil.flows.estimators.rehearsal import DRAWS, FEW, STEADY
+from causalveil.flows.estimators.rehearsal import DRAWS, FEW, LEAST
 from causalveil.flows.plan import curves
 from causalveil.flows.plan.curves import half_width, least_epsilon, with_epsilon
 from causalveil.flows.run.estimators import estimator_of
@@ -207,17 +207,17 @@ def test_points_of_a_curve_have_few_draws_and_a_target_few_plans(monkeypatch: py
     rows = curves.curves(study, 20_000, StandIn())
     assert len(rows) > 20
     of_curve = len(asked)
-    assert len(rows) * STEADY[FEW][0] <= of_curve <= len(rows) * FEW
+    assert of_curve <= len(rows) * FEW
     (between,) = (row for row in rows if (row["epsilon"], row["units"]) == (2.0, 20_000))
     told = half_width(with_epsilon(study, Decimal(2)), sizes, StandIn())
     # Its first draws are those of the point.
-    assert len(asked) - of_curve <= DRAWS - STEADY[FEW][0]
+    assert len(asked) - of_curve <= DRAWS - FEW
     assert between["half_width"] == pytest.approx(told, rel=0.05)
     asked.clear()
     wanted = 1.3 * told
     _, expected = least_epsilon(study, sizes, StandIn(), wanted, None, half_width(study, sizes, StandIn()))
     # Two amounts of a decade by few draws, and then plans.
     times = Counter(asked).values()
-    assert sum(one < STEADY[DRAWS][0] for one in times) <= 10
-    assert sum(one >= STEADY[DRAWS][0] for one in times) <= 12
+    assert sum(one < LEAST for one in times) <= 10
+    assert sum(one >= LEAST for one in times) <= 12
     assert 0.98 * wanted < expected <= wanted

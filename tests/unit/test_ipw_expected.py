@@ -28,7 +28,7 @@ from tests.limits import codes
 
 def width(study: IpwStudy, units: int) -> float:
     """What a plan says by few draws, as many at every size."""
-    found = IPW.draws(study, sizes_of(study, units), StandIn(), many=FEW, steady=False)
+    found = IPW.draws(study, sizes_of(study, units), StandIn(), many=FEW)
     return float(summary(found)["half_width"])
 
 
