@@ -272,9 +272,9 @@ def _of_term(term: DeclaredTerm, study: EffectStudy, encoded: Sequence[EncodedCo
         yield EncodedColumn(name, OF_NO_COVARIATE, ColumnKind.term, parts=tuple(part for _, part in made))
 
 
-def lines_of(lines: tuple[LineFeature, ...], z: FloatArray) -> FloatArray:
-    """Return f of rows whose columns are z, shape (lines, rows)."""
-    found = np.empty((len(lines), z.shape[1]))
+def lines_of(lines: tuple[LineFeature, ...], z: FloatArray, out: FloatArray | None = None) -> FloatArray:
+    """Return f of rows whose columns are z, shape (lines, rows); ``out``: memory for it."""
+    found = np.empty((len(lines), z.shape[1])) if out is None else out
     for place, line in enumerate(lines):
         found[place] = _line(line, z)
         if line.by is not None:
@@ -355,11 +355,20 @@ class CurveArrays:
 
 def features_of(features: FeatureMap, z: FloatArray) -> FloatArray:
     """Return v/radius of rows whose columns are z, shape (1 + count, rows), on the lattice."""
-    f = lines_of(features.lines, z)
-    values = np.concatenate([np.ones((1, z.shape[1])), f, features.made.of(f)])
-    if features.lines_radius is not None:
-        values = cut_apart(values, features.radius, features.lines_radius, len(f))
+    values, radius = uncut(features, z), features.lines_radius
+    if radius is not None:
+        values = cut_apart(values, features.radius, radius, len(features.lines))
     return in_ball(values, features.radius)
+
+
+def uncut(features: FeatureMap, z: FloatArray) -> FloatArray:
+    """Return (1, f, c) of rows whose columns are z before any cut, shape (1 + count, rows)."""
+    values = np.empty((1 + features.count, z.shape[1]))
+    values[0] = 1.0
+    f = lines_of(features.lines, z, values[1 : 1 + len(features.lines)])
+    if features.curves:
+        values[1 + len(f) :] = features.made.of(f)
+    return values
 
 
 def cut_apart(values: FloatArray, radius: float, lines_radius: float, lines: int) -> FloatArray:
@@ -379,8 +388,8 @@ def shortened(values: FloatArray, most: float | FloatArray) -> FloatArray:
 
 def lines_in_ball(lines: tuple[LineFeature, ...], z: FloatArray, radius: float) -> tuple[FloatArray, FloatArray]:
     """Return lines f as they are and as moments in a ball have them, shape (lines, rows)."""
-    f = lines_of(lines, z)
-    return f, shortened(np.concatenate([np.ones((1, z.shape[1])), f]), radius)[1:]
+    values = uncut(FeatureMap(lines, (), radius), z)
+    return values[1:].copy(), shortened(values, radius)[1:]
 
 
 def score_features(features: FeatureMap, z: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -389,22 +398,24 @@ def score_features(features: FeatureMap, z: FloatArray) -> tuple[FloatArray, Flo
     Weights and curves are cut as :func:`features_of` cuts: they balance what their moments were of. Slopes go on along
     lines: what a cut takes off lines then counts only as far as both slopes and balance are off by it.
     """
-    f = lines_of(features.lines, z)
-    values = _cut(features, f)
-    return np.concatenate([f, values[1 + len(f) :]]), values[1:]
+    values, curves = uncut(features, z), slice(len(features.lines), None)
+    slopes = values[1:].copy()
+    weights = _cut(features, values)[1:]
+    slopes[curves] = weights[curves]
+    return slopes, weights
 
 
-def _cut(features: FeatureMap, f: FloatArray) -> FloatArray:
-    """Return v of lines f, shape (1 + count, rows)."""
-    values = np.concatenate([np.ones((1, f.shape[1])), f, features.made.of(f)])
+def _cut(features: FeatureMap, values: FloatArray) -> FloatArray:
+    """Return v of (1, f, c), shape (1 + count, rows); overwrites ``values``."""
     if features.lines_radius is None:
         return shortened(values, features.radius)
-    return cut_apart(values, features.radius, features.lines_radius, len(f))
+    return cut_apart(values, features.radius, features.lines_radius, len(features.lines))
 
 
 def in_map(features: FeatureMap, f: FloatArray) -> FloatArray:
     """Return v of rows with lines f, shape (rows, 1 + count)."""
-    return _cut(features, np.ascontiguousarray(f.T)).T
+    of_rows = np.ascontiguousarray(f.T)
+    return _cut(features, np.concatenate([np.ones((1, len(f))), of_rows, features.made.of(of_rows)])).T
 
 
 def in_ball(values: FloatArray, radius: float) -> FloatArray:

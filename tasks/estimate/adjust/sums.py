@@ -21,7 +21,7 @@ from causalveil.tasks.data.cells import CellRows
 from causalveil.tasks.estimate.adjust.features import Encoding, FeatureMap, Scores, Screen, features_of, times
 from causalveil.tasks.estimate.adjust.released import CELLS, EDGES, ColumnKind
 from causalveil.tasks.estimate.models.lattice_sums import on_lattice, weighed
-from causalveil.tasks.machine.arrays import BoolArray, FloatArray
+from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray
 
 ARM_NUMBERS = 4
 # Sensitivities beside those of recipe.py: in the L1 norm, and of moments that are not by arm.
@@ -41,7 +41,19 @@ def in_cells(z: FloatArray, weights: FloatArray | None = None) -> FloatArray:
 
     They are in [-1, 1]. A cell goes from above its lower edge up to its upper one.
     """
-    counts = np.bincount(np.ceil((z + 1) * STEPS - BELOW).astype(np.intp), weights, minlength=len(_CELL))
+    return of_steps(np.bincount(steps_of(z), weights, minlength=len(_CELL)))
+
+
+def steps_of(z: FloatArray) -> IntArray:
+    """Return the step of each entry of z, whole numbers."""
+    steps = z + 1
+    steps *= STEPS
+    steps -= BELOW
+    return np.ceil(steps, out=steps).astype(np.intp)
+
+
+def of_steps(counts: np.ndarray) -> FloatArray:
+    """Return counts of cells from those of steps."""
     return np.asarray(np.bincount(_CELL, counts, CELLS), dtype=np.float64)
 
 
@@ -136,18 +148,19 @@ class ScaleSums:
 
         ``weights``: of the rows, on the lattice.
         """
-        columns, counts = self.encoding.encoded, [np.zeros(width) for width in self.widths[:-1]]
+        columns = self.encoding.encoded
+        counts = [np.zeros(len(_CELL) if one.kind is ColumnKind.number else 1) for one in columns]
         indicators = {one.covariate: at for at, one in enumerate(columns) if one.kind is ColumnKind.missing}
         for part, block in self.encoding.blocks(x):
-            z = block[:, : part.stop - part.start]
+            z, own = block[:, : part.stop - part.start], None if weights is None else weights[part]
             for at, one in enumerate(columns):
-                own = None if weights is None else weights[part]
                 if one.kind is not ColumnKind.number:
                     counts[at] += z[at].sum() if own is None else z[at] @ own
                     continue
                 gone = indicators.get(one.covariate)
                 here = slice(None) if gone is None else z[gone] == 0
-                counts[at] += in_cells(z[at][here], None if own is None else own[here])
+                counts[at] += np.bincount(steps_of(z[at][here]), None if own is None else own[here], len(_CELL))
+        counts = [of_steps(one) if len(one) > 1 else one for one in counts]
         return np.concatenate([*counts, np.zeros(0)])
 
 
