@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from causalveil.schemas.errors import BudgetRefused, ChargesDiffer, ContractError, LedgerError, RunConflict, StudyError
+from causalveil.schemas.errors import (
+    BudgetRefused,
+    ChargesDiffer,
+    ContractError,
+    DataError,
+    LedgerError,
+    RunConflict,
+    StudyError,
+)
 from causalveil.schemas.ledger import Account, BlockAccount
 from causalveil.schemas.privacy import Level
 from causalveil.tasks.privacy.ledger.ledger import Ledger, throwaway_ledger
@@ -147,6 +155,12 @@ class TestReserve:
             ledger.grant(elsewhere, "opening")
         ledger.reserve(reservation(), contract(ledger=ledger.identity))
 
+    def test_data_that_are_not_admitted_are_refused(self, ledger: Ledger) -> None:
+        ledger.grant(contract(), "opening")
+        with pytest.raises(DataError, match="admitted anew while run run-1 began"):
+            ledger.reserve(reservation(admission="d" * 64), contract())
+        assert ledger.account("trial").runs == ()
+
     def test_contract_must_be_the_reservation_s(self, ledger: Ledger) -> None:
         ledger.grant(contract(), "opening")
         with pytest.raises(ContractError):
@@ -172,6 +186,7 @@ class TestResume:
             ({"blocks": ("all", "more")}, "blocks"),
             ({"cost": {"epsilon": "0.2", "delta": "0"}}, "privacy cost"),
             ({"charges": (charge("other"),)}, "declared charges"),
+            ({"contents": "d" * 64}, "content of its data files"),
         ],
     )
     def test_another_run_under_the_id_is_refused(self, ledger: Ledger, change: dict[str, Any], words: str) -> None:
