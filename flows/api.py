@@ -259,8 +259,12 @@ _ARGUMENTS = {"each-row": "unit=None", "not": "without", "range": "ranges"}
 
 
 def _in_python(text: str) -> str:
-    """Return a sentence of `causalveil init` with options as arguments of `draft`."""
-    return re.sub(r"--([a-z]+(?:-[a-z]+)*)", lambda found: _ARGUMENTS.get(found[1], found[1].replace("-", "_")), text)
+    """Return a sentence of `causalveil init` with options as arguments of `draft`; what is quoted stays."""
+
+    def argument(found: re.Match[str]) -> str:
+        return _ARGUMENTS.get(found[1], found[1].replace("-", "_")) if found[1] else found[0]
+
+    return re.sub(r"'[^']*'|--([a-z]+(?:-[a-z]+)*)", argument, text)
 
 
 def _class_of_frame(word: str) -> DataClass:

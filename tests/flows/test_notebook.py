@@ -122,6 +122,9 @@ def test_a_frame_of_sensitive_rows_is_not_drafted() -> None:
         cv.draft(people(50, 1), treatment="treated", outcome="score", data_class="sensitive")  # type: ignore[arg-type]
     with pytest.raises(cv.StudyError, match="outcome: there is no column 'scores'"):
         cv.draft(people(50, 1), treatment="treated", outcome="scores")
+    # Names are told as they are, whatever options they look like.
+    with pytest.raises(cv.StudyError, match="treatment: there is no column '--not'"):
+        cv.draft(people(50, 1), treatment="--not", outcome="score")
 
 
 def test_two_frames_without_a_name_have_a_budget_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
