@@ -63,7 +63,7 @@ SURVEY_WEIGHT = (
     r"[ _-]?(weights?|wts?|wgts?)|(per|pers|hh|fam|an|psp)(weights?|wght)|[pfai]weights?|fnlwgt|finalwt|finalwgt|"
     r"sampwt|perwt|hhwt|asecwt\w*|wtss\w*|wtmec\w*|wtint\w*)(?=$|[\W_\d])"
 )
-WEIGHT = r"(?i)(^|[\W_])(weights?|wts?|wgts?)(?=$|[\W_\d])"
+WEIGHT = r"(?i)(^|[\W_])(weights?|wghts?|wts?|wgts?)(?=$|[\W_\d])"
 CURRENCY = "$€£¥₹"
 CURRENCY_CODES = ("USD", "EUR", "GBP", "CHF", "JPY", "AUD", "CAD", "SEK", "NOK", "DKK", "INR", "CNY")
 # What may stand behind a number; compared in lower case.

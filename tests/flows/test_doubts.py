@@ -193,7 +193,8 @@ def test_ids_of_groups_and_weights_of_rows_are_for_a_person_to_decide(tmp_path: 
     more = {"schoolId": RANDOM.integers(1, 50, N), "id_of_ward.1": RANDOM.integers(1, 50, N), "perwt": heavy}
     more |= {"provnum": RANDOM.integers(30_001, 32_003, N), "hospital_no": RANDOM.integers(1, 50, N)}
     honest = {"aid": RANDOM.integers(1, 50, N), "birth_weight": RANDOM.integers(900, 5_000, N), "paid_no": AGE % 40}
-    found = begun(tmp_path, more | honest | {"weight": heavy[::-1], "wt": RANDOM.integers(75_000, 900_000, N)})
+    numbers = RANDOM.integers(75_000, 900_000, N)
+    found = begun(tmp_path, more | honest | {"weight": heavy[::-1], "wt": numbers, "wght": numbers[::-1]})
     assert set(found.draft.taken) == {"age", *honest}
     levels = {"schoolId": tuple(map(str, range(1, 50)))}
     assert "schoolId" in begun(tmp_path / "b", more, levels=levels).draft.taken
