@@ -410,7 +410,12 @@ class Posterior:
 
 
 def _solved(matrices: FloatArray, right: FloatArray) -> FloatArray:
-    """Solve systems of positive matrices by Cholesky's method, one after the other."""
+    """Return x of A x = b for each positive definite A, by its Cholesky decomposition.
+
+    Args:
+        matrices: A, shape (n, k, k).
+        right: b, shape (n, k).
+    """
     found = right.copy()
     for place, one in enumerate(matrices if right.size else ()):
         _, found[place], failed = dposv(one.T, right[place])
@@ -421,7 +426,10 @@ def _solved(matrices: FloatArray, right: FloatArray) -> FloatArray:
 
 
 def _between(matrices: FloatArray, low: float, high: float) -> FloatArray:
-    """Return symmetric matrices with eigenvalues clipped to an interval, which Cholesky's method tells of most."""
+    """Return symmetric matrices with their eigenvalues clipped to [low, high], shape (n, k, k).
+
+    A - low I and high I - A have Cholesky decompositions where nothing is to be clipped, and no eigenvalue is needed.
+    """
     places = np.arange(matrices.shape[1])
     above, below = matrices.copy(), -matrices
     above[:, places, places] -= low
