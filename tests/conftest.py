@@ -7,7 +7,9 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from zlib import crc32
 
+import numpy as np
 import pytest
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
@@ -127,6 +129,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, value in SETTINGS.items():
         monkeypatch.setenv(name, value)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def own_draws(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A generator ``RANDOM`` of the module begins anew for each test: its draws depend on no test before it."""
+    if isinstance(getattr(request.module, "RANDOM", None), np.random.Generator):
+        monkeypatch.setattr(request.module, "RANDOM", np.random.default_rng(crc32(request.node.name.encode())))
 
 
 @pytest.fixture(scope="session")
