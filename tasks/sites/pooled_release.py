@@ -173,6 +173,8 @@ DEPENDENCIES = ("numpy", "scipy", "cryptography")
 Releases = Mapping[str, EffectRelease]
 
 
+# A bundle's numbers come from another machine: what leaves the floats ends the pooling where it does, and is no answer.
+@np.errstate(over="raise", divide="raise", invalid="raise")
 def pooled_release(terms: AgreedTerms, study: Asked, accepted: Sequence[Accepted]) -> PooledRelease:
     """Pool accepted bundles.
 
@@ -183,6 +185,7 @@ def pooled_release(terms: AgreedTerms, study: Asked, accepted: Sequence[Accepted
 
     Raises:
         BundleError: a bundle reports no variance at all, or its cells cannot be pooled.
+        ArithmeticError: numbers are too large or too small together.
     """
     releases, model, widths = {item.site: item.release for item in accepted}, terms.model, widths_of(study)
     tables = [[SourceAnswer(site, release, row) for row in release.answers] for site, release in releases.items()]
