@@ -160,9 +160,8 @@ class ConfoundingStatement(Worded):
         moves = "" if self.unseen is None else f"could move the estimate by {number(self.unseen, 2)}"
         if not self.linear:
             return moves and f"Curves and products that noise hides {moves}."
-        others = "of the size that is expected of all confounding "
         return (
-            f"Curves and products were not looked for: some {others}{moves}."
+            f"Curves and products were not looked for: as large as all expected confounding, they {moves}."
             if moves
             else ("Curves and products other than the declared terms were not looked for.")
         )

@@ -96,7 +96,7 @@ class Contract(Frozen):
     public: Annotated[tuple[Name, ...], Field(description="columns that are public: no noise need protect them")]
     clusters: Annotated[
         dict[Name, DeclaredClusters],
-        Field(description="columns that say which units are alike, such as a school: how many clusters each names"),
+        Field(description="columns that name clusters of units, such as a school: how many clusters each names"),
     ] = Field(default_factory=dict)
     weights: Annotated[
         SurveyWeights | None,

@@ -37,7 +37,7 @@ class Code(StrEnum):
     hidden_subgroups = "hidden_subgroups"
     unseen_sites = "unseen_sites"
     heterogeneity = "heterogeneity"
-    alike_within_clusters = "alike_within_clusters"
+    within_clusters = "within_clusters"
     # Sources of error that they do not, in the order in which a release has them.
     left_out = "left_out"
     parallel_trends = "parallel_trends"
@@ -49,8 +49,8 @@ class Code(StrEnum):
     exclusion = "exclusion"
     not_randomised = "not_randomised"
     beyond_prior = "beyond_prior"
-    alike_within_groups = "alike_within_groups"
-    alike_in_curves = "alike_in_curves"
+    within_groups = "within_groups"
+    clusters_in_curves = "clusters_in_curves"
     other_curves = "other_curves"
     any_curves = "any_curves"
     other_terms = "other_terms"
@@ -94,14 +94,15 @@ SENTENCES: dict[StrEnum, str] = {
     Code.censoring_curves: "error of the released curves of censoring",
     Code.confounding_of_prior: "confounding up to the size that `confounding_prior` assumes",
     Code.confounding_hidden: "confounding as large as `confounding_prior` expects, where noise hides it",
-    Code.curves_not_kept: "bias by curves and products that were looked for and are not adjusted for",
-    Code.imbalance: "bias by the imbalance that is left between the arms",
-    Code.imbalance_times: "bias by the imbalance that is left between the arms (times the declared allowance, "
+    Code.curves_not_kept: "bias from curves and products that were tested and not selected",
+    Code.imbalance: "bias from the imbalance that is left between the arms",
+    Code.imbalance_times: "bias from the imbalance that is left between the arms (times the declared allowance, "
     "{factor})",
     Code.hidden_subgroups: "effects of any size in subgroups that noise hides",
-    Code.unseen_sites: "effects of any size at sites where no unit is seen so long",
+    Code.unseen_sites: "effects of any size at sites whose follow-up ends before the horizon",
     Code.heterogeneity: "differences between sites",
-    Code.alike_within_clusters: "likeness of units of one {column}, if numbers and spread of sizes are as declared",
+    Code.within_clusters: "correlation within {column}, if the number of clusters and the spread of their "
+    "sizes are as declared",
     Code.unmeasured: "confounding by variables that are not among the covariates",
     Code.parallel_trends: "a violation of parallel trends: changes that would have differed between the arms without "
     "treatment, given the covariates",
@@ -111,15 +112,16 @@ SENTENCES: dict[StrEnum, str] = {
     "strata and clusters of the sample's design",
     Code.composition: "differences of subgroups by who is in them (a difference-in-differences of cross-sections needs "
     "parallel trends, and people of the same kind in each period)",
-    Code.exclusion: "effects of {treatment} on {top} by another way than {bottom} (exclusion), and people whom it "
-    "moves the other way (monotonicity), where a ratio is read as an effect of {bottom}",
+    Code.exclusion: "effects of {treatment} on {top} other than through {bottom} (exclusion), and people whom "
+    "it moves the other way (monotonicity), where a ratio is read as an effect of {bottom}",
     Code.not_randomised: "confounding, if treatment was not randomised as the study declares",
-    Code.alike_within_groups: "likeness of units that share a school, clinic or household, which matters most where "
-    "treatment was given by it",
-    Code.alike_in_curves: "likeness of units of one {column} in curves of the arms as they are, their bands and tests",
+    Code.within_groups: "correlation of outcomes within schools, clinics or households, most of all if whole "
+    "ones were treated",
+    Code.clusters_in_curves: "correlation within {column} in the unadjusted curves of the arms, their bands and tests",
     Code.beyond_prior: "confounding larger than the size that `confounding_prior` assumes",
-    Code.other_curves: "curves and products that noise hides, and non-linear confounding of other forms",
-    Code.any_curves: "non-linear confounding beyond what is usual; declare `terms` where a covariate acts by a curve",
+    Code.other_curves: "non-linear confounding by curves and products that noise hides, or of other forms",
+    Code.any_curves: "non-linear confounding that is stronger than usual; declare `terms` for covariates that act "
+    "non-linearly",
     Code.other_terms: "non-linear confounding other than by the declared terms",
     Code.curves_beyond_index: "non-linear confounding beyond squares, products and the propensity index",
     Code.curves_beyond_cells: "non-linear confounding beyond squares, products, joint cells of coarse covariates and "
@@ -129,8 +131,8 @@ SENTENCES: dict[StrEnum, str] = {
     "a wider range, or levels)",
     Code.many_at_limits: "confounding by {columns} beyond the declared range, near whose limits many values lie "
     "(declare a wider range, or levels)",
-    Code.extrapolation: "effects on people of a kind that one arm lacks, which slopes extrapolate (overlap: weights "
-    "leave an arm the precision of {share} of its people)",
+    Code.extrapolation: "effects on kinds of people that one arm lacks, which slopes extrapolate (poor overlap: "
+    "the effective sample size of an arm is {share} of its people)",
     Code.matching: "bias from caps on reuse, distant matches and a misspecified score",
     Code.caps: "bias from caps on reuse",
     Code.noisy_scores: "confounding that noise on the scores leaves unadjusted",
@@ -139,19 +141,19 @@ SENTENCES: dict[StrEnum, str] = {
     Code.noise_in_variance: "privacy noise on the variance",
     Code.controls: "bias that negative controls reveal",
     Code.calibrated_controls: "bias that negative controls reveal (the calibrated intervals include it)",
-    Code.censoring: "censoring that depends on when the event would come, within an arm",
-    Code.censoring_within: "censoring that depends on when the event would come, within an arm and {columns}",
-    Code.censoring_pooled: "censoring that depends on {columns} within pooled strata, which privacy noise would hide",
-    Code.late_entry: "entry that depends on when the event would come, within an arm",
+    Code.censoring: "informative censoring within an arm",
+    Code.censoring_within: "informative censoring within an arm and levels of {columns}",
+    Code.censoring_pooled: "informative censoring by {columns} within pooled strata, which noise would hide",
+    Code.late_entry: "entry that depends on the time of the event, within an arm (dependent truncation)",
     Code.earlier_horizon: "the choice of an earlier horizon by noisy numbers",
-    Code.grid: "error of dividing follow-up into {intervals} intervals",
-    Code.other_samples: "sampling: other units could favour the other direction",
+    Code.grid: "discretisation of follow-up into {intervals} intervals",
+    Code.other_samples: "sampling error: other units could favour the other direction",
     Code.common_cause: "a common cause of both, or effects in both directions",
     Code.not_additive: "an effect that is not a smooth function of its cause plus independent noise",
     Code.noise_hides_arm: "noise hides an arm",
     Code.arm_too_small: "an arm is too small to be compared",
-    Code.too_few_followed: "through the noise too few people are seen to be followed so long",
-    Code.too_few_at_risk: "through the noise too few people are seen to be at risk all the way to the horizon: where "
+    Code.too_few_followed: "after noise, too few people are seen to be followed to the horizon",
+    Code.too_few_at_risk: "after noise, too few people are seen at risk all the way to the horizon: where "
     "few have entered at first, a later `landmark` begins with more",
 }
 
@@ -261,7 +263,7 @@ def limit(code: Code, **facts: Fact) -> Limit:
     """Return a limit with its facts.
 
     >>> limit(Code.grid, intervals=(30, 50)).sentence
-    'error of dividing follow-up into 30 to 50 intervals'
+    'discretisation of follow-up into 30 to 50 intervals'
     """
     return Limit(code=code, facts=facts)
 
@@ -281,7 +283,7 @@ def united(limits: Iterable[Limit]) -> tuple[Limit, ...]:
     Releases may divide follow-up into different numbers of intervals, which are one limit.
 
     >>> [one.sentence for one in united([limit(Code.grid, intervals=(50,)), limit(Code.grid, intervals=(30,))])]
-    ['error of dividing follow-up into 30 to 50 intervals']
+    ['discretisation of follow-up into 30 to 50 intervals']
     """
     found: list[Limit] = []
     for one in limits:

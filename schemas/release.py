@@ -243,45 +243,45 @@ class Correlation(Frozen):
     high: Annotated[Finite, Field(ge=0, le=1)]
 
 
-class AnswerLikeness(Frozen):
-    """Likeness of units of one cluster in an answer, after adjustment."""
+class AnswerClustering(Frozen):
+    """The correlation within clusters in an answer, after adjustment."""
 
     outcome: str
     group: str
     arm: str
     correlation: Correlation
     design_effect: Annotated[
-        Finite, Field(gt=0, description="sampling variance over that of as many units that are not alike")
+        Finite, Field(gt=0, description="sampling variance over that of as many independent units")
     ]
     effective_people: Annotated[Finite, Field(gt=0, description="units over the design effect")]
     hidden: Annotated[bool, Field(description="noise hides the correlation: what is told is about its prior")]
 
 
 class ClustersStatement(Clusters):
-    """The clusters, as declared, and how alike their units are in each answer.
+    """The clusters, as declared, and the correlation within them in each answer.
 
     An answer that noise hides is left out.
     """
 
-    answers: tuple[AnswerLikeness, ...]
+    answers: tuple[AnswerClustering, ...]
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """One sentence of each answer, for people."""
         return tuple(self._said(one, self._named(one)) for one in self.answers)
 
-    def _named(self, one: AnswerLikeness) -> str:
+    def _named(self, one: AnswerClustering) -> str:
         """Return which answer it is, by what the answers differ in."""
         several = [key for key in ("outcome", "group", "arm") if len({getattr(row, key) for row in self.answers}) > 1]
         return " in " * bool(several) + ", ".join(str(getattr(one, key)) for key in several)
 
-    def _said(self, one: AnswerLikeness, of: str) -> str:
+    def _said(self, one: AnswerClustering, of: str) -> str:
         if one.hidden:
-            return f"Noise hides how alike units of one {self.column} are{of}; the interval allows for what is usual."
+            return f"Noise hides the correlation within {self.column}{of}; the interval allows for what is usual."
         found, ends = one.correlation, f"{one.correlation.low:.2g} to {one.correlation.high:.2g}"
         return (
-            f"Units of one {self.column} are alike{of}: correlation {found.median:.2g} ({ends}), so all tell as much "
-            f"as {one.effective_people:,.0f} that are not."
+            f"Intraclass correlation within {self.column}{of}: {found.median:.2g} ({ends}), so that all tell as much "
+            f"as {one.effective_people:,.0f} independent ones."
         )
 
 
@@ -382,9 +382,7 @@ class EffectRelease(EffectTable, Release):
             exclude_if=lambda contrasts: not contrasts,
         ),
     ] = ()
-    clusters: Annotated[
-        ClustersStatement | None, Field(description="null: units were counted one by one, as if none were alike")
-    ] = None
+    clusters: Annotated[ClustersStatement | None, Field(description="null: units were counted as independent")] = None
     benchmarks: Annotated[
         tuple[Benchmark, ...],
         Field(description="of the headline answer, what each covariate explains; empty of other estimators and trials"),

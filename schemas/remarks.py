@@ -170,9 +170,9 @@ REMARKS: dict[StrEnum, str] = {
     PlanCode.asked: "{releases} for all: {question}.",
     PlanCode.interval: "Expected {confidence} interval: estimate ± {half_width} (standard error {made_of}), for a "
     "treated share of {treated:g}.",
-    PlanCode.clusters: "Likeness of units of one {column}: at a correlation of {icc:g} the design effect is "
-    "{effect:.3g}, so {units:,} units tell as much as {people:,.0f} ({others}). Counted one by one they would promise "
-    "± {half_width}, which does not hold.{assumed}",
+    PlanCode.clusters: "Clustering by {column}: at an intraclass correlation of {icc:g} the design effect is "
+    "{effect:.3g}, so {units:,} units tell as much as {people:,.0f} independent ones ({others}). "
+    "Counted one by one they would promise ± {half_width}, which does not hold.{assumed}",
     PlanCode.weights: "Survey weights ({column}) are taken to be {share:.0%} of the largest that counts on average"
     "{assumed}: noise is {times:.3g} times that of equal weights, and some weights tell less than equal ones.",
     PlanCode.equal_arms: "That is for arms of one size, {units:,.0f} units each. The answer of a smaller arm has a "

@@ -648,14 +648,14 @@ KEY = "clusters"
 
 def too_few(number: int) -> str:
     """Return why so few clusters are refused."""
-    return f"{number} clusters are too few to tell how alike people are within one; at least {FEWEST_CLUSTERS}"
+    return f"{number} clusters are too few to tell the correlation within them; at least {FEWEST_CLUSTERS}"
 
 
 def too_unlike(spread: float) -> str:
     """Return why clusters of sizes so unlike are refused."""
     return (
         f"sizes of clusters with a standard deviation of {spread:.3g} times their mean are too unlike (at most "
-        f"{MOST_SIZES:g}): a few hold most units, and nothing tells how alike those are"
+        f"{MOST_SIZES:g}): a few hold most units, and nothing tells the correlation within those"
     )
 
 
@@ -730,7 +730,7 @@ class CountedClusters(Frozen):
 
 
 class Clusters(CountedClusters):
-    """The column that says which units are alike, such as a school or a household.
+    """The column that names the clusters of units, such as a school or a household.
 
     A unit without a value is a cluster of its own. ``treated``: how many clusters were treated, where treatment was
     given to whole clusters; None where it varies within them. ``subgroups``: clusters that have units of each subgroup;
@@ -858,8 +858,8 @@ def refuse_clusters(study: Any, takes: bool, beside: Sequence[str] = ()) -> None
         )
     if study.privacy.level is not Level.sample:
         raise RuleBroken(
-            f"at level '{study.privacy.level}' the sampling variance is read off pairs of people who are taken not to "
-            "be alike; 'clusters' are taken at level 'sample' alone: declare that, or leave 'clusters' out",
+            f"at level '{study.privacy.level}' the sampling variance is read off pairs of people who are taken to "
+            "be independent; 'clusters' are taken at level 'sample' alone: declare that, or leave 'clusters' out",
             "clusters",
         )
     if study.privacy.delta == 0:
@@ -874,5 +874,5 @@ def refuse_clusters(study: Any, takes: bool, beside: Sequence[str] = ()) -> None
         )
     for key in beside:
         raise RuleBroken(
-            f"'{key}' does not go with 'clusters', whose likeness is measured over all units; leave one out", key
+            f"'{key}' does not go with 'clusters', whose correlation is measured over all units; leave one out", key
         )

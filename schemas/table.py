@@ -407,7 +407,7 @@ class EffectStudy(TableStudy):
 
     # Whether the estimator adjusts for something; one that compares arms as they are may be given nothing.
     ADJUSTS: ClassVar[bool] = True
-    # Whether the estimator takes clusters of units that are alike.
+    # Whether the estimator takes clusters of units.
     TAKES_CLUSTERS: ClassVar[bool] = False
     # Whether its sums over units may be weighted.
     TAKES_WEIGHTS: ClassVar[bool] = False

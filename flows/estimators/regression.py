@@ -42,7 +42,7 @@ from causalveil.tasks.data.split import Pieces
 from causalveil.tasks.estimate.adjust import questions, recipe
 from causalveil.tasks.estimate.adjust.questions import Asked, JointDraws, JointScales
 from causalveil.tasks.estimate.adjust.recipe import TableRecipe, candidates_of, joint_recipe
-from causalveil.tasks.estimate.clusters import Alike, ReleasedTotals, codes_of
+from causalveil.tasks.estimate.clusters import ClusteredVariances, ReleasedTotals, codes_of
 from causalveil.tasks.estimate.interval import Findings
 from causalveil.tasks.estimate.people import PEOPLE
 from causalveil.tasks.estimate.regression import regression_findings
@@ -171,13 +171,13 @@ FIVE = joint_stages(plan, lambda step: everybody(step.enclave, step.study.weight
 CLUSTERS = clusters_stage(plan, lambda step: everybody(step.enclave), (CELLS,), FIVE)
 
 
-def alike_in(
+def clustered_in(
     step: StageRun[Any],
     joint: TableRecipe,
     five: FiveStages[Any],
     totals: Stage[Any, ReleasedTotals],
     units_of: FloatArray | None = None,
-) -> Alike | None:
+) -> ClusteredVariances | None:
     """Return what release 6 says of the sampling variance of each answer.
 
     None of a study without clusters.
@@ -185,13 +185,13 @@ def alike_in(
     if step.study.clusters is None:
         return None
     scores, estimand = step[five.scores], step.study.estimand
-    return questions.likenesses(joint, estimand, step[five.again], scores, step[totals], units_of)
+    return questions.clustered_variances(joint, estimand, step[five.again], scores, step[totals], units_of)
 
 
 def _answers(step: StageRun[RegressionStudy]) -> Findings:
-    alike = alike_in(step, plan(step.study, step.sizes), FIVE, CLUSTERS)
-    asked = questions.with_scores(step[FIVE.again], step[FIVE.scores], alike)
-    return regression_findings(*step.given[:2], asked, step[FIVE.scales], alike)
+    clustered = clustered_in(step, plan(step.study, step.sizes), FIVE, CLUSTERS)
+    asked = questions.with_scores(step[FIVE.again], step[FIVE.scores], clustered)
+    return regression_findings(*step.given[:2], asked, step[FIVE.scales], clustered)
 
 
 ANSWERS = Stage[RegressionStudy, Findings]("answers", _answers, reads=(FIVE.scales, FIVE.again, FIVE.scores, CLUSTERS))

@@ -31,7 +31,7 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import Study
 from causalveil.schemas.table import EffectStudy
 from causalveil.tasks.data.covariates import dimension
-from causalveil.tasks.data.enclave import LIKENESS, MemoryEnclave
+from causalveil.tasks.data.enclave import ICC, MemoryEnclave
 from causalveil.tasks.data.split import sizes_of
 from causalveil.tasks.estimate.clusters import assumed_icc
 from causalveil.tasks.estimate.people import PublicPeople, enough, people, stand_in_outcomes
@@ -145,7 +145,7 @@ def people_of_effect(study: EffectStudy, made: Made) -> MemoryEnclave:
     """Return people of a study of one outcome, by seed and assumptions."""
     sample, effect = made.sample, made.effect
     found = MemoryEnclave.of(people(study, made.stand_in, made.count, made.randomised, sample=sample, effect=effect))
-    found.save(LIKENESS, np.array([assumed_icc(study.clusters, made.stand_in)]))
+    found.save(ICC, np.array([assumed_icc(study.clusters, made.stand_in)]))
     return found
 
 

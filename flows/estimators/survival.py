@@ -13,7 +13,7 @@ from statistics import fmean, median
 from typing import Any
 
 from causalveil.flows.estimators.estimator import VALIDATE, Estimator, Stages, normalised_by
-from causalveil.flows.estimators.regression import alike_in, clusters_stage, joint_stages
+from causalveil.flows.estimators.regression import clustered_in, clusters_stage, joint_stages
 from causalveil.flows.estimators.rehearsal import FEW, QUESTIONS, QUICK, Made, Rehearsal, summed
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.flows.estimators.table import Rehearsed, middle_of
@@ -88,10 +88,10 @@ CLUSTERS = clusters_stage(
 
 def _adjusted(step: Step) -> Findings:
     """Return adjusted answers, beside curves of the arms as they are."""
-    alike = alike_in(step, plan(step.study, step.sizes), FIVE, CLUSTERS, _units_of(step))
-    asked = questions.with_scores(step[FIVE.again], step[FIVE.scores], alike)
+    clustered = clustered_in(step, plan(step.study, step.sizes), FIVE, CLUSTERS, _units_of(step))
+    asked = questions.with_scores(step[FIVE.again], step[FIVE.scores], clustered)
     five = step[CELLS], step[OUTCOMES], asked, step[FIVE.scales]
-    return pseudo.times_findings(step.study, step.sizes, *five, alike)
+    return pseudo.times_findings(step.study, step.sizes, *five, clustered)
 
 
 ADJUSTED = Stage[SurvivalStudy, Findings](

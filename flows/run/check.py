@@ -99,7 +99,7 @@ def check(path: Path, *, over_sites: bool = False) -> list[Problem]:
 def beyond_check(path: Path) -> str | None:
     """Return what no check of a study can see; None where it asks for no effect.
 
-    Whether units are alike, whether treatment was given by group, and who has rows of which period, stands in rows
+    Whether units are correlated, whether treatment was given by group, and who has rows of which period, stands in rows
     alone.
     """
     asked = read_yaml(path)
@@ -122,7 +122,7 @@ def _alike_beyond(asked: Mapping[str, Any]) -> str:
             "it has more clusters than there are, intervals are too narrow."
         )
     return (
-        f"No check can see, and no interval covers: {SENTENCES[Code.alike_within_groups]}. To compare whole schools: "
+        f"No check can see, and no interval covers: {SENTENCES[Code.within_groups]}. To compare whole schools: "
         "causalveil init --unit SCHOOL --means, with the noise of as many units as there are schools."
     )
 

@@ -121,16 +121,16 @@ def _fields(study: Study, found: Result, units: int) -> dict[str, Any]:
     """Return the findings by field.
 
     Each answer says how strong an unmeasured confounder would have to be.
-    They have the reason for the estimator where ``auto`` chose it. An interval covers that units are alike where the
-    study names their clusters, and nowhere else.
+    They have the reason for the estimator where ``auto`` chose it. An interval covers correlation within clusters where
+    the study names them, and nowhere else.
     """
     if isinstance(found, Findings) and isinstance(study, TableStudy):
         found = replace(found, answers=with_robustness(study, found, units))
     fields, clusters = found.fields(study), getattr(study, "clusters", None)
     if clusters is not None:
-        fields["covers"] = (*fields["covers"], limit(Code.alike_within_clusters, column=clusters.column))
+        fields["covers"] = (*fields["covers"], limit(Code.within_clusters, column=clusters.column))
     elif "not_covered" in fields:
-        fields["not_covered"] = in_order((*fields["not_covered"], limit(Code.alike_within_groups)))
+        fields["not_covered"] = in_order((*fields["not_covered"], limit(Code.within_groups)))
     if design := assumed(study):
         fields["not_covered"] = in_order((*fields["not_covered"], *design))
     if study.choice is not None and "details" in fields:

@@ -696,7 +696,7 @@ def _by_group(given: GivenBy | None, parts: Cast, alone: str | None) -> dict[str
     far = f"intervals that count each unit by itself would be far too narrow, so `clusters: {name}` is drafted; "
     far += "--each-alone takes it out"
     if alone is not None:
-        far = "intervals count each unit by itself and are far too narrow where units of a group are alike (in a "
+        far = "intervals count each unit by itself and are far too narrow where units of a group are correlated (in a "
         far += f"simulation of 30 schools 6 of 15 held); no `clusters` are drafted: {alone}"
     elif given.without:
         far += f"; {given.without:,} units have no '{name}', each counts as one, and the interval is wider for it"

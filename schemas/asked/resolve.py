@@ -297,7 +297,7 @@ def declared_column(name: str, place: str, contract: Contract | None, problems: 
     if name in contract.clusters:
         problems.add(
             place,
-            f"'{name}' says which units are alike in the contract of '{contract.dataset}', and has no other part",
+            f"'{name}' names clusters of units in the contract of '{contract.dataset}', and has no other part",
             name,
         )
         return None

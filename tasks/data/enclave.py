@@ -32,7 +32,7 @@ from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray, loa
 
 HashArray = NDArray[np.uint64]
 # Of rehearsals of studies with clusters, whose people have none: an intraclass correlation, shape (1,).
-LIKENESS = "likeness"
+ICC = "icc"
 
 
 @dataclass(frozen=True)

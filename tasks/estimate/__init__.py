@@ -1,7 +1,7 @@
 """Estimators: exact sums over rows, noisy sums read, and answers with intervals.
 
 - ``answers``: Turn answers with the parts of their error into intervals, ratios and calibrated answers.
-- ``clusters``: Read off one released number how alike units of one cluster are.
+- ``clusters``: Estimate the correlation within clusters from one released number.
 - ``contrasts``: Combine rows of a table into contrasts and ratios, with intervals.
 - ``covered``: Name the sources of error that the intervals of a table cover.
 - ``difference``: Differences of arm means where treatment is private, of a randomised trial or unadjusted.

@@ -29,7 +29,7 @@ from causalveil.schemas.confounding import ConfoundingStatement, over_parts
 from causalveil.schemas.limits import Code, limit
 from causalveil.schemas.release import ClustersStatement
 from causalveil.schemas.table import ALL_UNITS, EffectMeasure, EffectStudy, OutcomeRole, TableStudy
-from causalveil.tasks.estimate.clusters import Alike, Likeness, clusters_told
+from causalveil.tasks.estimate.clusters import ClusteredVariance, ClusteredVariances, clusters_told
 from causalveil.tasks.estimate.interval import Findings, Noise, around, laplace_tails
 from causalveil.tasks.machine.arrays import FloatArray
 
@@ -147,7 +147,7 @@ class Part:
         error: draws of what models leave possible, of mean 0, where their law is known; their variance is in ``noise``.
         adjusted: of the confounding that the prior expects, what the data took off; None: nothing was adjusted for.
         risks: of both arms, where ratios are asked for and the outcome has two values.
-        alike: what is possible of ``sampling``, its mean, where units of one cluster are alike.
+        clustered: what is possible of ``sampling``, its mean, where units of one cluster are correlated.
         covariances: of sampling with the answer on each other outcome of the subgroup, and the deviation of its noise;
             None where they are not released.
     """
@@ -168,7 +168,7 @@ class Part:
     risks: Risks | None = None
     error: FloatArray | None = None
     adjusted: float | None = None
-    alike: Likeness | None = None
+    clustered: ClusteredVariance | None = None
     covariances: Mapping[int, tuple[float, float]] | None = None
 
     @property
@@ -183,7 +183,7 @@ def over_groups(
     count_error: float,
     units: float,
     width: float,
-    alike: Likeness | None = None,
+    clustered: ClusteredVariance | None = None,
 ) -> Part:
     """Return the answer over all subgroups, from theirs: effects weighted by size.
 
@@ -196,7 +196,7 @@ def over_groups(
         count_error: standard deviation of the noise on each.
         units: number of units of all subgroups that the estimand is over.
         width: of the outcome's declared range.
-        alike: what is possible of the sampling variance, where subgroups share clusters.
+        clustered: what is possible of the sampling variance, where subgroups share clusters.
     """
     first = parts[0]
     told = [(part, max(count, 0.0)) for part, count in zip(parts, counts, strict=True) if part.answered]
@@ -204,7 +204,7 @@ def over_groups(
     hidden = [count for part, count in zip(parts, counts, strict=True) if not part.answered]
     most = math.fsum(max(count, 0.0) + 3 * count_error for count in hidden) / max(units, 1.0)
     if not told or total <= 0 or most >= 1:
-        bare = replace(first, group=ALL_UNITS, answered=False, risks=None, error=None, alike=None)
+        bare = replace(first, group=ALL_UNITS, answered=False, risks=None, error=None, clustered=None)
         return replace(bare, value=0.0, sampling=0.0, noise=0.0, bias=0.0)
     shares = [(part, count / total) for part, count in told]
     value = math.fsum(share * part.value for part, share in shares)
@@ -221,7 +221,9 @@ def over_groups(
         arm=first.arm,
         answered=True,
         value=value,
-        sampling=math.fsum(share**2 * part.sampling for part, share in shares) if alike is None else alike.variance,
+        sampling=math.fsum(share**2 * part.sampling for part, share in shares)
+        if clustered is None
+        else clustered.variance,
         noise=own + sizes + (0.0 if error is None else float(error.var())),
         bias=math.fsum(share * part.bias for part, share in shares) + most * (width + abs(value)),
         spread=math.sqrt(math.fsum(share * part.spread**2 for part, share in shares)),
@@ -230,7 +232,7 @@ def over_groups(
         averaged=True,
         risks=risks,
         error=error,
-        alike=alike,
+        clustered=clustered,
     )
 
 
@@ -240,7 +242,7 @@ def _error_over(shares: Sequence[tuple[Part, float]]) -> FloatArray | None:
     None where their laws are not known.
 
     As far as the data took confounding off, what is left is noise, which subgroups do not share. What the prior leaves
-    (of its variance 1 - ``adjusted``) is shrinkage of slopes and weights that would be alike in all of them.
+    (of its variance 1 - ``adjusted``) is shrinkage of slopes and weights that would be common to all of them.
     """
     known = [
         (part.error * share, 1 - (1.0 if part.adjusted is None else part.adjusted))
@@ -251,9 +253,9 @@ def _error_over(shares: Sequence[tuple[Part, float]]) -> FloatArray | None:
         return None
     count = max(len(one) for one, _ in known)
     total = np.sum([np.resize(one, count) for one, _ in known], axis=0)
-    alike = math.fsum(float(one.std()) * math.sqrt(left) for one, left in known) ** 2
+    common = math.fsum(float(one.std()) * math.sqrt(left) for one, left in known) ** 2
     own = math.fsum(float(one.var()) * (1 - left) for one, left in known)
-    found: FloatArray = (total - total.mean()) * math.sqrt((alike + own) / max(float(total.var()), 1e-300))
+    found: FloatArray = (total - total.mean()) * math.sqrt((common + own) / max(float(total.var()), 1e-300))
     return found
 
 
@@ -264,7 +266,7 @@ def limits(part: Part, width: float, error: float) -> tuple[float, Limits]:
     """
     if not part.answered:
         return 0.0, Limits(lower=-width, upper=width)
-    if part.error is not None or part.alike is not None:
+    if part.error is not None or part.clustered is not None:
         return _by_law(part, np.zeros(1) if part.error is None else part.error, width, error)
     laws = [Noise(math.sqrt(part.noise))] if part.averaged or part.mixing is None else []
     if part.mixing is not None:
@@ -317,9 +319,11 @@ def _by_law(part: Part, draws: FloatArray, width: float, error: float) -> tuple[
     """Return the same where the law of the error is known: draws, with sampling and noise beside them."""
     noise = max(part.noise - part.models, 0.0)
     laws: list[tuple[float | FloatArray, float]] = []
-    if part.alike is not None:
+    if part.clustered is not None:
         low, high = (
-            mixture_quantile(sign * draws, np.sqrt(part.alike.variances + noise), error / 2, shares=part.alike.shares)
+            mixture_quantile(
+                sign * draws, np.sqrt(part.clustered.variances + noise), error / 2, shares=part.clustered.shares
+            )
             + part.bias
             for sign in (1, -1)
         )
@@ -342,7 +346,7 @@ def _within(value: float, low: float, high: float, width: float) -> tuple[float,
 
 
 def told_of(study: TableStudy, parts: Sequence[Part], names: Sequence[str] | None = None) -> ClustersStatement | None:
-    """Return how alike units of one cluster are in each answer; None without clusters.
+    """Return the correlation within clusters of each answer; None without clusters.
 
     ``names``: of the questions, where they are not those of outcomes.
     """
@@ -352,9 +356,9 @@ def told_of(study: TableStudy, parts: Sequence[Part], names: Sequence[str] | Non
     return clusters_told(
         study.clusters,
         (
-            ({"outcome": names[one.outcome], "group": one.group, "arm": one.arm}, one.alike)
+            ({"outcome": names[one.outcome], "group": one.group, "arm": one.arm}, one.clustered)
             for one in parts
-            if one.alike is not None
+            if one.clustered is not None
         ),
     )
 
@@ -407,7 +411,7 @@ def with_everybody(
     counts: Mapping[str, Sequence[float]],
     count_error: float,
     units: float,
-    alike: Alike | None = None,
+    clustered: ClusteredVariances | None = None,
 ) -> list[Part]:
     """Return all answers in the order of the table.
 
@@ -419,14 +423,14 @@ def with_everybody(
         counts: by arm, noisy number of units of each subgroup that the estimand is over.
         count_error: standard deviation of the noise on each.
         units: number of units that the estimand is over, of all subgroups.
-        alike: of a study with clusters, what is possible of each sampling variance, in half ranges.
+        clustered: of a study with clusters, what is possible of each sampling variance, in half ranges.
     """
     rows: list[Part] = []
     for index, outcome in enumerate(study.outcomes):
         for place, arm in enumerate(study.arm_names[1:]):
             own = [part for part in parts if part.outcome == index and part.arm == arm]
             if study.subgroups is not None:
-                every = None if alike is None else alike[index][-1][place]
+                every = None if clustered is None else clustered[index][-1][place]
                 every = None if every is None else every.times((outcome.width / 2) ** 2)
                 rows.append(over_groups(own, counts[arm], count_error, units, outcome.width, every))
             rows += own

@@ -1,4 +1,4 @@
-"""Read off one released number how alike units of one cluster are.
+"""Estimate the correlation within clusters from one released number.
 
 Scores about their mean have totals S_g by cluster. Of sizes n_g, own variance v of a score and intraclass correlation
 rho, S_g is about N(0, tau_g^2) with tau_g^2 = v n_g (1 + (n_g - 1) rho), so that B = sum |S_g| has mean
@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from causalveil.schemas.plan import StandIn
-from causalveil.schemas.release import AnswerLikeness, ClustersStatement, Correlation
+from causalveil.schemas.release import AnswerClustering, ClustersStatement, Correlation
 from causalveil.schemas.study import Clusters
 from causalveil.schemas.table import TableStudy
 from causalveil.tasks.data.cells import CellRows
-from causalveil.tasks.data.enclave import LIKENESS, Enclave
+from causalveil.tasks.data.enclave import ICC, Enclave
 from causalveil.tasks.data.split import Pieces
 from causalveil.tasks.estimate.models.lattice_sums import on_lattice
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
@@ -31,8 +31,8 @@ from causalveil.tasks.machine.distribute import distribute
 # E|Z| of a standard normal.
 MEAN_ABSOLUTE = math.sqrt(2 / math.pi)
 # Mean of the exponential prior of rho (chosen on cells 1 to 13 of docs/proofs/clusters.md: .1 held .91 in one of them,
-# .4 made intervals 5 to 7% wider), what it gives to no likeness at all (section 4), and its grid.
-PRIOR, NONE_ALIKE = 0.2, 0.02
+# .4 made intervals 5 to 7% wider), what it gives to no correlation at all (section 4), and its grid.
+PRIOR, UNCORRELATED = 0.2, 0.02
 RHO: FloatArray = np.concatenate([[0.0], np.geomspace(1e-4, 1.0, 100)])
 # Sizes that stand for lognormal ones; points of a compressed mixture, each of variances within a few per cent.
 SIZES, POINTS = 40, 60
@@ -43,7 +43,7 @@ HIDES = 0.8
 
 
 # What a plan assumes of the correlation where its reader does not say: of outcomes of whole clusters that were treated;
-# of scores where treatment varies within clusters, whose arms share what is alike (cell 4: .009 of .05).
+# of scores where treatment varies within clusters, whose arms share the cluster effects (cell 4: .009 of .05).
 WHOLE, WITHIN = 0.05, 0.01
 
 
@@ -55,7 +55,7 @@ def assumed_icc(clusters: Clusters | None, stand_in: StandIn) -> float:
 
 
 def design_effect(clusters: Clusters, units: int, icc: float) -> float:
-    """Return the variance of a total over that of people who are not alike.
+    """Return the variance of a total over that of independent people.
 
     >>> design_effect(Clusters(column="school", number=50, spread=0), 5_000, 0.05)
     5.95
@@ -88,7 +88,7 @@ class KnownClusters:
 
     @property
     def sizes(self) -> FloatArray:
-        """Sizes that stand for those of the clusters, shape (SIZES,); one where they are alike."""
+        """Sizes that stand for those of the clusters, shape (SIZES,); one where they are equal."""
         mean = max(self.units / self.clusters, 1.0)
         if self.spread == 0:
             return np.array([mean])
@@ -120,12 +120,12 @@ class KnownClusters:
 
 
 @dataclass(frozen=True)
-class Likeness:
+class ClusteredVariance:
     """The variances of a total that B leaves possible, with their shares.
 
     Attributes:
         variances, shares: of the mixture, shape (points,).
-        own: the variance if nobody were alike.
+        own: the variance of independent units.
         units: how many it is of.
         correlation: low, median and high intraclass correlation; 90% of the posterior.
         hidden: whether noise hides it, so that the posterior is about the prior.
@@ -145,15 +145,17 @@ class Likeness:
 
     @property
     def design_effect(self) -> float:
-        """Variance over that of people who are not alike."""
+        """Variance over that of independent people."""
         return self.variance / self.own
 
-    def times(self, square: float) -> Likeness:
+    def times(self, square: float) -> ClusteredVariance:
         """Return that of totals in another unit. ``square``: factor of a variance."""
         return replace(self, variances=self.variances * square, own=self.own * square)
 
 
-def likeness(known: Sequence[KnownClusters], released: Sequence[float], noise: Sequence[float]) -> Likeness:
+def clustered_variance(
+    known: Sequence[KnownClusters], released: Sequence[float], noise: Sequence[float]
+) -> ClusteredVariance:
     """Return what released totals leave possible.
 
     Args:
@@ -162,8 +164,8 @@ def likeness(known: Sequence[KnownClusters], released: Sequence[float], noise: S
         noise: its deviation.
     """
     prior = np.gradient(RHO) * np.exp(-RHO / PRIOR)
-    prior *= (1 - NONE_ALIKE) / prior.sum()
-    prior[0] += NONE_ALIKE
+    prior *= (1 - UNCORRELATED) / prior.sum()
+    prior[0] += UNCORRELATED
     shares, variances, correlation = np.ones(1), np.zeros(1), np.zeros(1)
     own = math.fsum(one.own * one.unit**2 for one in known)
     for one, seen, sd in zip(known, released, noise, strict=True):
@@ -181,25 +183,27 @@ def likeness(known: Sequence[KnownClusters], released: Sequence[float], noise: S
     # Two arms' mean is known better than each of them.
     hidden = high - low > HIDES * (before[2] - before[0]) / math.sqrt(len(known))
     units = math.fsum(one.units for one in known)
-    return Likeness(*_compressed(variances, shares), own, units, (low, middle, high), hidden)
+    return ClusteredVariance(*_compressed(variances, shares), own, units, (low, middle, high), hidden)
 
 
-def clusters_told(clusters: Clusters, alike: Iterable[tuple[dict[str, str], Likeness]]) -> ClustersStatement:
+def clusters_told(
+    clusters: Clusters, clustered: Iterable[tuple[dict[str, str], ClusteredVariance]]
+) -> ClustersStatement:
     """Return what a release says of clusters.
 
-    ``alike``: of each answer that noise does not hide, by the names of its outcome, group and arm.
+    ``clustered``: of each answer that noise does not hide, by the names of its outcome, group and arm.
     """
     return ClustersStatement(
         **clusters.model_dump(),
         answers=tuple(
-            AnswerLikeness(
+            AnswerClustering(
                 **of,
                 correlation=Correlation(**dict(zip(Correlation.model_fields, one.correlation, strict=True))),
                 design_effect=one.design_effect,
                 effective_people=one.units / one.design_effect,
                 hidden=one.hidden,
             )
-            for of, one in alike
+            for of, one in clustered
         ),
     )
 
@@ -266,7 +270,7 @@ class ReleasedTotals:
 
 
 # By outcome, by block, by arm that is not the reference; None where noise hides the answer.
-Alike = tuple[tuple[tuple[Likeness | None, ...], ...], ...]
+ClusteredVariances = tuple[tuple[tuple[ClusteredVariance | None, ...], ...], ...]
 
 
 @dataclass(frozen=True)
@@ -418,7 +422,7 @@ class ClusterTotals:
         """
         return ReleasedTotals(sums.reshape(self.shape) / self.factors, noise / self.factors, icc)
 
-    def read(self, found: Contributions, released: ReleasedTotals) -> Alike:
+    def read(self, found: Contributions, released: ReleasedTotals) -> ClusteredVariances:
         """Return what totals say of the sampling variance of every answer, in u."""
         outcomes, blocks, _ = self.shape
         return tuple(
@@ -429,14 +433,16 @@ class ClusterTotals:
             for k in range(outcomes)
         )
 
-    def _answer(self, found: Contributions, released: ReleasedTotals, k: int, block: int, arm: int) -> Likeness | None:
+    def _answer(
+        self, found: Contributions, released: ReleasedTotals, k: int, block: int, arm: int
+    ) -> ClusteredVariance | None:
         parts = [0, arm] if self.whole else [arm - 1]
         known = [one for part in parts if (one := self.known(found, k, block, part))]
         if len(known) < len(parts):
             return None
         expected = [0.0 if released.icc is None else float(one.totals(np.array([released.icc]))[1][0]) for one in known]
         sums = (released.sums[k, block, parts] + expected).tolist()
-        return likeness(known, sums, released.sd[k, block, parts].tolist())
+        return clustered_variance(known, sums, released.sd[k, block, parts].tolist())
 
 
 @dataclass(frozen=True)
@@ -456,8 +462,8 @@ class ByCluster:
 def codes_of(enclave: Enclave) -> Callable[[int], Any] | float:
     """Return the codes of clusters of each segment's rows.
 
-    In a rehearsal: how alike people are taken to be.
+    In a rehearsal: the intraclass correlation that is assumed.
     """
     if enclave.segments and enclave.holds("c", 0):
         return lambda segment: enclave.load("c", segment)
-    return float(enclave.load(LIKENESS)[0])
+    return float(enclave.load(ICC)[0])

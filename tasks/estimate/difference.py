@@ -36,7 +36,14 @@ from causalveil.tasks.estimate.answers import (
     with_everybody,
     with_statement,
 )
-from causalveil.tasks.estimate.clusters import Alike, ClusterTotals, Contributions, Likeness, ReleasedTotals, codes_of
+from causalveil.tasks.estimate.clusters import (
+    ClusteredVariance,
+    ClusteredVariances,
+    ClusterTotals,
+    Contributions,
+    ReleasedTotals,
+    codes_of,
+)
 from causalveil.tasks.estimate.contrasts import contrast_answers
 from causalveil.tasks.estimate.covered import covered
 from causalveil.tasks.estimate.findings import together
@@ -210,10 +217,12 @@ class ArmMeans:
         """Variance of each mean by sampling, shape (groups, outcomes, arms)."""
         return self.within * (self.few / self.safe)[:, None, :]
 
-    def part(self, study: DifferenceStudy, group: int, outcome: int, arm: int, alike: Likeness | None = None) -> Part:
+    def part(
+        self, study: DifferenceStudy, group: int, outcome: int, arm: int, clustered: ClusteredVariance | None = None
+    ) -> Part:
         """Return one answer: an arm's mean less that of the reference.
 
-        ``alike``: what totals of clusters say of its sampling variance.
+        ``clustered``: what totals of clusters say of its sampling variance.
         """
         own, half = [arm, 0], study.outcomes[outcome].width / 2
         means, variance = self.means[group, outcome, own], self.variances[group, outcome, own]
@@ -228,8 +237,8 @@ class ArmMeans:
             arm=study.arm_names[arm],
             answered=bool((self.counts[group, own] >= FLOOR_DEVIATIONS * self.count_noise).all()),
             value=float(means[0] - means[1]) * half,
-            sampling=(float(variance.sum()) if alike is None else alike.variance) * half**2,
-            alike=None if alike is None else alike.times(half**2),
+            sampling=(float(variance.sum()) if clustered is None else clustered.variance) * half**2,
+            clustered=None if clustered is None else clustered.times(half**2),
             noise=float(errors[0, 0] + errors[1, 1] - 2 * errors[0, 1]) * half**2,
             bias=study.estimator.bias() * math.sqrt(float(spread)) * half,
             spread=math.sqrt(float(spread)) * half,
@@ -308,7 +317,7 @@ def clusters_released(
         sizes: its sizes.
         released: the sums, with their noise.
         pieces: all units.
-        codes: of the clusters of each piece's rows; in rehearsals how alike people are taken to be.
+        codes: of the clusters of each piece's rows; in rehearsals the intraclass correlation that is assumed.
         budget: of the stage.
     """
     totals, mechanism = made(totals_of(study)), made(clusters_mechanism(study, sizes))
@@ -322,7 +331,9 @@ def clusters_released(
     return totals.released(drawn, noise, codes if isinstance(codes, float) else None)
 
 
-def likenesses(study: DifferenceStudy, found: ArmMeans, released: ReleasedTotals | None) -> Alike | None:
+def clustered_variances(
+    study: DifferenceStudy, found: ArmMeans, released: ReleasedTotals | None
+) -> ClusteredVariances | None:
     """Return what totals of clusters say of each sampling variance.
 
     None of a study without clusters.
@@ -340,17 +351,17 @@ def findings(
     ``totals``: of a study with clusters.
     """
     found = ArmMeans.of(study, sizes, released)
-    alike = likenesses(study, found, totals)
+    clustered = clustered_variances(study, found, totals)
     groups, outcomes, arms = found.means.shape
     parts = [
-        found.part(study, group, outcome, arm, None if alike is None else alike[outcome][group][arm - 1])
+        found.part(study, group, outcome, arm, None if clustered is None else clustered[outcome][group][arm - 1])
         for group in range(groups)
         for outcome in range(outcomes)
         for arm in range(1, arms)
     ]
     sizes_of = dict.fromkeys(study.arm_names[1:], found.safe.sum(axis=1).tolist())
     total = float(found.safe.sum()) if not study.known_units else float(sizes.units)
-    parts = with_everybody(study, parts, sizes_of, found.count_noise * math.sqrt(arms), total, alike)
+    parts = with_everybody(study, parts, sizes_of, found.count_noise * math.sqrt(arms), total, clustered)
     answers, calibration = calibrate(study, parts, table(study, parts))
     details: dict[str, float | int | str | bool] = {
         "cells": groups * arms,

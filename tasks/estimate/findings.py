@@ -28,7 +28,7 @@ from causalveil.tasks.estimate.adjust.questions import Asked, JointScales, Quest
 from causalveil.tasks.estimate.adjust.recipe import TWO_ARMS
 from causalveil.tasks.estimate.adjust.released import ReleasedProducts
 from causalveil.tasks.estimate.answers import Part, calibrate, scale_of, table, told_of, with_everybody
-from causalveil.tasks.estimate.clusters import Alike
+from causalveil.tasks.estimate.clusters import ClusteredVariances
 from causalveil.tasks.estimate.contrasts import contrast_answers
 from causalveil.tasks.estimate.covered import covered
 from causalveil.tasks.estimate.interval import EFFECTIVE, Findings
@@ -211,7 +211,7 @@ def parts_of(
     scales: JointScales,
     units: int,
     told: Callable[[Part, Sequence[FiveReleases] | None], Part] = as_it_is,
-    alike: Alike | None = None,
+    clustered: ClusteredVariances | None = None,
 ) -> list[Part]:
     """Return every answer of the table.
 
@@ -221,7 +221,7 @@ def parts_of(
         scales: what release 1 says.
         units: of the data.
         told: a subgroup's answer, with the questions that it is read off, as the table has it.
-        alike: of a study with clusters, what is possible of each sampling variance.
+        clustered: of a study with clusters, what is possible of each sampling variance.
     """
     parts, arms = [], len(study.arm_names)
     for label, group in zip(study.groups, asked, strict=True):
@@ -234,7 +234,7 @@ def parts_of(
                     part = replace(part, covariances=_covariances(study, group, outcome))
                 parts.append(told(part, row))
     counts, error, total = _sizes(study, scales, units)
-    return with_everybody(study, parts, counts, error, total, alike)
+    return with_everybody(study, parts, counts, error, total, clustered)
 
 
 def _covariances(study: RegressionStudy, group: Questions, outcome: int) -> dict[int, tuple[float, float]] | None:
@@ -299,7 +299,7 @@ def _part(
         mixing=law.mixing,
         error=law.error * half,
         adjusted=None if study.estimator.trial else law.adjusted_share,
-        alike=None if law.alike is None else law.alike.times(half**2),
+        clustered=None if law.clustered is None else law.clustered.times(half**2),
     )
 
 
@@ -316,28 +316,28 @@ def _contrast(one: ErrorLaw, other: ErrorLaw, of_one: FiveReleases, of_other: Fi
     shared = float((apart * first.moments.middle_sd) @ (apart * first.moments.middle_sd))
     everybody = max(float(apart @ gram @ apart), 0.0) / of_one.public.effective_units
     error = np.sort(one.error) - np.sort(other.error)[::-1]
-    alike = None if one.alike is None else one.alike.times(1 + everybody / one.alike.own)
+    clustered = None if one.clustered is None else one.clustered.times(1 + everybody / one.clustered.own)
     alone = one.sampling**2 + other.sampling**2 + everybody
     return ErrorLaw(
         one.value - other.value,
         error,
-        math.sqrt(alone if alike is None else alike.variance),
+        math.sqrt(alone if clustered is None else clustered.variance),
         # Of one deviation: noise in the centre is taken to have the law of that in scores.
         math.hypot(one.noise.deviation, other.noise.deviation, math.sqrt(shared)) / one.noise.deviation * one.scale,
         one.mixing,
         min(one.adjusted_share, other.adjusted_share),
         None if one.explained is None or other.explained is None else (one.explained + other.explained) / 2,
-        alike=alike,
+        clustered=clustered,
         unseen=None if one.unseen is None or other.unseen is None else one.unseen + other.unseen,
     )
 
 
 def findings(
-    study: RegressionStudy, asked: Asked, scales: JointScales, sizes: Sizes, alike: Alike | None = None
+    study: RegressionStudy, asked: Asked, scales: JointScales, sizes: Sizes, clustered: ClusteredVariances | None = None
 ) -> Findings:
     """Return the whole table of a study by regression.
 
-    ``alike``: of one with clusters, what is possible of each sampling variance.
+    ``clustered``: of one with clusters, what is possible of each sampling variance.
     """
     name, many_of = ("units", scales.units) if study.weights is None else (EFFECTIVE, scales.effective)
     with_outcome = {
@@ -352,7 +352,7 @@ def findings(
     }
     asked, scales = of_table(study.classes, study.first, asked, scales)
     with one_thread():
-        parts = parts_of(study, asked, scales, sizes.units, alike=alike)
+        parts = parts_of(study, asked, scales, sizes.units, clustered=clustered)
         balance = balance_of(study, asked)
         gates = (*results(study, asked, balance), *placebo_gates(study, parts))
     answers, calibration = calibrate(study, parts, table(study, parts))

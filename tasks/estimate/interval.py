@@ -354,7 +354,7 @@ class Findings:
         calibration: by negative controls; None where there are none.
         curves: of times to an event, by subgroup and arm.
         cells: the noisy numbers that all else is read off, of times of arms as they are.
-        clusters: how alike units of one cluster are; None without clusters.
+        clusters: the correlation within clusters of each answer; None without clusters.
         contrasts: of the rows, where the study asks for some.
     """
 

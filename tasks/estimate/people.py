@@ -21,7 +21,7 @@ from causalveil.schemas.study import CategoricalCovariate, Study
 from causalveil.schemas.table import EffectStudy
 from causalveil.tasks.data.cells import of_their_cohorts
 from causalveil.tasks.data.covariates import blocks, dimension, scale
-from causalveil.tasks.data.enclave import LIKENESS, MemoryEnclave, Rows, ranks
+from causalveil.tasks.data.enclave import ICC, MemoryEnclave, Rows, ranks
 from causalveil.tasks.estimate.clusters import assumed_icc
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 
@@ -365,5 +365,5 @@ def people_of(
     t = of_their_cohorts(study, t, u)
     weighted = {} if study.weights is None else {"w": even_weights(study.weights.share, count)}
     found = MemoryEnclave([{"x": own[0].x, "t": t, "u": u, "g": g, "h": ranks(count), **weighted}])
-    found.save(LIKENESS, np.array([assumed_icc(study.clusters, stand_in)]))
+    found.save(ICC, np.array([assumed_icc(study.clusters, stand_in)]))
     return found

@@ -13,7 +13,7 @@ from causalveil.tasks.estimate.adjust.interval import confounding, covers_unseen
 from causalveil.tasks.estimate.adjust.questions import Asked, JointScales
 from causalveil.tasks.estimate.adjust.recipe import joint_recipe
 from causalveil.tasks.estimate.answers import told_of_errors, with_statement
-from causalveil.tasks.estimate.clusters import Alike
+from causalveil.tasks.estimate.clusters import ClusteredVariances
 from causalveil.tasks.estimate.findings import findings
 from causalveil.tasks.estimate.interval import NOISY, Findings
 
@@ -22,7 +22,7 @@ ENOUGH_LEFT = 0.5
 
 
 def regression_findings(
-    study: RegressionStudy, sizes: Sizes, asked: Asked, scales: JointScales, alike: Alike | None = None
+    study: RegressionStudy, sizes: Sizes, asked: Asked, scales: JointScales, alike: ClusteredVariances | None = None
 ) -> Findings:
     """Return the table of a study by regression, from its questions with all their releases."""
     found = findings(study, asked, scales, sizes, alike)

@@ -278,7 +278,7 @@ def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
     if isinstance(release, EffectRelease):
         context |= robustness_context(release)
         context["unlike"] = unlike_words(release)
-        context["alike"] = release.clusters
+        context["clustered"] = release.clusters
     return context
 
 

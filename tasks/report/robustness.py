@@ -17,8 +17,8 @@ from causalveil.tasks.report.numbers import confidence_level, figure, percent
 
 NO_ANSWER = "Nothing to say: treatment was randomised as the study declares, or noise or a gate hides the answer."
 # No such share is no proof that none is so strong.
-NO_PROOF = "This is no proof that there is none so strong."
-NOTHING = "The interval holds no effect, so no unmeasured confounder is needed to explain one."
+NO_PROOF = "This does not show that there is no such confounder."
+NOTHING = "The interval includes 0, so no unmeasured confounder is needed to explain an effect."
 NOISE_HIDES = "Noise hides how much each covariate explains: only their upper ends count."
 # The figure reaches so far beyond the robustness value, and has contours where so much of the estimate is left.
 BEYOND, LEFT = 1.3, (2 / 3, 1 / 3, 0.0)
@@ -106,8 +106,8 @@ def sensitivity_of(release: EffectRelease, strength: Strength | None = None) -> 
     low, high = interval.lower - moved, interval.upper + moved
     level = confidence_level(interval.confidence)
     beside = (
-        f"{strength.name} {percent(strength.outcome)} of what is left of the outcome and "
-        f"{percent(strength.treatment)} of what is left of treatment, and may move the estimate by {short(moved)}; "
+        f"{strength.name} {percent(strength.outcome)} of the residual variance of the outcome and "
+        f"{percent(strength.treatment)} of that of treatment, and may move the estimate by {short(moved)}; "
         f"with it the {level} interval is {figure(low)} to {figure(high)}."
     )
     return SensitivityAnalysis(found, (*said, beside), (low, high))
@@ -126,10 +126,11 @@ def robustness_sentences(release: EffectRelease) -> tuple[str, ...]:
         return (NOTHING, *_conservative(release))
     return (
         "An unmeasured confounder would have to explain "
-        f"{percent(found.value)} of the variance that is left of treatment, and as much of the outcome's, to bring "
-        f"the estimate of {figure(release.estimate)} to 0, and {percent(found.near_end)} of both for the interval to "
-        "reach 0.",
-        f"One that explained all of the outcome would need {percent(found.extreme)} of treatment.",
+        f"{percent(found.value)} of the residual variance of both treatment and outcome to bring "
+        f"the estimate of {figure(release.estimate)} to 0, and {percent(found.near_end)} for the interval to "
+        "include 0.",
+        f"One that explained all residual variance of the outcome would need {percent(found.extreme)} of that of "
+        "treatment.",
         *_strongest(release, found),
         NO_PROOF,
         *_e_values(release, answer),
@@ -143,8 +144,8 @@ def robustness_line(release: EffectRelease) -> str | None:
     if found is None or found.near_end == 0 or len(release.answers) > 1:
         return None
     return (
-        f"A missed confounder would have to explain {percent(found.near_end)} of what is left of treatment and of "
-        "outcome for the interval to reach 0."
+        f"An unmeasured confounder would have to explain {percent(found.near_end)} of the residual variance of both "
+        "treatment and outcome for the interval to include 0."
     )
 
 
@@ -178,7 +179,8 @@ def _strongest(release: EffectRelease, found: Robustness) -> tuple[str, ...]:
     thrice = f", three times as strong by {short(three)}" if math.isfinite(three) else ""
     return (
         f"Of covariates that noise does not hide {first.covariate} is the strongest: it explains "
-        f"{percent(first.treatment.median)} of treatment and {percent(first.outcome.median)} of the outcome; a "
+        f"{percent(first.treatment.median)} of the residual variance of treatment and "
+        f"{percent(first.outcome.median)} of that of the outcome; a "
         f"confounder as strong may move the estimate by {short(moved_by(first, found.scale))} "
         f"(at most {short(most)}){thrice}.",
     )
@@ -198,7 +200,8 @@ def _e_values(release: EffectRelease, answer: Answer) -> tuple[str, ...]:
         size = [math.exp(min(max(RATIO_OF_DEVIATION * one / answer.spread, -MOST), MOST)) for one in ends]
         ratios.append(("risk ratio that this size comes to", size[0], size[1], size[2]))
     return tuple(
-        f"The E-value of the {name} is {short(e_value(estimate))} ({short(_near(lower, upper))} of the near end)."
+        f"The E-value of the {name} is {short(e_value(estimate))} ({short(_near(lower, upper))} for the limit "
+        "nearer to 1)."
         for name, estimate, lower, upper in ratios
         if estimate is not None and estimate > 0
     )
@@ -374,7 +377,7 @@ def _shares(one: Possible) -> str:
 
 
 def robustness_context(release: EffectRelease) -> dict[str, Any]:
-    """Return what the page says of confounders that were missed."""
+    """Return what the page says of unmeasured confounders."""
     return {
         "robustness": robustness_sentences(release),
         "confounders": ContourPlot.of(release),

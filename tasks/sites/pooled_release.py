@@ -208,7 +208,7 @@ def pooled_release(terms: AgreedTerms, study: Asked, accepted: Sequence[Accepted
     covers = united(limit for one in chosen for limit in one.interval.covers)
     if study.clusters is not None:
         # A site's sampling error holds it.
-        covers = (*covers, limit(Code.alike_within_clusters, column=study.clusters.column))
+        covers = (*covers, limit(Code.within_clusters, column=study.clusters.column))
     return PooledRelease(
         **_of_sites(terms, study, accepted),
         confidence=study.confidence,

@@ -375,7 +375,7 @@ def _contract(
         lines.append(f"{PER_UNIT}: {{keep: last, order: {scalar(repeats.order)}}}")
     if clusters is not None:
         spread = math.ceil(100 * clusters.spread) / 100
-        lines += comment("Which units are alike: how many groups there are, and how unlike their sizes (0: all alike).")
+        lines += comment("Clusters of units: how many there are, and how much their sizes vary (0: all of one size).")
         lines.append(f"clusters: {flow({clusters.column: {'number': clusters.number, 'spread': spread}})}")
     lines += ["public: []  # columns that are public: no noise need protect them"]
     if secret:
@@ -454,7 +454,7 @@ def _clusters(parts: Cast, clusters: GivenBy | None, wishes: Wishes) -> list[str
     """Write the line of the groups that were treated whole; of sensitive data the question whether any were."""
     if clusters is None:
         asks = f"Was treatment given to each {parts.unit.name} by itself, or to all of a school, clinic or household? "
-        asks += "docs/how-to/clusters.md says how intervals count that units of one are alike."
+        asks += "docs/how-to/clusters.md says how intervals allow for correlation within them."
         return comment(asks) if wishes.data_class is DataClass.sensitive and not wishes.each_alone else []
     asked: dict[str, Any] = {"column": clusters.column, "treated": clusters.of_arms[parts.codes[1]]}
     if clusters.constant:

@@ -331,11 +331,11 @@ def test_check_and_every_release_of_an_effect_say_it(tmp_path: Path, capsys: pyt
     begun(tmp_path / "a", {}, trial=True, epsilon="9", each_alone=True)
     study = tmp_path / "a/out/study.yaml"
     release = run_study(study, simulate=1, engine="direct", out=tmp_path / "release").release
-    assert Code.alike_within_groups in [one.code for one in release.not_covered]  # type: ignore[union-attr]
+    assert Code.within_groups in [one.code for one in release.not_covered]  # type: ignore[union-attr]
     for words in (["check", str(study)], ["check", str(study), "--json"]):
         assert command(*words) == 0
     shown = capsys.readouterr().out
-    assert "likeness of units that share a school, clinic or household" in " ".join(shown.split())
-    assert "likeness of units" in json.loads(shown[shown.index("{") :])["beyond"]
+    assert "correlation of outcomes within schools, clinics or households" in " ".join(shown.split())
+    assert "correlation of outcomes within schools" in json.loads(shown[shown.index("{") :])["beyond"]
     (tmp_path / "direction.yaml").write_text("kind: direction\n")
     assert beyond_check(tmp_path / "direction.yaml") is None

@@ -83,7 +83,7 @@ def test_plan_ledger_release_agree(changes: dict[str, Any], answers: int, charge
     Draft202012Validator(release_schema()).validate(json.loads(found.path.read_text()))
     assert len(release.answers) == answers
     assert codes(release.not_covered)[0] in (Code.unmeasured, Code.beyond_prior)
-    assert Code.alike_within_groups in codes(release.not_covered)
+    assert Code.within_groups in codes(release.not_covered)
     with (tmp_path / "out" / "answers.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [float(row["estimate"]) for row in rows] == [answer.estimate for answer in release.answers]

@@ -120,7 +120,7 @@ CLAIMS: dict[str, Holds] = {
         f["done"].left_out
     ),
     "of possible linear confounding is left.": lambda f: f["done"].linear,
-    "Curves and products were not looked for: some of the size that is expected of all confounding could move the "
+    "Curves and products were not looked for: as large as all expected confounding, they could move the "
     "estimate by 2.5.": lambda f: f["done"].linear and f["done"].unseen is not None,
     "Curves and products other than the declared terms were not looked for.": lambda f: (
         f["done"].linear and f["done"].unseen is None
@@ -131,7 +131,7 @@ CLAIMS: dict[str, Holds] = {
     "the default confounding_prior": lambda f: f["done"].prior == "default",
     "the declared confounding_prior": lambda f: f["done"].prior == "declared",
     "Could not be adjusted for: group is b.": lambda f: bool(f["done"].left_out),
-    "If a confounder was missed.": lambda f: state(f) is not AdjustmentState.randomised and not f["interval"][3],
+    "Unmeasured confounding.": lambda f: state(f) is not AdjustmentState.randomised and not f["interval"][3],
     "An unmeasured confounder would have to explain": lambda f: (
         state(f) is not AdjustmentState.randomised and not f["interval"][3] and f["interval"][0] != 0.1
     ),
@@ -282,17 +282,17 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
     rows = [WHOLE | {"covariate": name, "before": 0.1, "after": 0.0, "noise_error": 0.01} for name in ("age", "x00")]
     trial = {"balance": rows, "specification": {"covariates": covariates}}
     correlation = {"low": 0.01, "median": 0.05, "high": 0.2}
-    likeness = {"outcome": "score", "group": "all units", "arm": "1", "correlation": correlation}
-    likeness |= {"design_effect": 2.0, "effective_people": 200.0}
-    alike = {"column": "school", "number": 40, "spread": 0.0, "treated": None, "subgroups": None}
-    named = {"specification": {"clusters": alike}}
-    yield merge(effect, named | {"clusters": {**alike, "answers": [{**likeness, "hidden": False}]}})
+    row = {"outcome": "score", "group": "all units", "arm": "1", "correlation": correlation}
+    row |= {"design_effect": 2.0, "effective_people": 200.0}
+    clusters = {"column": "school", "number": 40, "spread": 0.0, "treated": None, "subgroups": None}
+    named = {"specification": {"clusters": clusters}}
+    yield merge(effect, named | {"clusters": {**clusters, "answers": [{**row, "hidden": False}]}})
     wide = {"low": 0.0, "median": 0.01, "high": 0.9}
     like_age = {"covariate": "age", "outcome": wide, "treatment": wide}
     yield told(effect, {"benchmarks": [like_age], "sampling_error": 0.4, "confounding": said_of(PART_OF_IT)})
-    several = [{**likeness, "group": group, "hidden": group == "g1"} for group in ("g0", "g1")]
-    yield merge(protocol, {"clusters": {**alike, "answers": several}})
-    yield merge(survival, named | {"clusters": {**alike, "answers": several}})
+    several = [{**row, "group": group, "hidden": group == "g1"} for group in ("g0", "g1")]
+    yield merge(protocol, {"clusters": {**clusters, "answers": several}})
+    yield merge(survival, named | {"clusters": {**clusters, "answers": several}})
     yield merge(effect, {"details": {"unlike": "age, group"}})
     yield told(effect, trial | {"confounding": {"left_out": []}})
     yield told(survival, {"values": [survival["answers"][0]["values"][0] + 0.2, 0.1]})

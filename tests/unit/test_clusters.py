@@ -20,7 +20,7 @@ from causalveil.schemas.study import Clusters
 from causalveil.tasks.data.enclave import MemoryEnclave, ranks
 from causalveil.tasks.data.normalise import hashed_order, write_clusters
 from causalveil.tasks.estimate.answers import mixture_quantile
-from causalveil.tasks.estimate.clusters import ClusterTotals, KnownClusters, Likeness, likeness
+from causalveil.tasks.estimate.clusters import ClusteredVariance, ClusterTotals, KnownClusters, clustered_variance
 from causalveil.tasks.machine.arrays import load_array
 from causalveil.tasks.privacy.budget import RehearsalBudget
 from tests.protocol_help import make_protocol
@@ -61,14 +61,14 @@ def test_a_study_has_the_clusters_of_the_contract() -> None:
     [
         ({"clusters": "clinic"}, "declares no clusters by column 'clinic'; it declares 'school'"),
         ({"clusters": {"column": "school", "treated": 2}}, "each arm needs at least 3"),
-        ({"covariates": ["age", "school"]}, "'school' says which units are alike"),
-        ({"treatment": "school"}, "'school' says which units are alike"),
+        ({"covariates": ["age", "school"]}, "'school' names clusters of units"),
+        ({"treatment": "school"}, "'school' names clusters of units"),
         ({"clusters": {"column": "school", "treated": 28}}, "each arm needs at least 3"),
         ({"estimator": {"name": "aipw", "guarantee": "asymptotic"}}, "'survival' with covariates take clusters"),
         ({"estimator": {"name": "balancing"}, "privacy": {"epsilon": 1, "level": "label"}}, "take clusters"),
         (
             {"estimator": {"name": "difference_in_means"}, "covariates": [], "privacy": LABEL},
-            "are taken not to be alike",
+            "are taken to be independent",
         ),
         ({"privacy": {"epsilon": 1}}, "need a delta above 0"),
         ({"where": [{"column": "age", "op": ">", "value": 9}]}, "write their 'number'"),
@@ -148,8 +148,8 @@ def test_a_cluster_has_one_code_in_all_segments_and_who_has_none_her_own(tmp_pat
 def test_a_correlation_is_found_again_and_its_interval_is_that_of_t(spread: float) -> None:
     known = KnownClusters(own=500.0, units=8_000.0, clusters=40.0, spread=spread)
 
-    def found_at(rho: float, noise: float) -> Likeness:
-        return likeness([known], [float(known.totals(np.array([rho]))[1][0])], [noise])
+    def found_at(rho: float, noise: float) -> ClusteredVariance:
+        return clustered_variance([known], [float(known.totals(np.array([rho]))[1][0])], [noise])
 
     for rho in (0.0, 0.05, 0.3):
         found = found_at(rho, 1e-3)
@@ -186,7 +186,7 @@ def of_schools(
 
 
 def test_totals_are_about_the_means_of_the_arms() -> None:
-    """Means far from 0 are no likeness: about 0 the design effect were 180, as a mutant showed."""
+    """Means far from 0 are no correlation: about 0 the design effect were 180, as a mutant showed."""
     random, clusters = np.random.default_rng(1), {"column": "school", "number": 40, "treated": 20}
     named: dict[str, Any] = {"name": "difference_in_means", "trial": True, "epsilon": "8", "delta": "1e-6"}
     school = random.permutation(4_000) % 40
@@ -198,7 +198,7 @@ def test_totals_are_about_the_means_of_the_arms() -> None:
     assert told.design_effect < 4
 
 
-def test_intervals_hold_where_whole_schools_were_treated_and_people_are_alike() -> None:
+def test_intervals_hold_where_whole_schools_were_treated_and_people_are_correlated() -> None:
     """24 tables of 40 schools, seeds 0 to 23: at .95 fewer than 18 hold in 2e-4 of times; one by one 8 or so hold."""
     held, alone = 0, 0
     clusters = {"column": "school", "number": 40, "treated": 20}

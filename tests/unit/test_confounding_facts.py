@@ -72,8 +72,8 @@ SAID = {
     "Unadjusted: the arms are compared as they are.": AS_THEY_ARE,
     "Unadjusted: the noise was too large for this many people and this budget. 2 covariates or levels could not be "
     "adjusted for: privacy noise hides how they vary.": NOTHING,
-    "Adjusted until about 22% of possible linear confounding is left. Curves and products were not looked for: some of "
-    "the size that is expected of all confounding could move the estimate by 0.71.": of_share(
+    "Adjusted until about 22% of possible linear confounding is left. Curves and products were not looked for: as "
+    "large as all expected confounding, they could move the estimate by 0.71.": of_share(
         0.95, linear=True, unseen=0.7071
     ),
     "Adjusted until about 22% of possible linear confounding is left. Curves and products other than the declared "
@@ -159,7 +159,7 @@ def test_limits_of_several_releases_stand_once() -> None:
     found = united([*first, *second])
     assert [one.code for one in found] == [Code.unmeasured, Code.grid, Code.left_out, Code.left_out]
     assert found[1].facts["intervals"] == (30, 40)
-    assert found[1].sentence == "error of dividing follow-up into 30 to 40 intervals"
+    assert found[1].sentence == "discretisation of follow-up into 30 to 40 intervals"
 
 
 @pytest.mark.parametrize("counts_as", [one for one in MissingOutcome if one is not MissingOutcome.refuse])

@@ -146,7 +146,7 @@ def test_page_command_and_python_say_it(
     assert said.widened[0] < release.interval.lower < release.interval.upper < said.widened[1]
     page = unescape(report_html(release))
     assert all(sentence in page for sentence in robustness_sentences(release))
-    assert "The estimate if a confounder was missed" in page
+    assert "The estimate with an unmeasured confounder" in page
     assert str(robustness_line(release)) in panel_text(release)
     like_age = causalveil.sensitivity(release, like="age", times=2)
     for words, code, expected in (
@@ -221,7 +221,7 @@ def test_nothing_is_said_in_a_trial_and_no_other_document_is_taken(tmp_path: Pat
     assert causalveil.sensitivity(trial) == SensitivityAnalysis(None, (NO_ANSWER,))
     assert causalveil.sensitivity(trial, like="age") == SensitivityAnalysis(None, (NO_ANSWER,))
     assert robustness_line(trial) is None
-    assert "If a confounder was missed" not in report_html(trial)
+    assert "Unmeasured confounding." not in report_html(trial)
     direction = causalveil.run(ROOT / "data/delays/study.yaml", simulate=1, engine="direct", out=tmp_path / "way")
     with pytest.raises(StudyError, match="of effects of one run"):
         causalveil.sensitivity(direction)

@@ -31,7 +31,7 @@ from causalveil.tasks.estimate.adjust.released import (
 )
 from causalveil.tasks.estimate.adjust.scales import FoundScales, lines_of, moments_of, scales_of
 from causalveil.tasks.estimate.adjust.screen import Candidates, Kept, Screening, kept_of, screen_of
-from causalveil.tasks.estimate.clusters import Likeness
+from causalveil.tasks.estimate.clusters import ClusteredVariance
 
 # A value that fewer units lack is taken not to matter: the rule of thumb of Jakobsen et al. (2017, BMC Medical Research
 # Methodology 17:162).
@@ -55,7 +55,7 @@ class FiveReleases:
     screen: ReleasedScreen | None = None
     refit: ReleasedMoments | None = None
     scores: ReleasedScores | None = None
-    alike: Likeness | None = None
+    clustered: ClusteredVariance | None = None
 
     @cached_property
     def found_scales(self) -> FoundScales:
@@ -139,7 +139,7 @@ class FiveReleases:
         """The estimate and the law of its error, as all releases determine them."""
         random, scores = self._random("interval"), _given(self.scores)
         return law_of(
-            self.public, self.found_scales, self.second, self.kept, self.scores_asked, scores, random, self.alike
+            self.public, self.found_scales, self.second, self.kept, self.scores_asked, scores, random, self.clustered
         )
 
     def _learnt(self, label: str, releases: list[tuple[FeatureMap, ReleasedMoments]], features: FeatureMap) -> Learnt:

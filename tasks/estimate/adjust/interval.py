@@ -31,7 +31,7 @@ from causalveil.tasks.estimate.adjust.recipe import AdjustsBy, looks_for_curves,
 from causalveil.tasks.estimate.adjust.released import Public, RandomDraws, ReleasedScores
 from causalveil.tasks.estimate.adjust.scales import TAIL_DOUBT, FoundScales
 from causalveil.tasks.estimate.adjust.screen import Kept
-from causalveil.tasks.estimate.clusters import Contributions, Likeness
+from causalveil.tasks.estimate.clusters import ClusteredVariance, Contributions
 from causalveil.tasks.estimate.interval import Noise
 from causalveil.tasks.machine.arrays import FloatArray
 
@@ -141,8 +141,8 @@ class ErrorLaw:
         adjusted_share: of the variance of confounding that was expected, what the data took off.
         explained: of the outcome's variance within arms, what slopes are seen to explain; None where noise hides it.
         narrow: numbers whose declared ranges cut many people.
-        alike: what is possible of the sampling variance where units of one cluster are alike; of one side of several,
-            that of the arm's comparison with the reference.
+        clustered: what is possible of the sampling variance where units of one cluster are correlated; of one side of
+            several, that of the arm's comparison with the reference.
         unseen: by how much curves that noise hides may move the estimate; None where nothing was adjusted for, and of
             a model that the study states.
     """
@@ -155,7 +155,7 @@ class ErrorLaw:
     adjusted_share: float
     explained: float | None
     narrow: NarrowRanges = FIT
-    alike: Likeness | None = None
+    clustered: ClusteredVariance | None = None
     unseen: float | None = None
 
     @property
@@ -236,8 +236,8 @@ def _added(
         return np.array([share * public.units]), unit, np.array([own]), np.array([[released.sd / share]])
     shares = np.array([1 - share, share])
     # The arms' means are off in opposite ways by what release 5 tells, and alike by what release 1 leaves.
-    alike = scales.means_sd[::-1] / scales.arms.spread / math.sqrt(2) / shares / scores.cut * (1, -1)
-    errors = np.stack([released.sd / (2 * shares), alike], axis=1)
+    common = scales.means_sd[::-1] / scales.arms.spread / math.sqrt(2) / shares / scores.cut * (1, -1)
+    errors = np.stack([released.sd / (2 * shares), common], axis=1)
     return public.units * shares, unit, own * wide[::-1] / wide.sum(), errors
 
 
@@ -269,7 +269,7 @@ def law_of(
     scores: Scores,
     released: ReleasedScores,
     random: RandomDraws,
-    alike: Likeness | None = None,
+    clustered: ClusteredVariance | None = None,
 ) -> ErrorLaw:
     """Read release 5.
 
@@ -290,8 +290,8 @@ def law_of(
     value = float(signs @ arms.means) / arms.spread + mean - float(taken)
     few = public.units / public.effective_units
     sampling = math.sqrt(square_of(float(wide_of(scales, learnt).sum()), scores, released, few) / public.units)
-    if alike is not None:
-        sampling *= math.sqrt(alike.design_effect)
+    if clustered is not None:
+        sampling *= math.sqrt(clustered.design_effect)
     # A share that is off takes so much of an arm's error for the effect.
     error = error + scales.share_sd * random.standard_normal(count) * (draws.errors @ (learnt.counts / shares))
     if not public.trial:
@@ -318,7 +318,7 @@ def law_of(
         else 0.0,
         _explained(learnt, shares) if len(scales.kept) else 0.0,
         narrow,
-        alike,
+        clustered,
         kept.unseen * arms.spread if kept.unseen is not None and learnt.adjusts else None,
     )
 

@@ -58,7 +58,7 @@ from causalveil.tasks.estimate.adjust.releases import (
 )
 from causalveil.tasks.estimate.adjust.screen import kept_of, screened
 from causalveil.tasks.estimate.adjust.sums import ARM_CROSS, ARM_GRAM, SQUARE_L1
-from causalveil.tasks.estimate.clusters import Alike, ReleasedTotals
+from causalveil.tasks.estimate.clusters import ClusteredVariances, ReleasedTotals
 from causalveil.tasks.estimate.interval import Noise
 from causalveil.tasks.estimate.models.lattice_sums import symmetric
 from causalveil.tasks.estimate.people import FLOOR_DEVIATIONS
@@ -357,7 +357,7 @@ class JointDraws:
             asked: the questions, all but their scores set.
             scores: release 5, whose means are the centres.
             estimand: of the study.
-            codes: of the clusters of each piece's rows; in rehearsals how alike people are taken to be.
+            codes: of the clusters of each piece's rows; in rehearsals the intraclass correlation that is assumed.
             units_of: what 1 of each outcome is in each subgroup, where that differs.
         """
         joint, totals, mechanism = self.recipe, made(self.recipe.totals), made(self.recipe.mechanism(CLUSTERS))
@@ -581,34 +581,34 @@ def with_refit(asked: Asked, refit: Answered[ReleasedMoments] | None) -> Asked:
     return _decided(_with(asked, "refit", refit), decide)
 
 
-def likenesses(
+def clustered_variances(
     joint: TableRecipe,
     estimand: Estimand,
     asked: Asked,
     scores: Answered[ReleasedScores],
     totals: ReleasedTotals,
     units_of: FloatArray | None = None,
-) -> Alike:
+) -> ClusteredVariances:
     """Return what release 6 says of the sampling variance of each answer."""
     return made(joint.totals).read(contributions(estimand, asked, scores, joint.arms, units_of), totals)
 
 
-def with_scores(asked: Asked, scores: Answered[ReleasedScores], alike: Alike | None = None) -> Asked:
+def with_scores(asked: Asked, scores: Answered[ReleasedScores], clustered: ClusteredVariances | None = None) -> Asked:
     """Return what all releases say.
 
-    ``alike``: by release 6, of a study with clusters.
+    ``clustered``: by release 6, of a study with clusters.
     """
     found = _with(asked, "scores", scores)
-    if alike is None:
+    if clustered is None:
         return found
     # The reference's own mean has the design effect of the first arm's comparison with it.
     by_group = tuple(
         None
         if group is None
-        else tuple(tuple(alike[k][g][max(side - 1, 0)] for side in range(len(row))) for k, row in enumerate(group))
+        else tuple(tuple(clustered[k][g][max(side - 1, 0)] for side in range(len(row))) for k, row in enumerate(group))
         for g, group in enumerate(asked)
     )
-    return _with(found, "alike", by_group)
+    return _with(found, "clustered", by_group)
 
 
 def _with(asked: Asked, name: str, released: Answered[T] | None) -> Asked:

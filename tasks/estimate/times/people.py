@@ -16,7 +16,7 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import CategoricalCovariate, Missing
 from causalveil.schemas.table import Expected
 from causalveil.tasks.data.covariates import blocks, scale
-from causalveil.tasks.data.enclave import LIKENESS, MemoryEnclave, ranks
+from causalveil.tasks.data.enclave import ICC, MemoryEnclave, ranks
 from causalveil.tasks.data.normalise import on_scale, rescale
 from causalveil.tasks.estimate.clusters import assumed_icc
 from causalveil.tasks.estimate.people import chances, people
@@ -67,7 +67,7 @@ def people_of_times(study: SurvivalStudy, stand_in: StandIn, count: int, sample:
     whole = group.astype(np.int64)
     g = (whole * study.censoring.groups + strata_of_people(study, x, group - whole)).astype(np.uint8)
     found = MemoryEnclave([{**made, "t": t, "u": time, "k": k, "g": g, "h": ranks(count)}])
-    found.save(LIKENESS, np.array([assumed_icc(study.clusters, stand_in)]))
+    found.save(ICC, np.array([assumed_icc(study.clusters, stand_in)]))
     return found
 
 

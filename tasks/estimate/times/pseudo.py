@@ -40,7 +40,7 @@ from causalveil.tasks.estimate.adjust.questions import Asked, JointScales
 from causalveil.tasks.estimate.adjust.recipe import TWO_ARMS, TableRecipe, joint_recipe
 from causalveil.tasks.estimate.adjust.released import CELLS, EDGES, ReleasedScales
 from causalveil.tasks.estimate.answers import Part, calibrate, table, told_of
-from causalveil.tasks.estimate.clusters import Alike
+from causalveil.tasks.estimate.clusters import ClusteredVariances
 from causalveil.tasks.estimate.covered import covered
 from causalveil.tasks.estimate.findings import balance_of, not_covered, parts_of, together
 from causalveil.tasks.estimate.interval import Findings
@@ -260,11 +260,11 @@ def times_parts(
     asked: Asked,
     scales: JointScales,
     units: int,
-    alike: Alike | None = None,
+    clustered: ClusteredVariances | None = None,
 ) -> list[Part]:
     """Return every answer of the table with its errors, in units of its question.
 
-    ``units``: of the data; ``alike``: of a study with clusters, what is possible of each sampling variance.
+    ``units``: of the data; ``clustered``: of a study with clusters, what is possible of each sampling variance.
     """
     groups, arms = study.groups, study.arm_names
     units_error = scales.count_sd * math.sqrt(len(arms)) / np.array(scales.units)
@@ -297,10 +297,10 @@ def times_parts(
             spread=part.spread * factor,
             confounding=None if part.confounding is None else part.confounding.times(factor),
             error=error,
-            alike=None if part.alike is None else part.alike.times(factor**2),
+            clustered=None if part.clustered is None else part.clustered.times(factor**2),
         )
 
-    return parts_of(study.bounded, asked, scales, units, in_its_units, alike)
+    return parts_of(study.bounded, asked, scales, units, in_its_units, clustered)
 
 
 def _means_moved(row: Sequence[FiveReleases], arm: int, half: float) -> dict[int, FloatArray]:
@@ -330,7 +330,7 @@ def times_findings(
     outcomes: TimesOutcomes,
     asked: Asked,
     scales: JointScales,
-    alike: Alike | None = None,
+    clustered: ClusteredVariances | None = None,
 ) -> Findings:
     """Read every adjusted answer, and curves of the arms as they are, off all releases.
 
@@ -339,7 +339,7 @@ def times_findings(
     bounded = study.bounded
     with one_thread():
         cells = JointCells.read(released, study, sizes)
-        parts = times_parts(study, outcomes, asked, scales, sizes.units, alike)
+        parts = times_parts(study, outcomes, asked, scales, sizes.units, clustered)
         balance = balance_of(bounded, asked)
         drawn = group_curves(study, cells)
         answers, calibration = calibrate(bounded, parts, table(bounded, parts))
@@ -356,7 +356,7 @@ def times_findings(
     lost = _lost(study, dict.fromkeys(name for _, columns in texts for name in columns))
     open_to = not_covered(bounded, asked, calibration.mean is not None)
     if study.clusters is not None:
-        open_to = (*open_to, limit(Code.alike_in_curves, column=study.clusters.column))
+        open_to = (*open_to, limit(Code.clusters_in_curves, column=study.clusters.column))
     found = Findings(
         answers=rows,
         confidence=study.confidence,
