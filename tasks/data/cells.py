@@ -14,6 +14,7 @@ import polars as pl
 
 from causalveil.schemas.columns import OTHER
 from causalveil.schemas.errors import DataError
+from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import ZERO_ONE, CategoricalCovariate, Missing, SurveyWeights
 from causalveil.schemas.table import EffectStudy, TableStudy
 from causalveil.schemas.where import Condition, Operator, Value
@@ -113,7 +114,10 @@ def normalise_cells(study: EffectStudy, segment: LoadedSegment, place: Path, key
     if study.weights is not None:
         save_array(place / "w.npy", shares_of(study.weights, values_of(frame, study.weights.column))[order])
     write_clusters(study.clusters, frame, order, place, key)
-    write_covariates(study.questions[0], columns(study.questions[0], frame), order, place / "x.npy")
+    first = study.questions[0]
+    # At level label weights take rows whole; all else goes along columns.
+    along = study.privacy.level is not Level.label
+    write_covariates(first, columns(first, frame), order, place / "x.npy", along)
 
 
 def shares_of(weights: SurveyWeights, series: pl.Series) -> FloatArray:

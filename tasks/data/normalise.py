@@ -144,7 +144,7 @@ def encode(
         study: declares bounds and levels.
         prepared: the partition's covariates.
         chosen: shape (m,), which rows, in which order; or m rows after each other, both ends within the partition.
-        out: shape (at least m, d), C-order; memory to use again.
+        out: shape (at least m, d), of any strides; memory to use again.
 
     Returns:
         Shape (m, d): every row in the unit ball, the last column the intercept. A view of ``out`` if given.
@@ -311,26 +311,42 @@ def normalise_stage(
     distribute(normalise, len(work), workers=1)
 
 
-def write_covariates(study: EffectStudy, prepared: Sequence[CovariateValues], order: IntArray, path: Path) -> None:
+def write_covariates(
+    study: EffectStudy, prepared: Sequence[CovariateValues], order: IntArray, path: Path, by_column: bool = False
+) -> None:
     """Encode the rows in ``order`` and write them to ``path``, chunk by chunk.
 
     Rows are encoded as they stand in the columns and put in order afterwards, since a row that is together is found
-    in memory three times as fast as its values are in their columns. Where all rows encoded take more memory than
-    a segment may, because categories have many levels, each chunk's values are looked up.
+    in memory three times as fast as its values are in their columns, and a column of a segment lies in the processor's
+    cache. Where all rows encoded take more memory than a segment may, because categories have many levels, each
+    chunk's values are looked up, and written row by row.
+
+    Args:
+        study: declares bounds and levels.
+        prepared: the segment's covariates.
+        order: of its rows.
+        path: of the file.
+        by_column: whether what reads the file goes along columns: they are then written one after the other.
     """
     d, rows = dimension(study), len(order)
-    whole = np.empty((rows, d)) if rows * d <= MOST_ENCODED else None
-    if whole is not None:
-        for first in range(0, rows, CHUNK_ROWS):
-            encode(study, prepared, slice(first, min(first + CHUNK_ROWS, rows)), whole[first:])
-    buffer = np.empty((CHUNK_ROWS, d))
-    with new_array(path, (rows, d), np.float64) as write:
+    if rows * d > MOST_ENCODED:
+        buffer = np.empty((CHUNK_ROWS, d))
+        with new_array(path, (rows, d), np.float64) as write:
+            for first in range(0, rows, CHUNK_ROWS):
+                write(first, encode(study, prepared, order[first : first + CHUNK_ROWS], buffer))
+        return
+    whole = np.empty((d, rows)).T if by_column else np.empty((rows, d))
+    for first in range(0, rows, CHUNK_ROWS):
+        encode(study, prepared, slice(first, min(first + CHUNK_ROWS, rows)), whole[first:])
+    with new_array(path, (rows, d), np.float64, by_column) as write:
+        if by_column:
+            for place, column in enumerate(whole.T):
+                write(place, column.take(order, mode="clip"))
+            return
+        buffer = np.empty((CHUNK_ROWS, d))
         for first in range(0, rows, CHUNK_ROWS):
             chosen = order[first : first + CHUNK_ROWS]
-            if whole is None:
-                write(first, encode(study, prepared, chosen, buffer))
-            else:
-                write(first, np.take(whole, chosen, axis=0, out=buffer[: len(chosen)], mode="clip"))
+            write(first, np.take(whole, chosen, axis=0, out=buffer[: len(chosen)], mode="clip"))
 
 
 def binary(series: pl.Series, codes: TwoCodes) -> pl.Series:

@@ -25,7 +25,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -57,18 +57,18 @@ def load_array(path: Path) -> NDArray[Any]:
     """
     with path.open("rb", buffering=0) as file:
         first = file.read(_PREFIX)
-        shape, dtype, start = _parsed(first + file.read(int.from_bytes(first[-2:], "little")))
+        shape, order, dtype, start = _parsed(first + file.read(int.from_bytes(first[-2:], "little")))
         held = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    return np.ndarray(shape, dtype, buffer=held, offset=start)
+    return np.ndarray(shape, dtype, buffer=held, offset=start, order=order)
 
 
 @lru_cache(maxsize=256)
-def _parsed(header: bytes) -> tuple[tuple[int, ...], np.dtype[Any], int]:
-    """Shape, type and first byte of the array behind a header of :func:`new_array`."""
+def _parsed(header: bytes) -> tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any], int]:
+    """Shape, order, type and first byte of the array behind a header of :func:`new_array`."""
     stream = io.BytesIO(header)
     np.lib.format.read_magic(stream)
-    shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
-    return shape, dtype, len(header)
+    shape, by_column, dtype = np.lib.format.read_array_header_1_0(stream)
+    return shape, "F" if by_column else "C", dtype, len(header)
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
@@ -84,21 +84,31 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
 
 
 @contextmanager
-def new_array(path: Path, shape: tuple[int, ...], dtype: Any) -> Iterator[Callable[[int, NDArray[Any]], None]]:
+def new_array(
+    path: Path, shape: tuple[int, ...], dtype: Any, by_column: bool = False
+) -> Iterator[Callable[[int, NDArray[Any]], None]]:
     """Create a .npy file that takes its name when the block is left without an error.
 
-    Its array is in C order, and its mode is 0600.
+    Its mode is 0600.
+
+    Args:
+        path: of the file.
+        shape: of the array.
+        dtype: of its numbers.
+        by_column: whether the file has column after column, in Fortran order, in place of row after row.
 
     Yields:
-        ``write(first, rows)``, which writes C-contiguous ``rows`` of ``dtype`` from row number ``first`` on. Threads
-        may write different rows at once.
+        ``write(first, rows)``, which writes C-contiguous ``rows`` of ``dtype`` from row number ``first`` on, or whole
+        columns, one a row. Threads may write different rows at once.
 
     Raises:
         CausalveilError: the disk is full or fails.
     """
     header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape})
-    start, row_bytes = len(header.getvalue()), int(np.prod(shape[1:], dtype=np.int64)) * np.dtype(dtype).itemsize
+    said = {"descr": np.dtype(dtype).str, "fortran_order": by_column, "shape": shape}
+    np.lib.format.write_array_header_1_0(header, said)
+    one = shape[:-1] if by_column else shape[1:]
+    start, row_bytes = len(header.getvalue()), int(np.prod(one, dtype=np.int64)) * np.dtype(dtype).itemsize
     with ExitStack() as file:
         with writing_scratch():
             handle = file.enter_context(whole_file(path)).fileno()

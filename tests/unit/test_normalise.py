@@ -12,7 +12,7 @@ from causalveil.schemas.study import MissingOutcome
 from causalveil.tasks.data.covariates import dimension, feature_names, scale
 from causalveil.tasks.data.data_folder import DataFolder
 from causalveil.tasks.data.enclave import segment_folder
-from causalveil.tasks.data.normalise import columns, encode, normalise_stage, scaled_outcome
+from causalveil.tasks.data.normalise import columns, encode, normalise_stage, scaled_outcome, write_covariates
 from causalveil.tasks.data.partitions import read_layout
 from causalveil.tasks.data.split import HASH_LABEL, keyed_hash
 from causalveil.tasks.machine.arrays import load_array
@@ -263,6 +263,24 @@ def test_chunks_and_workers_do_not_change_the_rows(workers, tmp_path, monkeypatc
     monkeypatch.setattr("causalveil.tasks.data.normalise.CHUNK_ROWS", 64)
     ((cut, *_),) = normalised(given, folder, tmp_path / "two")
     assert np.array_equal(whole, cut)
+
+
+@pytest.mark.parametrize("most", [10**6, 100], ids=["together", "looked up"])
+def test_rows_written_by_column_are_the_same(most, tmp_path, monkeypatch):
+    """Where rows take more memory than a segment may they are written row by row, and read as the others are."""
+    monkeypatch.setattr("causalveil.tasks.data.normalise.CHUNK_ROWS", 64)
+    given, frame = (
+        study(missing="indicator"),
+        good(1000).with_columns(pl.when(pl.int_range(pl.len()) % 7 > 0).then(AGE)),
+    )
+    order, found = np.random.default_rng(0).permutation(1000), list[np.ndarray]()
+    for by_column in (False, True):
+        write_covariates(given, columns(given, frame), order, tmp_path / "x.npy", by_column)
+        found.append(load_array(tmp_path / "x.npy"))
+        monkeypatch.setattr("causalveil.tasks.data.normalise.MOST_ENCODED", most)
+    assert np.array_equal(*found)
+    assert np.array_equal(found[1], encoded(given, frame)[order])
+    assert [one.flags.c_contiguous for one in found] == [True, most == 100]
 
 
 CHANGES = {
