@@ -9,7 +9,6 @@ The command line imports what it needs of this from where it is, since all of it
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -33,7 +32,8 @@ from causalveil.flows.start_run import (
 )
 from causalveil.schemas.contract import Contract, DataClass, load_contract
 from causalveil.schemas.documents import painted_by, path_of, tabled_by, written_by
-from causalveil.schemas.errors import CausalveilError, ContractError, StudyError
+from causalveil.schemas.errors import ContractError, StudyError
+from causalveil.schemas.hints import option
 from causalveil.schemas.plan import Plan
 from causalveil.schemas.release import (
     DirectionRelease,
@@ -243,28 +243,12 @@ def draft(
         where=tuple(where),
         epsilon=f"{epsilon:g}",
     )
-    try:
-        drafted, rows = begin_on_frame(frame_given(data), wishes)
-    except CausalveilError as problem:
-        raise type(problem)(_in_python(str(problem))) from None
-    notes = tuple(map(_in_python, (*drafted.assumed, *drafted.left_out, *drafted.decide)))
+    drafted, rows = begin_on_frame(frame_given(data), wishes)
     terms: dict[str, Any] = yaml.safe_load(drafted.contract)
     if name is None:
         terms["dataset"] = name_of_frame(rows, terms)
+    notes = (*drafted.assumed, *drafted.left_out, *drafted.decide)
     return Drafted(terms, yaml.safe_load(drafted.study), rows, notes)
-
-
-# Options of `causalveil init` whose arguments of `draft` have other names.
-_ARGUMENTS = {"each-row": "unit=None", "not": "without", "range": "ranges"}
-
-
-def _in_python(text: str) -> str:
-    """Return a sentence of `causalveil init` with options as arguments of `draft`; what is quoted stays."""
-
-    def argument(found: re.Match[str]) -> str:
-        return _ARGUMENTS.get(found[1], found[1].replace("-", "_")) if found[1] else found[0]
-
-    return re.sub(r"'[^']*'|--([a-z]+(?:-[a-z]+)*)", argument, text)
 
 
 def _class_of_frame(word: str) -> DataClass:
@@ -383,17 +367,20 @@ def sensitivity(
         raise StudyError("sensitivity: is of effects of one run; name the release.json of such a run")
     if like is not None:
         if outcome is not None or treatment is not None:
-            raise StudyError("sensitivity: give --like, or --outcome and --treatment")
+            raise StudyError(f"sensitivity: give {option('like')}, or {option('outcome')} and {option('treatment')}")
         # Where there is no answer, a strength has nothing to move.
         return sensitivity_of(
             document, strength_like(document, like, times) if document.answers[0].robustness else None
         )
     if (outcome is None) != (treatment is None):
-        raise StudyError("sensitivity: a strength has two parts: give both --outcome and --treatment, or neither")
+        both = f"{option('outcome')} and {option('treatment')}"
+        raise StudyError(f"sensitivity: a strength has two parts: give both {both}, or neither")
     if outcome is None or treatment is None:
         return sensitivity_of(document)
     if not (0 <= outcome <= 1 and 0 <= treatment < 1):
-        raise StudyError("sensitivity: --outcome lies between 0 and 1, --treatment from 0 to below 1")
+        raise StudyError(
+            f"sensitivity: {option('outcome')} lies between 0 and 1, {option('treatment')} from 0 to below 1"
+        )
     return sensitivity_of(document, Strength(outcome, treatment, "One that explains"))
 
 

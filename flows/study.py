@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from causalveil.flows.engine import settings
+from causalveil.schemas.hints import option
 
 settings.prepare()
 
@@ -158,7 +159,7 @@ def run_with_prefect(
     outcome = in_this_process(
         lambda: named(str(path), None if out is None else str(out), run_id, simulate),
         watch,
-        f"; the same --run-id {run_id} continues this run",
+        f"; {option(run_id=run_id)} continues this run",
     )
     if not isinstance(outcome, RunResult):
         raise ReleaseHeld(run_id)

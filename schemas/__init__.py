@@ -10,6 +10,7 @@
 - ``declared``: Declare what columns hold, and how several rows of a unit become one.
 - ``documents``: Read documents: YAML that people write, JSON, and the paths and URLs in them.
 - ``errors``: Every way a run can end badly, each with the exit code that scripts may rely on.
+- ``hints``: Options of the command line and arguments in Python, as messages name them.
 - ``ledger``: Requests of a run to the ledger, and answers of the ledger about an account.
 - ``limits``: Limits of an interval as codes with facts, and the one sentence of each.
 - ``mistakes``: Validate documents: say what is wrong with a key, and what to write in its place.

@@ -28,6 +28,7 @@ from causalveil.schemas.declared import (
 )
 from causalveil.schemas.documents import MAX_BYTES, Breach, RuleBroken, parse_yaml, read_text
 from causalveil.schemas.errors import BudgetRefused, ContractError, StudyError
+from causalveil.schemas.hints import option
 from causalveil.schemas.mistakes import validate
 from causalveil.schemas.privacy import Accounting, Frozen, Guarantee, Half, Level, PrivacyCost, PublicKey
 from causalveil.schemas.studies import estimator_names
@@ -339,7 +340,7 @@ def refusals(contract: Contract, study: Study, *, simulate: bool) -> Iterator[St
     """List everything for which :func:`check_allowed` may refuse a study."""
     if simulate and contract.data_class is DataClass.sensitive:
         yield ContractError(
-            "--simulate is refused for sensitive data: noise that can be made again is no noise; "
+            f"{option('simulate')} is refused for sensitive data: noise that can be made again is no noise; "
             "use `causalveil simulate` for data to try things on"
         )
     if study.estimator.name not in contract.estimators:

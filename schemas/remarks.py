@@ -205,7 +205,7 @@ REMARKS: dict[StrEnum, str] = {
     "{half_width}{wrong}.",
     PlanCode.no_ledger: "the ledger could not be asked what is left: {problem}.",
     PlanCode.budget: "This run uses {taken} of what is left of the budget of '{dataset}'{whose}; {runs} ({account}).",
-    PlanCode.no_units: "The number of units is unknown: give --units N, or put the partitions in place.",
+    PlanCode.no_units: "The number of units is unknown: give {way}, or put the partitions in place.",
     PlanCode.count_units: "Where a unit may have several rows, an admission counts units: causalveil admit FOLDER.",
     PlanCode.outcome_left_out: f"{COUNTED[PlanCode.outcome_left_out]}: it is of those who have it; a plan takes all to "
     "have it.",

@@ -41,6 +41,7 @@ from causalveil.flows.cli.show import EngineChoice, Json, Sweep
 from causalveil.flows.engine import server, settings
 from causalveil.flows.engine.engine import named, place
 from causalveil.schemas.errors import CausalveilError
+from causalveil.schemas.hints import at_command_line
 from causalveil.tasks.report.numbers import counted
 
 INTERRUPTED, TERMINATED = 130, 143
@@ -384,7 +385,8 @@ def main(arguments: list[str] | None = None, program: typer.Typer = app) -> None
     words = sys.argv[1:] if arguments is None else arguments
     logging.getLogger("causalveil").setLevel(logging.INFO)
     unwind_on_sigterm()
-    code = _exit_code(lambda: _command(program)(words, standalone_mode=False), wants_json="--json" in words)
+    with at_command_line():
+        code = _exit_code(lambda: _command(program)(words, standalone_mode=False), wants_json="--json" in words)
     for note in server.notes():
         sys.stderr.write(f"{note}\n")
     sys.exit(code)

@@ -238,7 +238,7 @@ def _coded(seen: Survey, wishes: Wishes, column: str, question: str, kept: Answe
     from causalveil.schemas.contract import DataClass
     from causalveil.tasks.start.roles import column_of
 
-    one = column_of(seen.found, column, "--levels")
+    one = column_of(seen.found, column, "levels")
     usual = set(one.values) in ({0, 1}, {"yes", "no"})
     if wishes.data_class is not DataClass.sensitive or usual or one.name in wishes.levels:
         return wishes
@@ -403,7 +403,7 @@ def _declared(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
         question = f"'{parts.unit.name}' names several rows of one unit: the last by which column counts?"
 
         def order(text: str) -> object:
-            return column_of(seen.found, text, "--last-by")
+            return column_of(seen.found, text, "last_by")
 
         wishes = replace(wishes, last_by=kept.ask("last_by", question, order, None))
     return wishes

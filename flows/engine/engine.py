@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
 
 from causalveil.schemas.errors import CausalveilError, kind_of
+from causalveil.schemas.hints import option
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.plan import Execution, Runner
 from causalveil.schemas.privacy import Charge
@@ -186,6 +187,6 @@ class DirectEngine:
         if execution.runner is not Runner.threads:
             _LOG.warning(
                 f"engine 'direct' works on threads of this process, and not on the runner '{execution.runner}' of the "
-                "settings: use --engine prefect for that"
+                f"settings: use {option(engine='prefect')} for that"
             )
         return distributing_by(None)

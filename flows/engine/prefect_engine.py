@@ -44,6 +44,7 @@ from causalveil.flows.engine.shown import (
     tags_of,
 )
 from causalveil.schemas.errors import CausalveilError, EngineLost
+from causalveil.schemas.hints import option
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.plan import Execution
 from causalveil.schemas.release import Release
@@ -274,7 +275,7 @@ def in_this_process(flow: Callable[[], Any], watch: Watcher, go_on: str = "") ->
         failure = _lost_before(problem) or (
             CausalveilError(
                 f"Prefect could not run the flow ({type(problem).__name__}); check PREFECT_API_URL and that its server "
-                f"is up, or use --engine direct{go_on}"
+                f"is up, or use {option(engine='direct')}{go_on}"
             )
             if of_prefect(problem)
             else CausalveilError(f"{withheld('the flow', problem)}{go_on}")

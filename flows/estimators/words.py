@@ -10,6 +10,7 @@ from typing import Any
 
 from causalveil.flows.estimators.rehearsal import hidden_in, summary
 from causalveil.flows.estimators.table import Rehearsed
+from causalveil.schemas.hints import option
 from causalveil.schemas.limits import Fact, capital
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.privacy import Level
@@ -76,7 +77,7 @@ def say_clusters(clusters: Clusters, units: int, stand_in: StandIn, numbers: dic
     others = " and ".join(
         f"{units / design_effect(clusters, units, other):,.0f} at {other:g}" for other in (0.0, 0.2) if other != icc
     )
-    assumed = "" if stand_in.icc is not None else " Not told, so assumed: state it with `--icc`."
+    assumed = "" if stand_in.icc is not None else f" Not told, so assumed: state it with `{option('icc')}`."
     return [
         remark(
             PlanCode.clusters,

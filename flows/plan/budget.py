@@ -191,7 +191,7 @@ def forecast(
         epsilon = None if repeated.use_at is None else lasting_epsilon(accounts, repeated.use_at, count)
         document |= {"until": until.isoformat(), "runs": count, "epsilon": None if epsilon is None else float(epsilon)}
         if repeated.use_at is None:
-            lasts = "which epsilon lasts is known with --study FILE"
+            lasts = f"which epsilon lasts is said by: causalveil ledger forecast {dataset} --study FILE"
         elif epsilon is None:
             lasts = "no epsilon lasts"
         else:
@@ -223,7 +223,8 @@ def _last_run(ledger: Ledger, dataset: str) -> Repeated:
     """Return the run that was reserved last, again."""
     run = ledger.last_reservation(dataset)
     if run is None:
-        raise StudyError(f"dataset '{dataset}' has no run yet that could go on; name a study by --study FILE")
+        way = f"name a study: causalveil ledger forecast {dataset} --study FILE"
+        raise StudyError(f"dataset '{dataset}' has no run yet that could go on; {way}")
     return Repeated(run.study, run.level, run.blocks, run.cost, use_of(run.charges, run.cost), _scaled(run))
 
 

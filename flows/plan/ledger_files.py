@@ -18,6 +18,7 @@ import polars as pl
 import yaml
 
 from causalveil.schemas.errors import StudyError
+from causalveil.schemas.hints import option
 from causalveil.schemas.oversight import Desk, DeskDataset, DeskRun
 from causalveil.schemas.privacy import Level, amount_text
 from causalveil.tasks.data.data_folder import dataset_around
@@ -105,7 +106,7 @@ def export(ledger: Ledger, folder: Path, form: ExportFormat, dataset: str | None
     if form is ExportFormat.parquet and (around := dataset_around(folder)) is not None:
         raise StudyError(
             f"{folder}: lies in the data folder {around}, where Parquet files count as rows of the dataset; choose an "
-            "--out outside of that folder, or --format csv"
+            f"{option('out')} outside of that folder, or {option(format='csv')}"
         )
     desk = desk_of(ledger)
     if dataset is not None:

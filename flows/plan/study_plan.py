@@ -27,8 +27,8 @@ from causalveil.flows.run.declare import find_data, known_sizes, plan_study
 from causalveil.flows.run.estimators import estimator_of, expected_of
 from causalveil.schemas.documents import Shown
 from causalveil.schemas.errors import CausalveilError, StudyError
-from causalveil.schemas.estimators.direction import DirectionStudy
 from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.hints import Blank, option
 from causalveil.schemas.ledger import BudgetOutlook
 from causalveil.schemas.mistakes import validate
 from causalveil.schemas.plan import Plan, Sizes, StandIn
@@ -95,7 +95,7 @@ class Fact:
         where = (
             f"in the study, as `expect: {{{self.name}: {_plain(self.assumed)}}}`"
             if self.in_study
-            else f"with `--{self.name}`"
+            else f"with `{option(self.name)}`"
         )
         each = " and ".join(f"± {_plain(width)} at {_plain(other)}" for other, width in there.items())
         return remark(PlanCode.untold, fact=self.words, assumed=_plain(self.assumed), others=each, where=where)
@@ -448,8 +448,6 @@ def planned(
     budget.add_to(found)
     stand_in = assumed(study, told)
     if penalties:
-        if not isinstance(study, DirectionStudy):
-            raise StudyError("--sweep penalty is for direction studies with the score 'hsic'")
         found["sweep"] = sweep(study, known_sizes(declared))
     if target is not None:
         sizes = known_sizes(declared)
@@ -516,7 +514,7 @@ def expected(
     unrecorded_units = (*unrecorded(study.specification()), *ranges_of_parts(study.specification()))
     if plan.sizes is None:
         return {
-            "sentences": [*why, remark(PlanCode.no_units), remark(PlanCode.count_units)],
+            "sentences": [*why, remark(PlanCode.no_units, way=option(units=Blank("N"))), remark(PlanCode.count_units)],
             "warnings": list(unrecorded_units),
         }
     told, stand_in = stand_in.model_fields_set, assumed(study, stand_in)

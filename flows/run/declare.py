@@ -25,6 +25,7 @@ from causalveil.schemas.columns import ordinary
 from causalveil.schemas.contract import Contract, DataClass, Review, check_allowed
 from causalveil.schemas.documents import path_of
 from causalveil.schemas.errors import BudgetRefused, ContractError, LedgerError, RunConflict, SiteError, StudyError
+from causalveil.schemas.hints import Blank, option
 from causalveil.schemas.ledger import EarlyRefusal, Reservation
 from causalveil.schemas.plan import Layout, Plan, Sizes
 from causalveil.schemas.release import DataStatement
@@ -214,7 +215,8 @@ def known_sizes(plan: Plan) -> Sizes:
         StudyError: the number of units is unknown.
     """
     if plan.sizes is None:
-        raise StudyError("this needs the number of units: give --units N, or put the partitions in place")
+        way = option(units=Blank("N"))
+        raise StudyError(f"this needs the number of units: give {way}, or put the partitions in place")
     return plan.sizes
 
 

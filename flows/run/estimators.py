@@ -31,6 +31,7 @@ from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.hints import Blank, option
 from causalveil.schemas.plan import Execution, Sizes, StandIn
 from causalveil.schemas.privacy import Level, amount_text
 from causalveil.schemas.remarks import Remark
@@ -186,8 +187,8 @@ def chosen(studies: list[Study], asked: StudyFile, units: int | None) -> Study:
         return studies[0]
     if units is None and len(studies) > 1:
         raise StudyError(
-            "'auto' chooses by the number of units: give --units N, put the partitions in place, or admit them "
-            "(causalveil admit)"
+            f"'auto' chooses by the number of units: give {option(units=Blank('N'))}, put the partitions in place, or "
+            "admit them (causalveil admit)"
         )
     # Of one nothing is chosen.
     widths = [expected_width(study, units, likely(study)) if len(studies) > 1 else None for study in studies]

@@ -22,6 +22,7 @@ from causalveil.schemas.contract import Contract, Review
 from causalveil.schemas.documents import as_written, is_stored, own_version, parse_json
 from causalveil.schemas.errors import RunConflict, StudyError, kind_of
 from causalveil.schemas.estimators.aipw import NO_GUARANTEE
+from causalveil.schemas.hints import option
 from causalveil.schemas.ledger import BudgetOutlook
 from causalveil.schemas.limits import Code, in_order, limit
 from causalveil.schemas.plan import Plan
@@ -322,7 +323,7 @@ def place_of(out: str | Path | None, run_id: str) -> Place:
         if is_stored(str(out or "")):
             return Place(default, str(out))
     except ValueError as problem:
-        raise StudyError(f"--out: {problem}") from None
+        raise StudyError(f"{option('out')}: {problem}") from None
     return Place(Path(out) if out is not None else default)
 
 
@@ -344,7 +345,7 @@ def check_place(place: Place, study: Study) -> None:
 
         refuse_unwritable(place.url)
     if (folder / RELEASE_FILE).is_symlink() or (folder / RELEASE_FILE).exists():
-        raise StudyError(f"{folder / RELEASE_FILE}: another release lies there; choose another --out")
+        raise StudyError(f"{folder / RELEASE_FILE}: another release lies there; choose another {option('out')}")
     nearest = folder.absolute()
     while not (nearest.exists() or nearest.is_symlink()) and nearest != nearest.parent:
         nearest = nearest.parent
@@ -354,8 +355,8 @@ def check_place(place: Place, study: Study) -> None:
             file.flush()
     except OSError as problem:
         raise StudyError(
-            f"{folder}: no release can be written there ({kind_of(problem)}); choose another --out; nothing was "
-            "reserved"
+            f"{folder}: no release can be written there ({kind_of(problem)}); choose another {option('out')}; "
+            "nothing was reserved"
         ) from None
 
 
@@ -377,7 +378,7 @@ def refuse_among_rows(place: Place, rest: str) -> None:
     if around is not None:
         raise StudyError(
             f"{shown}: lies in the data folder {around}, where {TABLE} would count as rows of the dataset; choose an "
-            f"--out outside of that folder; {rest}"
+            f"{option('out')} outside of that folder; {rest}"
         )
 
 
@@ -400,8 +401,8 @@ def write_release(place: Place, text: str) -> Path:
     path = write_whole(
         place.folder / RELEASE_FILE,
         text,
-        taken="another release lies there; choose another --out (this run is in the ledger)",
-        failed="the release is in the ledger: run again with the same --run-id and another --out",
+        taken=f"another release lies there; choose another {option('out')} (this run is in the ledger)",
+        failed=f"the release is in the ledger: run again with the same {option('run_id')} and another {option('out')}",
     )
     if table is not None:
         write_tables(place.folder, table)

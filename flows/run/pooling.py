@@ -29,6 +29,7 @@ from causalveil.schemas.errors import (
     in_own_words,
 )
 from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.hints import option
 from causalveil.schemas.release import RELEASE_FILE, EffectRelease, load_release_text
 from causalveil.schemas.sites.pooled import PooledRelease, Series, pooled_text
 from causalveil.schemas.sites.round import ROUND_FILE, AgreedTerms, PooledBy, SignedTerms, load_sites
@@ -112,7 +113,7 @@ def open_round(path: Path, out: Path | None) -> tuple[SignedTerms, Path]:
     signed, file = sign_terms(terms), out or path.with_name(ROUND_FILE)
     taken = (
         "other terms lie there, which sites may have answered; a change is a new round, whose sites.yaml has "
-        f"'follows: {file.name}'; choose another --out for it"
+        f"'follows: {file.name}'; choose another {option('out')} for it"
     )
     return signed, write_whole(file, terms_text(signed), taken=taken)
 
@@ -156,7 +157,9 @@ def pool_sites(path: Path, out: str | Path | None, engine: Engine) -> PooledResu
     path_of_release = target / RELEASE_FILE
 
     def publish() -> None:
-        write_whole(path_of_release, pooled_text(release), taken="another release lies there; choose another --out")
+        write_whole(
+            path_of_release, pooled_text(release), taken=f"another release lies there; choose another {option('out')}"
+        )
 
     settle(open_ledger(), terms.round, {item.site: item.digest for item in accepted}, publish)
     return PooledResult(release, path_of_release)
@@ -182,11 +185,13 @@ def check_signer(
         CausalveilError: this site has no key to sign with.
     """
     if site is None or round_ is None:
-        raise StudyError("a bundle needs both: --site, this site's name, and --round, the coordinator's round.json")
+        both = f"{option('site')}, this site's name, and {option('round')}, the coordinator's round.json"
+        raise StudyError(f"a bundle needs both: {both}")
     if simulated:
-        raise StudyError("a simulation is not for release and leaves no bundle; drop --simulate, or --site and --round")
+        way = f"drop {option('simulate')}, or {option('site')} and {option('round')}"
+        raise StudyError(f"a simulation is not for release and leaves no bundle; {way}")
     if not SLUG.fullmatch(site):
-        raise StudyError("--site: letters, digits, '.', '-' or '_', beginning with a letter or digit")
+        raise StudyError(f"{option('site')}: letters, digits, '.', '-' or '_', beginning with a letter or digit")
     public_key()
     terms = read_terms(round_)
     if study is not None:
@@ -208,7 +213,8 @@ def check_travels(path: Path, *, at_a_site: bool = True) -> Study:
     """
     asked = load_study_file(path)
     if not isinstance(asked, EffectStudyFile):
-        raise StudyError(f"{path}: only effects are pooled, and this asks for a direction; drop --site and --round")
+        way = f"drop {option('site')} and {option('round')}"
+        raise StudyError(f"{path}: only effects are pooled, and this asks for a direction; {way}")
     # A coordinator has no contract, whatever the kind.
     wanted = resolve(asked, None, f"{path}: as it travels over sites")
     if not at_a_site or not asked.of_times:
@@ -240,7 +246,7 @@ def leave_bundle(run_id: str, site: str, terms: SignedTerms, out: Path) -> Path:
     specification = parse_json(text)["statement"]["release"]["specification"]
     check_answerable(terms, site, specification, datetime.now(UTC))
     keep_answer(ledger, run_id, terms)
-    return write_whole(out, text, taken="another file lies there; choose another --out")
+    return write_whole(out, text, taken=f"another file lies there; choose another {option('out')}")
 
 
 SERIES_FILE, SERIES_PAGE = "series.json", "series.html"

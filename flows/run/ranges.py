@@ -17,6 +17,7 @@ from causalveil.schemas.contract import CONTRACT_FILE, Contract, Review, load_co
 from causalveil.schemas.declared import NumberColumn
 from causalveil.schemas.documents import read_text
 from causalveil.schemas.errors import BudgetRefused, CausalveilError, ContractError, LedgerError, StudyError
+from causalveil.schemas.hints import Blank, option
 from causalveil.schemas.plan import Plan, Sizes
 from causalveil.schemas.privacy import Level, amount_text
 from causalveil.schemas.studies import RangesFound, RangesStudy
@@ -122,7 +123,8 @@ def find_ranges(
 
 def _study(contract: Contract, columns: tuple[str, ...], epsilon: str) -> RangesStudy:
     if not columns:
-        raise StudyError("name the columns to find ranges for: --columns A,B; the contract leaves no range open")
+        way = option(columns=Blank("A,B"))
+        raise StudyError(f"name the columns to find ranges for: {way}; the contract leaves no range open")
     if contract.unit in columns:
         raise StudyError(f"'{contract.unit}' is the unit; ids have no range")
     for name in columns:

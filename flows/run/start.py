@@ -26,6 +26,7 @@ from causalveil.schemas.contract import CONTRACT_FILE, DataClass, parse_contract
 from causalveil.schemas.documents import parse_yaml
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError, kind_of
 from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.hints import Blank, option
 from causalveil.schemas.plan import FEWER_HELPS, MANY_COVARIATES, StandIn
 from causalveil.schemas.study import FEWEST_CLUSTERS, FEWEST_OF_AN_ARM, MOST_SIZES, PER_CONSTANT, Study, too_unlike
 from causalveil.schemas.warehouse import (
@@ -123,7 +124,7 @@ class FewerCovariates:
         (count, width), *others = self.widths
         each = ", ".join(f"with {few} ± {one:.3g}" for few, one in others)
         least = min(others, key=lambda pair: pair[1])
-        way = f": --most {least[0]} takes the first {least[0]}" if least[1] < FEWER_HELPS * width else ""
+        way = f": {option(most=least[0])} takes the first {least[0]}" if least[1] < FEWER_HELPS * width else ""
         return (
             f"{count} covariates share one budget: expect ± {width:.3g} with all, {each}{way}",
             f"in this order, by names and types alone: {first_of(self.order)}",
@@ -193,9 +194,13 @@ def numbered(seen: Survey) -> Survey:
 
 def _with_numbers(sample: Sample) -> Sample:
     if not isinstance(sample.source, CsvFiles | ParquetFiles | TableFile | DuckDb):
-        raise StudyError("--each-row is for files, whose rows have an order; add a column of ids, named by --unit")
+        raise StudyError(
+            f"{option('each_row')} is for files, whose rows have an order; add a column of ids, named by "
+            f"{option('unit')}"
+        )
     if ROW in sample.frame.columns:
-        raise StudyError(f"--each-row: there is a column '{ROW}' already; name it by --unit if it tells rows apart")
+        way = f"name it by {option('unit')} if it tells rows apart"
+        raise StudyError(f"{option('each_row')}: there is a column '{ROW}' already; {way}")
     frame = sample.frame.with_row_index(ROW, offset=1).cast({ROW: pl.Int64})
     change = {"row_number": ROW}
     if isinstance(sample.source, DuckDb):
@@ -234,7 +239,9 @@ def refuse_taken(folder: Path) -> None:
     refuse_url_as_path(folder)
     for name in (CONTRACT_FILE, STUDY_FILE, SOURCE_FILE):
         if (folder / name).exists():
-            raise StudyError(f"{folder / name}: is there already; give another folder by --out, or move it away")
+            raise StudyError(
+                f"{folder / name}: is there already; give another folder by {option('out')}, or move it away"
+            )
 
 
 def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
@@ -250,7 +257,8 @@ def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as problem:
-        raise StudyError(f"{folder}: cannot be made ({kind_of(problem)}); give another folder by --out") from None
+        way = f"give another folder by {option('out')}"
+        raise StudyError(f"{folder}: cannot be made ({kind_of(problem)}); {way}") from None
     for name, text in ((CONTRACT_FILE, drafted.contract), (STUDY_FILE, drafted.study), (SOURCE_FILE, drafted.source)):
         write_whole(folder / name, text, private=secret)
     manifest = None
@@ -318,7 +326,7 @@ def _prepared(seen: Survey, wishes: Wishes, folder: Path) -> _Prepared:
         seen = _read_once(seen, parts)
         parts, far = _near(seen, parts, wishes)
         if told := no_event(seen.sample.frame, parts, wishes):
-            raise StudyError(f"--event: {told}")
+            raise StudyError(f"{option('event')}: {told}")
     doubtful = _doubts(seen, parts, wishes)
     if not secret:
         far = {name: why for name, why in far.items() if name not in doubtful.left_out | doubtful.decide}
@@ -446,8 +454,8 @@ def _varies(frame: pl.DataFrame, parts: Cast, wishes: Wishes) -> str | None:
         return None
     return (
         f"'{parts.treatment.name}' varies within '{parts.unit.name}', in {several:,} of {len(arms):,} units: the arm "
-        "of the row that counts is compared, whatever came before. --where 'COLUMN == VALUE' asks of one time; "
-        "treatment that begins at different times is not what this design compares"
+        f"of the row that counts is compared, whatever came before. {option(where=['COLUMN == VALUE'])} asks of "
+        "one time; treatment that begins at different times is not what this design compares"
     )
 
 
@@ -461,13 +469,14 @@ def _means(rows: Survey, parts: Cast, wishes: Wishes) -> Repeats | None:
         return None
     if parts.arms or parts.event is not None or wishes.last_by is not None:
         raise StudyError(
-            "--means: means are of a number in two arms; leave --means, or --arms, --event and --last-by out"
+            f"{option('means')}: means are of a number in two arms; leave it out, or {option('arms')}, "
+            f"{option('event')} and {option('last_by')}"
         )
     treatment = as_read(rows.sample.frame, rows.found[parts.treatment.name])
     pairs = pl.DataFrame({"unit": values_of(rows.sample.frame, parts.unit.source_name), "arm": treatment}).drop_nulls()
     if pairs.n_unique() > pairs["unit"].n_unique():
         raise StudyError(
-            f"--means: '{parts.treatment.name}' varies within '{parts.unit.name}', whose rows have one mean"
+            f"{option('means')}: '{parts.treatment.name}' varies within '{parts.unit.name}', whose rows have one mean"
         )
     return Repeats(copies_only=False, order="")
 
@@ -480,11 +489,10 @@ def _stated_order(seen: Survey, wishes: Wishes) -> Repeats | None:
     """
     if wishes.last_by is None:
         return None
-    one = column_of(seen.found, wishes.last_by, "--last-by")
+    one = column_of(seen.found, wishes.last_by, "last_by")
     if one.looks not in (Looks.date, Looks.number):
-        raise StudyError(
-            f"--last-by: say how '{one.name}' is written, as in --written '{one.name}=31.12.2025'; it needs an order"
-        )
+        way = option(written={one.name: ["31.12.2025"]})
+        raise StudyError(f"{option('last_by')}: say how '{one.name}' is written, as in {way}; it needs an order")
     return Repeats(copies_only=False, order=one.name)
 
 
@@ -498,7 +506,8 @@ def _refuse_misfits(rows: Survey, seen: Survey, parts: Cast, drafted: Draft, rep
     ids = values_of(frame, parts.unit.source_name).drop_nulls()
     told = misfits(frame, (seen.found[name] for name in drafted.reads), drafted.with_others)
     if repeats is None and ids.n_unique() < len(ids):
-        told.append(f"'{parts.unit.name}' names several rows of one unit; --last-by COLUMN says which of them counts")
+        way = f"{option(last_by=Blank('COLUMN'))} says which of them counts"
+        told.append(f"'{parts.unit.name}' names several rows of one unit; {way}")
     if told:
         raise DataError(f"the rows are not what was said of them: {'; '.join(told)}")
 
@@ -519,7 +528,8 @@ def _rows_say(rows: Survey, seen: Survey, wishes: Wishes, parts: Cast, drafted: 
         real = tuple(rows.found[one.name] for one in chosen)
         of = (unit, treatment, outcome, DataClass.synthetic, wishes.levels, wishes.ranges)
         found = doubts(frame, real, *of)
-        told += [f"'{name}': {why}; --not leaves it out" for name, why in (found.left_out | found.decide).items()]
+        way = f"{option('without')} leaves it out"
+        told += [f"'{name}': {why}; {way}" for name, why in (found.left_out | found.decide).items()]
     used = [one for one in (parts.outcome, *chosen) if one.name not in wishes.levels]
     told += [f"'{one.name}': {why}" for one in used if (why := told_missing(one, as_read(frame, one))) is not None]
     return tuple(told)
@@ -663,7 +673,7 @@ def _each_alone(given: GivenBy, seen: Survey, parts: Cast, wishes: Wishes) -> st
     ids = values_of(seen.sample.frame, parts.unit.source_name).drop_nulls()
     taken = {one.name for one in parts.covariates} if wishes.covariates is not None else set()
     if wishes.each_alone:
-        return "--each-alone says so"
+        return f"{option('each_alone')} says so"
     if given.number < FEWEST_CLUSTERS or given.fewer < FEWEST_OF_AN_ARM:
         return f"they need {FEWEST_CLUSTERS} groups, and {FEWEST_OF_AN_ARM} of each arm"
     if given.spread > MOST_SIZES:
@@ -671,7 +681,7 @@ def _each_alone(given: GivenBy, seen: Survey, parts: Cast, wishes: Wishes) -> st
     if sum(given.constant.values()) * PER_CONSTANT > given.number:
         return f"{', '.join(map(repr, given.constant))}: {_spare(given)}"
     if given.column in taken:
-        return "--covariates names it, and no covariate is a cluster"
+        return f"{option('covariates')} names it, and no covariate is a cluster"
     if wishes.means or wishes.last_by or wishes.key is not None or ids.n_unique() < len(ids):
         return "they need one row of each unit, and no blocks"
     written = parts.event is None and not parts.where and parts.subgroups is None and not parts.measures
@@ -694,7 +704,7 @@ def _by_group(given: GivenBy | None, parts: Cast, alone: str | None) -> dict[str
         return {}
     name, groups = given.column, given.number
     far = f"intervals that count each unit by itself would be far too narrow, so `clusters: {name}` is drafted; "
-    far += "--each-alone takes it out"
+    far += f"{option(each_alone=True)} takes it out"
     if alone is not None:
         far = "intervals count each unit by itself and are far too narrow where units of a group are correlated (in a "
         far += f"simulation of 30 schools 6 of 15 held); no `clusters` are drafted: {alone}"
@@ -702,8 +712,8 @@ def _by_group(given: GivenBy | None, parts: Cast, alone: str | None) -> dict[str
         far += f"; {given.without:,} units have no '{name}', each counts as one, and the interval is wider for it"
     return {
         name: f"treatment was given by it ({groups} groups, {given.fewer} in the smaller arm), not by "
-        f"'{parts.unit.name}': {far}; --unit '{name}' --means compares whole groups, with the noise of a study of "
-        f"{groups} units, as `causalveil plan` says"
+        f"'{parts.unit.name}': {far}; {option(unit=name, means=True)} compares whole groups, with the noise of a study "
+        f"of {groups} units, as `causalveil plan` says"
     }
 
 
@@ -772,7 +782,8 @@ def _without(parts: Cast, doubtful: Doubts, wishes: Wishes) -> Cast:
     covariates = tuple(one for one in parts.covariates if one.name not in doubtful.left_out | doubtful.decide)
     if not covariates and parts.event is None and not wishes.trial:
         why = "; ".join(f"'{name}': {one}" for name, one in (doubtful.left_out | doubtful.decide).items())
-        raise StudyError(f"no column is left to adjust for ({why}); name those that count by --covariates")
+        way = f"name those that count by {option('covariates')}"
+        raise StudyError(f"no column is left to adjust for ({why}); {way}")
     barred = set(doubtful.left_out) | {name for name in wishes.without if name in {one.name for one in parts.usable}}
     barred -= parts.named
     usable = tuple(one for one in parts.usable if one.name not in barred)
@@ -817,7 +828,8 @@ def _refuse_ids_within(seen: Survey, parts: Cast) -> None:
             if group != time and not seen.sample.frame[names].drop_nulls().is_duplicated().any():
                 raise DataError(
                     f"column '{parts.unit.name}' names several rows of one '{time.name}', and with '{group.name}' it "
-                    f"does not: do ids begin anew in each '{group.name}'? Add a column of both, and name it by --unit"
+                    f"does not: do ids begin anew in each '{group.name}'? Add a column of both, and name it by "
+                    f"{option('unit')}"
                 )
 
 

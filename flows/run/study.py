@@ -43,6 +43,7 @@ from causalveil.flows.run.finished import (
 from causalveil.schemas.admission import Admission
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import CausalveilError, ConvergenceError, DataError, LedgerError, StudyError
+from causalveil.schemas.hints import option
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.plan import Layout
 from causalveil.schemas.release import release_text
@@ -250,8 +251,8 @@ def settle(ledger: Ledger, run_id: str, problem: CausalveilError) -> None:
             voided = ledger.void_if_untouched(run_id, f"failed before the first draw: {type(problem).__name__}")
     if not voided:
         problem.args = (
-            f"{problem}; the reservation of run {run_id} stands: go on with --run-id {run_id} once this is mended, or "
-            f"free what was not drawn: causalveil ledger void {run_id} --reason TEXT",
+            f"{problem}; the reservation of run {run_id} stands: go on with {option(run_id=run_id)} once this is "
+            f"mended, or free what was not drawn: causalveil ledger void {run_id} --reason TEXT",
         )
 
 

@@ -52,6 +52,7 @@ from causalveil.schemas.errors import (
     kind_of,
     shown_as,
 )
+from causalveil.schemas.hints import option
 from causalveil.schemas.release import RELEASE_FILE
 from causalveil.tasks.machine.files import whole_file
 from causalveil.tasks.machine.folders import FolderIdentity, refuse_table
@@ -737,4 +738,4 @@ def _there(url: str) -> bytes | None:
 
 
 def _other_release(url: str) -> str:
-    return f"{url.rstrip('/')}/{RELEASE_FILE}: another release lies there; choose another --out"
+    return f"{url.rstrip('/')}/{RELEASE_FILE}: another release lies there; choose another {option('out')}"

@@ -38,6 +38,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from causalveil.schemas.errors import CausalveilError, in_own_words, kind_of
+from causalveil.schemas.hints import option
 from causalveil.schemas.privacy import PREFIX
 from causalveil.tasks.machine.files import whole_file
 from causalveil.tasks.machine.site import home, site_folder
@@ -257,7 +258,8 @@ def owner_key(path: Path | None = None, *, create: bool = False) -> OwnerKey:
     file = path or (Path(configured) if configured else home() / OWNER_FILE)
     if not create and not file.exists():
         raise CausalveilError(
-            f"{file}: no owner's key; name yours by --key or {OWNER_VARIABLE}, or make one: causalveil owner key"
+            f"{file}: no owner's key; name yours by {option('owner_key')} or {OWNER_VARIABLE}, or make one: "
+            "causalveil owner key"
         )
     return OwnerKey(Ed25519PrivateKey.from_private_bytes(kept_secret(file)))
 

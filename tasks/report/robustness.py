@@ -9,6 +9,7 @@ from typing import Any
 
 from causalveil.schemas.answers import Answer, Benchmark, Possible, Robustness
 from causalveil.schemas.errors import StudyError
+from causalveil.schemas.hints import option
 from causalveil.schemas.release import EffectRelease
 from causalveil.schemas.specification import outcomes_of
 from causalveil.tasks.estimate.robustness import as_strong, e_value, largest_bias
@@ -78,12 +79,15 @@ def strength_like(release: EffectRelease, column: str, times: float) -> Strength
     """
     found = {one.covariate: one for one in release.benchmarks}
     if not found:
-        raise StudyError("sensitivity: this release has no benchmarks: --like is of 'regression' with one question")
+        way = f"{option('like')} is of 'regression' with one question"
+        raise StudyError(f"sensitivity: this release has no benchmarks: {way}")
     if column not in found:
-        raise StudyError(f"sensitivity: --like takes one of: {', '.join(found)}")
+        raise StudyError(f"sensitivity: {option('like')} takes one of: {', '.join(found)}")
     strength = as_strong((found[column].outcome.high, found[column].treatment.high), times)
     if strength is None or times <= 0:
-        raise StudyError(f"sensitivity: --times: none can be {times:g} times as strong as '{column}'; choose less")
+        raise StudyError(
+            f"sensitivity: {option('times')}: none can be {times:g} times as strong as '{column}'; choose less"
+        )
     return Strength(*strength, f"One {times:g} times as strong as {column} may explain")
 
 

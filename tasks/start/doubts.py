@@ -20,6 +20,7 @@ import numpy as np
 import polars as pl
 
 from causalveil.schemas.contract import DataClass
+from causalveil.schemas.hints import HIGH, LOW, option
 from causalveil.schemas.warehouse import TextReading
 from causalveil.tasks.machine.arrays import FloatArray, values_of
 from causalveil.tasks.start.recognise import MOST_LEVELS, MOST_PLACES, Found, Looks, names_kinds
@@ -356,7 +357,7 @@ def _of_groups(
         return None
     if values.dtype.is_float() and not bool((values.drop_nulls() % 1 == 0).all()):
         return None
-    return "ids of groups, by its name, and no line follows them: --levels says which count"
+    return f"ids of groups, by its name, and no line follows them: {option('levels')} says which count"
 
 
 def _weighs_rows(one: Found, values: pl.Series | None) -> str | None:
@@ -376,15 +377,14 @@ def _weighs_rows(one: Found, values: pl.Series | None) -> str | None:
 
 def _codes(one: Found, secret: bool) -> str | None:
     """Say that whole numbers are taken for codes of kinds, or may be some; None: they seem to be none."""
-    shown = "1,2,3" if secret else ",".join(map(str, one.levels))
-    way = f"--levels '{one.name}={shown}'"
+    way = option(levels={one.name: ["1", "2", "3"] if secret else list(map(str, one.levels))})
     if one.of_kinds:
         why = "its whole numbers are codes of kinds by its name, and no line follows them"
-        ends = "LOW:HIGH" if secret else f"{one.lower:g}:{one.upper:g}"
+        span = option(ranges={one.name: (LOW, HIGH) if secret else (one.lower, one.upper)})
         drafted = f"say which count, as in {way}" if secret else f"drafted as levels, as {way} does"
-        return f"{why}: {drafted}; if it is a quantity, --range '{one.name}={ends}' says so"
+        return f"{why}: {drafted}; if it is a quantity, {span} says so"
     if one.looks is Looks.number and _like_codes(one):
-        return f"its whole numbers may be codes of kinds: --levels says which, as in {way}"
+        return f"its whole numbers may be codes of kinds: {option('levels')} says which, as in {way}"
     return None
 
 
@@ -443,8 +443,8 @@ def unlike_by_lot(
             if error > 0:
                 z[one.name] = max(z.get(one.name, 0.0), abs(groups[0].mean() - groups[1].mean()) / error)
     told = (
-        "arms differ by more than randomisation gives in one study of a thousand: if it comes after treatment, --not "
-        "leaves it out; if treatment was not randomised, leave out --trial"
+        "arms differ by more than randomisation gives in one study of a thousand: if it comes after treatment, "
+        f"{option('without')} leaves it out; if treatment was not randomised, leave out {option('trial')}"
     )
     return {name: told for name, score in z.items() if tests * math.erfc(score / math.sqrt(2)) < BY_LOT}
 
@@ -458,8 +458,8 @@ def _too_many_kinds(one: Found, values: pl.Series | None, said: Collection[str])
     if not one.of_kinds and not (point and values is not None and bool((values.drop_nulls() % 1 == 0).all())):
         return None
     return (
-        f"more than {MOST_PLACES} codes of kinds by its name, and no line follows them: --levels says which count; "
-        f"if it is a quantity, --range '{one.name}=LOW:HIGH' says so"
+        f"more than {MOST_PLACES} codes of kinds by its name, and no line follows them: {option('levels')} says which "
+        f"count; if it is a quantity, {option(ranges={one.name: (LOW, HIGH)})} says so"
     )
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from causalveil.schemas.contract import DataClass
+from causalveil.schemas.hints import HIGH, LOW, option
 from causalveil.schemas.warehouse import Kind, TextReading
 from causalveil.tasks.start.doubts import Doubts, GivenBy
 from causalveil.tasks.start.recognise import MOST_LEVELS, Found, Looks
@@ -121,13 +122,17 @@ def draft(
     kept = [one for one in parts.covariates if one.name not in open_levels]
     roles = (parts.unit, *parts.recorded)
     unused = {one.name: _why_unused(one) for one in found.values() if one.looks not in USABLE and one not in roles}
-    unused |= doubtful.left_out | {name: "--not says so" for name in wishes.without}
+    unused |= doubtful.left_out | {name: f"{option('without')} says so" for name in wishes.without}
     counted = _counted(parts, wishes)
     with_nulls = {one.name for one in parts.covariates if one.nulls} | set(counted)
     questions = [
-        f"the range of '{name}', from public knowledge: --range '{name}=LOW:HIGH', or write it into dataset.yaml"
+        f"the range of '{name}', from public knowledge: {option(ranges={name: (LOW, HIGH)})}, or write it into "
+        "dataset.yaml"
         for name in open_ranges
-    ] + [f"the levels of '{name}': --levels '{name}=A,B,C', or write them into dataset.yaml" for name in open_levels]
+    ] + [
+        f"the levels of '{name}': {option(levels={name: ['A', 'B', 'C']})}, or write them into dataset.yaml"
+        for name in open_levels
+    ]
     return Draft(
         contract=_contract(parts, wishes, declared, open_ranges, open_levels, with_nulls, repeats, doubtful.clusters),
         study=_study(parts, wishes, kept, counted, doubtful, expect or {}),
@@ -153,7 +158,7 @@ def _which_counts(parts: Cast) -> tuple[tuple[str, str], ...]:
     if parts.outcome_codes is None or parts.outcome_codes[1] in (True, 1, "yes"):
         return ()
     no, yes = parts.outcome_codes
-    return ((parts.outcome.name, f"the answer is of the share with '{yes}'; --counted '{no}' counts the other"),)
+    return ((parts.outcome.name, f"the answer is of the share with '{yes}'; {option(counted=no)} counts the other"),)
 
 
 def _why_unused(one: Found) -> str:
@@ -162,7 +167,7 @@ def _why_unused(one: Found) -> str:
     if one.looks is Looks.date:
         return "a date, and studies take numbers; `since` in source.yaml makes it a number of days"
     if one.looks is Looks.infinite:
-        return f"it holds infinite values; --missing '{one.name}=inf,-inf' reads them as none"
+        return f"it holds infinite values; {option(missing={one.name: ['inf', '-inf']})} reads them as none"
     if one.looks is Looks.duration:
         return "durations; a number of days or hours could be adjusted for"
     if one.looks is Looks.moment:
@@ -171,8 +176,8 @@ def _why_unused(one: Found) -> str:
         return "numbers and words; say in source.yaml which words mean no value, or map them"
     if one.looks is Looks.unsaid:
         return (
-            f"text, and no option says what it holds: --range '{one.name}=LOW:HIGH' of numbers, "
-            f"--levels '{one.name}=A,B' of words"
+            f"text, and no option says what it holds: {option(ranges={one.name: (LOW, HIGH)})} of numbers, "
+            f"{option(levels={one.name: ['A', 'B']})} of words"
         )
     if one.looks is Looks.text:
         return f"free text, or more than {MOST_LEVELS} different values"

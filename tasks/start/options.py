@@ -16,6 +16,7 @@ import polars as pl
 from causalveil.schemas.columns import OTHER
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import StudyError
+from causalveil.schemas.hints import HIGH, LOW, option
 from causalveil.schemas.warehouse import TextReading
 from causalveil.schemas.where import Operator
 from causalveil.tasks.machine.arrays import named, values_of
@@ -73,16 +74,16 @@ def condition(
     fitting = {name: read for name in found if (read := after_name(tidy, name)) is not None}
     if not fitting:
         raise StudyError(
-            "--where: begin with a column, then one of == != < <= > >= in, and a value, as in --where 'age >= 25' or "
-            "--where 'region in north, south'"
+            f"{option('where')}: begin with a column, then one of == != < <= > >= in, and a value, as in "
+            f"{option(where=['age >= 25'])} or {option(where=['region in north, south'])}"
         )
     name = max(fitting, key=len)
     one, (sign, values) = found[name], fitting[name]
     op = Operator("==" if sign == "=" else sign)
     if name in taken:
-        raise StudyError(f"--where: '{name}' has another part already; eligibility is known before treatment")
+        raise StudyError(f"{option('where')}: '{name}' has another part already; eligibility is known before treatment")
     if one.looks not in (Looks.binary, Looks.category, Looks.number):
-        raise StudyError(f"--where: column '{name}' holds {one.looks}; compare numbers or a few values")
+        raise StudyError(f"{option('where')}: column '{name}' holds {one.looks}; compare numbers or a few values")
     words = [part.strip().strip("'\"") for part in (values.split(",") if op.several else [values])]
     numbers = one.looks is Looks.number and not said.as_levels(one)
     if numbers:
@@ -92,7 +93,7 @@ def condition(
     else:
         held = _levels(one, words, data_class)
     if op.orders and not numbers:
-        raise StudyError(f"--where: the values of '{name}' have no order; use == or in")
+        raise StudyError(f"{option('where')}: the values of '{name}' have no order; use == or in")
     return {"column": name, "op": str(op), **({"values": held} if op.several else {"value": held[0]})}
 
 
@@ -108,7 +109,7 @@ def _number(one: Found, word: str) -> float:
     try:
         value = float(word)
     except ValueError:
-        raise StudyError(f"--where: '{one.name}' holds numbers, and '{word}' is none") from None
+        raise StudyError(f"{option('where')}: '{one.name}' holds numbers, and '{word}' is none") from None
     return int(value) if value.is_integer() and abs(value) < 1e15 else value
 
 
@@ -126,7 +127,7 @@ def _named(one: Found, word: str, said: StatedLevels) -> Any:
         return OTHER
     if known is None:
         shown = ", ".join(f"'{names.get(one, one)}'" for one in levels)
-        raise StudyError(f"--where: '{word}' is no level of column '{one.name}'; there are {shown}")
+        raise StudyError(f"{option('where')}: '{word}' is no level of column '{one.name}'; there are {shown}")
     whole = one.looks is Looks.number or (bool(one.values) and all(isinstance(value, int) for value in one.values))
     return names.get(known) or (_code(known) if whole else known)
 
@@ -149,7 +150,7 @@ def _levels(one: Found, words: list[str], data_class: DataClass) -> list[Any]:
         if known is None and (data_class is not DataClass.sensitive or not isinstance(one.values[0], str)):
             shown = ", ".join(f"'{value}'" for value in one.values)
             told = f"; there are {shown}" if data_class is not DataClass.sensitive else ""
-            raise StudyError(f"--where: column '{one.name}' holds no '{word}'{told}")
+            raise StudyError(f"{option('where')}: column '{one.name}' holds no '{word}'{told}")
         read.append(spelt if known is None else int(known) if isinstance(known, bool) else known)
     return read
 
@@ -163,10 +164,11 @@ def groups(one: Found, taken: Collection[str], *, has_levels: bool) -> Found:
         StudyError: it has another part, or no few levels.
     """
     if one.name in taken:
-        raise StudyError(f"--subgroups: '{one.name}' has another part already; name a column of a few levels")
+        raise StudyError(f"{option('subgroups')}: '{one.name}' has another part already; name a column of a few levels")
     if one.looks not in (Looks.binary, Looks.category) and not has_levels:
-        own = f", or say its --levels, as in --levels '{one.name}=1,2,3'" if one.looks is Looks.number else ""
-        raise StudyError(f"--subgroups: column '{one.name}' holds {one.looks}; name one of a few levels{own}")
+        own = f", or say its levels, as in {option(levels={one.name: ['1', '2', '3']})}"
+        told = f"column '{one.name}' holds {one.looks}; name one of a few levels"
+        raise StudyError(f"{option('subgroups')}: {told}{own if one.looks is Looks.number else ''}")
     return one
 
 
@@ -179,11 +181,12 @@ def measures(words: Iterable[str], *, trial: bool, two_values: bool) -> tuple[st
     asked = {word.strip().casefold().replace(" ", "_").replace("-", "_") for word in words if word.strip()}
     asked = {{"risk_ratio": "ratio", "rr": "ratio", "or": "odds_ratio"}.get(one, one) for one in asked}
     if unknown := sorted(asked - set(MEASURES)):
-        raise StudyError(f"--measure: '{unknown[0]}' is none; there are difference, ratio and odds_ratio")
+        raise StudyError(f"{option('measures')}: '{unknown[0]}' is none; there are difference, ratio and odds_ratio")
     if asked - {"difference"} and not trial:
-        raise StudyError("--measure: ratios are of randomised arms; say --trial, or leave --measure out")
+        way = f"say {option(trial=True)}, or leave {option('measures')} out"
+        raise StudyError(f"{option('measures')}: ratios are of randomised arms; {way}")
     if asked - {"difference"} and not two_values:
-        raise StudyError("--measure: ratios are of an outcome of two values; leave --measure out")
+        raise StudyError(f"{option('measures')}: ratios are of an outcome of two values; leave it out")
     return tuple(one for one in MEASURES if one in asked | {"difference"}) if asked - {"difference"} else ()
 
 
@@ -257,12 +260,12 @@ def told_far(one: Found, values: pl.Series) -> tuple[str, tuple[float, float]] |
     far, (lower, upper) = found
     rows = int(values.cast(pl.Float64).is_in(far).sum())
     times = min(max(lower - value, value - upper) for value in far) / (upper - lower)
-    codes = ",".join(f"{value:.12g}" for value in far)
-    words, many = codes.replace(",", " and "), "row holds" if rows == 1 else "rows hold"
+    codes = [f"{value:.12g}" for value in far]
+    words, many = " and ".join(codes), "row holds" if rows == 1 else "rows hold"
     return (
         f"{rows:,} {many} {words}, {times:,.0f} times as far from all others as these, {lower:g} to {upper:g}, are "
-        f"wide: --missing '{one.name}={codes}' reads them as no value; --range '{one.name}=LOW:HIGH' keeps them as its "
-        "ends, and so does the draft by the range of the others"
+        f"wide: {option(missing={one.name: codes})} reads them as no value; {option(ranges={one.name: (LOW, HIGH)})} "
+        "keeps them as its ends, and so does the draft by the range of the others"
     ), (lower, upper)
 
 
@@ -273,12 +276,12 @@ def told_missing(one: Found, values: pl.Series) -> str | None:
     """
     if one.looks is not Looks.number or not values.dtype.is_numeric():
         return None
-    codes = ",".join(f"{code:.6g}" for code in seem_missing(values.alias("values")))
+    codes = [f"{code:.6g}" for code in seem_missing(values.alias("values"))]
     if not codes:
         return None
-    words = codes.replace(",", " and ")
-    verb = "stands" if words == codes else "stand"
-    return f"{words} {verb} apart from all other values and may mean no value: --missing '{one.name}={codes}' says so"
+    words, verb = " and ".join(codes), "stands" if len(codes) == 1 else "stand"
+    way = option(missing={one.name: codes})
+    return f"{words} {verb} apart from all other values and may mean no value: {way} says so"
 
 
 def read_as_missing(
@@ -299,12 +302,14 @@ def read_as_missing(
     for name, words in missing.items():
         tidy = " ".join(name.split())
         if tidy not in columns:
-            raise StudyError(f"--missing: there is no column '{name}'")
+            raise StudyError(f"{option('missing')}: there is no column '{name}'")
         before = columns[tidy]
         text = values_of(frame, before.source_name).cast(pl.String).str.strip_chars()
         hit = _is_one(text, tuple(words))
         if not hit.any():
-            raise StudyError(f"--missing: no row of column '{tidy}' holds such a value; write it as the source does")
+            raise StudyError(
+                f"{option('missing')}: no row of column '{tidy}' holds such a value; write it as the source does"
+            )
         spelt = sorted(set(text.filter(hit).to_list()) | {word.removesuffix(".0") for word in text.filter(hit)})
         kept = pl.when(~pl.Series(hit)).then(named(before.source_name)).alias(before.source_name)
         frame = frame.with_columns(kept)
@@ -328,4 +333,4 @@ def _reading(now: Found, spelt: tuple[str, ...]) -> TextReading:
 
 
 def _note(spelt: list[str]) -> str:
-    return ", ".join(f"'{one}'" for one in spelt) + " read as no value, as --missing says"
+    return ", ".join(f"'{one}'" for one in spelt) + f" read as no value, as {option('missing')} says"

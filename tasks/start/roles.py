@@ -9,6 +9,7 @@ from typing import Any
 
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import StudyError
+from causalveil.schemas.hints import HIGH, LOW, Blank, option
 from causalveil.schemas.table import MOST_ARMS
 from causalveil.schemas.warehouse import Key
 from causalveil.schemas.where import Operator
@@ -151,23 +152,27 @@ def cast(found: Mapping[str, Found], wishes: Wishes) -> Cast:
         StudyError: a name is no column, or its column cannot play the part; one sentence that says what to do.
     """
     unit = unit_of(found, wishes.unit)
-    treatment = column_of(found, wishes.treatment, "--treatment")
-    outcome = column_of(found, wishes.outcome, "--outcome")
+    treatment = column_of(found, wishes.treatment, "treatment")
+    outcome = column_of(found, wishes.outcome, "outcome")
     if len({unit.name, treatment.name, outcome.name}) < 3:
-        raise StudyError("--unit, --treatment and --outcome name one column twice; each has one part")
+        first, last = option("unit", "treatment"), option("outcome")
+        raise StudyError(f"{first} and {last} name one column twice; each has one part")
     event = None if wishes.event is None else _event(found, wishes, (unit, treatment, outcome))
     arms = _arms(found, treatment, wishes) if wishes.arms else ()
     codes = _codes(found, treatment, wishes) if not arms else (arms[0], arms[1])
     usable = tuple(one for one in found.values() if one.looks in USABLE and one.name != unit.name)
     taken = {unit.name, treatment.name, outcome.name, *(() if event is None else (event.name,))}
     if event is not None and wishes.measures:
-        raise StudyError("--measure: times have measures of their own, risk and rmst; leave --measure or --event out")
+        taken_out, event_out = option("measures"), option("event")
+        raise StudyError(
+            f"{taken_out}: times have measures of their own, risk and rmst; leave {taken_out} or {event_out} out"
+        )
     outcome_codes = None if event is not None else _outcome_codes(outcome, wishes.counted)
     said = said_of(found, wishes) if wishes.where or wishes.subgroups is not None else StatedLevels()
     where = tuple(condition(found, text, taken, wishes.data_class, said) for text in wishes.where)
     within = None
     if wishes.subgroups is not None:
-        column = column_of(found, wishes.subgroups, "--subgroups")
+        column = column_of(found, wishes.subgroups, "subgroups")
         within = groups(column, taken, has_levels=said.as_levels(column))
     # Eligible units are all alike in what one comparison with a single value fixes.
     fixed = {one["column"] for one in where if one["op"] == str(Operator.equal)} if wishes.covariates is None else set()
@@ -188,9 +193,9 @@ def _of_times(found: Mapping[str, Found], wishes: Wishes, parts: Cast, taken: se
     """
     if parts.arms or parts.subgroups is not None:
         if wishes.covariates:
-            option = "--arms" if parts.arms else "--subgroups"
+            apart, covariates = option("arms" if parts.arms else "subgroups"), option("covariates")
             raise StudyError(
-                f"--covariates: with {option} times are compared as the arms are; leave --covariates out, or {option}"
+                f"{covariates}: with {apart} times are compared as the arms are; leave {covariates} out, or {apart}"
             )
         return ()
     # Curves of arms as they are need no covariate, so none left is no fault.
@@ -204,9 +209,9 @@ def unit_of(found: Mapping[str, Found], name: str) -> Found:
     Raises:
         StudyError: there is no such column, or it holds no value.
     """
-    unit = column_of(found, name, "--unit")
+    unit = column_of(found, name, "unit")
     if unit.looks is Looks.empty:
-        raise StudyError(f"--unit: column '{unit.name}' holds no value; name a column of ids")
+        raise StudyError(f"{option('unit')}: column '{unit.name}' holds no value; name a column of ids")
     return unit
 
 
@@ -221,8 +226,8 @@ def treatment_of(found: Mapping[str, Found], wishes: Wishes, *, named: bool = Tr
     Raises:
         StudyError: there is no such column, it is the unit's, or its values are not those of a treatment.
     """
-    treatment = column_of(found, wishes.treatment, "--treatment")
-    _other_than(treatment, {"--unit": wishes.unit})
+    treatment = column_of(found, wishes.treatment, "treatment")
+    _other_than(treatment, {"unit": wishes.unit})
     several = 2 < treatment.distinct <= MOST_ARMS and len(treatment.levels) > 2
     if named and wishes.arms:
         _arms(found, treatment, wishes)
@@ -237,33 +242,36 @@ def outcome_of(found: Mapping[str, Found], wishes: Wishes) -> Found:
     Raises:
         StudyError: there is no such column, it has another part, or it holds no numbers and no two values.
     """
-    outcome = column_of(found, wishes.outcome, "--outcome")
-    _other_than(outcome, {"--unit": wishes.unit, "--treatment": wishes.treatment})
+    outcome = column_of(found, wishes.outcome, "outcome")
+    _other_than(outcome, {"unit": wishes.unit, "treatment": wishes.treatment})
     _outcome_codes(outcome, wishes.counted)
     return outcome
 
 
 def _other_than(one: Found, others: Mapping[str, str]) -> None:
-    for option, name in others.items():
+    for part, name in others.items():
         if one.name.casefold() == " ".join(name.split()).casefold():
-            raise StudyError(f"column '{one.name}' is the one of {option} already; each has one part")
+            raise StudyError(f"column '{one.name}' is the one of {option(part)} already; each has one part")
 
 
 def _event(found: Mapping[str, Found], wishes: Wishes, others: tuple[Found, ...]) -> Found:
     """The column that says what ended the times of the outcome."""
-    event, outcome = column_of(found, wishes.event or "", "--event"), others[-1]
+    event, outcome = column_of(found, wishes.event or "", "event"), others[-1]
     if event.name in {one.name for one in others}:
-        raise StudyError(f"--event: column '{event.name}' has another part already; name what ended the times")
+        raise StudyError(
+            f"{option('event')}: column '{event.name}' has another part already; name what ended the times"
+        )
     if outcome.looks is not Looks.number:
         raise StudyError(
-            f"--outcome: column '{outcome.name}' holds {outcome.looks}; with --event it is a time, a number"
+            f"{option('outcome')}: column '{outcome.name}' holds {outcome.looks}; with {option('event')} it is a "
+            "time, a number"
         )
     if wishes.horizon <= 0:
         there = f"; '{outcome.name}' goes from {outcome.lower:g} to {outcome.upper:g}"
         told = "" if wishes.data_class is DataClass.sensitive else there
-        raise StudyError(f"--horizon: say until when times are compared, as in --horizon 365{told}")
+        raise StudyError(f"{option('horizon')}: say until when times are compared, as in {option(horizon=365)}{told}")
     if event.looks not in USABLE:
-        raise StudyError(f"--event: column '{event.name}' holds {event.looks}; name a column of a few codes")
+        raise StudyError(f"{option('event')}: column '{event.name}' holds {event.looks}; name a column of a few codes")
     return event
 
 
@@ -275,29 +283,32 @@ def resolved(found: Mapping[str, Found], wishes: Wishes) -> Wishes:
     """
     ranges, levels = dict[str, tuple[float, float]](), dict[str, tuple[str, ...]]()
     names = dict(wishes.level_names)
-    recorded = tuple(column_of(found, name, "--recorded-is-public").name for name in wishes.recorded)
-    secret = {"--never-missing": wishes.never_missing, "--written": wishes.written, "--last-by": wishes.last_by}
-    if wishes.data_class is not DataClass.sensitive and (
-        needless := [option for option, said in secret.items() if said]
-    ):
-        raise StudyError(f"{needless[0]} is for sensitive data, of whose rows a draft says nothing; leave it out")
+    recorded = tuple(column_of(found, name, "recorded").name for name in wishes.recorded)
+    secret = {"never_missing": wishes.never_missing, "written": wishes.written, "last_by": wishes.last_by}
+    if wishes.data_class is not DataClass.sensitive and (needless := [name for name, said in secret.items() if said]):
+        raise StudyError(
+            f"{option(needless[0])} is for sensitive data, of whose rows a draft says nothing; leave it out"
+        )
     for name, ends in wishes.ranges.items():
-        one = column_of(found, name, "--range")
+        one = column_of(found, name, "ranges")
         if one.looks is not Looks.number:
-            raise StudyError(f"--range: column '{one.name}' holds {one.looks}; leave its range out")
+            raise StudyError(f"{option('ranges')}: column '{one.name}' holds {one.looks}; leave its range out")
         ranges[one.name] = ends
+    given = option("levels")
     for name, said in wishes.levels.items():
-        one = column_of(found, name, "--levels")
+        one = column_of(found, name, "levels")
         words, named = named_levels(one, said)
         names |= {one.name: named} if named else {}
         if one.looks is Looks.number and not (one.whole and all(WHOLE.fullmatch(word) for word in words)):
-            raise StudyError(f"--levels: column '{one.name}' has no whole levels such as these; give its --range")
+            raise StudyError(
+                f"{given}: column '{one.name}' has no whole levels such as these; give its {option('ranges')}"
+            )
         if one.looks not in USABLE:
-            raise StudyError(f"--levels: column '{one.name}' holds {one.looks}; leave its levels out")
+            raise StudyError(f"{given}: column '{one.name}' holds {one.looks}; leave its levels out")
         levels[one.name] = words if one.looks is Looks.number else as_read(one, words)
         if one.looks is not Looks.number and not set(levels[one.name]) & set(map(str, one.values)):
-            raise StudyError(f"--levels: no row of column '{one.name}' holds any of these; write them as the file does")
-    never = tuple(column_of(found, name, "--never-missing").name for name in wishes.never_missing)
+            raise StudyError(f"{given}: no row of column '{one.name}' holds any of these; write them as the file does")
+    never = tuple(column_of(found, name, "never_missing").name for name in wishes.never_missing)
     wishes = replace(wishes, ranges=ranges, levels=levels, level_names=names, recorded=recorded)
     return replace(wishes, never_missing=never)
 
@@ -326,15 +337,15 @@ def named_levels(one: Found, words: tuple[str, ...]) -> tuple[tuple[str, ...], t
         return words, ()
     names = [name.strip() for name, _, _ in parts]
     if len(set(names)) < len(names):
-        raise StudyError(f"--levels: two levels of column '{one.name}' have one name; give each its own")
+        raise StudyError(f"{option('levels')}: two levels of column '{one.name}' have one name; give each its own")
     return tuple(code.strip() for _, _, code in parts), tuple(names)
 
 
-def column_of(found: Mapping[str, Found], name: str, option: str) -> Found:
+def column_of(found: Mapping[str, Found], name: str, argument: str) -> Found:
     """Return the column of a name, in whatever case.
 
     Raises:
-        StudyError: there is none; says so by the option that names it.
+        StudyError: there is none; says so by the option or ``argument`` that names it.
     """
     tidy = " ".join(name.split())
     if tidy not in found:
@@ -342,8 +353,9 @@ def column_of(found: Mapping[str, Found], name: str, option: str) -> Found:
         if len(fitting) == 1:
             return found[fitting[0]]
         known = ", ".join(f"'{one}'" for one in list(found)[:30])
-        alone = "; where none names people and each row is one, give --each-row instead" if option == "--unit" else ""
-        raise StudyError(f"{option}: there is no column '{name}'; there are {known}{alone}")
+        rows = f"; where none names people and each row is one, give {option('each_row')} instead"
+        alone = rows if argument == "unit" else ""
+        raise StudyError(f"{option(argument)}: there is no column '{name}'; there are {known}{alone}")
     return found[tidy]
 
 
@@ -359,26 +371,30 @@ def _codes(found: Mapping[str, Found], treatment: Found, wishes: Wishes) -> tupl
         what = what if kind or treatment.distinct < 2 else f"{treatment.distinct} different values"
         several = treatment.distinct > 2 and treatment.looks in (Looks.number, Looks.category)
         way = (
-            "if they are arms, --arms drafts a protocol that compares each with a --reference; else add a column that "
-            "says who was treated"
+            f"if they are arms, {option(arms=True, reference=Blank('ARM'))} compares each with a reference; else add a "
+            "column that says who was treated"
             if several and treatment.distinct <= MOST_ARMS
             else "add a column to the source that says who was treated, such as one of yes and no"
         )
-        raise StudyError(f"--treatment: column '{name}' holds {what}, and a treatment has two values; {way}")
+        raise StudyError(f"{option('treatment')}: column '{name}' holds {what}, and a treatment has two values; {way}")
     values = treatment.values
     if treated is not None:
         said = said_of(found, wishes).meant(name, treated).casefold()
         chosen = [value for value in values if said in (str(value).casefold(), _uncoded(str(value).casefold()))]
         if not chosen:
             if wishes.data_class is DataClass.sensitive:
-                raise StudyError(f"--treated: say both values of column '{name}', as in --levels '{name}=A,{treated}'")
-            raise StudyError(f"--treated: column '{name}' has no such value; write it as the draft or the file has it")
+                way = option(levels={name: ["A", treated]})
+                raise StudyError(f"{option('treated')}: say both values of column '{name}', as in {way}")
+            raise StudyError(
+                f"{option('treated')}: column '{name}' has no such value; write it as the draft or the file has it"
+            )
         return next(value for value in values if value != chosen[0]), chosen[0]
     order = _control_first(values)
     if order is None:
         secret = wishes.data_class is DataClass.sensitive
         told = "" if secret else "; there are " + " and ".join(f"'{value}'" for value in values)
-        raise StudyError(f"--treated: say which value of column '{name}' means treated, as in --treated VALUE{told}")
+        way = option(treated=Blank("VALUE"))
+        raise StudyError(f"{option('treated')}: say which value of column '{name}' means treated, as in {way}{told}")
     return order
 
 
@@ -386,15 +402,17 @@ def _arms(found: Mapping[str, Found], treatment: Found, wishes: Wishes) -> tuple
     """The arms of a treatment, the reference first."""
     name, arms = treatment.name, treatment.levels
     if not 2 <= len(arms) <= MOST_ARMS:
-        raise StudyError(f"--arms: column '{name}' has no 2 to {MOST_ARMS} arms; name a column of a few values")
+        raise StudyError(
+            f"{option('arms')}: column '{name}' has no 2 to {MOST_ARMS} arms; name a column of a few values"
+        )
     if wishes.reference is None:
         shown = ", ".join(f"'{one}'" for one in arms)
         told = f"; there are {shown}" if wishes.data_class is not DataClass.sensitive else ""
-        raise StudyError(f"--reference: say which arm of '{name}' the others are compared with{told}")
+        raise StudyError(f"{option('reference')}: say which arm of '{name}' the others are compared with{told}")
     said = said_of(found, wishes).meant(name, wishes.reference)
     chosen = [one for one in arms if str(one).casefold() == said.casefold()]
     if not chosen:
-        raise StudyError(f"--reference: column '{name}' has no such arm; write it as the file does")
+        raise StudyError(f"{option('reference')}: column '{name}' has no such arm; write it as the file does")
     return (chosen[0], *(one for one in arms if one != chosen[0]))
 
 
@@ -441,25 +459,26 @@ def _outcome_codes(outcome: Found, counted: str | None) -> tuple[Value, Value] |
         if outcome.looks is not Looks.binary or not yes:
             values = " and ".join(f"'{one}'" for one in outcome.values)
             what = f"has the values {values}; name one of them" if values else f"holds {outcome.looks}; leave it out"
-            raise StudyError(f"--counted: column '{outcome.name}' {what}")
+            raise StudyError(f"{option('counted')}: column '{outcome.name}' {what}")
         return next(one for one in outcome.values if one != yes[0]), yes[0]
     if outcome.looks is Looks.number:
         return None
     ways = {
         Looks.duration: "; write them as a number, of days or hours, and say the unit in its name",
-        Looks.infinite: f"; --missing '{outcome.name}=inf,-inf' reads them as no value",
+        Looks.infinite: f"; {option(missing={outcome.name: ['inf', '-inf']})} reads them as no value",
     }
     if outcome.looks in ways:
-        raise StudyError(f"--outcome: column '{outcome.name}' holds {outcome.looks}{ways[outcome.looks]}")
+        raise StudyError(f"{option('outcome')}: column '{outcome.name}' holds {outcome.looks}{ways[outcome.looks]}")
     if outcome.looks is Looks.binary:
         if not isinstance(outcome.values[0], str) and set(outcome.values) != {0, 1}:
             return None
         low, high = sorted(outcome.values)
         return _control_first(outcome.values) or (low, high)
     few = outcome.looks is Looks.category
-    way = f"; --missing '{outcome.name}=A' leaves out who has value A, until two are left" if few else ""
+    fewer = f"; {option(missing={outcome.name: ['A']})} leaves out who has value A, until two are left"
     raise StudyError(
-        f"--outcome: column '{outcome.name}' holds {outcome.looks}; an outcome is a number or one of two values{way}"
+        f"{option('outcome')}: column '{outcome.name}' holds {outcome.looks}; an outcome is a number or one of two "
+        f"values{fewer if few else ''}"
     )
 
 
@@ -468,15 +487,16 @@ def _covariates(
 ) -> tuple[Found, ...]:
     if wishes.covariates is None:
         chosen = tuple(one for one in usable if one.name not in taken)
-        barred = {column_of(found, name, "--not").name for name in wishes.without}
+        barred = {column_of(found, name, "without").name for name in wishes.without}
         chosen = tuple(one for one in chosen if one.name not in barred)
     else:
-        chosen = tuple(column_of(found, name, "--covariates") for name in wishes.covariates)
+        chosen = tuple(column_of(found, name, "covariates") for name in wishes.covariates)
+        given = option("covariates")
         for one in chosen:
             if one.name in taken:
-                raise StudyError(f"--covariates: column '{one.name}' has another part already; leave it out")
+                raise StudyError(f"{given}: column '{one.name}' has another part already; leave it out")
             if one.looks not in USABLE:
-                raise StudyError(f"--covariates: column '{one.name}' holds {one.looks}; leave it out")
+                raise StudyError(f"{given}: column '{one.name}' holds {one.looks}; leave it out")
     # A trial compares its arms as they are where nothing is to be adjusted for.
     if (
         not chosen
@@ -485,12 +505,12 @@ def _covariates(
     ):
         raise StudyError(
             "no column is left to adjust for, as text of sensitive data is taken where an option says what it holds: "
-            f"--range '{unsaid[0]}=LOW:HIGH' of numbers, --covariates of numbers whose range is found later, --levels "
-            f"'{unsaid[0]}=A,B' of words"
+            f"{option(ranges={unsaid[0]: (LOW, HIGH)})} of numbers, {option('covariates')} of numbers whose range is "
+            f"found later, {option(levels={unsaid[0]: ['A', 'B']})} of words"
         )
     if not chosen and not wishes.trial:
         raise StudyError(
             "no column is left to adjust for; a study needs one covariate at least: add one to the source, name one of "
-            "those left out by --covariates, or say --trial if treatment was randomised"
+            f"those left out by {option('covariates')}, or say {option(trial=True)} if treatment was randomised"
         )
     return chosen

@@ -16,6 +16,7 @@ import polars as pl
 from causalveil.schemas.admission import whole_values
 from causalveil.schemas.columns import OTHER
 from causalveil.schemas.errors import StudyError
+from causalveil.schemas.hints import option
 from causalveil.schemas.warehouse import Kind, TextReading
 from causalveil.tasks.start.doubts import as_read
 from causalveil.tasks.start.options import after_name
@@ -51,18 +52,18 @@ class _Said:
     """Statements of the owner, by the names of columns."""
 
     def __init__(self, bare: Mapping[str, Found], wishes: Wishes) -> None:
-        def of(option: str, names: Iterable[str]) -> list[str]:
-            return [column_of(bare, name, option).name for name in names]
+        def of(argument: str, names: Iterable[str]) -> list[str]:
+            return [column_of(bare, name, argument).name for name in names]
 
-        self.unit = of("--unit", [wishes.unit])[0]
-        self.coded = of("--treatment", [wishes.treatment]) + of("--event", [wishes.event] if wishes.event else [])
-        self.ranges = of("--range", wishes.ranges)
-        self.levels = dict(zip(of("--levels", wishes.levels), wishes.levels.values(), strict=True))
-        self.written = dict(zip(of("--written", wishes.written), wishes.written.values(), strict=True))
-        self.missing = dict(zip(of("--missing", wishes.missing), wishes.missing.values(), strict=True))
-        self.never = of("--never-missing", wishes.never_missing)
+        self.unit = of("unit", [wishes.unit])[0]
+        self.coded = of("treatment", [wishes.treatment]) + of("event", [wishes.event] if wishes.event else [])
+        self.ranges = of("ranges", wishes.ranges)
+        self.levels = dict(zip(of("levels", wishes.levels), wishes.levels.values(), strict=True))
+        self.written = dict(zip(of("written", wishes.written), wishes.written.values(), strict=True))
+        self.missing = dict(zip(of("missing", wishes.missing), wishes.missing.values(), strict=True))
+        self.never = of("never_missing", wishes.never_missing)
         compared = [name for text in wishes.where for name in bare if after_name(" ".join(text.split()), name)]
-        named = [*of("--outcome", [wishes.outcome]), *of("--covariates", wishes.covariates or ()), *compared]
+        named = [*of("outcome", [wishes.outcome]), *of("covariates", wishes.covariates or ()), *compared]
         self.numbers = {*self.ranges, *self.written, *named}
 
     def column(self, bare: Found, kind: pl.DataType) -> Found:
@@ -95,7 +96,9 @@ class _Said:
         values = tuple(int(level) for level in levels) if whole else levels
         looks = Looks.binary if len(values) == 2 else Looks.number if whole else Looks.category
         if typed is not None and not whole:
-            raise StudyError(f"--levels: column '{one.name}' holds numbers by its type; give whole numbers as levels")
+            raise StudyError(
+                f"{option('levels')}: column '{one.name}' holds numbers by its type; give whole numbers as levels"
+            )
         reading = self._reading(one, Kind.integer if whole else Kind.text, text)
         if isinstance(reading, TextReading) and not whole:
             nulls = tuple(word for word in reading.nulls if word not in levels)
@@ -124,7 +127,9 @@ class _Said:
             if read[0] is not None and read[1] == set(examples):
                 kind = Kind.date if read[0].formats else Kind.number
                 return read[0].model_copy(update={"kind": kind, "column": plain.column, "nulls": plain.nulls})
-        raise StudyError(f"--written: an example of column '{one.name}' is no number and no date, as in 1.234,56")
+        raise StudyError(
+            f"{option('written')}: an example of column '{one.name}' is no number and no date, as in 1.234,56"
+        )
 
 
 def _kind(kind: pl.DataType) -> Kind | None:
@@ -185,7 +190,8 @@ def misfits(frame: pl.DataFrame, found: Iterable[Found], with_others: Collection
         if len(strange) == len(words) and len(words) and one.name in with_others:
             told.append(f"no row of column '{one.name}' holds any of its levels; write them as the file does")
         elif len(strange) and one.name not in with_others:
-            told.append(f"'{one.name}': other values than {' and '.join(sorted(known))}; --levels says which it holds")
+            held = f"other values than {' and '.join(sorted(known))}"
+            told.append(f"'{one.name}': {held}; {option('levels')} says which it holds")
     return told
 
 
@@ -204,7 +210,8 @@ def told_by_rows(rows: Mapping[str, Found], drafted: Mapping[str, Found], covari
     ]
     whole = [name for name in covariates if drafted[name].nulls and not rows[name].nulls]
     if whole:
-        told.append(f"no row lacks a value here; if none ever can, --never-missing '{','.join(whole)}' saves noise")
+        never = option(never_missing=",".join(whole))
+        told.append(f"no row lacks a value here; if none ever can, {never} saves noise")
     return told
 
 
@@ -252,8 +259,10 @@ def not_plain(frame: pl.DataFrame, one: Found) -> pl.Series:
 def _way(one: Found, unread: pl.Series) -> str:
     """Say how a column of text may be read, by the reading that most of its values have."""
     if (example := example_of(unread)) is not None:
-        return f"no plain numbers; --written '{one.name}={example}' gives an example of how they are written"
+        way = option(written={one.name: [example]})
+        return f"no plain numbers; {way} gives an example of how they are written"
     words = unread.unique().sort().to_list()
     if len(words) <= MOST_ODD_WORDS and not any(re.search(r"\d", word) for word in words):
-        return f"no numbers; if they stand for no value, --missing '{one.name}={','.join(words)}' says so"
-    return f"values that are no numbers, in {len(unread):,} rows; --missing says which mean none, --levels lists words"
+        return f"no numbers; if they stand for no value, {option(missing={one.name: words})} says so"
+    ways = f"{option('missing')} says which mean none, {option('levels')} lists words"
+    return f"values that are no numbers, in {len(unread):,} rows; {ways}"

@@ -18,6 +18,7 @@ from typing import Any
 import polars as pl
 
 from causalveil.schemas.errors import StudyError
+from causalveil.schemas.hints import Blank, option
 from causalveil.schemas.mistakes import validate
 from causalveil.schemas.warehouse import PREVIOUS, Key, Step
 from causalveil.tasks.start.doubts import as_read
@@ -79,19 +80,18 @@ def key_of(text: str, found: Mapping[str, Found], names: Iterable[str]) -> Key:
     first, _, last = ends.partition(":")
     if column not in found or step not in _PERIODS:
         raise StudyError(
-            "--key is COLUMN=day, month or year, with a column of dates, and the first of them if no file is named by "
-            "it, as in --key visited=month:2026-01"
+            f"{option('key')} is COLUMN=day, month or year, with a column of dates, and the first of them if no file "
+            f"is named by it, as in {option(key='visited=month:2026-01')}"
         )
     named = periods_of(names)
     if not first:
         if named is None or named[0] != step:
-            raise StudyError(
-                f"--key: no file says the first {step}; say it, as in --key {column}={step}:{_AS_IN[step]}"
-            )
+            way = option(key=f"{column}={step}:{_AS_IN[step]}")
+            raise StudyError(f"{option('key')}: no file says the first {step}; say it, as in {way}")
         first = named[1][0]
     name = step if step not in found else f"{step}_block"
     ends_at = {"first": first, "last": last or PREVIOUS}
-    return validate(Key, {"name": name, "column": found[column].source_name, "step": step, **ends_at}, "--key")
+    return validate(Key, {"name": name, "column": found[column].source_name, "step": step, **ends_at}, option("key"))
 
 
 _AS_IN = {"day": "2026-01-31", "month": "2026-01", "year": "2026"}
@@ -106,8 +106,8 @@ def refuse_no_dates(key: Key, found: Mapping[str, Found]) -> None:
     one = next((one for one in found.values() if one.source_name == key.column), None)
     if one is None or one.looks is not Looks.date:
         raise StudyError(
-            f"--key: column '{key.column}' holds no dates that are read as such; name a column of dates, or say of "
-            f"sensitive text how they are written, as in --written '{key.column}=31.12.2025'"
+            f"{option('key')}: column '{key.column}' holds no dates that are read as such; name a column of dates, or "
+            f"say of sensitive text how they are written, as in {option(written={key.column: ['31.12.2025']})}"
         )
 
 
@@ -118,10 +118,10 @@ def key_question(names: Iterable[str], found: Mapping[str, Found]) -> str | None
         return None
     step, periods = named
     dates = [one.name for one in found.values() if one.looks is Looks.date]
+    way = option(key=f"{dates[0] if dates else 'COLUMN'}={step}")
     return (
         f"whether each {step} is a block, charged by itself: files are named {periods[0]} to {periods[-1]}, and all "
-        "rows are one block now; if so begin anew in another folder (--out) with "
-        f"--key '{dates[0] if dates else 'COLUMN'}={step}'"
+        f"rows are one block now; if so begin anew in another folder with {way}"
     )
 
 
@@ -184,7 +184,7 @@ def times_in_doubt(found: Iterable[Found]) -> dict[str, str]:
     """Return what to say of columns that look like a time and its event, by their names."""
     told: dict[str, str] = {}
     for time, event in times_among(found).items():
-        way = f"--outcome '{time}' --event '{event}' --horizon N compares times"
+        way = f"{option(outcome=time, event=event, horizon=Blank('N'))} compares times"
         told[time] = f"it looks like a time to an event, which '{event}' names: {way}"
         told.setdefault(event, f"it looks like what ended '{time}': {way}")
     return told
@@ -246,7 +246,7 @@ def followed_to(
     reached = rows.filter(pl.col("time") >= horizon)
     counts = {arm: int((reached["arm"] == arm).sum()) for arm in names}
     told = ", ".join(f"{counts[arm]:,} of {int((rows['arm'] == arm).sum()):,} {name}" for arm, name in names.items())
-    way = "so ask for an earlier --horizon, or the answer is the whole range"
+    way = f"so ask for an earlier {option('horizon')}, or the answer is the whole range"
     if min(counts.values()) < fewest:
         return f"{told}; noise hides so few ({_about(fewest)} in this study), {way}"
     if "group" not in rows.columns:
@@ -287,7 +287,8 @@ def no_event(frame: pl.DataFrame, parts: Cast, wishes: Wishes) -> str | None:
     other = next((code for code in codes.values() if code != censored), censored)
     return (
         f"no row of '{parts.event.name}' has an event before the horizon {wishes.horizon:g}, as {censored} is read as "
-        f"censored: --censored '{other}' reads it the other way round, a later --horizon waits for events"
+        f"censored: {option(censored=str(other))} reads it the other way round, a later {option('horizon')} waits for "
+        "events"
     )
 
 
@@ -309,9 +310,12 @@ def declared_event(
     if known is not None:
         values = tuple(int(one) if event.looks is Looks.number else one for one in known)
     elif secret and len(values) > 2:
-        raise StudyError(f"--levels: say which codes '{event.name}' may hold, as in --levels '{event.name}=0,1,2'")
+        way = option(levels={event.name: ["0", "1", "2"]})
+        raise StudyError(f"{option('levels')}: say which codes '{event.name}' may hold, as in {way}")
     if not 2 <= len(values) <= MOST_EVENTS:
-        raise StudyError(f"--event: column '{event.name}' has no 2 to {MOST_EVENTS} values; name what ended the times")
+        raise StudyError(
+            f"{option('event')}: column '{event.name}' has no 2 to {MOST_EVENTS} values; name what ended the times"
+        )
     if censored is not None:
         named = {name.casefold(): level for level, name in names.items()}
         said = censored.strip().casefold()
@@ -319,7 +323,7 @@ def declared_event(
     else:
         chosen = [one for one in values if _none_came(one)]
     if len(chosen) != 1:
-        raise StudyError(f"--censored: say which value of column '{event.name}' means that no event was seen")
+        raise StudyError(f"{option('censored')}: say which value of column '{event.name}' means that no event was seen")
     codes: dict[str, str | int] = {}
     for value in sorted(values, key=str):
         code = int(value) if isinstance(value, bool) else value

@@ -22,6 +22,7 @@ import polars as pl
 import pyarrow as pa
 
 from causalveil.schemas.errors import DataError
+from causalveil.schemas.hints import Blank, option
 from causalveil.schemas.warehouse import CsvFiles
 from causalveil.tasks.machine.files import whole_file
 
@@ -75,9 +76,13 @@ _JSON = re.compile(rb'\s*(\{\s*"|\[\s*[\[{])')
 _COMMON = ["cp1252", "cp1250", "cp1251", "cp1253", "shift_jis", "gb18030", "big5", "euc_kr"]
 # In another encoding few lines with letters beyond ASCII happen to be UTF-8.
 OF_UTF_8 = 0.1
-MIXED = "its encoding changes on the way; export it as UTF-8, or give --encoding"
 _NUMBER_NAME = re.compile(r"[-+]?[\d.,]*\d[\d.,]*")
 _MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+
+
+def mixed(file: Path) -> str:
+    """Say that bytes of a file are of several encodings."""
+    return f"{file.name}: its encoding changes on the way; export it as UTF-8, or give {option('encoding')}"
 
 
 def dialect_of(path: Path, *, encoding: str | None = None, delimiter: str | None = None) -> CsvFiles:
@@ -124,7 +129,7 @@ def dialect_by_header(path: Path, *, encoding: str | None = None, delimiter: str
         found = max(names, key=lambda one: names[one])
         if names[found] > 1:
             return CsvFiles(kind="csv", path=str(path), encoding=encoding or marked, delimiter=found, skip_lines=place)
-    raise DataError(f"{path.name}: has no header line of two names or more; add one, or give --delimiter")
+    raise DataError(f"{path.name}: has no header line of two names or more; add one, or give {option('delimiter')}")
 
 
 def _no_csv(path: Path, start: bytes) -> str | None:
@@ -144,7 +149,7 @@ def _encoding(path: Path, start: bytes) -> str:
         if start.startswith(mark):
             return name
     if b"\x00" in start:
-        way = "export it as CSV in UTF-8, or, of UTF-16, give --encoding utf-16-le"
+        way = f"export it as CSV in UTF-8, or, of UTF-16, give {option(encoding=Blank('utf-16-le'))}"
         raise DataError(f"{path.name}: holds NUL bytes, so it is no text; {way}")
     decoder, accents = codecs.getincrementaldecoder("utf-8")(), False
     with path.open("rb") as stream:
@@ -161,11 +166,11 @@ def _encoding(path: Path, start: bytes) -> str:
     # The lines that are no ASCII, of the block where UTF-8 fails: the start of a long file may be plain ASCII.
     lines = [line for line in suspect.splitlines() if not line.isascii()]
     if accents or sum(_decodes(line, "utf-8") for line in lines) > len(lines) * OF_UTF_8:
-        raise DataError(f"{path.name}: {MIXED}")
+        raise DataError(mixed(path))
     telling = b"\n".join(lines)[:65_536]
     best = from_bytes(telling, cp_isolation=_COMMON).best()
     if best is None:
-        raise DataError(f"{path.name}: its encoding cannot be told; export it as UTF-8, or give --encoding")
+        raise DataError(f"{path.name}: its encoding cannot be told; export it as UTF-8, or give {option('encoding')}")
     letters = [byte for byte in telling if byte > 127 or chr(byte).isalpha()]
     rare = sum(byte > 127 for byte in letters) < len(letters) / 3
     if rare and (best.encoding != "cp1250" or "cp1252" in best.could_be_from_charset):
@@ -190,7 +195,9 @@ def _text(path: Path, start: bytes, encoding: str) -> str:
     except LookupError:
         raise DataError(f"{path.name}: there is no encoding of that name; try utf-8, cp1252 or utf-16") from None
     except UnicodeDecodeError:
-        raise DataError(f"{path.name}: is not encoded as {encoding}; export it as UTF-8, or give --encoding") from None
+        raise DataError(
+            f"{path.name}: is not encoded as {encoding}; export it as UTF-8, or give {option('encoding')}"
+        ) from None
     # Excel for Mac ends lines by a carriage return alone.
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     whole, line_end, _ = text.rpartition("\n")
@@ -248,7 +255,9 @@ def _sniffed(path: Path, text: str, delimiter: str | None) -> dict[str, str | in
         except duckdb.Error:
             row = None
     if row is None:
-        raise DataError(f"{path.name}: no delimiter fits its lines; export it again with commas, or give --delimiter")
+        raise DataError(
+            f"{path.name}: no delimiter fits its lines; export it again with commas, or give {option('delimiter')}"
+        )
     found, quote, escape, skipped, has_header, columns = row
     if columns == 1 and delimiter is None and _likely(text) is not None:
         # Titles and notes around a table mislead the sniffer.

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as of
 
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError, in_own_words
+from causalveil.schemas.hints import Blank, option
 from causalveil.schemas.mistakes import validate
 from causalveil.schemas.warehouse import (
     Credential,
@@ -35,12 +36,12 @@ from causalveil.tasks.machine.folders import is_delta, refuse_open_table
 from causalveil.tasks.machine.object_storage import StoredFile, arrow_place
 from causalveil.tasks.warehouse.adbc import adbc_batches, quoted
 from causalveil.tasks.warehouse.csv_files import (
-    MIXED,
     NO_BYTES,
     csv_input,
     dialect_by_header,
     dialect_of,
     footer_lines,
+    mixed,
     sums_of,
     without_footer,
 )
@@ -323,7 +324,7 @@ def _uneven(file: Path, uneven: list[Any], files: CsvFiles) -> str:
     line = "a line" if row.number is None else f"line {row.number + files.skip_lines}"
     return (
         f"{file.name}: {line} has {row.actual_columns} fields where the header has {row.expected_columns}; put quotes "
-        "around fields that hold the delimiter, or give --delimiter"
+        f"around fields that hold the delimiter, or give {option('delimiter')}"
     )
 
 
@@ -331,8 +332,8 @@ def _unreadable(file: Path, error: Exception) -> str:
     if not file.stat().st_size:
         return f"{file.name}: {NO_BYTES}"
     if "UTF8" in str(error) or isinstance(error, UnicodeError):
-        return f"{file.name}: {MIXED}"
-    return f"{file.name}: cannot be read as CSV; is a quote left open? Export it again, or give --delimiter"
+        return mixed(file)
+    return f"{file.name}: cannot be read as CSV; is a quote left open? Export it again, or give {option('delimiter')}"
 
 
 def _useless(names: list[str]) -> dict[str, str]:
@@ -508,7 +509,7 @@ def _one_table(found: list[str], table: str | None, where: str) -> str:
     if table in found and table is not None:
         return table
     tables = ", ".join(found[:20]) or "none"
-    raise StudyError(f"{where}: say which table: --table NAME; there is {tables}")
+    raise StudyError(f"{where}: say which table: {option(table=Blank('NAME'))}; there is {tables}")
 
 
 def _limited(query: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError, in_own_words
+from causalveil.schemas.hints import Blank, option
 from causalveil.schemas.warehouse import TableFile
 from causalveil.tasks.machine.arrays import named
 from causalveil.tasks.warehouse.csv_files import MOST_COLUMNS, NO_BYTES, footer_rows, sums_of, title_rows
@@ -151,7 +152,9 @@ def _typed(files: TableFile, path: Path, most: int) -> FileRows:
         if isinstance(error, MemoryError):
             return f"is too large for this machine's memory; keep the columns that the study needs in {program}"
         if isinstance(error, UnicodeError) or "encod" in str(error) or "convert" in str(error).lower():
-            return f"its text is not encoded as its header says; give --encoding, or save it again in {program}"
+            return (
+                f"its text is not encoded as its header says; give {option('encoding')}, or save it again in {program}"
+            )
         if isinstance(error, OSError):
             return "cannot be read by this user; mend its permissions"
         return f"cannot be read as a file of {program}: is it cut off or damaged? Save it again there"
@@ -197,7 +200,7 @@ def _cells(files: TableFile, path: Path) -> pl.DataFrame:
         sheets = list(book.sheet_names)
         there = f"there are {', '.join(sheets[:20]) or 'none'}"
         if files.sheet is None and len(sheets) != 1:
-            raise StudyError(f"{path.name}: say which sheet: --table NAME; {there}")
+            raise StudyError(f"{path.name}: say which sheet: {option(table=Blank('NAME'))}; {there}")
         sheet = files.sheet or sheets[0]
         if sheet not in sheets:
             raise StudyError(f"{path.name}: has no sheet '{sheet}'; {there}")
@@ -214,7 +217,9 @@ def _rows(files: TableFile, cells: pl.DataFrame, path: Path) -> FileRows:
     """The rows between what stands above and below a sheet's table."""
     lines = cells[files.skip_lines : cells.height - files.skip_end]
     if lines.height < 2:
-        raise DataError(f"{path.name}: has no row below a header; is this the sheet? --table NAME says which")
+        raise DataError(
+            f"{path.name}: has no row below a header; is this the sheet? {option(table=Blank('NAME'))} says which"
+        )
     names = [" ".join((name or "").split()) for name in lines.row(0)]
     columns = [lines.to_series(place)[1:] for place in range(lines.width)]
     left_out = {

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from causalveil.schemas.hints import at_command_line
 from causalveil.tasks.report.page import report_html
 from tests.report_help import Documents, load, releases
+
+
+@pytest.fixture
+def as_command() -> Iterator[None]:
+    """Have messages name options as they do for a command, whose functions a test calls."""
+    with at_command_line():
+        yield
 
 
 @pytest.fixture(scope="session")

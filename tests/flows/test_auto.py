@@ -87,7 +87,7 @@ def test_without_a_size_there_is_nothing_to_choose_by(tmp_path: Path) -> None:
     path = write_study(tmp_path / "study", study=changes("trial"), contract=CONTRACT)
     for part in path.parent.rglob("*.parquet"):
         part.unlink()
-    with pytest.raises(StudyError, match="--units"):
+    with pytest.raises(StudyError, match="give units=N"):
         plan_study(path)
     assert plan_study(path, 5000)[0].choice is not None
 

@@ -26,6 +26,8 @@ from causalveil.tasks.start.roles import Wishes
 from causalveil.tasks.start.words import number_reading
 from tests.studies import resolved
 
+pytestmark = pytest.mark.usefixtures("as_command")
+
 N = 120
 RANDOM = np.random.default_rng(4)
 AGE = RANDOM.integers(20, 80, N)
@@ -392,7 +394,7 @@ def test_not_trial_and_arms(tmp_path: Path) -> None:
     assert found.draft.taken == ("weight",)
     assert load_study(tmp_path / "not/out/study.yaml").estimator.model_dump().get("trial")
     arms = {"treated": [["placebo", "low", "high"][i % 3] for i in range(N)]}
-    with pytest.raises(StudyError, match=r"holds 3 different values.*--arms drafts a protocol"):
+    with pytest.raises(StudyError, match=r"holds 3 different values.*--arms --reference ARM compares"):
         begun(tmp_path / "three", arms)
     with pytest.raises(StudyError, match="--reference: say which arm"):
         begun(tmp_path / "whom", arms, arms=True)

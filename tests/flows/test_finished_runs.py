@@ -100,7 +100,7 @@ def test_out_is_looked_at_before_anything_is_reserved(trouble: str, tmp_path: Pa
             out = out / "deeper"
         case "a link to nowhere":
             out.symlink_to(tmp_path / "nowhere")
-    with pytest.raises(StudyError, match="--out"):
+    with pytest.raises(StudyError, match="choose another out"):
         run_study(path, out=out, run_id="one", engine="direct")
     ledger = open_ledger()
     assert ledger.record("one") is None
@@ -124,7 +124,7 @@ def test_a_full_disk_leaves_the_reservation_and_the_retry_goes_on(
 ) -> None:
     path = write_study(tmp_path / "study")
     fail_first(monkeypatch, OSError(errno.ENOSPC, "No space left on device", "/a/b"))
-    with pytest.raises(CausalveilError, match=r"reservation of run one stands: go on with --run-id one"):
+    with pytest.raises(CausalveilError, match=r"reservation of run one stands: go on with run_id='one'"):
         run_study(path, out=tmp_path / "out", run_id="one", engine="direct")
     run = open_ledger().record("one")
     assert run is not None

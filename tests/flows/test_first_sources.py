@@ -98,7 +98,7 @@ def test_a_file_of_another_program_that_is_cut_off_is_refused_in_one_sentence(en
 
 def test_a_sheet_must_be_named_and_a_password_taken_off(tmp_path: Path) -> None:
     path = workbook(tmp_path / "in.xlsx", notes=[["read me"]], data=[["id", "age"], [1, 30], [2, 40]])
-    with pytest.raises(StudyError, match="say which sheet: --table NAME; there are notes, data"):
+    with pytest.raises(StudyError, match="say which sheet: `causalveil init --table NAME`; there are notes, data"):
         survey(str(path))
     with pytest.raises(StudyError, match="no sheet 'date'; there are notes, data"):
         survey(str(path), table="date")

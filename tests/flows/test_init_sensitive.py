@@ -17,6 +17,8 @@ from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.tasks.start.roles import Wishes
 from tests.studies import command
 
+pytestmark = pytest.mark.usefixtures("as_command")
+
 N = 40
 RANDOM = np.random.default_rng(5)
 TABLE = pl.DataFrame(

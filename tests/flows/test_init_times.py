@@ -27,6 +27,8 @@ from causalveil.tasks.start.roles import Wishes
 from tests.studies import resolved
 from tests.survival_help import cared_for, patients, read_cells
 
+pytestmark = pytest.mark.usefixtures("as_command")
+
 N = 300
 
 

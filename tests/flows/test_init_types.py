@@ -32,6 +32,8 @@ from tests.bad_data import AGE, GROUP, OUTCOME, TREATMENT, UNIT, good
 from tests.stored import KINDS, TEXT_UNITS, put
 from tests.studies import command
 
+pytestmark = pytest.mark.usefixtures("as_command")
+
 WISHES = Wishes(name="small", data_class=DataClass.synthetic, unit=UNIT, treatment=TREATMENT, outcome=OUTCOME, treated="1")  # fmt: skip # noqa: E501
 
 

@@ -24,6 +24,8 @@ from causalveil.schemas.declared import LevelsColumn, NumberColumn
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
 from causalveil.tasks.start.roles import Wishes
 
+pytestmark = pytest.mark.usefixtures("as_command")
+
 ROWS = 120
 HEADER = ["id", "age", "sex", "treated", "cost"]
 Row = list[str]

@@ -177,7 +177,7 @@ def test_folders_of_csv_and_releases_are_folders(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=words):
         run_study(study, out=tmp_path / "answer", engine="direct")
     study = write_study(tmp_path / "study")
-    with pytest.raises(StudyError, match=f"--out: {words}"):
+    with pytest.raises(StudyError, match=f"^out: {words}"):
         run_study(study, out="https://clinic/releases", engine="direct")
 
 

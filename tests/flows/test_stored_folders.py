@@ -388,7 +388,7 @@ def test_a_release_is_put_in_the_store_and_never_over_another(
     assert keys("answers/one") == {"release.json"}, "what was tried ahead is gone"
     assert run_study(study, out=url, run_id="one", engine="direct").returned is None, "the same again is welcome"
     spent = open_ledger().head()
-    with pytest.raises(StudyError, match=r"answers/one/release.json: another release lies there; choose another --out"):
+    with pytest.raises(StudyError, match=r"answers/one/release.json: another release lies there; choose another out"):
         run_study(study, out=url, run_id="two", engine="direct")
     assert open_ledger().head() == spent
     fetched = CliRunner().invoke(app, ["ledger", "release", "one", "--out", f"s3://{BUCKET}/answers/again"])

@@ -46,9 +46,9 @@ def test_sensitive_data_need_a_signed_grant(ledger: Ledger, owner: OwnerKey, tmp
     theirs = sensitive(owner)
     with pytest.raises(ContractError, match="owner_key"):
         ledger.grant(contract(data_class="sensitive"), "opening")
-    with pytest.raises(ContractError, match="--key"):
+    with pytest.raises(ContractError, match="ledger grant --key"):
         ledger.grant(theirs, "opening")
-    with pytest.raises(ContractError, match="--key"):
+    with pytest.raises(ContractError, match="ledger grant --key"):
         ledger.grant(theirs, "opening", stranger(tmp_path))
     with pytest.raises(BudgetRefused, match="no grant"):
         ledger.reserve(reservation(contract=theirs), theirs)

@@ -106,7 +106,7 @@ def test_schedules(every: str, first: datetime, second: datetime) -> None:
     ["", "weekly", "61 * * * *", "* * * * * *", "0 0 30 2 *", "@reboot", "0 0 1 1 1 1 1", "; rm -rf", "x * * * *"],
 )
 def test_what_is_no_schedule_is_refused(every: str) -> None:
-    with pytest.raises(StudyError, match="--every must be day, week"):
+    with pytest.raises(StudyError, match="--every` must be day, week"):
         list(runs_of(every, START))
 
 

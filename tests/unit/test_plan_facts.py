@@ -49,7 +49,7 @@ def test_each_fact_that_was_not_told_is_named_with_what_it_changes(name: str, tm
     # The advice is true: told, the plan says about that width, and names the fact no longer.
     for fact, value in {"treated": 0.1, "deviation": silent_deviation(said)}.items():
         told = plan_of(study, units=50_000, **{fact: value})
-        assert f"with `--{fact}`" not in [one.facts["where"] for one in untold_of(told.sentences)]
+        assert f"with `{fact}`" not in [one.facts["where"] for one in untold_of(told.sentences)]
         ratio = told.expected["half_width"] / silent.expected["half_width_if"][fact]
         assert 1 / AGREES[name] <= ratio <= AGREES[name], fact
 
@@ -76,7 +76,7 @@ def untold_of(said: Iterable[Remark]) -> list[Remark]:
 
 def silent_deviation(said: list[Remark]) -> float:
     """The other deviation that the plan speaks of."""
-    (one,) = (one for one in said if one.facts["where"] == "with `--deviation`")
+    (one,) = (one for one in said if one.facts["where"] == "with `deviation`")
     return float(str(one.facts["others"]).split(" at ")[1].replace(",", ""))
 
 
@@ -128,7 +128,7 @@ def test_times_ask_for_what_their_study_does_not_expect(make: Any) -> None:
     for where in (
         "in the study, as `expect: {risk: 0.5}`",
         "in the study, as `expect: {lost: 0.3}`",
-        "with `--eligible`",
+        "with `eligible`",
     ):
         assert where in asked
         assert where not in [one.facts["where"] for one in untold_of(after["sentences"])]

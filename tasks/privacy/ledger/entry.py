@@ -28,6 +28,7 @@ from typing import Any
 from causalveil.schemas.contract import Contract, DataClass, Review
 from causalveil.schemas.documents import own_version
 from causalveil.schemas.errors import BudgetRefused, ContractError, LedgerError
+from causalveil.schemas.hints import option
 from causalveil.schemas.ledger import Reservation, Sum
 from causalveil.schemas.privacy import Accounting, Charge, PrivacyCost, amount_text
 from causalveil.tasks.privacy.keys import OwnerKey, is_signed
@@ -224,7 +225,7 @@ def grant_body(
     if owner is None or owner.public != signer:
         raise ContractError(
             f"a grant for '{contract.dataset}' counts only under its owner's key {signer}; name the file that holds "
-            "its private half by --key or CAUSALVEIL_OWNER_KEY"
+            f"its private half by {option('owner_key')} or CAUSALVEIL_OWNER_KEY"
         )
     return {**body, "signature": owner.sign(_grant_message(identity, contract.dataset, body))}
 
@@ -296,7 +297,7 @@ def refuse_stranger(dataset: str, pinned: str | None, owner: OwnerKey) -> None:
     if owner.public != pinned:
         raise ContractError(
             f"only the owner of '{dataset}' reviews its releases, and this is not the key that the ledger pinned; name "
-            "the file of the right one by --key or CAUSALVEIL_OWNER_KEY"
+            f"the file of the right one by {option('owner_key')} or CAUSALVEIL_OWNER_KEY"
         )
 
 

@@ -22,6 +22,7 @@ from pydantic import ValidationError
 
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import StudyError
+from causalveil.schemas.hints import Blank, option
 from causalveil.schemas.ledger import Account, BudgetOutlook, Reservation, Sum
 from causalveil.schemas.oversight import (
     Author,
@@ -214,7 +215,8 @@ def runs_of(every: str, start: date) -> Iterator[datetime]:
     except CronSimError:
         named = ", ".join(NAMED)
         raise StudyError(
-            f"--every must be {named} or a cron expression of five fields, such as '0 6 * * 1' for Mondays at six"
+            f"{option('every')} must be {named} or a cron expression of five fields, such as '0 6 * * 1' for Mondays "
+            "at six"
         ) from None
     end = begin + timedelta(days=MOST_YEARS * 365)
     return takewhile(lambda moment: moment < end, islice(found, MOST_RUNS))
@@ -227,7 +229,7 @@ def count_until(every: str, start: date, until: date) -> int:
         StudyError: it never runs then, too often to be foreseen, or see ``runs_of``.
     """
     if until < start:
-        raise StudyError(f"--until {until} lies before the start, {start}")
+        raise StudyError(f"{option(until=Blank(until))} lies before the start, {start}")
     end = datetime.combine(until, time.max, UTC)
     count = sum(1 for _ in takewhile(lambda moment: moment <= end, runs_of(every, start)))
     if count == 0:

@@ -42,10 +42,11 @@ from scipy.optimize import brentq
 
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.estimators.direction import RANKS, DirectionStudy, Favours, Releases, Score, Variable
+from causalveil.schemas.hints import Blank, option
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Half, Norm, PrivacyCost, Scope, add, subtract
 from causalveil.schemas.release import ScoreRelease, Verdict
-from causalveil.schemas.study import Variant
+from causalveil.schemas.study import Study, Variant
 from causalveil.tasks.data.enclave import Enclave
 from causalveil.tasks.data.normalise import hashed_order, rescale
 from causalveil.tasks.data.partitions import LoadedSegment
@@ -504,7 +505,7 @@ def expected_order_kept(study: DirectionStudy, sizes: Sizes) -> tuple[float, flo
     return None
 
 
-def sweep(study: DirectionStudy, sizes: Sizes) -> list[dict[str, float]]:
+def sweep(study: Study, sizes: Sizes) -> list[dict[str, float]]:
     """Compare every penalty of a grid: what it costs in noise and in fit, on the stand-in.
 
     No data is read.
@@ -513,10 +514,10 @@ def sweep(study: DirectionStudy, sizes: Sizes) -> list[dict[str, float]]:
     privacy the probability of the right direction rises and falls between (Kusner et al. 2016, Figure 2).
 
     Raises:
-        StudyError: the study has no HSIC.
+        StudyError: the study asks for no direction, or has no HSIC.
     """
-    if Score.hsic not in study.estimator.scores:
-        raise StudyError("--sweep penalty is for direction studies with the score 'hsic'")
+    if not isinstance(study, DirectionStudy) or Score.hsic not in study.estimator.scores:
+        raise StudyError(f"{option(sweep=Blank('penalty'))} is for direction studies with the score 'hsic'")
     rows = []
     for penalty in PENALTIES:
         estimator = study.estimator.model_copy(update={"penalty": penalty})
