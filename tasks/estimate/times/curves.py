@@ -30,7 +30,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import block_diag, toeplitz
-from scipy.optimize import isotonic_regression
 
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
@@ -298,6 +297,8 @@ def gradient(function: Curve, cells: FloatArray) -> FloatArray:
 
 def never_falling(values: FloatArray) -> FloatArray:
     """Return the nearest sequence that does not fall (pool adjacent violators)."""
+    from scipy.optimize import isotonic_regression
+
     return np.asarray(isotonic_regression(values).x)
 
 
