@@ -50,7 +50,7 @@ def at_command_line() -> Iterator[None]:
 
 
 def option(*names: str, **values: object) -> str:
-    """Return options as the command line has them, or as arguments in Python, whichever the caller uses.
+    """Return options as the caller writes them: on the command line, or as arguments in Python.
 
     Args:
         names: arguments without a value.
