@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from causalveil.flows.engine.engine import Engine
@@ -34,7 +35,6 @@ from causalveil.schemas.study import Study
 from causalveil.tasks.data import cells, manifests, normalise, split
 from causalveil.tasks.data.split import sizes_of
 from causalveil.tasks.estimate.people import PublicPeople
-from causalveil.tasks.machine.roots import root_of
 
 S = TypeVar("S", bound=Study)
 Stages = tuple[Stage[Any, Any], ...]
@@ -240,7 +240,7 @@ class Estimator(Generic[S]):
                 return None
         if excess(low) <= 0:
             return sizes.units
-        return round(math.exp(root_of(excess, low, high, xtol=NEAR)))
+        return round(math.exp(brentq(excess, low, high, xtol=NEAR)))
 
 
 def _validate(step: StageRun[Any]) -> None:

@@ -20,6 +20,7 @@ from statistics import fmean, median
 from typing import Any, TypeVar
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from causalveil.flows.engine.engine import DirectEngine
@@ -37,7 +38,6 @@ from causalveil.tasks.estimate.people import PublicPeople, enough, people, stand
 from causalveil.tasks.estimate.weights.features import features_of, learn_features
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
-from causalveil.tasks.machine.roots import root_of
 from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil.tasks.privacy.gaussian import unit_sigma
 
@@ -119,7 +119,7 @@ def gaussian_epsilon(sigma: float, delta: float) -> float:
         return float(ndtr(1 / (2 * sigma) - epsilon * sigma)) - below - delta
 
     # By Renyi's divergence: mu^2/2 + mu sqrt(2 log(1/delta)) is enough.
-    return root_of(excess, 0.0, 1 / (2 * sigma**2) + math.sqrt(2 * math.log(1 / delta)) / sigma)
+    return float(brentq(excess, 0.0, 1 / (2 * sigma**2) + math.sqrt(2 * math.log(1 / delta)) / sigma))
 
 
 @dataclass(frozen=True)

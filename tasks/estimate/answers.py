@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 
 from causalveil.schemas.answers import Answer, Calibration, Limits, MeasureAnswer, State
 from causalveil.schemas.confounding import ConfoundingStatement, over_parts
@@ -31,7 +32,6 @@ from causalveil.schemas.table import ALL_UNITS, EffectMeasure, EffectStudy, Outc
 from causalveil.tasks.estimate.clusters import ClusteredVariance, ClusteredVariances, clusters_told
 from causalveil.tasks.estimate.interval import Findings, Noise, around, laplace_tails
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.machine.roots import root_of
 
 
 @dataclass(frozen=True)
@@ -309,7 +309,7 @@ def mixture_quantile(
         return float(ndtr(-far / deviation).mean())
 
     def at(tail: float) -> float:
-        return root_of(lambda q: beyond(q) - tail, float(draws.min()) - wide, float(draws.max()) + wide)
+        return float(brentq(lambda q: beyond(q) - tail, float(draws.min()) - wide, float(draws.max()) + wide))
 
     shown = max(tail, FEW / len(draws)) if len(draws) > 1 else tail
     return at(tail) if shown == tail else max(at(tail), at(shown) * float(ndtri(tail) / ndtri(shown)))

@@ -17,13 +17,13 @@ from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
+from scipy.optimize import brentq
 
 from causalveil.schemas.answers import Answer, ConfidenceSet, ContrastAnswer, Limits, SetShape, State
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.table import ALL_UNITS, EffectStudy
 from causalveil.tasks.estimate.answers import Part, limits
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.machine.roots import root_of
 
 # Rows with their coefficients.
 Rows = Sequence[tuple[float, Part]]
@@ -261,7 +261,7 @@ def fieller_set(holds: Callable[[float], float], top: float, bottom: float, unit
         """Return where the function passes 0 between two angles."""
         if holds(low) * holds(high) >= 0:
             return low if holds(low) >= 0 else high
-        return root_of(holds, low, high, xtol=1e-10)
+        return float(brentq(holds, low, high, xtol=1e-10))
 
     # The set begins behind the gap and goes on over the estimate's direction to where the gap begins.
     begin, end = edge(angles[last - 1], angles[last]) - math.pi, edge(angles[first - 1], angles[first])

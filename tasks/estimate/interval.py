@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 from pydantic import BaseModel
+from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, ndtri, roots_genlaguerre
 
 from causalveil.schemas.answers import (
@@ -57,7 +58,6 @@ from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.release import ClustersStatement, Interval, Variance, interval_from
 from causalveil.schemas.table import ALL_UNITS, EffectStudy, OutcomeRole, TableStudy
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.machine.roots import root_of
 from causalveil.tasks.privacy.mechanisms import L2Laplace, Mechanism
 
 NODES = 48
@@ -205,7 +205,7 @@ def _allowance(ratio: float, confidence: float, bias: float, laplace: bool) -> f
 
     if spare(0.0) >= 0:
         return 0.0
-    return root_of(spare, 0.0, LARGEST, xtol=STEP) + STEP
+    return float(brentq(spare, 0.0, LARGEST, xtol=STEP)) + STEP
 
 
 def critical_values(tails: Tails, sampling: FloatArray, error: float, bias: float) -> FloatArray:
@@ -311,7 +311,7 @@ class Noise:
             replace(self, scale=self.scale * (factor / deviation)),
             sampling_variance / deviation / deviation,
         )
-        return root_of(lambda q: part.tail(q, sampling) - tail, 0.0, 1 / math.sqrt(tail), xtol=1e-12) * deviation
+        return float(brentq(lambda q: part.tail(q, sampling) - tail, 0.0, 1 / math.sqrt(tail), xtol=1e-12)) * deviation
 
     def outside(self, distance: float, bias: float, sampling_variance: float = 0.0, factor: float = 1.0) -> float:
         """Return P(|bias + E| > distance), E of :meth:`tail`."""
@@ -335,7 +335,7 @@ class Noise:
         # A bias that rounding swallows leaves no sign to bracket by; either end is right then, the further one safe.
         if excess(plain) <= 0 or excess(plain + bias) >= 0:
             return plain + bias
-        return root_of(excess, plain, plain + bias, xtol=max(1e-12 * (plain + bias), math.ulp(0.0)))
+        return float(brentq(excess, plain, plain + bias, xtol=max(1e-12 * (plain + bias), math.ulp(0.0))))
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import gammaincinv, ndtr, ndtri
 
 from causalveil.schemas.errors import StudyError
@@ -23,7 +24,6 @@ from causalveil.tasks.data.covariates import blocks, dimension, scale
 from causalveil.tasks.data.enclave import ICC, MemoryEnclave, Rows, ranks
 from causalveil.tasks.estimate.clusters import assumed_icc
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
-from causalveil.tasks.machine.roots import root_of
 
 # A covariate's standard deviation over half its declared range.
 SPREAD = 0.35
@@ -189,7 +189,7 @@ def _within(normal: FloatArray, spread: float) -> tuple[FloatArray, FloatArray]:
         density = math.exp(-(end**2) / 2) / math.sqrt(2 * math.pi)
         return math.sqrt(1 - 2 * end * density / (2 * float(ndtr(end)) - 1))
 
-    end = root_of(lambda end: deviation(end) / end - min(spread, MOST_SPREAD), *ENDS)
+    end = brentq(lambda end: deviation(end) / end - min(spread, MOST_SPREAD), *ENDS)
     within = ndtri(ndtr(-end) + (2 * ndtr(end) - 1) * _uniform(normal))
     return within / end, within / deviation(end)
 

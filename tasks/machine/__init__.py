@@ -5,6 +5,5 @@
 - ``files``: Write files whole or not at all, and let processes wait in line for a file.
 - ``folders``: Open folders once, and tell tables with a log of their own from plain folders.
 - ``object_storage``: Read from object storage, and write to it.
-- ``roots``: Find where a function passes zero.
 - ``site``: The operator's settings, the state folder, who works here, and scratch folders.
 """

@@ -32,7 +32,6 @@ import numpy as np
 
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.privacy import SMALLEST, GaussianCost, PrivacyCost, add, float_below, parse_amount, subtract
-from causalveil.tasks.machine.roots import root_of
 
 SMALLEST_EPSILON = 1e-10
 WIDENING = 1e-9
@@ -119,6 +118,9 @@ def _sigma_near(epsilon: float, delta: float) -> float:
     Step for step what ``dp_accounting.get_sigma_gaussian`` does, whose import takes longer than a small study. The
     bits of the root are noise scales in releases, so they must not change (``tests/privacy/test_mechanisms.py``).
     """
+    # Commands that calibrate nothing, such as admit, do not wait for it.
+    from scipy.optimize import brentq
+
     aim = np.log(delta)
 
     def excess(sigma: float) -> float:
@@ -129,7 +131,7 @@ def _sigma_near(epsilon: float, delta: float) -> float:
         high, low = low, low / 10
     while excess(high) > 0:
         low, high = high, high * 10
-    return root_of(excess, low, high, xtol=TOLERANCE, steps=MOST_STEPS)
+    return float(brentq(excess, low, high, xtol=TOLERANCE, maxiter=MOST_STEPS))
 
 
 def _log_delta(sigma: float, epsilon: float) -> float:

@@ -26,6 +26,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import chdtrc, ndtri, stdtrit
 
 from causalveil.schemas.answers import Answer, Limits, State, headline_first
@@ -39,7 +40,6 @@ from causalveil.schemas.sites.round import Model
 from causalveil.schemas.table import EffectStudy, OutcomeRole
 from causalveil.tasks.estimate.interval import NOISY, Noise
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.machine.roots import root_of
 
 # What can be asked of several sites together, and of one block after the other.
 Asked: TypeAlias = EffectStudy | SurvivalStudy
@@ -219,7 +219,7 @@ class _Table:
         error, most = 1 - self.confidence, half / float(ndtri((1 + self.confidence) / 2))
         if bias == 0 or half <= bias:
             return most
-        return root_of(lambda s: Noise(0.0).critical(error, bias, s * s) - half, 0.0, most)
+        return float(brentq(lambda s: Noise(0.0).critical(error, bias, s * s) - half, 0.0, most))
 
     @cached_property
     def fixed_weights(self) -> FloatArray:

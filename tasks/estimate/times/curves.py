@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import block_diag, toeplitz
+from scipy.optimize import isotonic_regression
 
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
@@ -297,8 +298,6 @@ def gradient(function: Curve, cells: FloatArray) -> FloatArray:
 
 def never_falling(values: FloatArray) -> FloatArray:
     """Return the nearest sequence that does not fall (pool adjacent violators)."""
-    from scipy.optimize import isotonic_regression
-
     return np.asarray(isotonic_regression(values).x)
 
 

@@ -24,6 +24,7 @@ from importlib import import_module
 from itertools import product
 
 import numpy as np
+from scipy.optimize import minimize
 
 from causalveil.schemas.privacy import PrivacyCost, Scope
 from causalveil.tasks.estimate.papers.aipw_asymptotic.learners import Learner, Surface, constant, unheard
@@ -146,8 +147,6 @@ def farthest(nuisances: NuisanceSurfaces, domain: Domain, tau: float, starts: in
     range; for each end and arm the search is over x, from starts at different levels. All starts advance together, as
     one problem whose variables separate.
     """
-    from scipy.optimize import minimize
-
     corners = [(t, y) for t in (1.0, 0.0) for y in (domain.lower, domain.upper)]
     first = _starting_points(starts, domain)
     points = np.tile(first, (len(corners), 1))

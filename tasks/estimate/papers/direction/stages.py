@@ -38,6 +38,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from scipy.optimize import brentq
 
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.estimators.direction import RANKS, DirectionStudy, Favours, Releases, Score, Variable
@@ -69,7 +70,6 @@ from causalveil.tasks.estimate.papers.direction.scores import (
     useful_distance,
 )
 from causalveil.tasks.machine.arrays import FloatArray, IntArray, save_array, values_of
-from causalveil.tasks.machine.roots import root_of
 from causalveil.tasks.privacy.gaussian import divide
 from causalveil.tasks.privacy.mechanisms import (
     Budget,
@@ -472,7 +472,7 @@ def sure_margin(study: DirectionStudy, draw: Draw, sure: float) -> float:
 
     ``sure`` is in [0.5, 1).
     """
-    return root_of(lambda ratio: order_kept(study, ratio, 1.0) - sure, 0.0, 100.0) * draw.mechanism.known_scale
+    return float(brentq(lambda ratio: order_kept(study, ratio, 1.0) - sure, 0.0, 100.0)) * draw.mechanism.known_scale
 
 
 def expected_distance(study: DirectionStudy, sizes: Sizes, draw: Draw) -> int:
