@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from causalveil.flows.api import run_study
-from tests.sites_help import Call, Party, at_home
+from tests.sites_help import Call, Party
 
 HERE = Path(__file__).parents[1] / "data" / "sites"
 STUDY = HERE / "study-protocol.yaml"
@@ -46,5 +45,4 @@ class Hospital(Party):
         path = self.folder / "study.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(study_text(str(HERE / self.name)))
-        with at_home(self.home):
-            return run_study(path, out=self.folder / run_id, run_id=run_id, engine="direct").path
+        return self.ran(path, run_id)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import polars as pl
 
 from causalveil.flows.api import run_study
-from causalveil.flows.run import study
 from causalveil.schemas.answers import Limits
 from causalveil.schemas.confounding import (
     AS_THEY_ARE,
@@ -30,10 +27,9 @@ from causalveil.schemas.confounding import (
 from causalveil.schemas.release import load_release_text
 from causalveil.schemas.sites.pooled import KIND, Published, load_pooled
 from causalveil.tasks.estimate.robustness import robustness
-from causalveil.tasks.privacy.noise import SeededNoise
 from tests.pooled_help import call_of, hospitals
 from tests.sites_help import NAMES, Call, Party, at_home
-from tests.studies import merge, write_study
+from tests.studies import known_noise, merge, write_study
 from tests.survival_help import cared_for, of_sites, patients, write_adjusted, write_survival, write_times
 
 LONG = "a_column_with_a_name_that_goes_on_and_on_as_names_in_warehouses_do_" + "x" * 40
@@ -60,13 +56,7 @@ WHOLE = {"group": "all units", "arm": "1"}
 Documents = dict[str, dict[str, Any]]
 
 
-class KnownNoise(SeededNoise):
-    """Noise of a seed in releases that say that it is the system's: what pages show must not hang on a draw."""
-
-    name = "operating_system"  # type: ignore[assignment]
-
-
-@patch.object(study, "SecureNoise", partial(KnownNoise, 1))
+@known_noise("pages")
 def releases(folder: Path) -> Documents:
     """Releases of every shape, as JSON: one that was run, one that was pooled, and what else releases can say."""
     path = write_study(folder / "study", study={"estimator": {"penalty": 0.01}})

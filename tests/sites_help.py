@@ -22,7 +22,7 @@ from causalveil.schemas.sites.round import AgreedTerms, SignedTerms, Statement
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.sites.bundle import make_bundle, public_key, read_bundle, sign
 from causalveil.tasks.sites.terms import sign_terms
-from tests.studies import people, write_study
+from tests.studies import known_noise, people, write_study
 
 NAMES = ("north", "coast", "valley")
 ROUND = "spring"
@@ -75,7 +75,11 @@ class Party:
             study=changes.pop("study", None),
             contract={"dataset": f"{self.name}-{changes.pop('dataset', 'people')}"},
         )
-        with at_home(self.home):
+        return self.ran(path, run_id)
+
+    def ran(self, path: Path, run_id: str) -> Path:
+        """Run a study here, with noise that is the site's and the run's own; its release file."""
+        with at_home(self.home), known_noise(f"{self.name} {run_id}"):
             return run_study(path, out=self.folder / run_id, run_id=run_id, engine="direct").path
 
     def bundle(self, run_id: str, terms: SignedTerms, site: str | None = None) -> str:

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
 
-from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.schemas.documents import digest_of
 from causalveil.schemas.errors import BundleError
@@ -235,8 +234,7 @@ class Asked(Party):
             study={"estimator": {"penalty": ..., "name": "regression"}, "where": changes["where"], **DECLARED},
             contract={"dataset": f"{self.name}-people", "estimators": ["regression"], "columns": {"age": self.ages}},
         )
-        with at_home(self.home):
-            return run_study(path, out=self.folder / run_id, run_id=run_id, engine="direct").path
+        return self.ran(path, run_id)
 
 
 # A study that travels declares every column itself.

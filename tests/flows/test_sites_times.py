@@ -13,7 +13,6 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from causalveil.flows.api import run_study
 from causalveil.schemas.answers import Answer
 from causalveil.schemas.errors import BundleError, StudyError
 from causalveil.schemas.release import EffectRelease, load_release
@@ -23,7 +22,7 @@ from causalveil.tasks.report.page import report_html
 from causalveil.tasks.sites.terms import terms_text
 from tests.bundle_cases import changed
 from tests.report_help import by_model
-from tests.sites_help import NAMES, Call, Party, at_home, some_terms
+from tests.sites_help import NAMES, Call, Party, some_terms
 from tests.studies import command, merge
 from tests.survival_help import MANY, STUDY, cared_for, patients, write_survival, write_times
 
@@ -74,8 +73,7 @@ class Clinic(Party):
             path = write_times(place, frame=frame, contract=owner, study={"subgroups": ..., **asked})
         else:
             path = write_survival(place, frame=frame, contract=owner, study=merge({"outcome": TRAVELS}, asked))
-        with at_home(self.home):
-            return run_study(path, out=self.folder / run_id, run_id=run_id, engine="direct").path
+        return self.ran(path, run_id)
 
 
 @pytest.fixture(scope="module")
