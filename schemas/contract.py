@@ -177,7 +177,7 @@ class Contract(Frozen):
             yield self._twice("public")
         for name in self.clusters:
             if name in self.columns or name == self.unit:
-                text = f"'clusters' names '{name}', which is declared already; a column of clusters has no other part"
+                text = f"'clusters' names '{name}', which is declared already; a column of clusters has no other role"
                 yield Breach("clusters", text, (name,))
         if self.clusters and self.blocks is not None:
             text = "'clusters' do not go with 'blocks', over which a cluster may be spread; leave one of them out"
@@ -187,7 +187,7 @@ class Contract(Frozen):
             yield Breach("clusters", text)
         if self.weights is not None and self.weights.column in (self.unit, *self.columns, *self.clusters):
             name = self.weights.column
-            text = f"'weights' names '{name}', which is declared already; a column of weights has no other part"
+            text = f"'weights' names '{name}', which is declared already; a column of weights has no other role"
             yield Breach("weights", text, (name,))
         if self.weights is not None and self.rows is not None:
             text = "'weights' do not go with 'rows', which make one row of several; leave one of them out"

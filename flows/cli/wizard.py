@@ -280,7 +280,7 @@ def _times(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
     if event is None:
         return wishes
     typer.echo(f"  '{wishes.outcome}' looks like a time to an event, which '{event}' names", err=True)
-    question = "Compare times until when? Nothing: it is a plain number"
+    question = "Compare times until when? Empty: it is a plain number"
     answer = kept.ask("horizon", question, lambda text: text and _positive(text))
     if not answer:
         return wishes
@@ -302,7 +302,7 @@ def _blocks(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
         if answer:
             refuse_no_dates(key_of(f"{answer}={named[0]}", seen.found, names), seen.found)
 
-    question = f"Is each {named[0]} a block, charged by itself? By which column of dates? Nothing: all rows are one"
+    question = f"Is each {named[0]} a block, charged by itself? By which column of dates? Empty: all rows are one"
     answer = kept.ask("key", question, check)
     return replace(wishes, key=key_of(f"{answer}={named[0]}", seen.found, names)) if answer else wishes
 
@@ -322,14 +322,14 @@ def _adjusted(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
             _shown([one.name for one in parts_of(seen, wishes).covariates], "covariates that are not in doubt")
         except StudyError as none_left:
             typer.echo(f"  {none_left}", err=True)
-        question = "Covariates, A,B,C (nothing: these; none: no column)"
+        question = "Covariates, A,B,C (empty: these; none: no column)"
         answer = kept.ask("covariates", question, lambda text: holds(_chosen(wishes, text)))
         wishes = _chosen(wishes, answer)
     if not wishes.where:
         conditions = _conditions(kept, lambda text: holds(replace(wishes, where=(text,))))
         wishes = replace(wishes, where=conditions)
     if wishes.subgroups is None and (wishes.event is None or not cast(seen.found, wishes).covariates):
-        question = "Subgroups by the levels of which column? Nothing: none"
+        question = "Subgroups by the levels of which column? Empty: none"
         answer = kept.ask("subgroups", question, lambda text: not text or holds(replace(wishes, subgroups=text)))
         wishes = replace(wishes, subgroups=answer or None)
     if wishes.event is None and wishes.trial and not wishes.measures and cast(seen.found, wishes).outcome.distinct == 2:
@@ -340,10 +340,10 @@ def _adjusted(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
 
 def _conditions(kept: Answers, check: Callable[[str], object]) -> tuple[str, ...]:
     found: list[str] = []
-    question = "Who is eligible, as in age >= 25? Nothing: all units"
+    question = "Who is eligible, as in age >= 25? Empty: all units"
     while answer := kept.ask(f"where {len(found) + 1}", question, lambda text: not text or check(text)):
         found.append(answer)
-        question = "And? Nothing: no more"
+        question = "And? Empty: no more"
     return tuple(found)
 
 
@@ -374,25 +374,25 @@ def _declared(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
     # Times have their horizon for a range.
     for one in (*([parts.outcome] if parts.event is None else []), *parts.covariates, *others):
         if one.looks is Looks.number and one.name not in ranges and (one is parts.outcome or not one.of_kinds):
-            question = f"Range of '{one.name}' from public knowledge, LOW:HIGH (nothing: later)"
+            question = f"Range of '{one.name}' from public knowledge, LOW:HIGH (empty: later)"
             answer = kept.ask(f"range {one.name}", question, lambda text: text and _ends(text))
             if answer:
                 ranges[one.name] = _ends(answer)
         elif one.looks is not Looks.number or one.of_kinds:
             usual = {frozenset({0, 1}): "0,1", frozenset({"no", "yes"}): "no,yes"}.get(frozenset(one.values), "")
             if one.name not in {*levels, *ranges}:
-                question = f"Levels of '{one.name}' that are public knowledge, A,B,C or NAME:A,NAME:B (nothing: later)"
+                question = f"Levels of '{one.name}' that are public knowledge, A,B,C or NAME:A,NAME:B (empty: later)"
                 answer = kept.ask(f"levels {one.name}", question, lambda text: text and _two_or_more(text), usual)
                 if answer:
                     levels[one.name] = _two_or_more(answer)
         if one.looks is Looks.number and one.name not in {*written, *levels}:
             example = example_of(not_plain(seen.sample.frame, one))
             if example is not None:
-                question = f"An example of how '{one.name}' is written, of no person"
+                question = f"How is '{one.name}' written? An invented example"
                 written[one.name] = (kept.ask(f"written {one.name}", question, str, example),)
     wishes = replace(wishes, ranges=ranges, levels=levels, written=written)
     if not wishes.never_missing and parts.covariates:
-        question = "Which covariates does no person ever lack, A,B? Nothing: any may be missing"
+        question = "Which covariates are never missing for any person, A,B? Empty: any may be missing"
 
         def never(text: str) -> object:
             return resolved(seen.found, replace(wishes, never_missing=_listed(text)))

@@ -107,8 +107,8 @@ def beyond_check(path: Path) -> str | None:
         return None
     contract = DataFolder(data_folder(path, load_study_file(path))).find_contract()
     signed = "".join(
-        f" Nor can it see whether every unit has all rows that '{name}' is a sum of: where signs make a change of "
-        "values, a unit with one period counts with its level. 'rows.wide' and 'design: {name: change}' make changes."
+        f" Nor can it see whether every unit has all the rows that '{name}' sums: where signs turn values into a "
+        "change, a unit with one period counts with its level. 'rows.wide' and 'design: {name: change}' make changes."
         for name in ([] if contract is None or contract.rows is None else contract.rows.aggregates)
         if contract is not None and contract.signed_sum(name)
     )
@@ -305,7 +305,7 @@ def _ungranted(contract: Contract, contract_file: Path) -> str:
         return f"its owner has not granted it: {grants} (`causalveil owner key` first makes the key that signs)"
     if grant is not None and grant.digest != contract.digest:
         return (
-            f"the grant of '{contract.dataset}' is for another contract, such as this one before an edit or that of "
-            f"another folder; its owner puts this one in its place: {grants}"
+            f"the grant of '{contract.dataset}' is for another contract (this one before an edit, or one in another "
+            f"folder); its owner grants this one by: {grants}"
         )
     return ""

@@ -115,7 +115,7 @@ WHY = {
     "balancing": "covariates and treatments are public, so weights of them cost nothing",
     "regression": "covariates are private. It adjusts as far as size and budget allow, and says how far",
     "trial": "treatment was randomised, and adjusting for covariates narrows the interval",
-    "difference_in_means": "treatment was randomised, and covariates would cost more than they bring at this size",
+    "difference_in_means": "treatment was randomised, and adjusting would widen the interval at this size",
 }
 
 
@@ -141,7 +141,7 @@ def candidates(
         if asked.terms:
             raise StudyError(f"{where}: 'terms': 'auto' takes no estimator with terms here; {TAKES_TERMS}")
         raise StudyError(
-            f"{where}: 'auto' takes no estimator that answers this; several questions and 'where' take level 'sample' "
+            f"{where}: 'auto' has no estimator for this; several questions and 'where' need level 'sample' "
             "or 'label', a 'measure' beside the difference {name: auto, trial: true} at level 'sample'"
         )
     allowed = [file for file in found if contract is None or file.estimator.name in contract.estimators]

@@ -167,7 +167,7 @@ def blocks_statement(key: str | None, units_span_blocks: bool) -> str:
         return "The whole dataset is one block, and it was charged."
     if units_span_blocks:
         return (
-            f"The owner says that units may have rows in several blocks of '{key}', so the account of all was charged."
+            f"The owner says that units may have rows in several blocks of '{key}', so the account `all` was charged."
         )
     return (
         f"The owner asserts that no unit has rows in two blocks of '{key}', so only the blocks that were read were "

@@ -453,9 +453,9 @@ def _varies(frame: pl.DataFrame, parts: Cast, wishes: Wishes) -> str | None:
     if not several:
         return None
     return (
-        f"'{parts.treatment.name}' varies within '{parts.unit.name}', in {several:,} of {len(arms):,} units: the arm "
-        f"of the row that counts is compared, whatever came before. {option(where=['COLUMN == VALUE'])} asks of "
-        "one time; treatment that begins at different times is not what this design compares"
+        f"'{parts.treatment.name}' varies within '{parts.unit.name}', in {several:,} of {len(arms):,} units: only "
+        f"the arm in the row that is kept is compared. {option(where=['COLUMN == VALUE'])} restricts the study to one "
+        "time; this design does not handle treatment that begins at different times"
     )
 
 
@@ -476,7 +476,7 @@ def _means(rows: Survey, parts: Cast, wishes: Wishes) -> Repeats | None:
     pairs = pl.DataFrame({"unit": values_of(rows.sample.frame, parts.unit.source_name), "arm": treatment}).drop_nulls()
     if pairs.n_unique() > pairs["unit"].n_unique():
         raise StudyError(
-            f"{option('means')}: '{parts.treatment.name}' varies within '{parts.unit.name}', whose rows have one mean"
+            f"{option('means')}: '{parts.treatment.name}' varies within '{parts.unit.name}', so its rows have no mean"
         )
     return Repeats(copies_only=False, order="")
 
@@ -509,7 +509,7 @@ def _refuse_misfits(rows: Survey, seen: Survey, parts: Cast, drafted: Draft, rep
         way = f"{option(last_by=Blank('COLUMN'))} says which of them counts"
         told.append(f"'{parts.unit.name}' names several rows of one unit; {way}")
     if told:
-        raise DataError(f"the rows are not what was said of them: {'; '.join(told)}")
+        raise DataError(f"the rows contradict what the options say: {'; '.join(told)}")
 
 
 def _rows_say(rows: Survey, seen: Survey, wishes: Wishes, parts: Cast, drafted: Draft) -> tuple[str, ...]:

@@ -297,7 +297,7 @@ def declared_column(name: str, place: str, contract: Contract | None, problems: 
     if name in contract.clusters:
         problems.add(
             place,
-            f"'{name}' names clusters of units in the contract of '{contract.dataset}', and has no other part",
+            f"'{name}' names clusters of units in the contract of '{contract.dataset}', and has no other role",
             name,
         )
         return None
@@ -542,7 +542,7 @@ def _effect(asked: EffectStudyFile, contract: Contract | None, problems: Problem
     document["weights"] = _weights(asked, contract, problems)
     document["contrasts"] = asked.compared
     if asked.compared and contract is None:
-        problems.add("contrasts", "rounds of sites pool answers, and no contrasts of them; leave it out")
+        problems.add("contrasts", "rounds of sites pool answers, not contrasts of them; leave it out")
     if isinstance(asked.estimator, AutoEstimator) or problems:
         return document
     fields = answering(asked).model_fields
@@ -582,7 +582,7 @@ def _clusters(asked: EffectStudyFile, contract: Contract | None, problems: Probl
         return None
     own = asked.clusters.model_dump()
     if asked.where and own["number"] is None:
-        said = f"how many '{asked.clusters.column}' have people who meet 'where' is not said: write their 'number'"
+        said = f"with 'where', write the 'number' of '{asked.clusters.column}' that have eligible units"
         problems.add("clusters", said)
     elif own["number"] is not None and (not asked.where or own["number"] > declared.number):
         said = f"'number' is the contract's, {declared.number}; with 'where' a study says how many of them are left"

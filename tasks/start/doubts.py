@@ -357,7 +357,7 @@ def _of_groups(
         return None
     if values.dtype.is_float() and not bool((values.drop_nulls() % 1 == 0).all()):
         return None
-    return f"ids of groups, by its name, and no line follows them: {option('levels')} says which count"
+    return f"ids of groups, judging by its name, not a quantity: {option('levels')} says which count"
 
 
 def _weighs_rows(one: Found, values: pl.Series | None) -> str | None:
@@ -379,12 +379,12 @@ def _codes(one: Found, secret: bool) -> str | None:
     """Say that whole numbers are taken for codes of kinds, or may be some; None: they seem to be none."""
     way = option(levels={one.name: ["1", "2", "3"] if secret else list(map(str, one.levels))})
     if one.of_kinds:
-        why = "its whole numbers are codes of kinds by its name, and no line follows them"
+        why = "its whole numbers are category codes, judging by its name, not a quantity"
         span = option(ranges={one.name: (LOW, HIGH) if secret else (one.lower, one.upper)})
         drafted = f"say which count, as in {way}" if secret else f"drafted as levels, as {way} does"
         return f"{why}: {drafted}; if it is a quantity, {span} says so"
     if one.looks is Looks.number and _like_codes(one):
-        return f"its whole numbers may be codes of kinds: {option('levels')} says which, as in {way}"
+        return f"its whole numbers may be category codes: {option('levels')} says which, as in {way}"
     return None
 
 
@@ -458,8 +458,8 @@ def _too_many_kinds(one: Found, values: pl.Series | None, said: Collection[str])
     if not one.of_kinds and not (point and values is not None and bool((values.drop_nulls() % 1 == 0).all())):
         return None
     return (
-        f"more than {MOST_PLACES} codes of kinds by its name, and no line follows them: {option('levels')} says which "
-        f"count; if it is a quantity, {option(ranges={one.name: (LOW, HIGH)})} says so"
+        f"more than {MOST_PLACES} category codes, judging by its name, not a quantity: {option('levels')} says "
+        f"which count; if it is a quantity, {option(ranges={one.name: (LOW, HIGH)})} says so"
     )
 
 
@@ -486,9 +486,9 @@ def _told_by_values(
         two = outcome.distinct == 2
         follows = _same_groups(values, results) if two else _ranges_apart(results, values, one)
         if follows or alike[one.name] > COPY:
-            told[one.name] = f"it says what '{outcome.name}' is"
+            told[one.name] = f"it reveals '{outcome.name}'"
         elif _ranges_apart(values, arms, treatment) or _same_groups(values, arms):
-            told[one.name] = f"it says what '{treatment.name}' is: no unit is like one of the other arm"
+            told[one.name] = f"it reveals '{treatment.name}': no unit resembles one of the other arm"
     if outcome.distinct > 2:
         numbers = {one.name: columns[one.name] for one in candidates if one.looks is Looks.number}
         numbers = {name: values for name, values in numbers.items() if name not in told}
@@ -636,10 +636,14 @@ def _indicators(candidates: list[Found], columns: Mapping[str, FloatArray]) -> d
         if not each.n_unique() == one.distinct == each.with_columns(pl.Series(one.name, columns[one.name])).n_unique():
             continue
         if one.of_kinds or one.looks is Looks.category:
-            told |= {other.name: f"it says a level of '{one.name}'" for other in of}
+            told |= {other.name: f"it indicates a level of '{one.name}'" for other in of}
         else:
             told[one.name] = f"{', '.join(repr(other.name) for other in of)} say what it is"
-            told |= {of[0].name: f"its others say it: a level of '{one.name}'"} if len(of) == one.distinct else {}
+            told |= (
+                {of[0].name: f"it indicates a level of '{one.name}' as the others show"}
+                if len(of) == one.distinct
+                else {}
+            )
     return told
 
 
@@ -677,7 +681,7 @@ def _twins(candidates: list[Found], columns: Mapping[str, FloatArray]) -> dict[s
         for other in kept:
             alike = one.distinct == other.distinct and _derived(one.name, other.name)
             if alike and _same_order(values, columns[other.name]):
-                told[one.name] = f"it says the same as '{other.name}'"
+                told[one.name] = f"it has the same information as '{other.name}'"
                 break
         else:
             kept.append(one)
@@ -691,7 +695,7 @@ def _twins(candidates: list[Found], columns: Mapping[str, FloatArray]) -> dict[s
             if np.array_equal(values, before, equal_nan=True) or (
                 one.distinct <= MOST_LEVELS and _same_groups(values, before) and _same_groups(before, values)
             ):
-                told[one.name] = f"it says the same as '{other.name}'"
+                told[one.name] = f"it has the same information as '{other.name}'"
                 break
         else:
             if one.name not in told:

@@ -167,7 +167,7 @@ def _why_unused(one: Found) -> str:
     if one.looks is Looks.date:
         return "a date, and studies take numbers; `since` in source.yaml makes it a number of days"
     if one.looks is Looks.infinite:
-        return f"it holds infinite values; {option(missing={one.name: ['inf', '-inf']})} reads them as none"
+        return f"it holds infinite values; {option(missing={one.name: ['inf', '-inf']})} reads them as missing"
     if one.looks is Looks.duration:
         return "durations; a number of days or hours could be adjusted for"
     if one.looks is Looks.moment:
@@ -256,7 +256,7 @@ def _levels(one: Found, wishes: Wishes, nulls: dict[str, str]) -> tuple[dict[str
         lower, upper = outward(one.lower, one.upper)
         return {"lower": lower, "upper": upper} | nulls, (f"range {FROM_DATA}",)
     quantity = f"{{lower: {one.lower:g}, upper: {one.upper:g}}}"
-    told = f"codes of kinds by its name, which no line follows; is it a quantity? Then write {quantity}"
+    told = f"category codes, judging by its name; is it a quantity? Then write {quantity}"
     return {"levels": list(one.levels)} | nulls, (f"levels {FROM_DATA}", told)
 
 
@@ -336,11 +336,11 @@ def _contract(
         *_blocks(wishes),
         *comment("Numbers are clipped to their range, always; with `nulls: indicator` a value may be missing."),
         *(
-            comment("Any of sensitive data may be, whether or not one is, but where the owner said so.")
+            comment("In sensitive data any column may have missing values, unless the owner says that it never has.")
             if secret
             else []
         ),
-        *comment("With `levels: {never: 1, former: 2}` for `levels: [1, 2]` people read names in place of codes."),
+        *comment("With `levels: {never: 1, former: 2}` for `levels: [1, 2]` reports show names in place of codes."),
         *comment("With `unit_of_measure: days` panel, report and figures say in what a number is measured."),
         "columns:",
     ]
@@ -477,7 +477,7 @@ def _covariates(names: list[str], doubtful: Doubts, parts: Cast) -> list[str]:
     return [
         *comment(
             "What was known before treatment and bears on both treatment and outcome. Take out whatever treatment may "
-            "have changed: to adjust for it hides part of the effect."
+            "have changed: adjusting for it hides part of the effect."
         ),
         f"covariates: {flow(names)}",
         *(line for one, why in doubtful.decide.items() for line in comment(f"Decide yourself: {scalar(one)}: {why}.")),
@@ -515,7 +515,7 @@ def _within(parts: Cast) -> list[str]:
     lines = []
     if parts.where:
         lines += [
-            *comment("Whom it is about: all of these must hold; who has no value in a column is left out."),
+            *comment("Who is eligible: all of these must hold; a unit without a value in one of the columns is not."),
             "where:",
         ]
         lines += [f"  - {flow(dict(one))}" for one in parts.where]
@@ -533,7 +533,7 @@ def _estimator(parts: Cast, wishes: Wishes, names: list[str]) -> list[str]:
         return [*drawn, f"estimator: {flow({'name': 'survival'} | trial)}"]
     if parts.arms:
         return [f"estimator: {flow({'name': 'regression'} | trial)}"]
-    words = "Public facts choose; `causalveil plan` says which and why."
+    words = "Chosen from public facts; `causalveil plan` says which and why."
     lot = "" if trial else " Randomised: {name: auto, trial: true}."
     return [*comment(words + lot), f"estimator: {flow({'name': 'auto'} | trial)}"]
 
@@ -542,10 +542,10 @@ def _unrecorded(parts: Cast, counted: tuple[str, ...]) -> list[str]:
     """Write the lines on what units without a treatment or an outcome count as."""
     lines = []
     if parts.treatment.name in counted:
-        lines += comment("Who has no treatment counts as not treated: the answer is of being recorded as treated.")
+        lines += comment("Units without a treatment count as untreated: the effect is of being recorded as treated.")
         lines.append("missing_treatment: control")
     if parts.event is not None:
-        return [*lines, *comment("Who has no time or no event counts as censored at once.")] if counted else lines
+        return [*lines, *comment("Units without a time or event count as censored at the start.")] if counted else lines
     if parts.outcome.name in counted:
         lines += comment(
             "A unit without an outcome counts with the middle of its declared range (or `lower`, `upper`), and their "

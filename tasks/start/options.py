@@ -81,7 +81,7 @@ def condition(
     one, (sign, values) = found[name], fitting[name]
     op = Operator("==" if sign == "=" else sign)
     if name in taken:
-        raise StudyError(f"{option('where')}: '{name}' has another part already; eligibility is known before treatment")
+        raise StudyError(f"{option('where')}: '{name}' already has another role; eligibility is known before treatment")
     if one.looks not in (Looks.binary, Looks.category, Looks.number):
         raise StudyError(f"{option('where')}: column '{name}' holds {one.looks}; compare numbers or a few values")
     words = [part.strip().strip("'\"") for part in (values.split(",") if op.several else [values])]
@@ -164,7 +164,7 @@ def groups(one: Found, taken: Collection[str], *, has_levels: bool) -> Found:
         StudyError: it has another part, or no few levels.
     """
     if one.name in taken:
-        raise StudyError(f"{option('subgroups')}: '{one.name}' has another part already; name a column of a few levels")
+        raise StudyError(f"{option('subgroups')}: '{one.name}' already has another role; name a column of a few levels")
     if one.looks not in (Looks.binary, Looks.category) and not has_levels:
         own = f", or say its levels, as in {option(levels={one.name: ['1', '2', '3']})}"
         told = f"column '{one.name}' holds {one.looks}; name one of a few levels"
@@ -263,9 +263,9 @@ def told_far(one: Found, values: pl.Series) -> tuple[str, tuple[float, float]] |
     codes = [f"{value:.12g}" for value in far]
     words, many = " and ".join(codes), "row holds" if rows == 1 else "rows hold"
     return (
-        f"{rows:,} {many} {words}, {times:,.0f} times as far from all others as these, {lower:g} to {upper:g}, are "
-        f"wide: {option(missing={one.name: codes})} reads them as no value; {option(ranges={one.name: (LOW, HIGH)})} "
-        "keeps them as its ends, and so does the draft by the range of the others"
+        f"{rows:,} {many} {words}, {times:,.0f} times the range of all other values, {lower:g} to {upper:g}, away "
+        f"from it: {option(missing={one.name: codes})} reads them as missing; {option(ranges={one.name: (LOW, HIGH)})} "
+        "keeps them, clipped to that range; the draft clips them to the range of the others"
     ), (lower, upper)
 
 

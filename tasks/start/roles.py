@@ -156,7 +156,7 @@ def cast(found: Mapping[str, Found], wishes: Wishes) -> Cast:
     outcome = column_of(found, wishes.outcome, "outcome")
     if len({unit.name, treatment.name, outcome.name}) < 3:
         first, last = option("unit", "treatment"), option("outcome")
-        raise StudyError(f"{first} and {last} name one column twice; each has one part")
+        raise StudyError(f"{first} and {last} name one column; each column has one role")
     event = None if wishes.event is None else _event(found, wishes, (unit, treatment, outcome))
     arms = _arms(found, treatment, wishes) if wishes.arms else ()
     codes = _codes(found, treatment, wishes) if not arms else (arms[0], arms[1])
@@ -165,7 +165,7 @@ def cast(found: Mapping[str, Found], wishes: Wishes) -> Cast:
     if event is not None and wishes.measures:
         taken_out, event_out = option("measures"), option("event")
         raise StudyError(
-            f"{taken_out}: times have measures of their own, risk and rmst; leave {taken_out} or {event_out} out"
+            f"{taken_out}: times have their own measures, risk and rmst; leave {taken_out} or {event_out} out"
         )
     outcome_codes = None if event is not None else _outcome_codes(outcome, wishes.counted)
     said = said_of(found, wishes) if wishes.where or wishes.subgroups is not None else StatedLevels()
@@ -251,7 +251,7 @@ def outcome_of(found: Mapping[str, Found], wishes: Wishes) -> Found:
 def _other_than(one: Found, others: Mapping[str, str]) -> None:
     for part, name in others.items():
         if one.name.casefold() == " ".join(name.split()).casefold():
-            raise StudyError(f"column '{one.name}' is the one of {option(part)} already; each has one part")
+            raise StudyError(f"column '{one.name}' is already the one of {option(part)}; each column has one role")
 
 
 def _event(found: Mapping[str, Found], wishes: Wishes, others: tuple[Found, ...]) -> Found:
@@ -259,7 +259,7 @@ def _event(found: Mapping[str, Found], wishes: Wishes, others: tuple[Found, ...]
     event, outcome = column_of(found, wishes.event or "", "event"), others[-1]
     if event.name in {one.name for one in others}:
         raise StudyError(
-            f"{option('event')}: column '{event.name}' has another part already; name what ended the times"
+            f"{option('event')}: column '{event.name}' already has another role; name what ended the times"
         )
     if outcome.looks is not Looks.number:
         raise StudyError(
@@ -494,7 +494,7 @@ def _covariates(
         given = option("covariates")
         for one in chosen:
             if one.name in taken:
-                raise StudyError(f"{given}: column '{one.name}' has another part already; leave it out")
+                raise StudyError(f"{given}: column '{one.name}' already has another role; leave it out")
             if one.looks not in USABLE:
                 raise StudyError(f"{given}: column '{one.name}' holds {one.looks}; leave it out")
     # A trial compares its arms as they are where nothing is to be adjusted for.

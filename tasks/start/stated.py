@@ -263,6 +263,6 @@ def _way(one: Found, unread: pl.Series) -> str:
         return f"no plain numbers; {way} gives an example of how they are written"
     words = unread.unique().sort().to_list()
     if len(words) <= MOST_ODD_WORDS and not any(re.search(r"\d", word) for word in words):
-        return f"no numbers; if they stand for no value, {option(missing={one.name: words})} says so"
+        return f"no numbers; if they mean a missing value, {option(missing={one.name: words})} says so"
     ways = f"{option('missing')} says which mean none, {option('levels')} lists words"
     return f"values that are no numbers, in {len(unread):,} rows; {ways}"

@@ -69,7 +69,7 @@ def test_if_units_span_blocks_one_account_is_charged_whatever_lies_in_the_folder
     release = run(path, "first")
     assert release.units == 200
     assert release.privacy.blocks.charged == ("all",)
-    assert release.privacy.blocks.statement.endswith("so the account of all was charged.")
+    assert release.privacy.blocks.statement.endswith("so the account `all` was charged.")
     run(path, "second")
     # A month that is deleted, and one that is new, do not refill the cap.
     for file in (tmp_path / "study" / MONTHS[0]).iterdir():

@@ -193,7 +193,7 @@ def test_a_grant_of_another_contract_is_found(tmp_path: Path) -> None:
     assert check(folders[0] / "study.yaml") == []
     (told,) = map(str, check(folders[1] / "study.yaml"))
     assert "the grant of 'small' is for another contract" in told
-    advised = told.split("puts this one in its place: causalveil ")[1]
+    advised = told.split("grants this one by: causalveil ")[1]
     with pytest.raises(SystemExit, match=r"^0$"):
         main(shlex.split(advised))
     assert check(folders[1] / "study.yaml") == []

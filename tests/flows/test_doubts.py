@@ -63,16 +63,16 @@ LEFT_OUT: dict[str, tuple[dict[str, Any], str]] = {
     "serial dates by their values": ({"x": RANDOM.integers(45_000, 45_300, N)}, "spreadsheets number days"),
     "days as numbers": ({"x": [20250101 + i % 28 for i in range(N)]}, "dates, written as whole numbers"),
     "months as numbers": ({"x": [202501 + i % 12 for i in range(N)]}, "dates, written as whole numbers"),
-    "the outcome, rounded": ({"x": np.round(COST)}, "it says what 'cost' is"),
-    "the outcome in other units": ({"x": np.round(COST * 7.5 + 3, 1)}, "it says what 'cost' is"),
-    "the outcome's logarithm": ({"x": np.log(COST)}, "it says what 'cost' is"),
-    "whether the outcome is large": ({"x": (np.median(COST) < COST).astype(int)}, "it says what 'cost' is"),
-    "classes of the outcome": ({"x": ["abc"[int(one > 65) + int(one > 75)] for one in COST]}, "what 'cost' is"),
+    "the outcome, rounded": ({"x": np.round(COST)}, "it reveals 'cost'"),
+    "the outcome in other units": ({"x": np.round(COST * 7.5 + 3, 1)}, "it reveals 'cost'"),
+    "the outcome's logarithm": ({"x": np.log(COST)}, "it reveals 'cost'"),
+    "whether the outcome is large": ({"x": (np.median(COST) < COST).astype(int)}, "it reveals 'cost'"),
+    "classes of the outcome": ({"x": ["abc"[int(one > 65) + int(one > 75)] for one in COST]}, "it reveals 'cost'"),
     "two summands": ({"x": PART, "y": np.round(COST - PART, 2)}, "'cost' is a sum of it"),
     "a factor": ({"hours": HOURS, "pay": np.round(COST * HOURS, 2)}, "'cost' is made of it and 'hours'"),
-    "another word for treatment": ({"x": [["none", "drug"][one] for one in TREATED]}, "it says what 'treated' is"),
-    "a dose": ({"x": TREATED * RANDOM.integers(5, 50, N)}, "it says what 'treated' is"),
-    "a column twice": ({"x": AGE}, "it says the same as 'age'"),
+    "another word for treatment": ({"x": [["none", "drug"][one] for one in TREATED]}, "it reveals 'treated'"),
+    "a dose": ({"x": TREATED * RANDOM.integers(5, 50, N)}, "it reveals 'treated'"),
+    "a column twice": ({"x": AGE}, "it has the same information as 'age'"),
     "codes beside their indicators": (
         {f"educ{one}": (np.arange(N) % 3 == one).astype(int) for one in range(3)} | {"educ": np.arange(N) % 3},
         "'educ0', 'educ1', 'educ2' say what it is",
@@ -80,14 +80,14 @@ LEFT_OUT: dict[str, tuple[dict[str, Any], str]] = {
     "an indicator of a level": (
         {"kind": ["abc"[one % 3] for one in range(N)]}
         | {f"kind{one}": (np.arange(N) % 3 == one).astype(int) for one in range(3)},
-        "it says a level of 'kind'",
+        "it indicates a level of 'kind'",
     ),
-    "a column's square": ({"log_age": np.round(AGE**1.5, 3)}, "it says the same as 'age'"),
+    "a column's square": ({"log_age": np.round(AGE**1.5, 3)}, "it has the same information as 'age'"),
     "a column in other words": ({"x": RANDOM.integers(0, 2, N)}, ""),
 }  # fmt: skip
 LEFT_OUT["a column in other words"] = (
     (flag := {"x": RANDOM.integers(0, 2, N)}) | {"y": [["no", "yes"][one] for one in flag["x"]]},
-    "it says the same as 'x'",
+    "it has the same information as 'x'",
 )
 
 
@@ -306,7 +306,7 @@ def test_codes_of_many_kinds_are_no_covariate_and_amounts_are_no_codes(tmp_path:
     more |= {"hospital_beds": RANDOM.integers(3, 20, N), "n_site": RANDOM.integers(0, 9, N), "dose": AGE // 20}
     found = begun(tmp_path, more)
     assert set(found.draft.taken) == {"age", *more} - {"zip", "occ10"}
-    assert any(one.startswith("'zip': more than 56 codes of kinds") for one in found.draft.decide)
+    assert any(one.startswith("'zip': more than 56 category codes") for one in found.draft.decide)
     columns = load_contract(tmp_path / "out/dataset.yaml").columns
     assert all(isinstance(columns[name], NumberColumn) for name in more)
 
@@ -314,7 +314,7 @@ def test_codes_of_many_kinds_are_no_covariate_and_amounts_are_no_codes(tmp_path:
 def test_years_of_school_that_begin_with_0_are_a_number(tmp_path: Path) -> None:
     found = begun(tmp_path, {"school": RANDOM.integers(0, 18, N)})
     assert isinstance(load_contract(tmp_path / "out/dataset.yaml").columns["school"], NumberColumn)
-    assert any("its whole numbers may be codes of kinds" in one for one in found.draft.decide), "but it is asked"
+    assert any("its whole numbers may be category codes" in one for one in found.draft.decide), "but it is asked"
 
 
 def test_what_is_one_value_in_the_rows_that_are_kept_is_left_out(tmp_path: Path) -> None:

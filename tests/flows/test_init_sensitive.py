@@ -189,7 +189,7 @@ def test_rows_are_told_to_the_owner_and_stand_in_no_file(tmp_path: Path, capsys:
     told = " ".join(capsys.readouterr().out.split())
     assert "The rows say, to you alone (it stands in no file):" in told
     assert "'sex': 39 rows hold none of its levels" in told
-    assert "'status': it says what 'arm' is" in told
+    assert "'status': it reveals 'arm'" in told
     assert "'note' holds two values, so it seems" in told
     assert "'weight' holds a number, so it seems" in told
     files = "".join(text.decode() for text in written(tmp_path).values())

@@ -140,14 +140,14 @@ def test_words_and_sensitive_data(tmp_path: Path) -> None:
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"event": "nothing", "horizon": 365.0}, "no column 'nothing'"),
     ({"event": "status"}, "--horizon"),
-    ({"event": "days", "horizon": 365.0}, "another part"),
+    ({"event": "days", "horizon": 365.0}, "another role"),
     ({"event": "age", "horizon": 365.0}, "2 to 6 values"),
     ({"event": "status", "horizon": 365.0, "censored": "lost"}, "--censored"),
     ({"event": "status", "horizon": 365.0, "outcome": "word"}, "with --event it is a time"),
     ({"event": "status", "horizon": 365.0, "arms": True, "reference": "9"}, "--reference"),
     ({"event": "status", "horizon": 365.0, "subgroups": "age"}, "--subgroups"),
     ({"event": "status", "horizon": 365.0, "subgroups": "site", "covariates": ("age",)}, "leave --covariates out"),
-    ({"event": "status", "horizon": 365.0, "measures": ("ratio",)}, "measures of their own"),
+    ({"event": "status", "horizon": 365.0, "measures": ("ratio",)}, "their own measures"),
 ]
 
 

@@ -245,7 +245,7 @@ def test_init_says_what_follows_and_the_study_holds_it(tmp_path: Path) -> None:
     assert "school" not in found.draft.taken
     contract = load_contract(tmp_path / "a/out/dataset.yaml")
     assert contract.clusters["school"].number == SCHOOLS
-    assert "school" not in contract.columns, "a column of clusters has no other part"
+    assert "school" not in contract.columns, "a column of clusters has no other role"
     asked: Any = load_study_file(tmp_path / "a/out/study.yaml")
     assert (asked.clusters.column, asked.clusters.treated) == ("school", SCHOOLS // 2)
     alone = begun(tmp_path / "alone", {}, each_alone=True)

@@ -71,7 +71,7 @@ def test_a_study_has_the_clusters_of_the_contract() -> None:
             "are taken to be independent",
         ),
         ({"privacy": {"epsilon": 1}}, "need a delta above 0"),
-        ({"where": [{"column": "age", "op": ">", "value": 9}]}, "write their 'number'"),
+        ({"where": [{"column": "age", "op": ">", "value": 9}]}, "write the 'number' of 'school'"),
         ({"clusters": {"column": "school", "number": 20}}, "'number' is the contract's, 30"),
         ({"subgroups": "sex"}, "how many clusters each subgroup has is not said"),
         ({"clusters": {"column": "school", "subgroups": "all"}}, "the study, which has none"),
@@ -120,7 +120,7 @@ def test_times_take_clusters_with_covariates_alone() -> None:
         ({"clusters": {"school": {"number": 5}}}, "5 clusters are too few"),
         # One of 30 schools that holds half of the pupils.
         ({"clusters": {"school": {"number": 30, "spread": 2.58}}}, "a few hold most units"),
-        ({"clusters": {"age": {"number": 30}}}, "a column of clusters has no other part"),
+        ({"clusters": {"age": {"number": 30}}}, "a column of clusters has no other role"),
         (SCHOOLS | {"blocks": {"key": "month", "units_span": False}}, "'clusters' do not go with 'blocks'"),
         (SCHOOLS | {"rows": {}}, "'clusters' do not go with 'rows'"),
     ],
