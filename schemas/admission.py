@@ -307,12 +307,12 @@ class Rule(StrEnum):
     integer_level_type = "must be a column of numbers or text, since its declared levels are integers"
     same_type = "has a type that cannot be read as one with that of the first partition", "write all with one schema"
     null = "holds nulls or NaN"
-    null_unit = "holds nulls, or numbers that are not whole or have too many digits to tell units apart"
+    null_unit = "holds nulls, or numbers that are not whole or have too many digits to distinguish units"
     null_covariate = "holds nulls or NaN", "fill them, or declare 'nulls: indicator' in the contract"
     null_code = (
         "holds nulls or NaN",
-        "fill them, or let the contract say by 'nulls' that it may hold them, and a study whose "
-        "treatment it is by 'missing_treatment' what they count as",
+        "fill them, or declare 'nulls: indicator' in the contract; studies of this treatment then say by "
+        "'missing_treatment' what they count as",
     )
     finite = "holds infinity, which is no finite number", "write missing values as nulls"
     level = "holds a value that is not among its declared levels", "declare it, or 'others: other', in the contract"

@@ -224,8 +224,8 @@ class Contract(Frozen):
         if self.bounds_from_data and self.data_class is DataClass.sensitive:
             yield Breach(
                 "bounds_from_data",
-                "'bounds_from_data': a range that is read off sensitive data tells of the person at its end; declare "
-                "it from public knowledge and take the column out, or let `causalveil ranges` find it",
+                "'bounds_from_data': a range read off sensitive data reveals the person at its end; declare it from "
+                "public knowledge and take the column out, or let `causalveil ranges` find it",
             )
         if self.review is Review.required and self.owner_key is None:
             text = "'review: required' needs 'owner_key': the owner prints it by `causalveil owner key`"
@@ -314,7 +314,7 @@ def load_contract(path: Path) -> Contract:
         ContractError: missing, a link, or wrong.
     """
     if path.is_symlink():
-        raise ContractError(f"{path}: is a link; the contract is a file in the folder whose data it speaks of")
+        raise ContractError(f"{path}: is a link; the contract must be a file in the folder of its data")
     if not path.exists():
         raise ContractError(f"{path}: no contract; the data's owner must put one beside the data before anything runs")
     return parse_contract(read_text(path, ContractError, MAX_BYTES), str(path))

@@ -373,9 +373,7 @@ class RowsPerUnit(Frozen):
         if not self.wide:
             return
         if self.order is None:
-            raise RuleBroken(
-                "'rows.wide' needs 'rows.order': the column that says of which period a row is", "rows.wide", "order"
-            )
+            raise RuleBroken("'rows.wide' needs 'rows.order': the column with each row's period", "rows.wide", "order")
         for name, values in self.wide.items():
             if name not in columns or isinstance(columns[name], TimeColumn | EventColumn):
                 raise RuleBroken(

@@ -195,7 +195,7 @@ class ReleaseHeld(CausalveilError):
     def __init__(self, run_id: str) -> None:
         """Name the run; the message is the same wherever it waits."""
         super().__init__(
-            f"run {run_id} is finished and its release is held for the data's owner, who decides by: causalveil ledger "
-            f"approve {run_id}; once approved it is fetched by: causalveil ledger release {run_id} --out DIR"
+            f"run {run_id} is finished and its release is held until the data's owner reviews it: causalveil ledger "
+            f"approve {run_id}; once approved, fetch it by: causalveil ledger release {run_id} --out DIR"
         )
         self.run_id = run_id

@@ -648,14 +648,14 @@ KEY = "clusters"
 
 def too_few(number: int) -> str:
     """Return why so few clusters are refused."""
-    return f"{number} clusters are too few to tell the correlation within them; at least {FEWEST_CLUSTERS}"
+    return f"{number} clusters are too few to estimate the correlation within them; at least {FEWEST_CLUSTERS}"
 
 
 def too_unlike(spread: float) -> str:
     """Return why clusters of sizes so unlike are refused."""
     return (
-        f"sizes of clusters with a standard deviation of {spread:.3g} times their mean are too unlike (at most "
-        f"{MOST_SIZES:g}): a few hold most units, and nothing tells the correlation within those"
+        f"cluster sizes vary too much, with a standard deviation of {spread:.3g} times their mean (at most "
+        f"{MOST_SIZES:g}): a few clusters hold most units, and the correlation within them cannot be estimated"
     )
 
 
@@ -858,8 +858,8 @@ def refuse_clusters(study: Any, takes: bool, beside: Sequence[str] = ()) -> None
         )
     if study.privacy.level is not Level.sample:
         raise RuleBroken(
-            f"at level '{study.privacy.level}' the sampling variance is read off pairs of people who are taken to "
-            "be independent; 'clusters' are taken at level 'sample' alone: declare that, or leave 'clusters' out",
+            f"at level '{study.privacy.level}' the sampling variance comes from pairs of people, assumed independent; "
+            "'clusters' need level 'sample': declare that, or leave 'clusters' out",
             "clusters",
         )
     if study.privacy.delta == 0:

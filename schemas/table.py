@@ -491,8 +491,8 @@ class EffectStudy(TableStudy):
         changes = any(one.is_change for one in self.outcomes) and len(self.arm_names) > 2
         if changes and not getattr(self.estimator, "trial", False):
             raise RuleBroken(
-                "changes of several arms: parallel trends tell the effect on the treated alone, and several arms are "
-                "compared over all units; write 'cohorts' and 'periods' in 'design'",
+                "changes of several arms: parallel trends identify the effect on the treated alone, but several arms "
+                "are compared over all units; write 'cohorts' and 'periods' in 'design'",
                 "arms",
             )
         return self

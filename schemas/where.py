@@ -194,8 +194,8 @@ def refuse_roles(conditions: Iterable[Condition], roles: Mapping[str | None, str
     for one in conditions:
         if one.column in roles:
             raise RuleBroken(
-                f"'where' names '{one.column}', which is {roles[one.column]}; who is eligible is told by what is known "
-                "before treatment",
+                f"'where' names '{one.column}', which is {roles[one.column]}; eligibility must be known before "
+                "treatment",
                 "where",
             )
     if column := never_met(conditions):

@@ -179,8 +179,8 @@ def _unit(seen: Survey, wishes: Wishes, kept: Answers) -> tuple[Survey, Wishes]:
     candidates = unit_candidates(seen.found)
     _shown(candidates)
     if not candidates:
-        typer.echo(f"  no column tells all rows apart; answer '{EACH_ROW}' if each row is a person", err=True)
-    question = f"Which column names the person who is protected ('{EACH_ROW}': none does, each row is one)?"
+        typer.echo(f"  no column has another value in each row; answer '{EACH_ROW}' if each row is a person", err=True)
+    question = f"Which column identifies the protected person ('{EACH_ROW}': none does, each row is one)?"
     default = candidates[0] if candidates else None
 
     def check(answer: str) -> object:
@@ -400,7 +400,7 @@ def _declared(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
         wishes = replace(wishes, never_missing=_listed(kept.ask("never_missing", question, never)))
     ids = values_of(seen.sample.frame, parts.unit.source_name).drop_nulls()
     if wishes.last_by is None and ids.n_unique() < len(ids):
-        question = f"'{parts.unit.name}' names several rows of one unit: the last by which column counts?"
+        question = f"Some units of '{parts.unit.name}' have several rows. By which column is the last, which counts?"
 
         def order(text: str) -> object:
             return column_of(seen.found, text, "last_by")

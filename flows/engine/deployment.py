@@ -135,8 +135,8 @@ def _of_the_turn(dataset: str, problem: Exception) -> CausalveilError:
             f"prefect gcl create {limit_name(dataset)} --limit {site_settings().concurrency}"
         )
     return EngineLost(
-        f"Prefect's server did not answer for the turn of dataset '{dataset}' ({type(problem).__name__}); once "
-        "it is up again (PREFECT_API_URL), start the same run again: what it drew is charged once"
+        f"Prefect's server did not answer while a run waited for dataset '{dataset}' ({type(problem).__name__}); once "
+        "it is up again (PREFECT_API_URL), start the same run again: nothing is charged twice"
     )
 
 

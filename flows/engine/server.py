@@ -254,7 +254,7 @@ def _wait(server: KeptServer, folder: Path) -> None:
 
 
 def _failed(folder: Path) -> str:
-    return f"Prefect's server did not start; what it said is in {folder / LOG}; runs go on with a temporary one"
+    return f"Prefect's server did not start; its output is in {folder / LOG}; runs use a temporary server"
 
 
 def _started(pid: int) -> int | None:

@@ -58,7 +58,7 @@ def half_width(
     estimator.declare(study, sizes)
     width = (estimator.point if few else estimator.width)(study, sizes, stand_in, people)
     if width is None:
-        raise StudyError(f"estimator '{study.estimator.name}' has no interval whose width could be foreseen")
+        raise StudyError(f"estimator '{study.estimator.name}' has no interval to plan")
     return float(width)
 
 

@@ -111,9 +111,9 @@ def warnings_of(study: Study, sizes: Sizes) -> tuple[Remark, ...]:
 
 
 WHY = {
-    "ipw": "the one estimator of an effect whose training units alone are protected",
+    "ipw": "the only estimator of an effect at level training_units",
     "balancing": "covariates and treatments are public, so weights of them cost nothing",
-    "regression": "covariates are private. It adjusts as far as size and budget allow, and says how far",
+    "regression": "covariates are private. It adjusts as far as size and budget allow, and reports how far",
     "trial": "treatment was randomised, and adjusting for covariates narrows the interval",
     "difference_in_means": "treatment was randomised, and adjusting would widen the interval at this size",
 }

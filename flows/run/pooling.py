@@ -112,8 +112,8 @@ def open_round(path: Path, out: Path | None) -> tuple[SignedTerms, Path]:
         study_of_site(study, site)
     signed, file = sign_terms(terms), out or path.with_name(ROUND_FILE)
     taken = (
-        "other terms lie there, which sites may have answered; a change is a new round, whose sites.yaml has "
-        f"'follows: {file.name}'; choose another {option('out')} for it"
+        "other terms lie there, and sites may have answered them; to change them, write 'follows: "
+        f"{file.name}' into sites.yaml, which makes a new round, and choose another {option('out')}"
     )
     return signed, write_whole(file, terms_text(signed), taken=taken)
 
@@ -223,8 +223,8 @@ def check_travels(path: Path, *, at_a_site: bool = True) -> Study:
     # A file that asks about one outcome may say so by the short key.
     if apart := sorted(one if asked.outcomes else one.replace("outcomes.1", "outcome") for one in found):
         raise StudyError(
-            f"{path}: what it leaves to contracts would differ between sites: {', '.join(apart)}; write these into the "
-            "study as this site's contract has them"
+            f"{path}: contracts of sites would complete these keys differently: {', '.join(apart)}; write these into "
+            "the study as this site's contract has them"
         )
     return wanted
 

@@ -316,8 +316,8 @@ _COUNTED = {
     "treatment": ("missing_treatment", "'missing_treatment: control' (not recorded as treated)"),
     "outcome": (
         "missing_outcome",
-        "'missing_outcome: middle' (of its declared range), 'lower' or 'upper'; 'leave_out' answers for those who have "
-        "it",
+        "'missing_outcome: middle' (of its declared range), 'lower' or 'upper'; 'leave_out' answers for units that "
+        "have an outcome",
     ),
 }
 
@@ -561,7 +561,7 @@ def _weights(asked: EffectStudyFile, contract: Contract | None, problems: Proble
         return None
     declared = None if contract is None else contract.weights
     if contract is None:
-        problems.add("weights", "rounds of sites pool answers of units as they are; leave 'weights' out")
+        problems.add("weights", "rounds of sites take no survey weights; leave 'weights' out")
     elif declared is None or declared.column != asked.weights:
         known = f"; it declares '{declared.column}'" if declared is not None else ""
         way = f"; its owner may write 'weights: {{column: {asked.weights}, upper: W}}'"

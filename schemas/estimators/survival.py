@@ -461,8 +461,8 @@ class SurvivalStudy(TableStudy):
     def _clusters_of_adjusted_times(self) -> Self:
         if self.clusters is not None and not self.covariates:
             raise RuleBroken(
-                "'clusters' need covariates beside times: curves as they are come from counts of cells, to which no "
-                "person adds a number of her own; name 'covariates', or leave 'clusters' out",
+                "'clusters' of times need covariates: unadjusted curves come from counts of cells, which have no score "
+                "of each person; name 'covariates', or leave 'clusters' out",
                 "clusters",
             )
         return self
@@ -480,9 +480,9 @@ class SurvivalStudy(TableStudy):
     def _entries_are_not_adjusted(self) -> Self:
         if self.outcomes[0].entry is not None and self.covariates:
             raise RuleBroken(
-                "'entry' beside covariates: who entered late has lived so long, so that means of covariates are not "
-                "those of all who might have entered, and effects adjusted by them would be wrong; remove 'covariates' "
-                "(the arms are compared as they are), or 'entry' where all are followed from the origin",
+                "'entry' beside covariates: late entrants are survivors, whose covariate means are not those of all "
+                "who might have entered, so adjusted effects would be wrong; remove 'covariates' (for an unadjusted "
+                "comparison), or 'entry' where all are followed from the origin",
                 "entry",
             )
         return self
@@ -492,7 +492,7 @@ class SurvivalStudy(TableStudy):
         if self.privacy.level is not Level.sample:
             raise ValueError("estimator 'survival' protects whole rows: declare level 'sample'")
         if self.estimand is not Estimand.ATE and not self.covariates:
-            raise ValueError("without covariates 'survival' compares the arms as they are: use estimand 'ATE'")
+            raise ValueError("without covariates 'survival' compares the arms unadjusted: use estimand 'ATE'")
         many = len(self.questions) * len(self.answered_groups) * (len(self.arm_names) - 1)
         if many > MOST_QUESTIONS:
             raise ValueError(

@@ -66,7 +66,7 @@ class DataFolder(OpenFolder):
         """
         if self.is_link(CONTRACT_FILE):
             raise ContractError(
-                f"{self.path / CONTRACT_FILE}: is a link; the contract is a file in the folder whose data it speaks of"
+                f"{self.path / CONTRACT_FILE}: is a link; the contract must be a file in the folder of its data"
             )
         problem = None
         try:

@@ -176,8 +176,8 @@ def _why_unused(one: Found) -> str:
         return "numbers and words; say in source.yaml which words mean no value, or map them"
     if one.looks is Looks.unsaid:
         return (
-            f"text, and no option says what it holds: {option(ranges={one.name: (LOW, HIGH)})} of numbers, "
-            f"{option(levels={one.name: ['A', 'B']})} of words"
+            f"text, and no option says what it holds: give {option(ranges={one.name: (LOW, HIGH)})} for numbers, "
+            f"{option(levels={one.name: ['A', 'B']})} for words"
         )
     if one.looks is Looks.text:
         return f"free text, or more than {MOST_LEVELS} different values"
@@ -205,9 +205,7 @@ def _declaration(one: Found, parts: Cast, wishes: Wishes, step: float) -> tuple[
         return {"codes": _coded(parts.codes, "control", "treated")} | nulls, ("who was treated",)
     if parts.event is not None and one.name == parts.outcome.name:
         upper = wishes.ranges[one.name][1] if one.name in wishes.ranges else wishes.horizon
-        return declared_time(upper, trial=wishes.trial, step=step) | nulls, (
-            "who was followed longer is at risk to the end",
-        )
+        return declared_time(upper, trial=wishes.trial, step=step) | nulls, ("longer times are at risk to the end",)
     if parts.event is not None and one.name == parts.event.name:
         known, names = wishes.levels.get(one.name), _names(one, wishes)
         codes = declared_event(one, wishes.censored, known, names, secret=wishes.data_class is DataClass.sensitive)
@@ -385,8 +383,8 @@ def _contract(
     lines += ["public: []  # columns that are public: no noise need protect them"]
     if secret:
         lines += comment(
-            "Columns of which it is public whether a person has a value. Only then may rows without one be left "
-            "out, by `required` in source.yaml: the number of units is told before anything is asked."
+            "Columns for which it is public whether a person has a value. Only then may `required` in source.yaml "
+            "leave out rows without one, since the number of units is public."
         )
         lines.append(f"recorded_is_public: {flow(wishes.recorded)}")
     cap = "{epsilon: 2, delta: 1.0e-5}" if secret else "{epsilon: 10, delta: 1.0e-4}"
@@ -494,7 +492,7 @@ def _terms(covariates: Iterable[Found]) -> list[str]:
     if not ages or not ages[0].isidentifier():
         return []
     age = ages[0]
-    return [f'# terms: ["{age}^2"]  # or ns({age}, 4), {age} > 65, sex:{age}: adjusted for beside the lines']
+    return [f'# terms: ["{age}^2"]  # or ns({age}, 4), {age} > 65, sex:{age}: non-linear terms to adjust for']
 
 
 def _asked(parts: Cast, wishes: Wishes, adjusts: bool) -> list[str]:

@@ -287,7 +287,7 @@ def resolved(found: Mapping[str, Found], wishes: Wishes) -> Wishes:
     secret = {"never_missing": wishes.never_missing, "written": wishes.written, "last_by": wishes.last_by}
     if wishes.data_class is not DataClass.sensitive and (needless := [name for name, said in secret.items() if said]):
         raise StudyError(
-            f"{option(needless[0])} is for sensitive data, of whose rows a draft says nothing; leave it out"
+            f"{option(needless[0])} is for sensitive data, whose rows a draft does not describe; leave it out"
         )
     for name, ends in wishes.ranges.items():
         one = column_of(found, name, "ranges")
@@ -504,9 +504,9 @@ def _covariates(
         and (unsaid := [one.name for one in found.values() if one.looks is Looks.unsaid])
     ):
         raise StudyError(
-            "no column is left to adjust for, as text of sensitive data is taken where an option says what it holds: "
-            f"{option(ranges={unsaid[0]: (LOW, HIGH)})} of numbers, {option('covariates')} of numbers whose range is "
-            f"found later, {option(levels={unsaid[0]: ['A', 'B']})} of words"
+            "no column is left to adjust for: say what columns of text in sensitive data hold, by "
+            f"{option(ranges={unsaid[0]: (LOW, HIGH)})} for numbers, {option('covariates')} for numbers whose range is "
+            f"found later, {option(levels={unsaid[0]: ['A', 'B']})} for words"
         )
     if not chosen and not wishes.trial:
         raise StudyError(

@@ -215,8 +215,8 @@ def other_time(one: Found, time: Found, frame: pl.DataFrame | None) -> str | Non
     name = spoken(one.name)
     if re.search(ENTRY_NAME, name) and one.looks is Looks.number:
         return (
-            f"by its name when a person came under observation: where that is on the scale of '{time.name}', "
-            f"'entry: {one.name}' beside 'time' compares those who are at risk at each time"
+            f"by its name when a person came under observation: if it is on the scale of '{time.name}', write "
+            f"'entry: {one.name}' beside 'time' to compare people at risk at each time"
         )
     if _CALENDAR[0] <= one.lower and one.upper <= _CALENDAR[1]:
         return None

@@ -88,7 +88,7 @@ def test_reports_say_which_bounds_were_read_off_the_data(tmp_path: Path, capsys:
         assert claim not in page
     contract = tmp_path / "out/dataset.yaml"
     contract.write_text(contract.read_text().replace("data_class: public", "data_class: sensitive"))
-    with pytest.raises(ContractError, match="'bounds_from_data': a range that is read off sensitive data"):
+    with pytest.raises(ContractError, match="'bounds_from_data': a range read off sensitive data"):
         load_contract(contract)
 
 

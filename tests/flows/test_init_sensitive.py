@@ -222,7 +222,7 @@ def test_what_cannot_be_read_off_an_example_or_is_for_sensitive_data_alone_is_sa
         drafted(tmp_path / "a", TABLE, "csv", SAID | {"written": {"weight": ("heavy",)}})
     with pytest.raises(StudyError, match="--last-by: say how 'note' is written"):
         drafted(tmp_path / "b", TABLE, "csv", SAID | {"last_by": "note"})
-    with pytest.raises(StudyError, match="as text of sensitive data is taken where an option says what it holds"):
+    with pytest.raises(StudyError, match="say what columns of text in sensitive data hold, by "):
         drafted(tmp_path / "c", TABLE, "csv", {})
     TABLE.write_csv(tmp_path / "in.csv")
     for option in ("never_missing", "last_by"):

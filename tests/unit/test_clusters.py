@@ -68,7 +68,7 @@ def test_a_study_has_the_clusters_of_the_contract() -> None:
         ({"estimator": {"name": "balancing"}, "privacy": {"epsilon": 1, "level": "label"}}, "take clusters"),
         (
             {"estimator": {"name": "difference_in_means"}, "covariates": [], "privacy": LABEL},
-            "are taken to be independent",
+            "pairs of people, assumed independent",
         ),
         ({"privacy": {"epsilon": 1}}, "need a delta above 0"),
         ({"where": [{"column": "age", "op": ">", "value": 9}]}, "write the 'number' of 'school'"),
@@ -110,7 +110,7 @@ def test_times_take_clusters_with_covariates_alone() -> None:
     found = make_survival(clusters=clusters, covariates={"x": {"lower": 0, "upper": 1}})
     assert found.bounded.clusters == Clusters(column="school", number=40)
     assert "school" in found.columns
-    with pytest.raises(StudyError, match="'clusters' need covariates beside times"):
+    with pytest.raises(StudyError, match="'clusters' of times need covariates"):
         make_survival(clusters=clusters)
 
 
