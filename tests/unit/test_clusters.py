@@ -119,7 +119,7 @@ def test_times_take_clusters_with_covariates_alone() -> None:
     [
         ({"clusters": {"school": {"number": 5}}}, "5 clusters are too few"),
         # One of 30 schools that holds half of the pupils.
-        ({"clusters": {"school": {"number": 30, "spread": 2.58}}}, "a few hold most units"),
+        ({"clusters": {"school": {"number": 30, "spread": 2.58}}}, "a few clusters hold most units"),
         ({"clusters": {"age": {"number": 30}}}, "a column of clusters has no other role"),
         (SCHOOLS | {"blocks": {"key": "month", "units_span": False}}, "'clusters' do not go with 'blocks'"),
         (SCHOOLS | {"rows": {}}, "'clusters' do not go with 'rows'"),
