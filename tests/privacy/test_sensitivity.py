@@ -28,7 +28,14 @@ from causalveil.tasks.estimate import clusters
 from causalveil.tasks.estimate import difference as means
 from causalveil.tasks.estimate.adjust import features as of_rows
 from causalveil.tasks.estimate.adjust import releases
-from causalveil.tasks.estimate.adjust.features import BLOCK, FeatureMap, features_of, lines_of, score_features
+from causalveil.tasks.estimate.adjust.features import (
+    BLOCK,
+    CurveArrays,
+    FeatureMap,
+    features_of,
+    lines_of,
+    score_features,
+)
 from causalveil.tasks.estimate.adjust.questions import joined
 from causalveil.tasks.estimate.adjust.recipe import CLUSTERS_L2, TableRecipe
 from causalveil.tasks.estimate.adjust.releases import JointScoreSums, by_block, numbers_of
@@ -379,6 +386,27 @@ def test_rows_are_as_their_descriptions_say() -> None:
     (_, z), *_ = made.encoding.blocks(x)
     mine = features_of(made.features, z)[:, :500] * made.features.radius
     assert np.abs(mine - feature_values(made.features, z[:, :500].T).T).max() < 2.0**-16 * made.features.radius
+
+
+@pytest.mark.parametrize("steep", [0.2, 1e3])
+def test_lines_are_taken_out_of_curves_by_the_row_alone(steep: float) -> None:
+    """Slopes whose products could round are added one line after the other; where none could both ways agree; seed 5.
+
+    The first lines are nearly equal and their slopes opposite, so that most of what is added cancels.
+    """
+    made, random = design(), np.random.default_rng(5)
+    slopes = np.zeros(len(made.lines))
+    slopes[:2] = np.rint(steep * np.array([1.0, -1.001]) * 2.0**18) * 2.0**-18
+    curves = CurveArrays(tuple(replace(one, slopes=slopes) for one in made.curves))
+    assert curves.exact == (steep < 1)
+    f, order = random.normal(size=(len(made.lines), 700)), random.permutation(700)
+    f[1] = f[0] + random.normal(size=700) / 1e3
+    c = curves.of(f)
+    assert (np.abs(c) < 6).mean() > 0.5
+    assert (curves.of(f[:, order]) == c[:, order]).all()
+    assert (curves.of(f[:, :300]) == c[:, :300]).all()
+    curves.exact = False
+    assert (curves.of(f) == c).all()
 
 
 def test_releases_of_one_row_are_of_the_same_numbers() -> None:

@@ -248,17 +248,15 @@ class JointScreenSums:
         """Return the sums of some rows."""
         first, y = self.screens[self.joint.first], self.residuals.in_deviations(rows)
         one, curves = first[0], len(first[0].curves)
-        sums, memory = np.zeros((len(self.screens) + len(first), curves)), np.empty((2, curves, PART))
+        sums, memory = np.zeros((len(self.screens) + len(first), curves)), one.made.memory()
         for part, z in self.joint.encoding.blocks(rows.x):
-            (whole, f), t = lines_in_ball(one.lines, z, one.lines_radius), rows.t[part]
+            (whole, f), t = lines_in_ball(one.alone, z), rows.t[part]
             own = None if rows.w is None else rows.w[part]
             of_sides = [left_of_arm(side, f, of_side(t, s, self.joint)) for s, side in enumerate(first)]
             left = weighed(np.concatenate([self._outcomes(f, y[:, part], t), of_sides]), own)
-            for begin in range(0, len(t), PART):
-                some = slice(begin, begin + PART)
-                work = memory[:, :, : whole[:, some].shape[1]]
-                c = in_steps(one.made.arranged(whole[:, some], work), one.radius, work[1])[:, : len(t) - begin]
-                sums += left[:, some] @ c.T
+            for begin, c, squares in one.made.parts(whole[:, : -(-len(t) // PART) * PART], memory):
+                some = left[:, begin : begin + PART]
+                sums += some @ in_steps(c, one.radius, squares)[:, : some.shape[1]].T
         found = np.empty_like(sums)
         found[:, one.made.order] = sums * 2.0**-BITS
         return {"outcome": found[: len(self.screens)], "treatment": found[len(self.screens) :]}
