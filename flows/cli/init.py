@@ -162,12 +162,15 @@ def init(
     from causalveil.tasks.start.roles import Wishes
     from causalveil.tasks.start.times import key_of
 
+    no_values = dict(_missing(one) for one in missing or ())
     with show.progress() as watch:
         watch("reading")
-        seen = survey(source, table=table, encoding=encoding, delimiter=_delimiter(delimiter))
+        # Ids and what --missing names are text; where a person is asked, any column may be.
+        said = data_class in ("public", "synthetic") and (each_row or unit is not None)
+        as_text = {*no_values, *filter(None, (unit,))} if said else None
+        seen = survey(source, table=table, encoding=encoding, delimiter=_delimiter(delimiter), as_text=as_text)
     if each_row and unit is not None:
         raise StudyError("--unit names a column of ids and --each-row says that there is none; give one of them")
-    no_values = dict(_missing(one) for one in missing or ())
     seen = without_missing(seen, no_values)
     if each_row:
         seen, unit = numbered(seen), ROW

@@ -153,19 +153,42 @@ class Begun:
 
 
 def survey(
-    where: str, *, table: str | None = None, encoding: str | None = None, delimiter: str | None = None
+    where: str,
+    *,
+    table: str | None = None,
+    encoding: str | None = None,
+    delimiter: str | None = None,
+    as_text: Collection[str] | None = None,
 ) -> Survey:
-    """Look at a file, a folder or a database (see :func:`tasks.warehouse.sample.sample_of`)."""
-    seen = _seen(sample_of(where, table=table, encoding=encoding, delimiter=delimiter))
+    """Look at a file, a folder or a database (see :func:`tasks.warehouse.sample.sample_of`).
+
+    ``as_text``: columns of a CSV file that stay text; numbers and dates of all others are kept as they are read, which
+    takes half the memory. None: all stay text.
+    """
+    kept = None if as_text is None else {_tidy(name) for name in as_text}
+    seen = _seen(sample_of(where, table=table, encoding=encoding, delimiter=delimiter), kept)
     return replace(seen, said={"encoding": encoding, "delimiter": delimiter})
 
 
-def _seen(sample: Sample) -> Survey:
-    columns = (recognise(name, sample.frame[name], delimiter=_separator(sample)) for name in sample.frame.columns)
-    told = {name: (note,) for name, note in sample.told.items()}
-    return Survey(
-        sample, {one.name: replace(one, notes=(*one.notes, *told.get(one.source_name, ()))) for one in columns}
-    )
+def _tidy(name: str) -> str:
+    return " ".join(name.split()).casefold()
+
+
+def _seen(sample: Sample, as_text: Collection[str] | None = None) -> Survey:
+    """Return what columns hold; ``as_text`` as of :func:`survey`."""
+    columns, found, kept = sample.frame.get_columns()[::-1], dict[str, Found](), list[pl.Series]()
+    of_text, separator = isinstance(sample.source, CsvFiles) and as_text is not None, _separator(sample)
+    # Text is let go column by column.
+    sample = replace(sample, frame=sample.frame.clear())
+    while columns:
+        values = columns.pop()
+        one = recognise(values.name, values, delimiter=separator)
+        if of_text and one.looks in (Looks.number, Looks.date) and _tidy(one.name) not in (as_text or ()):
+            values = as_read(values.to_frame(), one).alias(one.source_name)
+        kept.append(values)
+        note = (sample.told[one.source_name],) if one.source_name in sample.told else ()
+        found[one.name] = replace(one, notes=(*one.notes, *note))
+    return Survey(replace(sample, frame=pl.DataFrame(kept)), found)
 
 
 def _separator(sample: Sample) -> str:
@@ -261,14 +284,15 @@ def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
         raise StudyError(f"{folder}: cannot be made ({kind_of(problem)}); {way}") from None
     for name, text in ((CONTRACT_FILE, drafted.contract), (STUDY_FILE, drafted.study), (SOURCE_FILE, drafted.source)):
         write_whole(folder / name, text, private=secret)
-    manifest = None
-    if not isinstance(seen.sample.source, Warehouse):
-        manifest = fill(folder / SOURCE_FILE, stage).manifest
     units = values_of(rows.sample.frame, parts.unit.source_name).drop_nulls().n_unique()
     followed = ""
     if parts.event is not None and not secret:
         followed = _followed(seen, parts, wishes, drafted, units)
     say = _rows_say(rows, seen, wishes, parts, drafted) if secret else ()
+    in_database = isinstance(seen.sample.source, Warehouse)
+    # The extract has the memory that the sample took.
+    del rows, seen
+    manifest = None if in_database else fill(folder / SOURCE_FILE, stage).manifest
     fewer = fewer_covariates(drafted, parts, units) if units > 1 else None
     return Begun(folder, drafted, manifest, units, repeats, followed, say, fewer)
 
@@ -594,7 +618,8 @@ def _that_count(seen: Survey, parts: Cast, wishes: Wishes) -> tuple[Survey, Cast
     columns, found = list[pl.Series](), dict[str, Found]()
     for name, one in seen.found.items():
         values = values_of(frame, one.source_name)
-        if values.dtype == pl.String and one.looks in (Looks.number, Looks.date):
+        of_text = isinstance(seen.sample.source, CsvFiles) and isinstance(one.reading, TextReading)
+        if (of_text or values.dtype == pl.String) and one.looks in (Looks.number, Looks.date):
             # Read once, by the reading that all rows need.
             read = as_read(frame, one).filter(counts)
             now, values = counted_again(one, read), values.filter(counts) if name == parts.unit.name else read

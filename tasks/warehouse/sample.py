@@ -299,6 +299,7 @@ def _csv_rows(path: Path, files: CsvFiles) -> tuple[pl.DataFrame, dict[str, str]
         if problem:
             raise DataError(problem)
         rows = sum(frame.height for frame in frames)
+    pa.default_memory_pool().release_unused()
     if not rows:
         raise DataError(f"{path.name}: has a header and no rows; export the table again")
     return pl.concat(frames).head(MOST_ROWS), left_out, rows < MOST_ROWS

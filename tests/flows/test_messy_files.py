@@ -7,18 +7,19 @@ import csv
 import io
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
 from causalveil.flows.api import run_study
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.run.admit import fill
-from causalveil.flows.run.start import begin, numbered, survey
+from causalveil.flows.run.start import begin, numbered, survey, without_missing
 from causalveil.schemas.contract import DataClass, load_contract
 from causalveil.schemas.declared import LevelsColumn, NumberColumn
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
@@ -313,3 +314,44 @@ def test_numbers_that_stand_for_kinds_may_be_levels(tmp_path: Path) -> None:
         with pytest.raises(CausalveilError, match=says):
             begin(seen, sensitive(covariates=("ward",), **wish), tmp_path / "no", DirectEngine())
         assert not (tmp_path / "no").exists()
+
+
+def test_a_draft_is_the_same_where_columns_are_kept_as_they_are_read(tmp_path: Path) -> None:
+    """Numbers, dates and words for none, of rows of which some lack an outcome; text that names what is missing."""
+    draw = np.random.default_rng(5)
+    table = pl.DataFrame(
+        {
+            "who": [f"0{i}" for i in range(400)],
+            "treated": draw.choice(["yes", "no"], 400),
+            "cost": np.where(draw.random(400) < 0.1, "n/a", draw.normal(40, 9, 400).round(2).astype(str)),
+            "wage": [f"€ {a}.{b:03d},5" for a, b in zip(draw.integers(1, 9, 400), draw.integers(0, 999, 400), strict=True)],
+            "born": [f"{d}.{m}.19{y}" for d, m, y in draw.integers([1, 1, 40], [28, 12, 99], (400, 3)).tolist()],
+            "score": np.where(draw.random(400) < 0.05, "refused", draw.normal(0, 1, 400).round(3).astype(str)),
+            "years": np.where(draw.random(400) < 0.05, 999, draw.integers(0, 50, 400)),
+            "kind": draw.choice([" a", "a", "b", "c"], 400),
+            "code": [f"{i:03d}" for i in draw.integers(0, 20, 400)],
+            "grade": draw.integers(1, 6, 400),
+        }
+    )  # fmt: skip
+    table.write_csv(tmp_path / "in.csv")
+    wishes = Wishes("a", DataClass.synthetic, unit="who", treatment="treated", outcome="cost")
+    missing, drafts, types = {"years": ("999",)}, [], []
+    for name, as_text in (("text", None), ("read", {"WHO", "years"})):
+        seen = survey(str(tmp_path / "in.csv"), as_text=as_text)
+        types.append([str(kind) for kind in seen.sample.frame.dtypes])
+        begun = begin(without_missing(seen, missing), wishes, tmp_path / name, DirectEngine())
+        drafts.append(replace(begun, folder=Path(), manifest=None))
+    assert drafts[0] == drafts[1]
+    assert set(types[0]) == {"String"}
+    assert types[1] == [
+        "String",
+        "String",
+        "Float64",
+        "Float64",
+        "Date",
+        "Float64",
+        "String",
+        "String",
+        "String",
+        "Int64",
+    ]
