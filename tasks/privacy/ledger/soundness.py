@@ -81,6 +81,9 @@ def check_integrity(store: Store, connection: sa.Connection) -> None:
         # Indexes by hash are read in no order: with the usual cache of 2 MB each look at a page is a read of the file.
         connection.execute(sa.text("PRAGMA cache_size = -131072"))
         sound = connection.execute(sa.text("PRAGMA integrity_check(1)")).scalar() == "ok"
+        # What is read next is read in order.
+        connection.execute(sa.text("PRAGMA cache_size = -2000"))
+        connection.execute(sa.text("PRAGMA shrink_memory"))
     else:
         sound = _counts_agree(connection) and _indexes_sound(connection)
     if not sound:
