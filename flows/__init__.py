@@ -1,12 +1,8 @@
 """The order of the stages; no arithmetic, no file formats.
 
-- ``admit``: The Prefect flow around an admission: the entry of deployments (``flows/admit.py:admit``).
 - ``api``: The functions and classes that ``import causalveil`` offers.
-- ``extract``: The Prefect flow around an extract.
-- ``pool``: The Prefect flow of a coordinator.
-- ``series``: The Prefect flow of a series.
+- ``deployed``: The Prefect flows, which deployments name, as ``causalveil.flows.deployed.study``.
 - ``start_run``: Run a study, given as a file or in Python beside a data frame.
-- ``study``: The Prefect flow around a study.
 - ``cli/``: The `causalveil` command: arguments in, documents out; no order of stages, no arithmetic.
 - ``engine/``: Engines that run stages: direct calls, or Prefect's tasks with its runners and events.
 - ``estimators/``: The order of each estimator's stages, which reads like its paper's algorithm box.

@@ -98,7 +98,7 @@ def _refuse_mistaken(engine: Any, simulate: Any) -> None:
 
 
 def _with_prefect(path: Path, out: str | Path | None, run_id: str, simulate: int | None, watch: Watcher) -> RunResult:
-    from causalveil.flows.study import run_with_prefect
+    from causalveil.flows.deployed import run_with_prefect
 
     return run_with_prefect(path, out, run_id, simulate, watch)
 

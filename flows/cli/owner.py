@@ -347,7 +347,7 @@ def admit(
         with show.progress() as watch:
             if engine is EngineChoice.prefect:
                 settings.prepare(quiet=True)
-                from causalveil.flows.admit import admit_with_prefect
+                from causalveil.flows.deployed import admit_with_prefect
 
                 admission, later = admit_with_prefect(folder, watch), _held_to(folder)
             else:
@@ -534,7 +534,7 @@ def extract(
     with show.progress() as watch:
         if engine is EngineChoice.prefect:
             settings.prepare(quiet=True)
-            from causalveil.flows.extract import extract_with_prefect
+            from causalveil.flows.deployed import extract_with_prefect
 
             extracted = extract_with_prefect(source, watch)
         else:

@@ -2,8 +2,8 @@
 
 No row is read here and no noise drawn.
 
-Every bundle of a site is verified and the round settled first. This is the same on every engine; ``flows/pool.py`` and
-``flows/series.py`` are the Prefect flows around it.
+Every bundle of a site is verified and the round settled first. This is the same on every engine; ``flows/deployed.py``
+has the Prefect flows around it.
 """
 
 from __future__ import annotations

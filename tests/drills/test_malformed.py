@@ -187,7 +187,7 @@ def _run(folder: Path, number: int) -> None:
 
 def _extract(folder: Path, _number: int) -> None:
     from causalveil.flows.engine.engine import DirectEngine
-    from causalveil.flows.extract import extract_source
+    from causalveil.flows.run.admit import extract_source
 
     extract_source(folder / "source.yaml", DirectEngine())
 

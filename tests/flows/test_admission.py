@@ -239,7 +239,7 @@ def test_a_reservation_on_other_data_is_found(study: Path, tmp_path: Path) -> No
 
 
 def test_prefect_hears_of_no_count(study: Path, prefect_server: str, caplog: pytest.LogCaptureFixture) -> None:
-    from causalveil.flows.admit import admit_with_prefect
+    from causalveil.flows.deployed import admit_with_prefect
 
     assert admit_with_prefect(study.parent, lambda _: None).units == 400
     shutil.copy(study.parent / "month=1" / "part.parquet", study.parent / "month=1" / "b.parquet")

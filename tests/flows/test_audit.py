@@ -117,7 +117,7 @@ def test_what_was_never_drawn_is_said(study: Path, no_prefect: None, monkeypatch
 
 
 def test_prefects_part_has_stages_states_and_retries(study: Path, tmp_path: Path, prefect_server: str) -> None:
-    from causalveil.flows.study import study as flow_of_study
+    from causalveil.flows.deployed import study as flow_of_study
 
     run_study(study, out=tmp_path / "out", run_id="seen", engine="prefect")
     # As a deployment starts it: from the command line the ledger answers without a flow run.
@@ -135,7 +135,7 @@ def test_prefects_part_has_stages_states_and_retries(study: Path, tmp_path: Path
 
 
 def test_a_refusal_is_on_both_records(study: Path, tmp_path: Path, prefect_server: str) -> None:
-    from causalveil.flows.study import study as flow_of_study
+    from causalveil.flows.deployed import study as flow_of_study
 
     run_study(study, out=tmp_path / "out", run_id="spends-all", engine="prefect")
     # As a deployment starts it: from the command line it is refused before Prefect is imported.

@@ -220,7 +220,7 @@ def test_the_password_stands_nowhere(
     """A good run and two that fail, under Prefect: the password is in no file, row, log line, message or output."""
     from prefect.settings import get_current_settings
 
-    from causalveil.flows.extract import extract_with_prefect
+    from causalveil.flows.deployed import extract_with_prefect
 
     load(postgres, visits(60))
     secret = "pw0canary0secret"
@@ -458,7 +458,7 @@ def test_an_end_whose_answer_is_lost_is_an_end(tmp_path: Path, prefect_server: s
     """A busy server takes the state of the end and its answer is lost: the extract is complete, and is not refused."""
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
-    from causalveil.flows.extract import extract_with_prefect
+    from causalveil.flows.deployed import extract_with_prefect
 
     path = write_source(tmp_path / "source.yaml", duckdb_file(tmp_path / "w.duckdb", visits(60)), name="unanswered")
     with losing_an_answer(prefect_server) as relay, temporary_settings({PREFECT_API_URL: relay.url}):
@@ -472,7 +472,7 @@ def test_a_late_month_is_seen_in_prefect(tmp_path: Path, prefect_server: str) ->
     from prefect import get_client
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
 
-    from causalveil.flows.extract import extract
+    from causalveil.flows.deployed import extract
 
     path = write_source(tmp_path / "source.yaml", duckdb_file(tmp_path / "w.duckdb", visits(60)), name="seen")
     state = extract.with_options(flow_run_name="late-month")(str(path), return_state=True)

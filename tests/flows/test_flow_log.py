@@ -330,7 +330,7 @@ def tags_by_name(name: str, wanted: int = 0) -> tuple[set[str], list[tuple[str, 
 @pytest.mark.usefixtures("prefect_server")
 class TestTags:
     def test_of_a_run_that_the_contract_refuses(self, tmp_path: Path) -> None:
-        from causalveil.flows.study import study as flow_of_study
+        from causalveil.flows.deployed import study as flow_of_study
 
         path = write_study(tmp_path / "study", study={"privacy": {"epsilon": "500"}})
         with pytest.raises(CausalveilError):
@@ -338,7 +338,7 @@ class TestTags:
         assert tags_by_name("study")[0] == {"study:small", "dataset:small", "run:too-much"}
 
     def test_of_a_run_whose_study_is_none(self, tmp_path: Path) -> None:
-        from causalveil.flows.study import study as flow_of_study
+        from causalveil.flows.deployed import study as flow_of_study
 
         path = write_study(tmp_path / "study", study={"outcome": {"name": "no such column"}})
         with pytest.raises(CausalveilError):
@@ -346,7 +346,7 @@ class TestTags:
         assert {"run:no-study", "study:small"} <= tags_by_name("study")[0]
 
     def test_of_an_admission_and_its_task(self, tmp_path: Path) -> None:
-        from causalveil.flows.admit import admit
+        from causalveil.flows.deployed import admit
 
         path = write_study(tmp_path / "study")
         admit(str(path.parent))
@@ -355,7 +355,7 @@ class TestTags:
         assert tasks == [("admit", {"dataset:small"})]
 
     def test_of_an_extract_whose_tasks_name_their_blocks(self, tmp_path: Path) -> None:
-        from causalveil.flows.extract import extract
+        from causalveil.flows.deployed import extract
 
         source = write_source(tmp_path / "source.yaml", files(tmp_path / "files", visits(), "parquet"))
         # One of its months has no rows, so it ends in a state with a name, which a busy server may return without data.

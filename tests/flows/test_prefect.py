@@ -201,7 +201,7 @@ def test_a_server_on_sqlite_refuses_nothing_while_others_write(prefect_server: s
 
 
 def test_typed_errors_pass_through_prefect(tmp_path: Path, prefect_server: str) -> None:
-    from causalveil.flows.study import study as flow_of_study
+    from causalveil.flows.deployed import study as flow_of_study
 
     # As a deployment runs it: the command would refuse this before Prefect is there.
     refused = write_study(tmp_path / "a", contract={"caps": {"sample": {"epsilon": "0.1"}}})
@@ -217,7 +217,7 @@ def test_flow_retry_draws_nothing_twice(study: Path, tmp_path: Path) -> None:
     """The flow fails after its release and is retried by Prefect: same run id, stored values, one charge."""
     from prefect.states import State
 
-    from causalveil.flows.study import study as flow_of_study
+    from causalveil.flows.deployed import study as flow_of_study
 
     out = tmp_path / "out"
     out.write_text("in the way")  # the release cannot be written: the first try fails after the last charge
@@ -242,7 +242,7 @@ def test_scheduled_runs_are_named_by_deployment_and_time(prefect_server: str, mo
     """Prefect's own test hooks stand in for a deployment: the name is the same on every retry."""
     from prefect.runtime import flow_run
 
-    from causalveil.flows.study import default_run_id
+    from causalveil.flows.deployed import default_run_id
 
     monkeypatch.setenv("PREFECT__RUNTIME__DEPLOYMENT__NAME", "nightly fertility")
     monkeypatch.setattr(flow_run, "scheduled_start_time", datetime(2026, 11, 21, 3, tzinfo=UTC), raising=False)
@@ -342,7 +342,7 @@ def server(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
 
 def run(path: str, out: str, place: str, told: Connection) -> None:
     """Run the flow, wait at a stage until the server is gone, and tell what ended it and what the log says."""
-    from causalveil.flows.study import run_with_prefect
+    from causalveil.flows.deployed import run_with_prefect
     from causalveil.schemas.errors import CausalveilError
 
     lines: list[str] = []

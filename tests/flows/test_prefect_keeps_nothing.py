@@ -99,11 +99,7 @@ def wrong() -> pl.DataFrame:
 
 def failing_flows(tmp_path: Path) -> dict[str, Callable[[], object]]:
     """Each flow, called as a deployment calls it, on something that makes it fail."""
-    from causalveil.flows.admit import admit
-    from causalveil.flows.extract import extract
-    from causalveil.flows.pool import pool
-    from causalveil.flows.series import series
-    from causalveil.flows.study import study
+    from causalveil.flows.deployed import admit, extract, pool, series, study
 
     bad = owned(tmp_path, "bad", wrong())
     changed = owned(tmp_path, "changed", people(400))

@@ -133,7 +133,7 @@ def test_prefect_shows_a_failed_gate_by_name(tmp_path: Path, prefect_server: str
     """On the command line the exit code is 8; in Prefect the run is over, in a state that people and rules can see."""
     import httpx
 
-    from causalveil.flows.study import run_with_prefect
+    from causalveil.flows.deployed import run_with_prefect
 
     path = study_in(tmp_path / "study", subgroups=..., gates={"overlap": 0.9999}, privacy={"epsilon": "500"})
     found = run_study(path, out=tmp_path / "out", run_id="gated", engine="prefect")

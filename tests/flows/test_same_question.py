@@ -136,7 +136,7 @@ def test_triggers_of_a_deployment(study: Path, tmp_path: Path, prefect_server: s
     from prefect import get_client
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
 
-    from causalveil.flows.study import study as flow
+    from causalveil.flows.deployed import study as flow
 
     monkeypatch.chdir(tmp_path)
     name = run_of_question(load(study))

@@ -205,7 +205,7 @@ def test_units_that_span_blocks_make_no_series(tmp_path: Path, capfd: Any) -> No
 
 @pytest.mark.usefixtures("prefect_server")
 def test_the_series_runs_as_a_flow(tmp_path: Path) -> None:
-    from causalveil.flows.series import series as flow
+    from causalveil.flows.deployed import series as flow
 
     path = months(tmp_path, STUDY, count=2)
     found = flow(str(path), str(tmp_path / "series"))
@@ -216,7 +216,7 @@ def test_the_series_runs_as_a_flow(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("prefect_server")
 def test_a_schedule_begins_with_one_block(tmp_path: Path) -> None:
     """No failure in red: a state that says what it waits for."""
-    from causalveil.flows.series import series as flow
+    from causalveil.flows.deployed import series as flow
 
     state = flow(str(months(tmp_path, STUDY, count=1)), str(tmp_path / "series"), return_state=True)
     assert (state.type.value, state.name) == ("CANCELLED", "TooFewBlocks")

@@ -137,8 +137,8 @@ def test_pooling_reads_no_data(demo: tuple[Path, str], tmp_path: Path) -> None:
 
 
 def test_the_flow_of_deployments(prefect_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """flows/pool.py:pool under Prefect: paths go in, the same release comes out, a refusal fails the run."""
-    from causalveil.flows.pool import pool
+    """flows/deployed.py:pool under Prefect: paths go in, the same release comes out, a refusal fails the run."""
+    from causalveil.flows.deployed import pool
 
     parties = {name: Party(name, tmp_path / name, seed) for seed, name in enumerate(NAMES[:2])}
     call = Call(tmp_path / "coordinator", parties)

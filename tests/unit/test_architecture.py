@@ -53,11 +53,7 @@ RANDOM = {
 NOISE = {"flows/run/study.py", "flows/run/ranges.py"}
 # The only doors to Prefect: the flows themselves, the engine, and the command that reads Prefect's record.
 PREFECT = (
-    "flows/study.py",
-    "flows/extract.py",
-    "flows/admit.py",
-    "flows/pool.py",
-    "flows/series.py",
+    "flows/deployed.py",
     "flows/engine/",
     "flows/cli/audit.py",
 )

@@ -1,27 +1,30 @@
-"""The Prefect flow around a study.
-
-The entry of deployments, ``causalveil.flows.study.study``, and of `causalveil run`.
+"""The Prefect flows, which deployments name, as ``causalveil.flows.deployed.study``.
 
 Prefect stores flow parameters, logs, state messages and artifacts: all of them are paths, ids and declared amounts.
+A warehouse's URL comes from the worker's environment or from a Secret block and is handed to stages as a plain
+argument, which Prefect does not see. What is wrong with rows, and how many, is told to the owner by the command alone:
+the message of an error names a column and a rule, never a count.
 """
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from pathlib import Path
 
 from causalveil.flows.engine import settings
-from causalveil.schemas.hints import option
 
 settings.prepare()
 
 from prefect import State, flow, runtime  # noqa: E402  (settings must be in place first)
+from prefect.states import Cancelled  # noqa: E402
 
 from causalveil.flows.engine.deployment import (  # noqa: E402
     one_at_a_time,
     refuse_open_server,
     store_nothing,
     tell_if_low,
+    tell_late,
     tell_refused,
 )
 from causalveil.flows.engine.engine import Watcher, guarded  # noqa: E402
@@ -34,14 +37,79 @@ from causalveil.flows.engine.prefect_engine import (  # noqa: E402
     tagged,
 )
 from causalveil.flows.engine.shown import tags_by  # noqa: E402
-from causalveil.flows.run.declare import Loaded, find_data, load  # noqa: E402
+from causalveil.flows.run.admit import Extracted, admit_folder, extract_source, late_line  # noqa: E402
+from causalveil.flows.run.declare import Loaded, already, find_data, load  # noqa: E402
 from causalveil.flows.run.finished import RunResult, find_stored, give_back  # noqa: E402
+from causalveil.flows.run.pooling import PooledResult, SeriesResult, make_series, pool_sites  # noqa: E402
 from causalveil.flows.run.study import check_run_id, execute, run_of_question  # noqa: E402
+from causalveil.schemas.admission import Admission  # noqa: E402
 from causalveil.schemas.asked.study_file import load_study_file  # noqa: E402
-from causalveil.schemas.errors import BudgetRefused, CausalveilError, ReleaseHeld  # noqa: E402
+from causalveil.schemas.errors import BudgetRefused, CausalveilError, ReleaseHeld, TooFewBlocks  # noqa: E402
+from causalveil.schemas.hints import option  # noqa: E402
 from causalveil.schemas.release import load_release_text  # noqa: E402
+from causalveil.schemas.sites.round import load_sites  # noqa: E402
+from causalveil.schemas.warehouse import load_source  # noqa: E402
+from causalveil.tasks.data.data_folder import DataFolder  # noqa: E402
 from causalveil.tasks.estimate.findings import failed_gates  # noqa: E402
+from causalveil.tasks.machine.object_storage import folder_at  # noqa: E402
 from causalveil.tasks.report.table import labelled  # noqa: E402
+
+_LOG = logging.getLogger("causalveil.flow")
+
+
+@flow(name="extract", log_prints=False, persist_result=False, validate_parameters=False)
+def extract(source: str) -> Extracted | State[Extracted]:
+    """Fill the folder that the source file names; the parameter is a path.
+
+    An extract that found a block without rows ends in the state ``BlocksWithoutRows``: its rows may be late.
+    """
+    store_nothing()
+    refuse_open_server()
+    dataset = load_source(Path(source)).dataset
+    with tagged(dataset=dataset), one_at_a_time(dataset):
+        extracted = guarded(extract_source, Path(source), PrefectEngine())
+    for line in extracted.news:
+        _LOG.warning(line)
+    said = late_line(extracted.manifest)
+    if said is None:
+        return extracted
+    tell_late(extracted.manifest)
+    return ended_as("BlocksWithoutRows", said, extracted)
+
+
+def extract_with_prefect(path: Path, watch: Watcher) -> Extracted:
+    """Run the flow in this process.
+
+    Raises:
+        CausalveilError: the stages' own; or that Prefect's API cannot be reached.
+    """
+    extracted: Extracted = in_this_process(lambda: extract(str(path)), watch)
+    return extracted
+
+
+@flow(name="admit", log_prints=False, persist_result=False, validate_parameters=False)
+def admit(folder: str) -> Admission:
+    """Hold all rows in a folder to their contract.
+
+    The parameter is a path, or a URL of object storage.
+    """
+    store_nothing()
+    refuse_open_server()
+    with folder_at(folder) as place:
+        opened = DataFolder(place)
+        dataset = opened.contract.dataset
+        with tagged(dataset=dataset), one_at_a_time(dataset):
+            return guarded(admit_folder, opened, PrefectEngine())
+
+
+def admit_with_prefect(folder: str, watch: Watcher) -> Admission:
+    """Run the flow in this process.
+
+    Raises:
+        CausalveilError: the stage's own; or that Prefect's API cannot be reached.
+    """
+    admission: Admission = in_this_process(lambda: admit(folder), watch)
+    return admission
 
 
 def default_run_id() -> str:
@@ -164,3 +232,54 @@ def run_with_prefect(
     if not isinstance(outcome, RunResult):
         raise ReleaseHeld(run_id)
     return outcome
+
+
+@flow(name="series", log_prints=False, persist_result=False, validate_parameters=False)
+def series(study: str, out: str | None = None) -> SeriesResult | State[None]:
+    """Pool the released blocks of a study's dataset, after each month's run.
+
+    It reads released documents of the ledger alone and charges nothing.
+
+    As long as there are too few of them it ends in the state ``TooFewBlocks``, which is no failure: a schedule begins
+    with one block.
+    """
+    store_nothing()
+    refuse_open_server()
+    engine = PrefectEngine()
+    loaded = guarded(load, Path(study))
+    try:
+        with tagged(study=loaded.study.name, dataset=loaded.contract.dataset), already(loaded):
+            outcome = make_series(Path(study), out, engine)
+    except TooFewBlocks as early:
+        return Cancelled(name="TooFewBlocks", message=str(early))
+    rows = [
+        {"outcome": row.outcome, "group": row.group, "blocks": len(row.blocks), "estimate": row.estimate,
+         "p_heterogeneity": row.heterogeneity and row.heterogeneity.p_value, "p_drift": row.drift and row.drift.p_value}
+        for row in outcome.series.answers
+    ]  # fmt: skip
+    if outcome.series.unreleased:
+        _LOG.warning(outcome.series.unreleased_words)
+    engine.publish("series", rows, f"Series of {outcome.series.study} on {outcome.series.dataset}")
+    return outcome
+
+
+@flow(name="pool", log_prints=False, persist_result=False, validate_parameters=False)
+def pool(sites: str, out: str | None = None) -> PooledResult | State[PooledResult]:
+    """Verify every expected site's bundle and pool them.
+
+    Bundles are public documents, and so is what it writes.
+    The state is ``GateFailed`` if a declared gate did.
+    """
+    store_nothing()
+    refuse_open_server()
+    engine = PrefectEngine()
+    terms = load_sites(Path(sites))
+    with tagged(round=terms.round, study=load_study_file(Path(sites).parent / terms.study).name):
+        outcome = pool_sites(Path(sites), out, engine)
+    rows = [
+        {"site": site.site, "units": site.units, "epsilon": float(site.epsilon), "estimate": part.estimate}
+        for site, part in zip(outcome.release.sites, outcome.release.answers[0].sites, strict=True)
+    ]
+    engine.publish("pooled-sites", rows, f"Sites of round {outcome.release.round}")
+    said = failed_gates(labelled(outcome.release))
+    return outcome if said is None else ended_as("GateFailed", said, outcome)
