@@ -19,6 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from causalveil.schemas import limits
 from causalveil.schemas.columns import Column, Holds, Nulls, codes_of, level_labels
 from causalveil.schemas.documents import RuleBroken
 from causalveil.schemas.privacy import Frozen, Level
@@ -536,6 +537,26 @@ class EffectStudy(TableStudy):
         top, bottom = ({name: 1.0} for name in (str(contrast.top), str(contrast.bottom)))
         first, second = (earlier[name].of or {} if name in earlier else {name: 1.0} for name in (*top, *bottom))
         return self._added(first), self._added(second)
+
+    @property
+    def taken_for_granted(self) -> tuple[limits.Limit, ...]:
+        """Assumptions of changes over time, of survey weights and of contrasts of rows."""
+        code, found = limits.Code, list[limits.Limit]()
+        if any(one.is_change for one in self.outcomes):
+            found += [limits.limit(code.parallel_trends), limits.limit(code.anticipation)]
+        if left := tuple(one.name for one in self.outcomes if one.leaves_out):
+            found.append(limits.limit(code.attrition, columns=left))
+        if self.weights is not None:
+            found.append(limits.limit(code.survey_design, column=self.weights.column, upper=self.weights.upper))
+        rows = [self.rows_of(one) for one in self.contrasts]
+        if any(
+            len({group for _, group, _ in own}) > 1 and min(own.values()) < 0 for both in rows for own in both if own
+        ):
+            found.append(limits.limit(code.composition))
+        for one in self.contrasts:
+            if one.top is not None and one.bottom is not None:
+                found.append(limits.limit(code.exclusion, treatment=self.treatment, top=one.top, bottom=one.bottom))
+        return tuple(found)
 
     @property
     def needs_products(self) -> bool:

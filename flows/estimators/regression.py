@@ -43,9 +43,9 @@ from causalveil.tasks.estimate.adjust import questions, recipe
 from causalveil.tasks.estimate.adjust.questions import Asked, JointDraws, JointScales
 from causalveil.tasks.estimate.adjust.recipe import TableRecipe, candidates_of, joint_recipe
 from causalveil.tasks.estimate.clusters import ClusteredVariances, ReleasedTotals, codes_of
+from causalveil.tasks.estimate.findings import regression_findings
 from causalveil.tasks.estimate.interval import Findings
 from causalveil.tasks.estimate.people import PEOPLE
-from causalveil.tasks.estimate.regression import regression_findings
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Slot
 

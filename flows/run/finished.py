@@ -45,9 +45,8 @@ from causalveil.schemas.release import (
 from causalveil.schemas.remarks import Remark
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import Study
-from causalveil.schemas.table import TableStudy
+from causalveil.schemas.table import EffectStudy, TableStudy
 from causalveil.tasks.data.data_folder import dataset_around
-from causalveil.tasks.estimate.covered import assumed
 from causalveil.tasks.estimate.interval import Findings
 from causalveil.tasks.estimate.robustness import with_robustness
 from causalveil.tasks.machine.files import write_whole
@@ -132,7 +131,7 @@ def _fields(study: Study, found: Result, units: int) -> dict[str, Any]:
         fields["covers"] = (*fields["covers"], limit(Code.within_clusters, column=clusters.column))
     elif "not_covered" in fields:
         fields["not_covered"] = in_order((*fields["not_covered"], limit(Code.within_groups)))
-    if design := assumed(study):
+    if isinstance(study, EffectStudy) and (design := study.taken_for_granted):
         fields["not_covered"] = in_order((*fields["not_covered"], *design))
     if study.choice is not None and "details" in fields:
         fields["details"] = {**fields["details"], "choice": study.choice}

@@ -1,6 +1,7 @@
 """Turn answers with the parts of their error into intervals, ratios and calibrated answers.
 
-An answer is a value with its parts of error: sampling, noise, bias. Intervals hold one by one, or all together.
+An answer is a value with its parts of error: sampling, noise, bias. Intervals hold one by one, or all together. What
+they cover is named here too.
 
 Ratios of two arms' risks and odds ratios come from released arm means, at no cost. Fieller's interval of A/B holds
 every theta at which A - theta B is not clearly apart from 0. It needs no division, so it holds at any size of the
@@ -25,8 +26,11 @@ import numpy as np
 from scipy.optimize import brentq
 
 from causalveil.schemas.answers import Answer, Calibration, Limits, MeasureAnswer, State
-from causalveil.schemas.confounding import ConfoundingStatement, over_parts
-from causalveil.schemas.limits import Code, limit
+from causalveil.schemas.confounding import ConfoundingSettings, ConfoundingStatement, declares_randomised, over_parts
+from causalveil.schemas.estimators.balancing import BalancingEstimator
+from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.limits import Code, Limit, limit
+from causalveil.schemas.privacy import Level
 from causalveil.schemas.release import ClustersStatement
 from causalveil.schemas.table import ALL_UNITS, EffectMeasure, EffectStudy, OutcomeRole, TableStudy
 from causalveil.tasks.estimate.clusters import ClusteredVariance, ClusteredVariances, clusters_told
@@ -592,3 +596,38 @@ def systematic_error(values: FloatArray, errors: FloatArray) -> tuple[float, flo
     # A bounded search never tries its ends.
     deviation = 0.0 if at(0.0)[1] <= float(best.fun) else float(best.x)
     return at(deviation)[0], deviation
+
+
+def covered(study: EffectStudy | SurvivalStudy, answers: Sequence[Answer]) -> tuple[Limit, ...]:
+    """Return the sources of error that every interval of a table covers."""
+    settings = study.estimator.model_dump()
+    found = [limit(Code.sampling), limit(Code.privacy_noise)]
+    if hidden_subgroups(study, answers):
+        found.append(limit(Code.hidden_subgroups))
+    if isinstance(study, SurvivalStudy) and study.covariates:
+        found.append(limit(Code.censoring_curves))
+    if declares_randomised(settings):
+        return tuple(found)
+    if study.estimator.name == "difference_in_means" or not study.covariates:
+        return (*found, limit(Code.confounding_of_prior))
+    if study.privacy.level is Level.label:
+        # Weights are functions of public columns. Where covariates are assumed to explain nothing, none is left.
+        assumed = isinstance(study.estimator, ConfoundingSettings | BalancingEstimator) and study.estimator.bias() == 0
+        return tuple(found) if assumed else (*found, limit(Code.imbalance))
+    return (*found, limit(Code.confounding_hidden))
+
+
+def hidden_subgroups(study: EffectStudy | SurvivalStudy, answers: Sequence[Answer]) -> bool:
+    """Return whether an answer over all units is made of some subgroups alone.
+
+    Noise hides the others. Arms that are compared as they are have curves of all units, whatever is seen of a subgroup.
+    """
+    if isinstance(study, SurvivalStudy) and not study.covariates:
+        return False
+    states: dict[tuple[str, str], dict[str, State]] = {}
+    for one in answers:
+        states.setdefault((one.outcome, one.arm), {})[one.group] = one.state
+    return any(
+        own.get(ALL_UNITS, State.withheld) in (State.answered, State.marked) and State.unresolved in own.values()
+        for own in states.values()
+    )

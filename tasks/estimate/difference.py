@@ -30,6 +30,7 @@ from causalveil.tasks.estimate.answers import (
     Part,
     Risks,
     calibrate,
+    covered,
     table,
     told_of,
     told_of_errors,
@@ -45,10 +46,9 @@ from causalveil.tasks.estimate.clusters import (
     codes_of,
 )
 from causalveil.tasks.estimate.contrasts import contrast_answers
-from causalveil.tasks.estimate.covered import covered
 from causalveil.tasks.estimate.findings import together
 from causalveil.tasks.estimate.interval import EFFECTIVE, NOISY, Findings, Noise, of_the_answer
-from causalveil.tasks.estimate.label.difference import confounding, covers, not_covered
+from causalveil.tasks.estimate.label.weighings import confounding, covers, not_covered
 from causalveil.tasks.estimate.models.lattice_sums import bounded, on_lattice, sums_sensitivity, weighed
 from causalveil.tasks.estimate.people import FLOOR_DEVIATIONS, check_cells
 from causalveil.tasks.machine.arrays import FloatArray

@@ -30,9 +30,9 @@ from causalveil.tasks.estimate.adjust.questions import joined
 from causalveil.tasks.estimate.adjust.recipe import TWO_ARMS, TableRecipe
 from causalveil.tasks.estimate.adjust.releases import JointSums, by_block, numbers_of
 from causalveil.tasks.estimate.clusters import Contributions
-from causalveil.tasks.estimate.label import ipw as public_scores
 from causalveil.tasks.estimate.label.balancing import weigh
 from causalveil.tasks.estimate.label.comparisons import JointDraw
+from causalveil.tasks.estimate.label.weighings import weigh_by_chances
 from causalveil.tasks.estimate.models import logistic
 from causalveil.tasks.estimate.papers.direction.stages import (
     Draw,
@@ -237,7 +237,7 @@ def public_weights(name: str, *, forgets_reuse: bool = False) -> Case:
         sums = lambda u: match_weights.sums(study, reuse, units, people.t, u)  # noqa: E731
     else:
         study = make_balancing(2, epsilon=EPSILON) if name == "balancing" else make_study(level="label", delta="0")
-        find = weigh if name == "balancing" else public_scores.weigh
+        find = weigh if name == "balancing" else weigh_by_chances
         units = find(study, MemoryEnclave.of(people))[1]
         mechanism = weighted_means.mechanism(make_balancing(2, epsilon=EPSILON).privacy.cost)
         sums = lambda u: weighted_means.sums(units, people.t, u, study.privacy.cost)  # noqa: E731

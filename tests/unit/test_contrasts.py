@@ -20,7 +20,6 @@ from causalveil.schemas.table import ALL_UNITS, EffectStudy
 from causalveil.tasks.data.cells import CellRows, of_their_cohorts
 from causalveil.tasks.estimate.answers import Part, table
 from causalveil.tasks.estimate.contrasts import combined, contrast_answers, fieller_set
-from causalveil.tasks.estimate.covered import assumed
 from tests.protocol_help import analysed, confounded, make_protocol
 from tests.studies import CONTRACT, merge
 
@@ -115,7 +114,7 @@ def test_a_first_stage_that_noise_hides_gives_the_line_and_no_wald_interval() ->
     (late,) = contrast_answers(study, rows, table(study, rows))
     assert late.interval is not None
     assert (late.interval.shape, late.interval.lower) == (SetShape.line, None)
-    assert {one.code for one in assumed(study)} == {Code.exclusion}
+    assert {one.code for one in study.taken_for_granted} == {Code.exclusion}
 
 
 def test_contrasts_are_in_the_family_that_holds_together_and_behind_gates() -> None:
@@ -132,7 +131,7 @@ def test_contrasts_are_in_the_family_that_holds_together_and_behind_gates() -> N
     truth = 5 * (effects[1, 1, 0] - effects[0, 1, 0])
     assert apart.simultaneous.lower <= truth <= apart.simultaneous.upper
     assert both.noise_error > apart.noise_error / 2
-    assert {one.code for one in assumed(study)} == {Code.composition}
+    assert {one.code for one in study.taken_for_granted} == {Code.composition}
     withheld = [one.model_copy(update={"state": State.withheld}) for one in found.answers]
     parts = [part(k, group) for k in (0, 1) for group in (ALL_UNITS, "g0", "g1")]
     hidden = contrast_answers(study, parts, withheld)

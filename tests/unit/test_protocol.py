@@ -25,7 +25,6 @@ from causalveil.tasks.data.cells import CellRows
 from causalveil.tasks.data.split import sizes_of
 from causalveil.tasks.estimate.adjust.recipe import joint_recipe
 from causalveil.tasks.estimate.answers import Part, mixture_quantile, over_groups, systematic_error
-from causalveil.tasks.estimate.covered import assumed
 from causalveil.tasks.estimate.findings import placebo_gates
 from causalveil.tasks.estimate.people import check_cells
 from tests import studies
@@ -374,7 +373,7 @@ def test_an_outcome_with_rows_of_its_own_is_asked_of_those_who_have_it() -> None
     for place, row in enumerate(found.answers):
         assert row.interval is not None
         assert row.interval.lower <= 5 * effects[0, 1, place] <= row.interval.upper
-    assert {one.code for one in assumed(study)} == {Code.attrition}
+    assert {one.code for one in study.taken_for_granted} == {Code.attrition}
     none = CellRows(rows.x, rows.t, np.column_stack([rows.u[:, 0], np.full(4_000, np.nan)]), rows.g)
     first, second = analysed(study, none).answers
     assert (first.state, second.state) == (State.answered, State.unresolved)

@@ -22,7 +22,7 @@ from causalveil.tasks.estimate.interval import (
     effect_in_twins,
     laplace_allowance,
 )
-from causalveil.tasks.estimate.label.matching import weigh
+from causalveil.tasks.estimate.label.weighings import weigh_matched
 from causalveil.tasks.estimate.weights.features import learn_features
 from causalveil.tasks.privacy.budget import RehearsalBudget
 from causalveil_replication.accuracy.cells import rows_of
@@ -92,7 +92,7 @@ def test_the_imbalance_is_that_of_the_weighted_means() -> None:
     study, rows = asked("interaction6", {"name": "matching"}, "1", units=800)
     assert isinstance(study, MatchingStudy)
     enclave = MemoryEnclave.of(rows)
-    found, units = weigh(study, enclave)
+    found, units = weigh_matched(study, enclave)
     features, _ = learn_features(study, enclave, len(rows.t))
     values, _ = features(rows.x)
     shares = [units.weights * (rows.t == arm) / units.weights[rows.t == arm].sum() for arm in (0, 1)]

@@ -13,7 +13,6 @@ from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.limits import Code
 from causalveil.schemas.study import SurveyWeights
 from causalveil.tasks.data.cells import CellRows, shares_of
-from causalveil.tasks.estimate.covered import assumed
 from causalveil.tasks.report.facts import over_whom
 from tests.limits import codes
 from tests.protocol_help import analysed, in_cells, make_protocol
@@ -102,7 +101,7 @@ def test_without_noise_a_trial_is_weighted_least_squares() -> None:
     effective = sum(float(found.details[f"effective_units[all units][{arm}]"]) for arm in "01")
     by_arm = [rows.w[rows.t == arm] for arm in (0, 1)]
     assert effective == pytest.approx(sum(own.sum() ** 2 / (own**2).sum() for own in by_arm), rel=1e-2)
-    assert Code.survey_design in codes(assumed(study))
+    assert Code.survey_design in codes(study.taken_for_granted)
 
 
 def test_with_little_noise_regression_answers_for_the_population() -> None:

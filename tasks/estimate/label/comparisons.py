@@ -39,12 +39,20 @@ from causalveil.schemas.study import Estimand
 from causalveil.schemas.table import EffectStudy
 from causalveil.tasks.data.covariates import Columns
 from causalveil.tasks.data.enclave import Enclave
-from causalveil.tasks.estimate.answers import Part, calibrate, table, told_of_errors, with_everybody, with_statement
+from causalveil.tasks.estimate.answers import (
+    Part,
+    calibrate,
+    covered,
+    table,
+    told_of_errors,
+    with_everybody,
+    with_statement,
+)
 from causalveil.tasks.estimate.contrasts import contrast_answers
-from causalveil.tasks.estimate.covered import covered
 from causalveil.tasks.estimate.findings import balance_gate, critical_of, gated, overlap_gate, together
 from causalveil.tasks.estimate.interval import NOISY, Findings, allowance_beside
-from causalveil.tasks.estimate.label import balancing, difference, ipw, matching
+from causalveil.tasks.estimate.label import balancing
+from causalveil.tasks.estimate.label.weighings import weigh_alike, weigh_by_chances, weigh_matched
 from causalveil.tasks.estimate.people import check_cells
 from causalveil.tasks.estimate.weights import weighted_means
 from causalveil.tasks.estimate.weights.features import Difference, Weighing, open_units, save_units
@@ -177,9 +185,9 @@ def _write(enclave: Enclave, place: str, group: int, arm: int | None, keep: bool
 Weigh = Callable[[Any, Enclave, float, Enclave | None], tuple[Weighing, WeightedUnits]]
 METHODS: Mapping[type[EffectStudy], Weigh] = {
     BalancingStudy: balancing.weigh,
-    DifferenceStudy: difference.weigh,
-    IpwStudy: ipw.weigh,
-    MatchingStudy: matching.weigh,
+    DifferenceStudy: weigh_alike,
+    IpwStudy: weigh_by_chances,
+    MatchingStudy: weigh_matched,
 }
 
 

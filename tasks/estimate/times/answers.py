@@ -25,7 +25,7 @@ from causalveil.schemas.estimators.survival import (
 from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.table import OutcomeRole
-from causalveil.tasks.estimate.covered import covered
+from causalveil.tasks.estimate.answers import covered
 from causalveil.tasks.estimate.interval import NOISY, Findings
 from causalveil.tasks.estimate.times.curves import Grid
 from causalveil.tasks.estimate.times.effects import Compared, LogRank, TwoArms

@@ -39,9 +39,8 @@ from causalveil.tasks.estimate.adjust.interval import confounding, covers_unseen
 from causalveil.tasks.estimate.adjust.questions import Asked, JointScales
 from causalveil.tasks.estimate.adjust.recipe import TWO_ARMS, TableRecipe, joint_recipe
 from causalveil.tasks.estimate.adjust.released import CELLS, EDGES, ReleasedScales
-from causalveil.tasks.estimate.answers import Part, calibrate, table, told_of
+from causalveil.tasks.estimate.answers import Part, calibrate, covered, table, told_of
 from causalveil.tasks.estimate.clusters import ClusteredVariances
-from causalveil.tasks.estimate.covered import covered
 from causalveil.tasks.estimate.findings import balance_of, not_covered, parts_of, together
 from causalveil.tasks.estimate.interval import Findings
 from causalveil.tasks.estimate.times import curves

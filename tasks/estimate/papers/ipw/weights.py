@@ -10,7 +10,7 @@ sections 2 to 5.
 Hajek weighting, per arm, with a = weight / (the arm's largest possible weight) and u in [-1, 1] the scaled
 outcome: ``(a u, a, c a^2 u^2, c a^2 u, c a^2)``, treated first, 10 numbers; c = ``SECOND_MOMENT``. The second
 moments ride in the same draw and give the sampling variance. Horvitz-Thompson: with v in [-1, 1] the scaled signed
-contribution of a unit: ``(v, v^2)``. At label level ``label/ipw.py`` takes their place.
+contribution of a unit: ``(v, v^2)``. At label level ``label/weighings.py`` takes their place.
 """
 
 from __future__ import annotations
