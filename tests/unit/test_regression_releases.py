@@ -147,7 +147,7 @@ def test_noise_is_as_the_decisions_take_it(delta: str, parts: Any) -> None:
     public, lines, scores = plan.public(0, UNITS), plan.mechanism(LINES), plan.mechanism(SCORES)
     assert lines is not None
     assert scores is not None
-    numbers = moment_numbers(len(public.columns), plan.by_arm)
+    numbers = moment_numbers(len(public.columns))
     assert Noise.of(lines, numbers).deviation / UNITS == pytest.approx(moments_sd(public), rel=1e-3)
     scale = scores.known_scale * (math.sqrt(2) if delta == "0" else 1)
     assert scale / UNITS == pytest.approx(scores_sd(public), rel=1e-3)

@@ -135,9 +135,7 @@ def refit_sd(public: Public, features: int) -> float:
 
 
 def _moments_sd(public: Public, part: Decimal, features: int) -> float:
-    count = features + 1
-    numbers = 2 * count + 1 + count * (count + 1) // 2
-    return noise_sd(public, part, SCREEN_L2 if public.pure else MOMENTS_L2, numbers)
+    return noise_sd(public, part, SCREEN_L2 if public.pure else MOMENTS_L2, moment_numbers(features))
 
 
 def scores_sd(public: Public) -> float:
@@ -428,7 +426,7 @@ class TableRecipe:
                 return q + q * (q + 1) // 2, SCORES_L2
             return 2 * q * self.sides, in_l1 if self.pure else SCORES_L2
         # Of a further outcome there are x rho by arm and rho^2; of a third arm all is released once more.
-        own = arms * (moment_numbers(most, by_arm=False) + q * (most + 2))
+        own = arms * (moment_numbers(most) + q * (most + 2))
         return own, MOMENTS_L2 if arms == TWO_ARMS and self.by_arm else MOMENTS_ALIKE
 
 

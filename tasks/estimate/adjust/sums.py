@@ -169,11 +169,10 @@ def codes(share: float) -> FloatArray:
     return on_lattice(np.array([-share, 1 - share]) / max(share, 1 - share))
 
 
-def moment_numbers(features: int, by_arm: bool) -> int:
-    """Return how many numbers releases 2 and 4 have with so many features beside the constant."""
+def moment_numbers(features: int) -> int:
+    """Return how many numbers of all units releases 2 and 4 have of so many features."""
     k = features + 1
-    own = k + k * (k + 1) // 2
-    return own + k + 1 + (own if by_arm else 0)
+    return 2 * k + 1 + k * (k + 1) // 2
 
 
 def left_of_outcome(screen: Screen, f: FloatArray, y: FloatArray, treated: BoolArray) -> FloatArray:
