@@ -27,9 +27,6 @@ from causalveil.tasks.estimate.adjust.released import (
 from causalveil.tasks.estimate.adjust.terms import ColumnFacts, FoundTerms, terms_of
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray
 
-# By how much a curve's variance, or covariances by arm, are off in a synthetic table.
-CURVE_DOUBT = 0.1
-
 
 @dataclass(frozen=True)
 class SeenMoments:
@@ -107,7 +104,7 @@ def moments_of(scales: FoundScales, releases: list[tuple[FeatureMap, ReleasedMom
     spread /= float(kept_by_cut(scales.outcome, np.array([spread]), scales.arms.spread)[0])
     middle = _Joined(d)
     middle.add(np.zeros(lines), scales.centre_sd)
-    middle.add(np.zeros(d), np.where(np.arange(d) < lines, np.inf, CURVE_DOUBT))
+    middle.add(np.zeros(d), np.where(np.arange(d) < lines, np.inf, LEAST_DOUBT))
     for features, one in releases:
         middle.add(features.radius**2 * one.gram[0, 1:], features.radius**2 * one.gram_sd)
     mean, mean_sd = middle.found()
@@ -131,7 +128,7 @@ def moments_of(scales: FoundScales, releases: list[tuple[FeatureMap, ReleasedMom
     differ, differ_sd = apart.found()
     told = np.zeros((d, d), dtype=bool)
     for j in range(d):
-        gram.at(j, j, *((scales.ratio[j], scales.ratio_sd[j]) if j < lines else (1.0, CURVE_DOUBT)))
+        gram.at(j, j, *((scales.ratio[j], scales.ratio_sd[j]) if j < lines else (1.0, LEAST_DOUBT)))
     # An indicator is its own square, and levels of one category exclude each other: the arms' shares say the rest.
     at, of_arm, of_arm_sd = scales.centre / scales.deviation, 2 * between * differ, 2 * between * differ_sd
     for j in (place for place, one in enumerate(scales.margins) if one is None):
@@ -185,7 +182,8 @@ LEAST_SHARE = 0.002
 RANKS = 1_000
 # Least variances: of outcomes and of columns, in squared half ranges.
 LEAST_VARIANCE = 1e-4
-# Least relative doubt in a variance and least doubt in a centre, in deviations: of a cell's width.
+# Least relative doubt in a variance and least doubt in a centre, in deviations: of a cell's width. So much are moments
+# of curves off in a synthetic table, whose margins are those cells.
 LEAST_DOUBT = 0.1
 
 

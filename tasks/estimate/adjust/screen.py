@@ -38,7 +38,7 @@ from causalveil.tasks.estimate.adjust.profiles import (
 )
 from causalveil.tasks.estimate.adjust.recipe import MOST_CANDIDATES, MOST_KEPT, may_curve, refit_sd
 from causalveil.tasks.estimate.adjust.released import EDGES, ColumnKind, Public, RandomDraws, ReleasedScreen
-from causalveil.tasks.estimate.adjust.scales import CURVE_DOUBT, LEAST_SHARE, MIDDLE, FoundScales, Margin, normal_scores
+from causalveil.tasks.estimate.adjust.scales import LEAST_DOUBT, LEAST_SHARE, MIDDLE, FoundScales, Margin, normal_scores
 from causalveil.tasks.estimate.adjust.sums import ARM_CROSS, ARM_GRAM
 from causalveil.tasks.estimate.adjust.terms import BESIDE
 from causalveil.tasks.estimate.models.lattice_sums import BITS
@@ -317,7 +317,7 @@ def kept_error(public: Public, scales: FoundScales, learnt: Learnt) -> float:
     cross = sd * scales.arms.limit / scales.arms.spread / public.weight
     cross = cross * np.hypot(1, by_arm / ARM_CROSS) / (2 * shares if by_arm else 1.0)
     apart = sd * max(p, 1 - p) / (p * (1 - p))
-    square = 1 / (gram**-2.0 + CURVE_DOUBT**-2.0)
+    square = 1 / (gram**-2.0 + LEAST_DOUBT**-2.0)
     beta, h = ((one**2).sum(axis=1) for one in (learnt.slopes, learnt.weights))
     both = (learnt.slopes * learnt.weights).sum(axis=1)
     mean, variance = k @ (square * both), k**2 @ ((cross**2 + square * beta) * (apart**2 + square * h))
