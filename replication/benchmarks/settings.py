@@ -112,7 +112,6 @@ SETTINGS = (
     Setting("posterior", "ALIKE", "correlation of the arms' slopes, before", None, 0.82, 0.97),
     Setting("posterior", "MOSTLY_SMALL", "count of small differences of arms, before", 0),
     Setting("recipe", "CLUSTERS_SHARE", "part of the scores' budget that totals of clusters have"),
-    Setting("screen", "FEW_BETWEEN", "share between two values below which a number has two"),
     Setting("terms", "LEAST_OWN", "part of its deviation that a term keeps beside others"),
     Setting("screen", "BENT", "skewness from which line and score are both candidates"),
     Setting("screen", "LEAST_LEFT", "part of a candidate that is left beside lines, at least"),

@@ -54,9 +54,6 @@ STEPS, MANY = (1 / 6, 1 / 3, 1 / 2, 2 / 3, 5 / 6), 8
 BENT = 0.8
 # At least so much of a candidate is taken to be left beside lines. Ridge of that regression.
 LEAST_LEFT, RIDGE = 0.25, 1e-3
-# A number of which fewer lie in other cells than the two fullest has two values: a bend or step beside its line is that
-# of so few.
-FEW_BETWEEN = 0.01
 # Candidates that correlate so much are the same.
 SAME = 0.9
 
@@ -134,8 +131,11 @@ def heaps_of(scales: FoundScales, features: FeatureMap) -> dict[int, FloatArray]
 
 
 def two_valued(margin: Margin | None) -> bool:
-    """Return whether a number has two values, so that its square and steps are its line."""
-    return margin is not None and float(np.sort(margin.shares)[:-2].sum()) < FEW_BETWEEN
+    """Return whether a number has two values, so that its square and steps are its line.
+
+    In other cells than its two fullest lie then too few for a bend or step beside the line, as for a flag.
+    """
+    return margin is not None and float(np.sort(margin.shares)[:-2].sum()) < LEAST_SHARE
 
 
 def over_size(slopes: FloatArray, size: float | FloatArray) -> FloatArray:
