@@ -133,8 +133,7 @@ class Estimator(Generic[S]):
         """
         if self.rehearsal is None:
             return ()
-        steady = many == DRAWS and not seeds
-        return self.rehearsal(study).draws(self.stages_of(study), study, sizes, stand_in, people, many, seeds, steady)
+        return self.rehearsal(study).draws(self.stages_of(study), study, sizes, stand_in, people, many, seeds)
 
     def width(
         self, study: S, sizes: Sizes, stand_in: StandIn, people: PublicPeople | None = None, many: int = DRAWS

@@ -208,11 +208,10 @@ class Rehearsal:
         own: PublicPeople | None,
         many: int,
         seeds: Sequence[int] = (),
-        steady: bool = False,
     ) -> list[Rehearsed]:
         """Return so many draws of each kind of outcomes.
 
-        There are fewer of studies with many columns or questions.
+        There are fewer of studies with many columns or questions. ``DRAWS`` of one kind end once their mean is known.
 
         Args:
             stages: of the study, in order.
@@ -222,7 +221,6 @@ class Rehearsal:
             own: the run's own people, where their covariates and treatments are public.
             many: how many, where there is one kind.
             seeds: of the draws; empty: from 0 on.
-            steady: whether draws of one kind end once their mean is known.
 
         Raises:
             StudyError: the study cannot be declared at this size.
@@ -232,6 +230,7 @@ class Rehearsal:
             stage.declare(study, sizes)
         stand_in, units = self.told(stand_in), self.units(study, sizes, stand_in)
         crowds: Iterator[tuple[int, float, int, MemoryEnclave | _Crowd]]
+        steady = own is None and many == DRAWS and not seeds and len(self.effects) == 1
         if own is not None and self.own:
             public = own.enclave(self.own)
             count, crowds = public.units, self._own(study, stand_in, public, self.affordable(many))
@@ -260,7 +259,7 @@ class Rehearsal:
             except (DataError, ConvergenceError) as own_problem:
                 # A sample may lack what another has: one arm, where it is rare.
                 problem = own_problem if isinstance(own_problem, DataError) else DataError(str(own_problem))
-            if steady and own is None and len(self.effects) == 1 and _known(found, self.of_one(count)):
+            if steady and _known(found, self.of_one(count)):
                 break
         if not found:
             raise problem
