@@ -106,7 +106,6 @@ SETTINGS = (
     Setting("scales", "LEAST_DOUBT", "least doubt in a variance and in a centre, of a cell's width; in a curve's"),
     Setting("posterior", "LEAST_EIGENVALUE", "least eigenvalue of a drawn correlation matrix"),
     Setting("posterior", "LEAST_PART", "part of it that an arm's covariances keep, and residuals of their variance"),
-    Setting("posterior", "MOST_BETWEEN", "largest part of a variance between the arms", None, 0.5, 0.9),
     Setting("posterior", "HIDDEN", "noise deviations below which a variance is hidden"),
     Setting("posterior", "PRIOR_FEATURES", "features that the prior of Sigma counts as"),
     Setting("posterior", "ALIKE", "correlation of the arms' slopes, before", None, 0.82, 0.97),

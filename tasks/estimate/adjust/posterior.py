@@ -141,9 +141,6 @@ class Symmetric:
 LEAST_VARIANCE, LEAST_EIGENVALUE, LEAST_PART = 1e-4, 0.02, 0.03
 # Least variance of slopes before anything is seen, in units of the outcome's variance within arms.
 LEAST_SLOPE = 1e-12
-# At most so much of a feature's variance lies between the arms, unless more is seen clearly (chosen on random tables 0
-# to 199).
-MOST_BETWEEN = 0.7
 # A variance is hidden by noise below so many of its deviations.
 HIDDEN = 2.0
 # The prior of Sigma counts as so many features; its correlation of the arms' slopes, and the grid of that of slopes
@@ -315,10 +312,7 @@ class Posterior:
         moments, p = self.moments, self.share
         # Where noise hides D, draws of it may say more than all of a feature's variance.
         total = np.maximum(np.diagonal(moments.gram), np.diagonal(moments.gram_sd))
-        limit, seen = np.sqrt(MOST_BETWEEN * total / self.between), np.abs(moments.apart)
-        # A feature that is nearly the treatment itself shows so: held to less, its slopes would be taken for smaller.
-        doubt = HIDDEN * moments.apart_sd
-        limit = np.where(seen - doubt > limit, seen + doubt, limit)
+        limit = np.sqrt(total / self.between)
         apart = np.clip(apart, -limit, limit)
         within = moments.gram - self.between * apart[:, :, None] * apart[:, None, :]
         variance, noise = np.diagonal(within, axis1=1, axis2=2), np.sqrt(np.diagonal(moments.gram_sd**2))
