@@ -114,7 +114,6 @@ SETTINGS = (
     Setting("terms", "LEAST_OWN", "part of its deviation that a term keeps beside others"),
     Setting("screen", "BENT", "skewness from which line and score are both candidates"),
     Setting("screen", "LEAST_LEFT", "part of a candidate that is left beside lines, at least"),
-    Setting("screen", "MANY", "numbers from which every other step is tried"),
     Setting("screen", "RIDGE", "ridge of that regression"),
     Setting("screen", "SAME", "correlation from which candidates are the same", None, 0.8, 0.97),
     Setting("screen", "REACH", "cut of residuals of treatment"),

@@ -48,8 +48,8 @@ from causalveil.tasks.machine.arrays import FloatArray
 # each of 150 candidates seems to have 1/rows of what is kept. Left alone, that moves the estimate by 150/rows of what
 # the kept curves confound: with 1,500 rows by .009 of 300,000 people's effect of 1, with 15,000 by .002.
 ROWS, UNITS_PER_ROW, MOST_ROWS = 1_500, 20, 20_000
-# Quantiles at which steps are tried; of more numbers than the second, every other one.
-STEPS, MANY = (1 / 6, 1 / 3, 1 / 2, 2 / 3, 5 / 6), 8
+# Quantiles at which steps are tried.
+STEPS = (1 / 6, 1 / 3, 1 / 2, 2 / 3, 5 / 6)
 # Skewness from which the normal score of a number is a candidate beside its line, or its line beside the score.
 BENT = 0.8
 # At least so much of a candidate is taken to be left beside lines. Ridge of that regression.
@@ -103,7 +103,7 @@ def library(public: Public, scales: FoundScales, features: FeatureMap, f: FloatA
         if two_valued(scales.margins[place]):
             continue
         found.append(curve(Shape.square, place, place))
-        steps = np.quantile(f[:, place], STEPS if len(numbers) <= MANY else STEPS[1::2])
+        steps = np.quantile(f[:, place], STEPS)
         steps = between_heaps(steps, heaps.get(place, np.zeros((0, 2))), np.sort(f[:, place]))
         found += [curve(Shape.step, place, place, np.array([step])) for step in steps]
         margin, line = scales.margins[place], features.lines[place]
