@@ -264,9 +264,13 @@ def runs(mechanism, noise: SecureNoise, n: int) -> tuple[np.ndarray, np.ndarray]
 
 
 def enough(mechanism) -> int:
-    """So many runs that half the noise is caught: the smaller epsilon, the more."""
-    sizes = {m.L2Laplace: 5_000, m.RandomisedResponse: 100_000, m.LatticeLaplace: 200_000}
-    return sizes.get(type(mechanism), 30_000)
+    """So many runs that half the noise is caught: the smaller epsilon, the more.
+
+    The mean of the bounds on a mutant, of 40 to 400 sets of runs with NumPy's noise of seed 0, lies five of their
+    standard deviations or more above the promise; of 30,000 runs of the classic Gaussian it was 3.9.
+    """
+    sizes = {m.Laplace: 10_000, m.GaussianClassic: 45_000, m.L2Laplace: 6_500}
+    return (sizes | {m.RandomisedResponse: 100_000, m.LatticeLaplace: 50_000}).get(type(mechanism), 30_000)
 
 
 def promised(mechanism) -> float:
