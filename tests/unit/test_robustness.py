@@ -35,6 +35,7 @@ from causalveil.tasks.report.robustness import (
     robustness_line,
     robustness_sentences,
 )
+from tests.golden_studies import direction
 from tests.regression_help import in_rows, make_regression
 from tests.studies import command
 
@@ -222,8 +223,7 @@ def test_nothing_is_said_in_a_trial_and_no_other_document_is_taken(tmp_path: Pat
     assert causalveil.sensitivity(trial, like="age") == SensitivityAnalysis(None, (NO_ANSWER,))
     assert robustness_line(trial) is None
     assert "Unmeasured confounding." not in report_html(trial)
-    direction = causalveil.run(ROOT / "data/delays/study.yaml", simulate=1, engine="direct", out=tmp_path / "way")
     with pytest.raises(StudyError, match="of effects of one run"):
-        causalveil.sensitivity(direction)
+        causalveil.sensitivity(direction({})(tmp_path / "way", 1))
     with pytest.raises(StudyError, match="from 0 to below 1"):
         causalveil.sensitivity(trial, outcome=0.5, treatment=1.0)
