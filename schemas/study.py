@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
@@ -178,6 +178,16 @@ class Others(StrEnum):
 Code = Annotated[str, Field(strict=True)] | Annotated[bool, Field(strict=True)] | Annotated[int, Field(strict=True)]
 
 
+def codes_of_64_bits(codes: Iterable[Code]) -> None:
+    """Refuse integers that no column of 64 bits holds.
+
+    Raises:
+        ValueError: one is as large.
+    """
+    if any(isinstance(code, int) and not abs(code) < 2**63 for code in codes):
+        raise ValueError("codes must be integers of 64 bits")
+
+
 class TwoCodes(Frozen):
     """The two values of a binary column, that of 0 first.
 
@@ -191,8 +201,7 @@ class TwoCodes(Frozen):
             raise ValueError("codes must be both text, both integers or both booleans")
         if zero == one:
             raise ValueError(f"{' and '.join(type(self).model_fields)} must have different codes")
-        if isinstance(zero, int) and not max(abs(zero), abs(int(one))) < 2**63:
-            raise ValueError("codes must be integers of 64 bits")
+        codes_of_64_bits((zero, one))
         return self
 
     @property
@@ -274,8 +283,7 @@ def event_codes(codes: tuple[str | int, ...]) -> None:
         ValueError: says which rule is broken.
     """
     distinct_levels(codes)
-    if any(isinstance(code, int) and not abs(code) < 2**63 for code in codes):
-        raise ValueError("codes must be integers of 64 bits")
+    codes_of_64_bits(codes)
 
 
 class Bounds(Frozen):

@@ -300,6 +300,12 @@ class TableStudy(Study):
         return {**{key: value for key, value in document.items() if key != "outcome"}, "outcomes": (one,)}
 
     @model_validator(mode="after")
+    def _a_primary_outcome(self) -> Self:
+        if not any(outcome.role is OutcomeRole.primary for outcome in self.outcomes):
+            raise ValueError("one outcome at least needs 'role: primary'")
+        return self
+
+    @model_validator(mode="after")
     def _two_codes_or_arms(self) -> Self:
         if self.arms is not None and self.treatment_codes is not None:
             raise ValueError("a treatment has 'arms' or two codes, not both")
@@ -643,8 +649,6 @@ class EffectStudy(TableStudy):
         for name in made:
             if name in self.columns or made.count(name) > 1:
                 raise ValueError(f"'{name}' names a combination of columns and something else too; rename it")
-        if not any(outcome.role is OutcomeRole.primary for outcome in self.outcomes):
-            raise ValueError("one outcome at least needs 'role: primary'")
         placebos = any(outcome.role is OutcomeRole.placebo for outcome in self.outcomes)
         if self.gates is not None and self.gates.placebo is not None and not placebos:
             raise RuleBroken("'gates.placebo' needs an outcome with 'role: placebo'; add one, or leave it out", "gates")

@@ -451,8 +451,6 @@ class SurvivalStudy(TableStudy):
                     f"horizons {one:g} and {other:g} lie closer than one step of the times, which is {first.step:g}; "
                     "ask for one of them"
                 )
-        if not any(one.role is OutcomeRole.primary for one in self.outcomes):
-            raise ValueError("one outcome at least needs 'role: primary'")
         if len(set(self.measure)) < len(self.measure):
             raise RuleBroken("'measure' names one twice; write it once", "measure")
         return self

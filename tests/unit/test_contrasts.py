@@ -212,7 +212,7 @@ def test_a_file_names_rows_and_shares() -> None:
         "contrasts"
         not in resolve(parse_study_file({**FILE, "contrasts": [], "standardise": None}), contract).specification()
     )
-    with pytest.raises(StudyError, match="rounds of sites pool answers, and no contrasts"):
+    with pytest.raises(StudyError, match="rounds of sites pool answers, not contrasts"):
         resolve(file, None)
 
 
