@@ -46,8 +46,9 @@ NULL, ONE_SIDED, BOTH, ROUNDS = 2.0, 3.0, 5.0, 40
 SEEN, LONGER = 0.5, float(ndtri(0.8)) / math.sqrt(2)
 NO_HEAPS: Mapping[int, FloatArray] = MappingProxyType({})
 NO_HEAP = np.zeros((0, 2))
-# Of two curves that are kept of a number, how much the second has beside the first at least.
-APART = 0.2
+# Candidates that correlate so much are the same: one has less than APART of its deviation beside the other.
+SAME = 0.9
+APART = math.sqrt(1 - SAME**2)
 
 
 def _grid() -> tuple[FloatArray, FloatArray]:

@@ -28,7 +28,9 @@ from causalveil.tasks.estimate.adjust.features import (
 )
 from causalveil.tasks.estimate.adjust.posterior import Learnt
 from causalveil.tasks.estimate.adjust.profiles import (
+    APART,
     NO_HEAPS,
+    SAME,
     CurveGroup,
     Profiles,
     between_heaps,
@@ -52,10 +54,8 @@ ROWS, UNITS_PER_ROW, MOST_ROWS = 1_500, 20, 20_000
 STEPS = (1 / 6, 1 / 3, 1 / 2, 2 / 3, 5 / 6)
 # Skewness from which the normal score of a number is a candidate beside its line, or its line beside the score.
 BENT = 0.8
-# At least so much of a candidate is taken to be left beside lines. Ridge of that regression.
-LEAST_LEFT, RIDGE = 0.25, 1e-3
-# Candidates that correlate so much are the same.
-SAME = 0.9
+# Ridge of the regression of candidates on lines.
+RIDGE = 1e-3
 
 
 def synthetic_rows(public: Public) -> int:
@@ -155,10 +155,10 @@ def beside_lines(found: list[Curve], f: FloatArray) -> tuple[Curve, ...]:
     lines = np.column_stack([np.ones(len(f)), f])
     gram, with_raw = lines.T @ lines / len(f), (raw @ lines / len(f)).T
     slopes = np.asarray(np.linalg.solve(gram + RIDGE * np.eye(len(gram)), with_raw), dtype=np.float64)
-    # The variance of what is left, by moments: its deviation is at least a quarter of the candidate's.
+    # The variance of what is left, by moments: lines are taken to leave as much as what is not the same.
     left = square - 2 * (slopes * with_raw).sum(axis=0) + (slopes * (gram @ slopes)).sum(axis=0)
     left -= (mean - gram[0] @ slopes) ** 2
-    size = np.sqrt(np.maximum(left, LEAST_LEFT**2 * (square - mean**2)))
+    size = np.sqrt(np.maximum(left, APART**2 * (square - mean**2)))
     slopes = over_size(slopes, size)
     curves = tuple(
         Curve(one.shape, one.first, one.second, one.at, one.to, float(line[0]), line[1:], float(wide))
@@ -253,7 +253,7 @@ class Candidates:
         slopes = np.linalg.solve(self.lines + RIDGE * np.eye(len(right)), right)
         raw = float(share @ values**2 - right[0] ** 2)
         left = float(share @ values**2 - 2 * slopes @ right + slopes @ self.lines @ slopes)
-        size = math.sqrt(max(left, LEAST_LEFT**2 * raw))
+        size = math.sqrt(max(left, APART**2 * raw))
         sure = share > 0
         at, first = np.unique(numbers.ends[place, sure], return_index=True)
         to = values[sure].repeat(2)[first]
