@@ -47,7 +47,7 @@ Results = Mapping[Stage[Any, Any], Any]
 
 # Draws of noise of which a plan says the median, at most and at least, and the standard error of their mean, over it,
 # at which they end. Of 64 plans of six estimators that ended so 61 said what twelve draws say within 1.6%, the
-# farthest within 13%.
+# farthest within 13%. Judged on ten published tables three end early, within .2%.
 DRAWS, LEAST, STEADY = 12, 4, 0.015
 # Draws of what is set beside it, other facts and points of a curve: always as many, or their number would move a curve.
 FEW = 3
