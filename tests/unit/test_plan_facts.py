@@ -55,7 +55,7 @@ def test_each_fact_that_was_not_told_is_named_with_what_it_changes(name: str, tm
 
 
 def test_plan_and_release_say_what_fewer_covariates_give_by_what_the_study_expects() -> None:
-    """Seeds of a rehearsal are fixed: half of 24 are .8 as wide, and where a tenth is treated 2.5 times that."""
+    """Seeds of a rehearsal are fixed: half of 40 are narrower, and where a tenth is treated twice as wide."""
     document = make_protocol().model_dump(mode="json")
 
     def told(many: int, **expect: float) -> list[Remark]:
@@ -64,9 +64,9 @@ def test_plan_and_release_say_what_fewer_covariates_give_by_what_the_study_expec
         study = parse_study(document | asked)
         return [one for one in warnings_of(study, sizes_of(study, 2_000)) if one.code is PlanCode.fewer_covariates]
 
-    (said,) = told(24)
-    assert (said.facts["many"], said.facts["half"]) == (24, 12)
-    (rare,) = told(24, treated=0.1)
+    (said,) = told(40)
+    assert (said.facts["many"], said.facts["half"]) == (40, 20)
+    (rare,) = told(40, treated=0.1)
     assert rare.facts["half_width"] > 2 * said.facts["half_width"]
     assert told(9) == []
 

@@ -158,7 +158,7 @@ def test_a_plan_says_what_facts_that_it_was_not_told_would_change() -> None:
     sizes = sizes_of(study, UNITS)
     said = what_matters(study, sizes, StandIn(), (), REGRESSION.expected(study, sizes, StandIn()))
     *facts, together = [one.sentence for one in said]
-    named = [one.split("`--")[1].rstrip("`.") for one in facts]
+    named = [one.rsplit("state it with `", 1)[1].rstrip("`.").lstrip("-") for one in facts]
     # Covariates' correlation is near the edge of what matters here.
     assert [one for one in named if one != "correlation"] == ["treated", "deviation", "explained", "distance", "curved"]
     assert together.startswith("By noise and any one of these it lies between")
