@@ -195,7 +195,7 @@ def test_deployed_runs_release_and_refuse(
 def test_schedules_name_a_time_zone_and_parameters_are_paths() -> None:
     document = yaml.safe_load((ROOT / "deploy/prefect.yaml").read_text())
     entries = {entry["entrypoint"]: entry for entry in document["deployments"]}
-    assert set(entries) == {f"causalveil.flows.{name}.{name}" for name in ("extract", "study", "series", "pool")}
+    assert set(entries) == {f"causalveil.flows.deployed.{name}" for name in ("extract", "study", "series", "pool")}
     for entry in entries.values():
         assert all({"cron", "timezone"} <= schedule.keys() for schedule in entry["schedules"])
         assert entry["concurrency_limit"] == {"limit": 1, "collision_strategy": "ENQUEUE"}
