@@ -64,7 +64,7 @@ guarded(sizes_of, object(), 5)
 
 def test_prefect_finds_flows_by_module(wheel: Installed, tmp_path: Path) -> None:
     """The entrypoint of a deployment, as a worker resolves it: a module path to a flow, no file of the caller's."""
-    entries = [f"causalveil.flows.{name}.{name}" for name in ("study", "admit", "extract", "pool")]
+    entries = [f"causalveil.flows.deployed.{name}" for name in ("study", "admit", "extract", "pool")]
     script = f"""
 from prefect.flows import load_flow_from_entrypoint
 for entry in {entries}:
