@@ -33,8 +33,9 @@ STUDIES = {
     "regression": {"estimator": {"name": "regression", "penalty": ...}},
     "difference": {"estimator": {"name": "difference_in_means", "penalty": ...}},
 }
-# The change is that between three draws, the width the median of twelve: they agree up to this factor.
-AGREES = {"regression": 1.3, "difference": 1.02}
+# The change is that between three draws, the width the median of twelve: they agree up to this factor. With curves
+# widths of draws differ more.
+AGREES = {"regression": 1.4, "difference": 1.02}
 
 
 @pytest.mark.parametrize("name", STUDIES)
