@@ -295,7 +295,7 @@ def test_a_drafted_key_gives_months_that_are_asked_one_by_one(
         ("day", "COLUMN=day, month or year"),
         ("day=week", "COLUMN=day, month or year"),
         ("nothing=month", "COLUMN=day, month or year"),
-        ("day=year", "no file says the first year; say it, as in --key day=year:2026"),
+        ("day=year", "no file says the first year; say it, as in --key 'day=year:2026'"),
         ("day=month:January", "such as 2026-01"),
         ("age=month", "column 'age' holds no dates"),
     ],
