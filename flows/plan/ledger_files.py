@@ -105,7 +105,7 @@ def export(ledger: Ledger, folder: Path, form: ExportFormat, dataset: str | None
     """
     if form is ExportFormat.parquet and (around := dataset_around(folder)) is not None:
         raise StudyError(
-            f"{folder}: lies in the data folder {around}, where Parquet files count as rows of the dataset; choose an "
+            f"{folder}: lies in the data folder {around}, where Parquet files count as rows of the dataset; choose "
             f"{option('out')} outside of that folder, or {option(format='csv')}"
         )
     desk = desk_of(ledger)

@@ -376,7 +376,7 @@ def refuse_among_rows(place: Place, rest: str) -> None:
         around, shown = dataset_around_url(place.url), place.url
     if around is not None:
         raise StudyError(
-            f"{shown}: lies in the data folder {around}, where {TABLE} would count as rows of the dataset; choose an "
+            f"{shown}: lies in the data folder {around}, where {TABLE} would count as rows of the dataset; choose "
             f"{option('out')} outside of that folder; {rest}"
         )
 

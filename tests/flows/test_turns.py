@@ -113,7 +113,7 @@ def test_the_direct_engine_says_that_it_starts_no_cluster(caplog: pytest.LogCapt
     with DirectEngine().distributing(Execution(runner=Runner.threads)):
         assert not caplog.records
     with DirectEngine().distributing(Execution(runner=Runner.dask)):
-        assert "use --engine prefect" in caplog.text
+        assert "use engine='prefect'" in caplog.text
 
 
 def test_a_stage_without_memory_says_what_to_do() -> None:

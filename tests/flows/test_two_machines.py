@@ -123,7 +123,7 @@ def test_values_of_single_records_are_shared_too(ledger: str, tmp_path: Path, mo
 
 
 # A protocol's table is never written where it would count as rows: the owner's admission counts Parquet files.
-AMONG = r"lies in the data folder .*study, where answers.parquet would count as rows of the dataset; choose an --out "
+AMONG = r"lies in the data folder .*study, where answers.parquet would count as rows of the dataset; choose (--)?out "
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ def test_a_place_among_rows_is_refused_before_anything_is_charged(
             execute(load(study), out, "one", None, DirectEngine())
     code, line, _ = refused(capfd, "run", str(study), "--out", str(study.parent / "out"))
     assert code == 2
-    assert "choose an --out outside of that folder; nothing was reserved" in line
+    assert "choose --out outside of that folder; nothing was reserved" in line
     assert open_ledger().record("one") is None
     assert sorted(study.parent.rglob("*")) == files
 
