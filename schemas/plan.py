@@ -94,11 +94,9 @@ class StandIn(Frozen):
     leaves. ``mean``: of the outcome; None: the middle of its declared range. ``explained``: share of
     its variance that covariates explain; ``correlation``: between any two; ``spread``: a numeric covariate's
     standard deviation over half its declared range, None: each estimator's own guess. ``distance``: by how many
-    standard deviations the arms' means of what drives treatment differ, unless it is randomised. ``curved``: the same
-    of squares of numeric covariates, and the deviation of the outcome along these over that along lines; None: each
-    estimator's own guess. ``eligible``: share of units that meet a study's ``where``; None: half, and a plan says so.
-    ``icc``: intraclass correlation within clusters, where a study has them; None: .05 where whole clusters were
-    treated, else .01.
+    standard deviations the arms' means of what drives treatment differ, unless it is randomised. ``eligible``: share of
+    units that meet a study's ``where``; None: half, and a plan says so. ``icc``: intraclass correlation within
+    clusters, where a study has them; None: .05 where whole clusters were treated, else .01.
     """
 
     treated: float = 0.5
@@ -108,7 +106,6 @@ class StandIn(Frozen):
     correlation: float = 0.3
     spread: float | None = None
     distance: float = 1.0
-    curved: float | None = None
     eligible: float | None = None
     icc: float | None = None
 

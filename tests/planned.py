@@ -44,18 +44,12 @@ def fresh(study: Study, units: int, stand_in: StandIn, randomised: bool, seed: i
     """A sample of the plan's population, of every subgroup and arm."""
     sample = FIRST + seed
     if isinstance(study, EffectStudy) and study.privacy.level in study.TABLES:
-        told = _told(study, stand_in)
+        arms = len(study.arm_names)
+        told = stand_in if arms == 2 else stand_in.model_copy(update={"treated": 1 - 1 / arms})
         return people_of(study, told, units, randomised, sample, len(study.groups))
     if isinstance(study, SurvivalStudy):
         return people_of_times(study, stand_in, units, sample)
     return people_of_effect(study, Made(stand_in, units, randomised, sample))
-
-
-def _told(study: Study, stand_in: StandIn) -> StandIn:
-    """The plan's population as the study has it."""
-    rehearsal = estimator_of(study).rehearsal
-    assert rehearsal is not None
-    return rehearsal(study).told(stand_in)
 
 
 def widths(found: Any) -> dict[str, float]:

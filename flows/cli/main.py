@@ -294,10 +294,6 @@ def plan(
         float | None,
         typer.Option(min=0, max=5, help="by how many standard deviations the arms differ (regression) [default: 1]"),
     ] = None,
-    curved: Annotated[
-        float | None,
-        typer.Option(min=0, max=5, help="the same of squares of numeric covariates (regression) [default: 0.5]"),
-    ] = None,
     eligible: Annotated[
         float | None, typer.Option(min=0.01, max=1, help="share of units that meet 'where' [default: 0.5]")
     ] = None,
@@ -326,7 +322,6 @@ def plan(
         correlation=correlation,
         spread=spread,
         distance=distance,
-        curved=curved,
         eligible=eligible,
         icc=icc,
     )

@@ -27,7 +27,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from causalveil.flows.estimators import table_plan
-from causalveil.flows.estimators.estimator import CELLS, FACTS, VALIDATE, Estimator, Stages
+from causalveil.flows.estimators.estimator import CELLS, VALIDATE, Estimator, Stages
 from causalveil.flows.estimators.rehearsal import QUESTIONS, Rehearsal, Results, summed
 from causalveil.flows.estimators.stage import Draws, Stage, StageRun, recalled
 from causalveil.flows.estimators.table import Rehearsed
@@ -45,7 +45,7 @@ from causalveil.tasks.estimate.adjust.recipe import TableRecipe, candidates_of, 
 from causalveil.tasks.estimate.clusters import ClusteredVariances, ReleasedTotals, codes_of
 from causalveil.tasks.estimate.findings import regression_findings
 from causalveil.tasks.estimate.interval import Findings
-from causalveil.tasks.estimate.people import PEOPLE, with_curves
+from causalveil.tasks.estimate.people import PEOPLE
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Slot
 
@@ -261,14 +261,12 @@ def rehearsal(study: RegressionStudy) -> Rehearsal:
     """Return how a plan rehearses a study: one subgroup has people, and stands for all."""
     arms = len(study.arm_names)
     many = QUESTIONS if study.asks_one else len(study.outcomes) * (1 if arms == 2 else arms)
-    found = table_plan.rehearsal_of(study, PEOPLE, summed, alike=_alike, questions=many)
-    return found if study.estimator.trial else replace(found, told=lambda told: with_curves(found.told(told)))
+    return table_plan.rehearsal_of(study, PEOPLE, summed, alike=_alike, questions=many)
 
 
 REGRESSION = Estimator(
     RegressionStudy,
     _stages,
-    facts=(*FACTS, "curved"),
     rehearsal=rehearsal,
     words=lambda study, *told: Words() if study.asks_one else table_plan.words(study, *told),
     warned=warned,

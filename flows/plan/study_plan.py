@@ -40,7 +40,7 @@ from causalveil.schemas.table import EffectStudy, TableStudy
 from causalveil.tasks.data.normalise import public_rows
 from causalveil.tasks.data.partitions import read_layout
 from causalveil.tasks.estimate.papers.direction.stages import sweep
-from causalveil.tasks.estimate.people import CURVED, PublicPeople, assumed, is_number
+from causalveil.tasks.estimate.people import PublicPeople, assumed
 
 if TYPE_CHECKING:
     from causalveil.flows.start_run import ArrowTable, Drafted
@@ -57,7 +57,7 @@ MATTERS = 0.05
 # Chosen and judged on the same 20 studies.
 VARY, MUCH = 0.1, 2.0
 # Facts that public covariates and treatments say.
-SEEN = ("treated", "correlation", "distance", "curved")
+SEEN = ("treated", "correlation", "distance")
 
 
 @dataclass(frozen=True)
@@ -126,10 +126,6 @@ def untold(study: Study, asked: Collection[str], stand_in: StandIn, told: Collec
         facts.append(
             Fact.of_strength("distance", "how many standard deviations lie between the arms", stand_in.distance)
         )
-        if any(map(is_number, getattr(study, "covariates", {}).values())):
-            words = "how many standard deviations lie between squares of numbers in the arms"
-            curved = CURVED if stand_in.curved is None else stand_in.curved
-            facts.append(Fact("curved", words, curved, (0.0, TWICE * curved)))
     return [fact for fact in facts if fact.name in asked and fact.name not in told]
 
 
@@ -278,7 +274,6 @@ ALLOWED = {
     "correlation": (0.0, 0.95),
     "spread": (0.001, 1.0),
     "distance": (0.0, 5.0),
-    "curved": (0.0, 5.0),
     "eligible": (0.01, 1.0),
     "icc": (0.0, 1.0),
 }
@@ -333,7 +328,6 @@ def plan(
     correlation: float | None = None,
     spread: float | None = None,
     distance: float | None = None,
-    curved: float | None = None,
     eligible: float | None = None,
     icc: float | None = None,
 ) -> StudyPlan:
@@ -354,7 +348,6 @@ def plan(
         spread: assumed standard deviation of a covariate over half its range, from 0.001 to 1.
         distance: by how many standard deviations the arms' means of what drives treatment differ, from 0 to 5; default:
             1.
-        curved: the same of squares of numeric covariates, from 0 to 5; default: 0.5.
         eligible: share of units that meet ``where``, from 0.01 to 1; default: 0.5, and the plan says so.
         icc: correlation within clusters, from 0 to 1; default: 0.05 where whole clusters were treated, else 0.01.
 
@@ -380,7 +373,6 @@ def plan(
         "correlation": correlation,
         "spread": spread,
         "distance": distance,
-        "curved": curved,
         "eligible": eligible,
         "icc": icc,
     }

@@ -64,10 +64,9 @@ def study_of(name: str, epsilon: str, columns: int = 6) -> EffectStudy:
 
 def measured(study: EffectStudy, units: int, stand_in: StandIn, randomised: bool, runs: int) -> float:
     """Mean half-width of runs on samples of the plan's people."""
-    widths, rehearsal = [], estimator_of(study).rehearsal
-    told = stand_in if rehearsal is None else rehearsal(study).told(stand_in)
+    widths = []
     for seed in range(runs):
-        rows = people(study, told, units, randomised, sample=1_000 + seed)
+        rows = people(study, stand_in, units, randomised, sample=1_000 + seed)
         found = rehearse_effect(study, rows, RehearsalBudget(1_000 + seed), seed)
         widths.append((found.interval.upper - found.interval.lower) / 2)
     return float(np.mean(widths))

@@ -2,14 +2,8 @@
 
 It is the units of the run where they are public, and else synthetic people. These are as the planner's reader assumes:
 quasi-random (Kronecker's sequence of square roots of primes), or a seeded sample of equally correlated normal
-covariates, within the declared ranges or cut into levels of equal size. One index of them drives treatment and outcome,
-and so do squares of its numbers. No private column is read. How many cells a budget serves is told from the same public
-facts.
-
-Every other covariate lowers the index. Along the sum of correlated covariates they vary most, so noise on their moments
-hides least there: on seven published tables slopes and balancing weights lie along directions of .5 to 1.4 times the
-variance of one covariate, along the sum of a plan's people it was 1.1 to 2.7 times. Along alternating signs it is
-1 - correlation.
+covariates, within the declared ranges or cut into levels of equal size. One index of them drives treatment and outcome.
+No private column is read. How many cells a budget serves is told from the same public facts.
 """
 
 from __future__ import annotations
@@ -23,7 +17,7 @@ from scipy.special import gammaincinv, ndtr, ndtri
 
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.study import CategoricalCovariate, NumericCovariate, Study
+from causalveil.schemas.study import CategoricalCovariate, Study
 from causalveil.schemas.table import EffectStudy
 from causalveil.tasks.data.cells import of_their_cohorts
 from causalveil.tasks.data.covariates import blocks, dimension, scale
@@ -46,11 +40,6 @@ RARE = 0.1
 LOG_NORMAL = math.sqrt(math.e * (math.e - 1))
 # People who stand for all units; of whom this many are in the smaller arm, as far as MOST allow.
 PEOPLE, SMALLER, MOST = 4_096, 256, 32_768
-# How far squares of numbers set the arms apart, and what outcomes vary along them over what they do along lines, where
-# curves are looked for. On seven published tables (HI, MedExp, Workinghours, Computers, SmokeBan, CPS1988, medpar) all
-# squares and products beside lines explain 0 to 1.4 deviations of log odds, median .5, and in outcomes .1 to 2.8 of the
-# variance that lines do, median .2. ``docs/width.md`` has the tables on which plans were judged.
-CURVED = 0.5
 # An arm carries an answer where the noise on its number of units has a deviation of at most a third of that number: two
 # deviations then leave the arm a third of it. Chosen of 8, 5, 3, 2, 1 and none on eight made tables of 400 to 3,000
 # units with 2 to 40 % treated; below 3, answers of arms that are about as large as the noise missed up to half of the
@@ -76,11 +65,6 @@ def assumed(study: Study, stand_in: StandIn) -> StandIn:
         share = 0.5
     deviation = math.sqrt(share * (1 - share)) * width if stand_in.deviation is None else stand_in.deviation
     return stand_in.model_copy(update={"mean": low + share * width, "deviation": deviation})
-
-
-def with_curves(stand_in: StandIn) -> StandIn:
-    """Return the stand-in, curved as is assumed where nothing is said of it."""
-    return stand_in if stand_in.curved is not None else stand_in.model_copy(update={"curved": CURVED})
 
 
 def people(
@@ -130,16 +114,13 @@ def people(
                 number, z[:, place] = _within(own, spread)
             x[:, block.start] = number * factor
     # Without covariates what they would explain is chance.
-    index = z @ np.where(np.arange(len(kept)) % 2, -1.0, 1.0) if kept else normal[:, 0]
+    index = z.mean(axis=1) if kept else normal[:, 0]
     index = index / index.std()
-    curved = stand_in.curved or 0.0
-    numbers = [place for place, block in enumerate(kept) if is_number(block.covariate)]
-    curve = _standard((z[:, numbers] ** 2).sum(axis=1)) if numbers else np.zeros(count)
     # Of normal numbers whose means differ by so many deviations the log odds of an arm rise by as much per deviation.
-    log_odds = np.zeros(count) if randomised else stand_in.distance * index + curved * curve
-    chance = 1 / (1 + np.exp(-log_odds - _intercept(log_odds, stand_in.treated)))
+    odds = 0.0 if randomised else stand_in.distance
+    chance = 1 / (1 + np.exp(-odds * index - _intercept(odds * index, stand_in.treated)))
     treated = (_uniform(normal[:, 1]) < chance).astype(np.uint8)
-    outcome = _outcomes(study, stand_in, index, treated, normal[:, 2], effect, curve if numbers else None)
+    outcome = _outcomes(study, stand_in, index, treated, normal[:, 2], effect)
     x[:, -1] = factor
     return Rows(x, treated, outcome)
 
@@ -178,12 +159,8 @@ def _outcomes(
     treated: ByteArray,
     alone: FloatArray,
     effect: float = 0.0,
-    curve: FloatArray | None = None,
 ) -> FloatArray:
-    """Make outcomes in [-1, 1] from an index, chance, an effect and a curve.
-
-    Of the variance that lines do not explain the curve takes at most half.
-    """
+    """Make outcomes in [-1, 1] from an index, chance and an effect."""
     half, stand_in = study.outcome.width / 2, assumed(study, stand_in)
     deviation = half / 2 if stand_in.deviation is None else stand_in.deviation
     explained = stand_in.explained
@@ -192,24 +169,10 @@ def _outcomes(
     # Where few are treated, it may be that none of these people is.
     within = sum(float(np.var(one)) * len(one) / len(index) for one in own if len(one))
     # Of one unit in each arm the index varies within neither.
-    bent = 0.0 if curve is None else min(explained * (stand_in.curved or 0.0) ** 2, (1 - explained) / 2)
-    outcome = math.sqrt(explained / within if within > 0 else 0.0) * index + math.sqrt(1 - explained - bent) * alone
-    if curve is not None:
-        outcome += math.sqrt(bent) * curve
+    outcome = math.sqrt(explained / within if within > 0 else 0.0) * index + math.sqrt(1 - explained) * alone
     outcome += effect * (treated - np.mean(treated))
     middle = 0.0 if stand_in.mean is None else (stand_in.mean - study.outcome.middle) / half
     return _in_range(outcome, min(max(middle, -1.0), 1.0), deviation / half, study.outcome.two_valued)
-
-
-def is_number(covariate: NumericCovariate | CategoricalCovariate) -> bool:
-    """Return whether a covariate is a number, of which a plan's people have curves."""
-    return isinstance(covariate, NumericCovariate) and covariate.codes is None
-
-
-def _standard(values: FloatArray) -> FloatArray:
-    spread = float(values.std())
-    found: FloatArray = (values - values.mean()) / (spread if spread > 0 else 1.0)
-    return found
 
 
 def _within(normal: FloatArray, spread: float) -> tuple[FloatArray, FloatArray]:

@@ -33,9 +33,8 @@ STUDIES = {
     "regression": {"estimator": {"name": "regression", "penalty": ...}},
     "difference": {"estimator": {"name": "difference_in_means", "penalty": ...}},
 }
-# The change is that between three draws, the width the median of twelve: they agree up to this factor. With curves
-# widths of draws differ more.
-AGREES = {"regression": 1.4, "difference": 1.02}
+# The change is that between three draws, the width the median of twelve: they agree up to this factor.
+AGREES = {"regression": 1.3, "difference": 1.02}
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -56,7 +55,7 @@ def test_each_fact_that_was_not_told_is_named_with_what_it_changes(name: str, tm
 
 
 def test_plan_and_release_say_what_fewer_covariates_give_by_what_the_study_expects() -> None:
-    """Seeds of a rehearsal are fixed: half of 40 are narrower, and where a tenth is treated twice as wide."""
+    """Seeds of a rehearsal are fixed: half of 24 are .6 as wide, and where a tenth is treated as wide."""
     document = make_protocol().model_dump(mode="json")
 
     def told(many: int, **expect: float) -> list[Remark]:
@@ -65,11 +64,9 @@ def test_plan_and_release_say_what_fewer_covariates_give_by_what_the_study_expec
         study = parse_study(document | asked)
         return [one for one in warnings_of(study, sizes_of(study, 2_000)) if one.code is PlanCode.fewer_covariates]
 
-    (said,) = told(40)
-    assert (said.facts["many"], said.facts["half"]) == (40, 20)
-    (rare,) = told(40, treated=0.1)
-    assert rare.facts["half_width"] > 2 * said.facts["half_width"]
-    assert told(9) == []
+    (said,) = told(24)
+    assert (said.facts["many"], said.facts["half"]) == (24, 12)
+    assert told(24, treated=0.1) == told(9) == []
 
 
 def untold_of(said: Iterable[Remark]) -> list[Remark]:
@@ -215,36 +212,3 @@ def test_plan_says_what_a_delta_would_give(tmp_path: Path) -> None:
         told.append(said)
         assert "half_width_with_delta" not in other.expected
     assert any(told)
-
-
-@pytest.mark.parametrize("correlation", [0.0, 0.3, 0.6])
-def test_noise_hides_the_index_of_a_plan_s_people_as_it_does_that_of_published_tables(correlation: float) -> None:
-    """Weights h have h'Gh = (1 - r) h'h, less what treatment takes out; along the sum of six it is 1 + 5 r times h'h.
-
-    Of seed 1 and 20,000 people.
-    """
-    study = make_protocol(6, 1).questions[0]
-    rows = stand_in_people(study, StandIn(correlation=correlation, curved=0.0), 20_000, False, sample=1)
-    f = rows.x[:, :6] / rows.x[:, :6].std(axis=0)
-    arms = [f[rows.t == arm] for arm in (0, 1)]
-    gram = sum(np.cov(one.T) * len(one) for one in arms) / len(f)
-    weights = np.linalg.solve(gram, arms[1].mean(axis=0) - arms[0].mean(axis=0))
-    assert weights @ gram @ weights / (weights @ weights) == pytest.approx(1 - correlation, abs=0.2)
-
-
-def test_squares_of_numbers_set_the_arms_of_a_plan_s_people_apart_and_move_outcomes() -> None:
-    """Seed 1, 20,000 people: log odds of .5 a deviation, and within arms a sixth of what lines explain."""
-    study = make_protocol(6, 1).questions[0]
-    for curved in (0.0, 0.5):
-        rows = stand_in_people(study, StandIn(curved=curved), 20_000, False, sample=1)
-        f = rows.x[:, :6] / rows.x[:, :6].std(axis=0)
-        square = (f**2).sum(axis=1)
-        square = (square - square.mean()) / square.std()
-        apart = square[rows.t == 1].mean() - square[rows.t == 0].mean()
-        within = rows.u - np.where(rows.t == 1, rows.u[rows.t == 1].mean(), rows.u[rows.t == 0].mean())
-        assert apart == pytest.approx(0.8 * curved, abs=0.1)
-        assert np.corrcoef(square, within)[0, 1] ** 2 == pytest.approx(0.2 * curved**2, abs=0.02)
-    # A trial has no such treatment.
-    rows = stand_in_people(study, StandIn(curved=0.5), 20_000, True, sample=1)
-    square = ((rows.x[:, :6]) ** 2).sum(axis=1)
-    assert abs(square[rows.t == 1].mean() - square[rows.t == 0].mean()) < 0.1 * square.std()

@@ -160,8 +160,8 @@ def test_a_plan_says_what_facts_that_it_was_not_told_would_change() -> None:
     *facts, together = [one.sentence for one in said]
     named = [one.rsplit("state it with `", 1)[1].rstrip("`.").lstrip("-") for one in facts]
     # Covariates' correlation is near the edge of what matters here.
-    assert [one for one in named if one != "correlation"] == ["treated", "deviation", "explained", "distance", "curved"]
+    assert [one for one in named if one != "correlation"] == ["treated", "deviation", "explained", "distance"]
     assert together.startswith("By noise and any one of these it lies between")
     assert all(len(sentence.split()) <= 25 for one in [*facts, together] for sentence in one.split(". "))
-    told = StandIn.told(treated=0.4, deviation=2, explained=0.3, correlation=0.3, distance=1, curved=0.5)
+    told = StandIn.told(treated=0.4, deviation=2, explained=0.3, correlation=0.3, distance=1)
     assert what_matters(study, sizes, told, told.model_fields_set, REGRESSION.expected(study, sizes, told)) == []
