@@ -281,7 +281,7 @@ def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Fou
     meanings = tuple(dict.fromkeys(str(spellings.get(word, word)) for word in words))
     unique = len(words) == rows
     if len(meanings) > MOST_LEVELS or len(meanings) * 2 > max(rows - nulls, 4):
-        looks = Looks.mixed if _numbers_in(words) else Looks.text
+        looks = Looks.mixed if _mostly_numbers(words) else Looks.text
         return Found(name, source_name, looks, plain, nulls, len(words), unique=unique)
     looks = {1: Looks.constant, 2: Looks.binary}.get(len(meanings), Looks.category)
     reading = plain.model_copy(update={"spellings": spellings})
@@ -319,8 +319,10 @@ def _says_yes_and_no(words: Iterable[str]) -> bool:
     return lower <= YES | NO and bool(lower & YES) and bool(lower & NO) and not lower <= {"0", "1"}
 
 
-def _numbers_in(words: Iterable[str]) -> bool:
-    return any(re.fullmatch(r"[-+]?\d+([.,]\d+)?", word) for word in words)
+def _mostly_numbers(words: Mapping[str, int]) -> bool:
+    """Return whether half of the values or more are numbers: names of which a few are numbers are text."""
+    numbers = sum(times for word, times in words.items() if re.fullmatch(r"[-+]?\d+([.,]\d+)?", word))
+    return 2 * numbers >= sum(words.values())
 
 
 def _one_spelling(words: dict[str, int]) -> dict[str, str]:

@@ -59,6 +59,11 @@ LEFT_OUT: dict[str, tuple[dict[str, Any], str]] = {
     "epoch seconds": ({"x": 1_700_000_000 + 40_000 * np.arange(N)[::-1]}, "in seconds since 1970"),
     "epoch milliseconds": ({"x": 1_700_000_000_123 + RANDOM.integers(0, 10**10, N)}, "in milliseconds since 1970"),
     "epoch nanoseconds": ({"x": 10**9 * (1_700_000_000 + RANDOM.integers(0, 10**7, N))}, "in nanoseconds since 1970"),
+    "names, one of them a number": ({"x": ["907", *(f"bar {i}" for i in range(1, N))]}, "free text, or more than"),
+    "numbers, and words for none": (
+        {"x": [*(f"{i}.5" for i in range(N - 20)), *(f"none {i}" for i in range(20))]},
+        "numbers and words",
+    ),
     "serial dates": ({"visit_day": RANDOM.integers(43_000, 45_000, N)}, "spreadsheets number days"),
     "serial dates by their values": ({"x": RANDOM.integers(45_000, 45_300, N)}, "spreadsheets number days"),
     "days as numbers": ({"x": [20250101 + i % 28 for i in range(N)]}, "dates, written as whole numbers"),
