@@ -301,7 +301,8 @@ def main() -> None:
     rows = [row(one, base) for one in found]
     if set(asked.only) < set(parts):
         return
-    load = f"{min(loads):.0f} to {max(loads):.0f} on {os.cpu_count()} cores"
+    ends = dict.fromkeys(f"{end:.0f}" for end in (min(loads), max(loads)))
+    load = f"{' to '.join(ends)} on {os.cpu_count()} cores"
     write_table(asked.out / "speed.csv", rows)
     draw_bars(asked.out / "speed.svg", rows)
     told = PAGE.format(when=f"{datetime.date.today():%-d %B %Y}", load=load)
