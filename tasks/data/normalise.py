@@ -339,11 +339,12 @@ def write_covariates(
     for first in range(0, rows, CHUNK_ROWS):
         encode(study, prepared, slice(first, min(first + CHUNK_ROWS, rows)), whole[first:])
     with new_array(path, (rows, d), np.float64, by_column) as write:
-        buffer = np.empty(rows if by_column else (CHUNK_ROWS, d))
         if by_column:
+            ordered = np.empty(rows)
             for place, column in enumerate(whole.T):
-                write(place, np.take(column, order, out=buffer, mode="clip"))
+                write(place, np.take(column, order, out=ordered, mode="clip"))
             return
+        buffer = np.empty((CHUNK_ROWS, d))
         for first in range(0, rows, CHUNK_ROWS):
             chosen = order[first : first + CHUNK_ROWS]
             write(first, np.take(whole, chosen, axis=0, out=buffer[: len(chosen)], mode="clip"))

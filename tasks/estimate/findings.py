@@ -435,10 +435,10 @@ def not_covered(study: RegressionStudy, asked: Asked, calibrated: bool) -> tuple
 
 
 def regression_findings(
-    study: RegressionStudy, sizes: Sizes, asked: Asked, scales: JointScales, alike: ClusteredVariances | None = None
+    study: RegressionStudy, sizes: Sizes, asked: Asked, scales: JointScales, clustered: ClusteredVariances | None = None
 ) -> Findings:
     """Return the table of a study by regression, from its questions with all their releases."""
-    found = _findings(study, asked, scales, sizes, alike)
+    found = _findings(study, asked, scales, sizes, clustered)
     return _of_one_question(study, sizes, found, asked, scales) if study.asks_one else found
 
 

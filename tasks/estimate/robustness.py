@@ -97,7 +97,7 @@ def robustness(
         interval: around it.
         confidence: of the interval.
         errors: standard errors of sampling and of noise.
-        units: the number of units whose sampling variance that is: where units are alike, of as many that are not.
+        units: the number of units whose sampling variance that is: of clustered units, as many independent ones.
     """
     sampling, noise = errors
     if sampling <= 0 or units <= 0:
@@ -141,11 +141,11 @@ def _units_of(study: TableStudy, found: Findings, answer: Answer, units: int) ->
     """Return how many units the sampling variance of an answer is of.
 
     Of a subgroup, and where not all are eligible, it is a released noisy number. Units of one cluster count as many as
-    tell as much and are not alike.
+    tell as much and are independent.
     """
     if found.clusters is not None:
-        alike = {(one.outcome, one.group, one.arm): one.effective_people for one in found.clusters.answers}
-        return alike.get((answer.outcome, answer.group, answer.arm), 0.0)
+        people = {(one.outcome, one.group, one.arm): one.effective_people for one in found.clusters.answers}
+        return people.get((answer.outcome, answer.group, answer.arm), 0.0)
     if answer.group == ALL_UNITS and study.known_units:
         return units
     groups = study.groups if answer.group == ALL_UNITS else (answer.group,)

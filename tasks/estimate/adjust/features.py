@@ -169,7 +169,7 @@ class Scores:
 
 def line_values(lines: tuple[LineFeature, ...], z: FloatArray) -> FloatArray:
     """Return f of rows z, shape (rows, lines): those of :func:`lines_of`, row by row."""
-    return np.ascontiguousarray(lines_of(lines, z.T).T)
+    return np.ascontiguousarray(LineArrays(lines).of(z.T).T)
 
 
 def raw_values(curve: Curve, f: FloatArray) -> FloatArray:
@@ -294,6 +294,7 @@ class LineArrays:
         self.slopes = (end - self.to) / (last - self.first)
         self.low, self.high = np.minimum(self.to, end), np.maximum(self.to, end)
         self.columns = np.array([one.column for one in lines], dtype=np.intp)[self.straight]
+        self.by = [None if one.by is None else LineArrays((one.by,)) for one in lines]
 
     def of(self, z: FloatArray, out: FloatArray | None = None) -> FloatArray:
         """Return f of rows whose columns are z, shape (lines, rows); ``out``: memory for it."""
@@ -309,15 +310,10 @@ class LineArrays:
                 found[place] = np.interp(z[line.column], line.at, line.to)
             if line.missing is not None:
                 found[place] *= 1 - z[line.missing]
-            if line.by is not None:
-                found[place] *= lines_of((line.by,), z)[0]
+            if (by := self.by[place]) is not None:
+                found[place] *= by.of(z)[0]
                 np.clip(found[place], -LINE_CUT, LINE_CUT, out=found[place])
         return found
-
-
-def lines_of(lines: tuple[LineFeature, ...], z: FloatArray) -> FloatArray:
-    """Return f of rows whose columns are z, shape (lines, rows)."""
-    return LineArrays(lines).of(z)
 
 
 # Lines are cut at so many deviations before they are taken out of curves. Slopes of a curve that add up to less than
