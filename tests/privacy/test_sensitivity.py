@@ -32,8 +32,8 @@ from causalveil.tasks.estimate.adjust.features import (
     BLOCK,
     CurveArrays,
     FeatureMap,
+    LineArrays,
     features_of,
-    lines_of,
     score_features,
 )
 from causalveil.tasks.estimate.adjust.questions import joined
@@ -420,13 +420,13 @@ def test_releases_of_one_row_are_of_the_same_numbers() -> None:
     alone = FeatureMap(made.lines, (), 7.5)
     both = beside(alone, made.curves)
     lines, every = (features_of(one, z)[:, :500] * one.radius for one in (alone, both))
-    cut = np.linalg.norm(np.concatenate([np.ones((1, 500)), lines_of(made.lines, z)[:, :500]]), axis=0) > 7.5
+    cut = np.linalg.norm(np.concatenate([np.ones((1, 500)), LineArrays(made.lines).of(z)[:, :500]]), axis=0) > 7.5
     assert 50 < cut.sum() < 450
     assert np.abs(every[: len(lines)] - lines).max() < 2.0**-16 * both.radius
     assert (np.linalg.norm(every, axis=0) <= both.radius).all()
     slopes, weights = (part[:, :500] for part in score_features(both, z))
     assert np.abs(weights - every[1:]).max() < 2.0**-16 * both.radius
-    assert (slopes[: len(made.lines)] == lines_of(made.lines, z)[:, :500]).all()
+    assert (slopes[: len(made.lines)] == LineArrays(made.lines).of(z)[:, :500]).all()
     assert (slopes[len(made.lines) :] == weights[len(made.lines) :]).all()
     assert np.abs(feature_values(both, z[:, :500].T).T - every).max() < 2.0**-16 * both.radius
 

@@ -168,7 +168,7 @@ class Scores:
 
 
 def line_values(lines: tuple[LineFeature, ...], z: FloatArray) -> FloatArray:
-    """Return f of rows z, shape (rows, lines): those of :func:`lines_of`, row by row."""
+    """Return f of rows z, shape (rows, lines): those of :class:`LineArrays`, row by row."""
     return np.ascontiguousarray(LineArrays(lines).of(z.T).T)
 
 
