@@ -18,7 +18,7 @@ one and widened by the other, in standard deviations of an outcome within arms.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,20 +31,20 @@ from causalveil.schemas.estimators.balancing import BalancingEstimator
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.privacy import Level
-from causalveil.schemas.release import ClustersStatement
+from causalveil.schemas.release import AnswerClustering, ClustersStatement, Correlation
 from causalveil.schemas.table import ALL_UNITS, EffectMeasure, EffectStudy, OutcomeRole, TableStudy
-from causalveil.tasks.estimate.clusters import ClusteredVariance, ClusteredVariances, clusters_told
+from causalveil.tasks.estimate.clusters import ClusteredVariance, ClusteredVariances
 from causalveil.tasks.estimate.interval import Findings, Noise, around, laplace_tails
 from causalveil.tasks.machine.arrays import FloatArray
 
 
 @dataclass(frozen=True)
 class Risks:
-    """Two arms' shares of an outcome of two values, with the covariance of what they are off by.
+    """Two arms' risks of an outcome of two values, with the covariance of their errors.
 
     Attributes:
-        arms: of the arm and of the reference, each in [0, 1].
-        covariance: of both, sampling and noise together, shape (2, 2).
+        arms: risk in the arm and in the reference, each in [0, 1].
+        covariance: of both errors, sampling and noise together, shape (2, 2).
     """
 
     arms: tuple[float, float]
@@ -52,11 +52,11 @@ class Risks:
 
     def _parts(self, measure: EffectMeasure) -> tuple[float, float, FloatArray]:
         """Return numerator and denominator, and their derivatives by the two risks, shape (2, 2)."""
-        one, other = self.arms
+        risk, reference = self.arms
         if measure is EffectMeasure.ratio:
-            return one, other, np.eye(2)
-        derivatives = np.array([[1 - other, -one], [-other, 1 - one]])
-        return one * (1 - other), other * (1 - one), derivatives
+            return risk, reference, np.eye(2)
+        derivatives = np.array([[1 - reference, -risk], [-reference, 1 - risk]])
+        return risk * (1 - reference), reference * (1 - risk), derivatives
 
     def answer(self, measure: EffectMeasure, confidence: float) -> MeasureAnswer:
         """Return the measure with its interval; no estimate where the denominator is 0."""
@@ -103,30 +103,27 @@ def fieller(top: float, bottom: float, covariance: FloatArray, quantile: float) 
     return (larger if smaller < 0 < larger and math.isfinite(larger) else 0.0), None
 
 
-def over_all(parts: Iterable[tuple[Risks, float]], count_error: float) -> Risks | None:
-    """Return the risks over all subgroups, weighted by their noisy sizes.
-
-    None where there is no size.
+def over_all(groups: Sequence[tuple[Risks, float]], count_error: float) -> Risks | None:
+    """Return the risks over all subgroups, weighted by noisy sizes; None if none is above 0.
 
     Args:
-        parts: each subgroup's risks and its size.
+        groups: each subgroup's risks and its size.
         count_error: standard deviation of the noise on each size.
     """
-    found = list(parts)
-    total = math.fsum(size for _, size in found)
+    total = math.fsum(size for _, size in groups)
     if total <= 0:
         return None
-    shares = np.array([size / total for _, size in found])
-    risks = np.array([one.arms for one, _ in found])
+    shares = np.array([size / total for _, size in groups])
+    risks = np.array([group.arms for group, _ in groups])
     means = shares @ risks
     covariance = sum(
-        (share**2 * one.covariance for share, (one, _) in zip(shares, found, strict=True)), np.zeros((2, 2))
+        (share**2 * group.covariance for share, (group, _) in zip(shares, groups, strict=True)), np.zeros((2, 2))
     )
-    apart = (risks - means) * count_error / total
-    return Risks((float(means[0]), float(means[1])), covariance + apart.T @ apart)
+    moved = (risks - means) * count_error / total
+    return Risks((float(means[0]), float(means[1])), covariance + moved.T @ moved)
 
 
-# Draws beyond which a tail is not read off them.
+# The least number of draws beyond a quantile that is read off draws alone.
 FEW = 1.5
 
 
@@ -138,7 +135,7 @@ class Part:
         outcome: its place in the study.
         group: the subgroup's label.
         arm: the arm's name.
-        answered: whether noise leaves something to say.
+        answered: whether noise does not hide the answer.
         value: the estimate.
         sampling: variance of sampling.
         noise: variance of noise, in models and in the answer itself.
@@ -147,13 +144,14 @@ class Part:
         confounding: what was done about confounding; None where nothing is answered.
         mixing: None where noise is normal; else that of ``Noise``, 1 for Laplace noise.
         averaged: whether noise is a mean of several, whose law lies between that and a normal one.
-        hidden: why nothing is answered, where that is so.
-        error: draws of what models leave possible, of mean 0, where their law is known; their variance is in ``noise``.
-        adjusted: of the confounding that the prior expects, what the data took off; None: nothing was adjusted for.
+        hidden: why there is no answer, where ``answered`` is false.
+        error: draws of the models' error, of mean 0, where its law is known; their variance is in ``noise``.
+        adjusted: share of the confounding the prior expects that the data took off; None: nothing was adjusted for.
         risks: of both arms, where ratios are asked for and the outcome has two values.
-        clustered: what is possible of ``sampling``, its mean, where units of one cluster are correlated.
-        covariances: of sampling with the answer on each other outcome of the subgroup, and the deviation of its noise;
-            None where they are not released.
+        clustered: possible values of the sampling variance, whose mean is ``sampling``, where units of one cluster
+            are correlated.
+        covariances: sampling covariance with the answer on each other outcome of the subgroup, and the deviation of
+            its noise; None where they are not released.
     """
 
     outcome: int
@@ -189,36 +187,36 @@ def over_groups(
     width: float,
     clustered: ClusteredVariance | None = None,
 ) -> Part:
-    """Return the answer over all subgroups, from theirs: effects weighted by size.
+    """Return the answer over all subgroups: their effects weighted by size.
 
-    Sizes are noisy, and an error of a size moves the answer by how far that subgroup's effect lies from all others'.
-    Subgroups that noise hides are left out, and as much as they can matter is allowed for.
+    Sizes are noisy, and an error of a size moves the answer by how far that subgroup's effect lies from the mean.
+    Subgroups that noise hides are left out, and the bias counts the most that they can matter.
 
     Args:
-        parts: of one outcome and arm, by subgroup.
-        counts: noisy number of units of each that the estimand is over.
-        count_error: standard deviation of the noise on each.
+        parts: answers on one outcome and arm, by subgroup.
+        counts: noisy number of units in each subgroup that the estimand is over.
+        count_error: standard deviation of the noise on each count.
         units: number of units of all subgroups that the estimand is over.
         width: of the outcome's declared range.
-        clustered: what is possible of the sampling variance, where subgroups share clusters.
+        clustered: possible sampling variances, where subgroups share clusters.
     """
     first = parts[0]
-    told = [(part, max(count, 0.0)) for part, count in zip(parts, counts, strict=True) if part.answered]
-    total = math.fsum(count for _, count in told)
+    sized = [(part, max(count, 0.0)) for part, count in zip(parts, counts, strict=True) if part.answered]
+    total = math.fsum(count for _, count in sized)
     hidden = [count for part, count in zip(parts, counts, strict=True) if not part.answered]
     most = math.fsum(max(count, 0.0) + 3 * count_error for count in hidden) / max(units, 1.0)
-    if not told or total <= 0 or most >= 1:
-        bare = replace(first, group=ALL_UNITS, answered=False, risks=None, error=None, clustered=None)
-        return replace(bare, value=0.0, sampling=0.0, noise=0.0, bias=0.0)
-    shares = [(part, count / total) for part, count in told]
+    if not sized or total <= 0 or most >= 1:
+        unanswered = replace(first, group=ALL_UNITS, answered=False, risks=None, error=None, clustered=None)
+        return replace(unanswered, value=0.0, sampling=0.0, noise=0.0, bias=0.0)
+    shares = [(part, count / total) for part, count in sized]
     value = math.fsum(share * part.value for part, share in shares)
     sizes = math.fsum((count_error / total * (part.value - value)) ** 2 for part, _ in shares)
     stated = [(part.confounding, share) for part, share in shares if part.confounding is not None]
     error = _error_over(shares)
     own = math.fsum(share**2 * (part.noise - part.models) for part, share in shares)
-    # What a subgroup that noise hides would do to a ratio has no bound.
-    known = [(part.risks, count) for part, count in told if part.risks is not None]
-    risks = over_all(known, count_error) if len(known) == len(parts) else None
+    # A subgroup that noise hides may move a ratio by any amount.
+    with_risks = [(part.risks, count) for part, count in sized if part.risks is not None]
+    risks = over_all(with_risks, count_error) if len(with_risks) == len(parts) else None
     return Part(
         outcome=first.outcome,
         group=ALL_UNITS,
@@ -241,32 +239,30 @@ def over_groups(
 
 
 def _error_over(shares: Sequence[tuple[Part, float]]) -> FloatArray | None:
-    """Return draws of what models leave possible of a mean over subgroups.
+    """Return draws of the models' error of a mean over subgroups; None where one has no draws.
 
-    None where their laws are not known.
-
-    As far as the data took confounding off, what is left is noise, which subgroups do not share. What the prior leaves
-    (of its variance 1 - ``adjusted``) is shrinkage of slopes and weights that would be common to all of them.
+    The share ``adjusted`` of a subgroup's error is noise, which is independent over subgroups. The rest is shrinkage of
+    slopes and weights, which may be common to all subgroups.
     """
-    known = [
+    draws = [
         (part.error * share, 1 - (1.0 if part.adjusted is None else part.adjusted))
         for part, share in shares
         if part.error is not None
     ]
-    if len(known) < len(shares):
+    if len(draws) < len(shares):
         return None
-    count = max(len(one) for one, _ in known)
-    total = np.sum([np.resize(one, count) for one, _ in known], axis=0)
-    common = math.fsum(float(one.std()) * math.sqrt(left) for one, left in known) ** 2
-    own = math.fsum(float(one.var()) * (1 - left) for one, left in known)
-    found: FloatArray = (total - total.mean()) * math.sqrt((common + own) / max(float(total.var()), 1e-300))
-    return found
+    count = max(len(error) for error, _ in draws)
+    total = np.sum([np.resize(error, count) for error, _ in draws], axis=0)
+    common = math.fsum(float(error.std()) * math.sqrt(shrunk) for error, shrunk in draws) ** 2
+    own = math.fsum(float(error.var()) * (1 - shrunk) for error, shrunk in draws)
+    scaled: FloatArray = (total - total.mean()) * math.sqrt((common + own) / max(float(total.var()), 1e-300))
+    return scaled
 
 
 def limits(part: Part, width: float, error: float) -> tuple[float, Limits]:
     """Return the estimate and the interval that misses with probability ``error``.
 
-    The interval is the whole range if noise hides all.
+    The interval is the whole range where noise hides the answer.
     """
     if not part.answered:
         return 0.0, Limits(lower=-width, upper=width)
@@ -290,15 +286,15 @@ def mixture_quantile(
 ) -> float:
     """Return the upper quantile of a draw plus a normal number and Laplace noise.
 
-    It is exceeded with probability ``tail``, below one half. A tail that fewer than FEW draws show is taken to fall at
-    least as slowly as a normal one from there on; of a single draw no tail is lacking.
+    It is exceeded with probability ``tail``, below one half. Where fewer than FEW draws lie beyond it, the tail is
+    extrapolated as a normal one from the FEW-th draw on; a single draw needs no extrapolation.
 
     Args:
         draws: shape (K,).
-        deviation: of the normal number, or several that are possible.
+        deviation: of the normal number, or an array of possible ones.
         tail: the probability.
-        laplace: scale of the noise; 0 where the deviation is one of several.
-        shares: how probable each deviation is.
+        laplace: scale of the Laplace noise; 0 with ``shares``.
+        shares: the probability of each possible deviation.
     """
     from scipy.special import ndtr, ndtri
 
@@ -320,7 +316,7 @@ def mixture_quantile(
 
 
 def _by_law(part: Part, draws: FloatArray, width: float, error: float) -> tuple[float, Limits]:
-    """Return the same where the law of the error is known: draws, with sampling and noise beside them."""
+    """Return the estimate and interval by the law of its error: draws, sampling and noise."""
     noise = max(part.noise - part.models, 0.0)
     laws: list[tuple[float | FloatArray, float]] = []
     if part.clustered is not None:
@@ -349,20 +345,30 @@ def _within(value: float, low: float, high: float, width: float) -> tuple[float,
     return min(max(value, -width), width), ends
 
 
-def told_of(study: TableStudy, parts: Sequence[Part], names: Sequence[str] | None = None) -> ClustersStatement | None:
+def clusters_statement(study: TableStudy, parts: Sequence[Part], questions: Sequence[str]) -> ClustersStatement | None:
     """Return the correlation within clusters of each answer; None without clusters.
 
-    ``names``: of the questions, where they are not those of outcomes.
+    Args:
+        study: the table.
+        parts: its answers; those that noise hides are left out.
+        questions: names by ``Part.outcome``.
     """
     if study.clusters is None:
         return None
-    names = [one.name for one in study.outcomes] if names is None else names
-    return clusters_told(
-        study.clusters,
-        (
-            ({"outcome": names[one.outcome], "group": one.group, "arm": one.arm}, one.clustered)
-            for one in parts
-            if one.clustered is not None
+    return ClustersStatement(
+        **study.clusters.model_dump(),
+        answers=tuple(
+            AnswerClustering(
+                outcome=questions[part.outcome],
+                group=part.group,
+                arm=part.arm,
+                correlation=Correlation(**dict(zip(Correlation.model_fields, law.correlation, strict=True))),
+                design_effect=law.design_effect,
+                effective_people=law.units / law.design_effect,
+                hidden=law.hidden,
+            )
+            for part in parts
+            if (law := part.clustered) is not None
         ),
     )
 
@@ -373,12 +379,12 @@ def table(study: EffectStudy, parts: Sequence[Part]) -> tuple[Answer, ...]:
     The simultaneous intervals hold all together (Bonferroni).
     """
     error, reference = 1 - study.confidence, study.arm_names[0]
-    many = len(parts) + len(getattr(study, "contrasts", ()))
+    number = len(parts) + len(study.contrasts)
     rows = []
     for part in parts:
         outcome = study.outcomes[part.outcome]
         value, single = limits(part, outcome.width, error)
-        _, together = limits(part, outcome.width, error / many)
+        _, simultaneous = limits(part, outcome.width, error / number)
         rows.append(
             Answer(
                 outcome=outcome.name,
@@ -391,25 +397,20 @@ def table(study: EffectStudy, parts: Sequence[Part]) -> tuple[Answer, ...]:
                 confounding=part.confounding if part.answered else None,
                 estimate=value,
                 interval=single,
-                simultaneous=together,
+                simultaneous=simultaneous,
                 noise_error=math.sqrt(part.noise) if part.answered else outcome.width,
                 sampling_error=math.sqrt(part.sampling),
                 bias=part.bias,
                 spread=part.spread,
-                measures=_measures(study, part),
+                measures=tuple(part.risks.answer(ratio, study.confidence) for ratio in study.ratios)
+                if part.answered and part.risks is not None
+                else (),
             )
         )
     return tuple(rows)
 
 
-def _measures(study: EffectStudy, part: Part) -> tuple[MeasureAnswer, ...]:
-    """The ratios that the study asks for."""
-    if not part.answered or part.risks is None:
-        return ()
-    return tuple(part.risks.answer(measure, study.confidence) for measure in study.ratios)
-
-
-def with_everybody(
+def with_all_units(
     study: EffectStudy,
     parts: Sequence[Part],
     counts: Mapping[str, Sequence[float]],
@@ -417,51 +418,43 @@ def with_everybody(
     units: float,
     clustered: ClusteredVariances | None = None,
 ) -> list[Part]:
-    """Return all answers in the order of the table.
-
-    By outcome, the answer over all subgroups comes first, then theirs.
+    """Return answers in the table's order: by outcome and arm over all units, then by subgroup.
 
     Args:
         study: the study.
-        parts: by subgroup.
-        counts: by arm, noisy number of units of each subgroup that the estimand is over.
-        count_error: standard deviation of the noise on each.
-        units: number of units that the estimand is over, of all subgroups.
-        clustered: of a study with clusters, what is possible of each sampling variance, in half ranges.
+        parts: answers of subgroups.
+        counts: by arm, noisy number of units in each subgroup that the estimand is over.
+        count_error: standard deviation of the noise on each count.
+        units: number of units of all subgroups that the estimand is over.
+        clustered: of a study with clusters, the possible values of each sampling variance, in half ranges.
     """
     rows: list[Part] = []
     for index, outcome in enumerate(study.outcomes):
         for place, arm in enumerate(study.arm_names[1:]):
             own = [part for part in parts if part.outcome == index and part.arm == arm]
             if study.subgroups is not None:
-                every = None if clustered is None else clustered[index][-1][place]
-                every = None if every is None else every.times((outcome.width / 2) ** 2)
-                rows.append(over_groups(own, counts[arm], count_error, units, outcome.width, every))
+                overall = None if clustered is None else clustered[index][-1][place]
+                overall = None if overall is None else overall.times((outcome.width / 2) ** 2)
+                rows.append(over_groups(own, counts[arm], count_error, units, outcome.width, overall))
             rows += own
     return rows
 
 
-def told_of_errors(study: EffectStudy, found: Findings) -> dict[str, float | int | str | bool]:
-    """Return the details of a table of one row: its errors.
-
-    Numbers of units are among them where not all are eligible.
-    """
-    own, counted = found.answers[0], dict(found.details) if not study.known_units else {}
+def error_details(study: EffectStudy, findings: Findings) -> dict[str, float | int | str | bool]:
+    """Return the errors of a table of one row, and numbers of units where they are not public."""
+    own, counted = findings.answers[0], dict(findings.details) if not study.known_units else {}
     errors = {"noise_standard_error": own.noise_error or 0.0, "sampling_standard_error": own.sampling_error or 0.0}
     return {**counted, **errors}
 
 
-def with_statement(found: Findings, done: ConfoundingStatement, **told: Any) -> Findings:
-    """Return a table of one row that says what was done about confounding.
-
-    It does so whether or not noise hides the answer.
-    """
-    (own,) = found.answers
-    told |= {"reason": None, "confounding": done}
-    return replace(found, answers=(own.model_copy(update=told),))
+def with_statement(findings: Findings, statement: ConfoundingStatement, **updates: Any) -> Findings:
+    """Return a table of one row with its confounding statement, even if noise hides the answer."""
+    (own,) = findings.answers
+    updates |= {"reason": None, "confounding": statement}
+    return replace(findings, answers=(own.model_copy(update=updates),))
 
 
-# Fewer controls say too little of how systematic error spreads; the paper's authors ask for thirty or more.
+# The deviation of systematic error is not estimated from fewer controls; the paper's authors ask for thirty or more.
 ENOUGH = 5
 # A control's spread is taken to be at least this part of its declared width.
 LEAST_SPREAD = 1e-3
@@ -487,16 +480,16 @@ class Systematic:
     deviation: float
     mean_error: float
 
-    def limits(self, shown: Measured, quantile: float, width: float) -> Limits:
-        """Return the interval of an estimate, moved and widened by it, within the declared width.
+    def limits(self, estimate: Measured, quantile: float, width: float) -> Limits:
+        """Return an estimate's interval, corrected for systematic error, within the declared width.
 
         Args:
-            shown: the estimate, with its error and scale.
+            estimate: with its error and scale.
             quantile: of the confidence, two-sided.
             width: of the outcome's declared range.
         """
-        half = quantile * math.hypot(shown.error, shown.scale * math.hypot(self.deviation, self.mean_error))
-        middle = shown.value - self.mean * shown.scale
+        half = quantile * math.hypot(estimate.error, estimate.scale * math.hypot(self.deviation, self.mean_error))
+        middle = estimate.value - self.mean * estimate.scale
         return Limits(lower=min(max(middle - half, -width), width), upper=max(min(middle + half, width), -width))
 
 
@@ -517,11 +510,11 @@ def learn(declared: int, shown: Sequence[Measured]) -> tuple[Calibration, System
     if len(shown) < ENOUGH:
         statement = "Noise hides too many negative controls to calibrate by them."
         return Calibration(controls=declared, statement=statement), None
-    values = np.array([one.value / one.scale for one in shown])
-    errors = np.array([one.error / one.scale for one in shown])
+    values = np.array([control.value / control.scale for control in shown])
+    errors = np.array([control.error / control.scale for control in shown])
     mean, deviation = systematic_error(values, errors)
     mean_error = float(np.sqrt(1 / np.sum(1 / (errors**2 + deviation**2))))
-    # Two digits are printed of each: what is less than a hundredth of the error adds to none of them.
+    # Two digits are printed of each number: a deviation below a hundredth of the error changes none of them.
     spread = f"spread {deviation:.2g}" if deviation > 0.01 * mean_error else "no spread beyond chance"
     calibration = Calibration(
         controls=declared,
@@ -537,9 +530,7 @@ def learn(declared: int, shown: Sequence[Measured]) -> tuple[Calibration, System
 def calibrate(
     study: EffectStudy, parts: Sequence[Part], answers: Sequence[Answer]
 ) -> tuple[tuple[Answer, ...], Calibration]:
-    """Return the answers with calibrated intervals, and what was done in words.
-
-    Intervals are calibrated if there are controls enough.
+    """Return the answers, with calibrated intervals if controls suffice, and a statement.
 
     Args:
         study: the study.
@@ -556,17 +547,17 @@ def calibrate(
     calibration, systematic = learn(sum(controls), shown)
     if systematic is None:
         return tuple(answers), calibration
-    quantile, found = -float(ndtri((1 - study.confidence) / 2)), []
+    quantile, calibrated = -float(ndtri((1 - study.confidence) / 2)), []
     for part, answer in zip(parts, answers, strict=True):
         if part.answered and not controls[part.outcome]:
             limits = systematic.limits(_measured(study, part), quantile, study.outcomes[part.outcome].width)
             answer = answer.model_copy(update={"calibrated": limits})
-        found.append(answer)
-    return tuple(found), calibration
+        calibrated.append(answer)
+    return tuple(calibrated), calibration
 
 
 def scale_of(spread: float, width: float) -> float:
-    """Return the standard deviation within arms that an outcome's error is measured by."""
+    """Return the deviation of an outcome within arms, at least LEAST_SPREAD of its width."""
     return max(spread, LEAST_SPREAD * width)
 
 
@@ -601,32 +592,32 @@ def systematic_error(values: FloatArray, errors: FloatArray) -> tuple[float, flo
 def covered(study: EffectStudy | SurvivalStudy, answers: Sequence[Answer]) -> tuple[Limit, ...]:
     """Return the sources of error that every interval of a table covers."""
     settings = study.estimator.model_dump()
-    found = [limit(Code.sampling), limit(Code.privacy_noise)]
+    sources = [limit(Code.sampling), limit(Code.privacy_noise)]
     if hidden_subgroups(study, answers):
-        found.append(limit(Code.hidden_subgroups))
+        sources.append(limit(Code.hidden_subgroups))
     if isinstance(study, SurvivalStudy) and study.covariates:
-        found.append(limit(Code.censoring_curves))
+        sources.append(limit(Code.censoring_curves))
     if declares_randomised(settings):
-        return tuple(found)
+        return tuple(sources)
     if study.estimator.name == "difference_in_means" or not study.covariates:
-        return (*found, limit(Code.confounding_of_prior))
+        return (*sources, limit(Code.confounding_of_prior))
     if study.privacy.level is Level.label:
-        # Weights are functions of public columns. Where covariates are assumed to explain nothing, none is left.
+        # Weights are functions of public columns. Where covariates are assumed to explain nothing, no bias is left.
         assumed = isinstance(study.estimator, ConfoundingSettings | BalancingEstimator) and study.estimator.bias() == 0
-        return tuple(found) if assumed else (*found, limit(Code.imbalance))
-    return (*found, limit(Code.confounding_hidden))
+        return tuple(sources) if assumed else (*sources, limit(Code.imbalance))
+    return (*sources, limit(Code.confounding_hidden))
 
 
 def hidden_subgroups(study: EffectStudy | SurvivalStudy, answers: Sequence[Answer]) -> bool:
-    """Return whether an answer over all units is made of some subgroups alone.
+    """Return whether an answer over all units lacks subgroups that noise hides.
 
-    Noise hides the others. Arms that are compared as they are have curves of all units, whatever is seen of a subgroup.
+    Unadjusted curves of times are over all units, whether or not noise hides a subgroup.
     """
     if isinstance(study, SurvivalStudy) and not study.covariates:
         return False
     states: dict[tuple[str, str], dict[str, State]] = {}
-    for one in answers:
-        states.setdefault((one.outcome, one.arm), {})[one.group] = one.state
+    for answer in answers:
+        states.setdefault((answer.outcome, answer.arm), {})[answer.group] = answer.state
     return any(
         own.get(ALL_UNITS, State.withheld) in (State.answered, State.marked) and State.unresolved in own.values()
         for own in states.values()

@@ -1,12 +1,10 @@
-"""Differences of arm means where treatment is private, of a randomised trial or unadjusted.
+"""Estimate differences of arm means where treatment is private, in a trial or unadjusted.
 
-Every outcome in every subgroup and arm, from one release.
+One release answers every outcome in every subgroup and arm. A cell, a subgroup and an arm, has (w_k u_k,
+w_k u_k^2/sqrt(2)) for each outcome and its count times sqrt(1/2). A row lies in one cell, and the vector moves by at
+most 2, whatever the numbers of subgroups, arms and outcomes (``docs/proofs/questions.md``, section 5).
 
-A cell, a subgroup and an arm, has (w_k u_k, w_k u_k^2/sqrt(2)) for each outcome and its count times sqrt(1/2). A row
-lies in one cell, and the vector moves by at most 2, whatever the numbers of subgroups, arms and outcomes
-(``docs/proofs/questions.md``, section 5).
-
-With survey weights a in [0, 1] it has, of v_k = a (CENTRE u_k, AROUND), v_k v_k'/sqrt(2) beside v_k: the same 2.
+With survey weights a in [0, 1] a cell has v_k and v_k v_k'/sqrt(2) of v_k = a (CENTRE u_k, AROUND): the same 2.
 """
 
 from __future__ import annotations
@@ -30,24 +28,23 @@ from causalveil.tasks.estimate.answers import (
     Part,
     Risks,
     calibrate,
+    clusters_statement,
     covered,
+    error_details,
     table,
-    told_of,
-    told_of_errors,
-    with_everybody,
+    with_all_units,
     with_statement,
 )
 from causalveil.tasks.estimate.clusters import (
     ClusteredVariance,
-    ClusteredVariances,
     ClusterTotals,
     Contributions,
     ReleasedTotals,
     codes_of,
 )
 from causalveil.tasks.estimate.contrasts import contrast_answers
-from causalveil.tasks.estimate.findings import together
-from causalveil.tasks.estimate.interval import EFFECTIVE, NOISY, Findings, Noise, of_the_answer
+from causalveil.tasks.estimate.findings import simultaneous
+from causalveil.tasks.estimate.interval import EFFECTIVE, NOISY, Findings, Noise, means_if_consistent
 from causalveil.tasks.estimate.label.weighings import confounding, covers, not_covered
 from causalveil.tasks.estimate.models.lattice_sums import bounded, on_lattice, sums_sensitivity, weighed
 from causalveil.tasks.estimate.people import FLOOR_DEVIATIONS, check_cells
@@ -57,15 +54,15 @@ from causalveil.tasks.privacy.mechanisms import Budget, Mechanism, Slot, vector_
 
 SLOT = Slot(name="effect", scope=Scope.all)
 HALF = math.sqrt(0.5)
-# Of survey weights: by what sums of outcomes and of weights are multiplied; their squares add up to 1. Noise in both
-# counts alike where an arm's mean lies at sqrt(1/2) of half the range from its middle; nearer, that on outcomes more.
+# With survey weights, factors of outcomes and of weights; their squares add up to 1. Noise in both counts alike where
+# an arm's mean lies at sqrt(1/2) of half the range from its middle; nearer, noise in outcomes counts more.
 CENTRE, AROUND = math.sqrt(2 / 3), math.sqrt(1 / 3)
-# No mean square about a mean is taken to be smaller, in u.
+# The least variance within a cell, in u.
 LEAST_VARIANCE = 1e-6
 
 
 def numbers(study: DifferenceStudy) -> int:
-    """Return the number of sums that the release has in a subgroup."""
+    """Return the number of released sums of a subgroup."""
     each, shared = (2, 1) if study.weights is None else (3, 2)
     return len(study.arm_names) * (each * len(study.outcomes) + shared)
 
@@ -74,22 +71,22 @@ def mechanism(study: DifferenceStudy, sizes: Sizes | None) -> Mechanism:
     """Return the mechanism that releases the sums.
 
     Raises:
-        StudyError: more cells than the budget can serve.
+        StudyError: there are more cells than the budget can serve.
     """
     units = None if sizes is None else sizes.units
-    found = vector_mechanism(sums_sensitivity(len(study.groups) * numbers(study), units), costs(study)[SLOT.name])
+    release = vector_mechanism(sums_sensitivity(len(study.groups) * numbers(study), units), costs(study)[SLOT.name])
     if units is not None:
         check_cells(
             study.expected_units(units),
             len(study.groups),
             len(study.arm_names),
-            FLOOR_DEVIATIONS * noise_of(study, found).deviation / counting(study),
+            FLOOR_DEVIATIONS * noise_of(study, release).deviation / counting(study),
         )
-    return found
+    return release
 
 
 def costs(study: DifferenceStudy) -> dict[str, PrivacyCost]:
-    """Return what each release may cost: sums alone, or sums and totals of clusters."""
+    """Return the cost of each release: of the sums, and of totals of clusters if there are any."""
     if study.clusters is None:
         return {SLOT.name: study.privacy.cost}
     return divide(study.privacy.cost, {SLOT.name: 1 - CLUSTERS_SHARE, CLUSTERS.name: CLUSTERS_SHARE})
@@ -139,32 +136,32 @@ def sums(study: DifferenceStudy, pieces: Pieces) -> FloatArray:
     """Return the sums over all units before their noise, shape (groups * numbers,)."""
     arms = len(study.arm_names)
 
-    def of(rows: CellRows) -> FloatArray:
-        u, own = on_lattice(rows.u), one_hot(rows.t, arms)
+    def sums_of_rows(rows: CellRows) -> FloatArray:
+        u, in_arm = on_lattice(rows.u), one_hot(rows.t, arms)
         if rows.w is not None:
             a, s = on_lattice(rows.w)[:, None], weighed(u.T, rows.w)
-            of_arms = [s @ own, s @ (a * own), (s * s) @ own, a.T @ (a * own), a.T @ own]
-            return np.concatenate([one.ravel() for one in of_arms])
-        return np.concatenate([(u.T @ own).ravel(), ((u * u).T @ own).ravel(), own.sum(axis=0)])
+            of_arms = [s @ in_arm, s @ (a * in_arm), (s * s) @ in_arm, a.T @ (a * in_arm), a.T @ in_arm]
+            return np.concatenate([array.ravel() for array in of_arms])
+        return np.concatenate([(u.T @ in_arm).ravel(), ((u * u).T @ in_arm).ravel(), in_arm.sum(axis=0)])
 
     groups = len(study.groups)
-    blocks = by_block(pieces, [of] * groups, [numbers(study)] * groups, study.execution.workers)
+    blocks = by_block(pieces, [sums_of_rows] * groups, [numbers(study)] * groups, study.execution.workers)
     weighted = weights(study).ravel()
     return np.concatenate([block * weighted for block in blocks])
 
 
 @dataclass(frozen=True)
 class ArmMeans:
-    """Means of all cells as released sums tell them, in u: by subgroup, outcome and arm.
+    """Means of all cells by released sums, in u: by subgroup, outcome and arm.
 
     Attributes:
-        counts: noisy numbers of units, shape (groups, arms); of one subgroup of all units they add up to n.
-        count_noise: deviation of the noise on each.
+        counts: noisy numbers of units, shape (groups, arms); where one subgroup holds all units they add up to n.
+        count_noise: deviation of the noise on each count.
         means: shape (groups, outcomes, arms).
         within: variance within a cell, with a deviation of its noise added; at most 1; of the same shape.
-        errors: covariance of the means of a subgroup's arms by noise, shape (groups, outcomes, arms, arms).
-        few: of survey weights a the mean of a by a, sum a^2/sum a, of each cell, shape (groups, arms); else 1.
-        mixing: of the noise, as that of ``Noise``.
+        errors: covariance by noise of the means of a subgroup's arms, shape (groups, outcomes, arms, arms).
+        mixing: of the noise, as in ``Noise``.
+        few: sum a^2/sum a of the survey weights a in each cell, shape (groups, arms); 1 without weights.
     """
 
     counts: FloatArray
@@ -179,15 +176,15 @@ class ArmMeans:
     def of(cls, study: DifferenceStudy, sizes: Sizes, released: FloatArray) -> ArmMeans:
         """Read released sums.
 
-        The mean of a cell is off by (e_sum - mean e_count)/count for the noisy count, so two arms whose counts share
-        noise have errors that depend on each other; a second moment's noise enters the sampling variance.
+        The mean of a cell has the error (e_sum - mean e_count)/count for the noisy count, so errors of two arms whose
+        counts share noise are correlated; noise in second moments enters the sampling variance.
         """
         q, groups, arms = len(study.outcomes), len(study.groups), len(study.arm_names)
         law = noise_of(study, mechanism(study, sizes))
         blocks, noise = released.reshape(groups, -1, arms) / weights(study), law.deviation
         counts, in_counts = blocks[:, -1, :], (noise / counting(study)) ** 2 * np.eye(arms)
         if groups == 1 and study.known_units:
-            # The arms add up to what is public: what one has too much the others have too little.
+            # The arms add up to the public number of units, so errors of their counts are negatively correlated.
             counts = counts + (sizes.units - counts.sum()) / arms
             in_counts -= (noise / HALF) ** 2 / arms
         safe, own = np.maximum(counts, 1.0)[:, None, :], noise / np.array(study.outcome_weights)
@@ -197,11 +194,11 @@ class ArmMeans:
             of_squares = np.hypot(own / HALF, 2 * own)[None, :, None] / safe
             within = np.maximum(blocks[:, q:-1] / safe - means**2, LEAST_VARIANCE) + of_squares
         else:
-            # Sum a^2 (u - m)^2 over sum a^2; with a deviation of the noise on the former.
+            # Sum a^2 (u - m)^2 over sum a^2, with a deviation of the numerator's noise.
             parts, squares = np.split(blocks, [q, 2 * q, 3 * q, 3 * q + 1], axis=1), blocks[:, [-2]].clip(1.0, safe)
             loud = own[:, None] / CENTRE / HALF, 2 * means * own[:, None] / AROUND, means**2 * noise / HALF / AROUND**2
             about = parts[2] - 2 * means * parts[1] + means**2 * parts[3]
-            within = np.maximum(about / squares, LEAST_VARIANCE) + np.sqrt(sum(one**2 for one in loud)) / squares
+            within = np.maximum(about / squares, LEAST_VARIANCE) + np.sqrt(sum(sd**2 for sd in loud)) / squares
             few = (squares / safe)[:, 0]
         errors = own[:, None, None] ** 2 * np.eye(arms) + in_counts * means[..., :, None] * means[..., None, :]
         errors /= safe[..., :, None] * safe[..., None, :]
@@ -222,7 +219,7 @@ class ArmMeans:
     ) -> Part:
         """Return one answer: an arm's mean less that of the reference.
 
-        ``clustered``: what totals of clusters say of its sampling variance.
+        ``clustered``: its sampling variance by totals of clusters.
         """
         own, half = [arm, 0], study.outcomes[outcome].width / 2
         means, variance = self.means[group, outcome, own], self.variances[group, outcome, own]
@@ -248,7 +245,7 @@ class ArmMeans:
         )
 
 
-# Where an outcome of more than two values is cut about an arm's mean, in its deviations, for totals of clusters.
+# In totals of clusters, an outcome of more than two values is cut at this many deviations from its arm's mean.
 CUT = 4.0
 
 
@@ -260,46 +257,43 @@ class Influence:
 
     Attributes:
         means: shape (groups, outcomes, arms).
-        limits: at which u is cut about a mean, of the same shape.
+        limits: largest distance of u from the mean, beyond which it is cut; of the same shape.
     """
 
     means: FloatArray
     limits: FloatArray
 
     @classmethod
-    def of(cls, study: DifferenceStudy, found: ArmMeans) -> Influence:
-        """Return it from released sums."""
-        two = np.array([[one.two_valued] for one in study.outcomes])
+    def of(cls, study: DifferenceStudy, means: ArmMeans) -> Influence:
+        """Return the contributions' means and limits, read off released sums."""
+        two = np.array([[outcome.two_valued] for outcome in study.outcomes])
         # No outcome lies farther from a mean than the farther end of its range.
-        far = 1 + np.abs(found.means)
-        limits = np.where(two, far, np.minimum(far, CUT * np.sqrt(found.within)))
-        return cls(found.means, limits)
+        far = 1 + np.abs(means.means)
+        limits = np.where(two, far, np.minimum(far, CUT * np.sqrt(means.within)))
+        return cls(means.means, limits)
 
-    def contributions(self, found: ArmMeans) -> Contributions:
-        """Return what the contributions add to the answers."""
-        counts, each = found.safe[:, None, :], np.diagonal(found.errors, axis1=2, axis2=3)
+    def contributions(self, means: ArmMeans) -> Contributions:
+        """Return how much contributions add to the answers."""
+        counts, each = means.safe[:, None, :], np.diagonal(means.errors, axis1=2, axis2=3)
         errors = (np.sqrt(each) / self.limits)[..., None] * np.eye(counts.shape[-1])
-        seen = found.counts >= FLOOR_DEVIATIONS * found.count_noise
-        told = seen[:, 0] & seen[:, 1:].any(axis=1)
-        over = found.safe.sum(axis=1) * told
+        visible = means.counts >= FLOOR_DEVIATIONS * means.count_noise
+        answered = visible[:, 0] & visible[:, 1:].any(axis=1)
+        over = means.safe.sum(axis=1) * answered
         return Contributions(
             units=(self.limits / counts).swapaxes(0, 1),
-            own=(counts * found.within / self.limits**2).swapaxes(0, 1),
-            counts=found.safe,
+            own=(counts * means.within / self.limits**2).swapaxes(0, 1),
+            counts=means.safe,
             errors=errors.swapaxes(0, 1),
             shares=np.tile(over / max(float(over.sum()), 1.0), (self.means.shape[1], 1)),
         )
 
     def of_rows(self, rows: CellRows) -> FloatArray:
-        """Return r of each outcome, shape (outcomes, rows).
-
-        It is 0 of who lies in no subgroup.
-        """
+        """Return contributions of rows, shape (outcomes, rows); 0 outside every subgroup."""
         arm, here = rows.t.astype(np.intp), np.flatnonzero(rows.g < len(self.means))
-        group, found = rows.g[here].astype(np.intp), np.zeros((rows.u.shape[1], len(rows)))
+        group, contributions = rows.g[here].astype(np.intp), np.zeros((rows.u.shape[1], len(rows)))
         added = (np.clip(rows.u[here], -1, 1) - self.means[group, :, arm[here]]) / self.limits[group, :, arm[here]]
-        found[:, here] = (np.where(arm[here] == 0, -1.0, 1.0)[:, None] * bounded(added)).T
-        return found
+        contributions[:, here] = (np.where(arm[here] == 0, -1.0, 1.0)[:, None] * bounded(added)).T
+        return contributions
 
 
 def clusters_released(
@@ -314,82 +308,67 @@ def clusters_released(
 
     Args:
         study: the table, with clusters.
-        sizes: its sizes.
+        sizes: the number of units.
         released: the sums, with their noise.
         pieces: all units.
-        codes: of the clusters of each piece's rows; in rehearsals the intraclass correlation that is assumed.
+        codes: of the clusters of each piece's rows; in rehearsals the assumed intraclass correlation.
         budget: of the stage.
     """
     totals, mechanism = made(totals_of(study)), made(clusters_mechanism(study, sizes))
-    found = ArmMeans.of(study, sizes, released)
-    influence, exact = Influence.of(study, found), np.zeros(totals.shape)
+    means = ArmMeans.of(study, sizes, released)
+    influence, exact = Influence.of(study, means), np.zeros(totals.shape)
     if not isinstance(codes, float):
-        added, workers = influence.contributions(found), study.execution.workers
+        added, workers = influence.contributions(means), study.execution.workers
         exact = totals.exact(added, pieces, codes, influence.of_rows, workers)
-    drawn = mechanism.release((exact * totals.factors).ravel(), CLUSTERS, budget)
+    released_totals = mechanism.release((exact * totals.factors).ravel(), CLUSTERS, budget)
     noise = Noise.of(mechanism, exact.size).deviation
-    return totals.released(drawn, noise, codes if isinstance(codes, float) else None)
-
-
-def clustered_variances(
-    study: DifferenceStudy, found: ArmMeans, released: ReleasedTotals | None
-) -> ClusteredVariances | None:
-    """Return what totals of clusters say of each sampling variance.
-
-    None of a study without clusters.
-    """
-    if released is None:
-        return None
-    return made(totals_of(study)).read(Influence.of(study, found).contributions(found), released)
+    return totals.released(released_totals, noise, codes if isinstance(codes, float) else None)
 
 
 def findings(
     study: DifferenceStudy, sizes: Sizes, released: FloatArray, totals: ReleasedTotals | None = None
 ) -> Findings:
-    """Return the table from released sums.
-
-    ``totals``: of a study with clusters.
-    """
-    found = ArmMeans.of(study, sizes, released)
-    clustered = clustered_variances(study, found, totals)
-    groups, outcomes, arms = found.means.shape
+    """Return the table from released sums, and from totals of clusters if there are any."""
+    cell_means = ArmMeans.of(study, sizes, released)
+    clustered = None
+    if totals is not None:
+        contributions = Influence.of(study, cell_means).contributions(cell_means)
+        clustered = made(totals_of(study)).read(contributions, totals)
+    groups, outcomes, arms = cell_means.means.shape
     parts = [
-        found.part(study, group, outcome, arm, None if clustered is None else clustered[outcome][group][arm - 1])
+        cell_means.part(study, group, outcome, arm, None if clustered is None else clustered[outcome][group][arm - 1])
         for group in range(groups)
         for outcome in range(outcomes)
         for arm in range(1, arms)
     ]
-    sizes_of = dict.fromkeys(study.arm_names[1:], found.safe.sum(axis=1).tolist())
-    total = float(found.safe.sum()) if not study.known_units else float(sizes.units)
-    parts = with_everybody(study, parts, sizes_of, found.count_noise * math.sqrt(arms), total, clustered)
+    sizes_of = dict.fromkeys(study.arm_names[1:], cell_means.safe.sum(axis=1).tolist())
+    total = float(cell_means.safe.sum()) if not study.known_units else float(sizes.units)
+    parts = with_all_units(study, parts, sizes_of, cell_means.count_noise * math.sqrt(arms), total, clustered)
     answers, calibration = calibrate(study, parts, table(study, parts))
     details: dict[str, float | int | str | bool] = {
         "cells": groups * arms,
-        **together(len(answers) + len(study.contrasts)),
+        **simultaneous(len(answers) + len(study.contrasts)),
     }
     name = "units" if study.weights is None else EFFECTIVE
-    for label, counts in zip(study.groups, (found.counts / found.few).tolist(), strict=True):
+    for label, counts in zip(study.groups, (cell_means.counts / cell_means.few).tolist(), strict=True):
         details |= {f"{name}[{label}][{arm}]": count for arm, count in zip(study.arm_names, counts, strict=True)}
-    told = Findings(
+    whole = Findings(
         answers=answers,
         confidence=study.confidence,
         covers=covered(study, answers),
         details=details,
         not_covered=not_covered(study.estimator),
         calibration=calibration,
-        clusters=told_of(study, parts),
+        clusters=clusters_statement(study, parts, [outcome.name for outcome in study.outcomes]),
         contrasts=contrast_answers(study, parts, answers),
     )
-    return _of_one_question(study, told, found) if study.asks_one else told
+    return _of_one_question(study, whole, cell_means) if study.asks_one else whole
 
 
 def difference_stage(
     study: DifferenceStudy, sizes: Sizes, enclave: Enclave, budget: Budget, times: float = 1.0
 ) -> Findings:
-    """Release the sums over all units and make the table.
-
-    In rehearsals a row stands for ``times`` units.
-    """
+    """Release the sums over all units and make the table; a rehearsal's row is ``times`` units."""
     pieces = everybody(enclave, study.weights is not None)
     released = mechanism(study, sizes).release(sums(study, pieces) * times, SLOT, budget)
     if study.clusters is None:
@@ -398,20 +377,20 @@ def difference_stage(
     return findings(study, sizes, released, totals)
 
 
-def _of_one_question(study: DifferenceStudy, answers: Findings, found: ArmMeans) -> Findings:
+def _of_one_question(study: DifferenceStudy, answers: Findings, cell_means: ArmMeans) -> Findings:
     """Return a table of one row with the means of its arms."""
     middle, half = study.outcome.middle, study.outcome.width / 2
-    control, treated = (found.means[0, 0] * half + middle).tolist()
-    errors = np.sqrt(found.variances[0, 0] + np.diagonal(found.errors[0, 0])) * half
+    control, treated = (cell_means.means[0, 0] * half + middle).tolist()
+    errors = np.sqrt(cell_means.variances[0, 0] + np.diagonal(cell_means.errors[0, 0])) * half
     details = {
         "mean_treated": treated,
         "mean_control": control,
         "mean_treated_error": float(errors[1]),
         "mean_control_error": float(errors[0]),
     }
-    values = of_the_answer(answers.estimate, (control, treated))
+    values = means_if_consistent(answers.estimate, (control, treated))
     return replace(
         with_statement(answers, confounding(study.estimator), values=values),
         covers=(*NOISY, *covers(study.estimator)),
-        details={**details, **told_of_errors(study, answers)},
+        details={**details, **error_details(study, answers)},
     )

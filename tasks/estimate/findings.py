@@ -38,12 +38,12 @@ from causalveil.tasks.estimate.adjust.released import ReleasedProducts
 from causalveil.tasks.estimate.answers import (
     Part,
     calibrate,
+    clusters_statement,
     covered,
+    error_details,
     scale_of,
     table,
-    told_of,
-    told_of_errors,
-    with_everybody,
+    with_all_units,
     with_statement,
 )
 from causalveil.tasks.estimate.clusters import ClusteredVariances
@@ -53,102 +53,114 @@ from causalveil.tasks.estimate.robustness import benchmarks
 from causalveil.tasks.machine.distribute import one_thread
 
 GATE_ERROR = 0.05
-# Weights that leave less of an arm's precision answer for many people whom the other arm lacks.
+# From the best to the worst.
+VERDICTS = (GateVerdict.passed, GateVerdict.cannot_tell, GateVerdict.failed)
+# Weights that leave less of an arm's precision extrapolate to many people whom the other arm lacks.
 ENOUGH_LEFT = 0.5
-# What a withheld answer has none of.
+# The fields that a withheld answer lacks.
 NUMBERS = ("estimate", "interval", "simultaneous", "calibrated", "noise_error", "sampling_error", "bias", "spread")
 
 
 def sides_of(study: EffectStudy) -> list[str]:
     """Return the arms under which a subgroup's comparisons are shown.
 
-    Of two arms it is the second. Of more it is each, which is compared with all others.
+    Of two arms it is the second; of more it is each, compared with all others.
     """
     return [study.arm_names[1]] if len(study.arm_names) == TWO_ARMS else list(study.arm_names)
 
 
-def first_of(study: EffectStudy, group: Questions | None) -> Sequence[FiveReleases] | None:
+def primary_questions(study: EffectStudy, group: Questions | None) -> Sequence[FiveReleases] | None:
     """Return the first primary outcome's questions of a subgroup; None where noise hides them."""
     return None if group is None else group[study.first]
 
 
 def balance_of(study: EffectStudy, asked: Asked) -> tuple[BalanceRow, ...]:
-    """Return standardised differences of each column that is adjusted for, by subgroup and side."""
+    """Return standardised differences of each adjusted column, by subgroup and side."""
     rows = list[BalanceRow]()
     for label, group in zip(study.groups, asked, strict=True):
-        for arm, question in zip(sides_of(study), first_of(study, group) or (), strict=False):
-            rows.extend(BalanceRow(group=label, arm=arm, **vars(one)) for one in differences(question))
+        for arm, question in zip(sides_of(study), primary_questions(study, group) or (), strict=False):
+            rows.extend(BalanceRow(group=label, arm=arm, **vars(difference)) for difference in differences(question))
     return tuple(rows)
 
 
 def benchmarks_of(study: RegressionStudy, asked: Asked) -> tuple[Benchmark, ...]:
-    """Return what each covariate explains of the headline.
+    """Return how much each covariate explains of the headline's outcome and of treatment.
 
-    Nothing is said in a trial, and where the headline is of several questions.
+    The result is empty in a trial, and where the headline is of several questions.
     """
-    row = first_of(study, asked[0]) if len(asked) == 1 else None
+    row = primary_questions(study, asked[0]) if len(asked) == 1 else None
     if study.estimator.trial or row is None or len(study.arm_names) != TWO_ARMS:
         return ()
     return benchmarks(row[0], tuple(block.name for block in blocks(study)))
 
 
-def results(study: EffectStudy, asked: Asked, balance: Sequence[BalanceRow]) -> tuple[GateResult, ...]:
+def gate_results(study: EffectStudy, asked: Asked, balance: Sequence[BalanceRow]) -> tuple[GateResult, ...]:
     """Return every declared gate in every subgroup and comparison."""
-    gates, found, places = study.gates, list[GateResult](), sides_of(study)
+    gates, results, sides = study.gates, list[GateResult](), sides_of(study)
     if gates is None:
         return ()
     values = max(len(balance), 1)
     for label, group in zip(study.groups, asked, strict=True):
-        for side, arm in enumerate(places):
+        for side, arm in enumerate(sides):
             if gates.balance is not None:
-                own = [(row.after, row.noise_error) for row in balance if (row.group, row.arm) == (label, arm)]
-                found.append(balance_gate(label, arm, gates.balance, own, critical_of(values)))
+                after = [(row.after, row.noise_error) for row in balance if (row.group, row.arm) == (label, arm)]
+                results.append(balance_gate(label, arm, gates.balance, after, critical_of(values)))
             if gates.overlap is not None:
-                critical = critical_of(len(study.groups) * len(places))
-                # Nothing is told of a subgroup that noise hides.
-                row = first_of(study, group)
+                critical = critical_of(len(study.groups) * len(sides))
+                # No verdict on a subgroup that noise hides.
+                row = primary_questions(study, group)
                 value, error = (1.0, math.inf) if row is None else effective(row[side])
-                found.append(overlap_gate(label, arm, gates.overlap, value, min(error, 1.0), critical))
-    return tuple(found)
+                results.append(overlap_gate(label, arm, gates.overlap, value, min(error, 1.0), critical))
+    return tuple(results)
 
 
 def placebo_gates(study: EffectStudy, parts: Sequence[Part]) -> tuple[GateResult, ...]:
-    """Return the gate on placebos in every subgroup and arm, by the worst of them.
+    """Return the gate on placebos in every subgroup and arm: that of the worst placebo.
 
-    That is one that fails, else one not told, else the largest. A bias that is allowed for counts against both.
+    A placebo passes only if it is within its bound with its bias added, and fails only if beyond it with its bias
+    subtracted.
     """
     if study.gates is None or study.gates.placebo is None:
         return ()
-    bound, order = study.gates.placebo, (GateVerdict.passed, GateVerdict.cannot_tell, GateVerdict.failed)
-    own = [
-        one for one in parts if study.outcomes[one.outcome].role is OutcomeRole.placebo and one.group in study.groups
+    bound = study.gates.placebo
+    placebos = [
+        placebo
+        for placebo in parts
+        if study.outcomes[placebo.outcome].role is OutcomeRole.placebo and placebo.group in study.groups
     ]
-    critical, found = critical_of(max(len(own), 1)), dict[tuple[str, str], GateResult]()
-    for one in own:
-        scale = scale_of(one.spread, study.outcomes[one.outcome].width)
-        value, error, bias = abs(one.value) / scale, math.sqrt(one.sampling + one.noise) / scale, one.bias / scale
-        error = error if one.answered else bound
+    critical, worst = critical_of(max(len(placebos), 1)), dict[tuple[str, str], GateResult]()
+    for placebo in placebos:
+        scale = scale_of(placebo.spread, study.outcomes[placebo.outcome].width)
+        value, bias = abs(placebo.value) / scale, placebo.bias / scale
+        error = math.sqrt(placebo.sampling + placebo.noise) / scale if placebo.answered else bound
         least, most = (_verdict(value + sign * bias - bound, error, critical) for sign in (-1, 1))
-        ends = {least, most} if one.answered else {GateVerdict.cannot_tell}
+        ends = {least, most} if placebo.answered else {GateVerdict.cannot_tell}
         verdict = ends.pop() if len(ends) == 1 else GateVerdict.cannot_tell
         result = GateResult(
-            gate="placebo", group=one.group, arm=one.arm, bound=bound, value=value, noise_error=error, verdict=verdict
+            gate="placebo",
+            group=placebo.group,
+            arm=placebo.arm,
+            bound=bound,
+            value=value,
+            noise_error=error,
+            verdict=verdict,
         )
-        known = found.setdefault((one.group, one.arm), result)
-        if (order.index(verdict), value) > (order.index(known.verdict), known.value):
-            found[one.group, one.arm] = result
-    return tuple(found.values())
+        cell = placebo.group, placebo.arm
+        former = worst.setdefault(cell, result)
+        if (VERDICTS.index(verdict), value) > (VERDICTS.index(former.verdict), former.value):
+            worst[cell] = result
+    return tuple(worst.values())
 
 
 def critical_of(values: int) -> float:
-    """Return the one-sided quantile of the gates' error, divided among so many values."""
+    """Return the one-sided quantile of the gates' error, divided among this number of values."""
     from scipy.special import ndtri
 
     return -float(ndtri(GATE_ERROR / values))
 
 
 def _verdict(beyond: float, error: float, critical: float) -> GateVerdict:
-    """Return the verdict on how far a value lies beyond its bound, negative within."""
+    """Return the verdict on the distance of a value beyond its bound, negative within it."""
     if beyond > critical * error:
         return GateVerdict.failed
     return GateVerdict.passed if beyond < -critical * error else GateVerdict.cannot_tell
@@ -157,29 +169,28 @@ def _verdict(beyond: float, error: float, critical: float) -> GateVerdict:
 def balance_gate(
     label: str, arm: str, bound: float, numbers: Sequence[tuple[float, float]], critical: float
 ) -> GateResult:
-    """Return the worst covariate: one that fails, else one not told, else the largest.
+    """Return the balance gate by the worst covariate: by verdict, then by difference.
 
     Args:
         label: the subgroup.
-        arm: which arm.
+        arm: the arm.
         bound: as declared.
-        numbers: by covariate the difference that is left and its noise's deviation; none: it was not released.
+        numbers: by covariate the difference after weighting and its noise's deviation; empty if not released.
         critical: quantile of :func:`critical_of`.
     """
-    order = {GateVerdict.failed: 2, GateVerdict.cannot_tell: 1, GateVerdict.passed: 0}
     rows = [(_verdict(abs(after) - bound, error, critical), abs(after), error) for after, error in numbers]
     if not rows:
         rows = [(GateVerdict.cannot_tell, 0.0, bound)]
-    verdict, value, error = max(rows, key=lambda row: (order[row[0]], row[1]))
+    verdict, value, error = max(rows, key=lambda row: (VERDICTS.index(row[0]), row[1]))
     return GateResult(
         gate="balance", group=label, arm=arm, bound=bound, value=value, noise_error=error, verdict=verdict
     )
 
 
 def overlap_gate(label: str, arm: str, bound: float, value: float, error: float, critical: float) -> GateResult:
-    """Return the result of the overlap gate: whether weights leave enough units effective.
+    """Return the overlap gate: whether weights leave enough effective units.
 
-    ``value`` is the smaller arm's share, ``error`` of its noise.
+    ``value``: the smaller arm's effective share; ``error``: the deviation of its noise.
     """
     verdict = _verdict(bound - value, error, critical)
     return GateResult(
@@ -188,29 +199,28 @@ def overlap_gate(label: str, arm: str, bound: float, value: float, error: float,
 
 
 def gated(study: EffectStudy, answers: Sequence[Answer], gates: Sequence[GateResult]) -> tuple[Answer, ...]:
-    """Return the table after its gates: answers behind a failed one are withheld, or marked."""
+    """Return the table after its gates: answers behind a failed gate are withheld, or marked."""
     if study.gates is None:
         return tuple(answers)
     failed = {(gate.group, gate.arm) for gate in gates if gate.verdict is GateVerdict.failed}
     withhold = study.gates.failed is FailedGate.withhold
-    found = []
+    released = []
     for answer in answers:
         arms = (answer.arm, answer.reference)
         groups = study.groups if answer.group == ALL_UNITS else (answer.group,)
         if not any((group, arm) in failed for group in groups for arm in arms):
-            found.append(answer)
+            released.append(answer)
         elif withhold:
-            found.append(answer.model_copy(update={"state": State.withheld, "measures": (), **dict.fromkeys(NUMBERS)}))
+            released.append(
+                answer.model_copy(update={"state": State.withheld, "measures": (), **dict.fromkeys(NUMBERS)})
+            )
         else:
-            found.append(answer.model_copy(update={"state": State.marked}))
-    return tuple(found)
+            released.append(answer.model_copy(update={"state": State.marked}))
+    return tuple(released)
 
 
 def failed_gates(release: Published) -> str | None:
-    """Return one line that names the gates that failed and where.
-
-    All of this is released. The result is None if none failed.
-    """
+    """Return one line that names the failed gates and their cells; None if none failed."""
     if not isinstance(release, EffectTable) or not release.gate_failed:
         return None
     failed = [gate for gate in release.gates if gate.verdict == "failed"]
@@ -218,18 +228,12 @@ def failed_gates(release: Published) -> str | None:
     return f"a declared gate failed ({places}); the release says so, and its charge stands"
 
 
-def as_it_is(part: Part, row: Sequence[FiveReleases] | None) -> Part:
-    """Return an answer in units of its declared range."""
-    del row
-    return part
-
-
 def parts_of(
     study: RegressionStudy,
     asked: Asked,
     scales: JointScales,
     units: int,
-    told: Callable[[Part, Sequence[FiveReleases] | None], Part] = as_it_is,
+    in_units: Callable[[Part, Sequence[FiveReleases] | None], Part] | None = None,
     clustered: ClusteredVariances | None = None,
 ) -> list[Part]:
     """Return every answer of the table.
@@ -237,37 +241,37 @@ def parts_of(
     Args:
         study: the protocol.
         asked: its questions, by subgroup.
-        scales: what release 1 says.
-        units: of the data.
-        told: a subgroup's answer, with the questions that it is read off, as the table has it.
-        clustered: of a study with clusters, what is possible of each sampling variance.
+        scales: release 1.
+        units: number of units of the data.
+        in_units: from a subgroup's answer in declared ranges, and its questions, to the answer in the table's units.
+        clustered: of a study with clusters, the possible values of each sampling variance.
     """
     parts, arms = [], len(study.arm_names)
     for label, group in zip(study.groups, asked, strict=True):
         for outcome in range(len(study.outcomes)):
             row = None if group is None else group[outcome]
-            laws = [] if row is None else [one.law for one in row]
-            for arm in range(1, len(study.arm_names)):
+            laws = [] if row is None else [question.law for question in row]
+            for arm in range(1, arms):
                 part = _part(study, row, laws, label, outcome, arm)
                 if group is not None and arms == TWO_ARMS:
                     part = replace(part, covariances=_covariances(study, group, outcome))
-                parts.append(told(part, row))
+                parts.append(part if in_units is None else in_units(part, row))
     counts, error, total = _sizes(study, scales, units)
-    return with_everybody(study, parts, counts, error, total, clustered)
+    return with_all_units(study, parts, counts, error, total, clustered)
 
 
 def _covariances(study: RegressionStudy, group: Questions, outcome: int) -> dict[int, tuple[float, float]] | None:
-    """Return the covariances by sampling of an answer with those on the other outcomes, as release 5 has them."""
+    """Return the sampling covariances of an answer with those on other outcomes, by release 5."""
 
     def unit(place: int) -> float:
-        one = group[place][0]
-        return one.scores_asked.cut * one.found_scales.arms.spread * study.outcomes[place].width / 2
+        question = group[place][0]
+        return question.scores_asked.cut * question.found_scales.arms.spread * study.outcomes[place].width / 2
 
     row = group[outcome]
     scores = None if row is None else row[0].scores
     if not isinstance(scores, ReleasedProducts):
         return None
-    # Means are over the units of this outcome; of those over the other's units n differs where these are its own.
+    # Means are over the units of this outcome; n is that of the other outcome, whose units may differ.
     return {
         other: tuple(unit(outcome) * unit(other) * np.array([mean, error]) / group[other][0].public.units)
         for other, (mean, error) in enumerate(zip(scores.products, scores.errors, strict=True))
@@ -276,7 +280,7 @@ def _covariances(study: RegressionStudy, group: Questions, outcome: int) -> dict
 
 
 def _sizes(study: RegressionStudy, scales: JointScales, units: int) -> tuple[dict[str, list[float]], float, float]:
-    """Return, by arm, the number of units of each subgroup that the estimand is over, its noise, and their sum."""
+    """Return numbers of units of the estimand, by arm and subgroup, their noise and their sum."""
     counts = np.maximum(scales.counts, 1.0)
     over = slice(None) if study.estimand is Estimand.ATE else list(study.estimand.arms)
     chosen = counts[:, over].sum(axis=1)
@@ -294,14 +298,11 @@ def _part(
     outcome: int,
     arm: int,
 ) -> Part:
-    """Return one answer of a subgroup.
-
-    ``row``: its questions by side, None where noise hides it.
-    """
+    """Return one answer of a subgroup. ``row``: its questions by side; None if noise hides them."""
     if row is None:
         return Part(outcome, label, study.arm_names[arm], False, 0.0, 0.0, 0.0, 0.0, 0.0, None)
     half = study.outcomes[outcome].width / 2
-    left_out = tuple(dict.fromkeys(name for one in row for name in one.left_out))
+    left_out = tuple(dict.fromkeys(name for question in row for name in question.left_out))
     law = laws[0] if len(row) == 1 else _contrast(laws[arm], laws[0], row[arm], row[0])
     unseen = None if law.unseen is None else law.unseen * half
     return Part(
@@ -313,7 +314,7 @@ def _part(
         sampling=(law.sampling * half) ** 2,
         noise=(float(law.error.var()) + law.noise.deviation**2) * half**2,
         bias=0.0,
-        spread=float(np.mean([one.found_scales.arms.spread for one in row])) * half,
+        spread=float(np.mean([question.found_scales.arms.spread for question in row])) * half,
         confounding=confounding(study, row[0].public, law.adjusted_share, left_out, law.explained, unseen),
         mixing=law.mixing,
         error=law.error * half,
@@ -322,32 +323,32 @@ def _part(
     )
 
 
-def _contrast(one: ErrorLaw, other: ErrorLaw, of_one: FiveReleases, of_other: FiveReleases) -> ErrorLaw:
+def _contrast(law: ErrorLaw, reference: ErrorLaw, question: FiveReleases, of_reference: FiveReleases) -> ErrorLaw:
     """Return the law of the difference of two arms' means.
 
-    Models of both read the same noise of Gram matrices, so their errors are taken to be as unlike as they can be.
-    Means are where the features of all units lie: noise in that centre, and who was sampled, move them alike but for
-    what the arms' slopes differ by.
+    Models of both arms share the noise of Gram matrices, so their errors are paired in the worst way: sorted in
+    opposite orders. Means are at the centre of all units' features. Noise in that centre, and its sampling error, move
+    the difference by the difference of the arms' slopes.
     """
-    first, second = of_one.second, of_other.second
-    apart = first.slopes[0] * of_one.found_scales.arms.spread - second.slopes[0] * of_other.found_scales.arms.spread
-    gram = first.moments.gram
-    shared = float((apart * first.moments.middle_sd) @ (apart * first.moments.middle_sd))
-    everybody = max(float(apart @ gram @ apart), 0.0) / of_one.public.effective_units
-    error = np.sort(one.error) - np.sort(other.error)[::-1]
-    clustered = None if one.clustered is None else one.clustered.times(1 + everybody / one.clustered.own)
-    alone = one.sampling**2 + other.sampling**2 + everybody
+    first, second = question.second, of_reference.second
+    spread, reference_spread = question.found_scales.arms.spread, of_reference.found_scales.arms.spread
+    slopes = first.slopes[0] * spread - second.slopes[0] * reference_spread
+    centre_noise = math.sqrt(float((slopes * first.moments.middle_sd) @ (slopes * first.moments.middle_sd)))
+    centre = max(float(slopes @ first.moments.gram @ slopes), 0.0) / question.public.effective_units
+    error = np.sort(law.error) - np.sort(reference.error)[::-1]
+    clustered = None if law.clustered is None else law.clustered.times(1 + centre / law.clustered.own)
+    alone = law.sampling**2 + reference.sampling**2 + centre
     return ErrorLaw(
-        one.value - other.value,
+        law.value - reference.value,
         error,
         math.sqrt(alone if clustered is None else clustered.variance),
-        # Of one deviation: noise in the centre is taken to have the law of that in scores.
-        math.hypot(one.noise.deviation, other.noise.deviation, math.sqrt(shared)) / one.noise.deviation * one.scale,
-        one.mixing,
-        min(one.adjusted_share, other.adjusted_share),
-        None if one.explained is None or other.explained is None else (one.explained + other.explained) / 2,
+        # In one scale: noise in the centre is taken to have the law of noise in scores.
+        math.hypot(law.noise.deviation, reference.noise.deviation, centre_noise) / law.noise.deviation * law.scale,
+        law.mixing,
+        min(law.adjusted_share, reference.adjusted_share),
+        None if law.explained is None or reference.explained is None else (law.explained + reference.explained) / 2,
         clustered=clustered,
-        unseen=None if one.unseen is None or other.unseen is None else one.unseen + other.unseen,
+        unseen=None if law.unseen is None or reference.unseen is None else law.unseen + reference.unseen,
     )
 
 
@@ -356,12 +357,12 @@ def _findings(
 ) -> Findings:
     """Return the whole table of a study by regression.
 
-    ``clustered``: of one with clusters, what is possible of each sampling variance.
+    ``clustered``: of a study with clusters, the possible values of each sampling variance.
     """
-    name, many_of = ("units", scales.units) if study.weights is None else (EFFECTIVE, scales.effective)
+    name, people = ("units", scales.units) if study.weights is None else (EFFECTIVE, scales.effective)
     with_outcome = {
-        f"{name}[{study.outcomes[chosen[0]].name}]": many or 0.0
-        for chosen, many in zip(study.classes, many_of, strict=False)
+        f"{name}[{study.outcomes[chosen[0]].name}]": number or 0.0
+        for chosen, number in zip(study.classes, people, strict=False)
         if study.outcomes[chosen[0]].leaves_out or study.of_cohorts
     }
     treated = {
@@ -373,22 +374,25 @@ def _findings(
     with one_thread():
         parts = parts_of(study, asked, scales, sizes.units, clustered=clustered)
         balance = balance_of(study, asked)
-        gates = (*results(study, asked, balance), *placebo_gates(study, parts))
+        gates = (*gate_results(study, asked, balance), *placebo_gates(study, parts))
     answers, calibration = calibrate(study, parts, table(study, parts))
     details: dict[str, float | int | str | bool] = {
         "cells": scales.counts.size,
-        **together(len(answers) + len(study.contrasts)),
+        **simultaneous(len(answers) + len(study.contrasts)),
     }
     effective = scales.effective or [None] * len(scales.units)
-    said = zip(study.groups, scales.counts, scales.units, asked, effective, strict=True)
-    for label, counts, units, group, many in said:
-        details[f"units[{label}]" if many is None else f"{EFFECTIVE}[{label}]"] = units if many is None else many
+    by_group = zip(study.groups, scales.counts, scales.units, asked, effective, strict=True)
+    for label, counts, units, group, effective_units in by_group:
+        if effective_units is None:
+            details[f"units[{label}]"] = units
+        else:
+            details[f"{EFFECTIVE}[{label}]"] = effective_units
         for arm, count in zip(study.arm_names, counts.tolist(), strict=True):
             details[f"share[{label}][{arm}]"] = min(max(count / units, 0.0), 1.0)
-        if (row := first_of(study, group)) is not None:
+        if (row := primary_questions(study, group)) is not None:
             first = row[0]
-            if (far := _unlike(study, first)) and "unlike" not in details:
-                details["unlike"] = ", ".join(far)
+            if (columns := _unlike(study, first)) and "unlike" not in details:
+                details["unlike"] = ", ".join(columns)
             details[f"curves[{label}]"] = ", ".join(curve_names(first.public, first.second.features)) or "none"
     details |= with_outcome
     rows = gated(study, answers, gates)
@@ -402,34 +406,35 @@ def _findings(
         calibration=calibration,
         not_covered=not_covered(study, asked, calibration.mean is not None),
         details=details,
-        clusters=told_of(study, parts),
+        clusters=clusters_statement(study, parts, [outcome.name for outcome in study.outcomes]),
         contrasts=contrast_answers(study, parts, rows, treated),
     )
 
 
 def _unlike(study: RegressionStudy, question: FiveReleases) -> tuple[str, ...]:
-    """Return where arms of a trial differ beyond chance and noise; whole clusters differ by more chance than units."""
+    """Return columns by which arms of a trial without clusters differ beyond chance and noise."""
     return unlike(question) if study.estimator.trial and study.clusters is None else ()
 
 
-def together(answers: int) -> dict[str, str]:
+def simultaneous(answers: int) -> dict[str, str]:
     """Return the detail on intervals that hold together; a single answer has none."""
     return {"simultaneous": f"Bonferroni over {answers} answers"} if answers > 1 else {}
 
 
 def not_covered(study: RegressionStudy, asked: Asked, calibrated: bool) -> tuple[Limit, ...]:
-    """Return what no interval of the table holds."""
+    """Return the sources of error that no interval of the table covers."""
     if study.estimator.trial:
         return (limit(Code.not_randomised),)
     controls = any(outcome.role is OutcomeRole.negative_control for outcome in study.outcomes)
     revealed = limit(Code.calibrated_controls if calibrated else Code.controls)
-    rows = [row for group in asked if (row := first_of(study, group)) is not None]
+    rows = [row for group in asked if (row := primary_questions(study, group)) is not None]
     columns = dict.fromkeys(name for row in rows for name in row[0].left_out)
     left_out = [limit(Code.left_out, columns=tuple(columns))] if columns else []
     first = [row[0] for row in rows]
-    narrow = united(found for one in first for found in cut_away(one.public, one.found_scales, one.second)[1].limits)
-    said = {curves_not_covered(one.public) for one in first}
-    curves = said.pop() if len(said) == 1 else Code.any_curves
+    cuts = [cut_away(question.public, question.found_scales, question.second)[1] for question in first]
+    narrow = united(problem for cut in cuts for problem in cut.limits)
+    codes = {curves_not_covered(question.public) for question in first}
+    curves = codes.pop() if len(codes) == 1 else Code.any_curves
     of_controls = (revealed,) if controls else ()
     return *left_out, limit(Code.unmeasured), limit(curves), *narrow, *of_controls
 
@@ -438,34 +443,34 @@ def regression_findings(
     study: RegressionStudy, sizes: Sizes, asked: Asked, scales: JointScales, clustered: ClusteredVariances | None = None
 ) -> Findings:
     """Return the table of a study by regression, from its questions with all their releases."""
-    found = _findings(study, asked, scales, sizes, clustered)
-    return _of_one_question(study, sizes, found, asked, scales) if study.asks_one else found
+    findings = _findings(study, asked, scales, sizes, clustered)
+    return _of_one_question(study, sizes, findings, asked, scales) if study.asks_one else findings
 
 
 def _of_one_question(
-    study: RegressionStudy, sizes: Sizes, found: Findings, asked: Asked, scales: JointScales
+    study: RegressionStudy, sizes: Sizes, findings: Findings, asked: Asked, scales: JointScales
 ) -> Findings:
-    """Return a table of one row with what is told of one question alone."""
+    """Return a table of one row with the details of a single question."""
     public = joint_recipe(study, sizes).public(0, sizes.units)
     question = None if asked[0] is None else asked[0][0][0]
-    told = _hidden(scales) if question is None else _details(study, question)
+    details = _hidden(scales) if question is None else _details(study, question)
     lacking = () if question is None or public.trial else _extrapolated(*effective(question))
     narrow = () if question is None else question.law.narrow.limits
-    done = found.confounding or confounding(study, public, 0.0, tuple(study.covariates))
+    statement = findings.confounding or confounding(study, public, 0.0, tuple(study.covariates))
     return replace(
-        with_statement(found, done),
+        with_statement(findings, statement),
         covers=(*NOISY[:2], limit(Code.noise_of_models), *covers_unseen(public)),
-        details={**told_of_errors(study, found), **told},
+        details={**error_details(study, findings), **details},
         not_covered=(*not_covered_of_one(public), *lacking, *narrow),
     )
 
 
 def _details(study: RegressionStudy, question: FiveReleases) -> Mapping[str, float | int | str | bool]:
-    """Return what is told of a question beside its answer."""
+    """Return details of a question beside its answer."""
     arms, half = question.found_scales.arms, study.outcome.width / 2
-    far = _unlike(study, question)
+    columns = _unlike(study, question)
     return {
-        **({"unlike": ", ".join(far)} if far else {}),
+        **({"unlike": ", ".join(columns)} if columns else {}),
         "treated_share": arms.share,
         "spread": half * arms.spread,
         "features": question.refit_asked.count,
@@ -476,16 +481,17 @@ def _details(study: RegressionStudy, question: FiveReleases) -> Mapping[str, flo
 
 
 def _hidden(scales: JointScales) -> Mapping[str, float | int | str | bool]:
-    """Return what is told where noise hides an arm: nothing is adjusted for."""
+    """Return details where noise hides an arm: nothing is adjusted for."""
     (counts,), (units,) = scales.counts.tolist(), scales.units
     share = min(max(counts[1] / units, 0.0), 1.0)
     return {"treated_share": share, "features": 0, "confounding_adjusted_for": 0.0, "curves": "none"}
 
 
 def _extrapolated(usable: float, doubt: float) -> tuple[Limit, ...]:
-    """Say that slopes answer for people whom one arm lacks, where weights leave less than half of an arm's precision.
+    """Return the warning of extrapolation where weights leave under half of an arm's precision.
 
-    Of 214,144 people of whom a sixth were never treated they left .14 to .41 (five draws), and intervals of these draws
-    did not meet; of three tables whose arms overlap .92 to .97. ENOUGH_LEFT was chosen between these.
+    Slopes then answer for people whom one arm lacks. Of 214,144 people of whom a sixth were never treated, weights left
+    .14 to .41 (five draws), and intervals of these draws did not meet; of three tables whose arms overlap, .92 to .97.
+    ENOUGH_LEFT was chosen between these.
     """
     return (limit(Code.extrapolation, share=f"{usable:.0%}"),) if usable + 2 * doubt < ENOUGH_LEFT else ()

@@ -398,7 +398,7 @@ class Findings:
             noise_error=math.sqrt(variance.noise),
             sampling_error=math.sqrt(variance.sampling),
             bias=interval.bias,
-            values=of_the_answer(value, [float(one) for one in sides if isinstance(one, float | int)]),
+            values=means_if_consistent(value, [float(one) for one in sides if isinstance(one, float | int)]),
         )
         return cls(
             answers=(answer,),
@@ -462,7 +462,7 @@ class Findings:
         }
 
 
-def of_the_answer(estimate: float, means: Sequence[float]) -> tuple[float, float] | None:
+def means_if_consistent(estimate: float, means: Sequence[float]) -> tuple[float, float] | None:
     """Return the means of the reference and the arm where their difference is the estimate.
 
     None elsewhere.

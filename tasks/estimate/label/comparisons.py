@@ -43,13 +43,13 @@ from causalveil.tasks.estimate.answers import (
     Part,
     calibrate,
     covered,
+    error_details,
     table,
-    told_of_errors,
-    with_everybody,
+    with_all_units,
     with_statement,
 )
 from causalveil.tasks.estimate.contrasts import contrast_answers
-from causalveil.tasks.estimate.findings import balance_gate, critical_of, gated, overlap_gate, together
+from causalveil.tasks.estimate.findings import balance_gate, critical_of, gated, overlap_gate, simultaneous
 from causalveil.tasks.estimate.interval import NOISY, Findings, allowance_beside
 from causalveil.tasks.estimate.label import balancing
 from causalveil.tasks.estimate.label.weighings import weigh_alike, weigh_by_chances, weigh_matched
@@ -415,7 +415,7 @@ def _of_one_question(study: EffectStudy, found: Findings, weighing: Weighing | N
         with_statement(found, weighing.confounding),
         covers=(*NOISY, *weighing.covers),
         details={
-            **told_of_errors(study, found),
+            **error_details(study, found),
             **weighing.weights.details(study.outcome.width),
             **weighing.details,
         },
@@ -442,12 +442,12 @@ def answers_stage(
             parts.append(part_of(study, draw, outcome, place, weighing, numbers[outcome].tolist(), answers))
     sizes = {arm: [one.weight(study.estimand) for one in comparisons if one.arm == arm] for arm in study.arm_names[1:]}
     total = float(max(sum(own) for own in sizes.values()))
-    parts = with_everybody(study, parts, sizes, 0.0, total)
+    parts = with_all_units(study, parts, sizes, 0.0, total)
     rows, calibration = calibrate(study, parts, table(study, parts))
     gates = gates_of(study, comparisons, weighed)
     details: dict[str, float | int | str | bool] = {
         "cells": len(study.groups) * len(study.arm_names),
-        **together(len(rows) + len(study.contrasts)),
+        **simultaneous(len(rows) + len(study.contrasts)),
     }
     for comparison in comparisons:
         # In the order of the arms, of which the reference is the first.

@@ -97,8 +97,7 @@ def exact_sums(
         for first in range(0, len(rows), CHUNK):
             part = cast(R, rows[first : first + CHUNK])
             totals += (of(part) * step).astype(np.int64)
-        found: list[int] = totals.tolist()
-        return found
+        return totals.tolist()
 
     parts = distribute(piece, pieces.count, workers)
     whole = [sum(column) for column in zip(*parts, strict=True)] if parts else [0] * numbers

@@ -39,9 +39,9 @@ from causalveil.tasks.estimate.adjust.interval import confounding, covers_unseen
 from causalveil.tasks.estimate.adjust.questions import Asked, JointScales
 from causalveil.tasks.estimate.adjust.recipe import TWO_ARMS, TableRecipe, joint_recipe
 from causalveil.tasks.estimate.adjust.released import CELLS, EDGES, ReleasedScales
-from causalveil.tasks.estimate.answers import Part, calibrate, covered, table, told_of
+from causalveil.tasks.estimate.answers import Part, calibrate, clusters_statement, covered, table
 from causalveil.tasks.estimate.clusters import ClusteredVariances
-from causalveil.tasks.estimate.findings import balance_of, not_covered, parts_of, together
+from causalveil.tasks.estimate.findings import balance_of, not_covered, parts_of, simultaneous
 from causalveil.tasks.estimate.interval import Findings
 from causalveil.tasks.estimate.times import curves
 from causalveil.tasks.estimate.times.answers import (
@@ -348,7 +348,7 @@ def times_findings(
     enough = min(cells.followed_to(floor, one.places) for own in strata for one in own)
     details: dict[str, float | int | str | bool] = {
         **of_the_grid(cells, enough),
-        **together(len(answers)),
+        **simultaneous(len(answers)),
         **people_told(study, cells),
         **_strata_told(study, strata, texts),
     }
@@ -365,7 +365,7 @@ def times_findings(
         balance=balance,
         calibration=calibration,
         curves=drawn,
-        clusters=told_of(study, parts, [one.label for one in study.questions]),
+        clusters=clusters_statement(study, parts, [one.label for one in study.questions]),
     )
     if not study.asks_one:
         return found
