@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -24,7 +25,7 @@ from causalveil.schemas.errors import RunConflict, StudyError, kind_of
 from causalveil.schemas.estimators.aipw import NO_GUARANTEE
 from causalveil.schemas.hints import option
 from causalveil.schemas.ledger import BudgetOutlook
-from causalveil.schemas.limits import Code, in_order, limit
+from causalveil.schemas.limits import Code, Limit, in_order, limit
 from causalveil.schemas.plan import Plan
 from causalveil.schemas.privacy import Guarantee
 from causalveil.schemas.release import (
@@ -113,12 +114,14 @@ def assemble_release(
         units_of_measure=units_of(study, contract),
         approval=None if budget.noise.name == "seeded" else approval_of(contract),
         budget=None if budget.noise.name == "seeded" else left_after(contract, budget),
-        **_fields(study, found, reservation.units),
+        **_fields(study, found, reservation.units, () if data is None else data.bounds_from_data),
     )
 
 
-def _fields(study: Study, found: Result, units: int) -> dict[str, Any]:
+def _fields(study: Study, found: Result, units: int, from_rows: Collection[str]) -> dict[str, Any]:
     """Return the findings by field.
+
+    ``from_rows``: columns whose ranges were drafted from the rows, so that no value lies beyond them.
 
     Each answer says how strong an unmeasured confounder would have to be.
     They have the reason for the estimator where ``auto`` chose it. An interval covers correlation within clusters where
@@ -133,9 +136,22 @@ def _fields(study: Study, found: Result, units: int) -> dict[str, Any]:
         fields["not_covered"] = in_order((*fields["not_covered"], limit(Code.within_groups)))
     if isinstance(study, EffectStudy) and (design := study.taken_for_granted):
         fields["not_covered"] = in_order((*fields["not_covered"], *design))
+    if "not_covered" in fields:
+        fields["not_covered"] = _but_of(from_rows, fields["not_covered"])
     if study.choice is not None and "details" in fields:
         fields["details"] = {**fields["details"], "choice": study.choice}
     return fields
+
+
+def _but_of(columns: Collection[str], limits: Iterable[Limit]) -> tuple[Limit, ...]:
+    """Return limits, without these columns in those that speak of values beyond a declared range."""
+    left = list[Limit]()
+    for one in limits:
+        if one.code not in (Code.most_at_limits, Code.many_at_limits):
+            left.append(one)
+        elif names := tuple(str(name) for name in one.facts["columns"] if name not in columns):  # type: ignore[union-attr]
+            left.append(limit(one.code, columns=names))
+    return tuple(left)
 
 
 def units_of(study: Study, contract: Contract) -> dict[str, str]:

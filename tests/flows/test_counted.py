@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
 
 from causalveil.flows.api import load_contract, report, run_study
 from causalveil.schemas.errors import ContractError
+from causalveil.schemas.limits import Code
 from causalveil.schemas.release import EffectRelease
 from causalveil.tasks.data.data_folder import DataFolder
 from causalveil.tasks.report.numbers import arm_means
 from causalveil.tasks.report.page import report_html
-from tests.studies import command
+from tests.limits import codes
+from tests.studies import command, write_study
 
 NAMED = ("--treatment", "treated", "--outcome", "score", "--epsilon", "5")
 
@@ -123,3 +127,27 @@ def test_means_of_arms_are_shown_only_if_the_estimate_is_their_difference(
         ("controls", "3.00 ± 0.20 (standard error)"),
     )
     assert "mean of treated" in report_html(told)
+
+
+@pytest.mark.parametrize("drafted", [[], ["age"]])
+def test_no_value_lies_beyond_a_range_that_was_drafted_from_the_rows(drafted: list[str], tmp_path: Path) -> None:
+    """A third of 4,000 units lie at each end of a range from 20 to 60; noise of seed 1 at epsilon 20."""
+    random = np.random.default_rng(1)
+    n = 4_000
+    age, treated = np.clip(random.normal(40, 45, n), 20, 60), np.arange(n) % 2
+    columns = {"person": np.arange(n), "treated": treated, "score": np.clip(4 + age / 20 + treated, 0, 10), "age": age}
+    path = write_study(
+        tmp_path / "study",
+        frame=pl.DataFrame({**columns, "group": random.choice(["a", "b", "c"], n)}),
+        study={"estimator": {"name": "regression", "penalty": ...}, "privacy": {"epsilon": "20", "delta": "1e-6"}},
+        contract={
+            "data_class": "public",
+            "bounds_from_data": drafted,
+            "columns": {"age": {"lower": 20, "upper": 60}},
+            "estimators": ["regression"],
+            "caps": {"sample": {"epsilon": "100", "delta": "1e-4"}},
+        },
+    )
+    result = run_study(path, out=tmp_path / "out", engine="direct", simulate=1)
+    beyond = {Code.most_at_limits, Code.many_at_limits} & set(codes(result.release.not_covered))
+    assert bool(beyond) == (not drafted)
