@@ -245,7 +245,7 @@ class Expected(Frozen):
     until the horizon. ``init`` writes those of public and synthetic rows.
     """
 
-    treated: Annotated[Finite, Field(ge=0.01, le=0.99)] | None = None
+    treated: Annotated[Finite, Field(ge=0.001, le=0.999)] | None = None
     deviation: Annotated[Finite, Field(ge=0)] | None = None
     mean: Finite | None = None
     explained: Annotated[Finite, Field(ge=0, le=0.99)] | None = None

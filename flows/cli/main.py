@@ -270,7 +270,7 @@ def plan(
         float | None, typer.Option(help="an effect in outcome units, to compare with the half-width")
     ] = None,
     treated: Annotated[
-        float | None, typer.Option(min=0.01, max=0.99, help="share of treated units [default: 0.5]")
+        float | None, typer.Option(min=0.001, max=0.999, help="share of treated units [default: 0.5]")
     ] = None,
     deviation: Annotated[
         float | None,

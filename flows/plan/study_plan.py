@@ -268,7 +268,7 @@ NOT_WORTH, SPARED = 1.05, 0.98
 CLEARLY_WORSE = 1.2
 # What may be assumed of a population, as the command's options have it.
 ALLOWED = {
-    "treated": (0.01, 0.99),
+    "treated": (0.001, 0.999),
     "deviation": (0.0, math.inf),
     "explained": (0.0, 0.99),
     "correlation": (0.0, 0.95),
@@ -339,7 +339,7 @@ def plan(
         contract: of ``data``, with the keys of dataset.yaml.
         units: number of units; default: what Parquet footers say, else formulas in n.
         effect: an effect in outcome units; the plan says whether an interval would exclude zero.
-        treated: share of treated units, from 0.01 to 0.99; default: 0.5, and the plan says how much that matters.
+        treated: share of treated units, from 0.001 to 0.999; default: 0.5, and the plan says how much that matters.
         deviation: assumed standard deviation of the outcome in its units; default: a quarter of the declared width,
             of an outcome of 0 or 1 what its mean leaves, at most half.
         mean: assumed mean of the outcome; default: the middle of its range.

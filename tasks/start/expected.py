@@ -71,7 +71,7 @@ def expectation(frame: pl.DataFrame, parts: Cast, wishes: Wishes) -> Mapping[str
         return {}
     found: dict[str, float] = {}
     if not parts.arms:
-        found["treated"] = min(max(float(in_arm[1].sum() / there.sum()), 0.01), 0.99)
+        found["treated"] = min(max(float(in_arm[1].sum() / there.sum()), 0.001), 0.999)
     found["mean"] = float(y[there].mean())
     if parts.outcome_codes is None:
         found["deviation"] = float(np.sqrt(np.mean([y[one].var() for one in in_arm])))

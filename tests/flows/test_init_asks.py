@@ -307,6 +307,13 @@ def test_a_plan_knows_what_init_saw_of_rows_that_are_not_sensitive(monkeypatch: 
     assert silent.expected["half_width"] < plan("wide/other.yaml").expected["half_width"]
 
 
+def test_a_plan_takes_a_rare_treatment_to_be_as_rare_as_the_rows_have_it() -> None:
+    rare = WIDE.with_columns(given=pl.int_range(pl.len()) < 21)
+    drafted = draft(rare, treatment="given", outcome="cost", covariates=["age"])
+    assert drafted.study["expect"]["treated"] == 0.007
+    assert any("treated share of 0.007" in str(sentence) for sentence in plan(drafted, data=rare).sentences)
+
+
 def test_codes_that_are_stored_as_numbers_with_a_point_are_found() -> None:
     """Files of statistics programs hold 1.0 where the draft says 1."""
     stored = WIDE.with_columns(pl.col("given").cast(pl.Float64))
