@@ -2,7 +2,8 @@
 
 - ``admission``: State rules of admitted data: lossless casts, rules of rows, and the manifest.
 - ``answers``: Rows of a release of effects: answers, balance, and the gates that were declared.
-- ``columns``: Say what columns must hold, which numbers and names may be declared, and on which scale.
+- ``clusters``: Declare clusters of units, survey weights, and where clusters are refused.
+- ``columns``: Columns in full: codes, levels, covariates, and which numbers and names they may have.
 - ``confounding``: State facts on adjustment for confounding, and what an analyst assumes of it.
 - ``contract``: dataset.yaml: what the data's owner declares and allows.
 - ``contract_schema``: The contract as a pandera schema.
@@ -17,6 +18,7 @@
 - ``oversight``: Show owners all datasets, and auditors what happened in one run.
 - ``plan``: Declarations of a run before a row is read: the layout of the data, and every charge.
 - ``privacy``: Name the terms of the guarantee: amounts, neighbours, levels, costs and keys.
+- ``questions``: Parts of a table of questions: outcomes, subgroups, arms, contrasts and gates.
 - ``release``: release.json: everything that may leave the enclave.
 - ``remarks``: Say what a plan expects of a study: codes with facts, and the one sentence of each.
 - ``specification``: Read the specification of a study: a plain document, which may come from another site.

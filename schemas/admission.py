@@ -51,7 +51,7 @@ from typing import Annotated, Any, Literal
 import polars as pl
 from pydantic import Field
 
-from causalveil.schemas.columns import FLOATS, Column, Holds, Nulls
+from causalveil.schemas.columns import FLOATS, Column, Holds, Missing, Nulls, Others
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.declared import CodesColumn, EventColumn, LevelsColumn, TimeColumn
 from causalveil.schemas.documents import digest_of, read_regular
@@ -59,7 +59,7 @@ from causalveil.schemas.errors import DataError, in_own_words
 from causalveil.schemas.mistakes import parse_written
 from causalveil.schemas.plan import Partition
 from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.study import Missing, Others, Slug
+from causalveil.schemas.study import Slug
 
 Roles = Mapping[str, Column]
 Types = Mapping[str, pl.DataType]

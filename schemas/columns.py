@@ -1,4 +1,4 @@
-"""Say what columns must hold, which numbers and names may be declared, and on which scale.
+"""Columns in full: codes, levels, covariates, and which numbers and names they may have.
 
 One rule holds for all numbers of a file, so that no scale derived from them is infinite, NaN or denormal. Ranges enter
 sensitivities by their width, its square and the midpoint, clips by their reciprocals. A declared number within these
@@ -18,10 +18,13 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, Self
 
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+
+from causalveil.schemas.documents import RuleBroken
 from causalveil.schemas.privacy import Frozen
 
 # The level that undeclared values count as, and how people read it where a declared level has that name.
@@ -33,6 +36,8 @@ SMALLEST_WIDTH = 1e-100
 # A range narrower than this share of its ends has too few floats inside for a midpoint to be between them.
 SMALLEST_SHARE = 1e-9
 CLIP_MARGIN = 1e-6
+Finite = Annotated[float, Field(allow_inf_nan=False, strict=False)]
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=r"^[^\x00-\x1f]+$")]
 
 
 def sane_range(lower: float, upper: float) -> None:
@@ -211,3 +216,253 @@ class Column(Frozen):
     # Which levels may stand in it; None: any value of the levels' type. Codes of a binary column: control, treated.
     admitted: tuple[str | int, ...] | None = None
     codes: tuple[str | int, str | int] = (0, 1)
+
+
+class Missing(StrEnum):
+    """Refuse nulls, or encode them: declared midpoint plus indicator.
+
+    Nulls of a category are a level of its own.
+    """
+
+    refuse = "refuse"
+    indicator = "indicator"
+
+
+class Others(StrEnum):
+    """The treatment of values that are no declared level.
+
+    They count as the level ``other``, or are refused.
+    """
+
+    other = "other"
+    refuse = "refuse"
+
+
+Code = Annotated[str, Field(strict=True)] | Annotated[bool, Field(strict=True)] | Annotated[int, Field(strict=True)]
+
+
+def codes_of_64_bits(codes: Iterable[Code]) -> None:
+    """Refuse integers that no column of 64 bits holds.
+
+    Raises:
+        ValueError: one is as large.
+    """
+    if any(isinstance(code, int) and not abs(code) < 2**63 for code in codes):
+        raise ValueError("codes must be integers of 64 bits")
+
+
+class TwoCodes(Frozen):
+    """The two values of a binary column, that of 0 first.
+
+    Both are text, both whole numbers or both booleans (stored as 0 and 1, too).
+    """
+
+    @model_validator(mode="after")
+    def _two(self) -> Self:
+        zero, one = self.written
+        if type(zero) is not type(one):
+            raise ValueError("codes must be both text, both integers or both booleans")
+        if zero == one:
+            raise ValueError(f"{' and '.join(type(self).model_fields)} must have different codes")
+        codes_of_64_bits((zero, one))
+        return self
+
+    @property
+    def written(self) -> tuple[Code, Code]:
+        """The codes as they were declared."""
+        zero, one = (getattr(self, key) for key in type(self).model_fields)
+        return zero, one
+
+    @property
+    def pair(self) -> tuple[str | int, str | int]:
+        """The codes; booleans as 0 and 1."""
+        zero, one = (code if isinstance(code, str) else int(code) for code in self.written)
+        return zero, one
+
+
+class Codes(TwoCodes):
+    """The codes of a treatment."""
+
+    control: Code
+    treated: Code
+
+
+class YesOrNo(TwoCodes):
+    """The codes of an outcome or a covariate: ``no`` is read as 0, ``yes`` as 1."""
+
+    no: Code
+    yes: Code
+
+
+ZERO_ONE = Codes(control=0, treated=1)
+
+
+def _level(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise ValueError("a level is text or a whole number; of truth values write 0 and 1")
+    return value
+
+
+LevelCode = Annotated[
+    Annotated[str, Field(strict=True)] | Annotated[int, Field(strict=True)],
+    BeforeValidator(_level, json_schema_input_type=str | int),
+]
+Levels = Annotated[tuple[LevelCode, ...], Field(min_length=2, max_length=1000)]
+# Names of levels, one of each.
+LevelNames = tuple[Name, ...] | None
+
+
+def distinct_levels(levels: tuple[str | int, ...]) -> None:
+    """Refuse levels of two types, or one that stands twice.
+
+    Raises:
+        ValueError: says which rule is broken.
+    """
+    if len({type(level) for level in levels}) != 1:
+        raise ValueError("levels must be all text or all integers")
+    if len(set(levels)) != len(levels):
+        raise ValueError("a level stands twice")
+
+
+def distinct_names(names: tuple[str, ...] | None, levels: tuple[str | int, ...]) -> None:
+    """Refuse names of levels that are not one of each, or that read the same.
+
+    Raises:
+        ValueError: says which rule is broken.
+    """
+    if names is None:
+        return
+    if len(names) != len(levels):
+        raise RuleBroken("'names' are one of each level, in the same order", "names")
+    sane_names(names, levels)
+
+
+def event_codes(codes: tuple[str | int, ...]) -> None:
+    """Refuse codes of events that a column cannot hold.
+
+    These are levels of no column, or whole numbers that no column holds.
+
+    Raises:
+        ValueError: says which rule is broken.
+    """
+    distinct_levels(codes)
+    codes_of_64_bits(codes)
+
+
+class Bounds(Frozen):
+    """A closed interval that contract or study declares. Values beyond it are clipped, always."""
+
+    lower: Finite
+    upper: Finite
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Bounds:
+        sane_range(self.lower, self.upper)
+        return self
+
+    @property
+    def width(self) -> float:
+        """B = upper - lower."""
+        return self.upper - self.lower
+
+    @property
+    def middle(self) -> float:
+        """The midpoint."""
+        return self.lower + self.width / 2
+
+
+class NumericCovariate(Bounds):
+    """A number with declared bounds; with ``codes``, a binary column read as 0 and 1.
+
+    ``scale``: on which outcomes follow it linearly, on the analyst's word; None where it was not said.
+    """
+
+    scale: NumberScale | None = None
+    codes: YesOrNo | None = None
+    nulls: Missing = Missing.refuse
+
+    @model_validator(mode="after")
+    def _on_its_scale(self) -> NumericCovariate:
+        if self.codes is not None and self.scale is not None:
+            raise ValueError(f"a column of two codes has no scale '{self.scale}'; remove 'scale'")
+        scaled_ends(self.scale, self.lower, self.upper)
+        return self
+
+    @property
+    def on_scale(self) -> Bounds:
+        """The declared bounds on the declared scale."""
+        lower, upper = scaled_ends(self.scale, self.lower, self.upper)
+        return Bounds(lower=lower, upper=upper)
+
+
+class CategoricalCovariate(Frozen):
+    """A category with the levels that a study tells apart.
+
+    ``others``: whether any other value counts as the level ``other``. ``known``: the levels that the column may hold
+    at all, if these are more than ``levels``; None where any value may stand, or where ``levels`` are all. ``names``:
+    what people read in place of the levels, by the contract.
+    """
+
+    levels: Levels
+    names: LevelNames = None
+    others: Others = Others.refuse
+    known: Levels | None = None
+    nulls: Missing = Missing.refuse
+
+    @model_validator(mode="after")
+    def _distinct(self) -> CategoricalCovariate:
+        distinct_levels(self.levels)
+        distinct_names(self.names, self.levels)
+        return self
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The words that people read for each slot, by the slot as text."""
+        return level_labels(self.levels, self.names)
+
+    @property
+    def of_names(self) -> dict[str, str | int]:
+        """The level of each name."""
+        return codes_of(self.names, self.levels)
+
+    @property
+    def slots(self) -> tuple[str | int, ...]:
+        """Levels that are distinguished; ``other`` is added where allowed and not yet one of them."""
+        return self.levels if self.others is Others.refuse or OTHER in self.levels else (*self.levels, OTHER)
+
+    @property
+    def expected(self) -> tuple[str | int, ...]:
+        """The slots that people are expected to have.
+
+        They are all but one for values that were not declared, if there are two.
+        """
+        declared = self.slots if self.known is not None else self.levels
+        return declared if len(declared) > 1 else self.slots
+
+    @property
+    def admitted(self) -> tuple[str | int, ...] | None:
+        """The levels that a row may hold; None: any value."""
+        if self.known is not None:
+            return self.known
+        return self.levels if self.others is Others.refuse else None
+
+
+def _covariate_kind(value: Any) -> str:
+    if isinstance(value, dict):
+        return "categorical" if "levels" in value else "numeric"
+    return "categorical" if isinstance(value, CategoricalCovariate) else "numeric"
+
+
+Covariate = Annotated[
+    Annotated[NumericCovariate, Tag("numeric")] | Annotated[CategoricalCovariate, Tag("categorical")],
+    Discriminator(_covariate_kind),
+]
+
+
+def covariate_role(covariate: NumericCovariate | CategoricalCovariate, nulls: Nulls) -> Column:
+    """Return what the column of a covariate must hold, given the rule for its nulls."""
+    if isinstance(covariate, CategoricalCovariate):
+        return Column(holds=Holds.level, levels=covariate.levels, nulls=nulls, admitted=covariate.admitted)
+    if covariate.codes is not None:
+        return Column(holds=Holds.binary, codes=covariate.codes.pair, nulls=nulls)
+    return Column(holds=Holds.number, nulls=nulls)

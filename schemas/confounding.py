@@ -13,9 +13,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, computed_field
 
+from causalveil.schemas.columns import Finite
 from causalveil.schemas.limits import Worded, capital, number
 from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.study import EstimatorSettings, Finite
+from causalveil.schemas.study import EstimatorSettings
 
 
 class AdjustmentState(StrEnum):

@@ -16,7 +16,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from causalveil.schemas.columns import levels_text
+from causalveil.schemas.clusters import DeclaredClusters, SurveyWeights
+from causalveil.schemas.columns import Name, levels_text
 from causalveil.schemas.declared import (
     Aggregate,
     Declared,
@@ -32,7 +33,7 @@ from causalveil.schemas.hints import option
 from causalveil.schemas.mistakes import validate
 from causalveil.schemas.privacy import Accounting, Frozen, Guarantee, Half, Level, PrivacyCost, PublicKey
 from causalveil.schemas.studies import estimator_names
-from causalveil.schemas.study import DeclaredClusters, Name, Slug, Study, SurveyWeights
+from causalveil.schemas.study import Slug, Study
 
 CONTRACT_FILE = "dataset.yaml"
 CONTRACT_SCHEMA_FILE = Path(__file__).with_name("dataset-v1.schema.json")

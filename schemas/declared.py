@@ -17,15 +17,6 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from causalveil.schemas.columns import (
     ANY_OTHER,
     OTHER,
-    NumberScale,
-    level_labels,
-    sane_names,
-    sane_range,
-    scaled_ends,
-)
-from causalveil.schemas.documents import RuleBroken
-from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.study import (
     Bounds,
     Code,
     Codes,
@@ -34,12 +25,19 @@ from causalveil.schemas.study import (
     Levels,
     Missing,
     Name,
+    NumberScale,
     Others,
     YesOrNo,
     distinct_levels,
     distinct_names,
     event_codes,
+    level_labels,
+    sane_names,
+    sane_range,
+    scaled_ends,
 )
+from causalveil.schemas.documents import RuleBroken
+from causalveil.schemas.privacy import Frozen
 
 Words = Annotated[str, Field(max_length=2000)]
 # Periods of one column that a contract may make columns of.

@@ -18,13 +18,15 @@ from causalveil.schemas.answers import (
     ContrastAnswer,
     GateResult,
     GateVerdict,
+    GroupCurves,
     State,
 )
+from causalveil.schemas.clusters import Clusters
+from causalveil.schemas.columns import Finite
 from causalveil.schemas.contradictions import contradictions
 from causalveil.schemas.documents import Shown, as_written, parse_json, read_text, table_of
 from causalveil.schemas.errors import ReleaseContradicted, StudyError
 from causalveil.schemas.estimators.direction import Favours, Pair, Score
-from causalveil.schemas.estimators.survival import GroupCurves
 from causalveil.schemas.ledger import BudgetOutlook
 from causalveil.schemas.limits import Limit
 from causalveil.schemas.mistakes import validate
@@ -40,7 +42,7 @@ from causalveil.schemas.privacy import (
     amount_text,
 )
 from causalveil.schemas.remarks import Remark
-from causalveil.schemas.study import Clusters, Estimand, Finite
+from causalveil.schemas.study import Estimand
 from causalveil.schemas.warehouse import TableSnapshot
 
 if TYPE_CHECKING:

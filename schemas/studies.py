@@ -14,11 +14,11 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field
 
 from causalveil.schemas import estimators
-from causalveil.schemas.columns import Column, Holds, Nulls
+from causalveil.schemas.columns import Column, Finite, Holds, Name, Nulls
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.mistakes import example, nearest, validate
 from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.study import Finite, Name, Study
+from causalveil.schemas.study import Study
 
 
 def _studies() -> dict[str, dict[str, type[Study]]]:

@@ -13,50 +13,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from causalveil.schemas import limits
-from causalveil.schemas.columns import Column, Holds, Nulls, codes_of, level_labels
-from causalveil.schemas.documents import RuleBroken
-from causalveil.schemas.privacy import Frozen, Level
-from causalveil.schemas.study import (
-    MOST_TIMES,
-    NOTHING_TO_ADJUST_FOR,
+from causalveil.schemas.clusters import Clusters, SurveyWeights, refuse_clusters
+from causalveil.schemas.columns import (
     ZERO_ONE,
-    CategoricalCovariate,
-    Clusters,
-    Code,
     Codes,
+    Column,
     Covariate,
-    Estimand,
     Finite,
-    LevelNames,
-    Levels,
+    Holds,
     Missing,
-    MissingOutcome,
-    MissingTreatment,
     Name,
-    NumericCovariate,
-    Outcome,
-    Study,
-    SurveyWeights,
+    Nulls,
     covariate_role,
-    distinct_levels,
-    distinct_names,
-    refuse_clusters,
+    level_labels,
 )
+from causalveil.schemas.documents import RuleBroken
+from causalveil.schemas.privacy import Level
+from causalveil.schemas.questions import (
+    ALL_UNITS,
+    MOST_CONTRASTS,
+    MOST_OUTCOMES,
+    TREATED,
+    Arms,
+    EffectMeasure,
+    Expected,
+    Gates,
+    OutcomeRole,
+    RowContrast,
+    Subgroups,
+    TableOutcome,
+)
+from causalveil.schemas.study import NOTHING_TO_ADJUST_FOR, Estimand, MissingOutcome, MissingTreatment, Study
 from causalveil.schemas.where import MOST_CONDITIONS, Condition, refuse_roles
 
-# What the answers over all subgroups are called; no level can be.
-ALL_UNITS = "all units"
-# The arm of all cohorts.
-TREATED = "treated"
-MISSING = "(missing)"
-MOST_OUTCOMES, MOST_GROUPS, MOST_ARMS, MOST_CONTRASTS = 50, 100, 20, 50
 # The place of a row: outcome, subgroup and arm; and what stands between them in its name.
 Row = tuple[str, str, str]
 ROW_PARTS = "|"
@@ -69,195 +64,6 @@ PUBLIC_CELLS = (
     "sizes of subgroups and arms, balance, overlap and sizes of weights in this release: exact functions of those "
     "columns"
 )
-
-
-class OutcomeRole(StrEnum):
-    """The role of an outcome in a table.
-
-    A negative control is one that treatment cannot change: what is found there is error. A placebo is a change before
-    treatment (a lead of an event study): parallel trends would leave none; it never calibrates other answers.
-    """
-
-    primary = "primary"
-    secondary = "secondary"
-    negative_control = "negative_control"
-    placebo = "placebo"
-
-
-class EffectMeasure(StrEnum):
-    """The comparison of arms: by the difference of means, or by a ratio.
-
-    Ratios are of risks or odds, for an outcome of two values.
-    """
-
-    difference = "difference"
-    ratio = "ratio"
-    odds_ratio = "odds_ratio"
-
-
-class AskedOf(Frozen):
-    """A table's settings of an outcome beside its range: its role and its importance.
-
-    ``importance``: noise is divided by its square root, so that 4 halves it against an outcome of importance 1.
-    """
-
-    role: OutcomeRole = OutcomeRole.secondary
-    importance: Annotated[Finite, Field(ge=0.01, le=100)] = 1.0
-
-
-class TableOutcome(Outcome, AskedOf):
-    """An outcome with its declared range, its role and its importance.
-
-    ``arm``: of a study of cohorts, the one that it is asked of, against the reference; other units do not have it.
-    """
-
-    arm: Annotated[Name | None, Field(exclude_if=lambda arm: arm is None)] = None
-
-    @property
-    def counts_events(self) -> bool:
-        """Return whether its mean is a share of units, so that risk and odds ratios have a meaning."""
-        return self.two_valued and (self.lower, self.upper) == (0, 1)
-
-
-class Subgroups(Frozen):
-    """The column whose levels are the subgroups.
-
-    It is as the contract declares it: levels, or two codes.
-    """
-
-    name: Name
-    column: Covariate
-
-    @model_validator(mode="after")
-    def _has_levels(self) -> Self:
-        if isinstance(self.column, NumericCovariate) and self.column.codes is None:
-            raise ValueError("subgroups are levels of a column that the contract declares with levels or codes")
-        if len(self.labels) > MOST_GROUPS:
-            raise ValueError(f"{len(self.labels)} subgroups are more than {MOST_GROUPS}; name fewer levels")
-        if len(set(self.labels)) < len(self.labels) or ALL_UNITS in self.labels:
-            raise ValueError(f"no two levels may read the same, and none '{ALL_UNITS}', which stands for all of them")
-        return self
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The subgroups in their order.
-
-        They are the declared levels, and one for missing values if they are welcome.
-        """
-        levels: tuple[Any, ...]
-        if isinstance(self.column, CategoricalCovariate):
-            levels = self.column.slots
-        else:
-            levels = (self.column.codes or ZERO_ONE).pair
-        return (*map(str, levels), *([MISSING] if self.column.nulls is Missing.indicator else []))
-
-
-class Arms(Frozen):
-    """Several declared treatments, each compared with the reference."""
-
-    levels: Levels
-    names: LevelNames = None
-    reference: Code
-
-    @model_validator(mode="after")
-    def _known(self) -> Self:
-        distinct_levels(self.levels)
-        distinct_names(self.names, self.levels)
-        if self.reference not in self.levels or type(self.reference) is not type(self.levels[0]):
-            raise RuleBroken("'reference' is none of the treatment's levels", "reference")
-        if len(self.levels) > MOST_ARMS:
-            raise ValueError(f"{len(self.levels)} arms are more than {MOST_ARMS}")
-        if len({str(level) for level in self.levels}) < len(self.levels):
-            raise ValueError("no two arms may read the same")
-        return self
-
-    @property
-    def of_names(self) -> dict[str, str | int]:
-        """The level of each name."""
-        return codes_of(self.names, self.levels)
-
-    @property
-    def ordered(self) -> tuple[str | int, ...]:
-        """The reference, then the others as declared."""
-        return (self.reference, *(level for level in self.levels if level != self.reference))
-
-
-class RowContrast(Frozen):
-    """A contrast of rows of the table: a sum with coefficients, or a ratio of two of them.
-
-    A row is named by outcome, subgroup and arm, as ``weeks | afam``; the subgroup may be left out for all units, and
-    the arm where there are two. ``top`` and ``bottom`` may name a contrast that stands before. ``by_size``: a mean by
-    coefficients times the released numbers of treated, of outcomes of cohorts.
-    """
-
-    name: Name
-    by_size: Annotated[bool, Field(exclude_if=lambda by_size: not by_size)] = False
-    of: Annotated[dict[Name, Finite] | None, Field(min_length=1, max_length=100)] = None
-    top: Name | None = None
-    bottom: Name | None = None
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> Self:
-        ratio = (self.top is not None, self.bottom is not None)
-        if ratio not in ((True, True), (False, False)) or any(ratio) == (self.of is not None):
-            raise ValueError("a contrast has 'of', rows with coefficients, or 'top' and 'bottom' of a ratio")
-        if any(times == 0 or abs(times) > MOST_TIMES for times in (self.of or {}).values()):
-            raise ValueError(f"a coefficient is 0, or beyond {MOST_TIMES:g}; leave its row out, or use a smaller one")
-        if self.by_size and not all(times > 0 for times in (self.of or {"": 0.0}).values()):
-            raise ValueError("'by_size' makes a mean of 'of' with coefficients above 0")
-        return self
-
-
-class FailedGate(StrEnum):
-    """The consequence of a failed gate for the answers behind it."""
-
-    withhold = "withhold"
-    mark = "mark"
-
-
-class Gates(Frozen):
-    """The conditions for an answer to stand, declared before a row is read.
-
-    ``balance``: no covariate's arms may differ by more standard deviations than this once weighted. ``overlap``: the
-    weights must leave at least this share of each arm's units effective. ``placebo``: no outcome of that role may show
-    an effect of more standard deviations within arms. A gate fails only when a released value is significantly beyond
-    its bound.
-    """
-
-    balance: Annotated[Finite, Field(gt=0, le=10)] | None = None
-    overlap: Annotated[Finite, Field(gt=0, lt=1)] | None = None
-    placebo: Annotated[Annotated[Finite, Field(gt=0, le=10)] | None, Field(exclude_if=lambda bound: bound is None)] = (
-        None
-    )
-    failed: FailedGate = FailedGate.withhold
-
-    @model_validator(mode="after")
-    def _bound(self) -> Self:
-        if self.balance is None and self.overlap is None and self.placebo is None:
-            raise ValueError("gates need a bound: {balance: 0.1}, {overlap: 0.2} or {placebo: 0.1}, or several")
-        return self
-
-
-class Expected(Frozen):
-    """Facts of the units that a plan expects; they change no release.
-
-    All but ``risk`` and ``lost`` are as of a plan's options, which come first; these two, of times, are all units'
-    until the horizon. ``init`` writes those of public and synthetic rows.
-    """
-
-    treated: Annotated[Finite, Field(ge=0.001, le=0.999)] | None = None
-    deviation: Annotated[Finite, Field(ge=0)] | None = None
-    mean: Finite | None = None
-    explained: Annotated[Finite, Field(ge=0, le=0.99)] | None = None
-    correlation: Annotated[Finite, Field(ge=0, le=0.95)] | None = None
-    spread: Annotated[Finite, Field(ge=0.001, le=1)] | None = None
-    distance: Annotated[Finite, Field(ge=0, le=5)] | None = None
-    risk: Annotated[Finite, Field(gt=0, lt=1)] = 0.5
-    lost: Annotated[Finite, Field(ge=0, lt=1)] = 0.3
-
-
-# Those of times, and those of numbers.
-EXPECTED_OF_TIMES, EXPECTED_OF_NUMBERS = ("risk", "lost"), ("deviation", "mean")
 
 
 class TableStudy(Study):

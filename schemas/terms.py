@@ -12,10 +12,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from causalveil.schemas.columns import NumberScale
+from causalveil.schemas.columns import CategoricalCovariate, Covariate, Finite, Name, NumberScale, NumericCovariate
 from causalveil.schemas.documents import RuleBroken
 from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.study import CategoricalCovariate, Covariate, Finite, Name, NumericCovariate
 
 LONGEST_TERM, MOST_TERMS = 200, 50
 # Powers beyond the fourth follow noise. Knots of a spline that states none are at Harrell's quantiles, which he gives

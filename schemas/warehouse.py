@@ -27,10 +27,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from causalveil.schemas.columns import Name
 from causalveil.schemas.documents import AnyPath, LocalPath, RuleBroken, digest_of, read_yaml
 from causalveil.schemas.mistakes import parse_written, validate
 from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.study import Name, Slug
+from causalveil.schemas.study import Slug
 
 
 class Kind(StrEnum):

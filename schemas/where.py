@@ -14,19 +14,21 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from causalveil.schemas.columns import Column, Nulls, labels_of
-from causalveil.schemas.declared import CodesColumn, Declared, LevelsColumn
-from causalveil.schemas.documents import RuleBroken
-from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.study import (
+from causalveil.schemas.columns import (
     CategoricalCovariate,
     Code,
+    Column,
     Covariate,
     Finite,
     Missing,
     Name,
+    Nulls,
     covariate_role,
+    labels_of,
 )
+from causalveil.schemas.declared import CodesColumn, Declared, LevelsColumn
+from causalveil.schemas.documents import RuleBroken
+from causalveil.schemas.privacy import Frozen
 
 MOST_CONDITIONS, MOST_VALUES = 20, 1000
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from causalveil.schemas.errors import CausalveilError
-from causalveil.schemas.table import ALL_UNITS
+from causalveil.schemas.questions import ALL_UNITS
 from tests.golden_studies import cases
 
 FILE = Path(__file__).with_name("golden.txt")

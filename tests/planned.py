@@ -11,8 +11,9 @@ from causalveil.flows.run.estimators import estimator_of, rehearse
 from causalveil.schemas.answers import Answer
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.plan import StandIn
+from causalveil.schemas.questions import ALL_UNITS
 from causalveil.schemas.study import Study
-from causalveil.schemas.table import ALL_UNITS, EffectStudy
+from causalveil.schemas.table import EffectStudy
 from causalveil.tasks.data.enclave import MemoryEnclave
 from causalveil.tasks.data.split import sizes_of
 from causalveil.tasks.estimate.people import people_of

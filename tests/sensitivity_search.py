@@ -28,19 +28,12 @@ from scipy.spatial.distance import cdist
 from causalveil.flows.engine.engine import DirectEngine, Task
 from causalveil.flows.estimators.stage import Run
 from causalveil.flows.run.estimators import estimator_of
+from causalveil.schemas.columns import ZERO_ONE, CategoricalCovariate, Covariate, Missing
 from causalveil.schemas.estimators.direction import DirectionStudy
 from causalveil.schemas.estimators.survival import SurvivalStudy, TimeToEvent
 from causalveil.schemas.plan import Partition, Sizes
 from causalveil.schemas.privacy import Charge, Half, Level, Norm
-from causalveil.schemas.study import (
-    ZERO_ONE,
-    CategoricalCovariate,
-    Covariate,
-    Missing,
-    MissingOutcome,
-    MissingTreatment,
-    Study,
-)
+from causalveil.schemas.study import MissingOutcome, MissingTreatment, Study
 from causalveil.schemas.table import EffectStudy
 from causalveil.tasks.data.cells import normalise_cells
 from causalveil.tasks.data.enclave import Enclave, MemoryEnclave, ranks

@@ -19,10 +19,10 @@ from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.flows.estimators.table import Rehearsed, middle_of
 from causalveil.flows.estimators.table_plan import equal_arms
 from causalveil.flows.estimators.words import Words, say_row, stated_terms
+from causalveil.schemas.columns import Missing
 from causalveil.schemas.estimators.survival import Beyond, SurvivalStudy, TimeToEvent
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.remarks import PlanCode, Remark, remark
-from causalveil.schemas.study import Missing
 from causalveil.tasks.data.covariates import dimension
 from causalveil.tasks.data.enclave import MemoryEnclave
 from causalveil.tasks.estimate.adjust import questions

@@ -13,8 +13,8 @@ from typing import Any, Generic, TypeVar
 
 from causalveil.schemas.answers import Answer, Limits, State
 from causalveil.schemas.errors import DataError
+from causalveil.schemas.questions import ALL_UNITS
 from causalveil.schemas.study import Study
-from causalveil.schemas.table import ALL_UNITS
 from causalveil.tasks.estimate.interval import Findings
 
 S = TypeVar("S", bound=Study)

@@ -18,8 +18,9 @@ from causalveil.flows.estimators.words import Words, say_row, stated_terms
 from causalveil.schemas.confounding import declares_randomised
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
+from causalveil.schemas.questions import OutcomeRole
 from causalveil.schemas.remarks import PlanCode, Remark, remark
-from causalveil.schemas.table import EffectStudy, OutcomeRole, TableStudy
+from causalveil.schemas.table import EffectStudy, TableStudy
 from causalveil.tasks.data.covariates import dimension
 from causalveil.tasks.data.enclave import MemoryEnclave
 from causalveil.tasks.estimate.answers import ENOUGH, scale_of

@@ -10,12 +10,13 @@ from typing import Any
 
 from causalveil.flows.estimators.rehearsal import hidden_in, summary
 from causalveil.flows.estimators.table import Rehearsed
+from causalveil.schemas.clusters import Clusters, SurveyWeights
 from causalveil.schemas.hints import option
 from causalveil.schemas.limits import Fact, capital
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.remarks import PlanCode, Remark, remark
-from causalveil.schemas.study import Clusters, Study, SurveyWeights
+from causalveil.schemas.study import Study
 from causalveil.tasks.estimate.clusters import assumed_icc, design_effect
 from causalveil.tasks.report.numbers import confidence_level, number
 

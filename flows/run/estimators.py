@@ -34,11 +34,12 @@ from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.hints import Blank, option
 from causalveil.schemas.plan import Execution, Sizes, StandIn
 from causalveil.schemas.privacy import Level, amount_text
+from causalveil.schemas.questions import EffectMeasure
 from causalveil.schemas.remarks import Remark
 from causalveil.schemas.specification import ranges_of_parts, unrecorded
 from causalveil.schemas.studies import STUDIES
 from causalveil.schemas.study import NOTHING_TO_ADJUST_FOR, Study
-from causalveil.schemas.table import EffectMeasure, EffectStudy, TableStudy
+from causalveil.schemas.table import EffectStudy, TableStudy
 from causalveil.schemas.terms import TAKES_TERMS
 from causalveil.tasks.data.enclave import MemoryEnclave, Rows
 from causalveil.tasks.data.split import sizes_of

@@ -13,6 +13,7 @@ from causalveil.flows.estimators.stage import RowSource, Run, Stage, carry_out
 from causalveil.flows.run.admit import anchor_rows, hold
 from causalveil.flows.run.declare import Request, reserve
 from causalveil.flows.run.study import check_run_id, new_run_id, settle
+from causalveil.schemas.columns import Missing
 from causalveil.schemas.contract import CONTRACT_FILE, Contract, Review, load_contract
 from causalveil.schemas.declared import NumberColumn
 from causalveil.schemas.documents import read_text
@@ -21,7 +22,7 @@ from causalveil.schemas.hints import Blank, option
 from causalveil.schemas.plan import Plan, Sizes
 from causalveil.schemas.privacy import Level, amount_text
 from causalveil.schemas.studies import RangesFound, RangesStudy
-from causalveil.schemas.study import DataSource, EstimatorSettings, Missing, PrivacyRequest
+from causalveil.schemas.study import DataSource, EstimatorSettings, PrivacyRequest
 from causalveil.tasks.data import ranges
 from causalveil.tasks.data.data_folder import DataFolder
 from causalveil.tasks.data.enclave import MemoryEnclave

@@ -22,13 +22,14 @@ from causalveil.flows.engine.engine import Engine
 from causalveil.flows.run.admit import fill
 from causalveil.flows.run.estimators import candidates, chosen, expected_width
 from causalveil.schemas.asked.study_file import parse_study_file
+from causalveil.schemas.clusters import FEWEST_CLUSTERS, FEWEST_OF_AN_ARM, MOST_SIZES, PER_CONSTANT, too_unlike
 from causalveil.schemas.contract import CONTRACT_FILE, DataClass, parse_contract
 from causalveil.schemas.documents import parse_yaml
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError, kind_of
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.hints import Blank, option
 from causalveil.schemas.plan import FEWER_HELPS, MANY_COVARIATES, StandIn
-from causalveil.schemas.study import FEWEST_CLUSTERS, FEWEST_OF_AN_ARM, MOST_SIZES, PER_CONSTANT, Study, too_unlike
+from causalveil.schemas.study import Study
 from causalveil.schemas.warehouse import (
     SOURCE_FILE,
     CsvFiles,

@@ -11,25 +11,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError, model_validator
 
-from causalveil.schemas.columns import NumberScale, sane_range
+from causalveil.schemas.clusters import CountedClusters, Treated
+from causalveil.schemas.columns import Code, Finite, LevelCode, Levels, Name, NumberScale, distinct_levels, sane_range
 from causalveil.schemas.documents import RuleBroken
 from causalveil.schemas.estimators.survival import FLOOR, Beyond
 from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.study import (
-    MOST_PARTS,
-    Code,
-    CountedClusters,
-    Estimand,
-    Finite,
-    LevelCode,
-    Levels,
-    MissingOutcome,
-    MissingTreatment,
-    Name,
-    Treated,
-    distinct_levels,
-)
-from causalveil.schemas.table import AskedOf, OutcomeRole
+from causalveil.schemas.questions import MOST_PARTS, AskedOf, OutcomeRole
+from causalveil.schemas.study import Estimand, MissingOutcome, MissingTreatment
 from causalveil.schemas.terms import LONGEST_TERM, MOST_TERMS
 
 

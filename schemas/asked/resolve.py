@@ -25,6 +25,8 @@ from causalveil.schemas.asked.columns import (
 )
 from causalveil.schemas.asked.formula import terms_of
 from causalveil.schemas.asked.study_file import AutoEstimator, DirectionStudyFile, EffectStudyFile, StudyFile, options
+from causalveil.schemas.clusters import SurveyWeights
+from causalveil.schemas.columns import Codes, Covariate, Missing, NumericCovariate, Others, YesOrNo
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.declared import CodesColumn, Declared, EventColumn, LevelsColumn, NumberColumn, TimeColumn
 from causalveil.schemas.documents import Breach
@@ -35,18 +37,7 @@ from causalveil.schemas.mistakes import nearest, plain_message, validate
 from causalveil.schemas.plan import Execution
 from causalveil.schemas.privacy import Frozen, Level
 from causalveil.schemas.studies import STUDIES
-from causalveil.schemas.study import (
-    UNRECORDED,
-    Codes,
-    Covariate,
-    Missing,
-    MissingOutcome,
-    NumericCovariate,
-    Others,
-    Study,
-    SurveyWeights,
-    YesOrNo,
-)
+from causalveil.schemas.study import UNRECORDED, MissingOutcome, Study
 from causalveil.schemas.table import EffectStudy, TableStudy
 from causalveil.schemas.terms import TAKES_TERMS, DeclaredTerm, wrong_term
 from causalveil.schemas.where import AskedCondition, AskedWhere, Condition

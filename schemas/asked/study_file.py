@@ -42,6 +42,7 @@ from causalveil.schemas.asked.columns import (
     changes_in_full,
     refuse_entry,
 )
+from causalveil.schemas.columns import Finite, Missing, Name
 from causalveil.schemas.documents import AnyPath, RuleBroken, read_yaml
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.balancing import BalancingEstimator
@@ -52,18 +53,7 @@ from causalveil.schemas.estimators.regression import RegressionEstimator, of_sta
 from causalveil.schemas.estimators.survival import MOST_INTERVALS, Measure
 from causalveil.schemas.mistakes import line_of, missing_key, validate
 from causalveil.schemas.privacy import Frozen, Level
-from causalveil.schemas.studies import STUDIES, named
-from causalveil.schemas.study import (
-    Estimand,
-    EstimatorSettings,
-    Finite,
-    Missing,
-    Name,
-    PrivacyRequest,
-    Select,
-    Slug,
-)
-from causalveil.schemas.table import (
+from causalveil.schemas.questions import (
     EXPECTED_OF_NUMBERS,
     EXPECTED_OF_TIMES,
     AskedOf,
@@ -73,6 +63,8 @@ from causalveil.schemas.table import (
     OutcomeRole,
     RowContrast,
 )
+from causalveil.schemas.studies import STUDIES, named
+from causalveil.schemas.study import Estimand, EstimatorSettings, PrivacyRequest, Select, Slug
 from causalveil.schemas.where import AskedWhere
 
 # What a study file says under ``estimator`` and ``privacy``.

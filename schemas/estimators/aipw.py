@@ -12,10 +12,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from causalveil.schemas.columns import CLIP_MARGIN
+from causalveil.schemas.columns import CLIP_MARGIN, Finite
 from causalveil.schemas.documents import RuleBroken
 from causalveil.schemas.privacy import Amount, Frozen, Guarantee, Level
-from causalveil.schemas.study import Clip, Estimand, EstimatorSettings, Finite
+from causalveil.schemas.study import Clip, Estimand, EstimatorSettings
 from causalveil.schemas.table import EffectStudy
 
 # The headline of such a release.

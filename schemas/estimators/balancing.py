@@ -9,8 +9,9 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from causalveil.schemas.columns import Finite
 from causalveil.schemas.privacy import Level
-from causalveil.schemas.study import EstimatorSettings, Finite
+from causalveil.schemas.study import EstimatorSettings
 from causalveil.schemas.table import EffectStudy
 
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from causalveil.schemas.columns import Column, Holds
+from causalveil.schemas.columns import Bounds, Column, Finite, Holds, Name
 from causalveil.schemas.privacy import Frozen, Half, Level
-from causalveil.schemas.study import Bounds, EstimatorSettings, Finite, Name, Study, Variant
+from causalveil.schemas.study import EstimatorSettings, Study, Variant
 
 
 class Score(StrEnum):

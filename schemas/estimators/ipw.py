@@ -8,9 +8,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from causalveil.schemas.columns import Finite
 from causalveil.schemas.confounding import ConfoundingSettings
 from causalveil.schemas.privacy import Level
-from causalveil.schemas.study import Clip, Finite, Penalty, Variant
+from causalveil.schemas.study import Clip, Penalty, Variant
 from causalveil.schemas.table import EffectStudy
 
 

@@ -7,9 +7,10 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from causalveil.schemas.columns import Finite
 from causalveil.schemas.confounding import ConfoundingSettings
 from causalveil.schemas.privacy import Amount, Frozen, Level, subtract
-from causalveil.schemas.study import UNPROTECTED, Estimand, Finite, Penalty, Variant
+from causalveil.schemas.study import UNPROTECTED, Estimand, Penalty, Variant
 from causalveil.schemas.table import EffectStudy
 
 # The paper's c (label level) and h (sample level).

@@ -23,26 +23,28 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from causalveil.schemas.columns import Column, Holds, Nulls
-from causalveil.schemas.confounding import ConfoundingSettings
-from causalveil.schemas.documents import RuleBroken
-from causalveil.schemas.estimators.regression import RegressionEstimator, RegressionStudy, of_stated_form
-from causalveil.schemas.privacy import Amount, Frozen, Level
-from causalveil.schemas.study import (
+from causalveil.schemas.columns import (
     ZERO_ONE,
     CategoricalCovariate,
     Code,
+    Column,
     Covariate,
-    Estimand,
     Finite,
+    Holds,
     Missing,
-    MissingTreatment,
     Name,
+    Nulls,
     NumericCovariate,
     covariate_role,
     event_codes,
 )
-from causalveil.schemas.table import MOST_OUTCOMES, OutcomeRole, TableOutcome, TableStudy
+from causalveil.schemas.confounding import ConfoundingSettings
+from causalveil.schemas.documents import RuleBroken
+from causalveil.schemas.estimators.regression import RegressionEstimator, RegressionStudy, of_stated_form
+from causalveil.schemas.privacy import Amount, Frozen, Level
+from causalveil.schemas.questions import MOST_OUTCOMES, OutcomeRole, TableOutcome
+from causalveil.schemas.study import Estimand, MissingTreatment
+from causalveil.schemas.table import TableStudy
 from causalveil.schemas.terms import MOST_TERM_COLUMNS, DeclaredTerm, refuse_terms
 from causalveil.schemas.where import refuse_roles
 
@@ -294,74 +296,6 @@ class Censoring(Frozen):
     def groups(self) -> int:
         """Number of groups of each arm that may have a censoring curve of their own."""
         return math.prod(self.shape)
-
-
-class ArmCurve(Frozen):
-    """Curves of one arm at the ends of intervals, and how many are at risk where these begin.
-
-    All of it is noisy.
-
-    Attributes:
-        arm: the treatment's code.
-        survival: chance of no event of any kind, never rising.
-        lower, upper: a band that holds both arms' curves at once, with the study's confidence.
-        incidence: cumulative incidence of each kind of event, never falling.
-        at_risk: with noise, 0 or more.
-        at_risk_error: the standard deviation of that noise.
-    """
-
-    arm: str
-    survival: tuple[Finite, ...]
-    lower: tuple[Finite, ...]
-    upper: tuple[Finite, ...]
-    incidence: dict[str, tuple[Finite, ...]]
-    at_risk: tuple[Finite, ...]
-    at_risk_error: tuple[Finite, ...]
-
-
-class HazardRatio(Frozen):
-    """Mantel and Haenszel's ratio of the treated's hazard to the controls', with its interval."""
-
-    estimate: Annotated[Finite, Field(gt=0)]
-    lower: Annotated[Finite, Field(ge=0)]
-    upper: Annotated[Finite, Field(gt=0)]
-
-
-class LogRankTest(Frozen):
-    """The log-rank test of the events that count.
-
-    It is a standard normal number where nothing differs.
-    """
-
-    statistic: Finite
-    p_value: Annotated[Finite, Field(ge=0, le=1)]
-    hazard_ratio: Annotated[HazardRatio | None, Field(description="null: noise hides the events of an arm")] = None
-
-
-class Curves(Frozen):
-    """Both arms from the origin to the horizon.
-
-    Attributes:
-        horizon, unit, origin: until when, in which unit of the times, from when.
-        landmark: when curves begin, of those at risk then; 0: at the origin.
-        events: what counts, and what competes with it.
-        times: the ends of intervals.
-        arms: control, then treated.
-        seen_until: the last time at which people of both arms are seen at risk through noise; 0: at none.
-        log_rank: null where they are seen at none, and of several outcomes, whose answers have tests of their own.
-        grid_bracket: between which values the difference of risks without a grid lies; null where events compete.
-    """
-
-    horizon: Finite
-    unit: str | None
-    origin: str
-    landmark: Annotated[Finite, Field(ge=0)] = 0.0
-    events: tuple[str, ...]
-    times: tuple[Finite, ...]
-    arms: tuple[ArmCurve, ArmCurve]
-    seen_until: Annotated[Finite, Field(ge=0)]
-    log_rank: LogRankTest | None
-    grid_bracket: tuple[Finite, Finite] | None
 
 
 # Intervals that hold together come from draws of as many normal numbers as there are questions.
@@ -698,12 +632,3 @@ def _listed(names: Iterable[str]) -> str:
     found = list(names)
     shown = found if len(found) <= 3 else [*found[:2], f"{len(found) - 2} more"]
     return " and ".join([*([", ".join(shown[:-1])] if len(shown) > 1 else []), shown[-1]])
-
-
-class GroupCurves(Frozen):
-    """The curves of an arm and of the reference in one group."""
-
-    group: str
-    arm: str
-    reference: str
-    curves: Curves

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, TypeAlias, cast
 from pydantic import Field
 
 from causalveil.schemas.answers import Answer, GateResult, Limits, State
+from causalveil.schemas.columns import Finite
 from causalveil.schemas.confounding import ConfoundingStatement
 from causalveil.schemas.contradictions import contradictions_of_pooled
 from causalveil.schemas.documents import as_written, parse_json, read_text
@@ -36,7 +37,7 @@ from causalveil.schemas.release import (
     release_file,
 )
 from causalveil.schemas.sites.round import Digest, Instant, Model, PooledBy, SignedTerms
-from causalveil.schemas.study import Finite, Slug
+from causalveil.schemas.study import Slug
 
 SCHEMA_FILE = Path(__file__).with_name("pooled-v1.schema.json")
 KIND = "pooled"

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from causalveil.schemas.columns import OTHER
+from causalveil.schemas.clusters import SurveyWeights
+from causalveil.schemas.columns import OTHER, ZERO_ONE, CategoricalCovariate, Missing
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.privacy import Level
-from causalveil.schemas.study import ZERO_ONE, CategoricalCovariate, Missing, SurveyWeights
 from causalveil.schemas.table import EffectStudy, TableStudy
 from causalveil.schemas.where import Condition, Operator, Value
 from causalveil.tasks.data.covariates import Block

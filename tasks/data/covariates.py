@@ -20,8 +20,8 @@ from itertools import combinations
 
 import numpy as np
 
+from causalveil.schemas.columns import CategoricalCovariate, Covariate
 from causalveil.schemas.limits import Code, Limit, limit
-from causalveil.schemas.study import CategoricalCovariate, Covariate
 from causalveil.schemas.table import EffectStudy
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 

@@ -24,19 +24,19 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from causalveil.schemas.admission import Roles, read_frame, whole_values
-from causalveil.schemas.columns import OTHER, NumberScale
-from causalveil.schemas.errors import DataError
-from causalveil.schemas.plan import Layout, Partition
-from causalveil.schemas.study import (
+from causalveil.schemas.clusters import Clusters
+from causalveil.schemas.columns import (
+    OTHER,
     Bounds,
     CategoricalCovariate,
-    Clusters,
-    MissingTreatment,
+    NumberScale,
     NumericCovariate,
     Others,
-    Study,
     TwoCodes,
 )
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.plan import Layout, Partition
+from causalveil.schemas.study import MissingTreatment, Study
 from causalveil.schemas.table import EffectStudy
 from causalveil.tasks.data.covariates import Block, blocks, dimension, scale
 from causalveil.tasks.data.data_folder import DataFolder

@@ -31,8 +31,9 @@ from causalveil.schemas.estimators.balancing import BalancingEstimator
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.privacy import Level
+from causalveil.schemas.questions import ALL_UNITS, EffectMeasure, OutcomeRole
 from causalveil.schemas.release import AnswerClustering, ClustersStatement, Correlation
-from causalveil.schemas.table import ALL_UNITS, EffectMeasure, EffectStudy, OutcomeRole, TableStudy
+from causalveil.schemas.table import EffectStudy, TableStudy
 from causalveil.tasks.estimate.clusters import ClusteredVariance, ClusteredVariances
 from causalveil.tasks.estimate.interval import Findings, Noise, around, laplace_tails
 from causalveil.tasks.machine.arrays import FloatArray

@@ -17,8 +17,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from causalveil.schemas.clusters import Clusters
 from causalveil.schemas.plan import StandIn
-from causalveil.schemas.study import Clusters
 from causalveil.schemas.table import TableStudy
 from causalveil.tasks.data.cells import CellRows
 from causalveil.tasks.data.enclave import ICC, Enclave

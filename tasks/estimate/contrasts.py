@@ -22,7 +22,8 @@ from scipy.optimize import brentq
 
 from causalveil.schemas.answers import Answer, ConfidenceSet, ContrastAnswer, Limits, SetShape, State
 from causalveil.schemas.estimators.regression import RegressionStudy
-from causalveil.schemas.table import ALL_UNITS, EffectStudy
+from causalveil.schemas.questions import ALL_UNITS
+from causalveil.schemas.table import EffectStudy
 from causalveil.tasks.estimate.answers import Part, limits
 from causalveil.tasks.machine.arrays import FloatArray
 

@@ -17,10 +17,11 @@ from causalveil.schemas.answers import Answer, BalanceRow, Benchmark, GateResult
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.limits import Code, Limit, limit, united
 from causalveil.schemas.plan import Sizes
+from causalveil.schemas.questions import ALL_UNITS, FailedGate, OutcomeRole
 from causalveil.schemas.release import EffectTable
 from causalveil.schemas.sites.pooled import Published
 from causalveil.schemas.study import Estimand
-from causalveil.schemas.table import ALL_UNITS, EffectStudy, FailedGate, OutcomeRole
+from causalveil.schemas.table import EffectStudy
 from causalveil.tasks.data.covariates import blocks
 from causalveil.tasks.estimate.adjust.five_releases import FiveReleases, differences, effective, unlike
 from causalveil.tasks.estimate.adjust.interval import (

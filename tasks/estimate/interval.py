@@ -40,6 +40,7 @@ from causalveil.schemas.answers import (
     Calibration,
     ContrastAnswer,
     GateResult,
+    GroupCurves,
     Limits,
     State,
     headline_first,
@@ -53,10 +54,10 @@ from causalveil.schemas.confounding import (
     declares_randomised,
     of_trial,
 )
-from causalveil.schemas.estimators.survival import GroupCurves
 from causalveil.schemas.limits import Code, Limit, limit
+from causalveil.schemas.questions import ALL_UNITS, OutcomeRole
 from causalveil.schemas.release import ClustersStatement, Interval, Variance, interval_from
-from causalveil.schemas.table import ALL_UNITS, EffectStudy, OutcomeRole, TableStudy
+from causalveil.schemas.table import EffectStudy, TableStudy
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import L2Laplace, Mechanism
 

@@ -15,9 +15,10 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import gammaincinv, ndtr, ndtri
 
+from causalveil.schemas.columns import CategoricalCovariate
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.study import CategoricalCovariate, Study
+from causalveil.schemas.study import Study
 from causalveil.schemas.table import EffectStudy
 from causalveil.tasks.data.cells import of_their_cohorts
 from causalveil.tasks.data.covariates import blocks, dimension, scale

@@ -37,7 +37,8 @@ from causalveil.schemas.answers import (
     squared_ratio,
 )
 from causalveil.schemas.confounding import declares_randomised
-from causalveil.schemas.table import ALL_UNITS, TableStudy
+from causalveil.schemas.questions import ALL_UNITS
+from causalveil.schemas.table import TableStudy
 from causalveil.tasks.estimate.adjust.features import Curve
 from causalveil.tasks.estimate.adjust.five_releases import FiveReleases
 from causalveil.tasks.estimate.interval import EFFECTIVE, Findings

@@ -24,7 +24,7 @@ SCORES = {"hsic": "HSIC", "spearman": "Spearman's ρ", "kendall": "Kendall's τ"
 ACROSS = 42
 # A label longer than this leaves its numbers no room beside it.
 LONGEST_LABEL = 20
-# As ``schemas/table.py`` names the subgroup of those without a value, and that of all units.
+# As ``schemas/questions.py`` names the subgroup of those without a value, and that of all units.
 MISSING, ALL_UNITS = "(missing)", "all units"
 
 

@@ -34,9 +34,8 @@ from causalveil.tasks.report.numbers import (
 )
 
 if TYPE_CHECKING:
-    from causalveil.schemas.answers import Answer, GateResult, Limits
+    from causalveil.schemas.answers import Answer, GateResult, Limits, LogRankTest
     from causalveil.schemas.confounding import ConfoundingStatement
-    from causalveil.schemas.estimators.survival import LogRankTest
     from causalveil.schemas.ledger import BudgetOutlook
     from causalveil.schemas.release import DirectionRelease, EffectRelease, EffectTable, Interval, Release
     from causalveil.schemas.sites.pooled import PooledAnswer, PooledRelease, Published, Series, SeriesAnswer, SiteGate

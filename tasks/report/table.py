@@ -20,10 +20,10 @@ from causalveil.schemas.answers import Answer, BalanceRow, ContrastAnswer
 from causalveil.schemas.declared import PERIOD
 from causalveil.schemas.estimators.survival import MEAN_TIME
 from causalveil.schemas.limits import capital
+from causalveil.schemas.questions import EffectMeasure
 from causalveil.schemas.release import EffectRelease, EffectTable
 from causalveil.schemas.sites.pooled import CombinedAnswer, CombinedTable, PooledRelease
 from causalveil.schemas.specification import level_names, outcomes_of
-from causalveil.schemas.table import EffectMeasure
 from causalveil.tasks.machine.arrays import csv_text
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.report.figures import Axis, Line, LovePlot, axis_of, line_of, site_bars

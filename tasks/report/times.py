@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from causalveil.schemas.estimators.survival import ArmCurve, Curves, Measure
+from causalveil.schemas.answers import ArmCurve, Curves
+from causalveil.schemas.estimators.survival import Measure
 from causalveil.schemas.release import EffectTable
 from causalveil.schemas.specification import outcomes_of
 from causalveil.tasks.report.figures import Axis

@@ -34,10 +34,11 @@ from causalveil.schemas.confounding import ConfoundingStatement, over_parts
 from causalveil.schemas.errors import BundleError
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.limits import Code, Limit, limit
+from causalveil.schemas.questions import OutcomeRole
 from causalveil.schemas.release import EffectRelease, Interval, Variance
 from causalveil.schemas.sites.pooled import Heterogeneity, PooledEstimate, WithoutSite
 from causalveil.schemas.sites.round import Model
-from causalveil.schemas.table import EffectStudy, OutcomeRole
+from causalveil.schemas.table import EffectStudy
 from causalveil.tasks.estimate.interval import NOISY, Noise
 from causalveil.tasks.machine.arrays import FloatArray
 

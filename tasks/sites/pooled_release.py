@@ -20,12 +20,23 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from causalveil.schemas.answers import Answer, BalanceRow, Calibration, GateResult, GateVerdict, Limits, State
+from causalveil.schemas.answers import (
+    Answer,
+    BalanceRow,
+    Calibration,
+    GateResult,
+    GateVerdict,
+    GroupCurves,
+    Limits,
+    LogRankTest,
+    State,
+)
 from causalveil.schemas.documents import digest_of
 from causalveil.schemas.errors import BundleError
-from causalveil.schemas.estimators.survival import GroupCurves, LogRankTest, Measure, SurvivalStudy
+from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.schemas.limits import Code, Limit, limit, united
 from causalveil.schemas.plan import Sizes
+from causalveil.schemas.questions import ALL_UNITS, FailedGate, Gates, OutcomeRole
 from causalveil.schemas.release import EffectRelease, Interval, Software, Variance
 from causalveil.schemas.sites.pooled import (
     PooledAnswer,
@@ -39,7 +50,6 @@ from causalveil.schemas.sites.pooled import (
 from causalveil.schemas.sites.round import AgreedTerms, Model, PooledBy, Reason
 from causalveil.schemas.specification import level_names, with_level_names
 from causalveil.schemas.studies import parse_study
-from causalveil.schemas.table import ALL_UNITS, FailedGate, Gates, OutcomeRole
 from causalveil.tasks.estimate.answers import Measured, learn, scale_of
 from causalveil.tasks.estimate.findings import balance_gate, critical_of
 from causalveil.tasks.estimate.interval import NOISY

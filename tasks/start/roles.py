@@ -10,7 +10,7 @@ from typing import Any
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.hints import HIGH, LOW, Blank, option
-from causalveil.schemas.table import MOST_ARMS
+from causalveil.schemas.questions import MOST_ARMS
 from causalveil.schemas.warehouse import Key
 from causalveil.schemas.where import Operator
 from causalveil.tasks.start.options import StatedLevels, condition, groups, measures

@@ -15,11 +15,11 @@ from causalveil.flows.api import run_study
 from causalveil.schemas.admission import declarations
 from causalveil.schemas.asked.resolve import asks_for, resolve
 from causalveil.schemas.asked.study_file import load_study_file, parse_study_file
+from causalveil.schemas.columns import CategoricalCovariate
 from causalveil.schemas.contract import Contract, parse_contract
 from causalveil.schemas.declared import LevelsColumn
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.release import EffectRelease
-from causalveil.schemas.study import CategoricalCovariate
 from causalveil.tasks.data.covariates import feature_names
 from causalveil.tasks.report.page import head_html, report_html
 from tests.studies import command, people, resolved, write_study

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from causalveil.flows.run.estimators import rehearse_effect
-from causalveil.schemas.table import ALL_UNITS
+from causalveil.schemas.questions import ALL_UNITS
 from causalveil.tasks.data.cells import CellRows
 from causalveil.tasks.data.enclave import Rows
 from causalveil.tasks.privacy.budget import RehearsalBudget

@@ -13,10 +13,10 @@ import pytest
 from scipy import stats
 
 from causalveil.flows.run.estimators import rehearse_effect
+from causalveil.schemas.clusters import Clusters
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.specification import travelling
-from causalveil.schemas.study import Clusters
 from causalveil.tasks.data.enclave import MemoryEnclave, ranks
 from causalveil.tasks.data.normalise import hashed_order, write_clusters
 from causalveil.tasks.estimate.answers import mixture_quantile

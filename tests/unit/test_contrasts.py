@@ -16,7 +16,8 @@ from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.limits import Code
-from causalveil.schemas.table import ALL_UNITS, EffectStudy
+from causalveil.schemas.questions import ALL_UNITS
+from causalveil.schemas.table import EffectStudy
 from causalveil.tasks.data.cells import CellRows, of_their_cohorts
 from causalveil.tasks.estimate.answers import Part, table
 from causalveil.tasks.estimate.contrasts import combined, contrast_answers, fieller_set

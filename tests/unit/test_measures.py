@@ -11,9 +11,10 @@ import pytest
 
 from causalveil.flows.api import report, run_study
 from causalveil.flows.run.check import check
+from causalveil.schemas.questions import ALL_UNITS
 from causalveil.schemas.release import EffectRelease, load_release
 from causalveil.schemas.studies import parse_study
-from causalveil.schemas.table import ALL_UNITS, EffectStudy
+from causalveil.schemas.table import EffectStudy
 from causalveil.tasks.estimate.answers import Risks, fieller, over_all
 from causalveil.tasks.report.table import rows_of
 from tests.protocol_help import analysed, in_cells, make_protocol

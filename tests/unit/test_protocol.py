@@ -17,10 +17,10 @@ from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.limits import Code, limit
 from causalveil.schemas.plan import StandIn
+from causalveil.schemas.questions import ALL_UNITS, Gates, Outcome, OutcomeRole
 from causalveil.schemas.remarks import PlanCode
 from causalveil.schemas.studies import parse_study
-from causalveil.schemas.study import Outcome
-from causalveil.schemas.table import ALL_UNITS, EffectStudy, Gates, OutcomeRole
+from causalveil.schemas.table import EffectStudy
 from causalveil.tasks.data.cells import CellRows
 from causalveil.tasks.data.split import sizes_of
 from causalveil.tasks.estimate.adjust.recipe import joint_recipe

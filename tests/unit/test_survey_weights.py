@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from causalveil.schemas.clusters import SurveyWeights
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.limits import Code
-from causalveil.schemas.study import SurveyWeights
 from causalveil.tasks.data.cells import CellRows, shares_of
 from causalveil.tasks.report.facts import over_whom
 from tests.limits import codes

@@ -18,7 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
-from causalveil.schemas.study import CategoricalCovariate, NumericCovariate
+from causalveil.schemas.columns import CategoricalCovariate, NumericCovariate
 from causalveil.schemas.table import EffectStudy
 from causalveil.schemas.terms import DeclaredTerm, TermFactor, TermFunction
 from causalveil.tasks.data.covariates import blocks, scale

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from causalveil.schemas.study import NumericCovariate
+from causalveil.schemas.columns import NumericCovariate
 from causalveil.schemas.terms import TermFactor
 from causalveil.tasks.machine.arrays import FloatArray
 

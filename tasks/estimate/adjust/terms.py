@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from causalveil.schemas.columns import NumberScale
-from causalveil.schemas.study import NumericCovariate
+from causalveil.schemas.columns import NumberScale, NumericCovariate
 from causalveil.schemas.terms import LEAST_SPLINE, TermFactor, TermFunction
 from causalveil.tasks.estimate.adjust.features import LINE_CUT, LineFeature
 from causalveil.tasks.estimate.adjust.released import EDGES, EncodedColumn, TermPart

@@ -11,20 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from causalveil.schemas.answers import Answer, Calibration, Limits, State
+from causalveil.schemas.answers import Answer, Calibration, Curves, GroupCurves, HazardRatio, Limits, LogRankTest, State
 from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, ConfoundingStatement
-from causalveil.schemas.estimators.survival import (
-    Beyond,
-    Curves,
-    GroupCurves,
-    HazardRatio,
-    LogRankTest,
-    Measure,
-    SurvivalStudy,
-)
+from causalveil.schemas.estimators.survival import Beyond, Measure, SurvivalStudy
 from causalveil.schemas.limits import Code, Limit, limit
 from causalveil.schemas.plan import Sizes
-from causalveil.schemas.table import OutcomeRole
+from causalveil.schemas.questions import OutcomeRole
 from causalveil.tasks.estimate.answers import covered
 from causalveil.tasks.estimate.interval import NOISY, Findings
 from causalveil.tasks.estimate.times.curves import Grid

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from causalveil.schemas.columns import CategoricalCovariate, Missing
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.study import CategoricalCovariate, Missing
-from causalveil.schemas.table import Expected
+from causalveil.schemas.questions import Expected
 from causalveil.tasks.data.covariates import blocks, scale
 from causalveil.tasks.data.enclave import ICC, MemoryEnclave, ranks
 from causalveil.tasks.data.normalise import on_scale, rescale

@@ -25,12 +25,12 @@ import numpy as np
 import polars as pl
 from scipy.special import ndtri
 
+from causalveil.schemas.columns import ZERO_ONE, CategoricalCovariate, Missing
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.survival import Beyond, SurvivalStudy, TimesQuestion, TimeToEvent
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import PrivacyCost
-from causalveil.schemas.study import ZERO_ONE, CategoricalCovariate, Missing
-from causalveil.schemas.table import ALL_UNITS
+from causalveil.schemas.questions import ALL_UNITS
 from causalveil.tasks.data.cells import arms_of, eligible, groups_of
 from causalveil.tasks.data.covariates import Block
 from causalveil.tasks.data.enclave import Enclave

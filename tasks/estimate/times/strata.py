@@ -14,7 +14,8 @@ from functools import partial
 import numpy as np
 from scipy.special import ndtri
 
-from causalveil.schemas.estimators.survival import ArmCurve, Curves, Measure
+from causalveil.schemas.answers import ArmCurve, Curves
+from causalveil.schemas.estimators.survival import Measure
 from causalveil.tasks.estimate.interval import Noise
 from causalveil.tasks.estimate.times import curves
 from causalveil.tasks.estimate.times.curves import ARMS

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from causalveil.schemas.study import CategoricalCovariate
+from causalveil.schemas.columns import CategoricalCovariate
 from causalveil.tasks.data.enclave import Rows
 from causalveil.tasks.estimate.models.nearest import NO_CAP, match_capped
 from causalveil_replication.competitors.competitor import Instance, scores

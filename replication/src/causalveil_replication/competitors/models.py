@@ -7,7 +7,7 @@ from decimal import Decimal
 import numpy as np
 
 from causalveil.flows.run.estimators import rehearse_effect
-from causalveil.schemas.study import CategoricalCovariate
+from causalveil.schemas.columns import CategoricalCovariate
 from causalveil.tasks.data.covariates import blocks
 from causalveil.tasks.data.enclave import MemoryEnclave
 from causalveil.tasks.estimate.papers.aipw_asymptotic import influence

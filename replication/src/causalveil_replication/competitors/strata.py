@@ -11,8 +11,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from causalveil.schemas.columns import NumericCovariate
 from causalveil.schemas.privacy import Norm
-from causalveil.schemas.study import NumericCovariate
 from causalveil.tasks.data.covariates import blocks
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Budget, GaussianAnalytic, Sensitivity

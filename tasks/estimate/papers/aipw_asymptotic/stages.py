@@ -9,13 +9,13 @@ import math
 
 import numpy as np
 
+from causalveil.schemas.columns import CategoricalCovariate
 from causalveil.schemas.confounding import AdjustmentMethod, ConfoundingStatement, by, of_trial
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.limits import Code, limit
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import PrivacyCost
-from causalveil.schemas.study import CategoricalCovariate
 from causalveil.tasks.data.covariates import blocks, dimension, scale
 from causalveil.tasks.data.enclave import Enclave, Rows
 from causalveil.tasks.data.split import Folds, Pieces
