@@ -1,7 +1,7 @@
 """`causalveil init`, `check` and `ranges`: what comes before a first run.
 
-From a file to a contract, a study and partitions, where what is not said by options is asked; every problem of a study;
-and ranges of numbers that are found privately.
+From a file to a contract, a study and partitions, where questions take the place of missing options; every problem of a
+study; and ranges of numbers that are found privately.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causalveil.flows.cli import show
-from causalveil.flows.cli.show import Json
+from causalveil.flows.cli.show import Json, listed
 from causalveil.schemas.errors import StudyError, printable, shown
 from causalveil.tasks.report.numbers import counted
 
 if TYPE_CHECKING:
-    from causalveil.flows.run.start import Begun, Survey
+    from causalveil.flows.run.start import Begun
+    from causalveil.flows.run.survey import Survey
     from causalveil.schemas.admission import Rule
     from causalveil.schemas.warehouse import Manifest
 
@@ -153,81 +154,82 @@ def init(
 ) -> None:
     """Draft contract, study and source from a file, and take its rows over.
 
-    The drafts of sensitive data follow from options, names and types alone; what rows would add is told here alone.
+    The drafts of sensitive data follow from options, names and types alone; what rows would add is shown here alone.
     """
     from causalveil.flows.cli import wizard
     from causalveil.flows.engine.engine import DirectEngine
-    from causalveil.flows.run.start import ROW, begin, file_names, numbered, refuse_taken, survey, without_missing
+    from causalveil.flows.run.start import begin, refuse_taken
+    from causalveil.flows.run.survey import ROW, numbered, survey, without_missing
     from causalveil.tasks.start.draft import slug
     from causalveil.tasks.start.roles import Wishes
     from causalveil.tasks.start.times import key_of
 
-    no_values = dict(_missing(one) for one in missing or ())
+    missing_values = dict(map(_missing, missing or ()))
     with show.progress() as watch:
         watch("reading")
         # Ids and what --missing names are text; where a person is asked, any column may be.
-        said = data_class in ("public", "synthetic") and (each_row or unit is not None)
-        as_text = {*no_values, *filter(None, (unit,))} if said else None
-        seen = survey(source, table=table, encoding=encoding, delimiter=_delimiter(delimiter), as_text=as_text)
+        stated = data_class in ("public", "synthetic") and (each_row or unit is not None)
+        as_text = {*missing_values, *filter(None, (unit,))} if stated else None
+        surveyed = survey(source, table=table, encoding=encoding, delimiter=_delimiter(delimiter), as_text=as_text)
     if each_row and unit is not None:
         raise StudyError("--unit names a column of ids and --each-row says that there is none; give one of them")
-    seen = without_missing(seen, no_values)
+    surveyed = without_missing(surveyed, missing_values)
     if each_row:
-        seen, unit = numbered(seen), ROW
+        surveyed, unit = numbered(surveyed), ROW
     place = source.removeprefix("delta:").rpartition("iceberg:")[2]
     stem = place.rpartition(".")[2] if source.startswith("iceberg:") else Path(place).stem
     name = name or slug((table if not Path(place).is_file() else None) or (stem if "://" not in place else "data"))
     folder = out or Path(slug(name))
-    known = {"data_class": data_class, "unit": unit, "treatment": treatment, "outcome": outcome}
     refuse_taken(folder)
     asks = _asks() and not json_
     if not asks:
-        known = wizard.said(seen, known)
+        required = {"data_class": data_class, "unit": unit, "treatment": treatment, "outcome": outcome}
+        wizard.refuse_unstated(surveyed, required)
     wishes = Wishes(
         name=slug(name),
-        data_class=wizard.data_class(known["data_class"] or "public"),
-        unit=known["unit"] or "",
-        treatment=known["treatment"] or "",
-        outcome=known["outcome"] or "",
+        data_class=wizard.data_class(data_class or "public"),
+        unit=unit or "",
+        treatment=treatment or "",
+        outcome=outcome or "",
         treated=treated,
         counted=counted,
-        covariates=None if covariates is None else _listed(covariates),
-        without=_listed(without or ""),
+        covariates=None if covariates is None else listed(covariates),
+        without=listed(without or ""),
         most=most,
         trial=trial,
         arms=arms or reference is not None,
         reference=reference,
-        ranges=dict(_range(one) for one in range_ or ()),
-        levels=dict(_levels(one) for one in levels or ()),
+        ranges=dict(map(_range, range_ or ())),
+        levels=dict(map(_levels, levels or ())),
         event=event,
         horizon=horizon,
         censored=censored,
         where=tuple(where or ()),
         subgroups=subgroups,
-        measures=_listed(measure or ""),
-        recorded=_listed(recorded or ""),
-        never_missing=_listed(never_missing or ""),
+        measures=listed(measure or ""),
+        recorded=listed(recorded or ""),
+        never_missing=listed(never_missing or ""),
         written=_written(written or ()),
-        missing=no_values,
+        missing=missing_values,
         last_by=last_by,
-        key=None if key is None else key_of(key, seen.found, file_names(seen)),
+        key=None if key is None else key_of(key, surveyed.columns, surveyed.file_names),
         means=means,
         each_alone=each_alone,
         epsilon=f"{epsilon:g}",
     )
-    kept = None
+    answers = None
     if asks:
-        kept = wizard.Answers(folder, seen.found)
-        seen, wishes = wizard.asked(seen, wishes, known["data_class"] is not None, kept)
+        answers = wizard.Answers(folder, surveyed.columns)
+        surveyed, wishes = wizard.complete(surveyed, wishes, data_class is not None, answers)
     with show.progress() as watch:
-        begun = begin(seen, wishes, folder, DirectEngine(watch))
-    if kept is not None:
-        kept.forget()
+        begun = begin(surveyed, wishes, folder, DirectEngine(watch))
+    if answers is not None:
+        answers.forget()
     if json_:
         show.document(_document(begun))
     else:
-        _show(begun, seen)
-        if kept is not None and (options := kept.options(wishes)):
+        _show(begun, surveyed)
+        if answers is not None and (options := answers.options(wishes)):
             show.line(f"To draft anew into another --out without questions, type the same and: {options}")
 
 
@@ -245,10 +247,6 @@ def _delimiter(text: str | None) -> str | None:
     return text
 
 
-def _listed(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
 def _range(text: str) -> tuple[str, tuple[float, float]]:
     column, _, ends = text.rpartition("=")
     low, _, high = ends.partition(":")
@@ -263,16 +261,16 @@ def _range(text: str) -> tuple[str, tuple[float, float]]:
 
 def _levels(text: str) -> tuple[str, tuple[str, ...]]:
     column, _, values = text.partition("=")
-    if not column or len(set(_listed(values))) < 2:
+    if not column or len(set(listed(values))) < 2:
         raise StudyError("--levels is COLUMN=A,B,C with two levels or more, as in --levels region=north,south")
-    return column, _listed(values)
+    return column, listed(values)
 
 
 def _missing(text: str) -> tuple[str, tuple[str, ...]]:
     column, _, values = text.rpartition("=")
-    if not column or not _listed(values):
+    if not column or not listed(values):
         raise StudyError("--missing is COLUMN=VALUE, or several with commas, as in --missing age=998,999")
-    return column, _listed(values)
+    return column, listed(values)
 
 
 def _written(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -306,27 +304,29 @@ def _show_rows(begun: Begun, manifest: Manifest) -> None:
     show.line(f"Took over {manifest.rows:,} rows.")
     if manifest.key is not None:
         show.line(f"  In blocks: {manifest.first} to {manifest.last}. Rows of other dates are in none")
-    for one in manifest.snapshots():
-        show.line(f"  Read as: {one.format} table {one.table}, {one.words}: rows that it had deleted are not there")
+    for snapshot in manifest.snapshots():
+        state = f"{snapshot.format} table {snapshot.table}, {snapshot.words}"
+        show.line(f"  Read as: {state}: rows that it had deleted are not there")
     for name, rows in manifest.left_out.items():
         show.line(f"  Left out: {counted(rows, 'row')} without '{name}' (`required` in source.yaml)")
     if begun.repeats is not None and not begun.repeats.order:
         show.line(f"  Several rows of a unit: {manifest.rows:,} rows of {begun.units:,} units, whose means count")
     elif begun.repeats is not None:
-        kept = "copies of one another" if begun.repeats.copies_only else "which one counts is yours to decide"
+        relation = "copies of one another" if begun.repeats.copies_only else "which one counts is yours to decide"
+        dropped = manifest.rows - begun.units
         show.line(
-            f"  Several rows of a unit: {manifest.rows:,} rows of {begun.units:,} units, {kept}. The draft keeps the "
-            f"last by '{begun.repeats.order}' and leaves out {manifest.rows - begun.units:,}; `rows` in dataset.yaml "
-            "says how, and how a change over time is asked"
+            f"  Several rows of a unit: {manifest.rows:,} rows of {begun.units:,} units, {relation}. The draft keeps "
+            f"the last by '{begun.repeats.order}' and leaves out {dropped:,}; `rows` in dataset.yaml says how, and how "
+            "a change over time is asked"
         )
 
 
-# Columns that are named for one reason; of more the first are, with their number.
+# Columns that are named for a reason; of more the first are, with their number.
 MOST_SHOWN = 12
 
 
 def _together(reasons: Iterable[tuple[str, str]]) -> list[str]:
-    """Name columns with one reason on one line."""
+    """Return a line for each reason, with its columns."""
     columns: dict[str, list[str]] = {}
     for name, why in reasons:
         columns.setdefault(why, []).append(f"'{name}'")
@@ -335,41 +335,41 @@ def _together(reasons: Iterable[tuple[str, str]]) -> list[str]:
     return [f"{', '.join(names)}{many.get(why, '')}: {why}" for why, names in shown.items()]
 
 
-def _show(begun: Begun, seen: Survey) -> None:
+def _show(begun: Begun, survey: Survey) -> None:
     from causalveil.flows.run.start import first_of
     from causalveil.tasks.warehouse.sample import MOST_ROWS, URL_VARIABLE
 
     folder, draft = begun.folder, begun.draft
     show.line(f"Wrote {folder}/dataset.yaml (contract), study.yaml and source.yaml. Read them: they are drafts.")
-    if not seen.sample.whole:
+    if not survey.sample.whole:
         show.line(f"The draft was made from the first {MOST_ROWS:,} rows.")
-    encoding = getattr(seen.sample.source, "encoding", None) or "utf-8"
+    encoding = getattr(survey.sample.source, "encoding", None) or "utf-8"
     if encoding not in ("utf-8", "utf-8-sig"):
         show.line(f"  Read as: encoding {encoding}; if letters look wrong in the drafts, give --encoding")
-    if seen.sample.footer:
-        below = counted(seen.sample.footer, "row")
+    if survey.sample.footer:
+        below = counted(survey.sample.footer, "row")
         show.line(f"  Left out: {below} below the table, a total or a note: `skip_end` in source.yaml")
-    for one in _together(draft.read):
-        show.line(f"  Read as: {one}")
+    for reading in _together(draft.read):
+        show.line(f"  Read as: {reading}")
     none = "none, arms are compared as they are"
     show.line(f"  Covariates, taken: {first_of(draft.taken) or none}.")
     for title, reasons in (("Left out", draft.unused), ("Decide yourself", draft.doubtful)):
-        for one in _together(reasons.items()):
-            show.line(f"  {title}: {one}")
+        for reason in _together(reasons.items()):
+            show.line(f"  {title}: {reason}")
     for sentence in () if begun.fewer is None else begun.fewer.sentences:
         show.line(f"  Budget: {sentence}")
     if begun.followed:
         show.line(f"  Followed to the horizon or longer: {begun.followed}")
     if draft.unused or draft.doubtful:
         show.line("  To change that: --covariates A,B,C (these alone), --not A,B,C (all others).")
-    if getattr(seen.sample.source, "row_number", None):
+    if getattr(survey.sample.source, "row_number", None):
         show.line("Each row is treated as one person. Check that no person has two rows.")
     if begun.manifest is not None:
         _show_rows(begun, begun.manifest)
     if begun.rows_say:
         show.line("The rows say, to you alone (it stands in no file):")
-        for one in begun.rows_say:
-            show.line(f"  - {one}")
+        for remark in begun.rows_say:
+            show.line(f"  - {remark}")
     if draft.questions:
         show.line("Still to be said, by the owner of the data:")
         for question in draft.questions:
@@ -415,8 +415,13 @@ def check(
         show.document(
             {
                 "problems": [
-                    {"file": shown(one.file), "line": one.line, "place": list(one.place), "text": shown(one.text)}
-                    for one in problems
+                    {
+                        "file": shown(problem.file),
+                        "line": problem.line,
+                        "place": list(problem.place),
+                        "text": shown(problem.text),
+                    }
+                    for problem in problems
                 ],
                 "beyond": beyond,
             }
@@ -452,19 +457,21 @@ def ranges(
     from causalveil.flows.engine.engine import DirectEngine
     from causalveil.flows.run.ranges import declared_lines, find_ranges, write_into
 
-    chosen = None if columns is None else tuple(part.strip() for part in columns.split(",") if part.strip())
+    chosen = None if columns is None else listed(columns)
     with show.progress() as watch:
-        found = find_ranges(dataset, chosen, f"{epsilon:g}", run_id, DirectEngine(watch))
-    written = write_into(dataset, found) if write else None
+        release = find_ranges(dataset, chosen, f"{epsilon:g}", run_id, DirectEngine(watch))
+    written = write_into(dataset, release) if write else None
     if json_:
-        show.document({**found.model_dump(mode="json"), "written": None if written is None else str(written)})
+        show.document({**release.model_dump(mode="json"), "written": None if written is None else str(written)})
         return
-    show.line(f"Found by run {found.run_id} for epsilon {found.epsilon}, from {found.units:,} units:")
-    for text in declared_lines(dataset, found):
+    show.line(f"Found by run {release.run_id} for epsilon {release.epsilon}, from {release.units:,} units:")
+    for text in declared_lines(dataset, release):
         show.line(f"  {text}")
-    for one in found.ranges:
-        if one.lower is None:
-            show.line(f"  {one.column}: nothing; no magnitude has more than {found.threshold:,.0f} units for certain")
+    for range_ in release.ranges:
+        if range_.lower is None:
+            show.line(
+                f"  {range_.column}: nothing; no magnitude has more than {release.threshold:,.0f} units for certain"
+            )
     show.line(
         f"Wrote them into {written}; grant it again if the data are sensitive."
         if written is not None

@@ -42,14 +42,14 @@ Json = Annotated[bool, typer.Option("--json", help="one JSON document on standar
 
 
 class EngineChoice(StrEnum):
-    """Name what runs the stages."""
+    """Name an engine that runs the stages."""
 
     prefect = "prefect"
     direct = "direct"
 
 
 class Sweep(StrEnum):
-    """Name what `plan` may vary."""
+    """Name a setting that `plan` may vary."""
 
     penalty = "penalty"
 
@@ -61,14 +61,19 @@ PATIENCE_SECONDS = 2.0
 FOLDED = 13
 
 
+def listed(text: str) -> tuple[str, ...]:
+    """Return the words of an option that takes several, separated by commas."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
 def document(content: Mapping[str, Any] | BaseModel) -> None:
     """Print one JSON document on standard output."""
     if isinstance(content, BaseModel):
-        # Of a ledger of years it is tens of megabytes, which Python's encoder takes ten times as long for.
+        # An account of years has tens of megabytes, for which Python's encoder takes ten times as long.
         sys.stdout.write(content.model_dump_json(indent=2) + "\n")
         return
     text = json.dumps(
-        content, indent=2, ensure_ascii=False, allow_nan=False, default=lambda one: one.model_dump(mode="json")
+        content, indent=2, ensure_ascii=False, allow_nan=False, default=lambda model: model.model_dump(mode="json")
     )
     sys.stdout.write(text + "\n")
 
@@ -165,7 +170,7 @@ def charge_table(charges: tuple[Charge, ...], *, title: str) -> Group:
             amount_text(charge.epsilon),
             amount_text(charge.delta),
         )
-    below = dict.fromkeys(f"Sensitivity of {one.stage}: {one.formula}" for one in charges if _is_long(one))
+    below = dict.fromkeys(f"Sensitivity of {charge.stage}: {charge.formula}" for charge in charges if _is_long(charge))
     return Group(table, *map(Text, below))
 
 
@@ -181,7 +186,7 @@ def _is_long(charge: Charge) -> bool:
 
 
 def remaining(outcome: RunResult) -> list[dict[str, Any]]:
-    """Return what is left of the owner's budget at the release's level, by block.
+    """Return the remaining budget at the release's level, by block.
 
     Empty for a simulation.
     """
@@ -223,9 +228,9 @@ def check_gates(release: Published) -> None:
     from causalveil.tasks.estimate.findings import failed_gates
     from causalveil.tasks.report.table import labelled
 
-    said = failed_gates(labelled(release))
-    if said is not None:
-        raise GateFailed(said)
+    problem = failed_gates(labelled(release))
+    if problem is not None:
+        raise GateFailed(problem)
 
 
 def outcome(result: RunResult) -> None:
@@ -265,7 +270,7 @@ def plan(study: Study, declared: Plan, expected: Mapping[str, Any]) -> None:
 
 
 def _sweep_table(rows: list[dict[str, float]]) -> Table:
-    """Return what each penalty would mean."""
+    """Return the table of expected numbers by penalty."""
     table = titled("Penalties, for hsic on a stand-in")
     for heading in rows[0]:
         table.add_column(heading.replace("_", " "), justify="right")
@@ -275,7 +280,7 @@ def _sweep_table(rows: list[dict[str, float]]) -> Table:
 
 
 def schema(dataset: str, columns: Mapping[str, tuple[str, *tuple[Rule, ...]]]) -> None:
-    """Show what a dataset's columns are held to before any row of them counts."""
+    """Show the admission rules of a dataset's columns."""
     line(f"Admission of {dataset} holds each row to this pandera schema. No unit may have two rows.")
     table = Table(box=SIMPLE_HEAD)
     _whole_column(table, "column", list(columns))
@@ -287,7 +292,7 @@ def schema(dataset: str, columns: Mapping[str, tuple[str, *tuple[Rule, ...]]]) -
 
 
 def _whole_column(table: Table, heading: str, names: list[str]) -> None:
-    """A column of ids or names, none of which is cut: on one line where half of the terminal holds them, or more."""
+    """Add a column of names that are never cut: unfolded where half of the terminal holds them."""
     longest = max((len(name) for name in names), default=0)
     table.add_column(heading, overflow="fold", no_wrap=longest <= Console().width // 2)
 
@@ -315,8 +320,9 @@ def snapshots(content: Account) -> None:
     table.add_column("table", overflow="fold")
     table.add_column("read", overflow="fold")
     for run in newest:
-        tables = ", ".join(sorted({one.table for one in run.snapshots}))
-        table.add_row(run.run_id, run.state, tables or "no such table", ", ".join(one.words for one in run.snapshots))
+        tables = ", ".join(sorted({snapshot.table for snapshot in run.snapshots}))
+        states = ", ".join(snapshot.words for snapshot in run.snapshots)
+        table.add_row(run.run_id, run.state, tables or "no such table", states)
     Console().print(table)
 
 
@@ -348,7 +354,7 @@ def account(content: Account) -> None:
     console.print("A block that is not listed was never charged and has the whole cap of its level.")
     newest = content.runs[::-1]
     runs = titled("Runs, newest first")
-    # A run's study stands below its id: beside it there is no room for both on eighty columns.
+    # A run's study stands below its id: eighty columns have no room for both.
     for heading in ("run\nof study", "level", "blocks", "state", "epsilon", "delta"):
         runs.add_column(heading, overflow="fold", no_wrap=heading in ("epsilon", "delta"))
     for entry in newest:

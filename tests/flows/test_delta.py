@@ -19,7 +19,8 @@ from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.run.admit import extract_source, fill
-from causalveil.flows.run.start import begin, survey
+from causalveil.flows.run.start import begin
+from causalveil.flows.run.survey import survey
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.warehouse import Manifest

@@ -14,7 +14,8 @@ import pytest
 from causalveil.flows.api import load_study
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.run.check import check
-from causalveil.flows.run.start import Begun, begin, numbered, survey, without_missing
+from causalveil.flows.run.start import Begun, begin
+from causalveil.flows.run.survey import numbered, survey, without_missing
 from causalveil.schemas.contract import DataClass, load_contract
 from causalveil.schemas.declared import CodesColumn, LevelsColumn, NumberColumn
 from causalveil.schemas.errors import DataError, StudyError

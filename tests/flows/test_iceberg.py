@@ -15,7 +15,8 @@ from pyiceberg.types import LongType
 from causalveil.flows.api import run_study
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.run.admit import fill
-from causalveil.flows.run.start import begin, survey
+from causalveil.flows.run.start import begin
+from causalveil.flows.run.survey import survey
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.warehouse import IcebergSource, Manifest

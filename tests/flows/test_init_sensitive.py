@@ -11,7 +11,8 @@ import pytest
 
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.run.check import check
-from causalveil.flows.run.start import Begun, begin, numbered, survey
+from causalveil.flows.run.start import Begun, begin
+from causalveil.flows.run.survey import numbered, survey
 from causalveil.schemas.contract import DataClass, load_contract
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.tasks.start.roles import Wishes

@@ -14,7 +14,8 @@ import yaml
 from causalveil.flows.api import run_study
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.run.declare import load
-from causalveil.flows.run.start import Begun, begin, survey
+from causalveil.flows.run.start import Begun, begin
+from causalveil.flows.run.survey import survey
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.estimators.survival import SurvivalStudy

@@ -17,7 +17,8 @@ from causalveil.flows.api import run_study
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.run.admit import admit_folder
 from causalveil.flows.run.check import beyond_check, check
-from causalveil.flows.run.start import Begun, begin, survey
+from causalveil.flows.run.start import Begun, begin
+from causalveil.flows.run.survey import survey
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.contract import CONTRACT_FILE, DataClass, load_contract
 from causalveil.schemas.declared import CodesColumn, LevelsColumn, NumberColumn

@@ -19,7 +19,8 @@ import pytest
 from causalveil.flows.api import run_study
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.run.admit import fill
-from causalveil.flows.run.start import begin, numbered, survey, without_missing
+from causalveil.flows.run.start import begin
+from causalveil.flows.run.survey import numbered, survey, without_missing
 from causalveil.schemas.contract import DataClass, load_contract
 from causalveil.schemas.declared import LevelsColumn, NumberColumn
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError

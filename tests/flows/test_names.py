@@ -14,7 +14,8 @@ from causalveil.flows.api import run_study
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.run.admit import admit_folder
 from causalveil.flows.run.check import check
-from causalveil.flows.run.start import begin, survey
+from causalveil.flows.run.start import begin
+from causalveil.flows.run.survey import survey
 from causalveil.schemas.admission import NotAdmitted
 from causalveil.schemas.contract import DataClass
 from causalveil.tasks.data.data_folder import DataFolder
